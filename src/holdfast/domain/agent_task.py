@@ -1,0 +1,108 @@
+"""A plan as models and clients of agent tasks read it: fewer statuses, and no item that was cancelled."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from holdfast.domain.errors import Conflict
+from holdfast.domain.plan import Boundary, Plan, PlanItem, PlanStatus
+
+
+class AgentTaskStatus(StrEnum):
+    """Lifecycle state of a task."""
+
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+
+
+class AgentSubtaskStatus(StrEnum):
+    """Lifecycle state of a subtask, which is active when its task is."""
+
+    PENDING = "pending"
+    DONE = "done"
+
+
+class AgentTaskBoundary(msgspec.Struct, frozen=True, kw_only=True):
+    """The assistant message, and the content block in it, whose tool call began or ended a task."""
+
+    message_sequence_num: int
+    content_sequence_num: int
+
+
+class AgentSubtask(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of a task's checklist."""
+
+    title: str
+    status: AgentSubtaskStatus
+
+
+class AgentTask(msgspec.Struct, frozen=True, kw_only=True):
+    """A task that an agent tracks on a thread. `start` is where it most recently became `in_progress`."""
+
+    task_id: int
+    position: int
+    title: str
+    status: AgentTaskStatus
+    description: str | None = None
+    subtasks: list[AgentSubtask] = []
+    start: AgentTaskBoundary | None = None
+    end: AgentTaskBoundary | None = None
+    conclusion: str | None = None
+
+
+class AgentTaskMinimal(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plan tool answers: the whole plan is in the context of the next turn."""
+
+    task_id: int
+    status: AgentTaskStatus
+
+
+def agent_tasks(plan: Plan) -> list[AgentTask]:
+    """Return the tasks of `plan` in order, each with its position in the plan."""
+    return [_task(item) for item in plan.items if item.status in _READS]
+
+
+def minimal(item: PlanItem) -> AgentTaskMinimal:
+    """Return the id and the status of `item`, unless it was cancelled: that has no word here."""
+    return AgentTaskMinimal(task_id=item.task_id, status=_status(item))
+
+
+_READS: Final[Mapping[PlanStatus, AgentTaskStatus]] = {
+    PlanStatus.PLANNED: AgentTaskStatus.PENDING,
+    PlanStatus.BLOCKED: AgentTaskStatus.PENDING,
+    PlanStatus.IN_PROGRESS: AgentTaskStatus.IN_PROGRESS,
+    PlanStatus.COMPLETED: AgentTaskStatus.COMPLETED,
+}
+
+
+def _status(item: PlanItem) -> AgentTaskStatus:
+    if item.status not in _READS:
+        raise Conflict(f"task {item.task_id} is {item.status}", task_id=item.task_id, status=str(item.status))
+    return _READS[item.status]
+
+
+def _task(item: PlanItem) -> AgentTask:
+    return AgentTask(
+        task_id=item.task_id,
+        position=item.position,
+        title=item.title,
+        status=_status(item),
+        description=item.description,
+        subtasks=[
+            AgentSubtask(title=sub.title, status=AgentSubtaskStatus(sub.status)) for sub in item.subtasks
+        ],
+        start=_boundary(item.start),
+        end=_boundary(item.end),
+        conclusion=item.conclusion,
+    )
+
+
+def _boundary(at: Boundary | None) -> AgentTaskBoundary | None:
+    if at is None:
+        return None
+    return AgentTaskBoundary(
+        message_sequence_num=at.message_sequence_num, content_sequence_num=at.content_sequence_num
+    )

@@ -1,0 +1,73 @@
+"""What a message is made of: a text, or AG-UI content parts."""
+
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+Json: TypeAlias = Any
+"""Any JSON value."""
+
+
+class DataSource(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", tag="data"):
+    """Media carried in the part itself, in base64."""
+
+    value: str
+    mime_type: str
+
+
+class UrlSource(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", tag="url"):
+    """Media to be fetched from an address."""
+
+    value: str
+    mime_type: str | UnsetType = UNSET
+
+
+class FileSource(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", tag="file"):
+    """Media kept in a store of files; ours when `provider` is absent."""
+
+    value: str
+    provider: str | UnsetType = UNSET
+    mime_type: str | UnsetType = UNSET
+
+
+Source: TypeAlias = DataSource | UrlSource | FileSource
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type"):
+    id: str | UnsetType = UNSET
+    metadata: dict[str, Json] | UnsetType = UNSET
+
+
+class TextPart(_Part, frozen=True, kw_only=True, tag="text"):
+    """Words."""
+
+    text: str
+
+
+class ImagePart(_Part, frozen=True, kw_only=True, tag="image"):
+    """A picture."""
+
+    source: Source
+
+
+class AudioPart(_Part, frozen=True, kw_only=True, tag="audio"):
+    """A sound."""
+
+    source: Source
+
+
+class VideoPart(_Part, frozen=True, kw_only=True, tag="video"):
+    """A film."""
+
+    source: Source
+
+
+class DocumentPart(_Part, frozen=True, kw_only=True, tag="document"):
+    """A document."""
+
+    source: Source
+
+
+Part: TypeAlias = TextPart | ImagePart | AudioPart | VideoPart | DocumentPart
+Content: TypeAlias = str | list[Part]

@@ -1,0 +1,132 @@
+"""What Holdfast logs and AG-UI has no type for: `CUSTOM` events named `holdfast.*`."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from holdfast.domain.artifact import ArtifactType
+from holdfast.domain.errors import Invalid
+from holdfast.domain.events.special import Custom
+from holdfast.domain.ids import ArtifactId, InterruptId, MessageId, RunId, ThreadId, ToolCallId
+from holdfast.domain.interrupt import InterruptStatus
+from holdfast.domain.plan import PlanItem
+from holdfast.domain.run import RunStatus
+from holdfast.domain.step import StepKind, StepState
+
+
+class StatusChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """The run moved from one status to another."""
+
+    from_: RunStatus = msgspec.field(name="from")
+    to: RunStatus
+    reason: str | UnsetType = UNSET
+
+
+class StepChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """A step began or settled."""
+
+    number: int
+    kind: StepKind
+    state: StepState
+    key: str
+    attempt: int
+    tool_call_id: ToolCallId | UnsetType = UNSET
+
+
+class PlanChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """The plan, whole, as it is now."""
+
+    items: tuple[PlanItem, ...]
+
+
+class ArtifactMade(msgspec.Struct, frozen=True, kw_only=True):
+    """The run made an artifact, or a new version of one."""
+
+    artifact_id: ArtifactId
+    type: ArtifactType
+    title: str
+    version: int
+    media_type: str | UnsetType = UNSET
+    size: int | UnsetType = UNSET
+
+
+class BudgetSpent(msgspec.Struct, frozen=True, kw_only=True):
+    """What the run's tree has spent so far, of what it may; a cost that is not known is left out."""
+
+    tokens: int
+    cost_usd: float | UnsetType = UNSET
+    token_budget: int | UnsetType = UNSET
+    cost_budget_usd: float | UnsetType = UNSET
+
+
+class Abandoned(msgspec.Struct, frozen=True, kw_only=True):
+    """A call was issued again: these messages, streamed up to event `through`, are void."""
+
+    message_ids: list[MessageId]
+    through: int
+
+
+class InterruptChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """A question was asked, answered, or closed without an answer."""
+
+    interrupt_id: InterruptId
+    status: InterruptStatus
+    reason: str | UnsetType = UNSET
+    tool_call_id: ToolCallId | UnsetType = UNSET
+    answered_by: str | UnsetType = UNSET
+
+
+class ChildChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """A child that nobody waits for began or ended."""
+
+    run_id: RunId
+    thread_id: ThreadId
+    status: RunStatus
+    agent_type: str | UnsetType = UNSET
+    tool_call_id: ToolCallId | UnsetType = UNSET
+
+
+HoldfastEvent: TypeAlias = (
+    StatusChanged
+    | StepChanged
+    | PlanChanged
+    | ArtifactMade
+    | BudgetSpent
+    | Abandoned
+    | InterruptChanged
+    | ChildChanged
+)
+
+CUSTOM_TYPES: Final[Mapping[str, type[HoldfastEvent]]] = MappingProxyType(
+    {
+        "holdfast.status": StatusChanged,
+        "holdfast.step": StepChanged,
+        "holdfast.plan": PlanChanged,
+        "holdfast.artifact": ArtifactMade,
+        "holdfast.budget": BudgetSpent,
+        "holdfast.abandoned": Abandoned,
+        "holdfast.interrupt": InterruptChanged,
+        "holdfast.child": ChildChanged,
+    }
+)
+
+_NAMES: Final = {type_: name for name, type_ in CUSTOM_TYPES.items()}
+
+
+def to_custom(event: HoldfastEvent) -> Custom:
+    """Wrap `event` for the log."""
+    return Custom(name=_NAMES[type(event)], value=msgspec.json.decode(msgspec.json.encode(event)))
+
+
+def from_custom(event: Custom) -> HoldfastEvent | None:
+    """Unwrap an event of ours; nothing when its name is not one of ours."""
+    type_ = CUSTOM_TYPES.get(event.name)
+    if type_ is None:
+        return None
+    try:
+        return msgspec.convert(event.value, type_)
+    except msgspec.ValidationError as exc:
+        raise Invalid(f"not a `{event.name}` event: {exc}", name=event.name) from exc

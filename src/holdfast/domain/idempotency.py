@@ -1,0 +1,36 @@
+"""How the same request, and the same step, are known again."""
+
+from hashlib import sha256
+from typing import Final
+
+import msgspec
+
+from holdfast.domain.content import Json
+from holdfast.domain.errors import Invalid
+from holdfast.domain.ids import RunId
+
+MAX_KEY: Final = 255
+
+
+def request_digest(value: Json | msgspec.Struct) -> str:
+    """Return the SHA-256 of `value` as JSON; the order of its keys does not matter."""
+    return sha256(msgspec.json.encode(value, order="sorted")).hexdigest()
+
+
+def check_key(key: str) -> str:
+    """Return `key` if a client may choose it as an idempotency key."""
+    if not (0 < len(key) <= MAX_KEY and key.isascii() and key.isprintable()):
+        raise Invalid(
+            f"an idempotency key must be 1 to {MAX_KEY} printable ASCII characters", field="idempotency_key"
+        )
+    return key
+
+
+def step_key(run_id: RunId, number: int) -> str:
+    """Return the key of a step, the same however often it is tried."""
+    return f"{run_id}.{number}"
+
+
+def derived_id(prefix: str, *, key: str, index: int = 0) -> str:
+    """Return the id of what the step of that key makes at `index`; it does not sort by age, as others do."""
+    return f"{prefix}_{sha256(f'{key}.{index}'.encode()).hexdigest()[:32]}"

@@ -1,0 +1,89 @@
+"""An interrupt: a durable question that a run asks, and that is answered once."""
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from holdfast.domain.content import Json
+from holdfast.domain.errors import AlreadyAnswered, Invalid
+from holdfast.domain.ids import InterruptId, RunId, ThreadId, ToolCallId
+from holdfast.domain.instant import Instant, Millis
+
+DEFAULT_DEADLINE: Final = Millis(7 * 24 * 3600 * 1000)
+
+
+class InterruptKind(StrEnum):
+    """What is asked for."""
+
+    APPROVAL = "approval"
+    INPUT = "input"
+    CLIENT_TOOL = "client_tool"
+
+
+class InterruptStatus(StrEnum):
+    """Whether it still wants an answer."""
+
+    OPEN = "open"
+    ANSWERED = "answered"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+class Interrupt(msgspec.Struct, frozen=True, kw_only=True):
+    """One question. `digest` binds an approval to the exact arguments that were shown."""
+
+    id: InterruptId
+    run_id: RunId
+    thread_id: ThreadId
+    root_run_id: RunId
+    kind: InterruptKind
+    status: InterruptStatus
+    message: str | None
+    tool_call_id: ToolCallId | None
+    arguments: Json
+    digest: str | None
+    response_schema: dict[str, Json] | None
+    default: Json
+    """The outcome if nobody answers in time."""
+    metadata: dict[str, Json]
+    response: Json
+    answered_by: str | None
+    answered_at: Instant | None
+    expires_at: Instant
+    created_at: Instant
+
+
+class NewInterrupt(msgspec.Struct, frozen=True, kw_only=True):
+    """A question to be asked."""
+
+    kind: InterruptKind
+    id: InterruptId | None = None
+    message: str | None = None
+    tool_call_id: ToolCallId | None = None
+    arguments: Json = None
+    digest: str | None = None
+    response_schema: dict[str, Json] | None = None
+    default: Json = None
+    metadata: dict[str, Json] = {}
+    expires_at: Instant | None = None
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody answers. An approval names the digest of what it approves."""
+
+    response: Json
+    digest: str | None = None
+    by: str | None = None
+
+
+def check_answer(interrupt: Interrupt, answer: Answer, *, now: Instant) -> None:
+    """Raise unless `answer` may settle `interrupt` now."""
+    if interrupt.status is not InterruptStatus.OPEN:
+        raise AlreadyAnswered(
+            f"interrupt `{interrupt.id}` is {interrupt.status}", interrupt_id=interrupt.id, status=str(interrupt.status)
+        )
+    if interrupt.expires_at <= now:
+        raise AlreadyAnswered(f"interrupt `{interrupt.id}` ran out at {interrupt.expires_at}", interrupt_id=interrupt.id)
+    if answer.digest is not None and answer.digest != interrupt.digest:
+        raise Invalid("the answer is for other arguments: read the interrupt again", interrupt_id=interrupt.id)

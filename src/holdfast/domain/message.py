@@ -1,0 +1,92 @@
+"""A message: immutable, and numbered in its thread when it enters the conversation.
+
+To edit one is to fork the thread before it; the new message names what it `revises`.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from holdfast.domain.content import Content, Json
+from holdfast.domain.errors import Invalid
+from holdfast.domain.ids import MessageId, RunId, ThreadId, ToolCallId, check_client_id
+from holdfast.domain.instant import Instant
+
+MAX_INPUT_MESSAGES: Final = 1000
+
+
+class Role(StrEnum):
+    """Who speaks."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    SYSTEM = "system"
+    TOOL = "tool"
+
+
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
+    """What an assistant message asks for."""
+
+    id: ToolCallId
+    name: str
+    arguments: dict[str, Json]
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing said. `sequence` is null while it waits for its run to begin."""
+
+    id: MessageId
+    thread_id: ThreadId
+    run_id: RunId
+    role: Role
+    content: Content
+    tool_calls: list[ToolCall]
+    tool_call_id: ToolCallId | None
+    sequence: int | None
+    revises: MessageId | None
+    metadata: dict[str, Json]
+    created_by: str | None
+    created_at: Instant
+
+
+class NewMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A message to be said."""
+
+    role: Role
+    content: Content
+    id: MessageId | None = None
+    tool_calls: list[ToolCall] = []
+    tool_call_id: ToolCallId | None = None
+    revises: MessageId | None = None
+    metadata: dict[str, Json] = {}
+    created_by: str | None = None
+
+
+def check_input(messages: Sequence[NewMessage]) -> None:
+    """Raise unless `messages` may begin a run: nothing in them may ask for a tool or answer one."""
+    if len(messages) > MAX_INPUT_MESSAGES:
+        raise Invalid(f"a run may begin with at most {MAX_INPUT_MESSAGES} messages", field="messages")
+    for message in messages:
+        if message.role is Role.TOOL or message.tool_calls or message.tool_call_id is not None:
+            raise Invalid("the input of a run may not call a tool or answer one", field="messages")
+    check_ids(messages)
+
+
+def check_ids(messages: Sequence[NewMessage]) -> None:
+    """Raise if a chosen id is malformed or chosen twice."""
+    chosen = [check_client_id(message.id, field="messages.id") for message in messages if message.id is not None]
+    if len(chosen) != len(set(chosen)):
+        raise Invalid("two messages have the same id", field="messages.id")
+
+
+def open_calls(messages: Sequence[Message]) -> list[ToolCall]:
+    """Return the calls of the last assistant message that no later message answers."""
+    answered: set[ToolCallId] = set()
+    for message in reversed(messages):
+        if message.role is Role.ASSISTANT:
+            return [call for call in message.tool_calls if call.id not in answered]
+        if message.tool_call_id is not None:
+            answered.add(message.tool_call_id)
+    return []

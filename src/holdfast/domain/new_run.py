@@ -1,0 +1,89 @@
+"""A run to be made: what it begins with, and where."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from holdfast.domain.busy import OnBusy
+from holdfast.domain.content import Json
+from holdfast.domain.errors import Invalid
+from holdfast.domain.idempotency import check_key, request_digest
+from holdfast.domain.ids import RunId, ThreadId, check_client_id
+from holdfast.domain.instant import Instant
+from holdfast.domain.limits import Limits
+from holdfast.domain.message import NewMessage, check_input
+from holdfast.domain.run import Mode, Priority, Run
+from holdfast.domain.text import check_text
+from holdfast.domain.thread import NewThread, check_new_thread
+
+MAX_TAGS: Final = 50
+
+
+class Base(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The run to continue from, at its end or after one of its messages."""
+
+    run_id: RunId
+    sequence: int | None = None
+
+
+class NewRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A run to be made on a thread, which may be made with it.
+
+    Without a `base` it continues the newest run of the thread; with `base=None` it begins a new root.
+    """
+
+    thread: ThreadId | NewThread
+    messages: Sequence[NewMessage] = ()
+    input: Json = None
+    id: RunId | None = None
+    mode: Mode = Mode.CHAT
+    agent_type: str | None = None
+    model: str | None = None
+    base: Base | None | UnsetType = UNSET
+    parent_run_id: RunId | None = None
+    on_busy: OnBusy = OnBusy.ENQUEUE
+    priority: Priority = Priority.NORMAL
+    tags: list[str] = []
+    limits: Limits = Limits()
+    wait_until: Instant | None = None
+    values: dict[str, Json] = {}
+    idempotency_key: str | None = None
+    created_by: str | None = None
+
+
+class Created(msgspec.Struct, frozen=True, kw_only=True):
+    """The run, and whether it was there already under the same idempotency key."""
+
+    run: Run
+    replayed: bool = False
+
+
+def check_new_run(new: NewRun) -> None:
+    """Raise if `new` can never be a run."""
+    check_input(new.messages)
+    if new.id is not None:
+        check_client_id(new.id, field="id")
+    if new.idempotency_key is not None:
+        check_key(new.idempotency_key)
+    if isinstance(new.thread, NewThread):
+        check_new_thread(new.thread)
+        if new.base is not UNSET and new.base is not None:
+            raise Invalid("a run on a new thread has no base", field="base")
+    _check_labels(new)
+
+
+def body_digest(new: NewRun) -> str:
+    """Return what makes two requests under one idempotency key the same."""
+    return request_digest(msgspec.structs.replace(new, idempotency_key=None))
+
+
+def _check_labels(new: NewRun) -> None:
+    for field, value in (("agent_type", new.agent_type), ("model", new.model), ("created_by", new.created_by)):
+        if value is not None:
+            check_text(value, field=field, most=256)
+    if len(new.tags) > MAX_TAGS:
+        raise Invalid(f"a run may have at most {MAX_TAGS} tags", field="tags")
+    for tag in new.tags:
+        check_text(tag, field="tags", most=128)

@@ -1,0 +1,26 @@
+"""A page of a list, and where the next one begins."""
+
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from holdfast.domain.errors import Invalid
+
+T = TypeVar("T")
+
+DEFAULT_LIMIT: Final = 50
+MAX_LIMIT: Final = 200
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """Some items, and the cursor to ask for more with; no cursor, no more."""
+
+    items: list[T]
+    next_cursor: str | None = None
+
+
+def check_limit(limit: int, *, most: int = MAX_LIMIT) -> int:
+    """Return `limit` if a page may be that long."""
+    if not 1 <= limit <= most:
+        raise Invalid(f"`limit` must be between 1 and {most}", field="limit")
+    return limit

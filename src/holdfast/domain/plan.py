@@ -1,0 +1,290 @@
+"""The plan of a run: what its agent means to do, in order, and where in the conversation it did it.
+
+    planned · in_progress · blocked ──► completed · cancelled
+
+At most one item is in progress: starting another puts it back to planned. An item that has ended never
+changes, but for its position when others move. A plan is a value of a run, so it branches with the thread.
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from holdfast.domain.content import Json
+from holdfast.domain.errors import Conflict, Invalid, NotFound, TooLarge
+from holdfast.domain.text import check_text
+
+MAX_OPEN_ITEMS: Final = 100
+MAX_SUBTASKS: Final = 50
+MAX_TITLE: Final = 300
+MAX_TEXT: Final = 10_000
+"""Characters of a description, a conclusion or a reason."""
+MAX_PLAN: Final = 50_000
+"""Characters of an item's plan, as text or as JSON."""
+
+
+class PlanStatus(StrEnum):
+    """Where an item stands."""
+
+    PLANNED = "planned"
+    IN_PROGRESS = "in_progress"
+    BLOCKED = "blocked"
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+
+    @property
+    def terminal(self) -> bool:
+        """Whether this is an end."""
+        return self in (PlanStatus.COMPLETED, PlanStatus.CANCELLED)
+
+
+class PlanPriority(StrEnum):
+    """How urgent an item is."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    URGENT = "urgent"
+
+
+class SubtaskStatus(StrEnum):
+    """Whether a subtask is done; it is active when its item is."""
+
+    PENDING = "pending"
+    DONE = "done"
+
+
+class Boundary(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool call that began or ended an item: its assistant message, and its place in the content."""
+
+    message_sequence_num: int
+    content_sequence_num: int
+
+
+class Subtask(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of an item's checklist."""
+
+    title: str
+    status: SubtaskStatus = SubtaskStatus.PENDING
+
+
+class PlanItem(msgspec.Struct, frozen=True, kw_only=True):
+    """Something to do. `start` is where it was last begun, `reason` why it is blocked or cancelled."""
+
+    task_id: int
+    position: int
+    title: str
+    description: str | None = None
+    status: PlanStatus = PlanStatus.PLANNED
+    priority: PlanPriority = PlanPriority.MEDIUM
+    plan: Json = None
+    subtasks: tuple[Subtask, ...] = ()
+    start: Boundary | None = None
+    end: Boundary | None = None
+    conclusion: str | None = None
+    reason: str | None = None
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """Items in the order of their positions, which count from 0 without gaps."""
+
+    items: tuple[PlanItem, ...] = ()
+
+
+def boundary(sequence: int, *, text: str, call_index: int) -> Boundary:
+    """Name a tool call of the message at `sequence`, whose `text`, unless empty, is a block before it."""
+    return Boundary(message_sequence_num=sequence, content_sequence_num=call_index + bool(text))
+
+
+def find(current: Plan, task_id: int) -> PlanItem:
+    """Return the item of that id."""
+    for item in current.items:
+        if item.task_id == task_id:
+            return item
+    raise NotFound(f"the plan has no task {task_id}: use an id of the plan", task_id=task_id)
+
+
+def create(
+    current: Plan,
+    *,
+    task_id: int,
+    title: str,
+    description: str | None = None,
+    priority: PlanPriority = PlanPriority.MEDIUM,
+    plan: Json = None,
+    subtasks: Iterable[Subtask] = (),
+    position: int | None = None,
+) -> Plan:
+    """Add an item at `position`, or at the end; `task_id` is the next of the thread's counter."""
+    newest = max((item.task_id for item in current.items), default=0)
+    if task_id <= newest:
+        raise Invalid(f"`task_id` must be greater than {newest}", field="task_id")
+    if sum(not item.status.terminal for item in current.items) >= MAX_OPEN_ITEMS:
+        raise Conflict(f"the plan has {MAX_OPEN_ITEMS} open tasks: complete or cancel one first")
+    at = len(current.items) if position is None else position
+    item = PlanItem(
+        task_id=task_id,
+        position=at,
+        title=_required(title, field="title", most=MAX_TITLE),
+        description=_optional(description, field="description"),
+        priority=priority,
+        plan=_plan(plan),
+        subtasks=_subtasks(subtasks),
+    )
+    return _placed(current.items, item)
+
+
+def update(
+    current: Plan,
+    task_id: int,
+    *,
+    title: str | UnsetType = UNSET,
+    description: str | None | UnsetType = UNSET,
+    priority: PlanPriority | UnsetType = UNSET,
+    plan: Json | UnsetType = UNSET,
+    subtasks: Iterable[Subtask] | UnsetType = UNSET,
+    position: int | UnsetType = UNSET,
+) -> Plan:
+    """Change what is given of an open item; `subtasks` replaces them all, `position` moves it."""
+    item = _open(current, task_id)
+    changes: dict[str, Any] = {}
+    if title is not UNSET:
+        changes["title"] = _required(title, field="title", most=MAX_TITLE)
+    if description is not UNSET:
+        changes["description"] = _optional(description, field="description")
+    if priority is not UNSET:
+        changes["priority"] = priority
+    if plan is not UNSET:
+        changes["plan"] = _plan(plan)
+    if subtasks is not UNSET:
+        changes["subtasks"] = _subtasks(subtasks)
+    if position is not UNSET:
+        changes["position"] = position
+    others = tuple(other for other in current.items if other is not item)
+    return _placed(others, replace(item, **changes))
+
+
+def start(current: Plan, task_id: int, *, at: Boundary) -> Plan:
+    """Begin an open item, or take it up again, and put back the one in progress."""
+    item = _open(current, task_id)
+    if item.status is PlanStatus.IN_PROGRESS:
+        return current
+    put_back = Plan(items=tuple(_put_back(other) for other in current.items))
+    return _changed(put_back, item, status=PlanStatus.IN_PROGRESS, start=at, reason=None)
+
+
+def check(current: Plan, task_id: int, *, subtask: int | str) -> Plan:
+    """Mark a subtask of an open item as done, by its index from 0 or by its exact title."""
+    item = _open(current, task_id)
+    index = subtask if isinstance(subtask, int) else _titled(item, subtask)
+    if not 0 <= index < len(item.subtasks):
+        raise NotFound(
+            f"task {task_id} has {len(item.subtasks)} subtasks, counted from 0: it has no subtask {index}",
+            task_id=task_id,
+        )
+    done = replace(item.subtasks[index], status=SubtaskStatus.DONE)
+    return _changed(current, item, subtasks=(*item.subtasks[:index], done, *item.subtasks[index + 1 :]))
+
+
+def complete(current: Plan, task_id: int, *, conclusion: str, at: Boundary) -> Plan:
+    """End an item whose subtasks are all done, and keep what came of it."""
+    item = _open(current, task_id)
+    waiting = [subtask.title for subtask in item.subtasks if subtask.status is SubtaskStatus.PENDING]
+    if waiting:
+        raise Conflict(
+            f"task {task_id} has open subtasks: check those that are done, or update the list, then retry",
+            task_id=task_id,
+            open_subtasks=waiting,
+        )
+    outcome = _required(conclusion, field="conclusion", most=MAX_TEXT)
+    return _changed(current, item, status=PlanStatus.COMPLETED, conclusion=outcome, end=at, reason=None)
+
+
+def block(current: Plan, task_id: int, *, reason: str) -> Plan:
+    """Say why an open item cannot go on; starting it again lifts that."""
+    item = _open(current, task_id)
+    why = _required(reason, field="reason", most=MAX_TEXT)
+    return _changed(current, item, status=PlanStatus.BLOCKED, reason=why)
+
+
+def cancel(current: Plan, task_id: int, *, reason: str) -> Plan:
+    """Give up an open item."""
+    item = _open(current, task_id)
+    why = _required(reason, field="reason", most=MAX_TEXT)
+    return _changed(current, item, status=PlanStatus.CANCELLED, reason=why)
+
+
+def _open(current: Plan, task_id: int) -> PlanItem:
+    item = find(current, task_id)
+    if item.status.terminal:
+        raise Conflict(
+            f"task {task_id} is {item.status} and can no longer change: create another one",
+            task_id=task_id,
+            status=str(item.status),
+        )
+    return item
+
+
+def _put_back(item: PlanItem) -> PlanItem:
+    return replace(item, status=PlanStatus.PLANNED) if item.status is PlanStatus.IN_PROGRESS else item
+
+
+def _changed(current: Plan, item: PlanItem, **changes: Any) -> Plan:
+    changed = replace(item, **changes)
+    return Plan(items=tuple(changed if old.task_id == item.task_id else old for old in current.items))
+
+
+def _placed(others: tuple[PlanItem, ...], item: PlanItem) -> Plan:
+    at = item.position
+    if not 0 <= at <= len(others):
+        raise Invalid(f"`position` must be 0 to {len(others)}", field="position")
+    ordered = (*others[:at], item, *others[at:])
+    return Plan(items=tuple(replace(each, position=index) for index, each in enumerate(ordered)))
+
+
+def _titled(item: PlanItem, title: str) -> int:
+    found = [index for index, subtask in enumerate(item.subtasks) if subtask.title == title.strip()]
+    if not found:
+        raise NotFound(
+            f"task {item.task_id} has no subtask of that title: give its exact title, or its index from 0",
+            task_id=item.task_id,
+            subtasks=[subtask.title for subtask in item.subtasks],
+        )
+    if len(found) > 1:
+        raise Invalid(
+            f"task {item.task_id} has {len(found)} subtasks of that title: give the index of one",
+            task_id=item.task_id,
+            indexes=found,
+        )
+    return found[0]
+
+
+def _required(value: str, *, field: str, most: int) -> str:
+    text = check_text(value.strip(), field=field, most=most)
+    if not text:
+        raise Invalid(f"`{field}` is empty: say it in a few words", field=field)
+    return text
+
+
+def _optional(value: str | None, *, field: str) -> str | None:
+    return check_text(value.strip(), field=field, most=MAX_TEXT) or None if value is not None else None
+
+
+def _plan(value: Json) -> Json:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    check_text(text, field="plan", most=MAX_PLAN)
+    return value
+
+
+def _subtasks(given: Iterable[Subtask]) -> tuple[Subtask, ...]:
+    subtasks = tuple(
+        replace(subtask, title=_required(subtask.title, field="subtasks.title", most=MAX_TITLE))
+        for subtask in given
+    )
+    if len(subtasks) > MAX_SUBTASKS:
+        raise TooLarge(f"a task may have at most {MAX_SUBTASKS} subtasks: make two tasks", field="subtasks")
+    return subtasks

@@ -1,0 +1,158 @@
+"""A run and the only moves it may make.
+
+    pending ──► queued ──► running ──► completed · failed · cancelled
+                  ▲           │
+                  └─ waiting ◄┘      (expired or released: running ──► queued)
+
+A crash is not a move: a run whose lease has expired is `running` until somebody expires it. Every move but the claim raises
+the lease number or needs it, so a worker that was left behind can write nothing.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from holdfast.domain.content import Json
+from holdfast.domain.errors import IllegalMove, Invalid
+from holdfast.domain.ids import RunId, SpaceId, ThreadId
+from holdfast.domain.instant import Instant, Millis
+from holdfast.domain.limits import Limits
+from holdfast.domain.usage import Usage
+
+
+class RunStatus(StrEnum):
+    """Where a run stands."""
+
+    PENDING = "pending"
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING = "waiting"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def terminal(self) -> bool:
+        """Whether this is an end."""
+        return not _NEXT[self]
+
+
+_ENDS: Final = frozenset({RunStatus.FAILED, RunStatus.CANCELLED})
+_NEXT: Final[Mapping[RunStatus, frozenset[RunStatus]]] = {
+    RunStatus.PENDING: frozenset({RunStatus.QUEUED}) | _ENDS,
+    RunStatus.QUEUED: frozenset({RunStatus.RUNNING}) | _ENDS,
+    RunStatus.RUNNING: frozenset({RunStatus.QUEUED, RunStatus.WAITING, RunStatus.COMPLETED}) | _ENDS,
+    RunStatus.WAITING: frozenset({RunStatus.QUEUED}) | _ENDS,
+    RunStatus.COMPLETED: frozenset(),
+    RunStatus.FAILED: frozenset(),
+    RunStatus.CANCELLED: frozenset(),
+}
+LIVE: Final = frozenset(status for status in RunStatus if not status.terminal)
+
+
+class Mode(StrEnum):
+    """What a run is for."""
+
+    CHAT = "chat"
+    TASK = "task"
+    DAEMON = "daemon"
+    API = "api"
+
+
+class Priority(StrEnum):
+    """How urgent a run is."""
+
+    HIGH = "high"
+    NORMAL = "normal"
+    LOW = "low"
+
+
+HEAD_START: Final[Mapping[Priority, int]] = {Priority.HIGH: 120_000, Priority.NORMAL: 60_000, Priority.LOW: 0}
+"""Milliseconds: a low run waits at most two minutes longer than a high one that came with it, never for ever."""
+
+
+class WaitsFor(StrEnum):
+    """Whom or what a waiting run waits for: its `status_reason`."""
+
+    PERSON = "person"
+    CHILD = "child"
+    TIMER = "timer"
+
+
+class RunError(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a run failed."""
+
+    code: str
+    message: str
+    iteration: int | None = None
+    details: dict[str, Json] = {}
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One execution on a thread."""
+
+    id: RunId
+    thread_id: ThreadId
+    space_id: SpaceId
+    mode: Mode
+    agent_type: str
+    model: str | None
+    status: RunStatus
+    status_reason: str | None
+    base_run_id: RunId | None
+    base_sequence: int | None
+    parent_run_id: RunId | None
+    root_run_id: RunId
+    root_thread_id: ThreadId
+    child_thread_id: ThreadId | None
+    session_id: str | None
+    input: Json
+    output: Json
+    error: RunError | None
+    usage: Usage
+    priority: Priority
+    tags: list[str]
+    limits: Limits
+    iterations: int
+    attempt: int
+    wait_until: Instant | None
+    idempotency_key: str | None
+    last_event_seq: int
+    created_by: str | None
+    cancelled_by: str | None
+    created_at: Instant
+    queued_at: Instant | None
+    started_at: Instant | None
+    completed_at: Instant | None
+
+
+class Move(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a commit takes its run, and what is left behind."""
+
+    to: RunStatus
+    reason: str | None = None
+    output: Json = None
+    error: RunError | None = None
+    wait_until: Instant | None = None
+
+
+def check_move(run_id: RunId, at: RunStatus, to: RunStatus) -> None:
+    """Raise unless a run may go from `at` to `to`."""
+    if to not in _NEXT[at]:
+        raise IllegalMove(f"run `{run_id}` is {at}: it cannot become {to}", status=str(at), to=str(to))
+
+
+def check_own_move(run_id: RunId, move: Move) -> None:
+    """Raise unless the holder of a run's lease may make `move`: whoever cancels a run is never its worker."""
+    if move.to is RunStatus.CANCELLED:
+        raise Invalid("a worker cannot cancel its run: end it instead")
+    if move.wait_until is not None and move.to is not RunStatus.QUEUED:
+        raise Invalid("`wait_until` is for a run that goes back to the queue")
+    check_move(run_id, RunStatus.RUNNING, move.to)
+
+
+def queue_key(priority: Priority, since: Millis) -> int:
+    """Return the place in the queue of a run that may be claimed from `since` on: the smallest goes first."""
+    return since - HEAD_START[priority]

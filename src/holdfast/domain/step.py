@@ -1,0 +1,51 @@
+"""A step: one model call or one tool call of a run, which settles once.
+
+The conversation says what a step did; the ledger adds only what messages cannot say: that it began, how often, and under
+which key. So a step is `done` if and only if its message is in the same commit.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from holdfast.domain.ids import ToolCallId
+from holdfast.domain.instant import Instant
+from holdfast.domain.usage import Usage
+
+
+class StepKind(StrEnum):
+    """What was called."""
+
+    MODEL = "model"
+    TOOL = "tool"
+
+
+class StepState(StrEnum):
+    """How far it is."""
+
+    STARTED = "started"
+    DONE = "done"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One call. `effectful` says that it may have changed the world outside if it was cut off."""
+
+    number: int
+    kind: StepKind
+    name: str
+    key: str
+    state: StepState = StepState.STARTED
+    attempt: int = 1
+    tool_call_id: ToolCallId | None = None
+    effectful: bool = False
+    request_digest: str | None = None
+    usage: Usage | None = None
+    started_at: Instant | None = None
+    settled_at: Instant | None = None
+
+
+def cut_off(step: Step) -> StepState:
+    """Return how a started step settles when its run is ended under it."""
+    return StepState.UNKNOWN if step.effectful else StepState.FAILED

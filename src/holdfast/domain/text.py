@@ -1,0 +1,16 @@
+"""What may stand in a text that we store."""
+
+from holdfast.domain.errors import Invalid, TooLarge
+
+
+def check_text(value: str, *, field: str, most: int) -> str:
+    """Return `value` if both databases can keep it: no NUL, no half of a surrogate pair, not too long."""
+    if len(value) > most:
+        raise TooLarge(f"`{field}` may have at most {most} characters", field=field)
+    if "\x00" in value:
+        raise Invalid(f"`{field}` may not contain a NUL character", field=field)
+    try:
+        value.encode()
+    except UnicodeEncodeError as exc:
+        raise Invalid(f"`{field}` is not valid Unicode", field=field) from exc
+    return value

@@ -1,0 +1,124 @@
+"""A thread: a lasting conversation or piece of work, an append-only tree of runs."""
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from holdfast.domain.content import Json
+from holdfast.domain.errors import Invalid, ThreadClosed
+from holdfast.domain.ids import SpaceId, ThreadId, check_client_id
+from holdfast.domain.instant import Instant
+from holdfast.domain.text import check_text
+
+MAX_TITLE: Final = 500
+MAX_SUMMARY: Final = 20_000
+MAX_RETRIEVAL_INDEX: Final = 1_000_000
+DEFAULT_CONTEXT_WINDOW: Final = 50
+
+
+class ThreadStatus(StrEnum):
+    """Whether a thread takes new runs."""
+
+    ACTIVE = "active"
+    ARCHIVED = "archived"
+    DELETED = "deleted"
+
+
+class Thread(msgspec.Struct, frozen=True, kw_only=True):
+    """One conversation. A run never edits its thread: summary, key points and retrieval index are written by the indexer."""
+
+    id: ThreadId
+    space_id: SpaceId
+    title: str | None
+    agent_type: str
+    status: ThreadStatus
+    locale: str | None
+    summary: str | None
+    key_points: list[str]
+    retrieval_index: str | None
+    indexed_sequence: int
+    context_window: int
+    metadata: dict[str, Json]
+    next_sequence: int
+    last_run_at: Instant | None
+    created_by: str | None
+    created_at: Instant
+
+
+class NewThread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A thread to be made."""
+
+    id: ThreadId | None = None
+    title: str | None = None
+    agent_type: str = "default"
+    locale: str | None = None
+    context_window: int = DEFAULT_CONTEXT_WINDOW
+    metadata: dict[str, Json] = {}
+    created_by: str | None = None
+
+
+class ThreadPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What may be changed of a thread; what is absent stays."""
+
+    title: str | None | UnsetType = UNSET
+    agent_type: str | UnsetType = UNSET
+    status: ThreadStatus | UnsetType = UNSET
+    locale: str | None | UnsetType = UNSET
+    summary: str | None | UnsetType = UNSET
+    key_points: list[str] | UnsetType = UNSET
+    retrieval_index: str | None | UnsetType = UNSET
+    indexed_sequence: int | UnsetType = UNSET
+    context_window: int | UnsetType = UNSET
+    metadata: dict[str, Json] | UnsetType = UNSET
+
+
+class ThreadFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which threads to list; by default all that are not deleted."""
+
+    status: ThreadStatus | None = None
+    agent_type: str | None = None
+    title: str | None = None
+    """A part of the title, whatever its case."""
+
+
+def check_new_thread(new: NewThread) -> None:
+    """Raise if `new` can never be a thread."""
+    if new.id is not None:
+        check_client_id(new.id, field="id")
+    _check_texts(title=new.title, agent_type=new.agent_type, locale=new.locale)
+    _check_context_window(new.context_window)
+
+
+def check_patch(patch: ThreadPatch) -> None:
+    """Raise if `patch` can never be applied."""
+    given = {name: value for name in patch.__struct_fields__ if (value := getattr(patch, name)) is not UNSET}
+    if not given:
+        raise Invalid("the patch changes nothing: name at least one field")
+    texts = ("title", "agent_type", "locale", "summary", "retrieval_index")
+    _check_texts(**{name: given[name] for name in texts if name in given})
+    for point in given.get("key_points", ()):
+        check_text(point, field="key_points", most=MAX_SUMMARY)
+    if "context_window" in given:
+        _check_context_window(given["context_window"])
+
+
+def check_open(thread_id: ThreadId, status: ThreadStatus) -> None:
+    """Raise unless the thread takes new runs."""
+    if status is not ThreadStatus.ACTIVE:
+        raise ThreadClosed(f"thread `{thread_id}` is {status}: it takes no new run", status=str(status))
+
+
+_MOST: Final = {"title": MAX_TITLE, "agent_type": 128, "locale": 35, "summary": MAX_SUMMARY}
+
+
+def _check_texts(**texts: str | None) -> None:
+    for field, value in texts.items():
+        if value is not None:
+            check_text(value, field=field, most=_MOST.get(field, MAX_RETRIEVAL_INDEX))
+
+
+def _check_context_window(size: int) -> None:
+    if not 1 <= size <= 1000:
+        raise Invalid("`context_window` must be between 1 and 1000 messages", field="context_window")

@@ -1,0 +1,33 @@
+"""Interrupts: durable questions."""
+
+from typing import Protocol
+
+from holdfast.domain.ids import InterruptId, RunId, SpaceId
+from holdfast.domain.interrupt import Answer, Interrupt, InterruptStatus
+from holdfast.domain.page import DEFAULT_LIMIT, Page
+
+
+class Interrupts(Protocol):
+    """What runs ask people."""
+
+    async def get(self, space: SpaceId, interrupt: InterruptId) -> Interrupt:
+        """Return the interrupt, or raise `NotFound`."""
+
+    async def of_run(self, space: SpaceId, run: RunId, *, below: bool = False) -> list[Interrupt]:
+        """Return the interrupts of `run`, the oldest first; with `below` also those of the whole tree it is the root of."""
+
+    async def page(
+        self,
+        space: SpaceId,
+        *,
+        status: InterruptStatus | None = InterruptStatus.OPEN,
+        limit: int = DEFAULT_LIMIT,
+        cursor: str | None = None,
+    ) -> Page[Interrupt]:
+        """Return the interrupts of a space, the newest first."""
+
+    async def answer(self, space: SpaceId, interrupt: InterruptId, answer: Answer) -> Interrupt:
+        """Settle the interrupt, put the answer into its run's inbox and queue the run, in one transaction.
+
+        Of many answers at once, one is accepted; the others are refused (`AlreadyAnswered`).
+        """

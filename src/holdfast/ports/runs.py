@@ -1,0 +1,74 @@
+"""Runs: made, read, ended and deleted from outside."""
+
+from typing import Protocol
+
+import msgspec
+
+from holdfast.domain.ids import RunId, SpaceId, ThreadId
+from holdfast.domain.new_run import Created, NewRun
+from holdfast.domain.page import DEFAULT_LIMIT, Page
+from holdfast.domain.run import Mode, Run, RunError, RunStatus
+from holdfast.domain.timer import TimerClaim
+
+
+class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which runs to list."""
+
+    thread_id: ThreadId | None = None
+    status: RunStatus | None = None
+    agent_type: str | None = None
+    mode: Mode | None = None
+    tag: str | None = None
+    root_run_id: RunId | None = None
+    parent_run_id: RunId | None = None
+
+
+class Runs(Protocol):
+    """The runs of a space. Each method is one transaction."""
+
+    async def create(self, space: SpaceId, new: NewRun, *, fires: TimerClaim | None = None) -> Created:
+        """Make a run with its input and its first event, all or nothing.
+
+        The same idempotency key returns the same run, and another body under it is a conflict (`IdempotencyMismatch`).
+        A run id already used is refused (`IdTaken`), also one of a deleted run. A thread that is archived or deleted
+        refuses it (`ThreadClosed`). Without a base it continues the newest run; `on_busy` decides where that is live.
+        It is `queued` if its base has ended and its worker has let go, else `pending`. Input enters the conversation at
+        once if the base has ended. A cut that parts a tool call from its result is refused (`Invalid`).
+        A timer that it `fires` is settled in the same transaction.
+        """
+
+    async def get(self, space: SpaceId, run: RunId) -> Run:
+        """Return the run, or raise `NotFound`."""
+
+    async def page(
+        self, space: SpaceId, *, where: RunFilter | None = None, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+    ) -> Page[Run]:
+        """Return runs, the newest first. The cursor is the id of the last run of the page before."""
+
+    async def children(self, space: SpaceId, run: RunId) -> list[Run]:
+        """Return the runs that `run` spawned, the oldest first."""
+
+    async def end(
+        self,
+        space: SpaceId,
+        run: RunId,
+        *,
+        to: RunStatus = RunStatus.CANCELLED,
+        reason: str | None = None,
+        error: RunError | None = None,
+        by: str | None = None,
+        fires: TimerClaim | None = None,
+    ) -> list[Run]:
+        """End `run` and every live run below it, parents first, and return them.
+
+        Afterwards none of them has an open call, interrupt or timer; started effectful steps are `unknown`; the stream
+        of each is closed once. No worker can write to them any more. A run that has ended is refused (`IllegalMove`).
+        Runs that waited for one of them to end may be claimed once its worker has let go.
+        """
+
+    async def delete(self, space: SpaceId, run: RunId) -> None:
+        """Remove an ended run with its children, and the thread that was made with it if nothing else stands on it.
+
+        If another run is based on it, only its content goes and a tombstone keeps the chain. Numbers are never used
+        again. A run that has not ended, or has a child that has not, is refused (`RunActive`).
+        """

@@ -1,0 +1,249 @@
+"""How commits are written, many at a time.
+
+Each statement runs once for a whole batch. Those whose lease has moved on drop out at the fence, before anything of theirs is
+written; any other failure takes back the batch, and its commits are then made one by one, so that each fails or holds alone.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from holdfast.domain.commit import Committed
+from holdfast.domain.errors import Conflict, HoldfastError, InboxNotEmpty, Invalid, LeaseLost
+from holdfast.domain.ids import InterruptId, MessageId
+from holdfast.domain.instant import Millis, millis
+from holdfast.domain.interrupt import DEFAULT_DEADLINE, NewInterrupt
+from holdfast.domain.notification import NEWS
+from holdfast.domain.run import Move, RunStatus, WaitsFor
+from holdfast.store.artifacts import add_artifact
+from holdfast.store.encoding import dump, dump_optional
+from holdfast.store.endings import let_dependants_go
+from holdfast.store.inbox import tell_parent
+from holdfast.store.messages import message_values
+from holdfast.store.notifications import news_row
+from holdfast.store.prepared import Prepared, step_values, usage_row
+from holdfast.store.timers import timer_values
+from holdfast.store.transaction import Transaction
+
+Outcome: TypeAlias = Committed | HoldfastError
+
+
+class _Accepted(msgspec.Struct, frozen=True):
+    """A commit that passed the fence, with the numbers it was given."""
+
+    commit: Prepared
+    last_event_seq: int
+
+
+async def apply(tx: Transaction, commits: Sequence[Prepared]) -> list[Outcome]:
+    """Write commits of different runs and return what became of each."""
+    await _lock(tx, commits)
+    accepted = await _fence(tx, commits)
+    sequences, message_ids = await _add_messages(tx, accepted)
+    await _add_events(tx, accepted)
+    await _consume(tx, accepted)
+    await _put_steps(tx, accepted)
+    await _add_values(tx, accepted, sequences)
+    await _add_usage(tx, accepted)
+    await _add_what_is_rare(tx, accepted)
+    await _move(tx, accepted)
+    for item in accepted:
+        tx.wake(run=(item.commit.lease.space_id, item.commit.lease.run_id))
+    last = {item.commit.lease.run_key: item.last_event_seq for item in accepted}
+    return [
+        Committed(
+            last_event_seq=last[key],
+            message_ids=message_ids.get(key, ()),
+            sequences=sequences.get(key, ()),
+        )
+        if (key := commit.lease.run_key) in last
+        else await _refusal(tx, commit)
+        for commit in commits
+    ]
+
+
+async def _lock(tx: Transaction, commits: Iterable[Prepared]) -> None:
+    """Hold what the fence does not: threads that are given messages, and parents that will be told of an end."""
+    threads = {commit.lease.thread_key for commit in commits if commit.messages or commit.ends}
+    told = {commit.lease.parent_key for commit in commits if commit.ends and commit.lease.parent_key is not None}
+    runs = {commit.lease.run_key for commit in commits} | told if told else ()
+    if threads or runs:
+        await tx.lock(threads=threads, runs=runs)
+
+
+async def _fence(tx: Transaction, commits: Sequence[Prepared]) -> list[_Accepted]:
+    rows = await tx.many(
+        "fence",
+        [
+            (
+                len(commit.events),
+                len(commit.commit.consumed),
+                int(commit.settles),
+                commit.lease.run_key,
+                commit.lease.number,
+                int(commit.stops),
+            )
+            for commit in commits
+        ],
+    )
+    last = {row["run_key"]: row["last_event_seq"] for row in rows}
+    return [_Accepted(commit, last[commit.lease.run_key]) for commit in commits if commit.lease.run_key in last]
+
+
+async def _refusal(tx: Transaction, commit: Prepared) -> HoldfastError:
+    """Say why a commit did not pass the fence."""
+    lease = commit.lease
+    head = await tx.one("head", run_key=lease.run_key)
+    if head is not None and head["lease_number"] == lease.number:
+        return InboxNotEmpty(f"run `{lease.run_id}` has unread items in its inbox", run_id=lease.run_id)
+    return LeaseLost(f"lease {lease.number} of run `{lease.run_id}` is lost", run_id=lease.run_id, number=lease.number)
+
+
+async def _add_messages(
+    tx: Transaction, accepted: Sequence[_Accepted]
+) -> tuple[dict[int, list[int]], dict[int, list[MessageId]]]:
+    """Give messages their sequences and keep them; return both by run."""
+    speaking = [item.commit for item in accepted if item.commit.messages]
+    if not speaking:
+        return {}, {}
+    counts: dict[int, int] = {}
+    for commit in speaking:
+        counts[commit.lease.thread_key] = counts.get(commit.lease.thread_key, 0) + len(commit.messages)
+    taken = await tx.many("take_sequences", [(count, key) for key, count in counts.items()])
+    following = {row["thread_key"]: row["next_sequence"] - counts[row["thread_key"]] for row in taken}
+    sequences: dict[int, list[int]] = {}
+    ids: dict[int, list[MessageId]] = {}
+    rows: list[tuple[Any, ...]] = []
+    for commit in speaking:
+        lease = commit.lease
+        first = following[lease.thread_key]
+        following[lease.thread_key] = first + len(commit.messages)
+        sequences[lease.run_key] = list(range(first, first + len(commit.messages)))
+        own = [
+            message_values(tx, message, thread_key=lease.thread_key, run_key=lease.run_key, sequence=sequence)
+            for sequence, message in zip(sequences[lease.run_key], commit.messages, strict=True)
+        ]
+        ids[lease.run_key] = [values[2] for values in own]
+        rows += own
+    await tx.many("add_messages", rows)
+    return sequences, ids
+
+
+async def _add_events(tx: Transaction, accepted: Sequence[_Accepted]) -> None:
+    rows = []
+    for item in accepted:
+        key, events = item.commit.lease.run_key, item.commit.events
+        seq = item.last_event_seq - len(events)
+        for type_, data in events:
+            seq += 1
+            rows.append((key, seq, type_, data, tx.now))
+    await tx.many("add_events", rows)
+
+
+async def _consume(tx: Transaction, accepted: Sequence[_Accepted]) -> None:
+    named = [(item.commit.lease.run_key, number) for item in accepted for number in item.commit.commit.consumed]
+    if len(await tx.many("consume", named)) != len(named):
+        raise Invalid("an inbox item that was named is not there", field="consumed")
+
+
+async def _put_steps(tx: Transaction, accepted: Sequence[_Accepted]) -> None:
+    rows = [step_values(item.commit.lease.run_key, step, tx.now) for item in accepted for step in item.commit.steps]
+    if len(await tx.many("put_steps", rows)) != len(rows):
+        raise Conflict("a step settles once")
+
+
+async def _add_values(tx: Transaction, accepted: Sequence[_Accepted], sequences: dict[int, list[int]]) -> None:
+    """Keep values, valid from the last message on that was there when they were written."""
+    holding = [item.commit for item in accepted if item.commit.values]
+    if not holding:
+        return
+    silent = {commit.lease.thread_key for commit in holding if not commit.messages}
+    last = {row["thread_key"]: row["last_sequence"] for row in await tx.many("last_sequences", [(k,) for k in silent])}
+    rows = []
+    for commit in holding:
+        own = sequences.get(commit.lease.run_key)
+        at = last[commit.lease.thread_key] if own is None else own[-1]
+        rows += [(commit.lease.run_key, name, at, value) for name, value in commit.values]
+    await tx.many("add_values", rows)
+
+
+async def _add_usage(tx: Transaction, accepted: Sequence[_Accepted]) -> None:
+    rows = [
+        (*usage_row(item.commit.commit.usage), item.commit.commit.iterations, item.commit.lease.run_key)
+        for item in accepted
+        if item.commit.commit.usage is not None or item.commit.commit.iterations
+    ]
+    await tx.many("add_usage", rows)
+
+
+async def _add_what_is_rare(tx: Transaction, accepted: Sequence[_Accepted]) -> None:
+    interrupts, timers, cancelled = [], [], []
+    for item in accepted:
+        commit, lease = item.commit.commit, item.commit.lease
+        interrupts += [_interrupt_values(tx, new, lease.space_key, lease.run_key) for new in commit.interrupts]
+        timers += [timer_values(tx, new, space=lease.space_key, run_key=lease.run_key) for new in commit.timers]
+        cancelled += [(lease.run_key, timer_id) for timer_id in commit.cancelled_timers]
+        for artifact in commit.artifacts:
+            await add_artifact(tx, lease.space_key, lease.run_key, artifact)
+    await tx.many("add_interrupts", interrupts)
+    await tx.many("add_timers", timers)
+    await tx.many("cancel_timers", cancelled)
+
+
+async def _move(tx: Transaction, accepted: Sequence[_Accepted]) -> None:
+    moving = [(item.commit, item.commit.move) for item in accepted if item.commit.move is not None]
+    if not moving:
+        return
+    heads = [
+        (move.to.value, move.reason, _wait_until(move), tx.now, commit.lease.run_key) for commit, move in moving
+    ]
+    await tx.many("move_heads", heads)
+    ending = [(commit, move) for commit, move in moving if move.to.terminal]
+    ends = [
+        (dump_optional(move.output), dump_optional(move.error), tx.now, commit.lease.run_key) for commit, move in ending
+    ]
+    await tx.many("finish_runs", ends)
+    await tx.many("stop_timers", [(commit.lease.run_key,) for commit, _ in ending])
+    news = [
+        news_row(tx, commit.lease.space_key, commit.lease.run, move.to, move.reason)
+        for commit, move in moving
+        if _is_news(move)
+    ]
+    await tx.many("add_to_outbox", news)
+    tx.wake(queue=any(move.to is RunStatus.QUEUED for _, move in moving), news=bool(news))
+    for commit, move in ending:
+        await _tell(tx, commit, move)
+
+
+async def _tell(tx: Transaction, commit: Prepared, move: Move) -> None:
+    """Let those go that waited for this run's end."""
+    await let_dependants_go(tx, commit.lease.run_key)
+    run = msgspec.structs.replace(commit.lease.run, status=move.to, output=move.output, error=move.error)
+    await tell_parent(tx, commit.lease.parent_key, run)
+
+
+def _is_news(move: Move) -> bool:
+    return move.to in NEWS and not (move.to is RunStatus.WAITING and move.reason != WaitsFor.PERSON)
+
+
+def _wait_until(move: Move) -> Millis | None:
+    return None if move.wait_until is None else millis(move.wait_until)
+
+
+def _interrupt_values(tx: Transaction, new: NewInterrupt, space_key: int, run_key: int) -> tuple[Any, ...]:
+    return (
+        space_key,
+        run_key,
+        new.id or InterruptId(tx.new_id("int")),
+        new.kind.value,
+        new.message,
+        new.tool_call_id,
+        dump_optional(new.arguments),
+        new.digest,
+        dump_optional(new.response_schema),
+        dump_optional(new.default),
+        dump(new.metadata),
+        tx.now + DEFAULT_DEADLINE if new.expires_at is None else millis(new.expires_at),
+        tx.now,
+    )

@@ -1,0 +1,80 @@
+"""The inbox in SQL: what comes in from outside, and wakes a waiting run in the same transaction."""
+
+from collections.abc import Collection
+
+from holdfast.domain.content import Json
+from holdfast.domain.errors import Conflict
+from holdfast.domain.ids import RunId, SpaceId
+from holdfast.domain.inbox import InboxItem, InboxKind
+from holdfast.domain.instant import instant
+from holdfast.domain.run import Run
+from holdfast.domain.timer import TimerClaim
+from holdfast.store.encoding import dump, load
+from holdfast.store.run_rows import run_row
+from holdfast.store.timers import settle_claim
+from holdfast.store.transaction import Database, Row, Transaction
+
+
+class SqlInbox:
+    """`Inbox`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def put(
+        self,
+        space: SpaceId,
+        run: RunId,
+        *,
+        kind: InboxKind,
+        data: Json,
+        by: str | None = None,
+        fires: TimerClaim | None = None,
+    ) -> int:
+        """Add an item, and queue the run if it waits."""
+        text = dump(data)
+
+        async def add(tx: Transaction) -> int:
+            key = (await run_row(tx, space, run))["run_key"]
+            await tx.lock(runs=[key])
+            if fires is not None:
+                await settle_claim(tx, fires)
+            number = await put_item(tx, key, kind=kind, data=text, by=by)
+            if number is None:
+                raise Conflict(f"run `{run}` has ended: it reads nothing any more", run_id=run)
+            tx.wake(run=(space, run), queue=True)
+            return number
+
+        return await self._database.write(add)
+
+
+async def put_item(tx: Transaction, run_key: int, *, kind: InboxKind, data: str, by: str | None = None) -> int | None:
+    """Add an item to a run's inbox and return its number; `None` if the run has ended."""
+    head = await tx.one("add_to_inbox", run_key=run_key, now=tx.now)
+    if head is None:
+        return None
+    number: int = head["last_inbox_number"]
+    await tx.run(
+        "add_inbox_item", run_key=run_key, number=number, kind=kind.value, data=data, created_by=by, now=tx.now
+    )
+    return number
+
+
+async def tell_parent(tx: Transaction, parent_key: int | None, child: Run, *, besides: Collection[int] = ()) -> None:
+    """Put a child's end into its parent's inbox, unless the parent is among those that end with it."""
+    if parent_key is None or parent_key in besides:
+        return
+    data = dump({"run_id": child.id, "status": child.status, "output": child.output, "error": child.error})
+    if await put_item(tx, parent_key, kind=InboxKind.CHILD, data=data) is not None:
+        tx.wake(queue=True)
+
+
+def to_item(row: Row) -> InboxItem:
+    """Return a row as an item."""
+    return InboxItem(
+        number=row["number"],
+        kind=InboxKind(row["kind"]),
+        data=load(row["data"]),
+        created_by=row["created_by"],
+        created_at=instant(row["created_at"]),
+    )

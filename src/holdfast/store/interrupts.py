@@ -1,0 +1,112 @@
+"""Interrupts in SQL."""
+
+from holdfast.domain.errors import Conflict, NotFound
+from holdfast.domain.ids import InterruptId, RunId, SpaceId
+from holdfast.domain.inbox import InboxKind
+from holdfast.domain.instant import instant, maybe_instant
+from holdfast.domain.interrupt import Answer, Interrupt, InterruptKind, InterruptStatus, check_answer
+from holdfast.domain.page import DEFAULT_LIMIT, Page, check_limit
+from holdfast.store.cursors import number_cursor, page
+from holdfast.store.encoding import dump, load, load_optional
+from holdfast.store.inbox import put_item
+from holdfast.store.run_rows import run_row
+from holdfast.store.spaces import space_key
+from holdfast.store.transaction import Database, Row, Transaction
+
+
+class SqlInterrupts:
+    """`Interrupts`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def get(self, space: SpaceId, interrupt: InterruptId) -> Interrupt:
+        """Return the interrupt."""
+
+        async def find(tx: Transaction) -> Interrupt:
+            return _interrupt(await _row(tx, space, interrupt))
+
+        return await self._database.read(find)
+
+    async def of_run(self, space: SpaceId, run: RunId, *, below: bool = False) -> list[Interrupt]:
+        """Return the interrupts of a run, or of the tree it is the root of."""
+
+        async def find(tx: Transaction) -> list[Interrupt]:
+            key = (await run_row(tx, space, run))["run_key"]
+            rows = await tx.all("interrupts_below" if below else "interrupts_of_run", run_key=key)
+            return [_interrupt(row) for row in rows]
+
+        return await self._database.read(find)
+
+    async def page(
+        self,
+        space: SpaceId,
+        *,
+        status: InterruptStatus | None = InterruptStatus.OPEN,
+        limit: int = DEFAULT_LIMIT,
+        cursor: str | None = None,
+    ) -> Page[Interrupt]:
+        """Return the interrupts of a space, the newest first."""
+        check_limit(limit)
+        before = 2**62 if cursor is None else number_cursor(cursor)
+
+        async def find(tx: Transaction) -> Page[Interrupt]:
+            rows = await tx.all(
+                "list_interrupts",
+                space_key=await space_key(tx, space),
+                before=before,
+                status=status and status.value,
+                limit=limit + 1,
+            )
+            return page(rows, limit, value=_interrupt, cursor=lambda row: str(row["interrupt_key"]))
+
+        return await self._database.read(find)
+
+    async def answer(self, space: SpaceId, interrupt: InterruptId, answer: Answer) -> Interrupt:
+        """Settle the interrupt and wake its run."""
+        response = dump(answer.response)
+
+        async def settle(tx: Transaction) -> Interrupt:
+            await tx.lock(runs=[(await _row(tx, space, interrupt))["run_key"]])
+            row = await _row(tx, space, interrupt)
+            asked = _interrupt(row)
+            check_answer(asked, answer, now=instant(tx.now))
+            key, by = row["interrupt_key"], answer.by
+            await tx.run("answer_interrupt", interrupt_key=key, response=response, by=by, now=tx.now)
+            data = dump({"interrupt_id": interrupt, "response": answer.response})
+            if await put_item(tx, row["run_key"], kind=InboxKind.ANSWER, data=data, by=by) is None:
+                raise Conflict(f"run `{asked.run_id}` has ended", run_id=asked.run_id)
+            tx.wake(run=(space, asked.run_id), queue=True)
+            return _interrupt(await _row(tx, space, interrupt))
+
+        return await self._database.write(settle)
+
+
+async def _row(tx: Transaction, space: SpaceId, interrupt: InterruptId) -> Row:
+    row = await tx.one("interrupt", space=space, id=interrupt)
+    if row is None:
+        raise NotFound(f"there is no interrupt `{interrupt}`", id=interrupt)
+    return row
+
+
+def _interrupt(row: Row) -> Interrupt:
+    return Interrupt(
+        id=row["id"],
+        run_id=row["run_id"],
+        thread_id=row["thread_id"],
+        root_run_id=row["root_run_id"],
+        kind=InterruptKind(row["kind"]),
+        status=InterruptStatus(row["status"]),
+        message=row["message"],
+        tool_call_id=row["tool_call_id"],
+        arguments=load_optional(row["arguments"]),
+        digest=row["digest"],
+        response_schema=load_optional(row["response_schema"]),
+        default=load_optional(row["default_outcome"]),
+        metadata=load(row["metadata"]),
+        response=load_optional(row["response"]),
+        answered_by=row["answered_by"],
+        answered_at=maybe_instant(row["answered_at"]),
+        expires_at=instant(row["expires_at"]),
+        created_at=instant(row["created_at"]),
+    )

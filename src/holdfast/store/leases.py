@@ -1,0 +1,168 @@
+"""Leases in SQL."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+from msgspec import structs
+
+from holdfast.domain.commit import Lease
+from holdfast.domain.errors import Invalid, LeaseLost, NotFound
+from holdfast.domain.ids import OwnerId, RunId
+from holdfast.domain.instant import instant, maybe_instant
+from holdfast.domain.limits import ATTEMPT_CAP, attempts_used_up, backoff
+from holdfast.domain.page import check_limit
+from holdfast.domain.run import RunError, RunStatus
+from holdfast.ports.leases import QueueState
+from holdfast.store.endings import Ending, end_trees, let_dependants_go
+from holdfast.store.run_rows import to_run
+from holdfast.store.transaction import Database, Row, Transaction
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+class SqlLeases:
+    """`Leases`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def claim(self, owner: OwnerId, *, lease: timedelta, limit: int = 1) -> list[Lease]:
+        """Lease queued runs to `owner`, the most urgent first."""
+        check_limit(limit, most=1000)
+        length = _length(lease)
+
+        async def take(tx: Transaction) -> list[Lease]:
+            await tx.run("wake_delayed", now=tx.lease_now)
+            rows = await tx.all("claim_heads", owner=owner, now=tx.lease_now, lease=length, limit=limit)
+            ordered = sorted(rows, key=lambda row: (row["queue_key"], row["run_key"]))
+            leases = [await _lease(tx, owner, row) for row in ordered]
+            for claimed in leases:
+                tx.wake(run=(claimed.space_id, claimed.run_id))
+            return leases
+
+        return await self._database.write(take)
+
+    async def renew(self, owner: OwnerId, leases: Sequence[Lease], *, lease: timedelta) -> list[Lease]:
+        """Extend leases and return those that still hold."""
+        length = _length(lease)
+
+        async def extend(tx: Transaction) -> list[Lease]:
+            rows = await tx.many(
+                "renew_leases", [(tx.lease_now, length, held.run_key, held.number, owner) for held in leases]
+            )
+            expiry = {row["run_key"]: instant(row["lease_expires_at"]) for row in rows}
+            return [
+                structs.replace(held, expires_at=expiry[held.run_key]) for held in leases if held.run_key in expiry
+            ]
+
+        return await self._database.write(extend)
+
+    async def release(self, lease: Lease, *, delay: timedelta = timedelta()) -> None:
+        """Give a run back, or say that the worker of an ended one has let go."""
+
+        async def give_back(tx: Transaction) -> None:
+            await tx.lock(threads=[lease.thread_key], runs=[lease.run_key])
+            wait = tx.now + delay // _MILLISECOND if delay else None
+            row = await tx.one(
+                "release_head", run_key=lease.run_key, lease_number=lease.number, now=tx.now, wait_until=wait
+            )
+            if row is not None:
+                tx.wake(run=(lease.space_id, lease.run_id), queue=True)
+            elif not await _let_go(tx, lease.run_key, lease.owner):
+                raise LeaseLost(f"lease {lease.number} of run `{lease.run_id}` is lost", run_id=lease.run_id)
+
+        await self._database.write(give_back)
+
+    async def expire(self, *, cap: int = ATTEMPT_CAP) -> list[RunId]:
+        """Take back what dead workers held."""
+        expired = await self._database.read(_expired)
+        return [RunId(row["id"]) for row in expired if await self._take_back(row, cap=cap)]
+
+    async def queue(self) -> QueueState:
+        """Return whether a run may be claimed."""
+
+        async def look(tx: Transaction) -> QueueState:
+            row = await tx.one("queue_state", now=tx.lease_now)
+            assert row is not None
+            return QueueState(ready=bool(row["ready"]), next_at=maybe_instant(row["next_at"]))
+
+        return await self._database.read(look)
+
+    async def _take_back(self, expired: Row, *, cap: int) -> bool:
+        return await self._database.write(lambda tx: take_back(tx, expired, cap=cap))
+
+
+async def take_back(tx: Transaction, expired: Row, *, cap: int, at_once: bool = False) -> bool:
+    """Free a run whose worker is dead, if nothing happened to it since `expired` was read."""
+    run_key, owner = expired["run_key"], expired["lease_owner"]
+    if RunStatus(expired["status"]).terminal:
+        await tx.lock(threads=[expired["thread_key"]], runs=[run_key])
+        return await _let_go(tx, run_key, owner)
+    if attempts_used_up(expired["attempt"], cap):
+        return await _give_up(tx, expired)
+    delay = None if at_once else tx.now + backoff(expired["attempt"])
+    row = await tx.one(
+        "requeue_expired",
+        run_key=run_key,
+        lease_number=expired["lease_number"],
+        seen_expiry=expired["lease_expires_at"],
+        wait_until=delay,
+        now=tx.now,
+    )
+    tx.wake(queue=row is not None)
+    return row is not None
+
+
+async def free_all(tx: Transaction, *, cap: int) -> None:
+    """Free every run at once: the process that held them is gone."""
+    for head in await tx.all("expired_heads", now=2**62):
+        await take_back(tx, head, cap=cap, at_once=True)
+
+
+async def _expired(tx: Transaction) -> Sequence[Row]:
+    return await tx.all("expired_heads", now=tx.lease_now)
+
+
+async def _give_up(tx: Transaction, expired: Row) -> bool:
+    tried = expired["attempt"]
+    message = f"the run was started {tried} times and its worker died each time before a step settled"
+    error = RunError(code="ATTEMPTS_EXHAUSTED", message=message)
+    await tx.lock(threads=[expired["thread_key"]], runs=[expired["run_key"]])
+    head = await tx.one("head", run_key=expired["run_key"])
+    if head is None or head["lease_expires_at"] != expired["lease_expires_at"]:
+        return False
+    await end_trees(tx, [expired["run_key"]], Ending(to=RunStatus.FAILED, reason="attempts exhausted", error=error))
+    return await _let_go(tx, expired["run_key"], expired["lease_owner"])
+
+
+async def _let_go(tx: Transaction, run_key: int, owner: str) -> bool:
+    if await tx.one("let_go", run_key=run_key, owner=owner) is None:
+        return False
+    await let_dependants_go(tx, run_key)
+    return True
+
+
+async def _lease(tx: Transaction, owner: OwnerId, head: Row) -> Lease:
+    row = await tx.one("run_by_key", run_key=head["run_key"])
+    if row is None:
+        raise NotFound("the run is gone")
+    return Lease(
+        space_id=row["space_id"],
+        run_id=row["id"],
+        thread_id=row["thread_id"],
+        owner=owner,
+        number=head["lease_number"],
+        expires_at=instant(head["lease_expires_at"]),
+        space_key=row["space_key"],
+        run_key=row["run_key"],
+        thread_key=row["thread_key"],
+        parent_key=row["parent_key"],
+        run=to_run(row),
+    )
+
+
+def _length(lease: timedelta) -> int:
+    if lease < _MILLISECOND:
+        raise Invalid("a lease must last at least a millisecond", field="lease")
+    return lease // _MILLISECOND

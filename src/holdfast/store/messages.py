@@ -1,0 +1,171 @@
+"""Messages in SQL: the history of a run, and how messages enter it."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from holdfast.domain.errors import IdTaken, Invalid, NotFound
+from holdfast.domain.ids import MessageId, RunId, SpaceId
+from holdfast.domain.instant import instant
+from holdfast.domain.message import Message, Role
+from holdfast.domain.page import DEFAULT_LIMIT, check_limit
+from holdfast.store.encoding import load, load_content, load_tool_calls
+from holdfast.store.prepared import MessageRow
+from holdfast.store.run_rows import run_row
+from holdfast.store.transaction import Database, Row, Transaction
+
+MOST: Final = 1000
+END: Final = 2**62
+"""After every sequence."""
+
+
+class SqlMessages:
+    """`Messages`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def history(
+        self, space: SpaceId, run: RunId, *, limit: int = DEFAULT_LIMIT, before: int | None = None
+    ) -> list[Message]:
+        """Return the last messages of a chain, oldest first."""
+        check_limit(limit, most=MOST)
+
+        async def find(tx: Transaction) -> list[Message]:
+            row = await run_row(tx, space, run)
+            waiting: Sequence[Row] = ()
+            start = row["run_key"]
+            if before is None:
+                waiting = await tx.all("waiting_input", run_key=start)
+            else:
+                start = await _run_of(tx, row, before)
+            count = limit - len(waiting)
+            entered = await _walk(tx, start, before=END if before is None else before, limit=count) if count > 0 else []
+            return [_message(row) for row in [*reversed(entered), *waiting[-limit:]]]
+
+        return await self._database.read(find)
+
+    async def of_run(self, space: SpaceId, run: RunId) -> list[Message]:
+        """Return the messages of a run alone."""
+
+        async def find(tx: Transaction) -> list[Message]:
+            return await messages_of_run(tx, (await run_row(tx, space, run))["run_key"])
+
+        return await self._database.read(find)
+
+    async def get(self, space: SpaceId, run: RunId, message: MessageId) -> Message:
+        """Return the message with that id on a chain."""
+
+        async def find(tx: Transaction) -> Message:
+            row = await run_row(tx, space, run)
+            for candidate in await tx.all("messages_with_id", thread_key=row["thread_key"], id=message):
+                if await is_on_chain(tx, row["run_key"], candidate):
+                    found = await tx.one("message_by_key", message_key=candidate["message_key"])
+                    if found is not None:
+                        return _message(found)
+            raise NotFound(f"there is no message `{message}` on the chain of run `{run}`", id=message)
+
+        return await self._database.read(find)
+
+
+async def messages_of_run(tx: Transaction, run_key: int) -> list[Message]:
+    """Return the messages of a run, in order."""
+    return [_message(row) for row in await tx.all("messages_of_run", run_key=run_key)]
+
+
+async def last_exchange(tx: Transaction, run_key: int, *, cut: int = END) -> list[Message]:
+    """Return the last assistant message of a run before `cut`, with what follows it."""
+    return [_message(row) for row in await tx.all("last_exchange", run_key=run_key, cut=cut)]
+
+
+async def is_on_chain(tx: Transaction, run_key: int, candidate: Row) -> bool:
+    """Say whether the run of `candidate` is on the chain of a run."""
+    found = await tx.one("ancestor_at", run_key=run_key, depth=candidate["chain_depth"])
+    return found is not None and found["run_key"] == candidate["run_key"]
+
+
+async def check_new_ids(tx: Transaction, thread_key: int, base_key: int | None, messages: Sequence[MessageRow]) -> None:
+    """Raise if a chosen id is on the chain already; on another branch it may be, for a revision keeps the client's id."""
+    for message in messages:
+        if message.id is None or base_key is None:
+            continue
+        for candidate in await tx.all("messages_with_id", thread_key=thread_key, id=message.id):
+            if await is_on_chain(tx, base_key, candidate):
+                raise IdTaken(f"there is a message `{message.id}` on this chain already", id=message.id)
+
+
+async def take_sequences(tx: Transaction, thread_key: int, count: int) -> int:
+    """Return the first of `count` new sequences of a thread."""
+    row = await tx.one("take_sequences_of_thread", thread_key=thread_key, count=count)
+    if row is None:
+        raise NotFound("the thread is gone")
+    first: int = row["next_sequence"] - count
+    return first
+
+
+async def enter_input(tx: Transaction, run_key: int, thread_key: int) -> None:
+    """Give the input of a run its place in the conversation."""
+    waiting = await tx.all("waiting_input", run_key=run_key)
+    if waiting:
+        first = await take_sequences(tx, thread_key, len(waiting))
+        for sequence, row in enumerate(waiting, start=first):
+            await tx.run("enter_message", message_key=row["message_key"], sequence=sequence)
+
+
+def message_values(
+    tx: Transaction, row: MessageRow, *, thread_key: int, run_key: int, sequence: int | None
+) -> tuple[Any, ...]:
+    """Return a message as the values of its statement; its id is the third."""
+    return (
+        thread_key,
+        run_key,
+        row.id or tx.new_id("msg"),
+        sequence,
+        row.role,
+        row.content,
+        row.tool_calls,
+        row.tool_call_id,
+        row.revises,
+        row.metadata,
+        row.created_by,
+        tx.now,
+    )
+
+
+async def _run_of(tx: Transaction, run: Row, sequence: int) -> int:
+    message = await tx.one("message_at", thread_key=run["thread_key"], sequence=sequence)
+    if message is None or not await is_on_chain(tx, run["run_key"], message):
+        raise Invalid(f"`before` must be the sequence of a message of run `{run['id']}`'s chain", field="before")
+    key: int = message["run_key"]
+    return key
+
+
+async def _walk(tx: Transaction, start: int, *, before: int, limit: int) -> list[Row]:
+    """Return up to `limit` messages, the newest first; runs that said nothing make it go further."""
+    found: list[Row] = []
+    at: int | None = start
+    while at is not None:
+        found += await tx.all("history", run_key=at, before=before, hops=limit, limit=limit - len(found))
+        if len(found) == limit:
+            break
+        end = await tx.one("chain_end", run_key=at, hops=limit)
+        at = None if end is None else end["base_key"]
+        if end is not None and end["base_sequence"] is not None:
+            before = min(before, end["base_sequence"] + 1)
+    return found
+
+
+def _message(row: Row) -> Message:
+    return Message(
+        id=row["id"],
+        thread_id=row["thread_id"],
+        run_id=row["run_id"],
+        role=Role(row["role"]),
+        content=load_content(row["content"]),
+        tool_calls=load_tool_calls(row["tool_calls"]),
+        tool_call_id=row["tool_call_id"],
+        sequence=row["sequence"],
+        revises=row["revises"],
+        metadata=load(row["metadata"]),
+        created_by=row["created_by"],
+        created_at=instant(row["created_at"]),
+    )

@@ -1,0 +1,115 @@
+"""Notifications in SQL.
+
+A commit writes its news into the outbox. The dispatcher numbers them later, alone: an identity column would give out numbers
+in an order in which they do not become visible, and a reader would miss some for good.
+"""
+
+from holdfast.domain.errors import Invalid, NotFound
+from holdfast.domain.ids import SpaceId
+from holdfast.domain.instant import instant, maybe_instant
+from holdfast.domain.notification import NEWS, Notification, NotificationKind
+from holdfast.domain.page import DEFAULT_LIMIT, check_limit
+from holdfast.domain.run import Run, RunStatus
+from holdfast.store.encoding import dump, load_optional
+from holdfast.store.spaces import space_key
+from holdfast.store.transaction import Database, Row, Transaction
+
+NewsRow = tuple[int, str, str, str, str, int]
+
+
+class SqlNotifications:
+    """`Notifications`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def dispatch(self, *, limit: int = 1000) -> list[SpaceId]:
+        """Number what is in the outbox."""
+        spaces = await self._database.write(lambda tx: _dispatch(tx, limit))
+        return sorted(spaces)
+
+    async def after(self, space: SpaceId, number: int = 0, *, limit: int = DEFAULT_LIMIT) -> list[Notification]:
+        """Return news above a number."""
+        check_limit(limit, most=1000)
+
+        async def find(tx: Transaction) -> list[Notification]:
+            key = await space_key(tx, space)
+            rows = await tx.all("notifications_after", space_key=key, number=number, limit=limit)
+            return [_notification(row) for row in rows]
+
+        return await self._database.read(find)
+
+    async def latest(self, space: SpaceId, *, limit: int = DEFAULT_LIMIT, before: int | None = None) -> list[Notification]:
+        """Return the newest news first."""
+        check_limit(limit, most=1000)
+        most = 2**62 if before is None else before
+
+        async def find(tx: Transaction) -> list[Notification]:
+            key = await space_key(tx, space)
+            rows = await tx.all("notifications_before", space_key=key, before=most, limit=limit)
+            return [_notification(row) for row in rows]
+
+        return await self._database.read(find)
+
+    async def unread(self, space: SpaceId) -> int:
+        """Return how many are unread."""
+
+        async def count(tx: Transaction) -> int:
+            row = await tx.one("unread_notifications", space_key=await space_key(tx, space))
+            return 0 if row is None else int(row["unread"])
+
+        return await self._database.read(count)
+
+    async def mark_read(self, space: SpaceId, *, through: int | None = None, number: int | None = None) -> int:
+        """Mark one as read, or all up to a number."""
+        if (through is None) == (number is None):
+            raise Invalid("name either one `number` or `through`")
+
+        async def mark(tx: Transaction) -> int:
+            key = await space_key(tx, space)
+            if number is not None and await tx.one("notification", space_key=key, number=number) is None:
+                raise NotFound(f"there is no notification {number}")
+            first, last = (0, through) if number is None else (number, number)
+            return len(await tx.all("read_notifications", space_key=key, first=first, last=last, now=tx.now))
+
+        return await self._database.write(mark)
+
+
+def news_row(tx: Transaction, space: int, run: Run, to: RunStatus, reason: str | None) -> NewsRow:
+    """Return the news of a move, as the values of its statement."""
+    data = dump({"status": to, "reason": reason})
+    return space, NEWS[to].value, run.id, run.thread_id, data, tx.now
+
+
+async def _dispatch(tx: Transaction, limit: int) -> set[SpaceId]:
+    await tx.all("lock_outbox")
+    spaces: set[SpaceId] = set()
+    for row in await tx.all("outbox", limit=limit):
+        taken = await tx.one("take_notification_number", space_key=row["space_key"])
+        if taken is not None:
+            spaces.add(taken["id"])
+            await tx.run(
+                "add_notification",
+                space_key=row["space_key"],
+                number=taken["last_notification"],
+                kind=row["kind"],
+                run_id=row["run_id"],
+                thread_id=row["thread_id"],
+                data=row["data"],
+                created_at=row["created_at"],
+            )
+        await tx.run("drop_outbox_row", outbox_key=row["outbox_key"])
+    tx.wake(news=bool(spaces))
+    return spaces
+
+
+def _notification(row: Row) -> Notification:
+    return Notification(
+        number=row["number"],
+        kind=NotificationKind(row["kind"]),
+        run_id=row["run_id"],
+        thread_id=row["thread_id"],
+        data=load_optional(row["data"]),
+        created_at=instant(row["created_at"]),
+        read_at=maybe_instant(row["read_at"]),
+    )

@@ -1,0 +1,7 @@
+-- name: heads_of
+SELECT s.id AS space_id, r.id, h.status, h.last_event_seq
+  FROM unnest(:space::TEXT[], :id::TEXT[]) AS w (space, id)
+  JOIN spaces s ON s.id = w.space
+  JOIN run_ids i ON i.space_key = s.space_key AND i.id = w.id
+  JOIN runs r ON r.run_key = i.run_key AND r.erased = 0
+  JOIN run_heads h ON h.run_key = r.run_key;

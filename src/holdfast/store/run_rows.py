@@ -1,0 +1,94 @@
+"""Runs as rows, and as values."""
+
+from holdfast.domain.errors import NotFound
+from holdfast.domain.ids import RunId, SpaceId
+from holdfast.domain.instant import instant, maybe_instant
+from holdfast.domain.page import Page
+from holdfast.domain.run import Mode, Priority, Run, RunStatus
+from holdfast.domain.usage import Usage, usd
+from holdfast.ports.runs import RunFilter
+from holdfast.store.cursors import page
+from holdfast.store.encoding import load, load_limits, load_optional, load_run_error
+from holdfast.store.spaces import space_key
+from holdfast.store.transaction import Row, Transaction
+
+
+async def run_row(tx: Transaction, space: SpaceId, run: RunId) -> Row:
+    """Return a run as the view shows it."""
+    row = await tx.one("run", space=space, id=run)
+    if row is None:
+        raise NotFound(f"there is no run `{run}`", id=run)
+    return row
+
+
+async def list_runs(tx: Transaction, space: SpaceId, where: RunFilter, *, limit: int, cursor: str | None) -> Page[Run]:
+    """Return runs, the newest first."""
+    key = await space_key(tx, space)
+    before = 2**62 if cursor is None else (await run_row(tx, space, RunId(cursor)))["run_key"]
+    rows = await tx.all(
+        "list_runs",
+        space_key=key,
+        before=before,
+        thread_id=where.thread_id,
+        status=where.status and where.status.value,
+        agent_type=where.agent_type,
+        mode=where.mode and where.mode.value,
+        tag=where.tag,
+        root_run_id=where.root_run_id,
+        parent_run_id=where.parent_run_id,
+        limit=limit + 1,
+    )
+    return page(rows, limit, value=to_run, cursor=lambda row: str(row["id"]))
+
+
+async def run_by_key(tx: Transaction, run_key: int) -> Run:
+    """Return a run that is known to exist."""
+    row = await tx.one("run_by_key", run_key=run_key)
+    if row is None:
+        raise NotFound("the run is gone")
+    return to_run(row)
+
+
+def to_run(row: Row) -> Run:
+    """Return a row of the view as a run."""
+    cost = row["cost_nanodollars"]
+    return Run(
+        id=row["id"],
+        thread_id=row["thread_id"],
+        space_id=row["space_id"],
+        mode=Mode(row["mode"]),
+        agent_type=row["agent_type"],
+        model=row["model"],
+        status=RunStatus(row["status"]),
+        status_reason=row["status_reason"],
+        base_run_id=row["base_run_id"],
+        base_sequence=row["base_sequence"],
+        parent_run_id=row["parent_run_id"],
+        root_run_id=row["root_run_id"],
+        root_thread_id=row["root_thread_id"],
+        child_thread_id=row["child_thread_id"],
+        session_id=row["session_id"],
+        input=load_optional(row["input"]),
+        output=load_optional(row["output"]),
+        error=load_run_error(row["error"]),
+        usage=Usage(
+            input_tokens=row["input_tokens"],
+            output_tokens=row["output_tokens"],
+            cached_input_tokens=row["cached_input_tokens"],
+            cost_usd=None if cost is None else usd(cost),
+        ),
+        priority=Priority(row["priority"]),
+        tags=load(row["tags"]),
+        limits=load_limits(row["limits"]),
+        iterations=row["iterations"],
+        attempt=row["attempt"],
+        wait_until=maybe_instant(row["wait_until"]),
+        idempotency_key=row["idempotency_key"],
+        last_event_seq=row["last_event_seq"],
+        created_by=row["created_by"],
+        cancelled_by=row["cancelled_by"],
+        created_at=instant(row["created_at"]),
+        queued_at=maybe_instant(row["queued_at"]),
+        started_at=maybe_instant(row["started_at"]),
+        completed_at=maybe_instant(row["completed_at"]),
+    )

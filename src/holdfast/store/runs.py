@@ -1,0 +1,91 @@
+"""Runs in SQL, from outside."""
+
+from holdfast.domain.errors import Invalid
+from holdfast.domain.ids import RunId, SpaceId
+from holdfast.domain.new_run import Created, NewRun, check_new_run
+from holdfast.domain.page import DEFAULT_LIMIT, Page, check_limit
+from holdfast.domain.run import Run, RunError, RunStatus, check_move
+from holdfast.domain.timer import TimerClaim
+from holdfast.ports.runs import RunFilter
+from holdfast.store.creation import create_run
+from holdfast.store.deletion import delete_run
+from holdfast.store.endings import Ending, end_trees
+from holdfast.store.run_rows import list_runs, run_row, to_run
+from holdfast.store.timers import settle_claim
+from holdfast.store.transaction import Database, Transaction
+
+
+class SqlRuns:
+    """`Runs`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def create(self, space: SpaceId, new: NewRun, *, fires: TimerClaim | None = None) -> Created:
+        """Make a run with its input and its first event."""
+        check_new_run(new)
+
+        async def make(tx: Transaction) -> Created:
+            if fires is not None:
+                await settle_claim(tx, fires)
+            return await create_run(tx, space, new)
+
+        return await self._database.write(make)
+
+    async def get(self, space: SpaceId, run: RunId) -> Run:
+        """Return the run."""
+
+        async def find(tx: Transaction) -> Run:
+            return to_run(await run_row(tx, space, run))
+
+        return await self._database.read(find)
+
+    async def page(
+        self, space: SpaceId, *, where: RunFilter | None = None, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+    ) -> Page[Run]:
+        """Return runs, the newest first."""
+        check_limit(limit)
+        return await self._database.read(
+            lambda tx: list_runs(tx, space, where or RunFilter(), limit=limit, cursor=cursor)
+        )
+
+    async def children(self, space: SpaceId, run: RunId) -> list[Run]:
+        """Return the runs that a run spawned."""
+
+        async def find(tx: Transaction) -> list[Run]:
+            key = (await run_row(tx, space, run))["run_key"]
+            return [to_run(row) for row in await tx.all("children", run_key=key)]
+
+        return await self._database.read(find)
+
+    async def end(
+        self,
+        space: SpaceId,
+        run: RunId,
+        *,
+        to: RunStatus = RunStatus.CANCELLED,
+        reason: str | None = None,
+        error: RunError | None = None,
+        by: str | None = None,
+        fires: TimerClaim | None = None,
+    ) -> list[Run]:
+        """End a run and every live run below it."""
+        if to not in (RunStatus.CANCELLED, RunStatus.FAILED):
+            raise Invalid("a run is ended from outside as `cancelled` or `failed`", field="to")
+        ending = Ending(to=to, reason=reason, error=error, by=by)
+
+        async def finish(tx: Transaction) -> list[Run]:
+            if fires is not None:
+                await settle_claim(tx, fires)
+            row = await run_row(tx, space, run)
+            ended = await end_trees(tx, [row["run_key"]], ending)
+            if not ended or ended[0].id != run:
+                now = await run_row(tx, space, run)
+                check_move(run, RunStatus(now["status"]), to)
+            return ended
+
+        return await self._database.write(finish)
+
+    async def delete(self, space: SpaceId, run: RunId) -> None:
+        """Remove an ended run."""
+        await self._database.write(lambda tx: delete_run(tx, space, run))

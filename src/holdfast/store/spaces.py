@@ -1,0 +1,127 @@
+"""Spaces in SQL."""
+
+from typing import Final
+
+from msgspec import UNSET
+
+from holdfast.domain.content import Json
+from holdfast.domain.errors import IdTaken, Invalid, NotFound, RunActive
+from holdfast.domain.ids import SpaceId, check_client_id
+from holdfast.domain.instant import instant
+from holdfast.domain.page import DEFAULT_LIMIT, Page, check_limit
+from holdfast.domain.space import Space, SpacePatch
+from holdfast.domain.text import check_text
+from holdfast.store.cursors import number_cursor, page
+from holdfast.store.encoding import dump, load
+from holdfast.store.transaction import Database, Row, Transaction
+
+_DROPS: Final = (
+    "drop_heads_of_space",
+    "drop_messages_of_space",
+    "drop_events_of_space",
+    "drop_steps_of_space",
+    "drop_values_of_space",
+    "drop_inbox_of_space",
+    "drop_interrupts_of_space",
+    "drop_artifacts_of_space",
+    "drop_files_of_space",
+    "drop_blobs_of_space",
+    "drop_timers_of_space",
+    "drop_outbox_of_space",
+    "drop_notifications_of_space",
+    "drop_keys_of_space",
+    "drop_key_bindings_of_space",
+    "drop_runs_of_space",
+    "drop_run_ids_of_space",
+    "drop_idempotency_keys_of_space",
+    "drop_threads_of_space",
+    "drop_space",
+)
+"""What is found by its run goes before the runs."""
+
+
+class SqlSpaces:
+    """`Spaces`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def create(self, space: SpaceId, *, name: str, metadata: dict[str, Json] | None = None) -> Space:
+        """Make a space under a chosen id."""
+        check_client_id(space, field="id")
+        check_text(name, field="name", most=200)
+        data = dump(metadata or {})
+
+        async def add(tx: Transaction) -> Space:
+            row = await tx.one("add_space", id=space, name=name, metadata=data, now=tx.now)
+            if row is None:
+                raise IdTaken(f"there is a space `{space}` already", id=space)
+            return _space(row)
+
+        return await self._database.write(add)
+
+    async def get(self, space: SpaceId) -> Space:
+        """Return the space."""
+
+        async def find(tx: Transaction) -> Space:
+            return _space(await space_row(tx, space))
+
+        return await self._database.read(find)
+
+    async def page(self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[Space]:
+        """Return spaces, the oldest first."""
+        check_limit(limit)
+        after = 0 if cursor is None else number_cursor(cursor)
+
+        async def find(tx: Transaction) -> Page[Space]:
+            rows = await tx.all("list_spaces", after=after, limit=limit + 1)
+            return page(rows, limit, value=_space, cursor=lambda row: str(row["space_key"]))
+
+        return await self._database.read(find)
+
+    async def update(self, space: SpaceId, patch: SpacePatch) -> Space:
+        """Change what `patch` names."""
+        if patch.name is UNSET and patch.metadata is UNSET:
+            raise Invalid("the patch changes nothing: name at least one field")
+        if patch.name is not UNSET:
+            check_text(patch.name, field="name", most=200)
+
+        async def change(tx: Transaction) -> Space:
+            row = await space_row(tx, space)
+            name = row["name"] if patch.name is UNSET else patch.name
+            metadata = row["metadata"] if patch.metadata is UNSET else dump(patch.metadata)
+            changed = await tx.one("update_space", space_key=row["space_key"], name=name, metadata=metadata)
+            return _space(changed or row)
+
+        return await self._database.write(change)
+
+    async def delete(self, space: SpaceId) -> None:
+        """Remove a space with everything in it."""
+
+        async def drop(tx: Transaction) -> None:
+            key = await space_key(tx, space)
+            live = await tx.one("live_run_of_space", space_key=key)
+            if live is not None:
+                raise RunActive(f"run `{live['id']}` of the space is not finished", run_id=live["id"])
+            for statement in _DROPS:
+                await tx.run(statement, space_key=key)
+
+        await self._database.write(drop)
+
+
+async def space_row(tx: Transaction, space: SpaceId) -> Row:
+    """Return the row of a space."""
+    row = await tx.one("space", id=space)
+    if row is None:
+        raise NotFound(f"there is no space `{space}`", id=space)
+    return row
+
+
+async def space_key(tx: Transaction, space: SpaceId) -> int:
+    """Return the key of a space."""
+    key: int = (await space_row(tx, space))["space_key"]
+    return key
+
+
+def _space(row: Row) -> Space:
+    return Space(id=row["id"], name=row["name"], metadata=load(row["metadata"]), created_at=instant(row["created_at"]))

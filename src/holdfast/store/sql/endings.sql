@@ -1,0 +1,41 @@
+-- name: tree
+-- A run and every run below it, parents first.
+WITH RECURSIVE tree (run_key) AS (
+    SELECT CAST(:run_key AS BIGINT)
+    UNION ALL
+    SELECT r.run_key FROM tree t JOIN runs r ON r.parent_key = t.run_key
+)
+SELECT r.run_key, r.space_key, r.thread_key, r.parent_key, h.status, h.lease_owner
+  FROM tree t JOIN runs r ON r.run_key = t.run_key JOIN run_heads h ON h.run_key = r.run_key
+ ORDER BY r.run_key;
+
+-- name: end_head
+UPDATE run_heads
+   SET status = :status, status_reason = :reason, lease_number = lease_number + 1, wait_until = NULL,
+       last_event_seq = last_event_seq + :events
+ WHERE run_key = :run_key
+RETURNING last_event_seq, lease_owner;
+
+-- name: end_run
+UPDATE runs SET error = :error, cancelled_by = :cancelled_by, completed_at = :now WHERE run_key = :run_key;
+
+-- name: cut_off_steps
+UPDATE steps SET state = CASE WHEN effectful = 1 THEN 'unknown' ELSE 'failed' END, settled_at = :now
+ WHERE run_key = :run_key AND state = 'started';
+
+-- name: close_interrupts
+UPDATE interrupts SET status = 'cancelled' WHERE run_key = :run_key AND status = 'open';
+
+-- name: cancel_timers_of_run
+UPDATE timers SET state = 'cancelled' WHERE run_key = :run_key AND state = 'scheduled';
+
+-- name: waiting_on_base
+-- Runs that may begin now that this one has ended.
+SELECT r.run_key, r.id, r.thread_key, r.base_sequence, h.head_start
+  FROM runs r JOIN run_heads h ON h.run_key = r.run_key
+ WHERE r.base_key = :run_key AND h.status = 'pending'
+ ORDER BY r.run_key;
+
+-- name: queue_pending
+UPDATE run_heads SET status = 'queued', queued_at = :now, queue_key = :now - head_start
+ WHERE run_key = :run_key AND status = 'pending';

@@ -1,0 +1,44 @@
+-- name: interrupt
+SELECT i.*, r.id AS run_id, t.id AS thread_id, COALESCE(o.id, r.id) AS root_run_id
+  FROM interrupts i
+  JOIN spaces s ON s.space_key = i.space_key
+  JOIN runs r ON r.run_key = i.run_key
+  JOIN threads t ON t.thread_key = r.thread_key
+  LEFT JOIN runs o ON o.run_key = r.root_key
+ WHERE s.id = :space AND i.id = :id;
+
+-- name: interrupts_of_run
+SELECT i.*, r.id AS run_id, t.id AS thread_id, COALESCE(o.id, r.id) AS root_run_id
+  FROM interrupts i
+  JOIN runs r ON r.run_key = i.run_key
+  JOIN threads t ON t.thread_key = r.thread_key
+  LEFT JOIN runs o ON o.run_key = r.root_key
+ WHERE i.run_key = :run_key
+ ORDER BY i.interrupt_key;
+
+-- name: interrupts_below
+SELECT i.*, r.id AS run_id, t.id AS thread_id, COALESCE(o.id, r.id) AS root_run_id
+  FROM interrupts i
+  JOIN runs r ON r.run_key = i.run_key
+  JOIN threads t ON t.thread_key = r.thread_key
+  LEFT JOIN runs o ON o.run_key = r.root_key
+ WHERE r.run_key = :run_key OR r.root_key = :run_key
+ ORDER BY i.interrupt_key;
+
+-- name: list_interrupts
+SELECT i.*, r.id AS run_id, t.id AS thread_id, COALESCE(o.id, r.id) AS root_run_id
+  FROM interrupts i
+  JOIN runs r ON r.run_key = i.run_key
+  JOIN threads t ON t.thread_key = r.thread_key
+  LEFT JOIN runs o ON o.run_key = r.root_key
+ WHERE i.space_key = :space_key AND i.interrupt_key < :before
+   AND (CAST(:status AS TEXT) IS NULL OR i.status = :status)
+ ORDER BY i.interrupt_key DESC
+ LIMIT :limit;
+
+-- name: open_interrupts_of_run
+SELECT id FROM interrupts WHERE run_key = :run_key AND status = 'open' ORDER BY interrupt_key;
+
+-- name: answer_interrupt
+UPDATE interrupts SET status = 'answered', response = :response, answered_by = :by, answered_at = :now
+ WHERE interrupt_key = :interrupt_key;

@@ -1,0 +1,24 @@
+-- name: release_head
+-- No row: the lease is lost.
+UPDATE run_heads
+   SET status = 'queued', status_reason = NULL, queued_at = :now, wait_until = :wait_until,
+       queue_key = COALESCE(:wait_until, :now) - head_start,
+       attempt = CASE WHEN attempt > 0 THEN attempt - 1 ELSE 0 END,
+       lease_owner = NULL, lease_expires_at = NULL, lease_number = lease_number + 1
+ WHERE run_key = :run_key AND lease_number = :lease_number
+RETURNING run_key;
+
+-- name: let_go
+-- The worker of an ended run has stopped. No row: there was none.
+UPDATE run_heads SET lease_owner = NULL, lease_expires_at = NULL
+ WHERE run_key = :run_key AND lease_owner = :owner AND status IN ('completed', 'failed', 'cancelled')
+RETURNING run_key;
+
+-- name: requeue_expired
+-- No row: it was renewed, or somebody else took it back.
+UPDATE run_heads
+   SET status = 'queued', status_reason = 'expired', queued_at = :now, wait_until = :wait_until,
+       queue_key = COALESCE(:wait_until, :now) - head_start,
+       lease_owner = NULL, lease_expires_at = NULL, lease_number = lease_number + 1
+ WHERE run_key = :run_key AND lease_number = :lease_number AND status = 'running' AND lease_expires_at = :seen_expiry
+RETURNING run_key;

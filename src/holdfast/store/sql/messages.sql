@@ -1,0 +1,69 @@
+-- name: messages_with_id
+SELECT m.run_key, r.chain_depth, m.message_key FROM messages m JOIN runs r ON r.run_key = m.run_key
+ WHERE m.thread_key = :thread_key AND m.id = :id
+ ORDER BY m.message_key DESC;
+
+-- name: message_at
+SELECT m.run_key, r.chain_depth FROM messages m JOIN runs r ON r.run_key = m.run_key
+ WHERE m.thread_key = :thread_key AND m.sequence = :sequence;
+
+-- name: message_by_key
+SELECT m.*, r.id AS run_id, t.id AS thread_id
+  FROM messages m JOIN runs r ON r.run_key = m.run_key JOIN threads t ON t.thread_key = m.thread_key
+ WHERE m.message_key = :message_key;
+
+-- name: history
+-- Walks the chain from a run upwards, past at most `hops` runs.
+WITH RECURSIVE chain (run_key, base_key, base_sequence, cut, hops) AS (
+    SELECT run_key, base_key, base_sequence, CAST(:before AS BIGINT), 1 FROM runs WHERE run_key = :run_key
+    UNION ALL
+    SELECT r.run_key, r.base_key, r.base_sequence, COALESCE(c.base_sequence + 1, CAST(:before AS BIGINT)), c.hops + 1
+      FROM chain c JOIN runs r ON r.run_key = c.base_key
+     WHERE c.hops < :hops
+)
+SELECT m.*, r.id AS run_id, t.id AS thread_id
+  FROM chain c
+  JOIN messages m ON m.run_key = c.run_key AND m.sequence < c.cut AND m.sequence < :before
+  JOIN runs r ON r.run_key = m.run_key
+  JOIN threads t ON t.thread_key = m.thread_key
+ ORDER BY m.sequence DESC
+ LIMIT :limit;
+
+-- name: chain_end
+-- How far `history` walked with the same `hops`, and the run above that, where it goes on.
+WITH RECURSIVE chain (run_key, base_key, base_sequence, hops) AS (
+    SELECT run_key, base_key, base_sequence, 1 FROM runs WHERE run_key = :run_key
+    UNION ALL
+    SELECT r.run_key, r.base_key, r.base_sequence, c.hops + 1
+      FROM chain c JOIN runs r ON r.run_key = c.base_key
+     WHERE c.hops < :hops
+)
+SELECT base_key, base_sequence FROM chain ORDER BY hops DESC LIMIT 1;
+
+-- name: messages_of_run
+SELECT m.*, r.id AS run_id, t.id AS thread_id
+  FROM messages m JOIN runs r ON r.run_key = m.run_key JOIN threads t ON t.thread_key = m.thread_key
+ WHERE m.run_key = :run_key
+ ORDER BY m.message_key;
+
+-- name: waiting_input
+-- What has not entered the conversation yet.
+SELECT m.*, r.id AS run_id, t.id AS thread_id
+  FROM messages m JOIN runs r ON r.run_key = m.run_key JOIN threads t ON t.thread_key = m.thread_key
+ WHERE m.run_key = :run_key AND m.sequence IS NULL
+ ORDER BY m.message_key;
+
+-- name: last_exchange
+-- The last assistant message of a run up to a cut, with what follows it.
+SELECT m.*, r.id AS run_id, t.id AS thread_id
+  FROM messages m JOIN runs r ON r.run_key = m.run_key JOIN threads t ON t.thread_key = m.thread_key
+ WHERE m.run_key = :run_key AND m.sequence <= :cut AND m.sequence >= COALESCE((
+       SELECT MAX(a.sequence) FROM messages a
+        WHERE a.run_key = :run_key AND a.role = 'assistant' AND a.sequence <= :cut), 0)
+ ORDER BY m.sequence;
+
+-- name: take_sequences_of_thread
+UPDATE threads SET next_sequence = next_sequence + :count WHERE thread_key = :thread_key RETURNING next_sequence;
+
+-- name: enter_message
+UPDATE messages SET sequence = :sequence WHERE message_key = :message_key;

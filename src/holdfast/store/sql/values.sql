@@ -1,0 +1,23 @@
+-- name: values_at
+-- The newest of each name up to a cut, its own or its source's.
+SELECT v.name, COALESCE(s.value, v.value) AS value
+  FROM run_values v LEFT JOIN run_values s ON s.value_key = v.source_key
+ WHERE v.run_key = :run_key AND v.at_sequence <= :cut
+   AND NOT EXISTS (SELECT 1 FROM run_values n
+                    WHERE n.run_key = v.run_key AND n.name = v.name AND n.at_sequence <= :cut
+                      AND (n.at_sequence, n.value_key) > (v.at_sequence, v.value_key));
+
+-- name: inherit_values
+INSERT INTO run_values (run_key, name, at_sequence, source_key)
+SELECT CAST(:run_key AS BIGINT), v.name, -1, COALESCE(v.source_key, v.value_key)
+  FROM run_values v
+ WHERE v.run_key = :base_key AND v.at_sequence <= :cut
+   AND NOT EXISTS (SELECT 1 FROM run_values n
+                    WHERE n.run_key = v.run_key AND n.name = v.name AND n.at_sequence <= :cut
+                      AND (n.at_sequence, n.value_key) > (v.at_sequence, v.value_key));
+
+-- name: keep_inherited_values
+-- Before its source goes, a value that others hold becomes theirs.
+UPDATE run_values
+   SET value = (SELECT s.value FROM run_values s WHERE s.value_key = run_values.source_key), source_key = NULL
+ WHERE source_key IN (SELECT s.value_key FROM run_values s WHERE s.run_key = :run_key);

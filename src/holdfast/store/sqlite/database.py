@@ -1,0 +1,82 @@
+"""The database of the SQLite store."""
+
+import sqlite3
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Final, TypeVar, cast
+
+from holdfast.domain.commit import Committed
+from holdfast.domain.errors import StoreReadOnly
+from holdfast.domain.limits import ATTEMPT_CAP
+from holdfast.ports.bus import Bus
+from holdfast.ports.clock import Clock
+from holdfast.store.leases import free_all
+from holdfast.store.prepared import Prepared
+from holdfast.store.sqlite.connection import connect, translate
+from holdfast.store.sqlite.ownership import Ownership
+from holdfast.store.sqlite.readers import Readers
+from holdfast.store.sqlite.schema import migrate
+from holdfast.store.sqlite.writer import Writer
+from holdfast.store.transaction import Operation
+
+T = TypeVar("T")
+
+READERS: Final = 2
+SWITCH_INTERVAL: Final = 0.0005
+"""Seconds. Writer and event loop share the interpreter: beside a busy thread a commit would wait for it ten times longer."""
+
+
+class SqliteDatabase:
+    """`Database`."""
+
+    def __init__(self, writer: Writer | None, readers: Readers) -> None:
+        self._writer = writer
+        self._readers = readers
+
+    async def read(self, operation: Operation[T]) -> T:
+        """Run an operation on a snapshot."""
+        return cast(T, await self._readers.submit(operation))
+
+    async def write(self, operation: Operation[T]) -> T:
+        """Run an operation with whatever else is waiting."""
+        return cast(T, await self._writing().submit(operation))
+
+    async def commit(self, prepared: Prepared) -> Committed:
+        """Apply a commit with whatever else is waiting."""
+        return cast(Committed, await self._writing().submit(prepared))
+
+    def _writing(self) -> Writer:
+        if self._writer is None:
+            raise StoreReadOnly("the store was opened to read only")
+        return self._writer
+
+
+@asynccontextmanager
+async def open_database(
+    path: Path, *, clock: Clock, bus: Bus, read_only: bool = False
+) -> AsyncIterator[SqliteDatabase]:
+    """Own the file, bring its schema up to date, and free what a dead process held."""
+    async with AsyncExitStack() as stack:
+        try:
+            writer = None if read_only else await _open_writer(stack, path, clock=clock, bus=bus)
+            readers = Readers(path, clock=clock, count=READERS)
+        except sqlite3.Error as exc:
+            raise translate(exc) from exc
+        stack.push_async_callback(readers.close)
+        database = SqliteDatabase(writer, readers)
+        if writer is not None:
+            await database.write(lambda tx: free_all(tx, cap=ATTEMPT_CAP))
+        yield database
+
+
+async def _open_writer(stack: AsyncExitStack, path: Path, *, clock: Clock, bus: Bus) -> Writer:
+    stack.callback(Ownership(path).give_up)
+    connection = connect(path, read_only=False)
+    stack.callback(connection.close)
+    migrate(connection, now=clock.now())
+    sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL))
+    writer = Writer(connection, clock=clock, bus=bus)
+    stack.push_async_callback(writer.close)
+    return writer

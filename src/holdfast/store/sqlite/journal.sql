@@ -1,0 +1,52 @@
+-- name: fence
+-- Returns no row when the lease has moved on, or when the run would stop with something unread.
+UPDATE run_heads
+   SET last_event_seq = last_event_seq + :events, unread = unread - :consumed,
+       attempt = CASE WHEN :settles = 1 THEN 0 ELSE attempt END
+ WHERE run_key = :run_key AND lease_number = :lease_number AND (:stops = 0 OR unread = :consumed)
+RETURNING run_key, last_event_seq;
+
+-- name: move_heads
+UPDATE run_heads
+   SET status = :status, status_reason = :reason, wait_until = :wait_until,
+       queued_at = CASE WHEN :status = 'queued' THEN :now ELSE queued_at END,
+       queue_key = CASE WHEN :status = 'queued' THEN COALESCE(:wait_until, :now) - head_start ELSE queue_key END,
+       lease_owner = NULL, lease_expires_at = NULL, lease_number = lease_number + 1
+ WHERE run_key = :run_key;
+
+-- name: finish_runs
+UPDATE runs SET output = :output, error = :error, completed_at = :now WHERE run_key = :run_key;
+
+-- name: stop_timers
+UPDATE timers SET state = 'cancelled' WHERE run_key = :run_key AND state = 'scheduled';
+
+-- name: add_usage
+UPDATE runs
+   SET input_tokens = input_tokens + :input_tokens, output_tokens = output_tokens + :output_tokens,
+       cached_input_tokens = cached_input_tokens + :cached_input_tokens, cost_nanodollars = cost_nanodollars + :cost,
+       iterations = iterations + :iterations
+ WHERE run_key = :run_key;
+
+-- name: take_sequences
+UPDATE threads SET next_sequence = next_sequence + :count WHERE thread_key = :thread_key
+RETURNING thread_key, next_sequence;
+
+-- name: consume
+DELETE FROM inbox WHERE run_key = :run_key AND number = :number RETURNING number;
+
+-- name: put_steps
+-- Returns no row for a step that has settled before.
+INSERT INTO steps (run_key, number, kind, name, key, state, attempt, tool_call_id, effectful, request_digest, usage,
+                   started_at, settled_at)
+VALUES (:run_key, :number, :kind, :name, :key, :state, :attempt, :tool_call_id, :effectful, :request_digest, :usage,
+        :now, :settled_at)
+ON CONFLICT (run_key, number) DO UPDATE
+   SET state = excluded.state, attempt = excluded.attempt, usage = excluded.usage, settled_at = excluded.settled_at
+ WHERE steps.state = 'started'
+RETURNING number;
+
+-- name: add_interrupts
+INSERT INTO interrupts (space_key, run_key, id, kind, status, message, tool_call_id, arguments, digest, response_schema,
+                        default_outcome, metadata, expires_at, created_at)
+VALUES (:space_key, :run_key, :id, :kind, 'open', :message, :tool_call_id, :arguments, :digest, :response_schema,
+        :default_outcome, :metadata, :expires_at, :now);

@@ -1,0 +1,28 @@
+-- name: wake_delayed
+UPDATE run_heads SET wait_until = NULL WHERE status = 'queued' AND wait_until <= :now;
+
+-- name: claim_heads
+UPDATE run_heads
+   SET status = 'running', status_reason = NULL, lease_owner = :owner, lease_number = lease_number + 1,
+       lease_expires_at = :now + :lease, attempt = attempt + 1, started_at = COALESCE(started_at, :now),
+       session_id = :owner || '.' || (lease_number + 1)
+ WHERE run_key IN (
+       SELECT run_key FROM run_heads WHERE status = 'queued' AND wait_until IS NULL ORDER BY queue_key, run_key LIMIT :limit)
+RETURNING run_key, queue_key, lease_number, lease_expires_at;
+
+-- name: renew_leases
+UPDATE run_heads SET lease_expires_at = :now + :lease
+ WHERE run_key = :run_key AND lease_number = :lease_number AND lease_owner = :owner
+RETURNING run_key, lease_expires_at;
+
+-- name: expired_heads
+SELECT h.run_key, r.id, r.thread_key, h.status, h.attempt, h.lease_owner, h.lease_number, h.lease_expires_at
+  FROM run_heads h JOIN runs r ON r.run_key = h.run_key
+ WHERE h.lease_owner IS NOT NULL AND h.lease_expires_at <= :now
+ ORDER BY h.run_key;
+
+-- name: queue_state
+-- Whether a run may be claimed now, and when the next delayed one may.
+SELECT EXISTS (SELECT 1 FROM run_heads WHERE status = 'queued' AND wait_until IS NULL)
+    OR EXISTS (SELECT 1 FROM run_heads WHERE status = 'queued' AND wait_until <= :now) AS ready,
+       (SELECT MIN(wait_until) FROM run_heads WHERE status = 'queued' AND wait_until > :now) AS next_at;

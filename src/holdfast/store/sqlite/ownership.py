@@ -1,0 +1,30 @@
+"""One process owns the file: a lock that it holds for life, and that dies with it."""
+
+import fcntl
+import os
+from pathlib import Path
+
+from holdfast.domain.errors import StoreOwned, StoreReadOnly
+
+
+class Ownership:
+    """The right to write to a database file."""
+
+    def __init__(self, database: Path) -> None:
+        path = database.with_name(f"{database.name}.owner")
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as exc:
+            raise StoreReadOnly(f"the folder of the database cannot be written to: {exc.strerror}") from exc
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as exc:
+            owner = os.pread(self._file, 32, 0).decode() or "unknown"
+            os.close(self._file)
+            raise StoreOwned(f"process {owner} writes to `{database.name}`: stop it, or open the file to read only") from exc
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, str(os.getpid()).encode(), 0)
+
+    def give_up(self) -> None:
+        """Let another process own the file."""
+        os.close(self._file)

@@ -1,0 +1,175 @@
+"""The one writer: whatever is waiting goes to the disk together.
+
+    callers ──(job, future)──► queue ──► BEGIN · job · job · job · COMMIT ──► all futures at once, on the loop
+
+A job that fails takes back only what it did itself.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Iterator, Sequence
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.domain.errors import Unavailable
+from holdfast.ports.bus import Bus
+from holdfast.ports.clock import Clock
+from holdfast.store.commits import apply
+from holdfast.store.prepared import Prepared
+from holdfast.store.sqlite.connection import translate
+from holdfast.store.sqlite.transaction import SqliteTransaction, finish, run
+from holdfast.store.transaction import Operation
+from holdfast.store.waking import Waking
+
+MOST_AT_ONCE: Final = 1024
+
+
+class _Job(msgspec.Struct, eq=False):
+    """An operation or a commit, and what became of it."""
+
+    work: Operation[Any] | Prepared
+    future: asyncio.Future[Any]
+    result: Any = None
+    error: BaseException | None = None
+
+
+class Writer:
+    """A thread that owns the only connection that writes."""
+
+    def __init__(self, connection: sqlite3.Connection, *, clock: Clock, bus: Bus) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._bus = bus
+        self._loop = asyncio.get_running_loop()
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._closed = False
+        self._thread = Thread(target=self._work, name="holdfast-writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Operation[Any] | Prepared) -> asyncio.Future[Any]:
+        """Hand over a job."""
+        if self._closed:
+            raise Unavailable("the store is closed")
+        job = _Job(work, self._loop.create_future())
+        self._jobs.put(job)
+        return job.future
+
+    async def close(self) -> None:
+        """Do what is waiting, then stop."""
+        self._closed = True
+        self._jobs.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    def _work(self) -> None:
+        jobs: list[_Job] = []
+        while self._take(jobs):
+            waking = Waking()
+            self._write(jobs, waking)
+            self._loop.call_soon_threadsafe(self._resolve, jobs, waking)
+            jobs = []
+
+    def _take(self, jobs: list[_Job]) -> bool:
+        """Fill `jobs` with all that is waiting; return whether there is anything left to do."""
+        job = self._jobs.get()
+        while job is not None:
+            jobs.append(job)
+            if len(jobs) == MOST_AT_ONCE:
+                return True
+            try:
+                job = self._jobs.get_nowait()
+            except Empty:
+                return True
+        if jobs:
+            self._jobs.put(None)
+        return bool(jobs)
+
+    def _write(self, jobs: Sequence[_Job], waking: Waking) -> None:
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            for part in _parts(jobs):
+                self._do(part, waking)
+        except Exception as exc:  # noqa: BLE001 - whatever it is, it must reach every caller and not end the thread
+            self._fail(jobs, translate(exc))
+            return
+        try:
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as exc:
+            self._fail(jobs, translate(exc, committing=True))
+
+    def _do(self, part: Sequence[_Job], waking: Waking) -> None:
+        """Do an operation, or commits of different runs together and, if that fails, one by one."""
+        error = self._attempt(part, waking)
+        if error is not None and len(part) > 1:
+            for job in part:
+                self._do([job], waking)
+        elif error is not None:
+            part[0].error = error
+
+    def _attempt(self, part: Sequence[_Job], waking: Waking) -> BaseException | None:
+        transaction = SqliteTransaction(self._connection, self._clock.now())
+        self._connection.execute("SAVEPOINT job")
+        try:
+            _perform(part, transaction)
+        except Exception as exc:  # noqa: BLE001 - the caller gets it, the others go on
+            if not self._connection.in_transaction:
+                raise  # the disk is full or broken: SQLite has taken back everything
+            self._connection.execute("ROLLBACK TO job")
+            self._connection.execute("RELEASE job")
+            return translate(exc)
+        self._connection.execute("RELEASE job")
+        waking.merge(transaction.waking)
+        return None
+
+    def _fail(self, jobs: Sequence[_Job], error: BaseException) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+        for job in jobs:
+            job.error = error
+
+    def _resolve(self, jobs: Sequence[_Job], waking: Waking) -> None:
+        for job in jobs:
+            if job.future.done():
+                continue
+            if job.error is not None:
+                job.future.set_exception(job.error)
+            else:
+                job.future.set_result(job.result)
+        wake = waking.wake()
+        if wake is not None:
+            self._bus.publish(wake)
+
+
+def _parts(jobs: Sequence[_Job]) -> Iterator[list[_Job]]:
+    """Split jobs into operations, one by one, and commits of different runs, together."""
+    commits: list[_Job] = []
+    runs: set[int] = set()
+    for job in jobs:
+        work = job.work
+        run_key = work.lease.run_key if isinstance(work, Prepared) else None
+        if commits and (run_key is None or run_key in runs):
+            yield commits
+            commits, runs = [], set()
+        if run_key is None:
+            yield [job]
+        else:
+            commits.append(job)
+            runs.add(run_key)
+    if commits:
+        yield commits
+
+
+def _perform(part: Sequence[_Job], transaction: SqliteTransaction) -> None:
+    """Do the work of `part` and note what became of it."""
+    first = part[0].work
+    if not isinstance(first, Prepared):
+        part[0].result = run(first, transaction)
+        return
+    commits = [job.work for job in part if isinstance(job.work, Prepared)]
+    for job, outcome in zip(part, finish(apply(transaction, commits)), strict=True):
+        if isinstance(outcome, Exception):
+            job.error = outcome
+        else:
+            job.result = outcome

@@ -1,0 +1,45 @@
+"""The step ledger in SQL."""
+
+import msgspec
+
+from holdfast.domain.ids import RunId, SpaceId
+from holdfast.domain.instant import instant, maybe_instant
+from holdfast.domain.step import Step, StepKind, StepState
+from holdfast.domain.usage import Usage
+from holdfast.store.run_rows import run_row
+from holdfast.store.transaction import Database, Row, Transaction
+
+_usage = msgspec.json.Decoder(Usage)
+
+
+class SqlSteps:
+    """`Steps`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def of_run(self, space: SpaceId, run: RunId) -> list[Step]:
+        """Return the steps of a run by number."""
+
+        async def find(tx: Transaction) -> list[Step]:
+            key = (await run_row(tx, space, run))["run_key"]
+            return [_step(row) for row in await tx.all("steps_of_run", run_key=key)]
+
+        return await self._database.read(find)
+
+
+def _step(row: Row) -> Step:
+    return Step(
+        number=row["number"],
+        kind=StepKind(row["kind"]),
+        name=row["name"],
+        key=row["key"],
+        state=StepState(row["state"]),
+        attempt=row["attempt"],
+        tool_call_id=row["tool_call_id"],
+        effectful=bool(row["effectful"]),
+        request_digest=row["request_digest"],
+        usage=None if row["usage"] is None else _usage.decode(row["usage"]),
+        started_at=instant(row["started_at"]),
+        settled_at=maybe_instant(row["settled_at"]),
+    )

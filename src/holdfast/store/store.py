@@ -1,0 +1,41 @@
+"""Everything that is kept, by duty."""
+
+from holdfast.store.api_keys import SqlApiKeys
+from holdfast.store.artifacts import SqlArtifacts
+from holdfast.store.events import SqlEventLog
+from holdfast.store.files import SqlFiles
+from holdfast.store.inbox import SqlInbox
+from holdfast.store.interrupts import SqlInterrupts
+from holdfast.store.journal import SqlJournal
+from holdfast.store.leases import SqlLeases
+from holdfast.store.messages import SqlMessages
+from holdfast.store.notifications import SqlNotifications
+from holdfast.store.runs import SqlRuns
+from holdfast.store.spaces import SqlSpaces
+from holdfast.store.steps import SqlSteps
+from holdfast.store.threads import SqlThreads
+from holdfast.store.timers import SqlTimers
+from holdfast.store.transaction import Database
+from holdfast.store.values import SqlValues
+
+
+class Store:
+    """The ports of the store, over one database."""
+
+    def __init__(self, database: Database) -> None:
+        self.spaces = SqlSpaces(database)
+        self.threads = SqlThreads(database)
+        self.messages = SqlMessages(database)
+        self.runs = SqlRuns(database)
+        self.leases = SqlLeases(database)
+        self.journal = SqlJournal(database)
+        self.inbox = SqlInbox(database)
+        self.events = SqlEventLog(database)
+        self.steps = SqlSteps(database)
+        self.values = SqlValues(database)
+        self.interrupts = SqlInterrupts(database)
+        self.artifacts = SqlArtifacts(database)
+        self.files = SqlFiles(database)
+        self.timers = SqlTimers(database)
+        self.api_keys = SqlApiKeys(database)
+        self.notifications = SqlNotifications(database)

@@ -1,0 +1,147 @@
+"""Threads in SQL."""
+
+from typing import Any, Final
+
+from msgspec import UNSET
+
+from holdfast.domain.errors import Conflict, IdTaken, NotFound
+from holdfast.domain.ids import SpaceId, ThreadId
+from holdfast.domain.instant import instant, maybe_instant
+from holdfast.domain.page import DEFAULT_LIMIT, Page, check_limit
+from holdfast.domain.thread import (
+    NewThread,
+    Thread,
+    ThreadFilter,
+    ThreadPatch,
+    ThreadStatus,
+    check_new_thread,
+    check_patch,
+)
+from holdfast.store.cursors import page, pair_cursor
+from holdfast.store.encoding import dump, load
+from holdfast.store.spaces import space_key
+from holdfast.store.transaction import Database, Row, Transaction
+
+_JSON_FIELDS: Final = frozenset({"key_points", "metadata"})
+_END_OF_TIME: Final = (10**18, 0)
+
+
+class SqlThreads:
+    """`Threads`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def create(self, space: SpaceId, new: NewThread) -> Thread:
+        """Make an active thread."""
+        check_new_thread(new)
+
+        async def add(tx: Transaction) -> Thread:
+            return _thread(await add_thread(tx, await space_key(tx, space), new), space)
+
+        return await self._database.write(add)
+
+    async def get(self, space: SpaceId, thread: ThreadId) -> Thread:
+        """Return the thread."""
+
+        async def find(tx: Transaction) -> Thread:
+            return _thread(await thread_row(tx, space, thread), space)
+
+        return await self._database.read(find)
+
+    async def page(
+        self, space: SpaceId, *, where: ThreadFilter | None = None, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+    ) -> Page[Thread]:
+        """Return threads, the one with the latest run first."""
+        check_limit(limit)
+        where = where or ThreadFilter()
+        before_at, before_key = _END_OF_TIME if cursor is None else pair_cursor(cursor)
+
+        async def find(tx: Transaction) -> Page[Thread]:
+            await space_key(tx, space)
+            rows = await tx.all(
+                "list_threads",
+                space=space,
+                before_at=before_at,
+                before_key=before_key,
+                status=where.status and where.status.value,
+                agent_type=where.agent_type,
+                title=where.title,
+                limit=limit + 1,
+            )
+            return page(rows, limit, value=lambda row: _thread(row, space), cursor=_cursor)
+
+        return await self._database.read(find)
+
+    async def update(self, space: SpaceId, thread: ThreadId, patch: ThreadPatch) -> Thread:
+        """Change what `patch` names."""
+        check_patch(patch)
+
+        async def change(tx: Transaction) -> Thread:
+            key = (await thread_row(tx, space, thread))["thread_key"]
+            await tx.lock(threads=[key])
+            row = await thread_row(tx, space, thread)
+            if row["status"] == ThreadStatus.DELETED:
+                raise Conflict(f"thread `{thread}` is deleted")
+            return _thread(await tx.one("update_thread", thread_key=key, **_patched(row, patch)) or row, space)
+
+        return await self._database.write(change)
+
+
+async def thread_row(tx: Transaction, space: SpaceId, thread: ThreadId) -> Row:
+    """Return the row of a thread."""
+    row = await tx.one("thread", space=space, id=thread)
+    if row is None:
+        raise NotFound(f"there is no thread `{thread}`", id=thread)
+    return row
+
+
+async def add_thread(tx: Transaction, space: int, new: NewThread) -> Row:
+    """Insert a thread and return its row."""
+    row = await tx.one(
+        "add_thread",
+        space_key=space,
+        id=new.id or tx.new_id("thr"),
+        title=new.title,
+        agent_type=new.agent_type,
+        locale=new.locale,
+        context_window=new.context_window,
+        metadata=dump(new.metadata),
+        created_by=new.created_by,
+        now=tx.now,
+    )
+    if row is None:
+        raise IdTaken(f"there is a thread `{new.id}` already", id=new.id)
+    return row
+
+
+def _patched(row: Row, patch: ThreadPatch) -> dict[str, Any]:
+    given = ((name, getattr(patch, name)) for name in patch.__struct_fields__)
+    return {
+        name: row[name] if value is UNSET else dump(value) if name in _JSON_FIELDS else value for name, value in given
+    }
+
+
+def _cursor(row: Row) -> str:
+    return f"{row['listed_at']}.{row['thread_key']}"
+
+
+def _thread(row: Row, space: SpaceId) -> Thread:
+    return Thread(
+        id=row["id"],
+        space_id=space,
+        title=row["title"],
+        agent_type=row["agent_type"],
+        status=ThreadStatus(row["status"]),
+        locale=row["locale"],
+        summary=row["summary"],
+        key_points=load(row["key_points"]),
+        retrieval_index=row["retrieval_index"],
+        indexed_sequence=row["indexed_sequence"],
+        context_window=row["context_window"],
+        metadata=load(row["metadata"]),
+        next_sequence=row["next_sequence"],
+        last_run_at=maybe_instant(row["last_run_at"]),
+        created_by=row["created_by"],
+        created_at=instant(row["created_at"]),
+    )

@@ -1,0 +1,141 @@
+"""Timers in SQL."""
+
+from datetime import timedelta
+from typing import Any
+
+from holdfast.domain.errors import Conflict, IdTaken, Invalid, LeaseLost, NotFound
+from holdfast.domain.ids import OwnerId, RunId, SpaceId, TimerId, check_client_id
+from holdfast.domain.instant import Instant, Millis, instant, maybe_instant, millis
+from holdfast.domain.run import RunStatus
+from holdfast.domain.text import check_text
+from holdfast.domain.timer import NewTimer, Timer, TimerClaim, TimerState
+from holdfast.store.encoding import dump_optional, load_optional
+from holdfast.store.run_rows import run_row
+from holdfast.store.spaces import space_key
+from holdfast.store.transaction import Database, Row, Transaction
+
+
+class SqlTimers:
+    """`Timers`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def set(self, space: SpaceId, new: NewTimer, *, run: RunId | None = None) -> Timer:
+        """Set a timer."""
+        check_text(new.kind, field="kind", most=64)
+        if new.id is not None:
+            check_client_id(new.id, field="id")
+
+        async def add(tx: Transaction) -> Timer:
+            key = await space_key(tx, space)
+            run_key = None if run is None else await _live_run(tx, space, run)
+            timer_id = new.id or TimerId(tx.new_id("tmr"))
+            if await tx.one("timer", space=space, id=timer_id) is not None:
+                raise IdTaken(f"there is a timer `{timer_id}` already", id=timer_id)
+            await tx.many("add_timers", [timer_values(tx, new, timer_id, space=key, run_key=run_key)])
+            return _timer(await _row(tx, space, timer_id))
+
+        return await self._database.write(add)
+
+    async def get(self, space: SpaceId, timer: TimerId) -> Timer:
+        """Return the timer."""
+
+        async def find(tx: Transaction) -> Timer:
+            return _timer(await _row(tx, space, timer))
+
+        return await self._database.read(find)
+
+    async def due(self, owner: OwnerId, *, lease: timedelta, limit: int = 100) -> list[TimerClaim]:
+        """Claim due timers, the earliest first."""
+
+        async def claim(tx: Transaction) -> list[TimerClaim]:
+            rows = await tx.all(
+                "claim_timers", owner=owner, now=tx.lease_now, lease=lease // timedelta(milliseconds=1), limit=limit
+            )
+            claims = [await _claim(tx, row) for row in rows]
+            return sorted(claims, key=lambda claim: (claim.timer.due_at, claim.key))
+
+        return await self._database.write(claim)
+
+    async def settle(self, claim: TimerClaim, *, next_due: Instant | None = None) -> None:
+        """Mark a claimed timer as fired, or set it to be due again."""
+        due = None if next_due is None else millis(next_due)
+        await self._database.write(lambda tx: settle_claim(tx, claim, next_due=due))
+
+    async def cancel(self, space: SpaceId, timer: TimerId) -> None:
+        """Stop a timer."""
+
+        async def stop(tx: Transaction) -> None:
+            row = await _row(tx, space, timer)
+            if await tx.one("cancel_timer", timer_key=row["timer_key"]) is None and row["state"] == TimerState.FIRED:
+                raise Conflict(f"timer `{timer}` has fired")
+
+        await self._database.write(stop)
+
+    async def next_due(self) -> Instant | None:
+        """Return when the next timer is due."""
+
+        async def find(tx: Transaction) -> Instant | None:
+            row = await tx.one("next_due", now=tx.lease_now)
+            return None if row is None else maybe_instant(row["due_at"])
+
+        return await self._database.read(find)
+
+
+async def settle_claim(tx: Transaction, claim: TimerClaim, *, next_due: Millis | None = None) -> None:
+    """Settle a timer in the transaction that does what it was set for."""
+    row = await tx.one("settle_timer", timer_key=claim.key, number=claim.number, next_due=next_due, now=tx.now)
+    if row is None:
+        raise LeaseLost(f"timer `{claim.timer.id}` was taken over or stopped", timer_id=claim.timer.id)
+
+
+def timer_values(
+    tx: Transaction, new: NewTimer, timer_id: TimerId | None = None, *, space: int, run_key: int | None
+) -> tuple[Any, ...]:
+    """Return a timer as the values of its statement."""
+    chosen = timer_id or new.id or tx.new_id("tmr")
+    return space, run_key, chosen, new.kind, _due(new.due_at), dump_optional(new.data), tx.now
+
+
+def _due(at: Instant) -> Millis:
+    try:
+        return millis(at)
+    except ValueError as exc:
+        raise Invalid(f"`due_at` is not a time in UTC: {exc}", field="due_at") from exc
+
+
+async def _live_run(tx: Transaction, space: SpaceId, run: RunId) -> int:
+    key: int = (await run_row(tx, space, run))["run_key"]
+    await tx.lock(runs=[key])
+    head = await tx.one("head", run_key=key)
+    if head is None or RunStatus(head["status"]).terminal:
+        raise Conflict(f"run `{run}` has ended: it takes no timer", run_id=run)
+    return key
+
+
+async def _row(tx: Transaction, space: SpaceId, timer: TimerId) -> Row:
+    row = await tx.one("timer", space=space, id=timer)
+    if row is None:
+        raise NotFound(f"there is no timer `{timer}`", id=timer)
+    return row
+
+
+async def _claim(tx: Transaction, claimed: Row) -> TimerClaim:
+    row = await tx.one("timer_by_key", timer_key=claimed["timer_key"])
+    assert row is not None
+    return TimerClaim(timer=_timer(row), key=row["timer_key"], number=claimed["claim_number"])
+
+
+def _timer(row: Row) -> Timer:
+    return Timer(
+        id=row["id"],
+        space_id=row["space_id"],
+        run_id=row["run_id"],
+        kind=row["kind"],
+        due_at=instant(row["due_at"]),
+        data=load_optional(row["data"]),
+        state=TimerState(row["state"]),
+        fired_at=maybe_instant(row["fired_at"]),
+        created_at=instant(row["created_at"]),
+    )

@@ -1,0 +1,72 @@
+"""The seam between what the store does and the database that does it.
+
+An operation is an `async def` over a `Transaction`. PostgreSQL awaits it on a connection; SQLite runs it in its writer thread,
+where nothing ever has to wait, so that both keep every promise by the same code.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from holdfast.domain.commit import Committed
+from holdfast.domain.ids import RunId, SpaceId
+from holdfast.domain.instant import Millis
+from holdfast.store.prepared import Prepared
+
+T = TypeVar("T")
+
+
+class Row(Protocol):
+    """A row of a result, by position or by column."""
+
+    def __getitem__(self, key: int | str, /) -> Any: ...
+
+
+class Transaction(Protocol):
+    """All of it happens, or nothing. Nobody else sees it before it has happened."""
+
+    now: Millis
+    """This process's time, the same for the whole operation."""
+
+    lease_now: Millis | None
+    """The time that leases are measured by; `None` where the database has a clock of its own."""
+
+    async def lock(self, *, threads: Iterable[int] = (), runs: Iterable[int] = ()) -> None:
+        """Hold these against all other writers until the end: threads first, then the heads of runs, each by key."""
+
+    async def one(self, name: str, /, **parameters: Any) -> Row | None:
+        """Run a statement and return its only row, if it has one."""
+
+    async def all(self, name: str, /, **parameters: Any) -> Sequence[Row]:
+        """Run a statement and return its rows."""
+
+    async def run(self, name: str, /, **parameters: Any) -> None:
+        """Run a statement that returns nothing."""
+
+    async def many(self, name: str, rows: Sequence[tuple[Any, ...]]) -> Sequence[Row]:
+        """Run a statement for each of `rows`, as one where the database can. No two rows may name the same thing."""
+
+    def new_id(self, prefix: str) -> str:
+        """Make an id."""
+
+    def wake(self, *, run: tuple[SpaceId, RunId] | None = None, queue: bool = False, news: bool = False) -> None:
+        """Tell those who watch, once this has happened."""
+
+
+Operation: TypeAlias = Callable[[Transaction], Awaitable[T]]
+
+
+class Database(Protocol):
+    """Runs operations. Each method returns once the outcome is on disk."""
+
+    async def read(self, operation: Operation[T]) -> T:
+        """Run `operation` on a consistent view, without waiting for writers."""
+
+    async def write(self, operation: Operation[T]) -> T:
+        """Run `operation` in a transaction of its own, or in one that it shares with others and can leave alone."""
+
+    async def commit(self, prepared: Prepared) -> Committed:
+        """Apply a commit together with those that come at the same time."""
+
+
+class Again(Exception):
+    """The locks taken were not enough: run the operation again from the start."""

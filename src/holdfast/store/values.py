@@ -1,0 +1,45 @@
+"""Values of a run in SQL."""
+
+from holdfast.domain.content import Json
+from holdfast.domain.ids import RunId, SpaceId
+from holdfast.domain.run import RunStatus
+from holdfast.store.encoding import load
+from holdfast.store.messages import END
+from holdfast.store.run_rows import run_row
+from holdfast.store.transaction import Database, Transaction
+
+
+class SqlValues:
+    """`Values`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def of_run(self, space: SpaceId, run: RunId) -> dict[str, Json]:
+        """Return the values of a run."""
+
+        async def find(tx: Transaction) -> dict[str, Json]:
+            row = await run_row(tx, space, run)
+            own = await _values(tx, row["run_key"], END)
+            cut = END
+            # A pending run has not taken over its base's values yet, for they may still change.
+            while row["status"] == RunStatus.PENDING and row["base_key"] is not None:
+                cut = END if row["base_sequence"] is None else row["base_sequence"]
+                above = await tx.one("run_by_key", run_key=row["base_key"])
+                if above is None:
+                    break
+                row = above
+                own = {**await _values(tx, row["run_key"], cut), **own}
+            return own
+
+        return await self._database.read(find)
+
+
+async def inherit(tx: Transaction, run_key: int, *, base_key: int, base_sequence: int | None) -> None:
+    """Give a run the values that its base had where it was cut."""
+    cut = END if base_sequence is None else base_sequence
+    await tx.run("inherit_values", run_key=run_key, base_key=base_key, cut=cut)
+
+
+async def _values(tx: Transaction, run_key: int, cut: int) -> dict[str, Json]:
+    return {row["name"]: load(row["value"]) for row in await tx.all("values_at", run_key=run_key, cut=cut)}

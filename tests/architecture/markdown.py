@@ -1,0 +1,51 @@
+"""What a Markdown document contains that can be checked."""
+
+import re
+from pathlib import Path
+from typing import Final, NamedTuple
+
+_FENCE: Final = re.compile(
+    r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<code>.*?)^(?P=indent)```[ ]*$", re.MULTILINE | re.DOTALL
+)
+_LINK: Final = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+_HEADING: Final = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
+
+
+class Block(NamedTuple):
+    """Python in a document: the line on which it starts, and whether it is run or only compiled."""
+
+    line: int
+    code: str
+    runs: bool
+
+
+def python_blocks(document: Path) -> list[Block]:
+    """Return the blocks marked `python`, in order."""
+    text = document.read_text()
+    return [
+        Block(
+            line=text.count("\n", 0, fence.start("code")) + 1,
+            code=re.sub(rf"^{fence['indent']}", "", fence["code"], flags=re.MULTILINE),
+            runs=fence["info"].split()[1:] != ["no-run"],
+        )
+        for fence in _FENCE.finditer(text)
+        if fence["info"].split()[:1] in (["python"], ["py"], ["python3"])
+    ]
+
+
+def links(document: Path) -> list[str]:
+    """Return the targets of all links outside code."""
+    return [link["target"] for link in _LINK.finditer(_without_code(document))]
+
+
+def anchors(document: Path) -> set[str]:
+    """Return the names by which the headings of a document can be linked to."""
+    return {_slug(heading) for heading in _HEADING.findall(_FENCE.sub("", document.read_text()))}
+
+
+def _without_code(document: Path) -> str:
+    return re.sub(r"`[^`\n]*`", "`", _FENCE.sub("", document.read_text()))
+
+
+def _slug(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")

@@ -1,0 +1,102 @@
+"""Documents are checked like code: examples run, links lead somewhere, named tests exist."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.architecture.markdown import anchors, links, python_blocks
+from tests.architecture.project import ROOT, documents, files, name, tree
+
+DURABILITY: Final = ROOT / "docs" / "concepts" / "durability.md"
+NAMED_TEST: Final = re.compile(r"(?P<file>tests/[\w/]+\.py)::(?P<name>\w+(::\w+)?)")
+REGISTRY: Final = re.compile(r"https?://(registry|files|deb)\.")
+MACHINE: Final = re.compile(r"(?<![\w.~<>{}-])/(work|root|farm|home)/")
+RELEASE: Final = re.compile(r"^## \[([^\]]+)\]", re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "document", [path for path in documents() if path.exists() and python_blocks(path)], ids=name
+)
+def test_python_in_documents_runs(document: Path, tmp_path: Path) -> None:
+    blocks = python_blocks(document)
+    for block in blocks:
+        compile(block.code, f"{name(document)}:{block.line}", "exec")
+    script = tmp_path / document.with_suffix(".py").name
+    script.write_text(_in_place([(block.line, block.code) for block in blocks if block.runs]))
+    command = [sys.executable, "-W", "error", script.name]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_relative_link_leads_somewhere() -> None:
+    broken = [
+        f"{name(document)}: {target}"
+        for document in documents()
+        for target in links(document)
+        if not re.match(r"[a-z]+:", target) and not _exists(document, target)
+    ]
+    assert broken == []
+
+
+def test_every_test_named_as_a_proof_exists() -> None:
+    named = list(NAMED_TEST.finditer(DURABILITY.read_text()))
+    assert named
+    assert [found[0] for found in named if found["name"] not in _tests(ROOT / found["file"])] == []
+
+
+def test_no_file_names_a_registry_or_a_folder_of_one_machine() -> None:
+    found = []
+    for path in files():
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError:
+            continue
+        found += [
+            f"{name(path)}: {match[0]}" for rule in (REGISTRY, MACHINE) for match in rule.finditer(text)
+        ]
+    assert found == []
+
+
+def test_the_changelog_knows_the_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    newest, *_ = RELEASE.findall((ROOT / "CHANGELOG.md").read_text())
+    assert newest in ("Unreleased", version)
+
+
+def _in_place(blocks: list[tuple[int, str]]) -> str:
+    """Return one program in which every block is on the lines that it has in its document."""
+    lines: list[str] = []
+    for first, code in blocks:
+        lines += [""] * (first - 1 - len(lines)) + code.splitlines()
+    return "\n".join(lines) + "\n"
+
+
+def _exists(document: Path, target: str) -> bool:
+    path, _, anchor = target.partition("#")
+    file = (document.parent / path).resolve() if path else document
+    if not file.exists() or not file.is_relative_to(ROOT):
+        return False
+    return not anchor or file.suffix != ".md" or anchor in anchors(file)
+
+
+def _tests(file: Path) -> set[str]:
+    """Return the names of the tests in a file: functions, methods, and state machines that are assigned."""
+    names: set[str] = set()
+    for node in tree(file).body if file.exists() else []:
+        match node:
+            case ast.FunctionDef(name=test) | ast.AsyncFunctionDef(name=test):
+                names.add(test)
+            case ast.ClassDef(name=group, body=body):
+                methods = [part for part in body if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)]
+                names |= {group, *(f"{group}::{method.name}" for method in methods)}
+            case ast.Assign(targets=[ast.Name(id=machine)]):
+                names.add(machine)
+            case _:
+                pass
+    return names

@@ -1,0 +1,101 @@
+"""Modules stay small, are named for what they hold, and keep to their layer's rules."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from tests.architecture.project import PACKAGE, files, name, package_modules, scopes, tree
+
+LONGEST: Final = 500
+NAMELESS: Final = {"utils", "util", "base", "helpers", "helper", "common", "misc"}
+IMPURE: Final = {
+    "asyncio",
+    "os",
+    "pathlib",
+    "random",
+    "secrets",
+    "socket",
+    "subprocess",
+    "threading",
+    "time",
+    "uuid",
+}
+
+# Where an error of any kind may be caught, once, and not raised again: `module::function`, and why.
+BROAD: Final[dict[str, str]] = {}
+
+
+def test_no_module_is_longer_than_500_lines() -> None:
+    lengths = {name(path): len(path.read_text().splitlines()) for path in files() if path.suffix == ".py"}
+    assert lengths
+    assert {module: length for module, length in lengths.items() if length > LONGEST} == {}
+
+
+def test_every_module_is_named_for_what_it_holds() -> None:
+    assert [name(path) for path in files() if path.suffix == ".py" and path.stem in NAMELESS] == []
+    assert [name(path) for path in package_modules() if path.parent.name in NAMELESS] == []
+
+
+def test_the_domain_reads_no_clock_and_does_no_io() -> None:
+    modules = package_modules("domain")
+    assert modules
+    assert [f"{name(path)}: {found}" for path in modules for found in _impurities(path)] == []
+
+
+def test_every_promise_of_a_port_is_written_down() -> None:
+    protocols = [
+        (path, node)
+        for path in package_modules("ports")
+        for node in tree(path).body
+        if isinstance(node, ast.ClassDef)
+        and "Protocol" in {ast.unparse(base).split("[")[0] for base in node.bases}
+    ]
+    assert protocols
+    silent = [
+        f"{name(path)}: {protocol.name}.{method.name}"
+        for path, protocol in protocols
+        for method in protocol.body
+        if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) and not ast.get_docstring(method)
+    ]
+    assert silent == []
+
+
+def test_an_error_of_any_kind_is_swallowed_only_where_there_is_a_reason() -> None:
+    assert sorted(place for path in package_modules() for place in _broad_handlers(path)) == sorted(BROAD)
+
+
+def _impurities(path: Path) -> Iterator[str]:
+    for node in ast.walk(tree(path)):
+        match node:
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names if alias.name.split(".")[0] in IMPURE)
+            case ast.ImportFrom(module=str(module)) if module.split(".")[0] in IMPURE:
+                yield module
+            case ast.Attribute(attr="now" | "utcnow" | "today"):
+                yield ast.unparse(node)
+            case _:
+                pass
+
+
+def _broad_handlers(path: Path) -> Iterator[str]:
+    for scope, node in scopes(tree(path)):
+        match node:
+            case ast.ExceptHandler(type=None, body=[*_, last]) if not _raises_again(last):
+                yield f"{path.relative_to(PACKAGE).as_posix()}::{scope}"
+            case ast.ExceptHandler(type=ast.expr() as caught, body=[*_, last]) if _is_broad(caught):
+                if not _raises_again(last):
+                    yield f"{path.relative_to(PACKAGE).as_posix()}::{scope}"
+            case ast.Call(func=ast.Name(id="suppress") | ast.Attribute(attr="suppress")) if _is_broad(node):
+                yield f"{path.relative_to(PACKAGE).as_posix()}::{scope}"
+            case _:
+                pass
+
+
+def _raises_again(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Raise) and statement.exc is None
+
+
+def _is_broad(caught: ast.AST) -> bool:
+    names = {part.id for part in ast.walk(caught) if isinstance(part, ast.Name)}
+    return not names.isdisjoint({"Exception", "BaseException"})

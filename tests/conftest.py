@@ -1,0 +1,27 @@
+"""The PostgreSQL servers of the whole suite; nothing is started before a test asks for it."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from holdfast.testing.postgres import PostgresServer
+
+
+@pytest.fixture(scope="session")
+async def postgres() -> AsyncIterator[PostgresServer]:
+    """Yield the one server that all tests share: they make databases in it and never stop it."""
+    async with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_url(postgres: PostgresServer) -> str:
+    """Return the address of the shared server's first database."""
+    return postgres.url()
+
+
+@pytest.fixture
+async def own_postgres() -> AsyncIterator[PostgresServer]:
+    """Yield a server of the test's own, to kill and restart."""
+    async with PostgresServer() as server:
+        yield server

@@ -1,0 +1,65 @@
+"""The official Python package of AG-UI and ours read and write the same JSON."""
+
+import json
+from typing import Any, Final
+
+import msgspec
+import pytest
+from ag_ui import core
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, TypeAdapter
+
+from holdfast.domain.events import EVENT_TYPES, decode, encode, event_type
+from holdfast.domain.events.input import RunAgentInput
+from tests.unit.domain.events.strategies import models, structs
+
+THEIRS: Final[TypeAdapter[Any]] = TypeAdapter(core.Event)
+MODELS: Final[dict[str, type[BaseModel]]] = {
+    str(model.model_fields["type"].default.value): model
+    for model in vars(core).values()
+    if isinstance(model, type) and issubclass(model, core.BaseEvent) and model is not core.BaseEvent
+}
+# Each of the 31 types gets its own examples, so a few of each are many.
+few: Final = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def test_both_sides_know_the_same_31_types() -> None:
+    assert set(EVENT_TYPES) == set(MODELS) == {type_.value for type_ in core.EventType}
+    assert len(EVENT_TYPES) == 31
+
+
+@pytest.mark.parametrize("type_", EVENT_TYPES.values(), ids=EVENT_TYPES)
+def test_both_sides_know_the_same_fields(type_: type[msgspec.Struct]) -> None:
+    ours = set(type_.__struct_encode_fields__) | {"type"}
+    assert ours == {field.alias for field in MODELS[str(type_.__struct_config__.tag)].model_fields.values()}
+
+
+@pytest.mark.parametrize("type_", EVENT_TYPES.values(), ids=EVENT_TYPES)
+@few
+@given(data=st.data())
+def test_what_we_write_they_read_and_write_alike(type_: type[msgspec.Struct], data: st.DataObject) -> None:
+    written = encode(data.draw(structs(type_)))
+    theirs = THEIRS.validate_json(written)
+    assert json.loads(THEIRS.dump_json(theirs, by_alias=True)) == json.loads(written)
+
+
+@pytest.mark.parametrize("optional", [False, True, None], ids=["required", "all", "some"])
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+@few
+@given(data=st.data())
+def test_what_they_write_we_read_and_write_alike(
+    model: type[BaseModel], optional: bool | None, data: st.DataObject
+) -> None:
+    written = data.draw(models(model, optional=optional)).model_dump_json(by_alias=True).encode()
+    ours = decode(written)
+    assert event_type(ours) == model.model_fields["type"].default.value
+    assert json.loads(encode(ours)) == json.loads(written)
+
+
+@few
+@given(data=st.data())
+def test_a_request_that_they_write_we_read_and_write_alike(data: st.DataObject) -> None:
+    written = data.draw(models(core.RunAgentInput)).model_dump_json(by_alias=True).encode()
+    ours = msgspec.json.decode(written, type=RunAgentInput)
+    assert json.loads(msgspec.json.encode(ours)) == json.loads(written)

@@ -1,0 +1,217 @@
+"""Producers that say anything at any time."""
+
+from typing import Any, Final
+
+from hypothesis import strategies as st
+from msgspec import UNSET
+
+from holdfast.domain.events import (
+    ActivityDelta,
+    ActivitySnapshot,
+    Custom,
+    Event,
+    MessagesSnapshot,
+    Raw,
+    ReasoningEncryptedValue,
+    ReasoningEnd,
+    ReasoningMessageChunk,
+    ReasoningMessageContent,
+    ReasoningMessageEnd,
+    ReasoningMessageStart,
+    ReasoningStart,
+    RunError,
+    RunFinished,
+    RunStarted,
+    StateDelta,
+    StateSnapshot,
+    StepFinished,
+    StepStarted,
+    SubagentError,
+    SubagentFinished,
+    SubagentStarted,
+    TextMessageChunk,
+    TextMessageContent,
+    TextMessageEnd,
+    TextMessageStart,
+    ToolCallArgs,
+    ToolCallChunk,
+    ToolCallEnd,
+    ToolCallResult,
+    ToolCallStart,
+)
+from holdfast.domain.events.input import Cancelled, Interrupt, Interrupted, RunAgentInput, Succeeded
+from holdfast.domain.events.messages import (
+    ActivityMessage,
+    AssistantMessage,
+    FunctionCall,
+    ReasoningMessage,
+    ToolCall,
+    UserMessage,
+)
+from holdfast.domain.events.subagents import SubagentSucceeded, SubagentSuspended
+
+Strategy = st.SearchStrategy[Any]
+
+deltas: Final = st.sampled_from(["", "α", "b", "cc"])
+
+
+def producers(
+    *, messages: list[str], calls: list[str], subagents: list[str], spans: list[str]
+) -> st.SearchStrategy[list[Event]]:
+    """Return what a producer may say that knows only these ids."""
+    ids = {
+        "message": st.sampled_from(messages),
+        "call": st.sampled_from(calls),
+        "subagent": st.sampled_from(subagents),
+        "span": st.sampled_from(spans),
+    }
+    said: list[Strategy] = [
+        *_runs(ids),
+        *_texts(ids),
+        *_texts(ids),
+        *_calls(ids),
+        *_reasoning(ids),
+        *_subagents(ids),
+        *_others(ids),
+    ]
+    return st.lists(st.one_of(said), max_size=40)
+
+
+# Kinds with ids of their own, and ids that look like the ones we make.
+tidy: Final = producers(messages=["m", "n"], calls=["c", "d"], subagents=["s", "u"], spans=["p"])
+twisted: Final = producers(
+    messages=["a", "a-2", ""], calls=["a", "a-2", "a-2-2"], subagents=["a", "a-2"], spans=["a", "-2"]
+)
+
+
+def _maybe(strategy: Strategy) -> Strategy:
+    return st.just(UNSET) | strategy
+
+
+def _tagged(type_: type[Event], ids: dict[str, Strategy], **fields: Strategy) -> Strategy:
+    tag = _maybe(ids["subagent"] | st.just("ghost"))
+    return _event(type_, subagent_run_id=st.just(UNSET) | tag, **fields)
+
+
+def _event(type_: type[Event], **fields: Strategy) -> Strategy:
+    metadata = _maybe(st.just({"k": 1}))
+    return st.builds(type_, timestamp=_maybe(st.just(7)), metadata=metadata, **fields)
+
+
+def _history(ids: dict[str, Strategy]) -> Strategy:
+    tag = _maybe(ids["subagent"])
+    call = st.builds(ToolCall, id=ids["call"], function=st.just(FunctionCall(name="f", arguments="")))
+    calls = _maybe(st.lists(call, max_size=2))
+    return st.lists(
+        st.builds(UserMessage, id=ids["message"], content=deltas, subagent_run_id=tag)
+        | st.builds(AssistantMessage, id=ids["message"], tool_calls=calls, subagent_run_id=tag)
+        | st.builds(ReasoningMessage, id=ids["message"], content=deltas, subagent_run_id=tag)
+        | st.builds(
+            ActivityMessage,
+            id=ids["message"],
+            activity_type=deltas,
+            content=st.just({}),
+            subagent_run_id=tag,
+        ),
+        max_size=2,
+    )
+
+
+def _runs(ids: dict[str, Strategy]) -> list[Strategy]:
+    names = {"thread_id": st.sampled_from(["t", "other"]), "run_id": st.sampled_from(["r", "r2"])}
+    asked = st.builds(RunAgentInput, **names, messages=_history(ids))
+    interrupt = st.builds(Interrupt, id=st.just("i"), reason=st.just("why"), tool_call_id=_maybe(ids["call"]))
+    outcome = (
+        st.just(Cancelled())
+        | st.builds(Succeeded, pending_tool_call_ids=_maybe(st.lists(ids["call"], max_size=2)))
+        | st.builds(Interrupted, interrupts=st.lists(interrupt, min_size=1, max_size=2))
+    )
+    return [
+        _event(RunStarted, **names, input=_maybe(asked), parent_run_id=_maybe(st.just("b"))),
+        _event(RunFinished, **names, outcome=_maybe(outcome)),
+        _event(RunError, message=deltas),
+    ]
+
+
+def _texts(ids: dict[str, Strategy]) -> list[Strategy]:
+    role = _maybe(st.sampled_from(["assistant", "user"]))
+    return [
+        _tagged(TextMessageStart, ids, message_id=ids["message"], role=role),
+        _tagged(TextMessageContent, ids, message_id=ids["message"], delta=deltas),
+        _tagged(TextMessageEnd, ids, message_id=ids["message"]),
+        _tagged(
+            TextMessageChunk, ids, message_id=_maybe(ids["message"]), role=role, delta=_maybe(deltas)
+        ),
+    ]
+
+
+def _calls(ids: dict[str, Strategy]) -> list[Strategy]:
+    call, parent = ids["call"], _maybe(ids["message"])
+    name = st.just("f")
+    return [
+        _tagged(ToolCallStart, ids, tool_call_id=call, tool_call_name=name, parent_message_id=parent),
+        _tagged(ToolCallArgs, ids, tool_call_id=call, delta=deltas),
+        _tagged(ToolCallEnd, ids, tool_call_id=call),
+        _tagged(
+            ToolCallChunk,
+            ids,
+            tool_call_id=_maybe(call),
+            tool_call_name=_maybe(name),
+            parent_message_id=parent,
+            delta=_maybe(deltas),
+        ),
+        _tagged(ToolCallResult, ids, tool_call_id=call, message_id=ids["message"], content=deltas),
+    ]
+
+
+def _reasoning(ids: dict[str, Strategy]) -> list[Strategy]:
+    span = ids["span"] | ids["message"]
+    return [
+        _tagged(ReasoningStart, ids, message_id=span),
+        _tagged(ReasoningEnd, ids, message_id=span),
+        _tagged(ReasoningMessageStart, ids, message_id=ids["message"]),
+        _tagged(ReasoningMessageContent, ids, message_id=ids["message"], delta=deltas),
+        _tagged(ReasoningMessageEnd, ids, message_id=ids["message"]),
+        _tagged(ReasoningMessageChunk, ids, message_id=_maybe(ids["message"]), delta=_maybe(deltas)),
+        _tagged(
+            ReasoningEncryptedValue,
+            ids,
+            subtype=st.sampled_from(["message", "tool-call"]),
+            entity_id=ids["message"] | ids["call"],
+            encrypted_value=deltas,
+        ),
+    ]
+
+
+def _subagents(ids: dict[str, Strategy]) -> list[Strategy]:
+    name = ids["subagent"]
+    outcome = _maybe(st.sampled_from([SubagentSucceeded(), SubagentSuspended()]))
+    return [
+        _event(
+            SubagentStarted,
+            subagent_run_id=name,
+            name=st.just("helper"),
+            parent_subagent_run_id=_maybe(name),
+            parent_tool_call_id=_maybe(ids["call"]),
+            parent_message_id=_maybe(ids["message"]),
+        ),
+        _event(SubagentFinished, subagent_run_id=name, outcome=outcome),
+        _event(SubagentError, subagent_run_id=name, message=deltas),
+    ]
+
+
+def _others(ids: dict[str, Strategy]) -> list[Strategy]:
+    step = st.sampled_from(["x", "y"])
+    activity = {"message_id": ids["message"], "activity_type": deltas}
+    replaces = _maybe(st.booleans())
+    return [
+        _tagged(StepStarted, ids, step_name=step),
+        _tagged(StepFinished, ids, step_name=step),
+        _tagged(StateSnapshot, ids, snapshot=st.none()),
+        _tagged(StateDelta, ids, delta=st.just([])),
+        _tagged(ActivitySnapshot, ids, **activity, content=st.just({}), replace=replaces),
+        _tagged(ActivityDelta, ids, **activity, patch=st.just([])),
+        _tagged(Raw, ids, event=st.none()),
+        _tagged(Custom, ids, name=st.just("n"), value=st.none()),
+        _event(MessagesSnapshot, messages=_history(ids)),
+    ]

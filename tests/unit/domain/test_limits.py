@@ -1,0 +1,155 @@
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.domain.errors import BudgetExceeded, Invalid, IterationLimit
+from holdfast.domain.limits import (
+    ATTEMPT_CAP,
+    LARGEST,
+    Limits,
+    attempts_used_up,
+    backoff,
+    check_budget,
+    check_iterations,
+    check_priced,
+    deadline_exceeded,
+    tighten,
+)
+from holdfast.domain.usage import EXACT_UP_TO_USD, NOTHING, Usage
+
+FIELDS = Limits.__struct_fields__
+counts = st.none() | st.integers(1, LARGEST)
+limits = st.builds(
+    Limits,
+    max_iterations=counts,
+    max_duration_seconds=counts,
+    token_budget=counts,
+    cost_budget_usd=st.none() | st.floats(0, EXACT_UP_TO_USD, exclude_min=True),
+)
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("value", [0, -1, 2 * LARGEST])
+def test_a_limit_is_more_than_nothing_and_not_beyond_counting(field: str, value: Any) -> None:
+    with pytest.raises(Invalid, match=field):
+        Limits(**{field: value})
+    with pytest.raises(msgspec.ValidationError, match=field):
+        msgspec.convert({field: value}, Limits)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_cost_budget_is_finite(value: float) -> None:
+    with pytest.raises(Invalid, match="cost_budget_usd"):
+        Limits(cost_budget_usd=value)
+
+
+def test_a_misspelt_limit_is_refused() -> None:
+    with pytest.raises(msgspec.ValidationError, match="max_iteration"):
+        msgspec.json.decode(b'{"max_iteration": 3}', type=Limits)
+
+
+def test_what_neither_limits_is_not_limited() -> None:
+    assert tighten(Limits(), Limits()) == Limits()
+
+
+def test_a_child_inherits_what_it_does_not_set() -> None:
+    parent, child = Limits(max_iterations=5, token_budget=100), Limits(token_budget=50, cost_budget_usd=1.5)
+    assert tighten(parent, child) == Limits(max_iterations=5, token_budget=50, cost_budget_usd=1.5)
+
+
+@given(limits, limits)
+def test_a_child_never_has_more_than_its_parent_or_than_it_asked_for(parent: Limits, child: Limits) -> None:
+    tight = tighten(parent, child)
+    for field in FIELDS:
+        most, asked, got = getattr(parent, field), getattr(child, field), getattr(tight, field)
+        assert most is None or got <= most
+        assert asked is None or got <= asked
+        assert got in (most, asked)
+
+
+@given(limits, limits, limits)
+def test_tightening_down_a_tree_is_the_same_step_by_step(a: Limits, b: Limits, c: Limits) -> None:
+    assert tighten(tighten(a, b), c) == tighten(a, tighten(b, c))
+    assert tighten(a, a) == a
+
+
+def test_the_last_iteration_is_the_one_allowed() -> None:
+    check_iterations(Limits(), 10_000)
+    check_iterations(Limits(max_iterations=3), 2)
+    with pytest.raises(IterationLimit) as refused:
+        check_iterations(Limits(max_iterations=3), 3)
+    assert refused.value.details == {"limit": 3, "iterations": 3}
+
+
+def test_a_spent_token_budget_starts_no_call() -> None:
+    budget = Limits(token_budget=100)
+    check_budget(budget, Usage(input_tokens=60, cached_input_tokens=60, output_tokens=39, cost_usd=None))
+    with pytest.raises(BudgetExceeded) as refused:
+        check_budget(budget, Usage(input_tokens=60, output_tokens=40, cost_usd=None))
+    assert refused.value.details == {"budget": "token_budget", "limit": 100, "spent": 100}
+
+
+def test_a_spent_cost_budget_starts_no_call() -> None:
+    budget = Limits(cost_budget_usd=0.3)
+    dime = Usage(cost_usd=0.1)
+    check_budget(budget, dime + dime)
+    with pytest.raises(BudgetExceeded) as refused:
+        check_budget(budget, dime + dime + dime)
+    assert refused.value.details == {"budget": "cost_budget_usd", "limit": 0.3, "spent": 0.3}
+
+
+def test_an_unknown_cost_keeps_no_cost_budget() -> None:
+    spent = NOTHING + Usage(cost_usd=None)
+    check_budget(Limits(token_budget=1), spent)
+    with pytest.raises(BudgetExceeded, match="no known price"):
+        check_budget(Limits(cost_budget_usd=1.0), spent)
+
+
+@given(limits)
+def test_who_spent_nothing_may_start(given_limits: Limits) -> None:
+    check_iterations(given_limits, 0)
+    check_budget(msgspec.structs.replace(given_limits, cost_budget_usd=None), Usage(cost_usd=None))
+
+
+def test_a_cost_budget_needs_a_known_price() -> None:
+    check_priced(Limits(token_budget=5), price_known=False)
+    check_priced(Limits(cost_budget_usd=1.0), price_known=True)
+    with pytest.raises(Invalid, match="known price"):
+        check_priced(Limits(cost_budget_usd=1.0), price_known=False)
+
+
+def test_a_missed_deadline_names_its_limit() -> None:
+    error = deadline_exceeded(60)
+    assert (error.code, error.details) == ("DEADLINE_EXCEEDED", {"limit": 60})
+
+
+def test_backoff_doubles_from_one_second_to_a_minute() -> None:
+    assert [backoff(attempt) for attempt in range(1, 9)] == [
+        1_000,
+        2_000,
+        4_000,
+        8_000,
+        16_000,
+        32_000,
+        60_000,
+        60_000,
+    ]
+    assert backoff(10**9) == 60_000
+
+
+def test_backoff_never_shrinks() -> None:
+    waits = [backoff(attempt) for attempt in range(-2, 50)]
+    assert all(earlier <= later for earlier, later in pairwise(waits))
+
+
+def test_attempts_are_used_up_at_the_cap() -> None:
+    assert [attempts_used_up(attempt) for attempt in (1, ATTEMPT_CAP - 1, ATTEMPT_CAP)] == [
+        False,
+        False,
+        True,
+    ]
+    assert attempts_used_up(1, 1)
