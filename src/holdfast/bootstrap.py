@@ -20,19 +20,40 @@ class SystemClock:
         return Millis(time.time_ns() // 1_000_000)
 
 
+def is_postgres(where: str | Path) -> bool:
+    """Say whether `where` names a PostgreSQL database rather than a file."""
+    return isinstance(where, str) and where.startswith(("postgresql://", "postgres://"))
+
+
+@asynccontextmanager
+async def open_bus(where: str | Path) -> AsyncIterator[Bus]:
+    """Open the bus of those who use the store at `where`."""
+    if is_postgres(where):
+        from holdfast.bus.postgres import open_bus as open_postgres_bus
+
+        async with open_postgres_bus(str(where)) as bus:
+            yield bus
+    else:
+        yield LocalBus()
+
+
 @asynccontextmanager
 async def open_store(
-    where: str | Path, *, clock: Clock | None = None, bus: Bus | None = None, read_only: bool = False
+    where: str | Path, *, bus: Bus, clock: Clock | None = None, read_only: bool = False
 ) -> AsyncIterator[Store]:
-    """Open the store at `where`: a path of a SQLite file, or a `postgresql://` URL."""
-    if isinstance(where, str) and where.startswith(("postgresql://", "postgres://")):
-        from holdfast.store.postgres.database import open_database as open_postgres  # its driver is an extra
+    """Open the store at `where`: the path of a SQLite file, or a `postgresql://` URL.
 
-        async with open_postgres(where, clock=clock, bus=bus) as postgres:
-            yield Store(postgres)
+    A `clock` that is given also measures leases, as tests want it; otherwise PostgreSQL does so by its own.
+    """
+    if is_postgres(where):
+        from holdfast.store.postgres.database import open_database as open_postgres
+
+        postgres = open_postgres(str(where), clock=clock or SystemClock(), keeps_time=clock is not None, bus=bus)
+        async with postgres as database:
+            yield Store(database)
     else:
         from holdfast.store.sqlite.database import open_database as open_sqlite
 
-        path, clock, bus = Path(where), clock or SystemClock(), bus or LocalBus()
-        async with open_sqlite(path, clock=clock, bus=bus, read_only=read_only) as sqlite:
-            yield Store(sqlite)
+        sqlite = open_sqlite(Path(where), clock=clock or SystemClock(), bus=bus, read_only=read_only)
+        async with sqlite as database:
+            yield Store(database)

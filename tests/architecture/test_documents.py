@@ -20,9 +20,7 @@ MACHINE: Final = re.compile(r"(?<![\w.~<>{}-])/(work|root|farm|home)/")
 RELEASE: Final = re.compile(r"^## \[([^\]]+)\]", re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    "document", [path for path in documents() if path.exists() and python_blocks(path)], ids=name
-)
+@pytest.mark.parametrize("document", [path for path in documents() if path.exists() and python_blocks(path)], ids=name)
 def test_python_in_documents_runs(document: Path, tmp_path: Path) -> None:
     blocks = python_blocks(document)
     for block in blocks:
@@ -57,9 +55,7 @@ def test_no_file_names_a_registry_or_a_folder_of_one_machine() -> None:
             text = path.read_text()
         except UnicodeDecodeError:
             continue
-        found += [
-            f"{name(path)}: {match[0]}" for rule in (REGISTRY, MACHINE) for match in rule.finditer(text)
-        ]
+        found += [f"{name(path)}: {match[0]}" for rule in (REGISTRY, MACHINE) for match in rule.finditer(text)]
     assert found == []
 
 

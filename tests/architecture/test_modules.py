@@ -48,8 +48,7 @@ def test_every_promise_of_a_port_is_written_down() -> None:
         (path, node)
         for path in package_modules("ports")
         for node in tree(path).body
-        if isinstance(node, ast.ClassDef)
-        and "Protocol" in {ast.unparse(base).split("[")[0] for base in node.bases}
+        if isinstance(node, ast.ClassDef) and "Protocol" in {ast.unparse(base).split("[")[0] for base in node.bases}
     ]
     assert protocols
     silent = [

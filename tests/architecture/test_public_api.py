@@ -41,9 +41,7 @@ def test_documents_use_public_names_only() -> None:
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "holdfast"
     ]
     assert [f"{place}: {node.module}" for place, node in imports if node.module not in DOCUMENTED] == []
-    used = [
-        (place, alias.name) for place, node in imports if node.module == "holdfast" for alias in node.names
-    ]
+    used = [(place, alias.name) for place, node in imports if node.module == "holdfast" for alias in node.names]
     assert [f"{place}: {public}" for place, public in used if public not in holdfast.__all__] == []
 
 

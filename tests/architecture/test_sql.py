@@ -93,9 +93,7 @@ def test_a_statement_in_pieces_is_seen_whole() -> None:
 
 def _is_allowed(path: Path, text: str) -> bool:
     module = path.relative_to(PACKAGE).as_posix()
-    return any(
-        fnmatch(module, pattern) and re.match(rf"\s*({words})\b", text) for pattern, words, _ in ALLOWED
-    )
+    return any(fnmatch(module, pattern) and re.match(rf"\s*({words})\b", text) for pattern, words, _ in ALLOWED)
 
 
 def _strings(module: ast.Module) -> Iterator[tuple[int, str]]:

@@ -91,9 +91,7 @@ def _task(item: PlanItem) -> AgentTask:
         title=item.title,
         status=_status(item),
         description=item.description,
-        subtasks=[
-            AgentSubtask(title=sub.title, status=AgentSubtaskStatus(sub.status)) for sub in item.subtasks
-        ],
+        subtasks=[AgentSubtask(title=sub.title, status=AgentSubtaskStatus(sub.status)) for sub in item.subtasks],
         start=_boundary(item.start),
         end=_boundary(item.end),
         conclusion=item.conclusion,
@@ -103,6 +101,4 @@ def _task(item: PlanItem) -> AgentTask:
 def _boundary(at: Boundary | None) -> AgentTaskBoundary | None:
     if at is None:
         return None
-    return AgentTaskBoundary(
-        message_sequence_num=at.message_sequence_num, content_sequence_num=at.content_sequence_num
-    )
+    return AgentTaskBoundary(message_sequence_num=at.message_sequence_num, content_sequence_num=at.content_sequence_num)

@@ -43,7 +43,10 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True):
-    """What to add, all of it or nothing. `usage` and `iterations` are added to the run's; `consumed` are inbox numbers."""
+    """What to add, all of it or nothing.
+
+    `usage` and `iterations` are added to the run's; `consumed` are inbox numbers.
+    """
 
     lease: Lease
     events: Sequence[Event] = ()

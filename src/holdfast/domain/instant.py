@@ -1,7 +1,7 @@
 """A moment in UTC, as it is stored and as it is sent.
 
-Databases keep milliseconds since 1970; people and programs outside read `2026-01-31T12:00:00.000Z`. Such strings order like
-the moments they name.
+Databases keep milliseconds since 1970; people and programs outside read `2026-01-31T12:00:00.000Z`. Such strings
+order like the moments they name.
 """
 
 from datetime import UTC, datetime, timedelta

@@ -81,9 +81,13 @@ def check_answer(interrupt: Interrupt, answer: Answer, *, now: Instant) -> None:
     """Raise unless `answer` may settle `interrupt` now."""
     if interrupt.status is not InterruptStatus.OPEN:
         raise AlreadyAnswered(
-            f"interrupt `{interrupt.id}` is {interrupt.status}", interrupt_id=interrupt.id, status=str(interrupt.status)
+            f"interrupt `{interrupt.id}` is {interrupt.status}",
+            interrupt_id=interrupt.id,
+            status=str(interrupt.status),
         )
     if interrupt.expires_at <= now:
-        raise AlreadyAnswered(f"interrupt `{interrupt.id}` ran out at {interrupt.expires_at}", interrupt_id=interrupt.id)
+        raise AlreadyAnswered(
+            f"interrupt `{interrupt.id}` ran out at {interrupt.expires_at}", interrupt_id=interrupt.id
+        )
     if answer.digest is not None and answer.digest != interrupt.digest:
         raise Invalid("the answer is for other arguments: read the interrupt again", interrupt_id=interrupt.id)

@@ -31,9 +31,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             value = getattr(self, field)
             most = EXACT_UP_TO_USD if field == "cost_budget_usd" else LARGEST
             if value is not None and not 0 < value <= most:
-                raise Invalid(
-                    f"`{field}` must be more than 0 and at most {most}, or null for no limit", field=field
-                )
+                raise Invalid(f"`{field}` must be more than 0 and at most {most}, or null for no limit", field=field)
 
 
 def tighten(parent: Limits, child: Limits) -> Limits:
@@ -100,9 +98,7 @@ def attempts_used_up(attempt: int, cap: int = ATTEMPT_CAP) -> bool:
 
 
 def _exceeded(budget: str, *, limit: float, spent: float) -> BudgetExceeded:
-    return BudgetExceeded(
-        f"`{budget}` is {limit} and {spent} are spent", budget=budget, limit=limit, spent=spent
-    )
+    return BudgetExceeded(f"`{budget}` is {limit} and {spent} are spent", budget=budget, limit=limit, spent=spent)
 
 
 _Number = TypeVar("_Number", int, float)

@@ -1,10 +1,11 @@
 """Where a run stands in its two trees.
 
-By *base* the runs of a thread form a tree of continuations: a run with all its bases is its chain. By *parent* runs form a
-tree of sub-agents, each on a thread of its own.
+By *base* the runs of a thread form a tree of continuations: a run with all its bases is its chain. By *parent* runs
+form a tree of sub-agents, each on a thread of its own.
 
-A chain can be thousands of runs long, so each run also keeps one *jump*: an ancestor further up, chosen so that any ancestor
-is reached in a number of hops that grows with the logarithm of the length (Myers, "An applicative random-access stack", 1983).
+A chain can be thousands of runs long, so each run also keeps one *jump*: an ancestor further up, chosen so that any
+ancestor is reached in a number of hops that grows with the logarithm of the length (Myers, "An applicative
+random-access stack", 1983).
 """
 
 from typing import Final

@@ -80,7 +80,11 @@ def body_digest(new: NewRun) -> str:
 
 
 def _check_labels(new: NewRun) -> None:
-    for field, value in (("agent_type", new.agent_type), ("model", new.model), ("created_by", new.created_by)):
+    for field, value in (
+        ("agent_type", new.agent_type),
+        ("model", new.model),
+        ("created_by", new.created_by),
+    ):
         if value is not None:
             check_text(value, field=field, most=256)
     if len(new.tags) > MAX_TAGS:

@@ -282,8 +282,7 @@ def _plan(value: Json) -> Json:
 
 def _subtasks(given: Iterable[Subtask]) -> tuple[Subtask, ...]:
     subtasks = tuple(
-        replace(subtask, title=_required(subtask.title, field="subtasks.title", most=MAX_TITLE))
-        for subtask in given
+        replace(subtask, title=_required(subtask.title, field="subtasks.title", most=MAX_TITLE)) for subtask in given
     )
     if len(subtasks) > MAX_SUBTASKS:
         raise TooLarge(f"a task may have at most {MAX_SUBTASKS} subtasks: make two tasks", field="subtasks")

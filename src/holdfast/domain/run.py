@@ -4,8 +4,8 @@
                   ▲           │
                   └─ waiting ◄┘      (expired or released: running ──► queued)
 
-A crash is not a move: a run whose lease has expired is `running` until somebody expires it. Every move but the claim raises
-the lease number or needs it, so a worker that was left behind can write nothing.
+A crash is not a move: a run whose lease has expired is `running` until somebody expires it. Every move but the
+claim raises the lease number or needs it, so a worker that was left behind can write nothing.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """A step: one model call or one tool call of a run, which settles once.
 
-The conversation says what a step did; the ledger adds only what messages cannot say: that it began, how often, and under
-which key. So a step is `done` if and only if its message is in the same commit.
+The conversation says what a step did; the ledger adds only what messages cannot say: that it began, how often, and
+under which key. So a step is `done` if and only if its message is in the same commit.
 """
 
 from enum import StrEnum

@@ -27,7 +27,10 @@ class ThreadStatus(StrEnum):
 
 
 class Thread(msgspec.Struct, frozen=True, kw_only=True):
-    """One conversation. A run never edits its thread: summary, key points and retrieval index are written by the indexer."""
+    """One conversation.
+
+    A run never edits its thread: summary, key points and retrieval index are written by the indexer.
+    """
 
     id: ThreadId
     space_id: SpaceId

@@ -1,7 +1,7 @@
 """A timer: a row with a due time, which fires once across processes.
 
-Whoever claims a due timer has a lease on it, and settles it in the same transaction as what it does: a run created, an item
-put into an inbox, a run ended.
+Whoever claims a due timer has a lease on it, and settles it in the same transaction as what it does: a run created,
+an item put into an inbox, a run ended.
 """
 
 from enum import StrEnum

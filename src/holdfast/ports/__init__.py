@@ -1,1 +1,1 @@
-"""The seams: what the core needs from the outside, as Protocols. Each promise in a docstring is one conformance test."""
+"""The seams: what the core needs from outside, as Protocols. Each promise in a docstring is one conformance test."""

@@ -20,7 +20,12 @@ class Artifacts(Protocol):
         """Return all versions without their content, the oldest first."""
 
     async def page(
-        self, space: SpaceId, *, run: RunId | None = None, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+        self,
+        space: SpaceId,
+        *,
+        run: RunId | None = None,
+        limit: int = DEFAULT_LIMIT,
+        cursor: str | None = None,
     ) -> Page[Artifact]:
         """Return artifacts without their content, the newest first, each in every version."""
 
@@ -41,4 +46,7 @@ class Files(Protocol):
         """Return files, the newest first."""
 
     async def delete(self, space: SpaceId, file: FileId) -> None:
-        """Remove the file, and its bytes if no other file has them. One that an artifact is made of is refused (`InUse`)."""
+        """Remove the file, and its bytes if no other file has them.
+
+        One that an artifact is made of is refused (`InUse`).
+        """

@@ -9,4 +9,4 @@ class Clock(Protocol):
     """The time of this process."""
 
     def now(self) -> Millis:
-        """Return the present moment in UTC; it may stand still, and never goes back by more than the machine's clock does."""
+        """Return the present moment in UTC."""

@@ -32,7 +32,13 @@ class EventLog(Protocol):
     """The numbered facts of a run."""
 
     async def after(
-        self, space: SpaceId, run: RunId, *, seq: int = 0, limit: int = 1000, types: Sequence[str] | None = None
+        self,
+        space: SpaceId,
+        run: RunId,
+        *,
+        seq: int = 0,
+        limit: int = 1000,
+        types: Sequence[str] | None = None,
     ) -> list[LoggedEvent]:
         """Return up to `limit` events of `run` with a number above `seq`, in order; only those of `types`, if given."""
 

@@ -14,7 +14,7 @@ class Interrupts(Protocol):
         """Return the interrupt, or raise `NotFound`."""
 
     async def of_run(self, space: SpaceId, run: RunId, *, below: bool = False) -> list[Interrupt]:
-        """Return the interrupts of `run`, the oldest first; with `below` also those of the whole tree it is the root of."""
+        """Return the interrupts of `run`, the oldest first; with `below` of the whole tree that it is the root of."""
 
     async def page(
         self,

@@ -24,9 +24,9 @@ class Leases(Protocol):
     async def claim(self, owner: OwnerId, *, lease: timedelta, limit: int = 1) -> list[Lease]:
         """Lease up to `limit` queued runs to `owner`, the most urgent first.
 
-        Each lease has a number greater than every earlier one of its run. Two owners that claim at once never receive the
-        same run. A run whose `wait_until` has not passed is left. Low priority waits longer, but not for ever.
-        The cost does not depend on how many runs are pending.
+        Each lease has a number greater than every earlier one of its run. Two owners that claim at once never
+        receive the same run. A run whose `wait_until` has not passed is left. Low priority waits longer, but not
+        for ever. The cost does not depend on how many runs are pending.
         """
 
     async def renew(self, owner: OwnerId, leases: Sequence[Lease], *, lease: timedelta) -> list[Lease]:
@@ -35,7 +35,8 @@ class Leases(Protocol):
     async def release(self, lease: Lease, *, delay: timedelta = timedelta()) -> None:
         """Give a run back to the queue, to be claimed after `delay`; it does not count as an attempt.
 
-        If the run was ended meanwhile, this says that its worker has let go. A lease that was lost is refused (`LeaseLost`).
+        If the run was ended meanwhile, this says that its worker has let go. A lease that was lost is refused
+        (`LeaseLost`).
         """
 
     async def expire(self, *, cap: int = 5) -> list[RunId]:

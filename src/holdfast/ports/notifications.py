@@ -19,7 +19,9 @@ class Notifications(Protocol):
     async def after(self, space: SpaceId, number: int = 0, *, limit: int = DEFAULT_LIMIT) -> list[Notification]:
         """Return news with a number above `number`, in order."""
 
-    async def latest(self, space: SpaceId, *, limit: int = DEFAULT_LIMIT, before: int | None = None) -> list[Notification]:
+    async def latest(
+        self, space: SpaceId, *, limit: int = DEFAULT_LIMIT, before: int | None = None
+    ) -> list[Notification]:
         """Return the newest news, or those before number `before`, the newest first."""
 
     async def unread(self, space: SpaceId) -> int:

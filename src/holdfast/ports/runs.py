@@ -41,7 +41,12 @@ class Runs(Protocol):
         """Return the run, or raise `NotFound`."""
 
     async def page(
-        self, space: SpaceId, *, where: RunFilter | None = None, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+        self,
+        space: SpaceId,
+        *,
+        where: RunFilter | None = None,
+        limit: int = DEFAULT_LIMIT,
+        cursor: str | None = None,
     ) -> Page[Run]:
         """Return runs, the newest first. The cursor is the id of the last run of the page before."""
 

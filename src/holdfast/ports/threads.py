@@ -17,7 +17,12 @@ class Threads(Protocol):
         """Return the thread, or raise `NotFound`."""
 
     async def page(
-        self, space: SpaceId, *, where: ThreadFilter | None = None, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+        self,
+        space: SpaceId,
+        *,
+        where: ThreadFilter | None = None,
+        limit: int = DEFAULT_LIMIT,
+        cursor: str | None = None,
     ) -> Page[Thread]:
         """Return threads, the one with the latest run first; one without a run stands where it was made.
 

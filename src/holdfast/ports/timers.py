@@ -24,7 +24,10 @@ class Timers(Protocol):
         """
 
     async def settle(self, claim: TimerClaim, *, next_due: Instant | None = None) -> None:
-        """Mark a claimed timer as fired, or set it to be due again. A claim that was taken over is refused (`LeaseLost`)."""
+        """Mark a claimed timer as fired, or set it to be due again.
+
+        A claim that was taken over is refused (`LeaseLost`).
+        """
 
     async def cancel(self, space: SpaceId, timer: TimerId) -> None:
         """Stop a timer; one that has fired is refused (`Conflict`)."""

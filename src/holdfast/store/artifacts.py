@@ -53,7 +53,12 @@ class SqlArtifacts:
         return await self._database.read(find)
 
     async def page(
-        self, space: SpaceId, *, run: RunId | None = None, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+        self,
+        space: SpaceId,
+        *,
+        run: RunId | None = None,
+        limit: int = DEFAULT_LIMIT,
+        cursor: str | None = None,
     ) -> Page[Artifact]:
         """Return artifacts without their content, the newest first."""
         check_limit(limit)
@@ -64,7 +69,10 @@ class SqlArtifacts:
             run_key = None if run is None else (await run_row(tx, space, run))["run_key"]
             rows = await tx.all("list_artifacts", space_key=key, before=before, run_key=run_key, limit=limit + 1)
             return page(
-                rows, limit, value=lambda row: _artifact(row, space), cursor=lambda row: str(row["artifact_key"])
+                rows,
+                limit,
+                value=lambda row: _artifact(row, space),
+                cursor=lambda row: str(row["artifact_key"]),
             )
 
         return await self._database.read(find)

@@ -1,10 +1,11 @@
 """How commits are written, many at a time.
 
-Each statement runs once for a whole batch. Those whose lease has moved on drop out at the fence, before anything of theirs is
-written; any other failure takes back the batch, and its commits are then made one by one, so that each fails or holds alone.
+Each statement runs once for a whole batch. Those whose lease has moved on drop out at the fence, before anything of
+theirs is written; any other failure takes back the batch, and its commits are then made one by one, so that each
+fails or holds alone.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -195,9 +196,7 @@ async def _move(tx: Transaction, accepted: Sequence[_Accepted]) -> None:
     moving = [(item.commit, item.commit.move) for item in accepted if item.commit.move is not None]
     if not moving:
         return
-    heads = [
-        (move.to.value, move.reason, _wait_until(move), tx.now, commit.lease.run_key) for commit, move in moving
-    ]
+    heads = [(move.to.value, move.reason, _wait_until(move), tx.now, commit.lease.run_key) for commit, move in moving]
     await tx.many("move_heads", heads)
     ending = [(commit, move) for commit, move in moving if move.to.terminal]
     ends = [

@@ -85,7 +85,7 @@ async def _frame(tx: Transaction, space: SpaceId, in_space: int, new: NewRun) ->
     thread = await _thread(tx, space, in_space, new)
     parent = None if new.parent_run_id is None else await run_row(tx, space, new.parent_run_id)
     start = await _start(tx, space, thread, new)
-    await tx.lock(runs=[key for key in (parent and parent["run_key"], start.base_key) if key is not None])
+    await tx.lock(runs=[key for key in (_key(parent), start.base_key) if key is not None])
     if parent is not None:
         await _check_parent(tx, parent, thread)
     base = None if start.base_key is None else await tx.one("base_run", run_key=start.base_key)
@@ -177,11 +177,11 @@ async def _add_run(tx: Transaction, run_id: RunId, new: NewRun, frame: _Frame) -
         mode=new.mode.value,
         agent_type=new.agent_type or frame.thread["agent_type"],
         model=new.model,
-        base_key=None if frame.base is None else frame.base["run_key"],
+        base_key=_key(frame.base),
         base_sequence=frame.base_sequence,
         chain_depth=frame.place.depth,
         jump_key=frame.place.jump,
-        parent_key=parent and parent["run_key"],
+        parent_key=_key(parent),
         root_key=parent and (parent["root_key"] or parent["run_key"]),
         nesting=nest(parent["nesting"]) if parent else 0,
         input=dump_optional(new.input),
@@ -215,7 +215,7 @@ async def _add_input(tx: Transaction, run_key: int, new: NewRun, frame: _Frame) 
         return
     rows = [message_row(message) for message in new.messages]
     thread_key = frame.thread["thread_key"]
-    await check_new_ids(tx, thread_key, frame.base and frame.base["run_key"], rows)
+    await check_new_ids(tx, thread_key, _key(frame.base), rows)
     first = await take_sequences(tx, thread_key, len(rows)) if frame.base_has_ended else None
     values = [
         message_values(
@@ -241,6 +241,10 @@ async def _add_values(tx: Transaction, run_key: int, new: NewRun, frame: _Frame)
     if frame.base is not None and frame.base_has_ended:
         await inherit(tx, run_key, base_key=frame.base["run_key"], base_sequence=frame.base_sequence)
     await tx.many("add_values", [(run_key, name, -1, dump(value)) for name, value in new.values.items()])
+
+
+def _key(row: Row | None) -> int | None:
+    return None if row is None else row["run_key"]
 
 
 def _ancestor(base: Row) -> Ancestor:

@@ -43,7 +43,8 @@ def load_optional(text: str | None) -> Json:
 
 def load_content(text: str) -> Content:
     """Read what a message is made of."""
-    return _content.decode(text)
+    content: Content = _content.decode(text)
+    return content
 
 
 def load_tool_calls(text: str | None) -> list[ToolCall]:

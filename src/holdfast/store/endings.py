@@ -68,16 +68,12 @@ async def _end(tx: Transaction, row: Row, ending: Ending) -> Run:
     answers = [_answer(call, MessageId(tx.new_id("msg")), ending) for call in calls]
     events = await _closing_events(tx, run_key, run, answers, ending)
     await _add_answers(tx, row, answers)
-    head = await tx.one(
-        "end_head", run_key=run_key, status=ending.to.value, reason=ending.reason, events=len(events)
-    )
+    head = await tx.one("end_head", run_key=run_key, status=ending.to.value, reason=ending.reason, events=len(events))
     assert head is not None
     first = head["last_event_seq"] - len(events) + 1
     rows = [(run_key, seq, *event_row(event), tx.now) for seq, event in enumerate(events, start=first)]
     await tx.many("add_events", rows)
-    await tx.run(
-        "end_run", run_key=run_key, error=dump_optional(ending.error), cancelled_by=ending.by, now=tx.now
-    )
+    await tx.run("end_run", run_key=run_key, error=dump_optional(ending.error), cancelled_by=ending.by, now=tx.now)
     for closing in ("close_interrupts", "cancel_timers_of_run"):
         await tx.run(closing, run_key=run_key)
     await tx.run("cut_off_steps", run_key=run_key, now=tx.now)
@@ -99,7 +95,11 @@ async def _add_answers(tx: Transaction, row: Row, answers: Sequence[NewMessage])
     first = await take_sequences(tx, row["thread_key"], len(answers))
     values = [
         message_values(
-            tx, message_row(answer), thread_key=row["thread_key"], run_key=row["run_key"], sequence=first + index
+            tx,
+            message_row(answer),
+            thread_key=row["thread_key"],
+            run_key=row["run_key"],
+            sequence=first + index,
         )
         for index, answer in enumerate(answers)
     ]

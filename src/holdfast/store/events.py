@@ -20,7 +20,13 @@ class SqlEventLog:
         self._database = database
 
     async def after(
-        self, space: SpaceId, run: RunId, *, seq: int = 0, limit: int = 1000, types: Sequence[str] | None = None
+        self,
+        space: SpaceId,
+        run: RunId,
+        *,
+        seq: int = 0,
+        limit: int = 1000,
+        types: Sequence[str] | None = None,
     ) -> list[LoggedEvent]:
         """Return events above a number, in order."""
         check_limit(limit, most=10_000)

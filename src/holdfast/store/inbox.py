@@ -55,7 +55,13 @@ async def put_item(tx: Transaction, run_key: int, *, kind: InboxKind, data: str,
         return None
     number: int = head["last_inbox_number"]
     await tx.run(
-        "add_inbox_item", run_key=run_key, number=number, kind=kind.value, data=data, created_by=by, now=tx.now
+        "add_inbox_item",
+        run_key=run_key,
+        number=number,
+        kind=kind.value,
+        data=data,
+        created_by=by,
+        now=tx.now,
     )
     return number
 

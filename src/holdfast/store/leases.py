@@ -52,9 +52,7 @@ class SqlLeases:
                 "renew_leases", [(tx.lease_now, length, held.run_key, held.number, owner) for held in leases]
             )
             expiry = {row["run_key"]: instant(row["lease_expires_at"]) for row in rows}
-            return [
-                structs.replace(held, expires_at=expiry[held.run_key]) for held in leases if held.run_key in expiry
-            ]
+            return [structs.replace(held, expires_at=expiry[held.run_key]) for held in leases if held.run_key in expiry]
 
         return await self._database.write(extend)
 

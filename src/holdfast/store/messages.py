@@ -84,7 +84,7 @@ async def is_on_chain(tx: Transaction, run_key: int, candidate: Row) -> bool:
 
 
 async def check_new_ids(tx: Transaction, thread_key: int, base_key: int | None, messages: Sequence[MessageRow]) -> None:
-    """Raise if a chosen id is on the chain already; on another branch it may be, for a revision keeps the client's id."""
+    """Raise if a chosen id is on the chain already; on another branch it may be: a revision keeps its id."""
     for message in messages:
         if message.id is None or base_key is None:
             continue

@@ -27,7 +27,9 @@ def missing(applied: Mapping[str, str], migrations: list[Migration]) -> list[Mig
     ours = {migration.name: migration for migration in migrations}
     for name, checksum in applied.items():
         if name not in ours:
-            raise StoreTooNew(f"the database was made by a later version of Holdfast (it has `{name}`): upgrade Holdfast")
+            raise StoreTooNew(
+                f"the database was made by a later version of Holdfast (it has `{name}`): upgrade Holdfast"
+            )
         if checksum != ours[name].checksum:
             raise StoreCorrupt(f"migration `{name}` of the database is not the one of this version of Holdfast")
     return [migration for migration in migrations if migration.name not in applied]

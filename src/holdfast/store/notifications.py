@@ -1,7 +1,7 @@
 """Notifications in SQL.
 
-A commit writes its news into the outbox. The dispatcher numbers them later, alone: an identity column would give out numbers
-in an order in which they do not become visible, and a reader would miss some for good.
+A commit writes its news into the outbox. The dispatcher numbers them later, alone: an identity column would give
+out numbers in an order in which they do not become visible, and a reader would miss some for good.
 """
 
 from holdfast.domain.errors import Invalid, NotFound
@@ -39,7 +39,9 @@ class SqlNotifications:
 
         return await self._database.read(find)
 
-    async def latest(self, space: SpaceId, *, limit: int = DEFAULT_LIMIT, before: int | None = None) -> list[Notification]:
+    async def latest(
+        self, space: SpaceId, *, limit: int = DEFAULT_LIMIT, before: int | None = None
+    ) -> list[Notification]:
         """Return the newest news first."""
         check_limit(limit, most=1000)
         most = 2**62 if before is None else before

@@ -41,7 +41,12 @@ class SqlRuns:
         return await self._database.read(find)
 
     async def page(
-        self, space: SpaceId, *, where: RunFilter | None = None, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+        self,
+        space: SpaceId,
+        *,
+        where: RunFilter | None = None,
+        limit: int = DEFAULT_LIMIT,
+        cursor: str | None = None,
     ) -> Page[Run]:
         """Return runs, the newest first."""
         check_limit(limit)

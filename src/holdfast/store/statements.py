@@ -1,7 +1,8 @@
 """SQL by name.
 
-A `.sql` file holds statements under `-- name:` lines. Those in `store/sql` are the same for every database; each database has a
-folder of its own for the rest. Parameters are written `:name`, and a statement takes them in the order in which they first appear.
+A `.sql` file holds statements under `-- name:` lines. Those in `store/sql` are the same for every database; each
+database has a folder of its own for the rest. Parameters are written `:name`, and a statement takes them in the order
+in which they first appear.
 """
 
 import re
@@ -63,5 +64,5 @@ def _prepare(name: str, text: str, placeholder: Placeholder) -> Statement:
     parameters = tuple(dict.fromkeys(_PARAMETER.findall(sql)))
     position = {parameter: placeholder(index) for index, parameter in enumerate(parameters, start=1)}
     sql = _PARAMETER.sub(lambda match: position[match[1]], sql)
-    returns = sql.startswith("SELECT") or sql.startswith("WITH RECURSIVE") or "RETURNING" in sql
+    returns = sql.startswith(("SELECT", "WITH RECURSIVE")) or "RETURNING" in sql
     return Statement(name, sql, parameters, returns)

@@ -50,7 +50,12 @@ class SqlThreads:
         return await self._database.read(find)
 
     async def page(
-        self, space: SpaceId, *, where: ThreadFilter | None = None, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+        self,
+        space: SpaceId,
+        *,
+        where: ThreadFilter | None = None,
+        limit: int = DEFAULT_LIMIT,
+        cursor: str | None = None,
     ) -> Page[Thread]:
         """Return threads, the one with the latest run first."""
         check_limit(limit)

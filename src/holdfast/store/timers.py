@@ -51,7 +51,11 @@ class SqlTimers:
 
         async def claim(tx: Transaction) -> list[TimerClaim]:
             rows = await tx.all(
-                "claim_timers", owner=owner, now=tx.lease_now, lease=lease // timedelta(milliseconds=1), limit=limit
+                "claim_timers",
+                owner=owner,
+                now=tx.lease_now,
+                lease=lease // timedelta(milliseconds=1),
+                limit=limit,
             )
             claims = [await _claim(tx, row) for row in rows]
             return sorted(claims, key=lambda claim: (claim.timer.due_at, claim.key))

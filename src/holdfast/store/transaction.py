@@ -1,7 +1,7 @@
 """The seam between what the store does and the database that does it.
 
-An operation is an `async def` over a `Transaction`. PostgreSQL awaits it on a connection; SQLite runs it in its writer thread,
-where nothing ever has to wait, so that both keep every promise by the same code.
+An operation is an `async def` over a `Transaction`. PostgreSQL awaits it on a connection; SQLite runs it in its
+writer thread, where nothing ever has to wait, so that both keep every promise by the same code.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence

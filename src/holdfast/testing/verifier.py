@@ -211,9 +211,7 @@ class _Judge:
         for kind in segment.still_open():
             self.refuse(f"{event_type(event)} with an open {kind}")
         if isinstance(event, RunFinished):
-            self.require(
-                event.run_id == segment.start.run_id, "RUN_FINISHED has another runId than its start"
-            )
+            self.require(event.run_id == segment.start.run_id, "RUN_FINISHED has another runId than its start")
             same = event.thread_id == segment.start.thread_id
             self.require(same, "RUN_FINISHED has another threadId than its start")
         self.segment = None
@@ -265,9 +263,7 @@ class _Judge:
         self._agree(tag, segment.call_owners, name)
         owner = segment.message_owners.get(parent, UNSET) if tag is UNSET else tag
         if parent in segment.message_owners and segment.call_owners.get(name, owner) != owner:
-            self.refuse(
-                f"`{name}` belongs to {_who(segment.call_owners[name])}, its message to {_who(owner)}"
-            )
+            self.refuse(f"`{name}` belongs to {_who(segment.call_owners[name])}, its message to {_who(owner)}")
         self._open(name, among=segment.calls, used=self.used_calls, kind="tool call")
         segment.call_owners.setdefault(name, owner)
 

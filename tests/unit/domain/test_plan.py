@@ -226,9 +226,7 @@ def test_an_item_that_has_ended_refuses_every_change(end: str, change: Callable[
         change(ended)
 
 
-@pytest.mark.parametrize(
-    ("text", "call_index", "block"), [("", 0, 0), ("", 2, 2), ("I will", 0, 1), (" ", 2, 3)]
-)
+@pytest.mark.parametrize(("text", "call_index", "block"), [("", 0, 0), ("", 2, 2), ("I will", 0, 1), (" ", 2, 3)])
 def test_a_text_is_one_block_before_the_calls(text: str, call_index: int, block: int) -> None:
     expected = Boundary(message_sequence_num=5, content_sequence_num=block)
     assert plan.boundary(5, text=text, call_index=call_index) == expected
@@ -240,9 +238,7 @@ words = st.sampled_from(["a", "b", "c", " "])
 subtask_lists = st.lists(
     st.builds(Subtask, title=st.sampled_from("ab"), status=st.sampled_from(SubtaskStatus)), max_size=2
 )
-boundaries = st.builds(
-    Boundary, message_sequence_num=st.integers(0, 99), content_sequence_num=st.integers(0, 9)
-)
+boundaries = st.builds(Boundary, message_sequence_num=st.integers(0, 99), content_sequence_num=st.integers(0, 9))
 
 
 class AnyPlan(RuleBasedStateMachine):
@@ -274,9 +270,7 @@ class AnyPlan(RuleBasedStateMachine):
     def create(self, title: str, position: int | None, subtasks: list[Subtask]) -> None:
         self.counter += 1
         made = self.apply(
-            lambda of: plan.create(
-                of, task_id=self.counter, title=title, position=position, subtasks=subtasks
-            )
+            lambda of: plan.create(of, task_id=self.counter, title=title, position=position, subtasks=subtasks)
         )
         assert not made or plan.find(self.plan, self.counter).position == (
             len(self.plan.items) - 1 if position is None else position

@@ -129,9 +129,7 @@ def decode(data: bytes) -> Event:
         raise Invalid(f"not an AG-UI {PROTOCOL_VERSION} event: {exc}") from exc
 
 
-_TAGS: Final[Mapping[type[Event], str]] = {
-    type_: str(type_.__struct_config__.tag) for type_ in get_args(Event)
-}
+_TAGS: Final[Mapping[type[Event], str]] = {type_: str(type_.__struct_config__.tag) for type_ in get_args(Event)}
 EVENT_TYPES: Final[Mapping[str, type[Event]]] = MappingProxyType({tag: type_ for type_, tag in _TAGS.items()})
 
 _encode: Final = msgspec.json.Encoder().encode

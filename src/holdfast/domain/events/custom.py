@@ -90,14 +90,7 @@ class ChildChanged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 HoldfastEvent: TypeAlias = (
-    StatusChanged
-    | StepChanged
-    | PlanChanged
-    | ArtifactMade
-    | BudgetSpent
-    | Abandoned
-    | InterruptChanged
-    | ChildChanged
+    StatusChanged | StepChanged | PlanChanged | ArtifactMade | BudgetSpent | Abandoned | InterruptChanged | ChildChanged
 )
 
 CUSTOM_TYPES: Final[Mapping[str, type[HoldfastEvent]]] = MappingProxyType(

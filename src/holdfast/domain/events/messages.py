@@ -89,11 +89,5 @@ class ReasoningMessage(_Message, frozen=True, kw_only=True, tag="reasoning"):
 
 
 Message: TypeAlias = (
-    DeveloperMessage
-    | SystemMessage
-    | AssistantMessage
-    | UserMessage
-    | ToolMessage
-    | ActivityMessage
-    | ReasoningMessage
+    DeveloperMessage | SystemMessage | AssistantMessage | UserMessage | ToolMessage | ActivityMessage | ReasoningMessage
 )

@@ -59,7 +59,5 @@ class ReasoningEncryptedValue(Attributed, frozen=True, kw_only=True, tag="REASON
 
 
 SpanEvent: TypeAlias = ReasoningStart | ReasoningEnd
-ThoughtEvent: TypeAlias = (
-    ReasoningMessageStart | ReasoningMessageContent | ReasoningMessageEnd | ReasoningMessageChunk
-)
+ThoughtEvent: TypeAlias = ReasoningMessageStart | ReasoningMessageContent | ReasoningMessageEnd | ReasoningMessageChunk
 ReasoningEvent: TypeAlias = SpanEvent | ThoughtEvent | ReasoningEncryptedValue

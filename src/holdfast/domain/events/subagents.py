@@ -13,9 +13,7 @@ class SubagentSucceeded(msgspec.Struct, frozen=True, kw_only=True, tag_field="ty
     """The sub-agent is done."""
 
 
-class SubagentSuspended(
-    msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", tag="suspended"
-):
+class SubagentSuspended(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", tag="suspended"):
     """The sub-agent waits, and may go on in a later segment."""
 
     interrupt_ids: list[InterruptId] | UnsetType = UNSET

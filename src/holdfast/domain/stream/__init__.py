@@ -15,8 +15,8 @@ Of every log it holds that
 
 Text is never dropped: a delta with no message to go to opens one. What cannot be repaired is left out.
 
-The state is a fold over the logged events of `STRUCTURAL_TYPES`, never over what producers said. So a stream that is rebuilt
-from its log goes on as if nothing had happened.
+The state is a fold over the logged events of `STRUCTURAL_TYPES`, never over what producers said. So a stream that
+is rebuilt from its log goes on as if nothing had happened.
 """
 
 from holdfast.domain.stream.normaliser import Stream

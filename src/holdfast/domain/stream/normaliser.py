@@ -145,12 +145,7 @@ class Stream:
                 return tool_call(self._state, event)
             case ReasoningStart() | ReasoningEnd() | ReasoningEncryptedValue():
                 return reasoning(self._state, event)
-            case (
-                ReasoningMessageStart()
-                | ReasoningMessageContent()
-                | ReasoningMessageEnd()
-                | ReasoningMessageChunk()
-            ):
+            case ReasoningMessageStart() | ReasoningMessageContent() | ReasoningMessageEnd() | ReasoningMessageChunk():
                 return reasoning(self._state, event)
             case SubagentStarted() | SubagentFinished() | SubagentError():
                 return subagent(self._state, event)

@@ -85,9 +85,7 @@ def _missing_start(state: State, event: ReasoningMessageContent) -> ReasoningMes
     earlier = state.thoughts.logged(event.message_id)
     tag = event.subagent_run_id
     owner = state.segment.thoughts.get(earlier, UNSET) if tag is UNSET else tag
-    return ReasoningMessageStart(
-        message_id=event.message_id, subagent_run_id=owner, timestamp=event.timestamp
-    )
+    return ReasoningMessageStart(message_id=event.message_id, subagent_run_id=owner, timestamp=event.timestamp)
 
 
 def _continued(state: State, event: Continuation) -> Continuation:

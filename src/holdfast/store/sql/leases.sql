@@ -2,7 +2,7 @@
 -- No row: the lease is lost.
 UPDATE run_heads
    SET status = 'queued', status_reason = NULL, queued_at = :now, wait_until = :wait_until,
-       queue_key = COALESCE(:wait_until, :now) - head_start,
+       queue_key = COALESCE(CAST(:wait_until AS BIGINT), :now) - head_start,
        attempt = CASE WHEN attempt > 0 THEN attempt - 1 ELSE 0 END,
        lease_owner = NULL, lease_expires_at = NULL, lease_number = lease_number + 1
  WHERE run_key = :run_key AND lease_number = :lease_number
@@ -18,7 +18,7 @@ RETURNING run_key;
 -- No row: it was renewed, or somebody else took it back.
 UPDATE run_heads
    SET status = 'queued', status_reason = 'expired', queued_at = :now, wait_until = :wait_until,
-       queue_key = COALESCE(:wait_until, :now) - head_start,
+       queue_key = COALESCE(CAST(:wait_until AS BIGINT), :now) - head_start,
        lease_owner = NULL, lease_expires_at = NULL, lease_number = lease_number + 1
  WHERE run_key = :run_key AND lease_number = :lease_number AND status = 'running' AND lease_expires_at = :seen_expiry
 RETURNING run_key;

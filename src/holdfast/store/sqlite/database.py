@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 READERS: Final = 2
 SWITCH_INTERVAL: Final = 0.0005
-"""Seconds. Writer and event loop share the interpreter: beside a busy thread a commit would wait for it ten times longer."""
+"""Seconds. Writer and event loop share the interpreter: at the default a busy thread would hold up each commit."""
 
 
 class SqliteDatabase:

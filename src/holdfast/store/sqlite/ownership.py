@@ -21,7 +21,9 @@ class Ownership:
         except BlockingIOError as exc:
             owner = os.pread(self._file, 32, 0).decode() or "unknown"
             os.close(self._file)
-            raise StoreOwned(f"process {owner} writes to `{database.name}`: stop it, or open the file to read only") from exc
+            raise StoreOwned(
+                f"process {owner} writes to `{database.name}`: stop it, or open the file to read only"
+            ) from exc
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, str(os.getpid()).encode(), 0)
 

@@ -113,7 +113,7 @@ class Writer:
         self._connection.execute("SAVEPOINT job")
         try:
             _perform(part, transaction)
-        except Exception as exc:  # noqa: BLE001 - the caller gets it, the others go on
+        except Exception as exc:
             if not self._connection.in_transaction:
                 raise  # the disk is full or broken: SQLite has taken back everything
             self._connection.execute("ROLLBACK TO job")

@@ -64,9 +64,7 @@ RUN: Final = RunId("r")
     ],
     ids=["text", "result", "state", "patch", "custom"],
 )
-def test_an_event_is_written_in_camel_case_and_without_what_it_lacks(
-    event: Event, wire: dict[str, Any]
-) -> None:
+def test_an_event_is_written_in_camel_case_and_without_what_it_lacks(event: Event, wire: dict[str, Any]) -> None:
     assert json.loads(encode(event)) == wire
     assert decode(encode(event)) == event
 

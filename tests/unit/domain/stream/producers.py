@@ -77,13 +77,6 @@ def producers(
     return st.lists(st.one_of(said), max_size=40)
 
 
-# Kinds with ids of their own, and ids that look like the ones we make.
-tidy: Final = producers(messages=["m", "n"], calls=["c", "d"], subagents=["s", "u"], spans=["p"])
-twisted: Final = producers(
-    messages=["a", "a-2", ""], calls=["a", "a-2", "a-2-2"], subagents=["a", "a-2"], spans=["a", "-2"]
-)
-
-
 def _maybe(strategy: Strategy) -> Strategy:
     return st.just(UNSET) | strategy
 
@@ -139,9 +132,7 @@ def _texts(ids: dict[str, Strategy]) -> list[Strategy]:
         _tagged(TextMessageStart, ids, message_id=ids["message"], role=role),
         _tagged(TextMessageContent, ids, message_id=ids["message"], delta=deltas),
         _tagged(TextMessageEnd, ids, message_id=ids["message"]),
-        _tagged(
-            TextMessageChunk, ids, message_id=_maybe(ids["message"]), role=role, delta=_maybe(deltas)
-        ),
+        _tagged(TextMessageChunk, ids, message_id=_maybe(ids["message"]), role=role, delta=_maybe(deltas)),
     ]
 
 
@@ -215,3 +206,10 @@ def _others(ids: dict[str, Strategy]) -> list[Strategy]:
         _tagged(Custom, ids, name=st.just("n"), value=st.none()),
         _event(MessagesSnapshot, messages=_history(ids)),
     ]
+
+
+# Kinds with ids of their own, and ids that look like the ones we make.
+tidy: Final = producers(messages=["m", "n"], calls=["c", "d"], subagents=["s", "u"], spans=["p"])
+twisted: Final = producers(
+    messages=["a", "a-2", ""], calls=["a", "a-2", "a-2-2"], subagents=["a", "a-2"], spans=["a", "-2"]
+)

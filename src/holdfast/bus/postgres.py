@@ -1,0 +1,87 @@
+"""The bus of processes that share a PostgreSQL database: one NOTIFY for whatever gathered while the last was sent.
+
+The hint is data only as far as it fits; past that it says that everything may have changed.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import asyncpg
+import msgspec
+
+from holdfast.bus.local import Inlet, LocalBus
+from holdfast.ports.bus import Wake
+
+CHANNEL: Final = "holdfast"
+MOST_BYTES: Final = 7900
+"""PostgreSQL takes payloads of less than 8,000 bytes."""
+PAUSE: Final = 0.5
+"""Seconds between attempts to reconnect."""
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Wake)
+
+
+class PostgresBus:
+    """`Bus` over LISTEN and NOTIFY."""
+
+    def __init__(self) -> None:
+        self._readers = LocalBus()
+        self._unsent = Inlet()
+
+    def publish(self, wake: Wake) -> None:
+        """Send a hint with the next notification; readers of this process have it at once."""
+        self._readers.publish(wake)
+        self._unsent.put(wake)
+
+    @asynccontextmanager
+    async def subscribe(self) -> AsyncIterator[AsyncIterator[Wake]]:
+        """Receive hints from now on."""
+        async with self._readers.subscribe() as hints:
+            yield hints
+
+    async def work(self, url: str) -> None:
+        """Keep a connection, send and receive; what happens while there is none is lost."""
+        while True:
+            try:
+                await self._talk(url)
+            except (TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+                await asyncio.sleep(PAUSE)
+
+    async def _talk(self, url: str) -> None:
+        connection = await asyncpg.connect(url, timeout=10, server_settings={"application_name": "holdfast-bus"})
+        try:
+            await connection.add_listener(CHANNEL, self._receive)
+            # Something may have been missed while there was no connection.
+            self._readers.publish(Wake(everything=True))
+            async for wake in self._unsent.hints():
+                await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, _payload(connection, wake))
+        finally:
+            connection.terminate()
+
+    def _receive(self, connection: Any, pid: int, channel: str, payload: str) -> None:
+        sender, _, hint = payload.partition(" ")
+        if sender != str(connection.get_server_pid()):
+            self._readers.publish(_decoder.decode(hint))
+
+
+def _payload(connection: Any, wake: Wake) -> str:
+    hint = _encoder.encode(wake)
+    if len(hint) > MOST_BYTES:
+        hint = _encoder.encode(Wake(queue=wake.queue, news=wake.news, everything=True))
+    return f"{connection.get_server_pid()} {hint.decode()}"
+
+
+@asynccontextmanager
+async def open_bus(url: str) -> AsyncIterator[PostgresBus]:
+    """Run a bus while the block runs."""
+    bus = PostgresBus()
+    # Not in a TaskGroup, which would wrap the caller's own exceptions in a group.
+    talking = asyncio.get_running_loop().create_task(bus.work(url), name="holdfast-bus")
+    try:
+        yield bus
+    finally:
+        talking.cancel()
+        await asyncio.wait([talking])

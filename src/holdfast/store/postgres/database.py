@@ -1,0 +1,93 @@
+"""The database of the PostgreSQL store."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final, TypeVar
+
+import asyncpg
+
+from holdfast.domain.commit import Committed
+from holdfast.domain.errors import Unavailable
+from holdfast.ports.bus import Bus
+from holdfast.ports.clock import Clock
+from holdfast.store.postgres.batches import Batches
+from holdfast.store.postgres.errors import DRIVER_ERRORS, translate
+from holdfast.store.postgres.schema import migrate
+from holdfast.store.postgres.sessions import Sessions
+from holdfast.store.prepared import Prepared
+from holdfast.store.transaction import Again, Operation
+
+T = TypeVar("T")
+
+CONNECTIONS: Final = 10
+COMMAND_TIMEOUT: Final = 30.0
+"""Seconds: a server that says nothing for so long is taken for dead, so that no caller hangs."""
+TRIES: Final = 10
+
+
+class PostgresDatabase:
+    """`Database`."""
+
+    def __init__(self, sessions: Sessions, batches: Batches) -> None:
+        self._sessions = sessions
+        self._batches = batches
+
+    async def read(self, operation: Operation[T]) -> T:
+        """Run an operation on a snapshot."""
+        async with self._sessions.reading() as transaction:
+            return await operation(transaction)
+
+    async def write(self, operation: Operation[T]) -> T:
+        """Run an operation, again if others were in its way."""
+        for _ in range(TRIES):
+            try:
+                async with self._sessions.writing() as transaction:
+                    return await operation(transaction)
+            except Again:
+                continue
+        raise Unavailable("others were in the way each time: try again")
+
+    async def commit(self, prepared: Prepared) -> Committed:
+        """Apply a commit with whatever else is waiting."""
+        return await self._batches.submit(prepared)
+
+
+@asynccontextmanager
+async def open_database(
+    url: str, *, clock: Clock, keeps_time: bool, bus: Bus, connections: int = CONNECTIONS
+) -> AsyncIterator[PostgresDatabase]:
+    """Connect and bring the schema up to date.
+
+    With `keeps_time` leases are measured by `clock` and not by the server's.
+    """
+    try:
+        pool = await asyncpg.create_pool(
+            url,
+            min_size=1,
+            max_size=connections,
+            command_timeout=COMMAND_TIMEOUT,
+            statement_cache_size=512,
+            server_settings={"application_name": "holdfast", "jit": "off"},
+        )
+        async with pool.acquire() as connection:
+            await migrate(connection, now=clock.now())
+    except DRIVER_ERRORS as exc:
+        raise translate(exc) from exc
+    sessions = Sessions(pool, clock=clock, keeps_time=keeps_time, bus=bus)
+    batches = Batches(sessions)
+    # Not in a TaskGroup, which would wrap the caller's own exceptions in a group.
+    writing = asyncio.get_running_loop().create_task(batches.work(), name="holdfast-batches")
+    try:
+        yield PostgresDatabase(sessions, batches)
+    finally:
+        batches.close()
+        await writing
+        await _close(pool)
+
+
+async def _close(pool: asyncpg.Pool) -> None:
+    try:
+        await asyncio.wait_for(pool.close(), timeout=5)
+    except DRIVER_ERRORS:
+        pool.terminate()

@@ -1,0 +1,64 @@
+"""What the errors of PostgreSQL and of its driver mean."""
+
+import asyncio
+from typing import Final
+
+from asyncpg import exceptions as pg
+
+from holdfast.domain.errors import (
+    Conflict,
+    HoldfastError,
+    Invalid,
+    StoreCorrupt,
+    StoreFull,
+    StoreReadOnly,
+    Unavailable,
+)
+from holdfast.store.transaction import Again
+
+DRIVER_ERRORS: Final = (
+    pg.PostgresError,
+    pg.InterfaceError,
+    OSError,
+    EOFError,
+    asyncio.TimeoutError,
+    UnicodeEncodeError,
+    OverflowError,
+)
+"""What a call of the driver may raise."""
+
+_MEANING: Final[tuple[tuple[tuple[type[BaseException], ...], type[HoldfastError], str], ...]] = (
+    ((pg.DiskFullError,), StoreFull, "the disk of the database is full: nothing of this was written"),
+    ((pg.ReadOnlySQLTransactionError,), StoreReadOnly, "the database takes no writes"),
+    ((pg.DataCorruptedError, pg.IndexCorruptedError), StoreCorrupt, "the database is damaged"),
+    ((pg.UniqueViolationError,), Conflict, "something with this name is there already"),
+    (
+        (pg.DataError, pg.CharacterNotInRepertoireError, UnicodeEncodeError, OverflowError),
+        Invalid,
+        "this cannot be stored",
+    ),
+    (
+        (
+            pg.PostgresConnectionError,
+            pg.OperatorInterventionError,
+            pg.InsufficientResourcesError,
+            pg.InterfaceError,
+            OSError,
+            EOFError,
+            asyncio.TimeoutError,
+        ),
+        Unavailable,
+        "the database does not answer",
+    ),
+)
+"""The first that fits counts."""
+
+
+def translate(exc: BaseException) -> BaseException:
+    """Return what `exc` means to a caller; what means nothing to it is for the store itself."""
+    if isinstance(exc, pg.DeadlockDetectedError | pg.SerializationError):
+        return Again("another transaction was in the way")
+    for kinds, meaning, message in _MEANING:
+        if isinstance(exc, kinds):
+            return meaning(f"{message} ({exc or type(exc).__name__})")
+    return exc
