@@ -62,6 +62,16 @@ async def store(where: str | Path, clock: HeldClock) -> AsyncIterator[Store]:
         yield store
 
 
+@pytest.fixture
+async def stores(store: Store, backend: str, where: str | Path, clock: HeldClock) -> AsyncIterator[list[Store]]:
+    """Yield the stores of the processes that share the database: one on SQLite, two on PostgreSQL."""
+    if backend == "sqlite":
+        yield [store]
+    else:
+        async with opened(where, clock) as other:
+            yield [store, other]
+
+
 @asynccontextmanager
 async def opened(where: str | Path, clock: HeldClock) -> AsyncIterator[Store]:
     """Open the store at `where` on a clock of the test."""

@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Self
 
 from holdfast.ports.bus import Wake
 
 
 class Inlet:
-    """What one reader has not seen yet, as one hint."""
+    """What one reader has not seen yet, as one hint. To stop waiting for the next one loses nothing."""
 
     def __init__(self) -> None:
         self._unseen: Wake | None = None
@@ -19,14 +20,15 @@ class Inlet:
         self._unseen = wake if self._unseen is None else self._unseen | wake
         self._arrived.set()
 
-    async def hints(self) -> AsyncIterator[Wake]:
-        """Yield what is unseen, whenever there is something."""
-        while True:
-            await self._arrived.wait()
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Wake:
+        while self._unseen is None:
             self._arrived.clear()
-            unseen, self._unseen = self._unseen, None
-            if unseen is not None:
-                yield unseen
+            await self._arrived.wait()
+        unseen, self._unseen = self._unseen, None
+        return unseen
 
 
 class LocalBus:
@@ -46,6 +48,6 @@ class LocalBus:
         inlet = Inlet()
         self._inlets.add(inlet)
         try:
-            yield inlet.hints()
+            yield inlet
         finally:
             self._inlets.discard(inlet)

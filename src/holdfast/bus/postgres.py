@@ -56,7 +56,7 @@ class PostgresBus:
             await connection.add_listener(CHANNEL, self._receive)
             # Something may have been missed while there was no connection.
             self._readers.publish(Wake(everything=True))
-            async for wake in self._unsent.hints():
+            async for wake in self._unsent:
                 await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, _payload(connection, wake))
         finally:
             connection.terminate()

@@ -15,7 +15,7 @@ from holdfast.domain.interrupt import NewInterrupt
 from holdfast.domain.message import NewMessage, Role, check_ids
 from holdfast.domain.run import Move, Run, RunStatus, check_own_move
 from holdfast.domain.step import Step, StepKind, StepState
-from holdfast.domain.timer import NewTimer
+from holdfast.domain.timer import NewTimer, check_new_timer
 from holdfast.domain.usage import Usage
 
 VALUE_NAMES: Final = frozenset({"state", "plan", "todo", "compaction"})
@@ -85,6 +85,8 @@ def check_commit(commit: Commit) -> None:
         raise Invalid("an inbox item is named twice", field="consumed")
     for artifact in commit.artifacts:
         check_new_artifact(artifact)
+    for timer in commit.timers:
+        check_new_timer(timer)
     if commit.interrupts and (commit.move is None or commit.move.to is not RunStatus.WAITING):
         raise Invalid("an interrupt opens in the commit that makes its run wait", field="interrupts")
 

@@ -14,7 +14,11 @@ MAX_KEY: Final = 255
 
 def request_digest(value: Json | msgspec.Struct) -> str:
     """Return the SHA-256 of `value` as JSON; the order of its keys does not matter."""
-    return sha256(msgspec.json.encode(value, order="sorted")).hexdigest()
+    try:
+        text = msgspec.json.encode(value, order="sorted")
+    except (UnicodeEncodeError, TypeError, ValueError, RecursionError, OverflowError) as exc:
+        raise Invalid(f"this cannot be written as JSON: {exc}") from exc
+    return sha256(text).hexdigest()
 
 
 def check_key(key: str) -> str:

@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import NewType
 
+from holdfast.domain.errors import Invalid
+
 Instant = NewType("Instant", str)
 Millis = NewType("Millis", int)
 
@@ -24,11 +26,15 @@ def maybe_instant(at: Millis | None) -> Instant | None:
 
 
 def millis(at: Instant) -> Millis:
-    """Read what `instant` wrote."""
-    moment = datetime.fromisoformat(at)
-    if moment.tzinfo is None:
-        raise ValueError(f"`{at}` has no time zone: end it with `Z`")
-    return Millis((moment - _EPOCH) // timedelta(milliseconds=1))
+    """Read what `instant` wrote, or the same moment in another time zone."""
+    try:
+        moment = datetime.fromisoformat(at)
+        in_utc = None if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError) as exc:
+        raise Invalid(f"`{at}` is not a time like `2026-01-31T12:00:00.000Z`") from exc
+    if in_utc is None:
+        raise Invalid(f"`{at}` is not a time of any time zone: end it with `Z`")
+    return Millis((in_utc - _EPOCH) // timedelta(milliseconds=1))
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -36,4 +42,4 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @lru_cache(maxsize=4096)
 def _second(seconds: int) -> str:
-    return (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
+    return (_EPOCH + timedelta(seconds=seconds)).replace(tzinfo=None).isoformat()

@@ -13,6 +13,7 @@ from holdfast.domain.content import Content, Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.ids import MessageId, RunId, ThreadId, ToolCallId, check_client_id
 from holdfast.domain.instant import Instant
+from holdfast.domain.text import check_text
 
 MAX_INPUT_MESSAGES: Final = 1000
 
@@ -75,7 +76,12 @@ def check_input(messages: Sequence[NewMessage]) -> None:
 
 
 def check_ids(messages: Sequence[NewMessage]) -> None:
-    """Raise if a chosen id is malformed or chosen twice."""
+    """Raise if a name in a message is malformed, or an id chosen twice."""
+    for message in messages:
+        if message.revises is not None:
+            check_client_id(message.revises, field="messages.revises")
+        if message.created_by is not None:
+            check_text(message.created_by, field="messages.created_by", most=256)
     chosen = [check_client_id(message.id, field="messages.id") for message in messages if message.id is not None]
     if len(chosen) != len(set(chosen)):
         raise Invalid("two messages have the same id", field="messages.id")

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from holdfast.domain.busy import OnBusy
+from holdfast.domain.commit import VALUE_NAMES
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.idempotency import check_key, request_digest
@@ -71,6 +72,8 @@ def check_new_run(new: NewRun) -> None:
         check_new_thread(new.thread)
         if new.base is not UNSET and new.base is not None:
             raise Invalid("a run on a new thread has no base", field="base")
+    if not VALUE_NAMES.issuperset(new.values):
+        raise Invalid(f"a run has the values {', '.join(sorted(VALUE_NAMES))}", field="values")
     _check_labels(new)
 
 

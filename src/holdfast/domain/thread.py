@@ -10,6 +10,7 @@ from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid, ThreadClosed
 from holdfast.domain.ids import SpaceId, ThreadId, check_client_id
 from holdfast.domain.instant import Instant
+from holdfast.domain.limits import LARGEST
 from holdfast.domain.text import check_text
 
 MAX_TITLE: Final = 500
@@ -90,7 +91,7 @@ def check_new_thread(new: NewThread) -> None:
     """Raise if `new` can never be a thread."""
     if new.id is not None:
         check_client_id(new.id, field="id")
-    _check_texts(title=new.title, agent_type=new.agent_type, locale=new.locale)
+    _check_texts(title=new.title, agent_type=new.agent_type, locale=new.locale, created_by=new.created_by)
     _check_context_window(new.context_window)
 
 
@@ -105,6 +106,18 @@ def check_patch(patch: ThreadPatch) -> None:
         check_text(point, field="key_points", most=MAX_SUMMARY)
     if "context_window" in given:
         _check_context_window(given["context_window"])
+    if not -1 <= given.get("indexed_sequence", -1) <= LARGEST:
+        raise Invalid("`indexed_sequence` must be that of a message, or -1", field="indexed_sequence")
+
+
+def check_filter(where: ThreadFilter) -> None:
+    """Raise if no thread can ever match `where`."""
+    _check_texts(title=where.title, agent_type=where.agent_type)
+
+
+def fold(title: str | None) -> str | None:
+    """Return `title` as it is searched, whatever its case."""
+    return None if title is None else title.casefold()
 
 
 def check_open(thread_id: ThreadId, status: ThreadStatus) -> None:
@@ -113,7 +126,7 @@ def check_open(thread_id: ThreadId, status: ThreadStatus) -> None:
         raise ThreadClosed(f"thread `{thread_id}` is {status}: it takes no new run", status=str(status))
 
 
-_MOST: Final = {"title": MAX_TITLE, "agent_type": 128, "locale": 35, "summary": MAX_SUMMARY}
+_MOST: Final = {"title": MAX_TITLE, "agent_type": 128, "locale": 35, "summary": MAX_SUMMARY, "created_by": 256}
 
 
 def _check_texts(**texts: str | None) -> None:

@@ -9,8 +9,9 @@ from enum import StrEnum
 import msgspec
 
 from holdfast.domain.content import Json
-from holdfast.domain.ids import RunId, SpaceId, TimerId
-from holdfast.domain.instant import Instant
+from holdfast.domain.ids import RunId, SpaceId, TimerId, check_client_id
+from holdfast.domain.instant import Instant, millis
+from holdfast.domain.text import check_text
 
 
 class TimerState(StrEnum):
@@ -50,3 +51,11 @@ class TimerClaim(msgspec.Struct, frozen=True, kw_only=True):
     timer: Timer
     key: int
     number: int
+
+
+def check_new_timer(new: NewTimer) -> None:
+    """Raise if `new` can never be a timer."""
+    check_text(new.kind, field="kind", most=64)
+    if new.id is not None:
+        check_client_id(new.id, field="id")
+    millis(new.due_at)

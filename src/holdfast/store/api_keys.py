@@ -4,7 +4,7 @@ from holdfast.domain.api_key import ApiKey, NewApiKey, Scope, check_new_key
 from holdfast.domain.errors import IdTaken, NotFound
 from holdfast.domain.ids import ApiKeyId, SpaceId
 from holdfast.domain.instant import instant, maybe_instant, millis
-from holdfast.store.spaces import space_key
+from holdfast.store.spaces import hold_space, space_key
 from holdfast.store.transaction import Database, Row, Transaction
 
 
@@ -32,7 +32,7 @@ class SqlApiKeys:
             if row is None:
                 raise IdTaken("this secret is in use: make another one")
             for space in dict.fromkeys(spaces):
-                await tx.run("bind_api_key", api_key=row["api_key"], space_key=await space_key(tx, space))
+                await tx.run("bind_api_key", api_key=row["api_key"], space_key=await hold_space(tx, space))
             return await _key(tx, row)
 
         return await self._database.write(add)

@@ -9,8 +9,8 @@ from holdfast.domain.instant import instant
 from holdfast.domain.page import DEFAULT_LIMIT, Page, check_limit
 from holdfast.store.cursors import number_cursor, page
 from holdfast.store.encoding import dump, load
-from holdfast.store.files import file_in_space
-from holdfast.store.run_rows import run_row
+from holdfast.store.files import hold_file
+from holdfast.store.run_rows import run_key_of, run_row
 from holdfast.store.spaces import space_key
 from holdfast.store.transaction import Again, Database, Row, Transaction
 
@@ -66,7 +66,7 @@ class SqlArtifacts:
 
         async def find(tx: Transaction) -> Page[Artifact]:
             key = await space_key(tx, space)
-            run_key = None if run is None else (await run_row(tx, space, run))["run_key"]
+            run_key = None if run is None else await run_key_of(tx, space, run)
             rows = await tx.all("list_artifacts", space_key=key, before=before, run_key=run_key, limit=limit + 1)
             return page(
                 rows,
@@ -83,7 +83,7 @@ async def add_artifact(tx: Transaction, space: int, run_key: int, new: NewArtifa
     artifact = check_client_id(new.id, field="id") if new.id is not None else tx.new_id("art")
     head = None if new.id is None else await tx.one("artifact_head", space_key=space, id=artifact)
     version = 1 if head is None else head["version"] + 1
-    file = None if new.file_id is None else await file_in_space(tx, space, new.file_id)
+    file = None if new.file_id is None else await hold_file(tx, space, new.file_id)
     content = b"" if new.content is None else new.content.encode()
     row = await tx.one(
         "add_artifact",

@@ -203,7 +203,8 @@ async def _move(tx: Transaction, accepted: Sequence[_Accepted]) -> None:
         (dump_optional(move.output), dump_optional(move.error), tx.now, commit.lease.run_key) for commit, move in ending
     ]
     await tx.many("finish_runs", ends)
-    await tx.many("stop_timers", [(commit.lease.run_key,) for commit, _ in ending])
+    for closing in ("stop_timers", "close_open_interrupts"):
+        await tx.many(closing, [(commit.lease.run_key,) for commit, _ in ending])
     news = [
         news_row(tx, commit.lease.space_key, commit.lease.run, move.to, move.reason)
         for commit, move in moving

@@ -5,7 +5,7 @@ from typing import Final
 from holdfast.domain.errors import RunActive
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.run import RunStatus
-from holdfast.store.run_rows import run_row
+from holdfast.store.run_rows import run_key_of, run_row
 from holdfast.store.transaction import Again, Row, Transaction
 
 _CONTENT: Final = (
@@ -24,7 +24,7 @@ _CONTENT: Final = (
 
 async def delete_run(tx: Transaction, space: SpaceId, run: RunId) -> None:
     """Remove an ended run with the runs below it."""
-    key = (await run_row(tx, space, run))["run_key"]
+    key = await run_key_of(tx, space, run)
     tree = await tx.all("tree", run_key=key)
     await tx.lock(threads={row["thread_key"] for row in tree}, runs=[row["run_key"] for row in tree])
     await run_row(tx, space, run)

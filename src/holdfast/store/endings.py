@@ -34,12 +34,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
 async def end_trees(tx: Transaction, run_keys: Sequence[int], ending: Ending) -> list[Run]:
     """End the live runs of these trees, parents first, and return them."""
-    tree = await _tree(tx, run_keys)
-    await tx.lock(threads={row["thread_key"] for row in tree}, runs=[row["run_key"] for row in tree])
-    locked = await _tree(tx, run_keys)
-    if len(locked) != len(tree):
-        raise Again  # a child came in between: lock it too
-    ended = [row for row in locked if not RunStatus(row["status"]).terminal]
+    ended = [row for row in await lock_trees(tx, run_keys) if not RunStatus(row["status"]).terminal]
     runs = [await _end(tx, row, ending) for row in ended]
     keys = {row["run_key"] for row in ended}
     for row, run in zip(ended, runs, strict=True):
@@ -47,13 +42,32 @@ async def end_trees(tx: Transaction, run_keys: Sequence[int], ending: Ending) ->
     return runs
 
 
+async def lock_trees(tx: Transaction, run_keys: Sequence[int]) -> list[Row]:
+    """Hold these runs and all below them, with their threads."""
+    tree = await _tree(tx, run_keys)
+    await tx.lock(threads={row["thread_key"] for row in tree}, runs=[row["run_key"] for row in tree])
+    locked = await _tree(tx, run_keys)
+    if len(locked) != len(tree):
+        raise Again  # a child came in between: lock it too
+    return locked
+
+
 async def let_dependants_go(tx: Transaction, run_key: int) -> None:
-    """Queue the runs that waited for this one, which has ended and has no worker any more."""
-    for row in await tx.all("waiting_on_base", run_key=run_key):
-        await inherit(tx, row["run_key"], base_key=run_key, base_sequence=row["base_sequence"])
-        await enter_input(tx, row["run_key"], row["thread_key"])
-        await tx.run("queue_pending", run_key=row["run_key"], now=tx.now)
-        tx.wake(queue=True)
+    """Queue the runs that waited for this one, which has ended and has no worker any more.
+
+    Of those one that was ended before it could begin lets its own dependants go.
+    """
+    over = [run_key]
+    while over:
+        base_key = over.pop()
+        for row in await tx.all("waiting_on_base", run_key=base_key):
+            await inherit(tx, row["run_key"], base_key=base_key, base_sequence=row["base_sequence"])
+            await enter_input(tx, row["run_key"], row["thread_key"])
+            if RunStatus(row["status"]).terminal:
+                over.append(row["run_key"])
+            else:
+                await tx.run("queue_pending", run_key=row["run_key"], now=tx.now)
+                tx.wake(queue=True)
 
 
 async def _tree(tx: Transaction, run_keys: Iterable[int]) -> list[Row]:
@@ -77,7 +91,7 @@ async def _end(tx: Transaction, row: Row, ending: Ending) -> Run:
     for closing in ("close_interrupts", "cancel_timers_of_run"):
         await tx.run(closing, run_key=run_key)
     await tx.run("cut_off_steps", run_key=run_key, now=tx.now)
-    if head["lease_owner"] is None:
+    if head["lease_owner"] is None and head["queued_at"] is not None:
         await let_dependants_go(tx, run_key)
     await tx.many("add_to_outbox", [news_row(tx, row["space_key"], run, ending.to, ending.reason)])
     tx.wake(run=(run.space_id, run.id), news=True)

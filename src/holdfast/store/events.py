@@ -9,7 +9,7 @@ from holdfast.domain.page import check_limit
 from holdfast.domain.run import RunStatus
 from holdfast.ports.event_log import Head, LoggedEvent
 from holdfast.store.encoding import dump
-from holdfast.store.run_rows import run_row
+from holdfast.store.run_rows import run_key_of
 from holdfast.store.transaction import Database, Row, Transaction
 
 
@@ -34,7 +34,7 @@ class SqlEventLog:
             raise Invalid("`seq` must be 0 or more", field="seq")
 
         async def find(tx: Transaction) -> list[LoggedEvent]:
-            key = (await run_row(tx, space, run))["run_key"]
+            key = await run_key_of(tx, space, run)
             if types is None:
                 rows = await tx.all("events_after", run_key=key, seq=seq, limit=limit)
             else:

@@ -8,7 +8,7 @@ from holdfast.domain.ids import FileId, SpaceId, check_client_id
 from holdfast.domain.instant import instant
 from holdfast.domain.page import DEFAULT_LIMIT, Page, check_limit
 from holdfast.store.cursors import number_cursor, page
-from holdfast.store.spaces import space_key
+from holdfast.store.spaces import hold_space, space_key
 from holdfast.store.transaction import Database, Row, Transaction
 
 
@@ -26,7 +26,7 @@ class SqlFiles:
         digest = sha256(new.content).hexdigest()
 
         async def add(tx: Transaction) -> File:
-            key = await space_key(tx, space)
+            key = await hold_space(tx, space)
             blob = await tx.one("add_blob", space_key=key, digest=digest, size=len(new.content), content=new.content)
             assert blob is not None
             file_id = new.id or tx.new_id("fil")
@@ -42,7 +42,7 @@ class SqlFiles:
             )
             if row is None:
                 raise IdTaken(f"there is a file `{file_id}` already", id=file_id)
-            return _file(await file_in_space(tx, key, FileId(file_id)), space)
+            return _file(await hold_file(tx, key, FileId(file_id)), space)
 
         return await self._database.write(add)
 
@@ -50,7 +50,7 @@ class SqlFiles:
         """Return what is known of the file."""
 
         async def find(tx: Transaction) -> File:
-            return _file(await _row(tx, space, file), space)
+            return _file(await _found(tx, "file", space, file), space)
 
         return await self._database.read(find)
 
@@ -58,7 +58,7 @@ class SqlFiles:
         """Return the bytes."""
 
         async def find(tx: Transaction) -> bytes:
-            row = await tx.one("file_content", blob_key=(await _row(tx, space, file))["blob_key"])
+            row = await tx.one("file_content", blob_key=(await _found(tx, "file", space, file))["blob_key"])
             return b"" if row is None else bytes(row["content"])
 
         return await self._database.read(find)
@@ -79,7 +79,7 @@ class SqlFiles:
         """Remove the file, and its bytes if no other file has them."""
 
         async def drop(tx: Transaction) -> None:
-            row = await _row(tx, space, file)
+            row = await _found(tx, "lock_file", space, file)
             artifact = await tx.one("artifact_of_file", file_key=row["file_key"])
             if artifact is not None:
                 raise InUse(f"artifact `{artifact['id']}` is made of this file", artifact_id=artifact["id"])
@@ -89,16 +89,16 @@ class SqlFiles:
         await self._database.write(drop)
 
 
-async def file_in_space(tx: Transaction, space: int, file: FileId) -> Row:
-    """Return the row of a file."""
-    row = await tx.one("file_in_space", space_key=space, id=file)
+async def hold_file(tx: Transaction, space: int, file: FileId) -> Row:
+    """Return the row of a file that something is made of, so that it is not deleted meanwhile."""
+    row = await tx.one("hold_file", space_key=space, id=file)
     if row is None:
         raise NotFound(f"there is no file `{file}`", id=file)
     return row
 
 
-async def _row(tx: Transaction, space: SpaceId, file: FileId) -> Row:
-    row = await tx.one("file", space=space, id=file)
+async def _found(tx: Transaction, statement: str, space: SpaceId, file: FileId) -> Row:
+    row = await tx.one(statement, space=space, id=file)
     if row is None:
         raise NotFound(f"there is no file `{file}`", id=file)
     return row

@@ -10,7 +10,7 @@ from holdfast.domain.instant import instant
 from holdfast.domain.run import Run
 from holdfast.domain.timer import TimerClaim
 from holdfast.store.encoding import dump, load
-from holdfast.store.run_rows import run_row
+from holdfast.store.run_rows import run_key_of
 from holdfast.store.timers import settle_claim
 from holdfast.store.transaction import Database, Row, Transaction
 
@@ -35,7 +35,7 @@ class SqlInbox:
         text = dump(data)
 
         async def add(tx: Transaction) -> int:
-            key = (await run_row(tx, space, run))["run_key"]
+            key = await run_key_of(tx, space, run)
             await tx.lock(runs=[key])
             if fires is not None:
                 await settle_claim(tx, fires)

@@ -9,7 +9,7 @@ from holdfast.domain.page import DEFAULT_LIMIT, Page, check_limit
 from holdfast.store.cursors import number_cursor, page
 from holdfast.store.encoding import dump, load, load_optional
 from holdfast.store.inbox import put_item
-from holdfast.store.run_rows import run_row
+from holdfast.store.run_rows import run_key_of
 from holdfast.store.spaces import space_key
 from holdfast.store.transaction import Database, Row, Transaction
 
@@ -32,7 +32,7 @@ class SqlInterrupts:
         """Return the interrupts of a run, or of the tree it is the root of."""
 
         async def find(tx: Transaction) -> list[Interrupt]:
-            key = (await run_row(tx, space, run))["run_key"]
+            key = await run_key_of(tx, space, run)
             rows = await tx.all("interrupts_below" if below else "interrupts_of_run", run_key=key)
             return [_interrupt(row) for row in rows]
 

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import structs
 
 from holdfast.domain.commit import Lease
-from holdfast.domain.errors import Invalid, LeaseLost, NotFound
+from holdfast.domain.errors import Invalid, LeaseLost
 from holdfast.domain.ids import OwnerId, RunId
 from holdfast.domain.instant import instant, maybe_instant
 from holdfast.domain.limits import ATTEMPT_CAP, attempts_used_up, backoff
@@ -36,7 +36,8 @@ class SqlLeases:
             await tx.run("wake_delayed", now=tx.lease_now)
             rows = await tx.all("claim_heads", owner=owner, now=tx.lease_now, lease=length, limit=limit)
             ordered = sorted(rows, key=lambda row: (row["queue_key"], row["run_key"]))
-            leases = [await _lease(tx, owner, row) for row in ordered]
+            runs = {row["run_key"]: row for row in await tx.many("runs_by_key", [(row["run_key"],) for row in rows])}
+            leases = [_lease(owner, row, runs[row["run_key"]]) for row in ordered]
             for claimed in leases:
                 tx.wake(run=(claimed.space_id, claimed.run_id))
             return leases
@@ -67,7 +68,7 @@ class SqlLeases:
             )
             if row is not None:
                 tx.wake(run=(lease.space_id, lease.run_id), queue=True)
-            elif not await _let_go(tx, lease.run_key, lease.owner):
+            elif not await _let_go(tx, lease.run_key, lease.number + 1):  # `end` raised it
                 raise LeaseLost(f"lease {lease.number} of run `{lease.run_id}` is lost", run_id=lease.run_id)
 
         await self._database.write(give_back)
@@ -93,10 +94,10 @@ class SqlLeases:
 
 async def take_back(tx: Transaction, expired: Row, *, cap: int, at_once: bool = False) -> bool:
     """Free a run whose worker is dead, if nothing happened to it since `expired` was read."""
-    run_key, owner = expired["run_key"], expired["lease_owner"]
+    run_key = expired["run_key"]
     if RunStatus(expired["status"]).terminal:
         await tx.lock(threads=[expired["thread_key"]], runs=[run_key])
-        return await _let_go(tx, run_key, owner)
+        return await _let_go(tx, run_key, expired["lease_number"])
     if attempts_used_up(expired["attempt"], cap):
         return await _give_up(tx, expired)
     delay = None if at_once else tx.now + backoff(expired["attempt"])
@@ -131,32 +132,29 @@ async def _give_up(tx: Transaction, expired: Row) -> bool:
     if head is None or head["lease_expires_at"] != expired["lease_expires_at"]:
         return False
     await end_trees(tx, [expired["run_key"]], Ending(to=RunStatus.FAILED, reason="attempts exhausted", error=error))
-    return await _let_go(tx, expired["run_key"], expired["lease_owner"])
+    return await _let_go(tx, expired["run_key"], expired["lease_number"] + 1)
 
 
-async def _let_go(tx: Transaction, run_key: int, owner: str) -> bool:
-    if await tx.one("let_go", run_key=run_key, owner=owner) is None:
+async def _let_go(tx: Transaction, run_key: int, lease_number: int) -> bool:
+    if await tx.one("let_go", run_key=run_key, lease_number=lease_number) is None:
         return False
     await let_dependants_go(tx, run_key)
     return True
 
 
-async def _lease(tx: Transaction, owner: OwnerId, head: Row) -> Lease:
-    row = await tx.one("run_by_key", run_key=head["run_key"])
-    if row is None:
-        raise NotFound("the run is gone")
+def _lease(owner: OwnerId, head: Row, run: Row) -> Lease:
     return Lease(
-        space_id=row["space_id"],
-        run_id=row["id"],
-        thread_id=row["thread_id"],
+        space_id=run["space_id"],
+        run_id=run["id"],
+        thread_id=run["thread_id"],
         owner=owner,
         number=head["lease_number"],
         expires_at=instant(head["lease_expires_at"]),
-        space_key=row["space_key"],
-        run_key=row["run_key"],
-        thread_key=row["thread_key"],
-        parent_key=row["parent_key"],
-        run=to_run(row),
+        space_key=run["space_key"],
+        run_key=run["run_key"],
+        thread_key=run["thread_key"],
+        parent_key=run["parent_key"],
+        run=to_run(run),
     )
 
 

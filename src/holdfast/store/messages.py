@@ -10,7 +10,7 @@ from holdfast.domain.message import Message, Role
 from holdfast.domain.page import DEFAULT_LIMIT, check_limit
 from holdfast.store.encoding import load, load_content, load_tool_calls
 from holdfast.store.prepared import MessageRow
-from holdfast.store.run_rows import run_row
+from holdfast.store.run_rows import run_key_of, run_row
 from holdfast.store.transaction import Database, Row, Transaction
 
 MOST: Final = 1000
@@ -48,7 +48,7 @@ class SqlMessages:
         """Return the messages of a run alone."""
 
         async def find(tx: Transaction) -> list[Message]:
-            return await messages_of_run(tx, (await run_row(tx, space, run))["run_key"])
+            return await messages_of_run(tx, await run_key_of(tx, space, run))
 
         return await self._database.read(find)
 

@@ -25,6 +25,7 @@ class SqlNotifications:
 
     async def dispatch(self, *, limit: int = 1000) -> list[SpaceId]:
         """Number what is in the outbox."""
+        check_limit(limit, most=1000)
         spaces = await self._database.write(lambda tx: _dispatch(tx, limit))
         return sorted(spaces)
 

@@ -21,6 +21,15 @@ async def run_row(tx: Transaction, space: SpaceId, run: RunId) -> Row:
     return row
 
 
+async def run_key_of(tx: Transaction, space: SpaceId, run: RunId) -> int:
+    """Return the key of a run."""
+    row = await tx.one("run_key", space=space, id=run)
+    if row is None:
+        raise NotFound(f"there is no run `{run}`", id=run)
+    key: int = row["run_key"]
+    return key
+
+
 async def list_runs(tx: Transaction, space: SpaceId, where: RunFilter, *, limit: int, cursor: str | None) -> Page[Run]:
     """Return runs, the newest first."""
     key = await space_key(tx, space)

@@ -9,8 +9,8 @@ from holdfast.domain.timer import TimerClaim
 from holdfast.ports.runs import RunFilter
 from holdfast.store.creation import create_run
 from holdfast.store.deletion import delete_run
-from holdfast.store.endings import Ending, end_trees
-from holdfast.store.run_rows import list_runs, run_row, to_run
+from holdfast.store.endings import Ending, end_trees, lock_trees
+from holdfast.store.run_rows import list_runs, run_key_of, run_row, to_run
 from holdfast.store.timers import settle_claim
 from holdfast.store.transaction import Database, Transaction
 
@@ -58,7 +58,7 @@ class SqlRuns:
         """Return the runs that a run spawned."""
 
         async def find(tx: Transaction) -> list[Run]:
-            key = (await run_row(tx, space, run))["run_key"]
+            key = await run_key_of(tx, space, run)
             return [to_run(row) for row in await tx.all("children", run_key=key)]
 
         return await self._database.read(find)
@@ -80,9 +80,10 @@ class SqlRuns:
         ending = Ending(to=to, reason=reason, error=error, by=by)
 
         async def finish(tx: Transaction) -> list[Run]:
-            if fires is not None:
-                await settle_claim(tx, fires)
             row = await run_row(tx, space, run)
+            if fires is not None:
+                await lock_trees(tx, [row["run_key"]])  # before the timer, as a commit that ends the run locks them
+                await settle_claim(tx, fires)
             ended = await end_trees(tx, [row["run_key"]], ending)
             if not ended or ended[0].id != run:
                 now = await run_row(tx, space, run)

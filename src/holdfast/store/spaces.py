@@ -64,7 +64,7 @@ class SqlSpaces:
         """Return the space."""
 
         async def find(tx: Transaction) -> Space:
-            return _space(await space_row(tx, space))
+            return _space(await _found(tx, "space", space))
 
         return await self._database.read(find)
 
@@ -87,7 +87,7 @@ class SqlSpaces:
             check_text(patch.name, field="name", most=200)
 
         async def change(tx: Transaction) -> Space:
-            row = await space_row(tx, space)
+            row = await _found(tx, "lock_space", space)
             name = row["name"] if patch.name is UNSET else patch.name
             metadata = row["metadata"] if patch.metadata is UNSET else dump(patch.metadata)
             changed = await tx.one("update_space", space_key=row["space_key"], name=name, metadata=metadata)
@@ -99,7 +99,7 @@ class SqlSpaces:
         """Remove a space with everything in it."""
 
         async def drop(tx: Transaction) -> None:
-            key = await space_key(tx, space)
+            key = (await _found(tx, "lock_space", space))["space_key"]
             live = await tx.one("live_run_of_space", space_key=key)
             if live is not None:
                 raise RunActive(f"run `{live['id']}` of the space is not finished", run_id=live["id"])
@@ -109,18 +109,23 @@ class SqlSpaces:
         await self._database.write(drop)
 
 
-async def space_row(tx: Transaction, space: SpaceId) -> Row:
-    """Return the row of a space."""
-    row = await tx.one("space", id=space)
+async def space_key(tx: Transaction, space: SpaceId) -> int:
+    """Return the key of a space."""
+    key: int = (await _found(tx, "space", space))["space_key"]
+    return key
+
+
+async def hold_space(tx: Transaction, space: SpaceId) -> int:
+    """Return the key of a space that is to be given something, so that it is not deleted meanwhile."""
+    key: int = (await _found(tx, "hold_space", space))["space_key"]
+    return key
+
+
+async def _found(tx: Transaction, statement: str, space: SpaceId) -> Row:
+    row = await tx.one(statement, id=space)
     if row is None:
         raise NotFound(f"there is no space `{space}`", id=space)
     return row
-
-
-async def space_key(tx: Transaction, space: SpaceId) -> int:
-    """Return the key of a space."""
-    key: int = (await space_row(tx, space))["space_key"]
-    return key
 
 
 def _space(row: Row) -> Space:

@@ -6,7 +6,7 @@ from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.instant import instant, maybe_instant
 from holdfast.domain.step import Step, StepKind, StepState
 from holdfast.domain.usage import Usage
-from holdfast.store.run_rows import run_row
+from holdfast.store.run_rows import run_key_of
 from holdfast.store.transaction import Database, Row, Transaction
 
 _usage = msgspec.json.Decoder(Usage)
@@ -22,7 +22,7 @@ class SqlSteps:
         """Return the steps of a run by number."""
 
         async def find(tx: Transaction) -> list[Step]:
-            key = (await run_row(tx, space, run))["run_key"]
+            key = await run_key_of(tx, space, run)
             return [_step(row) for row in await tx.all("steps_of_run", run_key=key)]
 
         return await self._database.read(find)

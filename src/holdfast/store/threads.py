@@ -14,12 +14,14 @@ from holdfast.domain.thread import (
     ThreadFilter,
     ThreadPatch,
     ThreadStatus,
+    check_filter,
     check_new_thread,
     check_patch,
+    fold,
 )
 from holdfast.store.cursors import page, pair_cursor
 from holdfast.store.encoding import dump, load
-from holdfast.store.spaces import space_key
+from holdfast.store.spaces import hold_space, space_key
 from holdfast.store.transaction import Database, Row, Transaction
 
 _JSON_FIELDS: Final = frozenset({"key_points", "metadata"})
@@ -37,7 +39,7 @@ class SqlThreads:
         check_new_thread(new)
 
         async def add(tx: Transaction) -> Thread:
-            return _thread(await add_thread(tx, await space_key(tx, space), new), space)
+            return _thread(await add_thread(tx, await hold_space(tx, space), new), space)
 
         return await self._database.write(add)
 
@@ -60,6 +62,7 @@ class SqlThreads:
         """Return threads, the one with the latest run first."""
         check_limit(limit)
         where = where or ThreadFilter()
+        check_filter(where)
         before_at, before_key = _END_OF_TIME if cursor is None else pair_cursor(cursor)
 
         async def find(tx: Transaction) -> Page[Thread]:
@@ -71,7 +74,7 @@ class SqlThreads:
                 before_key=before_key,
                 status=where.status and where.status.value,
                 agent_type=where.agent_type,
-                title=where.title,
+                title=fold(where.title),
                 limit=limit + 1,
             )
             return page(rows, limit, value=lambda row: _thread(row, space), cursor=_cursor)
@@ -108,6 +111,7 @@ async def add_thread(tx: Transaction, space: int, new: NewThread) -> Row:
         space_key=space,
         id=new.id or tx.new_id("thr"),
         title=new.title,
+        folded_title=fold(new.title),
         agent_type=new.agent_type,
         locale=new.locale,
         context_window=new.context_window,
@@ -122,9 +126,10 @@ async def add_thread(tx: Transaction, space: int, new: NewThread) -> Row:
 
 def _patched(row: Row, patch: ThreadPatch) -> dict[str, Any]:
     given = ((name, getattr(patch, name)) for name in patch.__struct_fields__)
-    return {
+    patched = {
         name: row[name] if value is UNSET else dump(value) if name in _JSON_FIELDS else value for name, value in given
     }
+    return patched | {"folded_title": fold(patched["title"])}
 
 
 def _cursor(row: Row) -> str:

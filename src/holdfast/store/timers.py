@@ -3,15 +3,15 @@
 from datetime import timedelta
 from typing import Any
 
-from holdfast.domain.errors import Conflict, IdTaken, Invalid, LeaseLost, NotFound
-from holdfast.domain.ids import OwnerId, RunId, SpaceId, TimerId, check_client_id
+from holdfast.domain.errors import Conflict, IdTaken, LeaseLost, NotFound
+from holdfast.domain.ids import OwnerId, RunId, SpaceId, TimerId
 from holdfast.domain.instant import Instant, Millis, instant, maybe_instant, millis
+from holdfast.domain.page import check_limit
 from holdfast.domain.run import RunStatus
-from holdfast.domain.text import check_text
-from holdfast.domain.timer import NewTimer, Timer, TimerClaim, TimerState
+from holdfast.domain.timer import NewTimer, Timer, TimerClaim, TimerState, check_new_timer
 from holdfast.store.encoding import dump_optional, load_optional
-from holdfast.store.run_rows import run_row
-from holdfast.store.spaces import space_key
+from holdfast.store.run_rows import run_key_of
+from holdfast.store.spaces import hold_space
 from holdfast.store.transaction import Database, Row, Transaction
 
 
@@ -23,12 +23,10 @@ class SqlTimers:
 
     async def set(self, space: SpaceId, new: NewTimer, *, run: RunId | None = None) -> Timer:
         """Set a timer."""
-        check_text(new.kind, field="kind", most=64)
-        if new.id is not None:
-            check_client_id(new.id, field="id")
+        check_new_timer(new)
 
         async def add(tx: Transaction) -> Timer:
-            key = await space_key(tx, space)
+            key = await hold_space(tx, space)
             run_key = None if run is None else await _live_run(tx, space, run)
             timer_id = new.id or TimerId(tx.new_id("tmr"))
             if await tx.one("timer", space=space, id=timer_id) is not None:
@@ -48,6 +46,7 @@ class SqlTimers:
 
     async def due(self, owner: OwnerId, *, lease: timedelta, limit: int = 100) -> list[TimerClaim]:
         """Claim due timers, the earliest first."""
+        check_limit(limit, most=1000)
 
         async def claim(tx: Transaction) -> list[TimerClaim]:
             rows = await tx.all(
@@ -71,8 +70,10 @@ class SqlTimers:
         """Stop a timer."""
 
         async def stop(tx: Transaction) -> None:
-            row = await _row(tx, space, timer)
-            if await tx.one("cancel_timer", timer_key=row["timer_key"]) is None and row["state"] == TimerState.FIRED:
+            key = (await _row(tx, space, timer))["timer_key"]
+            if await tx.one("cancel_timer", timer_key=key) is not None:
+                return
+            if (await _row(tx, space, timer))["state"] == TimerState.FIRED:
                 raise Conflict(f"timer `{timer}` has fired")
 
         await self._database.write(stop)
@@ -91,7 +92,7 @@ async def settle_claim(tx: Transaction, claim: TimerClaim, *, next_due: Millis |
     """Settle a timer in the transaction that does what it was set for."""
     row = await tx.one("settle_timer", timer_key=claim.key, number=claim.number, next_due=next_due, now=tx.now)
     if row is None:
-        raise LeaseLost(f"timer `{claim.timer.id}` was taken over or stopped", timer_id=claim.timer.id)
+        raise LeaseLost(f"timer `{claim.timer.id}` was settled, taken over or stopped", timer_id=claim.timer.id)
 
 
 def timer_values(
@@ -99,18 +100,11 @@ def timer_values(
 ) -> tuple[Any, ...]:
     """Return a timer as the values of its statement."""
     chosen = timer_id or new.id or tx.new_id("tmr")
-    return space, run_key, chosen, new.kind, _due(new.due_at), dump_optional(new.data), tx.now
-
-
-def _due(at: Instant) -> Millis:
-    try:
-        return millis(at)
-    except ValueError as exc:
-        raise Invalid(f"`due_at` is not a time in UTC: {exc}", field="due_at") from exc
+    return space, run_key, chosen, new.kind, millis(new.due_at), dump_optional(new.data), tx.now
 
 
 async def _live_run(tx: Transaction, space: SpaceId, run: RunId) -> int:
-    key: int = (await run_row(tx, space, run))["run_key"]
+    key: int = await run_key_of(tx, space, run)
     await tx.lock(runs=[key])
     head = await tx.one("head", run_key=key)
     if head is None or RunStatus(head["status"]).terminal:

@@ -30,8 +30,11 @@ class Transaction(Protocol):
     lease_now: Millis | None
     """The time that leases are measured by; `None` where the database has a clock of its own."""
 
-    async def lock(self, *, threads: Iterable[int] = (), runs: Iterable[int] = ()) -> None:
-        """Hold these against all other writers until the end: threads first, then the heads of runs, each by key."""
+    async def lock(self, *, threads: Iterable[int] = (), runs: Iterable[int] = ()) -> bool:
+        """Hold these against all other writers until the end: threads first, then the heads of runs, each by key.
+
+        Return whether others may have written meanwhile, so that what was read of them must be read again.
+        """
 
     async def one(self, name: str, /, **parameters: Any) -> Row | None:
         """Run a statement and return its only row, if it has one."""

@@ -51,7 +51,7 @@ class Names(Generic[Id]):
     def start(self, name: Id, owner: Owner) -> None:
         """Take note that `name` was logged as started."""
         said = cast(Id, name.rpartition("-")[0])
-        if said in self._used and not self.is_open(said) and name == self.unused(said):
+        if name == self.unused(said) and not self.is_open(said):
             self._logged[said] = name
         self._used.add(name)
         self.open[name] = owner

@@ -12,8 +12,10 @@ from holdfast.domain.errors import Unavailable
 from holdfast.store.commits import Outcome, apply
 from holdfast.store.postgres.sessions import Sessions
 from holdfast.store.prepared import Prepared
+from holdfast.store.transaction import Again
 
 MOST_AT_ONCE: Final = 512
+TRIES: Final = 10
 
 
 class _Job(msgspec.Struct, eq=False):
@@ -79,8 +81,14 @@ class Batches:
             _resolve(jobs, outcomes)
 
     async def _apply(self, commits: Sequence[Prepared]) -> list[Outcome]:
-        async with self._sessions.writing() as transaction:
-            return await apply(transaction, commits)
+        """Apply commits, again if others were in their way."""
+        for _ in range(TRIES):
+            try:
+                async with self._sessions.writing() as transaction:
+                    return await apply(transaction, commits)
+            except Again:
+                continue
+        raise Unavailable("others were in the way each time: try again")
 
 
 def _resolve(jobs: Sequence[_Job], outcomes: Sequence[Committed | Exception]) -> None:

@@ -11,7 +11,7 @@ from holdfast.domain.commit import Committed
 from holdfast.domain.errors import Unavailable
 from holdfast.ports.bus import Bus
 from holdfast.ports.clock import Clock
-from holdfast.store.postgres.batches import Batches
+from holdfast.store.postgres.batches import TRIES, Batches
 from holdfast.store.postgres.errors import DRIVER_ERRORS, translate
 from holdfast.store.postgres.schema import migrate
 from holdfast.store.postgres.sessions import Sessions
@@ -23,7 +23,6 @@ T = TypeVar("T")
 CONNECTIONS: Final = 10
 COMMAND_TIMEOUT: Final = 30.0
 """Seconds: a server that says nothing for so long is taken for dead, so that no caller hangs."""
-TRIES: Final = 10
 
 
 class PostgresDatabase:

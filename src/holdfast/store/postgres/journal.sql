@@ -32,6 +32,9 @@ UPDATE runs r SET output = f.output, error = f.error, completed_at = f.now
 -- name: stop_timers
 UPDATE timers SET state = 'cancelled' WHERE run_key = ANY(:run_key::BIGINT[]) AND state = 'scheduled';
 
+-- name: close_open_interrupts
+UPDATE interrupts SET status = 'cancelled' WHERE run_key = ANY(:run_key::BIGINT[]) AND status = 'open';
+
 -- name: add_usage
 UPDATE runs r
    SET input_tokens = r.input_tokens + u.input_tokens, output_tokens = r.output_tokens + u.output_tokens,

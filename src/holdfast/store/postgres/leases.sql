@@ -13,6 +13,9 @@ UPDATE run_heads
           FOR UPDATE SKIP LOCKED)
 RETURNING run_key, queue_key, lease_number, lease_expires_at;
 
+-- name: runs_by_key
+SELECT * FROM run_view WHERE run_key = ANY(:run_key::BIGINT[]);
+
 -- name: renew_leases
 WITH wanted AS (
     SELECT * FROM unnest(:now::BIGINT[], :lease::BIGINT[], :run_key::BIGINT[], :lease_number::BIGINT[], :owner::TEXT[])

@@ -26,12 +26,13 @@ class PostgresTransaction:
         self.lease_now = lease_now
         self.waking = Waking()
 
-    async def lock(self, *, threads: Iterable[int] = (), runs: Iterable[int] = ()) -> None:
+    async def lock(self, *, threads: Iterable[int] = (), runs: Iterable[int] = ()) -> bool:
         """Take row locks, in the one order that everybody takes them in."""
         if thread_keys := list(threads):
             await self._connection.fetch(STATEMENTS["lock_threads"].sql, thread_keys)
         if run_keys := list(runs):
             await self._connection.fetch(STATEMENTS["lock_heads"].sql, run_keys)
+        return True
 
     async def one(self, name: str, /, **parameters: Any) -> Row | None:
         """Run a statement and return its only row."""

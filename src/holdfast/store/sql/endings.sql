@@ -14,7 +14,7 @@ UPDATE run_heads
    SET status = :status, status_reason = :reason, lease_number = lease_number + 1, wait_until = NULL,
        last_event_seq = last_event_seq + :events
  WHERE run_key = :run_key
-RETURNING last_event_seq, lease_owner;
+RETURNING last_event_seq, lease_owner, queued_at;
 
 -- name: end_run
 UPDATE runs SET error = :error, cancelled_by = :cancelled_by, completed_at = :now WHERE run_key = :run_key;
@@ -30,12 +30,14 @@ UPDATE interrupts SET status = 'cancelled' WHERE run_key = :run_key AND status =
 UPDATE timers SET state = 'cancelled' WHERE run_key = :run_key AND state = 'scheduled';
 
 -- name: waiting_on_base
--- Runs that may begin now that this one has ended.
-SELECT r.run_key, r.id, r.thread_key, r.base_sequence, h.head_start
+-- Runs that may begin now that this one has ended, and those that were ended before they could.
+SELECT r.run_key, r.thread_key, r.base_sequence, h.status
   FROM runs r JOIN run_heads h ON h.run_key = r.run_key
- WHERE r.base_key = :run_key AND h.status = 'pending'
+ WHERE r.base_key = :run_key AND h.queued_at IS NULL
  ORDER BY r.run_key;
 
 -- name: queue_pending
-UPDATE run_heads SET status = 'queued', queued_at = :now, queue_key = :now - head_start
+UPDATE run_heads
+   SET status = 'queued', queued_at = :now,
+       queue_key = CASE WHEN wait_until > :now THEN wait_until ELSE :now END - head_start
  WHERE run_key = :run_key AND status = 'pending';

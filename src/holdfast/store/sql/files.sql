@@ -13,9 +13,6 @@ RETURNING file_key;
 SELECT f.*, b.digest, b.size FROM files f JOIN spaces s ON s.space_key = f.space_key JOIN blobs b ON b.blob_key = f.blob_key
  WHERE s.id = :space AND f.id = :id;
 
--- name: file_in_space
-SELECT f.*, b.digest, b.size FROM files f JOIN blobs b ON b.blob_key = f.blob_key WHERE f.space_key = :space_key AND f.id = :id;
-
 -- name: file_content
 SELECT content FROM blobs WHERE blob_key = :blob_key;
 

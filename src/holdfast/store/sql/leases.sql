@@ -9,9 +9,10 @@ UPDATE run_heads
 RETURNING run_key;
 
 -- name: let_go
--- The worker of an ended run has stopped. No row: there was none.
+-- The worker of an ended run has stopped. No row: there was none, or another.
 UPDATE run_heads SET lease_owner = NULL, lease_expires_at = NULL
- WHERE run_key = :run_key AND lease_owner = :owner AND status IN ('completed', 'failed', 'cancelled')
+ WHERE run_key = :run_key AND lease_number = :lease_number AND lease_owner IS NOT NULL
+   AND status IN ('completed', 'failed', 'cancelled')
 RETURNING run_key;
 
 -- name: requeue_expired

@@ -3,6 +3,13 @@ SELECT * FROM run_view WHERE run_key = (
     SELECT i.run_key FROM run_ids i JOIN spaces s ON s.space_key = i.space_key WHERE s.id = :space AND i.id = :id
 );
 
+-- name: run_key
+SELECT r.run_key
+  FROM spaces s
+  JOIN run_ids i ON i.space_key = s.space_key
+  JOIN runs r ON r.run_key = i.run_key
+ WHERE s.id = :space AND i.id = :id AND r.erased = 0;
+
 -- name: run_by_key
 SELECT * FROM run_view WHERE run_key = :run_key;
 
@@ -24,11 +31,11 @@ SELECT * FROM run_view
 SELECT * FROM run_view WHERE parent_key = :run_key ORDER BY run_key;
 
 -- name: newest_run
-SELECT MAX(run_key) AS run_key FROM runs WHERE thread_key = :thread_key;
+SELECT run_key FROM runs WHERE thread_key = :thread_key ORDER BY run_key DESC LIMIT 1;
 
 -- name: base_run
 -- What a run needs to know of the one it continues: its head, and where it jumps to.
-SELECT r.run_key, r.id, h.status, h.lease_owner, r.base_key, r.base_sequence, r.chain_depth,
+SELECT r.run_key, r.id, h.status, h.lease_owner, h.queued_at, r.base_key, r.base_sequence, r.chain_depth,
        COALESCE(j.run_key, r.run_key) AS jump, COALESCE(j.chain_depth, r.chain_depth) AS jump_depth,
        COALESCE(k.run_key, j.run_key, r.run_key) AS jump_of_jump,
        COALESCE(k.chain_depth, j.chain_depth, r.chain_depth) AS jump_of_jump_depth
@@ -39,13 +46,15 @@ SELECT r.run_key, r.id, h.status, h.lease_owner, r.base_key, r.base_sequence, r.
  WHERE r.run_key = :run_key;
 
 -- name: branch_keys
--- The live runs of a branch, the newest first.
-WITH RECURSIVE branch (run_key, base_key, status) AS (
-    SELECT r.run_key, r.base_key, h.status FROM runs r JOIN run_heads h ON h.run_key = r.run_key WHERE r.run_key = :run_key
+-- The live runs of a branch, the newest first. One that was ended before it began may have live ones above it.
+WITH RECURSIVE branch (run_key, base_key, status, queued_at) AS (
+    SELECT r.run_key, r.base_key, h.status, h.queued_at
+      FROM runs r JOIN run_heads h ON h.run_key = r.run_key
+     WHERE r.run_key = :run_key
     UNION ALL
-    SELECT r.run_key, r.base_key, h.status
+    SELECT r.run_key, r.base_key, h.status, h.queued_at
       FROM branch b JOIN runs r ON r.run_key = b.base_key JOIN run_heads h ON h.run_key = r.run_key
-     WHERE b.status IN ('pending', 'queued', 'running', 'waiting')
+     WHERE b.status IN ('pending', 'queued', 'running', 'waiting') OR b.queued_at IS NULL
 )
 SELECT b.run_key, r.id, r.base_key, r.base_sequence
   FROM branch b JOIN runs r ON r.run_key = b.run_key
@@ -84,10 +93,14 @@ VALUES (:run_key, :status, :head_start, :queue_key, :queued_at, :wait_until, :la
 -- name: idempotency_key
 SELECT digest, run_key FROM idempotency_keys WHERE space_key = :space_key AND key = :key;
 
--- name: add_idempotency_key
-INSERT INTO idempotency_keys (space_key, key, digest, run_key) VALUES (:space_key, :key, :digest, :run_key)
+-- name: take_idempotency_key
+-- Waits for whoever takes the same key now. No row: it was taken.
+INSERT INTO idempotency_keys (space_key, key, digest) VALUES (:space_key, :key, :digest)
 ON CONFLICT (space_key, key) DO NOTHING
 RETURNING key;
+
+-- name: settle_idempotency_key
+UPDATE idempotency_keys SET run_key = :run_key WHERE space_key = :space_key AND key = :key;
 
 -- name: head
 SELECT * FROM run_heads WHERE run_key = :run_key;

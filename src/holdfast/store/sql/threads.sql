@@ -1,6 +1,8 @@
 -- name: add_thread
-INSERT INTO threads (space_key, id, title, agent_type, status, locale, context_window, metadata, listed_at, created_by, created_at)
-VALUES (:space_key, :id, :title, :agent_type, 'active', :locale, :context_window, :metadata, :now, :created_by, :now)
+INSERT INTO threads (space_key, id, title, folded_title, agent_type, status, locale, context_window, metadata, listed_at,
+                     created_by, created_at)
+VALUES (:space_key, :id, :title, :folded_title, :agent_type, 'active', :locale, :context_window, :metadata, :now,
+        :created_by, :now)
 ON CONFLICT (space_key, id) DO NOTHING
 RETURNING *;
 
@@ -15,20 +17,23 @@ SELECT t.* FROM threads t JOIN spaces s ON s.space_key = t.space_key
  WHERE s.id = :space AND (t.listed_at, t.thread_key) < (:before_at, :before_key)
    AND CASE WHEN CAST(:status AS TEXT) IS NULL THEN t.status <> 'deleted' ELSE t.status = :status END
    AND (CAST(:agent_type AS TEXT) IS NULL OR t.agent_type = :agent_type)
-   AND (CAST(:title AS TEXT) IS NULL OR holdfast_contains(t.title, :title))
+   AND (CAST(:title AS TEXT) IS NULL OR holdfast_contains(t.folded_title, :title))
  ORDER BY t.listed_at DESC, t.thread_key DESC
  LIMIT :limit;
 
 -- name: update_thread
 UPDATE threads
-   SET title = :title, agent_type = :agent_type, status = :status, locale = :locale, summary = :summary,
-       key_points = :key_points, retrieval_index = :retrieval_index, indexed_sequence = :indexed_sequence,
-       context_window = :context_window, metadata = :metadata
+   SET title = :title, folded_title = :folded_title, agent_type = :agent_type, status = :status, locale = :locale,
+       summary = :summary, key_points = :key_points, retrieval_index = :retrieval_index,
+       indexed_sequence = :indexed_sequence, context_window = :context_window, metadata = :metadata
  WHERE thread_key = :thread_key
 RETURNING *;
 
--- name: touch_thread
-UPDATE threads SET last_run_at = :now, listed_at = :now WHERE thread_key = :thread_key;
+-- name: begin_run_on_thread
+-- Moves the thread up in its list, and gives the run's input its places.
+UPDATE threads SET last_run_at = :now, listed_at = :now, next_sequence = next_sequence + :count
+ WHERE thread_key = :thread_key
+RETURNING next_sequence;
 
 -- name: mark_made_for_run
 UPDATE threads SET made_for_run = :run_key WHERE thread_key = :thread_key;

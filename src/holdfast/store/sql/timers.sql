@@ -9,11 +9,11 @@ SELECT t.*, s.id AS space_id, r.id AS run_id
  WHERE t.timer_key = :timer_key;
 
 -- name: settle_timer
--- No row: the claim was taken over, or the timer stopped.
+-- No row: the claim was settled or taken over, or the timer stopped.
 UPDATE timers
    SET state = CASE WHEN CAST(:next_due AS BIGINT) IS NULL THEN 'fired' ELSE state END,
        fired_at = :now, due_at = COALESCE(:next_due, due_at), claim_owner = NULL, claim_expires_at = NULL
- WHERE timer_key = :timer_key AND claim_number = :number AND state = 'scheduled'
+ WHERE timer_key = :timer_key AND claim_number = :number AND claim_owner IS NOT NULL AND state = 'scheduled'
 RETURNING timer_key;
 
 -- name: cancel_timer

@@ -68,7 +68,7 @@ def translate(exc: BaseException, *, committing: bool = False) -> BaseException:
 
 
 def _contains(text: str | None, part: str) -> bool:
-    return text is not None and part.lower() in text.lower()
+    return text is not None and part in text
 
 
 def _has(items: str, item: str) -> bool:

@@ -20,6 +20,9 @@ UPDATE runs SET output = :output, error = :error, completed_at = :now WHERE run_
 -- name: stop_timers
 UPDATE timers SET state = 'cancelled' WHERE run_key = :run_key AND state = 'scheduled';
 
+-- name: close_open_interrupts
+UPDATE interrupts SET status = 'cancelled' WHERE run_key = :run_key AND status = 'open';
+
 -- name: add_usage
 UPDATE runs
    SET input_tokens = input_tokens + :input_tokens, output_tokens = output_tokens + :output_tokens,

@@ -10,6 +10,9 @@ UPDATE run_heads
        SELECT run_key FROM run_heads WHERE status = 'queued' AND wait_until IS NULL ORDER BY queue_key, run_key LIMIT :limit)
 RETURNING run_key, queue_key, lease_number, lease_expires_at;
 
+-- name: runs_by_key
+SELECT * FROM run_view WHERE run_key = :run_key;
+
 -- name: renew_leases
 UPDATE run_heads SET lease_expires_at = :now + :lease
  WHERE run_key = :run_key AND lease_number = :lease_number AND lease_owner = :owner

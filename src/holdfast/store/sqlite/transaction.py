@@ -27,8 +27,9 @@ class SqliteTransaction:
         self.lease_now: Millis | None = now
         self.waking = Waking()
 
-    async def lock(self, *, threads: Iterable[int] = (), runs: Iterable[int] = ()) -> None:
+    async def lock(self, *, threads: Iterable[int] = (), runs: Iterable[int] = ()) -> bool:
         """Do nothing: there is one writer."""
+        return False
 
     async def one(self, name: str, /, **parameters: Any) -> sqlite3.Row | None:
         """Run a statement and return its only row."""

@@ -49,9 +49,14 @@ from holdfast.domain.events.messages import (
     UserMessage,
 )
 from holdfast.domain.events.subagents import SubagentSucceeded, SubagentSuspended
+from holdfast.domain.ids import RunId
 
 Strategy = st.SearchStrategy[Any]
 
+_RUN_IDS: Final[dict[str, Strategy]] = {
+    "thread_id": st.sampled_from(["t", "other"]),
+    "run_id": st.sampled_from(["r", "r2"]),
+}
 deltas: Final = st.sampled_from(["", "α", "b", "cc"])
 
 
@@ -65,16 +70,15 @@ def producers(
         "subagent": st.sampled_from(subagents),
         "span": st.sampled_from(spans),
     }
-    said: list[Strategy] = [
-        *_runs(ids),
-        *_texts(ids),
-        *_texts(ids),
-        *_calls(ids),
-        *_reasoning(ids),
-        *_subagents(ids),
-        *_others(ids),
-    ]
-    return st.lists(st.one_of(said), max_size=40)
+    families = (_texts, _calls, _reasoning, _subagents, _others)
+    said = st.one_of([event for family in families for event in family(ids)])
+    # Segments are long and full of sub-agents, so that what is said meets something that is open.
+    started = [SubagentStarted(subagent_run_id=RunId(name), name="helper") for name in subagents]
+    opening = st.lists(_run_started(ids), max_size=1) | st.just(started)
+    segment = st.tuples(opening, st.lists(said, min_size=8, max_size=24), _terminal(ids)).map(
+        lambda parts: [*parts[0], *parts[1], parts[2]]
+    )
+    return st.lists(segment, min_size=1, max_size=3).map(lambda segments: sum(segments, list[Event]()))
 
 
 def _maybe(strategy: Strategy) -> Strategy:
@@ -83,7 +87,7 @@ def _maybe(strategy: Strategy) -> Strategy:
 
 def _tagged(type_: type[Event], ids: dict[str, Strategy], **fields: Strategy) -> Strategy:
     tag = _maybe(ids["subagent"] | st.just("ghost"))
-    return _event(type_, subagent_run_id=st.just(UNSET) | tag, **fields)
+    return _event(type_, subagent_run_id=tag, **fields)
 
 
 def _event(type_: type[Event], **fields: Strategy) -> Strategy:
@@ -110,20 +114,19 @@ def _history(ids: dict[str, Strategy]) -> Strategy:
     )
 
 
-def _runs(ids: dict[str, Strategy]) -> list[Strategy]:
-    names = {"thread_id": st.sampled_from(["t", "other"]), "run_id": st.sampled_from(["r", "r2"])}
-    asked = st.builds(RunAgentInput, **names, messages=_history(ids))
+def _run_started(ids: dict[str, Strategy]) -> Strategy:
+    asked = st.builds(RunAgentInput, **_RUN_IDS, messages=_history(ids))
+    return _event(RunStarted, **_RUN_IDS, input=_maybe(asked), parent_run_id=_maybe(st.just("b")))
+
+
+def _terminal(ids: dict[str, Strategy]) -> Strategy:
     interrupt = st.builds(Interrupt, id=st.just("i"), reason=st.just("why"), tool_call_id=_maybe(ids["call"]))
     outcome = (
         st.just(Cancelled())
         | st.builds(Succeeded, pending_tool_call_ids=_maybe(st.lists(ids["call"], max_size=2)))
         | st.builds(Interrupted, interrupts=st.lists(interrupt, min_size=1, max_size=2))
     )
-    return [
-        _event(RunStarted, **names, input=_maybe(asked), parent_run_id=_maybe(st.just("b"))),
-        _event(RunFinished, **names, outcome=_maybe(outcome)),
-        _event(RunError, message=deltas),
-    ]
+    return _event(RunFinished, **_RUN_IDS, outcome=_maybe(outcome)) | _event(RunError, message=deltas)
 
 
 def _texts(ids: dict[str, Strategy]) -> list[Strategy]:
@@ -205,6 +208,7 @@ def _others(ids: dict[str, Strategy]) -> list[Strategy]:
         _tagged(Raw, ids, event=st.none()),
         _tagged(Custom, ids, name=st.just("n"), value=st.none()),
         _event(MessagesSnapshot, messages=_history(ids)),
+        _run_started(ids),
     ]
 
 

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, TypeAlias
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -30,6 +30,7 @@ RUN: Final = RunId("run")
 BASE: Final = RunId("base")
 NOW: Final = Millis(1_700_000_000_000)
 DONE: Final = RunFinished(thread_id=THREAD, run_id=RUN)
+Spoken: TypeAlias = TextMessageContent | TextMessageChunk | ReasoningMessageContent | ReasoningMessageChunk
 TEXT: Final = (TextMessageContent, TextMessageChunk)
 THOUGHT: Final = (ReasoningMessageContent, ReasoningMessageChunk)
 many: Final = settings(max_examples=400, deadline=None)
@@ -109,10 +110,10 @@ def _structural(logged: Iterable[Event]) -> Iterator[Event]:
     return (event for event in logged if event_type(event) in STRUCTURAL_TYPES)
 
 
-def _words(events: Iterable[Event], kinds: tuple[type[Event], ...]) -> dict[str, str]:
+def _words(events: Iterable[Event], kinds: tuple[type[Spoken], ...]) -> dict[str, str]:
     """Return what was said, by the id under which the producer said it."""
     words: dict[str, str] = defaultdict(str)
     for event in events:
-        if isinstance(event, kinds) and isinstance(event, TEXT + THOUGHT):
+        if isinstance(event, kinds) and event.message_id is not UNSET:
             words[event.message_id.partition("-")[0]] += event.delta or ""
     return {message: text for message, text in words.items() if text}

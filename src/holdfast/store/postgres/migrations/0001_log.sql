@@ -15,6 +15,7 @@ CREATE TABLE threads (
     space_key          BIGINT NOT NULL,
     id                 TEXT NOT NULL,
     title              TEXT,
+    folded_title       TEXT,              -- as it is searched, whatever its case and the locale of the database
     agent_type         TEXT NOT NULL,
     status             TEXT NOT NULL,
     locale             TEXT,
@@ -335,7 +336,7 @@ SELECT r.run_key, r.space_key, r.thread_key, r.base_key, r.parent_key, r.root_ke
  WHERE r.erased = 0;
 
 CREATE FUNCTION holdfast_contains(text TEXT, part TEXT) RETURNS BOOLEAN LANGUAGE SQL IMMUTABLE
-    RETURN strpos(lower(text), lower(part)) > 0;
+    RETURN strpos(text, part) > 0;
 
 CREATE FUNCTION holdfast_has(list JSON, item TEXT) RETURNS BOOLEAN LANGUAGE SQL IMMUTABLE
     RETURN list::JSONB ? item;

@@ -15,6 +15,7 @@ CREATE TABLE threads (
     space_key          INTEGER NOT NULL,
     id                 TEXT NOT NULL,
     title              TEXT,
+    folded_title       TEXT,              -- as it is searched, whatever its case and the locale of the database
     agent_type         TEXT NOT NULL,
     status             TEXT NOT NULL,
     locale             TEXT,

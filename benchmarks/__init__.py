@@ -1,0 +1,1 @@
+"""What the store costs, beside the floor that the machine allows."""

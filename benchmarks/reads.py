@@ -1,0 +1,96 @@
+"""What it costs to read: 50 events after a number, and the last 50 messages at the end of a long thread."""
+
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+from benchmarks.bulk import EVENTS, MESSAGES, RUN_HEADS, RUN_IDS, RUNS, add, run_row
+from benchmarks.databases import SPACE, databases, opened
+from benchmarks.runs import WORDS
+from benchmarks.table import Table
+from holdfast.domain.ids import RunId
+from holdfast.domain.lineage import Ancestor, continue_from
+from holdfast.domain.thread import NewThread
+from holdfast.store.store import Store
+
+DEPTHS = (100, 1_000, 10_000)
+MESSAGES_EACH = 5
+LOGGED = 20_000
+TIMES = 300
+
+
+async def measure(backend: str, *, seconds: float) -> Table:
+    """Return a table of milliseconds; each row is read so often that `seconds` does not matter."""
+    table = Table(f"reads of 50: {backend}", ["what", "p50 ms", "beside the first of its kind"])
+    async with databases(backend) as (where, _):
+        async with opened(where) as store:
+            await store.threads.create(SPACE, NewThread())
+        await _long_thread(where)
+        async with opened(where, new=False) as store:
+            first = 0.0
+            for seq in (0, LOGGED // 2, LOGGED - 60):
+                name = RunId("run_1")
+                took = await _median(partial(store.events.after, SPACE, name, seq=seq, limit=50))
+                first = first or took
+                table.add(f"events after {seq:,} of {LOGGED:,}", took, took / first)
+            await _histories(store, table)
+    return table
+
+
+async def _histories(store: Store, table: Table) -> None:
+    """Read in turns, so that noise falls on all alike."""
+    taken: dict[int, list[float]] = {depth: [] for depth in DEPTHS}
+    for _ in range(5):
+        for depth in DEPTHS:
+            history = partial(store.messages.history, SPACE, RunId(f"run_{depth}"), limit=50)
+            taken[depth].append(await _median(history, times=TIMES // 5))
+    for depth in DEPTHS:
+        took = median(taken[depth])
+        table.add(f"last 50 messages at depth {depth:,}", took, took / median(taken[DEPTHS[0]]))
+
+
+async def _median(read: Callable[[], Awaitable[object]], *, times: int = TIMES) -> float:
+    taken = []
+    for _ in range(times):
+        began = time.perf_counter()
+        await read()
+        taken.append((time.perf_counter() - began) * 1000)
+    return median(taken)
+
+
+async def _long_thread(where: str | Path) -> None:
+    """Make one chain of completed runs, with five messages each."""
+    depths: dict[int, int] = {}
+    jumps: dict[int, int] = {}
+    runs = []
+    for key in range(1, max(DEPTHS) + 1):
+        base = key - 1 or None
+        place = continue_from(None if base is None else _ancestor(base, depths, jumps))
+        depths[key], jumps[key] = place.depth, place.jump or key
+        runs.append(run_row(key, base=base, depth=place.depth, jump=place.jump))
+    keys = range(1, max(DEPTHS) + 1)
+    await add(where, "runs", RUNS, runs)
+    await add(where, "run_ids", RUN_IDS, [(1, f"run_{key}", key) for key in keys])
+    await add(where, "run_heads", RUN_HEADS, [(key, "completed", 0, 0, LOGGED) for key in keys])
+    messages = [
+        (1, key, f"msg_{key}_{n}", key * MESSAGES_EACH + n, "user", f'"{WORDS}"', "{}", 1)
+        for key in keys
+        for n in range(MESSAGES_EACH)
+    ]
+    await add(where, "messages", MESSAGES, messages)
+    events = [(1, seq, "TEXT_MESSAGE_CONTENT", '{"delta":"word"}', 1) for seq in range(1, LOGGED + 1)]
+    await add(where, "events", EVENTS, events)
+
+
+def _ancestor(base: int, depths: dict[int, int], jumps: dict[int, int]) -> Ancestor:
+    jump = jumps[base]
+    return Ancestor(
+        key=base,
+        depth=depths[base],
+        jump=jump,
+        jump_depth=depths[jump],
+        jump_of_jump=jumps[jump],
+        jump_of_jump_depth=depths[jumps[jump]],
+    )

@@ -1,0 +1,1 @@
+"""Queue, lease, journal and timers; knows no model and no database."""

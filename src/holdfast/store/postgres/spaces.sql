@@ -1,0 +1,7 @@
+-- name: hold_space
+-- Until the end of this transaction nobody deletes it.
+SELECT * FROM spaces WHERE id = :id FOR KEY SHARE;
+
+-- name: lock_space
+-- Waits for those who hold it.
+SELECT * FROM spaces WHERE id = :id FOR UPDATE;

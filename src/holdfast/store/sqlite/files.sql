@@ -1,0 +1,7 @@
+-- name: hold_file
+-- One writer: nobody else deletes it.
+SELECT f.*, b.digest, b.size FROM files f JOIN blobs b ON b.blob_key = f.blob_key WHERE f.space_key = :space_key AND f.id = :id;
+
+-- name: lock_file
+SELECT f.*, b.digest, b.size FROM files f JOIN spaces s ON s.space_key = f.space_key JOIN blobs b ON b.blob_key = f.blob_key
+ WHERE s.id = :space AND f.id = :id;

@@ -1,0 +1,6 @@
+-- name: hold_space
+-- One writer: nobody else deletes it.
+SELECT * FROM spaces WHERE id = :id;
+
+-- name: lock_space
+SELECT * FROM spaces WHERE id = :id;

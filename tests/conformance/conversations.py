@@ -1,0 +1,126 @@
+"""Short ways to hold a conversation, and to see that a refusal left no trace of itself."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from holdfast.domain.commit import Commit, Lease
+from holdfast.domain.content import Json
+from holdfast.domain.errors import HoldfastError
+from holdfast.domain.ids import RunId, SpaceId, ThreadId
+from holdfast.domain.interrupt import InterruptKind, NewInterrupt
+from holdfast.domain.message import Message
+from holdfast.domain.new_run import Base, NewRun
+from holdfast.domain.run import Move, Run, RunStatus, WaitsFor
+from holdfast.domain.thread import Thread, ThreadFilter, ThreadStatus
+from holdfast.store.store import Store
+from tests.builders import FIRST, MINUTE, assistant, user
+from tests.conformance.conftest import SPACE
+
+
+async def make(store: Store, thread: ThreadId, *said: str, **fields: Any) -> Run:
+    """Make a run that begins with what was said."""
+    messages = [user(text) for text in said]
+    return (await store.runs.create(SPACE, NewRun(thread=thread, messages=messages, **fields))).run
+
+
+def on(run: Run, sequence: int | None = None) -> Base:
+    """Return the base of a run that continues another, at its end or after one of its messages."""
+    return Base(run_id=run.id, sequence=sequence)
+
+
+async def ended(store: Store, thread: ThreadId, *said: str, **fields: Any) -> Run:
+    """Make a run that says nothing itself and is over."""
+    run = await make(store, thread, *said, **fields)
+    (run,) = await store.runs.end(SPACE, run.id)
+    return run
+
+
+async def claimed(store: Store, run: Run) -> Lease:
+    """Claim a run, and give back whatever else could be claimed."""
+    leases = await store.leases.claim(FIRST, lease=MINUTE, limit=100)
+    for lease in leases:
+        if lease.run_id != run.id:
+            await store.leases.release(lease)
+    (wanted,) = [lease for lease in leases if lease.run_id == run.id]
+    return wanted
+
+
+async def complete(store: Store, lease: Lease, *said: str, **values: Json) -> Run:
+    """Say something and complete the run."""
+    move = Move(to=RunStatus.COMPLETED)
+    messages = [assistant(text) for text in said]
+    await store.journal.commit(Commit(lease=lease, messages=messages, values=values, move=move))
+    return await store.runs.get(lease.space_id, lease.run_id)
+
+
+async def answered(store: Store, thread: ThreadId, asked: str, *replies: str, **fields: Any) -> Run:
+    """Make a run and complete it with what it replies."""
+    return await complete(store, await claimed(store, await make(store, thread, asked, **fields)), *replies)
+
+
+async def ask_a_person(store: Store, run: Run, *questions: str) -> Run:
+    """Make a queued run wait for somebody to answer."""
+    interrupts = [NewInterrupt(kind=InterruptKind.INPUT, message=question) for question in questions]
+    move = Move(to=RunStatus.WAITING, reason=WaitsFor.PERSON)
+    await store.journal.commit(Commit(lease=await claimed(store, run), interrupts=interrupts, move=move))
+    return await store.runs.get(SPACE, run.id)
+
+
+async def status(store: Store, run: Run) -> RunStatus:
+    """Return where a run stands now."""
+    return (await store.runs.get(SPACE, run.id)).status
+
+
+async def told(store: Store, run: Run, *, limit: int = 1000, before: int | None = None) -> list[Any]:
+    """Return the history of a run as texts."""
+    return texts(await store.messages.history(SPACE, run.id, limit=limit, before=before))
+
+
+def texts(messages: Sequence[Message]) -> list[Any]:
+    """Return what was said."""
+    return [message.content for message in messages]
+
+
+def sequences(messages: Sequence[Message]) -> list[int | None]:
+    """Return the places of messages in their thread."""
+    return [message.sequence for message in messages]
+
+
+@asynccontextmanager
+async def refused(store: Store, *kinds: type[HoldfastError]) -> AsyncIterator[pytest.ExceptionInfo[HoldfastError]]:
+    """Expect an error of one of these kinds, and everything to be as it was."""
+    before = await everything(store)
+    with pytest.raises(kinds) as info:
+        yield info
+    assert await everything(store) == before
+
+
+async def everything(store: Store) -> dict[str, Any]:
+    """Return all that can be read of the store."""
+    spaces = (await store.spaces.page(limit=200)).items
+    return {"spaces": spaces} | {space.id: await _contents(store, space.id) for space in spaces}
+
+
+async def _contents(store: Store, space: SpaceId) -> dict[str, Any]:
+    runs = (await store.runs.page(space, limit=200)).items
+    return {
+        "threads": [await _threads(store, space, status) for status in ThreadStatus],
+        "runs": runs,
+        "logs": {run.id: await _log(store, space, run.id) for run in runs},
+    }
+
+
+async def _threads(store: Store, space: SpaceId, status: ThreadStatus) -> list[Thread]:
+    return (await store.threads.page(space, where=ThreadFilter(status=status), limit=200)).items
+
+
+async def _log(store: Store, space: SpaceId, run: RunId) -> tuple[Any, ...]:
+    return (
+        await store.messages.of_run(space, run),
+        await store.events.after(space, run),
+        await store.values.of_run(space, run),
+        await store.interrupts.of_run(space, run),
+    )

@@ -1,0 +1,183 @@
+"""Whether a store holds what the model says, and keeps the rules of the design's sections 3 to 5."""
+
+from collections.abc import Iterable
+from typing import Final
+
+import pytest
+
+from holdfast.domain.errors import Invalid, NotFound
+from holdfast.domain.events import decode, event_type
+from holdfast.domain.ids import MessageId, SpaceId
+from holdfast.domain.instant import Millis, maybe_instant
+from holdfast.domain.message import Message, Role
+from holdfast.domain.run import RunStatus
+from holdfast.domain.stream import Stream
+from holdfast.store.store import Store
+from holdfast.testing.log_check import check_log
+from holdfast.testing.probe import Probe
+from holdfast.testing.verifier import verify
+from tests.conformance.log_model import Model, ModelRun, Said
+
+SPACE: Final = SpaceId("acme")
+ALL: Final = 1000
+
+_ENDS: Final = {"RUN_FINISHED", "RUN_ERROR"}
+_HEADS: Final = """
+    SELECT r.id, r.erased, h.status, h.lease_number, h.lease_owner, h.lease_expires_at, h.attempt, h.unread,
+           h.wait_until, h.last_event_seq
+      FROM runs r JOIN run_heads h ON h.run_key = r.run_key
+     ORDER BY r.run_key
+"""
+
+
+async def check_touched(store: Store, probe: Probe, model: Model, now: Millis) -> None:
+    """Compare the runs that something happened to, and the heads of all."""
+    model.settle()
+    for run in model.runs:
+        if run in model.touched:
+            await _check_run(store, run)
+    model.touched.clear()
+    await _check_heads(probe, model, now)
+    await _check_queue(store, model, now)
+
+
+async def check_everything(store: Store, probe: Probe, model: Model, now: Millis) -> None:
+    """Compare all runs, and read every chain in pages and by the ids of its messages."""
+    model.touched |= set(model.runs)
+    await check_touched(store, probe, model, now)
+    await check_log(probe)
+    for run in model.existing():
+        await _check_pages(store, run, model)
+        await _check_ids(store, run, model)
+
+
+async def _check_run(store: Store, run: ModelRun) -> None:
+    if run.deleted:
+        with pytest.raises(NotFound):
+            await store.runs.get(SPACE, run.id)
+        return
+    seen = await store.runs.get(SPACE, run.id)
+    assert (seen.status, seen.iterations, seen.thread_id) == (run.status, run.iterations, run.thread.id)
+    assert seen.base_run_id == (None if run.base is None else run.base.id)
+    assert seen.parent_run_id == (None if run.parent is None else run.parent.id)
+    assert (seen.completed_at is not None) == run.status.terminal
+    await _check_events(store, run)
+    await _check_messages(store, run)
+    assert await store.values.of_run(SPACE, run.id) == run.values()
+    steps = await store.steps.of_run(SPACE, run.id)
+    assert [(step.number, step.state) for step in steps] == [(n, step.state) for n, step in run.steps.items()]
+    interrupts = await store.interrupts.of_run(SPACE, run.id)
+    assert [(asked.id, asked.status) for asked in interrupts] == list(run.asked.items())
+    for name, timer in run.timers.items():
+        assert (await store.timers.get(SPACE, name)).state is timer.state
+
+
+async def _check_events(store: Store, run: ModelRun) -> None:
+    logged = await store.events.after(SPACE, run.id, limit=ALL)
+    assert [event.seq for event in logged] == list(range(1, len(logged) + 1))
+    assert logged[0].type == "RUN_STARTED"
+    if run.cut_short:
+        closing = [event.type for event in logged[len(run.events) :]]
+        assert [type_ for type_ in closing if type_ in _ENDS] == closing[-1:]
+        run.events += [event.data for event in logged[len(run.events) :]]
+        run.cut_short = False
+    assert [event.data for event in logged] == run.events
+    events = [decode(event.data) for event in logged]
+    assert [event_type(event) for event in events] == [event.type for event in logged]
+    verify(events, complete=run.status.terminal)
+    stream = Stream.resume(run.thread.id, run.id, events)
+    assert set(stream.open_tool_calls) == set(run.open_calls())
+    assert run.live or not run.open_calls()
+
+
+async def _check_messages(store: Store, run: ModelRun) -> None:
+    own = await store.messages.of_run(SPACE, run.id)
+    assert _names(own) == [said.name for said in run.said]
+    history = await store.messages.history(SPACE, run.id, limit=ALL)
+    assert _names(history) == [said.name for said in run.history()]
+    entered = [message.sequence for message in history[: len(run.chain())] if message.sequence is not None]
+    assert len(entered) == len(run.chain())
+    assert entered == sorted(set(entered))
+    assert all(message.sequence is None for message in history[len(entered) :])
+
+
+async def _check_heads(probe: Probe, model: Model, now: Millis) -> None:
+    rows = model.rows()
+    heads = await probe.rows(_HEADS)
+    assert [head["id"] for head in heads] == [run.id for run in rows]
+    for head, run in zip(heads, rows, strict=True):
+        expected = {
+            "id": run.id,
+            "erased": int(run.deleted),
+            "status": run.status,
+            "lease_number": run.lease_number,
+            "lease_owner": run.owner,
+            "lease_expires_at": None if run.owner is None else run.expires_at,
+            "attempt": run.attempt,
+            "unread": len(run.unread),
+            "wait_until": _later(run.wait_until, now),
+            "last_event_seq": 0 if run.deleted else len(run.events),
+        }
+        assert dict(head) | {"wait_until": _later(head["wait_until"], now)} == expected
+        assert run.status is not RunStatus.WAITING or not head["unread"]
+        assert run.status is not RunStatus.PENDING or not run.may_begin
+        assert (head["lease_owner"] is not None) <= (run.status is RunStatus.RUNNING or run.status.terminal)
+
+
+async def _check_queue(store: Store, model: Model, now: Millis) -> None:
+    queued = [run for run in model.runs if run.status is RunStatus.QUEUED]
+    later = [run.wait_until for run in queued if run.wait_until is not None and run.wait_until > now]
+    state = await store.leases.queue()
+    assert state.ready == any(run.ready(now) for run in queued)
+    assert state.next_at == maybe_instant(Millis(min(later)) if later else None)
+
+
+async def _check_pages(store: Store, run: ModelRun, model: Model) -> None:
+    """Read before every message of the thread: one that is not on the chain is refused."""
+    chain = run.chain()
+    sequences = {message.sequence: message for message in await store.messages.history(SPACE, run.id, limit=ALL)}
+    names = {_name(message): sequence for sequence, message in sequences.items()}
+    for index, said in enumerate(chain):
+        page = await store.messages.history(SPACE, run.id, before=names[said.name], limit=2)
+        assert _names(page) == [each.name for each in chain[max(index - 2, 0) : index]]
+    for other in model.existing():
+        if other.thread is run.thread:
+            for message in await store.messages.of_run(SPACE, other.id):
+                if message.sequence is not None and message.sequence not in sequences:
+                    with pytest.raises(Invalid):
+                        await store.messages.history(SPACE, run.id, before=message.sequence)
+
+
+async def _check_ids(store: Store, run: ModelRun, model: Model) -> None:
+    """Ask for every id of the thread: of those that have it, the one on the chain is found."""
+    on_chain = {said.id: said for said in _visible(run)}
+    said_on_thread = [said for other in model.existing() if other.thread is run.thread for said in other.said]
+    for name in dict.fromkeys(said.id for said in said_on_thread):
+        if name is not None and name in on_chain:
+            assert _name(await store.messages.get(SPACE, run.id, name)) == on_chain[name].name
+        elif name is not None:
+            with pytest.raises(NotFound):
+                await store.messages.get(SPACE, run.id, MessageId(name))
+
+
+def _visible(run: ModelRun) -> list[Said]:
+    """Return what is on the chain, also what has not entered yet."""
+    found, at, first = list[Said](), run, None
+    while True:
+        found += [] if at.deleted else at.said[:first]
+        if at.base is None:
+            return found
+        at, first = at.base, at.cut
+
+
+def _names(messages: Iterable[Message]) -> list[str]:
+    return [_name(message) for message in messages]
+
+
+def _name(message: Message) -> str:
+    return f"answer {message.tool_call_id}" if message.role is Role.TOOL else str(message.content)
+
+
+def _later(at: int | None, now: Millis) -> int | None:
+    """Return a time if it has not passed: whether the store still keeps one that has is its own affair."""
+    return at if at is not None and at > now else None

@@ -1,0 +1,221 @@
+"""What the rules of the state machine stand on: a store on a held clock, a look past it, and the model of both."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import asyncpg
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant
+from msgspec import structs
+
+from holdfast.bootstrap import open_store
+from holdfast.bus.local import LocalBus
+from holdfast.domain.commit import Lease
+from holdfast.domain.errors import HoldfastError, InboxNotEmpty
+from holdfast.domain.ids import MessageId, RunId, ThreadId
+from holdfast.domain.inbox import InboxItem, InboxKind
+from holdfast.domain.instant import Instant, Millis, instant, millis
+from holdfast.domain.new_run import NewRun
+from holdfast.domain.run import RunStatus
+from holdfast.domain.thread import NewThread
+from holdfast.store.store import Store
+from holdfast.testing.clock import HeldClock
+from holdfast.testing.probe import Probe, open_probe
+from tests.builders import user
+from tests.conformance.log_invariants import SPACE, check_everything, check_touched
+from tests.conformance.log_model import Model, ModelRun, ModelThread, Said, Start
+from tests.conformance.log_worker import Planned, Turn, plan
+
+T = TypeVar("T")
+Thing = TypeVar("Thing", ModelRun, ModelThread, tuple[ModelRun, Lease])
+
+THREADS: Final = (ThreadId("one"), ThreadId("two"))
+
+
+class LogMachine(RuleBasedStateMachine):
+    """Does to the store and to the model the same, and compares."""
+
+    def __init__(self, runner: asyncio.Runner, where: str | Path) -> None:
+        super().__init__()
+        self._runner = runner
+        self._where = where
+        self._clock = HeldClock()
+        self._open = AsyncExitStack()
+        self._model = Model()
+        self._model.threads += [ModelThread(thread) for thread in THREADS]
+        self._leases: list[tuple[ModelRun, Lease]] = []
+        """Every lease that was ever given."""
+        self._made: dict[ModelRun, NewRun] = {}
+        self._store, self._probe = self._run(self._begin())
+
+    @invariant()
+    def the_log_is_as_it_should_be(self) -> None:
+        self._run(check_touched(self._store, self._probe, self._model, self._clock.now()))
+
+    def teardown(self) -> None:
+        """Look at everything once more, unless something was found already."""
+        try:
+            if sys.exc_info()[0] is None:
+                self._run(check_everything(self._store, self._probe, self._model, self._clock.now()))
+        finally:
+            self._run(self._open.aclose())
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(work)
+
+    def _at_once(self, *work: Awaitable[Any]) -> list[Any]:
+        """Return what became of each, errors too."""
+
+        async def gather() -> list[Any]:
+            return await asyncio.gather(*work, return_exceptions=True)
+
+        return self._run(gather())
+
+    def _refused(self, kind: type[HoldfastError], work: Coroutine[Any, Any, object]) -> None:
+        with pytest.raises(kind) as caught:
+            self._run(work)
+        assert caught.type is kind
+
+    def _expect(self, predict: Callable[[], T], work: Coroutine[Any, Any, T]) -> None:
+        """Do what the model says: return the same, or raise the same."""
+        try:
+            expected = predict()
+        except HoldfastError as exc:
+            self._refused(type(exc), work)
+        else:
+            assert self._run(work) == expected
+
+    def _pick(self, data: st.DataObject, things: Sequence[Thing]) -> Thing:
+        """Choose one by its name, which is what Hypothesis prints."""
+        names = {_called(thing): thing for thing in things}
+        return names[data.draw(st.sampled_from(list(names)))]
+
+    def _held(self) -> list[tuple[ModelRun, Lease]]:
+        return [(run, lease) for run, lease in self._leases if _holds(run, lease)]
+
+    def _lost(self) -> list[tuple[ModelRun, Lease]]:
+        return [(run, lease) for run, lease in self._leases if not _holds(run, lease)]
+
+    def _in(self, delay: int | None) -> Instant | None:
+        return None if delay is None else instant(Millis(self._clock.now() + delay))
+
+    def _create(
+        self,
+        data: st.DataObject,
+        thread: ModelThread,
+        new: NewRun,
+        place: Callable[[], Start],
+        parent: ModelRun | None = None,
+    ) -> None:
+        said = self._input(data, thread)
+        run_id = RunId(self._model.name("run"))
+        messages = [user(message.name, id=message.id) for message in said]
+        new = structs.replace(new, id=run_id, messages=messages, idempotency_key=run_id)
+        create = self._store.runs.create(SPACE, new)
+        try:
+            start = place()
+            self._model.check_new(start, parent, [message.id for message in said])
+        except HoldfastError as exc:
+            self._refused(type(exc), create)
+            return
+        self._run(create)
+        self._model.end_all(start.cancel, RunStatus.CANCELLED)
+        run = ModelRun(
+            id=run_id,
+            thread=thread,
+            base=start.base,
+            cut=start.cut,
+            parent=parent,
+            given=dict(new.values),
+            said=said,
+            wait_until=None if new.wait_until is None else millis(new.wait_until),
+        )
+        run.events += [event.data for event in self._run(self._store.events.after(SPACE, run_id))]
+        assert len(run.events) == 1
+        if thread not in self._model.threads:
+            self._model.threads.append(thread)
+        self._model.add(run)
+        self._made[run] = new
+
+    def _input(self, data: st.DataObject, thread: ModelThread) -> list[Said]:
+        """Say up to two things: one may revise another, under the same id."""
+        names = [self._model.name("says") for _ in range(data.draw(st.integers(0, 2)))]
+        said = [Said(name, id=MessageId(name)) for name in names]
+        used = [old.id for run in self._model.existing() if run.thread is thread for old in run.said if old.id]
+        if said and used and data.draw(st.booleans()):
+            said[0] = Said(names[0], id=data.draw(st.sampled_from(used)))
+        return said
+
+    def _plan(self, run: ModelRun, lease: Lease, turn: Turn) -> Planned:
+        """Read the inbox as a worker does, and decide what to commit."""
+        items = self._run(self._store.journal.inbox(lease))
+        assert {item.number: (item.kind, _what(item)) for item in items} == run.unread
+        return plan(self._model, run, lease, turn, self._clock.now())
+
+    def _commit(self, run: ModelRun, lease: Lease, turn: Turn) -> None:
+        planned = self._plan(run, lease, turn)
+        commit = self._store.journal.commit(planned.commit)
+        if planned.refused:
+            self._refused(InboxNotEmpty, commit)
+            self._model.touched.add(run)
+            return
+        committed = self._run(commit)
+        planned.apply(self._model)
+        assert committed.last_event_seq == len(run.events)
+        assert len(committed.sequences) == len(committed.message_ids) == len(planned.said)
+
+    async def _put_item(self, run: ModelRun, what: str) -> int:
+        return await self._store.inbox.put(SPACE, run.id, kind=InboxKind.MESSAGE, data=what)
+
+    async def _end(self, run: ModelRun, to: RunStatus) -> list[RunId]:
+        return [ended.id for ended in await self._store.runs.end(SPACE, run.id, to=to)]
+
+    async def _connect(self) -> tuple[Store, Probe]:
+        store = open_store(self._where, bus=LocalBus(), clock=self._clock)
+        return await self._open.enter_async_context(store), await self._open.enter_async_context(
+            open_probe(self._where)
+        )
+
+    async def _begin(self) -> tuple[Store, Probe]:
+        if not isinstance(self._where, Path):
+            await _empty(self._where)
+        store, probe = await self._connect()
+        await store.spaces.create(SPACE, name="Acme")
+        for thread in THREADS:
+            await store.threads.create(SPACE, NewThread(id=thread))
+        return store, probe
+
+
+async def _empty(where: str) -> None:
+    """Take away what the example before left."""
+    connection = await asyncpg.connect(where)
+    try:
+        tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+        if names := [name for (name,) in tables if name != "migrations"]:
+            await connection.execute(f"TRUNCATE {', '.join(names)}")
+    finally:
+        await connection.close()
+
+
+def _called(thing: ModelRun | ModelThread | tuple[ModelRun, Lease]) -> str:
+    return f"{thing[0].id}, lease {thing[1].number}" if isinstance(thing, tuple) else thing.id
+
+
+def _holds(run: ModelRun, lease: Lease) -> bool:
+    return run.status is RunStatus.RUNNING and run.lease_number == lease.number
+
+
+def _what(item: InboxItem) -> str:
+    """Name an item as the model does."""
+    match item.kind, item.data:
+        case InboxKind.CHILD, {"run_id": run_id, "status": status}:
+            return f"{run_id} {status}"
+        case InboxKind.ANSWER, {"interrupt_id": interrupt}:
+            return str(interrupt)
+        case _:
+            return str(item.data)

@@ -1,0 +1,337 @@
+"""The log as it should be: a model without a database.
+
+Whatever follows from something else is not kept but derived: which messages a run sees, the values it has, and whether
+it may begin. A run is *over* for those based on it when it has ended and its worker has let go; one that was ended
+before it could begin is over when its own base is.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from holdfast.domain.busy import OnBusy
+from holdfast.domain.content import Json
+from holdfast.domain.errors import (
+    Busy,
+    Conflict,
+    IdTaken,
+    IllegalMove,
+    Invalid,
+    LeaseLost,
+    NotFound,
+    RunActive,
+    Waiting,
+)
+from holdfast.domain.ids import InterruptId, MessageId, OwnerId, RunId, ThreadId, TimerId, ToolCallId
+from holdfast.domain.inbox import InboxKind
+from holdfast.domain.interrupt import InterruptStatus
+from holdfast.domain.limits import backoff
+from holdfast.domain.run import RunStatus, check_move
+from holdfast.domain.step import StepState
+from holdfast.domain.timer import TimerState
+
+DEEPEST: Final = 3
+
+
+@dataclass(frozen=True)
+class Said:
+    """A message. No two have the same name."""
+
+    name: str
+    id: MessageId | None = None
+    calls: tuple[ToolCallId, ...] = ()
+    answers: ToolCallId | None = None
+
+
+@dataclass(eq=False)
+class ModelThread:
+    id: ThreadId
+    made_for_run: bool = False
+
+
+@dataclass
+class ModelStep:
+    state: StepState
+    effectful: bool
+    call: ToolCallId | None
+
+
+@dataclass
+class ModelTimer:
+    due_at: int
+    state: TimerState = TimerState.SCHEDULED
+
+
+@dataclass(eq=False, kw_only=True)
+class ModelRun:
+    id: RunId
+    thread: ModelThread
+    base: "ModelRun | None"
+    cut: int | None
+    """How many of its base's own messages it sees; null is all of them."""
+    parent: "ModelRun | None"
+    given: dict[str, Json]
+    said: list[Said]
+    wait_until: int | None
+    status: RunStatus = RunStatus.PENDING
+    begun: bool = False
+    lease_number: int = 0
+    owner: OwnerId | None = None
+    expires_at: int = 0
+    attempt: int = 0
+    iterations: int = 0
+    written: list[tuple[int, str, Json]] = field(default_factory=list)
+    """How many of its own messages were there, name, value."""
+    received: int = 0
+    unread: dict[int, tuple[InboxKind, str]] = field(default_factory=dict)
+    steps: dict[int, ModelStep] = field(default_factory=dict)
+    asked: dict[InterruptId, InterruptStatus] = field(default_factory=dict)
+    timers: dict[TimerId, ModelTimer] = field(default_factory=dict)
+    events: list[bytes] = field(default_factory=list)
+    cut_short: bool = False
+    """Whether it was ended from outside, so that its last events are the store's."""
+    deleted: bool = False
+
+    def __repr__(self) -> str:
+        return f"<{self.id} {self.status}>"
+
+    @property
+    def live(self) -> bool:
+        return not self.status.terminal
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether its base is over, so that its input is in the conversation."""
+        return self.base is None or self.base.over
+
+    @property
+    def over(self) -> bool:
+        return self.status.terminal and self.owner is None and (self.begun or self.may_begin)
+
+    @property
+    def depth(self) -> int:
+        return 0 if self.parent is None else self.parent.depth + 1
+
+    def ready(self, now: int) -> bool:
+        return self.status is RunStatus.QUEUED and (self.wait_until is None or self.wait_until <= now)
+
+    def open_calls(self, first: int | None = None) -> list[ToolCallId]:
+        """Return the calls that none of its messages answers, or of its first ones."""
+        said = self.said[:first]
+        answered = {message.answers for message in said}
+        return [call for message in said for call in message.calls if call not in answered]
+
+    def chain(self, first: int | None = None) -> list[Said]:
+        """Return what was said up to here; of its own messages all, or the first."""
+        above = [] if self.base is None else self.base.chain(self.cut)
+        return above if self.deleted or not self.may_begin else above + self.said[:first]
+
+    def history(self) -> list[Said]:
+        """Return what was said, and the input that waits."""
+        return self.chain() if self.may_begin else self.chain() + self.said
+
+    def known_ids(self, first: int | None = None) -> set[MessageId]:
+        """Return the ids that a message after this may not have."""
+        above: set[MessageId] = set() if self.base is None else self.base.known_ids(self.cut)
+        own = () if self.deleted else self.said[:first]
+        return above | {message.id for message in own if message.id is not None}
+
+    def values(self, first: int | None = None) -> dict[str, Json]:
+        above = {} if self.base is None else self.base.values(self.cut)
+        written = {name: value for count, name, value in self.written if first is None or count <= first}
+        return above | self.given | written
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a run begins, and what is ended for it."""
+
+    base: ModelRun | None
+    cut: int | None = None
+    cancel: tuple[ModelRun, ...] = ()
+
+
+class Model:
+    """Every run there ever was, oldest first, and which of them something happened to."""
+
+    def __init__(self) -> None:
+        self.runs: list[ModelRun] = []
+        self.threads: list[ModelThread] = []
+        self.touched: set[ModelRun] = set()
+        self._count = 0
+
+    def name(self, prefix: str) -> str:
+        """Return a name that was never used."""
+        self._count += 1
+        return f"{prefix}-{self._count}"
+
+    def existing(self) -> list[ModelRun]:
+        return [run for run in self.runs if not run.deleted]
+
+    def rows(self) -> list[ModelRun]:
+        """Return the runs that are there, and the tombstones that others stand on."""
+        needed: set[ModelRun] = set()
+        for run in reversed(self.runs):
+            if (not run.deleted or run in needed) and run.base is not None:
+                needed.add(run.base)
+        return [run for run in self.runs if not run.deleted or run in needed]
+
+    def open_threads(self) -> list[ModelThread]:
+        used = {run.thread for run in self.rows()}
+        return [thread for thread in self.threads if thread in used or not thread.made_for_run]
+
+    def tree(self, root: ModelRun) -> list[ModelRun]:
+        found = [root]
+        for run in self.runs:
+            if run.parent in found:
+                found.append(run)
+        return found
+
+    def settle(self) -> None:
+        """Queue whatever may begin now."""
+        for run in self.runs:
+            if run.status is RunStatus.PENDING and run.may_begin:
+                self._move(run, RunStatus.QUEUED)
+                run.begun = True
+
+    def place(self, thread: ModelThread, wish: OnBusy) -> Start:
+        """Return where a run begins for which no base was named."""
+        newest = next((run for run in reversed(self.existing()) if run.thread is thread), None)
+        live: list[ModelRun] = []
+        at = newest
+        while at is not None and not at.over:
+            live += [at] if at.live else []
+            at = at.base
+        if not live:
+            return Start(newest)
+        match wish:
+            case OnBusy.ENQUEUE:
+                if any(InterruptStatus.OPEN in run.asked.values() for run in live):
+                    raise Waiting("a person is asked")
+                return Start(live[0])
+            case OnBusy.REJECT:
+                raise Busy("the branch is live")
+            case OnBusy.INTERRUPT:
+                return Start(live[0], cancel=tuple(reversed(live)))
+            case OnBusy.FORK:
+                return Start(live[-1].base, live[-1].cut)
+
+    def named_base(self, base: ModelRun, cut: int | None) -> Start:
+        if base.deleted:
+            raise NotFound("gone")
+        return Start(base, cut)
+
+    def check_new(self, start: Start, parent: ModelRun | None, ids: Iterable[MessageId | None]) -> None:
+        """Raise what `create` should."""
+        if parent is not None and (parent.deleted or not parent.live):
+            raise NotFound("gone") if parent.deleted else Conflict("ended")
+        if start.base is None:
+            return
+        if start.cut is not None and start.base.open_calls(start.cut):
+            raise Invalid("parts a call from its result")
+        if not start.base.known_ids(start.cut).isdisjoint(ids):
+            raise IdTaken("said before")
+
+    def add(self, run: ModelRun) -> None:
+        self.runs.append(run)
+        self.touched.add(run)
+
+    def claimed(self, run: ModelRun, owner: OwnerId, *, expires_at: int) -> None:
+        self._move(run, RunStatus.RUNNING)
+        run.owner, run.expires_at, run.wait_until = owner, expires_at, None
+        run.lease_number += 1
+        run.attempt += 1
+
+    def put(self, run: ModelRun, kind: InboxKind, what: str) -> int:
+        if not run.live:
+            raise Conflict("ended")
+        run.received += 1
+        run.unread[run.received] = (kind, what)
+        self.touched.add(run)
+        if run.status is RunStatus.WAITING:
+            self._move(run, RunStatus.QUEUED)
+        return run.received
+
+    def give_back(self, run: ModelRun, to: RunStatus, *, wait_until: int | None = None) -> None:
+        """Move a run whose worker stops; tell whom it concerns."""
+        self._move(run, to)
+        run.owner, run.wait_until = None, wait_until
+        run.lease_number += 1
+        if to.terminal:
+            self._close(run)
+            self._tell(run)
+
+    def release(self, run: ModelRun, number: int, *, wait_until: int | None) -> None:
+        self.touched.add(run)
+        if run.status is RunStatus.RUNNING and run.lease_number == number:
+            run.attempt = max(run.attempt - 1, 0)
+            self.give_back(run, RunStatus.QUEUED, wait_until=wait_until)
+        elif run.status.terminal and run.owner is not None and run.lease_number == number + 1:
+            run.owner = None
+        else:
+            raise LeaseLost("lost")
+
+    def expire(self, now: int, *, cap: int, at_once: bool = False) -> list[ModelRun]:
+        held = [run for run in self.runs if run.owner is not None and (at_once or run.expires_at <= now)]
+        for run in held:
+            self.touched.add(run)
+            if run.live and run.attempt < cap:
+                self.give_back(run, RunStatus.QUEUED, wait_until=None if at_once else now + backoff(run.attempt))
+            elif run.live:
+                self.end(run, RunStatus.FAILED)
+            run.owner = None
+        return held
+
+    def end(self, root: ModelRun, to: RunStatus) -> list[ModelRun]:
+        """End a tree and return what was live in it."""
+        if not root.live:
+            raise IllegalMove("ended")
+        return self.end_all([root], to)
+
+    def end_all(self, roots: Iterable[ModelRun], to: RunStatus) -> list[ModelRun]:
+        trees = {run for root in roots for run in self.tree(root)}
+        ended = [run for run in self.runs if run in trees and run.live]
+        for run in ended:
+            self._move(run, to)
+            run.lease_number += 1
+            run.wait_until = None
+            run.cut_short = True
+            run.said += [Said(f"answer {call}", answers=call) for call in run.open_calls()]
+            self._close(run)
+        for run in ended:
+            if run.parent not in ended:
+                self._tell(run)
+        return ended
+
+    def delete(self, root: ModelRun) -> None:
+        if root.deleted:
+            raise NotFound("gone")
+        tree = [run for run in self.tree(root) if run in self.rows()]
+        if any(run.live or run.owner is not None for run in tree):
+            raise RunActive("not finished")
+        for run in tree:
+            run.given = run.given if run.over else {}  # nobody has inherited it yet
+            run.deleted = True
+            self.touched.add(run)
+        self.touched |= set(self.existing())
+
+    def _move(self, run: ModelRun, to: RunStatus) -> None:
+        check_move(run.id, run.status, to)
+        run.status = to
+        self.touched.add(run)
+
+    def _tell(self, child: ModelRun) -> None:
+        if child.parent is not None and child.parent.live:
+            self.put(child.parent, InboxKind.CHILD, f"{child.id} {child.status}")
+
+    def _close(self, run: ModelRun) -> None:
+        """Leave nothing open."""
+        for step in run.steps.values():
+            if step.state is StepState.STARTED:
+                step.state = StepState.UNKNOWN if step.effectful else StepState.FAILED
+        for interrupt, status in run.asked.items():
+            if status is InterruptStatus.OPEN:
+                run.asked[interrupt] = InterruptStatus.CANCELLED
+        for timer in run.timers.values():
+            if timer.state is TimerState.SCHEDULED:
+                timer.state = TimerState.CANCELLED

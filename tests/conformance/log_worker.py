@@ -1,0 +1,227 @@
+"""A worker of the model: what it commits, and what the model makes of that."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from holdfast.domain.commit import Commit, Lease
+from holdfast.domain.content import Json
+from holdfast.domain.events import (
+    Event,
+    RunError,
+    RunFinished,
+    TextMessageContent,
+    TextMessageEnd,
+    TextMessageStart,
+    ToolCallArgs,
+    ToolCallEnd,
+    ToolCallResult,
+    ToolCallStart,
+    decode,
+    encode,
+)
+from holdfast.domain.ids import InterruptId, MessageId, TimerId, ToolCallId
+from holdfast.domain.instant import Millis, instant
+from holdfast.domain.interrupt import InterruptKind, InterruptStatus, NewInterrupt
+from holdfast.domain.message import NewMessage
+from holdfast.domain.run import Move, RunStatus, WaitsFor
+from holdfast.domain.step import Step, StepKind, StepState
+from holdfast.domain.stream import Stream
+from holdfast.domain.timer import NewTimer
+from tests.builders import assistant, call, result
+from tests.conformance.log_model import Model, ModelRun, ModelStep, ModelTimer, Said
+
+StepWish: TypeAlias = Literal["none", "start", "start effectful", "settle"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """What a worker would like to commit; what makes no sense at the time is left out."""
+
+    speaks: bool = False
+    calls: int = 0
+    answers: int = 0
+    streams: bool = False
+    step: StepWish = "none"
+    values: dict[str, Json] = field(default_factory=dict)
+    reads: int = 9
+    """How many items of the inbox it consumes, at most."""
+    timer: int | None = None
+    """In how many milliseconds."""
+    questions: int = 0
+    to: RunStatus | None = None
+    delay: int | None = None
+
+
+@dataclass(kw_only=True)
+class Planned:
+    """A commit, and what it does to the model if it is accepted."""
+
+    run: ModelRun
+    commit: Commit
+    said: list[Said]
+    events: list[bytes]
+    steps: dict[int, ModelStep]
+    timers: dict[TimerId, ModelTimer]
+    wait_until: int | None
+
+    @property
+    def refused(self) -> bool:
+        """Whether the run would stop with something unread."""
+        move = self.commit.move
+        stops = move is not None and move.to is not RunStatus.QUEUED
+        return stops and len(self.commit.consumed) < len(self.run.unread)
+
+    def apply(self, model: Model) -> None:
+        run, commit = self.run, self.commit
+        model.touched.add(run)
+        run.said += self.said
+        run.events += self.events
+        run.iterations += commit.iterations
+        run.written += [(len(run.said), name, value) for name, value in commit.values.items()]
+        run.steps |= self.steps
+        run.timers |= self.timers
+        run.asked |= {asked.id: InterruptStatus.OPEN for asked in commit.interrupts if asked.id is not None}
+        for number in commit.consumed:
+            del run.unread[number]
+        if any(step.state is not StepState.STARTED for step in commit.steps):
+            run.attempt = 0
+        if commit.move is not None:
+            model.give_back(run, commit.move.to, wait_until=self.wait_until)
+
+
+def plan(model: Model, run: ModelRun, lease: Lease, turn: Turn, now: Millis) -> Planned:
+    """Make of a wish something that a worker may commit: it leaves no call open when it ends its run."""
+    ends = turn.to is not None and turn.to.terminal
+    speech = _Speech(model, run, now)
+    for answered in run.open_calls()[: None if ends else turn.answers]:
+        speech.answer(answered)
+    if turn.speaks and not speech.open:
+        speech.speak(0 if ends else turn.calls)
+    if turn.streams:
+        speech.stream_on()
+    steps = _steps(run, turn, speech)
+    timers = {} if turn.timer is None else {TimerId(model.name("timer")): ModelTimer(now + turn.timer)}
+    move = _move(turn, now)
+    if move is not None and move.to is not RunStatus.QUEUED:
+        speech.end(move.to)
+    commit = Commit(
+        lease=lease,
+        events=speech.events,
+        messages=speech.messages,
+        steps=[_step(number, step) for number, step in steps.items()],
+        values=turn.values,
+        consumed=list(run.unread)[: turn.reads],
+        interrupts=_questions(model, turn),
+        timers=[NewTimer(id=timer, kind="wake", due_at=instant(Millis(at.due_at))) for timer, at in timers.items()],
+        iterations=int(turn.speaks),
+        move=move,
+    )
+    return Planned(
+        run=run,
+        commit=commit,
+        said=speech.said,
+        events=[encode(event) for event in speech.events],
+        steps=steps,
+        timers=timers,
+        wait_until=None if turn.delay is None or turn.to is not RunStatus.QUEUED else now + turn.delay,
+    )
+
+
+class _Speech:
+    """Messages and the events that stream them, as one worker after the other goes on with a run's log."""
+
+    def __init__(self, model: Model, run: ModelRun, now: Millis) -> None:
+        self.open = run.open_calls()
+        self.messages: list[NewMessage] = []
+        self.said: list[Said] = []
+        self.events: list[Event] = []
+        self._model = model
+        self._now = now
+        base = None if run.base is None else run.base.id
+        self._stream = Stream.resume(run.thread.id, run.id, map(decode, run.events), base)
+        self._finished = RunFinished(thread_id=run.thread.id, run_id=run.id)
+
+    def answer(self, answered: ToolCallId) -> None:
+        self.open.remove(answered)
+        self._say(Said(f"answer {answered}", answers=answered), result(answered))
+        result_id = MessageId(self._model.name("result"))
+        self._feed(ToolCallResult(message_id=result_id, tool_call_id=answered, content="seen"))
+
+    def speak(self, calls: int) -> None:
+        text = MessageId(self._model.name("says"))
+        asked = [ToolCallId(self._model.name("call")) for _ in range(calls)]
+        self.open += asked
+        self._say(Said(text, calls=tuple(asked)), assistant(text, *map(call, asked)))
+        self.events += self._stream.close(at=self._now)
+        self._feed(TextMessageStart(message_id=text, role="assistant"))
+        self._feed(TextMessageContent(message_id=text, delta=text), TextMessageEnd(message_id=text))
+        for each in asked:
+            self._feed(ToolCallStart(tool_call_id=each, tool_call_name="look", parent_message_id=text))
+            self._feed(ToolCallArgs(tool_call_id=each, delta="{}"), ToolCallEnd(tool_call_id=each))
+
+    def stream_on(self) -> None:
+        """Begin a message that is not whole yet."""
+        self._feed(TextMessageContent(message_id=MessageId(self._model.name("streamed")), delta="wel"))
+
+    def end(self, to: RunStatus) -> None:
+        outcome = RunError(message="it broke") if to is RunStatus.FAILED else self._finished
+        self.events += self._stream.end(outcome, at=self._now)
+
+    def _say(self, said: Said, message: NewMessage) -> None:
+        self.said.append(said)
+        self.messages.append(message)
+
+    def _feed(self, *events: Event) -> None:
+        for event in events:
+            self.events += self._stream.feed(event, at=self._now)
+
+
+def _steps(run: ModelRun, turn: Turn, speech: _Speech) -> dict[int, ModelStep]:
+    """Start a step, or settle one: as done if its message is here."""
+    if turn.step == "none":
+        return {}
+    if turn.step != "settle":
+        asked = next(iter(speech.open), None)
+        return {len(run.steps) + 1: ModelStep(StepState.STARTED, turn.step == "start effectful", asked)}
+    spoken = any(said.answers is None for said in speech.said)
+    answered = {said.answers for said in speech.said if said.answers is not None}
+    for number, step in run.steps.items():
+        if step.state is StepState.STARTED:
+            done = spoken if step.call is None else step.call in answered
+            return {number: ModelStep(StepState.DONE if done else StepState.FAILED, step.effectful, step.call)}
+    return {}
+
+
+def _step(number: int, step: ModelStep) -> Step:
+    kind = StepKind.MODEL if step.call is None else StepKind.TOOL
+    return Step(
+        number=number,
+        kind=kind,
+        name="look",
+        key=f"step-{number}",
+        state=step.state,
+        tool_call_id=step.call,
+        effectful=step.effectful,
+    )
+
+
+def _questions(model: Model, turn: Turn) -> Sequence[NewInterrupt]:
+    if turn.to is not RunStatus.WAITING:
+        return ()
+    return [
+        NewInterrupt(id=InterruptId(model.name("interrupt")), kind=InterruptKind.INPUT) for _ in range(turn.questions)
+    ]
+
+
+def _move(turn: Turn, now: Millis) -> Move | None:
+    match turn.to:
+        case None:
+            return None
+        case RunStatus.WAITING:
+            return Move(to=turn.to, reason=WaitsFor.PERSON if turn.questions else WaitsFor.CHILD)
+        case RunStatus.QUEUED:
+            until = None if turn.delay is None else instant(Millis(now + turn.delay))
+            return Move(to=turn.to, wait_until=until)
+        case _:
+            return Move(to=turn.to, output="done")

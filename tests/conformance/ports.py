@@ -1,0 +1,127 @@
+"""The ports of the store, and every method of each as tests go through them."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pkgutil import iter_modules
+from types import NoneType
+from typing import Any, NamedTuple, get_args, get_type_hints
+
+import msgspec
+
+import holdfast.ports
+from holdfast.ports.api_keys import ApiKeys
+from holdfast.ports.artifacts import Artifacts, Files
+from holdfast.ports.event_log import EventLog
+from holdfast.ports.inbox import Inbox
+from holdfast.ports.interrupts import Interrupts
+from holdfast.ports.journal import Journal
+from holdfast.ports.leases import Leases
+from holdfast.ports.messages import Messages
+from holdfast.ports.notifications import Notifications
+from holdfast.ports.runs import Runs
+from holdfast.ports.spaces import Spaces
+from holdfast.ports.steps import Steps
+from holdfast.ports.threads import Threads
+from holdfast.ports.timers import Timers
+from holdfast.ports.values import Values
+from holdfast.store.store import Store
+
+
+class Ports(NamedTuple):
+    """What a store offers. A type checker sees that it does."""
+
+    spaces: Spaces
+    threads: Threads
+    messages: Messages
+    runs: Runs
+    leases: Leases
+    journal: Journal
+    inbox: Inbox
+    events: EventLog
+    steps: Steps
+    values: Values
+    interrupts: Interrupts
+    artifacts: Artifacts
+    files: Files
+    timers: Timers
+    api_keys: ApiKeys
+    notifications: Notifications
+
+
+def ports_of(store: Store) -> Ports:
+    """Return `store` as its ports."""
+    return Ports(
+        spaces=store.spaces,
+        threads=store.threads,
+        messages=store.messages,
+        runs=store.runs,
+        leases=store.leases,
+        journal=store.journal,
+        inbox=store.inbox,
+        events=store.events,
+        steps=store.steps,
+        values=store.values,
+        interrupts=store.interrupts,
+        artifacts=store.artifacts,
+        files=store.files,
+        timers=store.timers,
+        api_keys=store.api_keys,
+        notifications=store.notifications,
+    )
+
+
+class Method(msgspec.Struct, frozen=True):
+    """One method of one port; `hints` are the types of its parameters, each without its `None`."""
+
+    port: str
+    name: str
+    hints: dict[str, Any]
+    required: frozenset[str]
+
+    @property
+    def path(self) -> str:
+        """Return how the store is asked for it."""
+        return f"{self.port}.{self.name}"
+
+    def of(self, store: Store) -> Callable[..., Any]:
+        """Return the method of a store."""
+        method: Callable[..., Any] = getattr(getattr(store, self.port), self.name)
+        return method
+
+
+def protocols() -> list[type]:
+    """Return every Protocol that is defined in `holdfast.ports`."""
+    modules = [
+        import_module(f"{holdfast.ports.__name__}.{found.name}") for found in iter_modules(holdfast.ports.__path__)
+    ]
+    return [
+        value
+        for module in modules
+        for value in vars(module).values()
+        if inspect.isclass(value) and value.__module__ == module.__name__ and getattr(value, "_is_protocol", False)
+    ]
+
+
+def methods_of(protocol: type) -> dict[str, Callable[..., Any]]:
+    """Return the methods that a Protocol asks for, by name."""
+    return {name: value for name, value in vars(protocol).items() if inspect.isfunction(value) and name[0] != "_"}
+
+
+def methods() -> Iterator[Method]:
+    """Yield every method of every port of a store."""
+    for port, protocol in get_type_hints(Ports).items():
+        for name, function in methods_of(protocol).items():
+            parameters = list(inspect.signature(function).parameters.values())[1:]
+            hints = get_type_hints(function)
+            yield Method(
+                port,
+                name,
+                {parameter.name: _without_none(hints[parameter.name]) for parameter in parameters},
+                frozenset(parameter.name for parameter in parameters if parameter.default is parameter.empty),
+            )
+
+
+def _without_none(hint: Any) -> Any:
+    kinds = [kind for kind in get_args(hint) if kind is not NoneType]
+    return kinds[0] if len(kinds) == 1 and NoneType in get_args(hint) else hint

@@ -1,0 +1,112 @@
+"""Runs in the places that tests begin at."""
+
+from typing import Any
+
+from holdfast.domain.commit import Commit, Committed, Lease
+from holdfast.domain.events import Event, decode
+from holdfast.domain.ids import InterruptId, RunId, ToolCallId
+from holdfast.domain.instant import Instant, Millis, instant
+from holdfast.domain.interrupt import InterruptKind, NewInterrupt
+from holdfast.domain.message import Role
+from holdfast.domain.new_run import Base, NewRun
+from holdfast.domain.run import Move, Run, RunStatus, WaitsFor
+from holdfast.domain.step import Step, StepKind, StepState
+from holdfast.domain.thread import NewThread
+from holdfast.store.store import Store
+from holdfast.testing.clock import HeldClock
+from tests.builders import claim, user
+from tests.conformance.conftest import SPACE
+
+COMPLETED = Move(to=RunStatus.COMPLETED)
+FAILED = Move(to=RunStatus.FAILED)
+QUEUED = Move(to=RunStatus.QUEUED)
+WAITING = Move(to=RunStatus.WAITING, reason=WaitsFor.TIMER)
+ASKING = Move(to=RunStatus.WAITING, reason=WaitsFor.PERSON)
+
+
+async def queued(store: Store, *said: str, **options: Any) -> Run:
+    """Make a run on a new thread, where it may be claimed at once."""
+    return (await store.runs.create(SPACE, _new(NewThread(), said, options))).run
+
+
+async def child_of(store: Store, parent: RunId, *said: str, **options: Any) -> Run:
+    """Make a sub-agent's run."""
+    return (await store.runs.create(SPACE, _new(NewThread(), said, {"parent_run_id": parent, **options}))).run
+
+
+async def after(store: Store, base: Run, *said: str, **options: Any) -> Run:
+    """Make a run that goes on where `base` ends."""
+    return (await store.runs.create(SPACE, _new(base.thread_id, said, {"base": Base(run_id=base.id), **options}))).run
+
+
+async def running(store: Store, *said: str, **options: Any) -> Lease:
+    """Make a run and claim it, where no other run may be claimed."""
+    run = await queued(store, *said, **options)
+    lease = await claim(store)
+    assert lease.run_id == run.id
+    return lease
+
+
+async def commit(store: Store, lease: Lease, **parts: Any) -> Committed:
+    """Commit `parts` under `lease`."""
+    return await store.journal.commit(Commit(lease=lease, **parts))
+
+
+async def asking(store: Store, name: str = "question", **question: Any) -> Run:
+    """Make a run that waits for a person to answer the interrupt `name`."""
+    lease = await running(store, "begin")
+    await commit(store, lease, interrupts=[asked(name, **question)], move=ASKING)
+    return await get(store, lease.run_id)
+
+
+async def get(store: Store, run: RunId) -> Run:
+    """Return the run as it is now."""
+    return await store.runs.get(SPACE, run)
+
+
+async def status(store: Store, run: RunId) -> RunStatus:
+    """Return where the run stands."""
+    return (await get(store, run)).status
+
+
+async def stream(store: Store, run: RunId) -> list[Event]:
+    """Return the whole log of a run."""
+    return [decode(event.data) for event in await store.events.after(SPACE, run)]
+
+
+async def said(store: Store, run: RunId) -> list[tuple[int | None, Role, object]]:
+    """Return what was said in a run."""
+    return [(message.sequence, message.role, message.content) for message in await store.messages.of_run(SPACE, run)]
+
+
+def asked(name: str, **question: Any) -> NewInterrupt:
+    """Return a question to a person."""
+    return NewInterrupt(**{"kind": InterruptKind.APPROVAL, "id": InterruptId(name), **question})
+
+
+def model_step(number: int, state: StepState = StepState.STARTED, **options: Any) -> Step:
+    """Return a call of a model."""
+    return Step(number=number, kind=StepKind.MODEL, name="model", key=f"step-{number}", state=state, **options)
+
+
+def tool_step(number: int, call_id: str, state: StepState = StepState.STARTED, **options: Any) -> Step:
+    """Return a call of a tool."""
+    tool_call_id = ToolCallId(call_id)
+    return Step(
+        number=number,
+        kind=StepKind.TOOL,
+        name="look",
+        key=f"step-{number}",
+        state=state,
+        tool_call_id=tool_call_id,
+        **options,
+    )
+
+
+def at(clock: HeldClock, seconds: float) -> Instant:
+    """Return the moment in so many seconds."""
+    return instant(Millis(clock.now() + round(seconds * 1000)))
+
+
+def _new(thread: Any, said: tuple[str, ...], options: dict[str, Any]) -> NewRun:
+    return NewRun(thread=thread, messages=[user(text) for text in said], **options)

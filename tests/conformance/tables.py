@@ -1,0 +1,58 @@
+"""The tables themselves, read past the store: what it really holds."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import asyncpg
+
+Rows: TypeAlias = list[dict[str, Any]]
+
+# Which column of which table must name a row of which other.
+_REFERENCES: Final = (
+    ("messages", "thread_key", "threads", "thread_key"),
+    ("runs", "thread_key", "threads", "thread_key"),
+    ("runs", "base_key", "runs", "run_key"),
+    ("runs", "jump_key", "runs", "run_key"),
+    ("run_values", "source_key", "run_values", "value_key"),
+)
+
+
+async def rows_of(where: str | Path) -> dict[str, Rows]:
+    """Return every row of every table."""
+    if isinstance(where, Path):
+        return _sqlite(where)
+    connection = await asyncpg.connect(where)
+    try:
+        names = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+        found = {name: await connection.fetch(f"SELECT * FROM {name}") for (name,) in names}
+    finally:
+        await connection.close()
+    return {name: _sorted([dict(row) for row in rows]) for name, rows in found.items()}
+
+
+async def orphans_of(where: str | Path) -> dict[str, Rows]:
+    """Return the rows that name a run, a thread or a value that is not there."""
+    tables = await rows_of(where)
+    of_runs = ((name, "run_key", "runs", "run_key") for name, rows in tables.items() if rows and "run_key" in rows[0])
+    found: dict[str, Rows] = {}
+    for name, column, target, key in (*of_runs, *_REFERENCES):
+        present = {row[key] for row in tables[target]} | {None}
+        if lost := [row for row in tables[name] if row[column] not in present]:
+            found.setdefault(name, []).extend(lost)
+    return found
+
+
+def _sqlite(path: Path) -> dict[str, Rows]:
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+        connection.row_factory = sqlite3.Row
+        names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+        return {
+            name: _sorted([dict(row) for row in connection.execute(f"SELECT * FROM {name}")])
+            for (name,) in names.fetchall()
+        }
+
+
+def _sorted(rows: Rows) -> Rows:
+    return sorted(rows, key=repr)

@@ -1,0 +1,131 @@
+"""API keys: who may come in."""
+
+import asyncio
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.domain.api_key import ApiKey, NewApiKey, Scope, valid
+from holdfast.domain.errors import IdTaken, Invalid, NotFound
+from holdfast.domain.ids import ApiKeyId, SpaceId
+from holdfast.domain.instant import Instant
+from holdfast.store.store import Store
+from holdfast.testing.clock import HeldClock
+from tests.builders import MINUTE
+from tests.conformance.conftest import OTHER, SPACE
+from tests.conformance.scenes import at
+from tests.conformance.tables import rows_of
+
+
+def hashed(secret: str) -> bytes:
+    return sha256(secret.encode()).digest()
+
+
+def new_key(secret: str = "secret", **fields: Any) -> NewApiKey:
+    return NewApiKey(**{"name": "laptop", "scope": Scope.RUN, "secret_hash": hashed(secret), **fields})
+
+
+async def test_a_key_is_kept_as_it_was_made_without_its_secret(store: Store, clock: HeldClock) -> None:
+    new = new_key(name="Büro · 職場", scope=Scope.ADMIN, expires_at=at(clock, 60), created_by="ann")
+    made = await store.api_keys.create([SPACE], new)
+    assert made == ApiKey(
+        id=made.id,
+        name=new.name,
+        scope=Scope.ADMIN,
+        space_ids=[SPACE],
+        created_by="ann",
+        created_at=at(clock, 0),
+        expires_at=at(clock, 60),
+        revoked_at=None,
+    )
+    assert made.id.startswith("key_")
+
+
+async def test_a_key_is_found_by_its_hash_and_by_nothing_else(store: Store) -> None:
+    made = await store.api_keys.create([SPACE], new_key("one"))
+    await store.api_keys.create([SPACE], new_key("two"))
+    assert await store.api_keys.find(hashed("one")) == made
+    for wrong in (hashed("three"), b"", hashed("one")[:-1]):
+        with pytest.raises(NotFound, match="there is no such key"):
+            await store.api_keys.find(wrong)
+
+
+async def test_a_key_is_bound_to_each_of_its_spaces_once(store: Store) -> None:
+    made = await store.api_keys.create([OTHER, SPACE, OTHER], new_key())
+    assert sorted(made.space_ids) == sorted([SPACE, OTHER])
+    assert await store.api_keys.of_space(SPACE) == [made]
+    assert await store.api_keys.of_space(OTHER) == [made]
+
+
+async def test_a_secret_already_kept_is_refused(store: Store, where: str | Path) -> None:
+    await store.api_keys.create([SPACE], new_key())
+    before = await rows_of(where)
+    with pytest.raises(IdTaken, match="this secret is in use"):
+        await store.api_keys.create([OTHER], new_key(name="another", scope=Scope.READ))
+    assert await rows_of(where) == before
+
+
+async def test_of_many_that_keep_one_secret_at_once_one_does(stores: list[Store]) -> None:
+    made = await asyncio.gather(
+        *(stores[number % len(stores)].api_keys.create([SPACE], new_key()) for number in range(8)),
+        return_exceptions=True,
+    )
+    (kept,) = [key for key in made if isinstance(key, ApiKey)]
+    assert sum(isinstance(error, IdTaken) for error in made) == 7
+    assert await stores[0].api_keys.find(hashed("secret")) == kept
+
+
+async def test_what_can_never_be_a_key_is_refused(store: Store, where: str | Path) -> None:
+    before = await rows_of(where)
+    for spaces, new, error in [
+        ([], new_key(), Invalid),
+        ([SPACE], new_key(secret_hash=b"short"), Invalid),
+        ([SPACE], new_key(name="a\x00b"), Invalid),
+        ([SPACE], new_key(expires_at=Instant("soon")), Invalid),
+        ([SPACE, SpaceId("missing")], new_key(), NotFound),
+    ]:
+        with pytest.raises(error):
+            await store.api_keys.create(spaces, new)
+    assert await rows_of(where) == before
+
+
+async def test_the_keys_of_a_space_come_the_oldest_first_the_revoked_ones_too(store: Store) -> None:
+    one, two, three = [await store.api_keys.create([SPACE], new_key(name)) for name in ("one", "two", "three")]
+    await store.api_keys.create([OTHER], new_key("theirs"))
+    revoked = await store.api_keys.revoke(SPACE, two.id)
+    assert await store.api_keys.of_space(SPACE) == [one, revoked, three]
+    with pytest.raises(NotFound, match="there is no space `missing`"):
+        await store.api_keys.of_space(SpaceId("missing"))
+
+
+async def test_a_revoked_key_is_still_found_and_says_so(store: Store, clock: HeldClock) -> None:
+    made = await store.api_keys.create([SPACE], new_key())
+    assert valid(made, now=at(clock, 0))
+    revoked = await store.api_keys.revoke(SPACE, made.id)
+    assert revoked.revoked_at == at(clock, 0)
+    found = await store.api_keys.find(hashed("secret"))
+    assert found == revoked
+    assert not valid(found, now=at(clock, 0))
+
+
+async def test_revoking_a_key_again_changes_nothing(store: Store, clock: HeldClock) -> None:
+    made = await store.api_keys.create([SPACE], new_key())
+    revoked = await store.api_keys.revoke(SPACE, made.id)
+    clock.tick(MINUTE)
+    assert await store.api_keys.revoke(SPACE, made.id) == revoked
+
+
+async def test_a_missing_key_cannot_be_revoked(store: Store) -> None:
+    with pytest.raises(NotFound, match="there is no key `key_missing`"):
+        await store.api_keys.revoke(SPACE, ApiKeyId("key_missing"))
+
+
+async def test_a_key_goes_with_the_last_of_its_spaces(store: Store) -> None:
+    await store.api_keys.create([OTHER], new_key("theirs"))
+    await store.api_keys.create([SPACE, OTHER], new_key("both"))
+    await store.spaces.delete(OTHER)
+    with pytest.raises(NotFound):
+        await store.api_keys.find(hashed("theirs"))
+    assert (await store.api_keys.find(hashed("both"))).space_ids == [SPACE]

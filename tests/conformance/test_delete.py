@@ -1,0 +1,340 @@
+"""`Runs.delete`: what is removed, what stays, and what is never used again."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.domain.artifact import ArtifactType, NewArtifact
+from holdfast.domain.commit import Lease
+from holdfast.domain.errors import Conflict, IdTaken, NotFound, RunActive
+from holdfast.domain.ids import ArtifactId, RunId, ThreadId, TimerId
+from holdfast.domain.inbox import InboxKind
+from holdfast.domain.interrupt import Answer
+from holdfast.domain.new_run import Base, NewRun
+from holdfast.domain.run import Run, RunStatus
+from holdfast.domain.step import StepState
+from holdfast.domain.thread import NewThread
+from holdfast.domain.timer import NewTimer
+from holdfast.store.store import Store
+from holdfast.testing.clock import HeldClock
+from tests.builders import FIRST, MINUTE, SECOND, assistant, claim, finished_run, new_thread, spoken
+from tests.conformance.conftest import OTHER, SPACE
+from tests.conformance.scenes import (
+    ASKING,
+    COMPLETED,
+    WAITING,
+    after,
+    asked,
+    at,
+    child_of,
+    commit,
+    get,
+    model_step,
+    queued,
+    running,
+    said,
+    status,
+)
+from tests.conformance.tables import Rows, orphans_of, rows_of
+
+OF_RUNS = ("messages", "events", "steps", "run_values", "inbox", "interrupts", "artifacts", "timers")
+
+
+async def worked(store: Store, clock: HeldClock, lease: Lease, *, said: str = "secret") -> Run:
+    """Complete a run that leaves something in every table."""
+    name = lease.run_id
+    await commit(
+        store,
+        lease,
+        messages=[assistant(said)],
+        events=spoken(said),
+        steps=[model_step(1, StepState.DONE)],
+        values={"state": {"is": said}},
+        artifacts=[NewArtifact(type=ArtifactType.DOC, title=said, content=said, id=ArtifactId(f"art-{name}"))],
+        timers=[NewTimer(kind="nap", due_at=at(clock, 9), id=TimerId(f"tmr-{name}"))],
+        interrupts=[asked(f"int-{name}")],
+        move=ASKING,
+    )
+    await store.interrupts.answer(SPACE, asked(f"int-{name}").id or asked("").id, Answer(response=said))  # type: ignore[arg-type]
+    again = await claim(store, SECOND)
+    await commit(store, again, consumed=[1], move=COMPLETED)
+    return await get(store, name)
+
+
+async def delete(store: Store, run: RunId) -> None:
+    await store.runs.delete(SPACE, run)
+
+
+async def test_a_deleted_run_is_gone_with_everything_of_it(store: Store, where: str | Path, clock: HeldClock) -> None:
+    run = await worked(store, clock, await running(store, "begin", idempotency_key="once"))
+    before = await rows_of(where)
+    assert all(before[table] for table in OF_RUNS if table != "inbox")
+    await delete(store, run.id)
+    tables = await rows_of(where)
+    assert [table for table in (*OF_RUNS, "runs", "run_heads", "threads") if tables[table]] == []
+    with pytest.raises(NotFound):
+        await get(store, run.id)
+    with pytest.raises(NotFound):
+        await store.events.after(SPACE, run.id)
+    with pytest.raises(NotFound):
+        await store.artifacts.get(SPACE, ArtifactId(f"art-{run.id}"))
+
+
+async def test_a_deleted_run_is_not_found_again(store: Store) -> None:
+    run = await queued(store)
+    await store.runs.end(SPACE, run.id)
+    with pytest.raises(NotFound):
+        await store.runs.delete(OTHER, run.id)
+    await delete(store, run.id)
+    with pytest.raises(NotFound):
+        await delete(store, run.id)
+
+
+async def test_unread_items_go_with_their_run(store: Store, where: str | Path) -> None:
+    run = await queued(store)
+    await store.inbox.put(SPACE, run.id, kind=InboxKind.MESSAGE, data="psst")
+    await store.runs.end(SPACE, run.id)
+    await delete(store, run.id)
+    assert (await rows_of(where))["inbox"] == []
+
+
+async def test_a_run_is_removed_with_its_children(store: Store, where: str | Path, clock: HeldClock) -> None:
+    root = await running(store, "begin")
+    child = await child_of(store, root.run_id, "dig")
+    lease = await claim(store, SECOND)
+    grandchild = await child_of(store, child.id, "deeper")
+    await worked(store, clock, await claim(store, SECOND))
+    (item,) = await store.journal.inbox(lease)
+    await commit(store, lease, consumed=[item.number], move=COMPLETED)
+    (item,) = await store.journal.inbox(root)
+    await commit(store, root, consumed=[item.number], move=COMPLETED)
+    await delete(store, root.run_id)
+    for run in (root.run_id, child.id, grandchild.id):
+        with pytest.raises(NotFound):
+            await get(store, run)
+    tables = await rows_of(where)
+    assert [table for table in (*OF_RUNS, "runs", "run_heads", "threads") if tables[table]] == []
+
+
+async def test_a_child_may_be_removed_alone(store: Store, where: str | Path) -> None:
+    root = await running(store, "begin")
+    child = await child_of(store, root.run_id, "dig")
+    await commit(store, await claim(store, SECOND), move=COMPLETED)
+    await delete(store, child.id)
+    assert await store.runs.children(SPACE, root.run_id) == []
+    assert await status(store, root.run_id) is RunStatus.RUNNING
+    assert await orphans_of(where) == {}
+
+
+@pytest.mark.parametrize("at", ["pending", "queued", "running", "waiting"])
+async def test_a_run_that_has_not_ended_is_refused(store: Store, where: str | Path, at: str) -> None:
+    lease = await running(store, "begin")
+    run = lease.run
+    if at == "pending":
+        run = await after(store, lease.run, "and then")
+    elif at == "queued":
+        await store.leases.release(lease)
+    elif at == "waiting":
+        await commit(store, lease, move=WAITING)
+    before = await rows_of(where)
+    with pytest.raises(RunActive):
+        await delete(store, run.id)
+    assert await rows_of(where) == before
+
+
+async def test_a_run_whose_worker_has_not_let_go_is_refused(store: Store, where: str | Path) -> None:
+    lease = await running(store, "begin")
+    await store.runs.end(SPACE, lease.run_id)
+    before = await rows_of(where)
+    with pytest.raises(RunActive):
+        await delete(store, lease.run_id)
+    assert await rows_of(where) == before
+    await store.leases.release(lease)
+    await delete(store, lease.run_id)
+
+
+async def test_a_run_with_a_child_that_has_not_ended_is_refused(store: Store, where: str | Path) -> None:
+    root = await running(store, "begin")
+    child = await child_of(store, root.run_id)
+    await commit(store, root, move=COMPLETED)
+    before = await rows_of(where)
+    with pytest.raises(RunActive):
+        await delete(store, root.run_id)
+    assert await rows_of(where) == before
+    await store.runs.end(SPACE, child.id)
+    await delete(store, root.run_id)
+
+
+async def test_the_thread_made_with_a_run_goes_with_it(store: Store) -> None:
+    made = await queued(store, "begin")
+    await store.runs.end(SPACE, made.id)
+    await delete(store, made.id)
+    with pytest.raises(NotFound):
+        await store.threads.get(SPACE, made.thread_id)
+
+
+async def test_a_thread_that_somebody_made_stays(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    run = await finished_run(store, SPACE, thread, "begin")
+    await delete(store, run.id)
+    assert (await store.threads.get(SPACE, thread)).next_sequence == 2
+
+
+async def test_a_thread_stays_while_another_run_stands_on_it(store: Store) -> None:
+    made = await running(store, "begin")
+    await commit(store, made, move=COMPLETED)
+    root = (await store.runs.create(SPACE, NewRun(thread=made.thread_id, base=None))).run
+    await delete(store, made.run_id)
+    assert (await store.threads.get(SPACE, made.thread_id)).id == root.thread_id
+    await store.runs.end(SPACE, root.id)
+    await delete(store, root.id)
+    with pytest.raises(NotFound):
+        await store.threads.get(SPACE, made.thread_id)
+
+
+async def test_a_base_leaves_a_tombstone_without_content(store: Store, where: str | Path, clock: HeldClock) -> None:
+    new = {"input": "secret", "model": "secret", "tags": ["secret"], "created_by": "secret"}
+    base = await worked(store, clock, await running(store, "secret", **new))
+    dependant = await after(store, base, "and then")
+    await delete(store, base.id)
+    with pytest.raises(NotFound):
+        await get(store, base.id)
+    with pytest.raises(NotFound):
+        await store.messages.of_run(SPACE, base.id)
+    tables = await rows_of(where)
+    assert sorted(row["id"] for row in tables["runs"]) == sorted([base.id, dependant.id])
+    assert "secret" not in _texts(row for table, rows in tables.items() if table != "run_values" for row in rows)
+    assert [run.id for run in (await store.runs.page(SPACE)).items] == [dependant.id]
+
+
+async def test_history_goes_on_over_a_tombstone_without_what_was_erased(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    first = await finished_run(store, SPACE, thread, "one", "1")
+    second = await finished_run(store, SPACE, thread, "two", "2")
+    third = await finished_run(store, SPACE, thread, "three", "3")
+    await delete(store, second.id)
+    history = await store.messages.history(SPACE, third.id)
+    assert [message.content for message in history] == ["one", "1", "three", "3"]
+    assert [message.sequence for message in history] == [0, 1, 4, 5]
+    assert (await get(store, third.id)).base_run_id == second.id
+    page = await store.messages.history(SPACE, third.id, limit=2, before=4)
+    assert [message.content for message in page] == ["one", "1"]
+    assert first.id == history[0].run_id
+
+
+async def test_values_that_came_from_an_erased_run_survive(store: Store, clock: HeldClock) -> None:
+    first = await worked(store, clock, await running(store, "begin"), said="kept")
+    second = await after(store, first, "two")
+    await commit(store, await claim(store), values={"todo": ["mine"]}, move=COMPLETED)
+    third = await after(store, second, "three")
+    await delete(store, first.id)
+    await delete(store, second.id)
+    assert await store.values.of_run(SPACE, third.id) == {"state": {"is": "kept"}, "todo": ["mine"]}
+    fourth = await after(store, third, "four")
+    await store.runs.end(SPACE, third.id)
+    await delete(store, third.id)
+    assert await store.values.of_run(SPACE, fourth.id) == {"state": {"is": "kept"}, "todo": ["mine"]}
+
+
+async def test_a_tombstone_goes_when_the_last_run_on_it_goes(store: Store, where: str | Path) -> None:
+    base = await running(store, "begin")
+    await commit(store, base, move=COMPLETED)
+    left, right = await after(store, base.run, "left"), await after(store, base.run, "right")
+    for run in (left, right):
+        await store.runs.end(SPACE, run.id)
+    await delete(store, base.run_id)
+    await delete(store, left.id)
+    assert sorted(row["id"] for row in (await rows_of(where))["runs"]) == sorted([base.run_id, right.id])
+    await delete(store, right.id)
+    tables = await rows_of(where)
+    assert (tables["runs"], tables["run_heads"], tables["threads"]) == ([], [], [])
+
+
+async def test_a_row_of_tombstones_goes_with_the_last_run_on_it(store: Store, where: str | Path) -> None:
+    thread = await new_thread(store, SPACE)
+    chain = [await finished_run(store, SPACE, thread, str(number)) for number in range(5)]
+    for run in chain[1:4]:
+        await delete(store, run.id)
+    await delete(store, chain[4].id)
+    assert [row["id"] for row in (await rows_of(where))["runs"]] == [chain[0].id]
+
+
+async def test_no_run_may_be_based_on_a_tombstone(store: Store) -> None:
+    base = await running(store, "begin")
+    await commit(store, base, move=COMPLETED)
+    await after(store, base.run)
+    await delete(store, base.run_id)
+    with pytest.raises(NotFound):
+        await after(store, base.run)
+
+
+async def test_ids_and_numbers_are_never_used_again(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    for kept in (False, True):
+        name = RunId(f"chosen-{kept}")
+        run = (await store.runs.create(SPACE, NewRun(thread=thread, id=name, idempotency_key=f"key-{kept}"))).run
+        lease = await claim(store)
+        spoke = await commit(store, lease, messages=[assistant("one")], move=COMPLETED)
+        if kept:
+            await finished_run(store, SPACE, thread, "on it")
+        await delete(store, run.id)
+        with pytest.raises(IdTaken):
+            await store.runs.create(SPACE, NewRun(thread=thread, id=name))
+        with pytest.raises(Conflict):
+            await store.runs.create(SPACE, NewRun(thread=thread, id=name, idempotency_key=f"key-{kept}"))
+        again = (await store.runs.create(SPACE, NewRun(thread=thread))).run
+        later = await commit(store, await claim(store), messages=[assistant("two")], move=COMPLETED)
+        assert later.sequences[0] > spoke.sequences[0]
+        assert again.id != name
+
+
+async def test_a_row_key_is_never_used_again(store: Store) -> None:
+    keys = []
+    for _ in range(3):
+        lease = await running(store, "begin")
+        keys.append((lease.run_key, lease.thread_key))
+        await commit(store, lease, move=COMPLETED)
+        await delete(store, lease.run_id)
+    assert len({run for run, _ in keys}) == len({thread for _, thread in keys}) == 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_no_row_is_left_behind_by_any_order_of_deletes(
+    store: Store, where: str | Path, clock: HeldClock, seed: int
+) -> None:
+    chance = random.Random(seed)
+    runs = [await worked(store, clock, await running(store, "begin"))]
+    for _ in range(14):
+        base, options = chance.choice(runs), dict[str, Any]()
+        thread: ThreadId | NewThread = base.thread_id
+        if chance.random() < 0.3:
+            thread = NewThread()
+        else:
+            sequences = [number for number, _, _ in await said(store, base.id)]
+            options["base"] = Base(run_id=base.id, sequence=chance.choice([None, sequences[0]]))
+        run = (await store.runs.create(SPACE, NewRun(thread=thread, messages=[], **options))).run
+        lease = await claim(store)
+        assert lease.run_id == run.id
+        if chance.random() < 0.4:
+            await child_of(store, run.id, "dig")
+            await worked(store, clock, await claim(store))
+            await commit(store, lease, consumed=[1])
+        runs.append(await worked(store, clock, lease))
+    chance.shuffle(runs)
+    for index, run in enumerate(runs):
+        await delete(store, run.id)
+        assert await orphans_of(where) == {}
+        for kept in runs[index + 1 :]:
+            history = await store.messages.history(SPACE, kept.id)
+            assert [message.sequence for message in history] == sorted(message.sequence or 0 for message in history)
+            assert (await store.values.of_run(SPACE, kept.id))["state"] == {"is": "secret"}
+    tables = await rows_of(where)
+    assert [table for table in (*OF_RUNS, "runs", "run_heads", "threads") if tables[table]] == []
+    assert await store.leases.claim(FIRST, lease=MINUTE) == []
+
+
+def _texts(rows: Any) -> str:
+    found: Rows = list(rows)
+    return repr(found)

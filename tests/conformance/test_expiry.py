@@ -1,0 +1,190 @@
+"""`Leases.expire`: what dead workers held."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from holdfast.domain.commit import Lease
+from holdfast.domain.ids import OwnerId
+from holdfast.domain.inbox import InboxKind
+from holdfast.domain.interrupt import InterruptStatus
+from holdfast.domain.limits import LONGEST_BACKOFF_MS, backoff
+from holdfast.domain.run import RunStatus
+from holdfast.domain.step import StepState
+from holdfast.store.store import Store
+from holdfast.testing.clock import HeldClock
+from holdfast.testing.verifier import verify
+from tests.builders import FIRST, MINUTE, SECOND, assistant, call, claim, result, spoken
+from tests.conformance.conftest import SPACE
+from tests.conformance.scenes import (
+    ASKING,
+    after,
+    asked,
+    at,
+    child_of,
+    commit,
+    get,
+    model_step,
+    queued,
+    running,
+    status,
+    stream,
+    tool_step,
+)
+
+MILLISECOND = timedelta(milliseconds=1)
+LONGEST = timedelta(milliseconds=LONGEST_BACKOFF_MS)
+
+
+async def die(store: Store, clock: HeldClock, *, cap: int = 5) -> Lease:
+    """Claim the only run that may be claimed, and never come back."""
+    lease = await claim(store)
+    clock.tick(MINUTE)
+    assert await store.leases.expire(cap=cap) == [lease.run_id]
+    clock.tick(LONGEST)
+    return lease
+
+
+async def test_a_lease_that_has_not_run_out_is_left(store: Store, clock: HeldClock) -> None:
+    lease = await running(store)
+    clock.tick(MINUTE - MILLISECOND)
+    assert await store.leases.expire() == []
+    assert await status(store, lease.run_id) is RunStatus.RUNNING
+
+
+async def test_what_a_dead_worker_held_goes_back_to_the_queue(store: Store, clock: HeldClock) -> None:
+    lease = await running(store)
+    clock.tick(MINUTE)
+    assert await status(store, lease.run_id) is RunStatus.RUNNING
+    assert await store.leases.expire() == [lease.run_id]
+    run = await get(store, lease.run_id)
+    assert (run.status, run.status_reason, run.attempt) == (RunStatus.QUEUED, "expired", 1)
+    assert await store.leases.expire() == []
+
+
+async def test_a_run_that_was_taken_back_is_claimed_after_a_delay_that_grows(store: Store, clock: HeldClock) -> None:
+    run = await queued(store)
+    for attempt in range(1, 9):
+        assert (await claim(store)).run.attempt == attempt
+        clock.tick(MINUTE)
+        await store.leases.expire(cap=100)
+        delay = backoff(attempt)
+        assert (await get(store, run.id)).wait_until == at(clock, delay / 1000)
+        clock.tick(timedelta(milliseconds=delay - 1))
+        assert await store.leases.claim(FIRST, lease=MINUTE) == []
+        clock.tick(MILLISECOND)
+    delays = [backoff(attempt) for attempt in range(1, 9)]
+    assert delays == sorted(delays)
+    assert delays[0] < delays[-1] == LONGEST_BACKOFF_MS
+
+
+async def test_a_run_that_was_claimed_cap_times_without_a_settled_step_fails(store: Store, clock: HeldClock) -> None:
+    run = await queued(store, "begin")
+    for _ in range(2):
+        await die(store, clock, cap=3)
+        assert await status(store, run.id) is RunStatus.QUEUED
+    last = await claim(store)
+    await commit(store, last, events=spoken("never to be finished")[:2], steps=[model_step(1)])
+    clock.tick(MINUTE)
+    assert await store.leases.expire(cap=3) == [run.id]
+    failed = await get(store, run.id)
+    assert failed.status is RunStatus.FAILED
+    assert failed.error is not None
+    assert failed.error.code == "ATTEMPTS_EXHAUSTED"
+    assert [step.state for step in await store.steps.of_run(SPACE, run.id)] == [StepState.FAILED]
+    verify(await stream(store, run.id))
+    assert await store.leases.claim(SECOND, lease=MINUTE) == []
+
+
+async def test_a_run_that_used_up_its_attempts_takes_its_children_with_it(store: Store, clock: HeldClock) -> None:
+    lease = await running(store)
+    child = await child_of(store, lease.run_id)
+    below = await claim(store, SECOND)
+    await commit(store, below, interrupts=[asked("question")], move=ASKING)
+    clock.tick(MINUTE)
+    await store.leases.expire(cap=1)
+    assert await status(store, child.id) is RunStatus.FAILED
+    (interrupt,) = await store.interrupts.of_run(SPACE, child.id)
+    assert interrupt.status is InterruptStatus.CANCELLED
+
+
+async def test_those_that_waited_for_a_run_that_used_up_its_attempts_go_at_once(store: Store, clock: HeldClock) -> None:
+    lease = await running(store, "begin")
+    dependant = await after(store, lease.run, "and then")
+    clock.tick(MINUTE)
+    await store.leases.expire(cap=1)
+    assert await status(store, dependant.id) is RunStatus.QUEUED
+
+
+async def test_the_parent_is_told_of_a_child_that_used_up_its_attempts(store: Store, clock: HeldClock) -> None:
+    parent = await running(store)
+    await store.leases.renew(FIRST, [parent], lease=60 * MINUTE)
+    child = await child_of(store, parent.run_id)
+    await claim(store, SECOND)
+    clock.tick(MINUTE)
+    await store.leases.expire(cap=1)
+    (item,) = await store.journal.inbox(parent)
+    assert item.kind is InboxKind.CHILD
+    assert isinstance(item.data, dict)
+    assert (item.data["run_id"], item.data["status"]) == (child.id, "failed")
+
+
+@pytest.mark.parametrize("state", [StepState.DONE, StepState.FAILED, StepState.UNKNOWN])
+async def test_a_step_settled_by_a_live_worker_begins_the_count_anew(
+    store: Store, clock: HeldClock, state: StepState
+) -> None:
+    run = await queued(store)
+    for _ in range(4):
+        await die(store, clock)
+    lease = await claim(store)
+    await commit(store, lease, messages=[assistant("look", call("c1"))], steps=[tool_step(1, "c1")])
+    assert (await get(store, run.id)).attempt == 5
+    await commit(store, lease, messages=[result("c1")], steps=[tool_step(1, "c1", state)])
+    assert (await get(store, run.id)).attempt == 0
+    clock.tick(MINUTE)
+    await store.leases.expire()
+    assert await status(store, run.id) is RunStatus.QUEUED
+
+
+async def test_only_a_settled_step_begins_the_count_anew(store: Store, clock: HeldClock) -> None:
+    run = await queued(store)
+    await die(store, clock)
+    lease = await claim(store)
+    await store.inbox.put(SPACE, run.id, kind=InboxKind.MESSAGE, data="go on")
+    await commit(
+        store,
+        lease,
+        messages=[assistant("hello")],
+        events=spoken("hello"),
+        steps=[model_step(1)],
+        values={"state": {}},
+        consumed=[1],
+        iterations=1,
+    )
+    await store.leases.renew(FIRST, [lease], lease=MINUTE)
+    assert (await get(store, run.id)).attempt == 2
+
+
+async def test_an_ended_run_whose_worker_died_is_let_go_when_its_lease_runs_out(store: Store, clock: HeldClock) -> None:
+    lease = await running(store, "begin")
+    dependant = await after(store, lease.run, "and then")
+    await store.runs.end(SPACE, lease.run_id)
+    assert await store.leases.expire() == []
+    assert await status(store, dependant.id) is RunStatus.PENDING
+    clock.tick(MINUTE)
+    assert await store.leases.expire() == [lease.run_id]
+    assert await status(store, lease.run_id) is RunStatus.CANCELLED
+    assert await status(store, dependant.id) is RunStatus.QUEUED
+
+
+async def test_many_that_take_back_at_once_take_each_run_back_once(store: Store, clock: HeldClock) -> None:
+    for _ in range(20):
+        await queued(store)
+    held = await store.leases.claim(OwnerId("dead"), lease=MINUTE, limit=20)
+    clock.tick(MINUTE)
+    taken = await asyncio.gather(*(store.leases.expire() for _ in range(4)))
+    assert sorted(run for runs in taken for run in runs) == sorted(lease.run_id for lease in held)
+    clock.tick(LONGEST)
+    again = await store.leases.claim(FIRST, lease=MINUTE, limit=100)
+    assert {lease.run.attempt for lease in again} == {2}

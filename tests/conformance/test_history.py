@@ -1,0 +1,249 @@
+"""The history of a run is its chain, read in pages."""
+
+from holdfast.domain.commit import Commit
+from holdfast.domain.errors import IdTaken, Invalid, NotFound
+from holdfast.domain.ids import MessageId, RunId, ThreadId
+from holdfast.domain.message import NewMessage, Role
+from holdfast.domain.new_run import Base, NewRun
+from holdfast.domain.run import Run, RunStatus
+from holdfast.store.store import Store
+from tests.builders import assistant, call, new_thread, result, user
+from tests.conformance.conftest import SPACE
+from tests.conformance.conversations import (
+    answered,
+    claimed,
+    complete,
+    ended,
+    make,
+    on,
+    refused,
+    sequences,
+    texts,
+    told,
+)
+
+
+async def _chain(store: Store, thread: ThreadId, count: int) -> list[Run]:
+    """Make runs one after the other, with two messages each."""
+    return [await answered(store, thread, f"q{number}", f"a{number}") for number in range(count)]
+
+
+async def test_the_history_of_a_run_is_its_own_messages_and_those_of_its_bases(store: Store) -> None:
+    first, second, third = await _chain(store, await new_thread(store, SPACE), 3)
+    assert await told(store, first) == ["q0", "a0"]
+    assert await told(store, second) == ["q0", "a0", "q1", "a1"]
+    assert await told(store, third) == ["q0", "a0", "q1", "a1", "q2", "a2"]
+
+
+async def test_a_message_is_read_as_it_was_said(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    lease = await claimed(store, await make(store, thread, "look"))
+    said = [assistant("looking", call("c1", "look", at=["ä", None]), id="chosen"), result("c1", "seen")]
+    committed = await store.journal.commit(Commit(lease=lease, messages=said))
+    run = await complete(store, lease)
+    asked, calling, answer = await store.messages.history(SPACE, run.id)
+    assert [message.id for message in (calling, answer)] == list(committed.message_ids)
+    assert sequences([asked, calling, answer]) == [0, *committed.sequences] == [0, 1, 2]
+    assert (calling.id, calling.role, calling.tool_calls) == ("chosen", Role.ASSISTANT, said[0].tool_calls)
+    assert (answer.role, answer.tool_call_id, answer.content) == (Role.TOOL, "c1", "seen")
+    assert {message.run_id for message in (asked, calling, answer)} == {run.id}
+
+
+async def test_the_last_messages_come_first_and_the_page_before_from_its_first(store: Store) -> None:
+    run = (await _chain(store, await new_thread(store, SPACE), 4))[-1]
+    whole = await store.messages.history(SPACE, run.id)
+    assert sequences(whole) == list(range(8))
+    for limit in (1, 2, 3, 5, 7, 8, 9, 1000):
+        pages = [await store.messages.history(SPACE, run.id, limit=limit)]
+        while len(pages[0]) == limit:
+            pages.insert(0, await store.messages.history(SPACE, run.id, limit=limit, before=pages[0][0].sequence))
+        assert [message for page in pages for message in page] == whole
+
+
+async def test_history_has_50_messages_unless_told(store: Store) -> None:
+    run = await ended(store, await new_thread(store, SPACE), *(str(number) for number in range(60)))
+    assert texts(await store.messages.history(SPACE, run.id)) == [str(number) for number in range(10, 60)]
+
+
+async def test_history_before_each_message_is_what_was_said_before(store: Store) -> None:
+    run = (await _chain(store, await new_thread(store, SPACE), 3))[-1]
+    whole = await told(store, run)
+    for sequence in range(6):
+        assert await told(store, run, before=sequence) == whole[:sequence]
+
+
+async def test_a_before_that_is_not_on_the_chain_is_refused(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    root = await answered(store, thread, "one", "two", "three")  # 0, 1, 2
+    left = await answered(store, thread, "left", base=on(root))  # 3
+    right = await answered(store, thread, "right", "r", base=on(root, 1))  # 4, 5
+    on_top = await answered(store, thread, "top", base=on(right))  # 6
+    await answered(store, await new_thread(store, SPACE), *"abcdefgh")
+    for run, strange in [(root, (3, 4)), (left, (4, 5)), (right, (2, 3, 6)), (on_top, (2, 3))]:
+        for before in (*strange, 7, -1, 2**63, 2**70):
+            async with refused(store, Invalid):
+                await told(store, run, before=before)
+    assert await told(store, on_top, before=5) == ["one", "two", "right"]
+
+
+async def test_a_base_that_was_cut_shows_only_what_is_before_the_cut(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    root = await answered(store, thread, "one", "two", "three", "four")
+    cut = await answered(store, thread, "five", "six", "seven", base=on(root, 1))
+    again = await answered(store, thread, "eight", base=on(cut, 5))
+    assert await told(store, again) == ["one", "two", "five", "six", "eight"]
+    for limit, heard in [(1, ["eight"]), (2, ["six", "eight"]), (3, ["five", "six", "eight"])]:
+        assert await told(store, again, limit=limit) == heard
+    assert await told(store, again, limit=4) == ["two", "five", "six", "eight"]
+    assert await told(store, again, limit=1, before=4) == ["two"]
+    assert await told(store, again, limit=1, before=1) == ["one"]
+    assert await told(store, again, before=0) == []
+
+
+async def test_a_cut_base_whose_own_base_was_cut_before_is_read_in_pages_of_one(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    run = await answered(store, thread, "0", "1", "2")
+    whole = ["0", "1"]
+    for number in range(5):
+        cut = (await store.messages.of_run(SPACE, run.id))[1].sequence
+        run = await answered(store, thread, f"a{number}", f"b{number}", "cut away", base=on(run, cut))
+        whole += [f"a{number}", f"b{number}"]
+    whole.append("cut away")
+    heard, before = list[str](), None
+    while page := await store.messages.history(SPACE, run.id, limit=1, before=before):
+        heard.insert(0, str(page[0].content))
+        before = page[0].sequence
+    assert heard == whole
+
+
+async def test_forks_of_one_run_do_not_hear_each_other(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    root = await answered(store, thread, "root", "r")
+    forks = [await make(store, thread, f"fork {number}", base=on(root)) for number in range(3)]
+    leases = [await claimed(store, fork) for fork in forks]
+    for word in ("one", "two"):
+        for number, lease in enumerate(leases):
+            await store.journal.commit(Commit(lease=lease, messages=[assistant(f"{number} {word}")]))
+    for number, fork in enumerate(forks):
+        history = await store.messages.history(SPACE, fork.id)
+        assert texts(history) == ["root", "r", f"fork {number}", f"{number} one", f"{number} two"]
+        assert sequences(history) == [0, 1, 2 + number, 5 + number, 8 + number]
+
+
+async def test_runs_without_messages_do_not_break_the_chain(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    await answered(store, thread, "one", "1")
+    for _ in range(7):
+        await ended(store, thread)  # a retry says nothing of its own
+    retried = await complete(store, await claimed(store, await make(store, thread)), "2")
+    for _ in range(3):
+        last = await ended(store, thread)
+    assert await told(store, last) == ["one", "1", "2"]
+    assert await told(store, last, limit=1) == ["2"]
+    assert await told(store, last, limit=2) == ["1", "2"]
+    assert await told(store, last, limit=1, before=2) == ["1"]
+    assert await told(store, retried, before=0) == []
+
+
+async def test_a_run_that_heard_nothing_has_an_empty_history(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    await ended(store, thread)
+    assert await told(store, await ended(store, thread)) == []
+
+
+async def test_input_that_waits_comes_last_and_has_no_sequence(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    first = await make(store, thread, "one")
+    second = await make(store, thread, "two", "three")
+    history = await store.messages.history(SPACE, second.id)
+    assert (texts(history), sequences(history)) == (["one", "two", "three"], [0, None, None])
+    for limit, heard in [(1, ["three"]), (2, ["two", "three"]), (3, ["one", "two", "three"])]:
+        assert await told(store, second, limit=limit) == heard
+    assert await told(store, second, before=0) == []
+    await complete(store, await claimed(store, first), "1")
+    history = await store.messages.history(SPACE, second.id)
+    assert (texts(history), sequences(history)) == (["one", "1", "two", "three"], [0, 1, 2, 3])
+
+
+async def test_a_page_of_history_has_1_to_1000(store: Store) -> None:
+    run = await ended(store, await new_thread(store, SPACE), "hello")
+    for limit in (0, -1, 1001, 2**70):
+        async with refused(store, Invalid):
+            await told(store, run, limit=limit)
+
+
+async def test_the_messages_of_a_run_alone_are_its_own(store: Store) -> None:
+    first, second = await _chain(store, await new_thread(store, SPACE), 2)
+    assert texts(await store.messages.of_run(SPACE, first.id)) == ["q0", "a0"]
+    assert texts(await store.messages.of_run(SPACE, second.id)) == ["q1", "a1"]
+
+
+async def test_a_message_is_found_by_its_id_on_the_chain_and_not_beside_it(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    root = await answered(store, thread, "one", "two", "three")
+    left = await answered(store, thread, "left", base=on(root))
+    right = await answered(store, thread, "right", base=on(root, 1))
+    ids = [message.id for message in await store.messages.of_run(SPACE, root.id)]
+    (left_id,) = [message.id for message in await store.messages.of_run(SPACE, left.id)]
+    for run, heard in [(root, ids), (left, [*ids, left_id]), (right, ids[:2])]:
+        for id in heard:
+            assert (await store.messages.get(SPACE, run.id, id)).id == id
+    for run, id in [(root, left_id), (right, left_id), (right, ids[2]), (root, MessageId("missing"))]:
+        async with refused(store, NotFound):
+            await store.messages.get(SPACE, run.id, id)
+
+
+async def _edit(store: Store, base: Base | None, revised: MessageId, text: str, thread: ThreadId) -> Run:
+    """Say something else instead of the message `revised`, under the same id."""
+    said = NewMessage(id=revised, role=Role.USER, content=text, revises=revised)
+    return (await store.runs.create(SPACE, NewRun(thread=thread, base=base, messages=[said]))).run
+
+
+async def test_editing_an_old_message_is_a_fork_before_it(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    one = await answered(store, thread, "one", "1")
+    two = (await store.runs.create(SPACE, NewRun(thread=thread, messages=[user("two", id="m2")]))).run
+    await complete(store, await claimed(store, two), "2")
+    three = await answered(store, thread, "three", "3")
+    edited = await _edit(store, on(one), MessageId("m2"), "zwei", thread)
+    await complete(store, await claimed(store, edited), "II")
+    assert await told(store, edited) == ["one", "1", "zwei", "II"]
+    assert await told(store, three) == ["one", "1", "two", "2", "three", "3"]
+    for run, text, revises in [(three, "two", None), (edited, "zwei", "m2")]:
+        message = await store.messages.get(SPACE, run.id, MessageId("m2"))
+        assert (message.content, message.revises) == (text, revises)
+
+
+async def test_editing_the_first_message_of_a_thread_is_a_new_root(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    first = (await store.runs.create(SPACE, NewRun(thread=thread, messages=[user("one", id="m1")]))).run
+    edited = await _edit(store, None, MessageId("m1"), "uno", thread)
+    assert await told(store, edited) == ["uno"]
+    assert await told(store, first) == ["one"]
+
+
+async def test_editing_a_message_in_the_middle_of_a_run_keeps_its_id(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    lease = await claimed(store, await make(store, thread, "one"))
+    steered = [assistant("1"), user("also", id="m2"), assistant("2")]
+    await store.journal.commit(Commit(lease=lease, messages=steered))
+    run = await complete(store, lease)
+    edited = await _edit(store, on(run, 1), MessageId("m2"), "rather", thread)
+    assert await told(store, edited) == ["one", "1", "rather"]
+    assert (await store.messages.get(SPACE, edited.id, MessageId("m2"))).content == "rather"
+    async with refused(store, IdTaken):
+        await _edit(store, on(run, 2), MessageId("m2"), "too late", thread)
+    async with refused(store, IdTaken):
+        await _edit(store, on(edited), MessageId("m2"), "twice", thread)
+
+
+async def test_history_of_an_ended_run_has_no_call_without_its_result(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    lease = await claimed(store, await make(store, thread, "look"))
+    await store.journal.commit(Commit(lease=lease, messages=[assistant("", call("a"), call("b")), result("a")]))
+    run = await make(store, thread, "and", id=RunId("next"))
+    await store.runs.end(SPACE, lease.run_id, to=RunStatus.FAILED)
+    await store.leases.release(lease)
+    history = await store.messages.history(SPACE, run.id)
+    assert [message.tool_call_id for message in history] == [None, None, "a", "b", None]
+    assert sequences(history) == [0, 1, 2, 3, 4]

@@ -1,0 +1,171 @@
+"""`Inbox`: what reaches a run from outside."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from holdfast.domain.content import Json
+from holdfast.domain.errors import Conflict, InboxNotEmpty, LeaseLost, NotFound
+from holdfast.domain.ids import RunId, TimerId
+from holdfast.domain.inbox import InboxKind
+from holdfast.domain.run import RunStatus
+from holdfast.domain.timer import NewTimer, TimerState
+from holdfast.store.store import Store
+from holdfast.testing.clock import HeldClock
+from tests.builders import FIRST, MINUTE, claim
+from tests.conformance.conftest import SPACE
+from tests.conformance.scenes import (
+    COMPLETED,
+    FAILED,
+    WAITING,
+    after,
+    asking,
+    at,
+    commit,
+    get,
+    queued,
+    running,
+    status,
+)
+from tests.conformance.tables import rows_of
+
+
+async def put(store: Store, run: RunId, data: Json = "psst", kind: InboxKind = InboxKind.MESSAGE) -> int:
+    return await store.inbox.put(SPACE, run, kind=kind, data=data)
+
+
+async def test_items_are_numbered_in_their_run(store: Store) -> None:
+    first, second = await running(store), await running(store)
+    assert [await put(store, first.run_id) for _ in range(3)] == [1, 2, 3]
+    assert await put(store, second.run_id) == 1
+    await commit(store, first, consumed=[3])
+    assert await put(store, first.run_id) == 4
+
+
+async def test_an_item_comes_out_as_it_was_put_in(store: Store, clock: HeldClock) -> None:
+    lease = await running(store)
+    await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.EDIT, data={"a": [1, None, "ü"]}, by="ann")
+    (item,) = await store.journal.inbox(lease)
+    assert (item.kind, item.data, item.created_by) == (InboxKind.EDIT, {"a": [1, None, "ü"]}, "ann")
+    assert item.created_at == at(clock, 0)
+
+
+async def test_a_waiting_run_is_queued(store: Store, clock: HeldClock) -> None:
+    lease = await running(store)
+    await commit(store, lease, move=WAITING)
+    clock.tick(MINUTE)
+    await put(store, lease.run_id)
+    run = await get(store, lease.run_id)
+    assert (run.status, run.status_reason, run.queued_at) == (RunStatus.QUEUED, None, at(clock, 0))
+    assert [item.data for item in await store.journal.inbox(await claim(store))] == ["psst"]
+
+
+async def test_a_woken_run_takes_its_place_at_the_end_of_the_queue(store: Store, clock: HeldClock) -> None:
+    lease = await running(store)
+    await commit(store, lease, move=WAITING)
+    clock.tick(MINUTE)
+    other = await queued(store)
+    clock.tick(MINUTE)
+    await put(store, lease.run_id)
+    claimed = await store.leases.claim(FIRST, lease=MINUTE, limit=2)
+    assert [lease.run_id for lease in claimed] == [other.id, lease.run_id]
+
+
+async def test_a_run_that_does_not_wait_stays_where_it_is(store: Store, clock: HeldClock) -> None:
+    held = await running(store)
+    delayed = await queued(store, wait_until=at(clock, 60))
+    pending = await after(store, held.run)
+    for run in (held.run, delayed, pending):
+        before = await get(store, run.id)
+        await put(store, run.id)
+        assert await get(store, run.id) == before
+    assert await store.leases.claim(FIRST, lease=MINUTE) == []
+
+
+async def test_what_came_in_before_a_run_began_is_there_when_it_does(store: Store) -> None:
+    held = await running(store)
+    pending = await after(store, held.run)
+    await put(store, pending.id, "early")
+    await commit(store, held, move=COMPLETED)
+    lease = await claim(store)
+    assert lease.run_id == pending.id
+    assert [item.data for item in await store.journal.inbox(lease)] == ["early"]
+    with pytest.raises(InboxNotEmpty):
+        await commit(store, lease, move=COMPLETED)
+
+
+async def test_a_run_that_has_ended_is_refused(store: Store, where: str | Path) -> None:
+    completed, failed, cancelled = [await running(store) for _ in range(3)]
+    await commit(store, completed, move=COMPLETED)
+    await commit(store, failed, move=FAILED)
+    await store.runs.end(SPACE, cancelled.run_id)
+    before = await rows_of(where)
+    for lease in (completed, failed, cancelled):
+        with pytest.raises(Conflict):
+            await put(store, lease.run_id)
+    with pytest.raises(NotFound):
+        await put(store, RunId("nobody"))
+    assert await rows_of(where) == before
+
+
+async def test_many_that_put_at_once_all_get_a_number_of_their_own(store: Store) -> None:
+    lease = await running(store)
+    await commit(store, lease, move=WAITING)
+    numbers = await asyncio.gather(*(put(store, lease.run_id, str(index)) for index in range(30)))
+    assert sorted(numbers) == list(range(1, 31))
+    items = await store.journal.inbox(await claim(store))
+    assert [item.number for item in items] == list(range(1, 31))
+    assert {item.data: item.number for item in items} == {str(index): number for index, number in enumerate(numbers)}
+
+
+async def test_no_run_sleeps_with_an_unread_inbox_however_puts_and_waits_race(stores: list[Store]) -> None:
+    first, last = stores[0], stores[-1]
+    for _ in range(20):
+        lease = await running(first)
+        number, waited = await asyncio.gather(
+            put(last, lease.run_id), commit(first, lease, move=WAITING), return_exceptions=True
+        )
+        assert number == 1
+        if isinstance(waited, InboxNotEmpty):
+            assert await status(first, lease.run_id) is RunStatus.RUNNING
+        else:
+            assert await status(first, lease.run_id) is RunStatus.QUEUED
+        await first.runs.end(SPACE, lease.run_id)
+
+
+async def test_a_timer_that_an_item_fires_is_settled_with_it(store: Store, clock: HeldClock) -> None:
+    lease = await running(store)
+    nap = TimerId("nap")
+    await commit(store, lease, timers=[NewTimer(kind="nap", due_at=at(clock, 1), id=nap)], move=WAITING)
+    clock.tick(MINUTE)
+    (due,) = await store.timers.due(FIRST, lease=MINUTE)
+    await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.TIMER, data={"timer_id": nap}, fires=due)
+    assert (await store.timers.get(SPACE, nap)).state is TimerState.FIRED
+    assert await status(store, lease.run_id) is RunStatus.QUEUED
+
+
+async def test_a_timer_that_somebody_else_fired_puts_nothing_in(
+    store: Store, where: str | Path, clock: HeldClock
+) -> None:
+    run = await asking(store)
+    await store.timers.set(SPACE, NewTimer(kind="nap", due_at=at(clock, 1)), run=run.id)
+    clock.tick(MINUTE)
+    (lost,) = await store.timers.due(FIRST, lease=MINUTE)
+    clock.tick(MINUTE)
+    await store.timers.due(FIRST, lease=MINUTE)
+    before = await rows_of(where)
+    with pytest.raises(LeaseLost):
+        await store.inbox.put(SPACE, run.id, kind=InboxKind.TIMER, data=None, fires=lost)
+    assert await rows_of(where) == before
+
+
+async def test_a_refused_item_leaves_its_timer_to_fire_again(store: Store, clock: HeldClock) -> None:
+    lease = await running(store)
+    timer = await store.timers.set(SPACE, NewTimer(kind="nap", due_at=at(clock, 1)))
+    await commit(store, lease, move=COMPLETED)
+    clock.tick(MINUTE)
+    (due,) = await store.timers.due(FIRST, lease=MINUTE)
+    with pytest.raises(Conflict):
+        await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.TIMER, data=None, fires=due)
+    assert (await store.timers.get(SPACE, timer.id)).state is TimerState.SCHEDULED

@@ -1,0 +1,223 @@
+"""What becomes of a run whose branch has a live one."""
+
+from holdfast.domain.busy import OnBusy
+from holdfast.domain.commit import Commit
+from holdfast.domain.errors import Busy, IdTaken, LeaseLost, Waiting
+from holdfast.domain.ids import RunId
+from holdfast.domain.interrupt import Answer, InterruptStatus
+from holdfast.domain.new_run import NewRun
+from holdfast.domain.run import Move, RunStatus, WaitsFor
+from holdfast.domain.thread import NewThread
+from holdfast.store.store import Store
+from tests.builders import assistant, claim, finish, new_thread
+from tests.conformance.conftest import SPACE
+from tests.conformance.conversations import (
+    answered,
+    ask_a_person,
+    claimed,
+    complete,
+    make,
+    on,
+    refused,
+    sequences,
+    status,
+    told,
+)
+
+
+async def test_three_quick_messages_run_one_after_the_other(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    first, second, third = [await make(store, thread, text) for text in ("one", "two", "three")]
+    assert (second.base_run_id, third.base_run_id) == (first.id, second.id)
+    assert [run.status for run in (first, second, third)] == [RunStatus.QUEUED, RunStatus.PENDING, RunStatus.PENDING]
+    for run, answer in [(first, "1"), (second, "2"), (third, "3")]:
+        lease = await claim(store)
+        assert lease.run_id == run.id
+        await finish(store, lease, answer)
+    history = await store.messages.history(SPACE, third.id)
+    assert [message.content for message in history] == ["one", "1", "two", "2", "three", "3"]
+    assert sequences(history) == [0, 1, 2, 3, 4, 5]
+
+
+async def test_enqueue_goes_behind_the_last_live_run_of_the_newest_branch(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    root = await answered(store, thread, "hello", "hi")
+    left = await make(store, thread, "left", base=on(root))
+    right = await make(store, thread, "right", base=on(root))
+    last = await make(store, thread, "more")
+    assert (last.base_run_id, last.status) == (right.id, RunStatus.PENDING)
+    await complete(store, await claimed(store, right))
+    assert await status(store, last) is RunStatus.QUEUED
+    assert await status(store, left) is RunStatus.QUEUED
+
+
+async def test_a_free_branch_is_not_busy_whatever_runs_on_another(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    root = await answered(store, thread, "hello", "hi")
+    live = await make(store, thread, "live", base=on(root))
+    free = await make(store, thread, "free", base=on(root))
+    await complete(store, await claimed(store, free), "done")
+    for wish in OnBusy:
+        run = await make(store, thread, "next", on_busy=wish)
+        assert run.status is RunStatus.QUEUED
+        await store.runs.end(SPACE, run.id)
+    assert await status(store, live) is RunStatus.QUEUED
+
+
+async def test_enqueue_behind_a_run_that_waits_for_a_person_is_refused_with_its_interrupts(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    asked = await ask_a_person(store, await make(store, thread, "hello"), "really?", "sure?")
+    interrupts = await store.interrupts.of_run(SPACE, asked.id)
+    async with refused(store, Waiting) as info:
+        await make(store, thread, "well?")
+    assert info.value.details == {"run_id": asked.id, "interrupts": [interrupt.id for interrupt in interrupts]}
+    assert len(interrupts) == 2
+
+
+async def test_enqueue_behind_a_run_behind_one_that_waits_for_a_person_is_refused(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    first = await make(store, thread, "one")
+    await make(store, thread, "two")
+    asked = await ask_a_person(store, first, "really?")
+    async with refused(store, Waiting) as info:
+        await make(store, thread, "three")
+    assert info.value.details["run_id"] == asked.id
+
+
+async def test_enqueue_is_accepted_once_the_person_has_answered(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    asked = await ask_a_person(store, await make(store, thread, "hello"), "really?")
+    (interrupt,) = await store.interrupts.of_run(SPACE, asked.id)
+    await store.interrupts.answer(SPACE, interrupt.id, Answer(response="yes"))
+    assert (await make(store, thread, "good")).base_run_id == asked.id
+
+
+async def test_enqueue_behind_a_run_that_waits_for_something_else_is_accepted(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    first = await make(store, thread, "one")
+    move = Move(to=RunStatus.WAITING, reason=WaitsFor.TIMER)
+    await store.journal.commit(Commit(lease=await claimed(store, first), move=move))
+    second = await make(store, thread, "two")
+    assert (second.base_run_id, second.status) == (first.id, RunStatus.PENDING)
+
+
+async def test_an_explicit_base_may_wait_for_a_person(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    asked = await ask_a_person(store, await make(store, thread, "hello"), "really?")
+    for wish in OnBusy:
+        run = await make(store, thread, "later", base=on(asked), on_busy=wish)
+        assert (run.base_run_id, run.status) == (asked.id, RunStatus.PENDING)
+    assert await status(store, asked) is RunStatus.WAITING
+
+
+async def test_reject_refuses_a_run_while_the_branch_is_busy(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    live = await make(store, thread, "one")
+    await make(store, thread, "two")
+    async with refused(store, Busy) as info:
+        await make(store, thread, "three", on_busy=OnBusy.REJECT)
+    assert info.value.details == {"run_id": live.id}
+
+
+async def test_reject_refuses_a_run_while_a_cancelled_one_hides_a_live_one(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    live = await make(store, thread, "one")
+    await store.runs.end(SPACE, (await make(store, thread, "two")).id)
+    async with refused(store, Busy) as info:
+        await make(store, thread, "three", on_busy=OnBusy.REJECT)
+    assert info.value.details == {"run_id": live.id}
+
+
+async def test_fork_starts_at_once_from_the_base_of_the_live_run(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    root = await answered(store, thread, "hello", "hi", "ho")
+    live = await make(store, thread, "one", base=on(root, 1))
+    await make(store, thread, "two")
+    lease = await claimed(store, live)
+    fork = await make(store, thread, "instead", on_busy=OnBusy.FORK)
+    assert (fork.base_run_id, fork.base_sequence, fork.status) == (root.id, 1, RunStatus.QUEUED)
+    assert await told(store, fork) == ["hello", "hi", "instead"]
+    await complete(store, lease, "1")
+    assert await told(store, live) == ["hello", "hi", "one", "1"]
+
+
+async def test_fork_of_a_live_root_is_a_new_root(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    live = await make(store, thread, "one")
+    fork = await make(store, thread, "instead", on_busy=OnBusy.FORK)
+    assert (fork.base_run_id, fork.status) == (None, RunStatus.QUEUED)
+    assert await status(store, live) is RunStatus.QUEUED
+
+
+async def test_interrupt_cancels_the_live_runs_of_the_branch_and_waits_for_the_worker(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    root = await answered(store, thread, "hello", "hi")
+    other = await make(store, thread, "other branch", base=on(root))
+    first = await make(store, thread, "one", base=on(root))
+    second = await make(store, thread, "two")
+    lease = await claimed(store, first)
+    await store.journal.commit(Commit(lease=lease, messages=[assistant("half")]))
+    run = await make(store, thread, "stop", on_busy=OnBusy.INTERRUPT, created_by="ann")
+    assert (run.base_run_id, run.status) == (second.id, RunStatus.PENDING)
+    for cancelled in (first, second):
+        now = await store.runs.get(SPACE, cancelled.id)
+        assert (now.status, now.cancelled_by) == (RunStatus.CANCELLED, "ann")
+    assert await status(store, other) is RunStatus.QUEUED
+    await store.leases.release(lease)
+    assert await status(store, run) is RunStatus.QUEUED
+    assert await told(store, run) == ["hello", "hi", "one", "half", "two", "stop"]
+
+
+async def test_the_worker_of_an_interrupted_run_can_write_nothing(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    lease = await claimed(store, await make(store, thread, "one"))
+    run = await make(store, thread, "stop", on_busy=OnBusy.INTERRUPT)
+    async with refused(store, LeaseLost):
+        await store.journal.commit(Commit(lease=lease, messages=[assistant("late")]))
+    await store.leases.release(lease)
+    assert await told(store, run) == ["one", "stop"]
+
+
+async def test_interrupt_starts_at_once_where_no_worker_is_at_work(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    asked = await ask_a_person(store, await make(store, thread, "one"), "really?")
+    run = await make(store, thread, "never mind", on_busy=OnBusy.INTERRUPT)
+    assert (run.base_run_id, run.status) == (asked.id, RunStatus.QUEUED)
+    assert await status(store, asked) is RunStatus.CANCELLED
+    (interrupt,) = await store.interrupts.of_run(SPACE, asked.id)
+    assert interrupt.status is InterruptStatus.CANCELLED
+
+
+async def test_interrupt_of_several_that_have_not_begun_keeps_what_was_said(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    for text in ("one", "two", "three"):
+        await make(store, thread, text)
+    run = await make(store, thread, "stop", on_busy=OnBusy.INTERRUPT)
+    assert run.status is RunStatus.QUEUED
+    history = await store.messages.history(SPACE, run.id)
+    assert [message.content for message in history] == ["one", "two", "three", "stop"]
+    assert sequences(history) == [0, 1, 2, 3]
+
+
+async def test_interrupt_cancels_the_children_of_live_runs_too(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    parent = await make(store, thread, "one")
+    child = (await store.runs.create(SPACE, NewRun(thread=NewThread(), parent_run_id=parent.id))).run
+    await make(store, thread, "stop", on_busy=OnBusy.INTERRUPT)
+    assert await status(store, child) is RunStatus.CANCELLED
+
+
+async def test_interrupt_that_cannot_be_made_cancels_nothing(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    live = await make(store, thread, "one", id=RunId("used"))
+    async with refused(store, IdTaken):
+        await make(store, thread, "stop", id=RunId("used"), on_busy=OnBusy.INTERRUPT)
+    assert await status(store, live) is RunStatus.QUEUED
+
+
+async def test_an_explicit_base_is_never_interrupted(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    live = await make(store, thread, "one")
+    run = await make(store, thread, "two", base=on(live), on_busy=OnBusy.INTERRUPT)
+    assert (run.base_run_id, run.status) == (live.id, RunStatus.PENDING)
+    assert await status(store, live) is RunStatus.QUEUED

@@ -1,0 +1,126 @@
+"""`Steps`: what a run called, and how it settled."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.domain.errors import Conflict, Invalid, NotFound
+from holdfast.domain.ids import RunId
+from holdfast.domain.step import Step, StepKind, StepState
+from holdfast.domain.usage import Usage
+from holdfast.store.store import Store
+from holdfast.testing.clock import HeldClock
+from tests.builders import MINUTE, assistant, call, claim, result, user
+from tests.conformance.conftest import OTHER, SPACE
+from tests.conformance.scenes import QUEUED, at, commit, model_step, running, tool_step
+from tests.conformance.tables import rows_of
+
+SETTLED = [StepState.DONE, StepState.FAILED, StepState.UNKNOWN]
+
+
+async def steps(store: Store, run: RunId) -> list[tuple[int, StepState]]:
+    return [(step.number, step.state) for step in await store.steps.of_run(SPACE, run)]
+
+
+async def test_steps_come_by_number(store: Store) -> None:
+    lease = await running(store)
+    await commit(store, lease, steps=[model_step(3), model_step(1)])
+    await commit(store, lease, steps=[model_step(2)])
+    assert [number for number, _ in await steps(store, lease.run_id)] == [1, 2, 3]
+
+
+async def test_the_steps_of_a_run_that_is_not_there_are_not_found(store: Store) -> None:
+    lease = await running(store)
+    with pytest.raises(NotFound):
+        await store.steps.of_run(SPACE, RunId("nobody"))
+    with pytest.raises(NotFound):
+        await store.steps.of_run(OTHER, lease.run_id)
+
+
+async def test_a_step_is_kept_as_it_was_given(store: Store, clock: HeldClock) -> None:
+    lease = await running(store)
+    began = tool_step(1, "c1", attempt=2, effectful=True, request_digest="d1")
+    await commit(store, lease, messages=[assistant("", call("c1"))], steps=[began])
+    (kept,) = await store.steps.of_run(SPACE, lease.run_id)
+    assert kept == Step(**{**_fields(began), "started_at": at(clock, 0)})
+    started = at(clock, 0)
+    clock.tick(MINUTE)
+    usage = Usage(input_tokens=5, output_tokens=1, cost_usd=None)
+    ended = tool_step(1, "c1", StepState.DONE, attempt=3, effectful=True, request_digest="d1", usage=usage)
+    await commit(store, lease, messages=[result("c1")], steps=[ended])
+    (kept,) = await store.steps.of_run(SPACE, lease.run_id)
+    assert kept == Step(**{**_fields(ended), "started_at": started, "settled_at": at(clock, 0)})
+
+
+async def test_a_step_may_begin_and_settle_in_one_commit(store: Store, clock: HeldClock) -> None:
+    lease = await running(store)
+    await commit(store, lease, messages=[assistant("hi")], steps=[model_step(1, StepState.DONE)])
+    (kept,) = await store.steps.of_run(SPACE, lease.run_id)
+    assert (kept.started_at, kept.settled_at) == (at(clock, 0), at(clock, 0))
+
+
+async def test_a_step_that_was_cut_off_may_begin_again(store: Store) -> None:
+    lease = await running(store)
+    await commit(store, lease, steps=[model_step(1)], move=QUEUED)
+    again = await claim(store)
+    await commit(store, again, steps=[model_step(1, attempt=2)])
+    (kept,) = await store.steps.of_run(SPACE, lease.run_id)
+    assert (kept.state, kept.attempt) == (StepState.STARTED, 2)
+
+
+@pytest.mark.parametrize("settled", SETTLED)
+async def test_a_step_settles_once(store: Store, where: str | Path, settled: StepState) -> None:
+    lease = await running(store)
+    await commit(store, lease, messages=[assistant("", call("c1")), result("c1")], steps=[tool_step(1, "c1", settled)])
+    before = await rows_of(where)
+    for state in StepState:
+        with pytest.raises(Conflict):
+            await commit(store, lease, messages=[result("c1", "again")], steps=[tool_step(1, "c1", state)])
+    assert await rows_of(where) == before
+
+
+async def test_a_model_step_is_done_only_with_what_the_model_said(store: Store) -> None:
+    lease = await running(store)
+    done = model_step(1, StepState.DONE)
+    for messages in ([], [user("not the model")], [result("c1")]):
+        with pytest.raises(Invalid):
+            await commit(store, lease, messages=messages, steps=[done])
+    await commit(store, lease, messages=[assistant("hi")], steps=[done])
+    assert await steps(store, lease.run_id) == [(1, StepState.DONE)]
+
+
+async def test_a_tool_step_is_done_only_with_its_result(store: Store) -> None:
+    lease = await running(store)
+    await commit(store, lease, messages=[assistant("", call("c1"), call("c2"))], steps=[tool_step(1, "c1")])
+    done = tool_step(1, "c1", StepState.DONE)
+    for messages in ([], [assistant("not the tool")], [result("c2")]):
+        with pytest.raises(Invalid):
+            await commit(store, lease, messages=messages, steps=[done])
+    await commit(store, lease, messages=[result("c1")], steps=[done])
+    assert await steps(store, lease.run_id) == [(1, StepState.DONE)]
+
+
+@pytest.mark.parametrize("state", [StepState.FAILED, StepState.UNKNOWN])
+async def test_a_step_that_is_not_done_needs_no_message(store: Store, state: StepState) -> None:
+    lease = await running(store)
+    await commit(store, lease, steps=[model_step(1, state)])
+    assert await steps(store, lease.run_id) == [(1, state)]
+
+
+async def test_one_commit_names_a_step_once(store: Store) -> None:
+    lease = await running(store)
+    with pytest.raises(Invalid):
+        await commit(store, lease, steps=[model_step(1), model_step(1, StepState.FAILED)])
+    assert await steps(store, lease.run_id) == []
+
+
+async def test_runs_number_their_steps_alone(store: Store) -> None:
+    first, second = await running(store), await running(store)
+    await commit(store, first, steps=[model_step(1, StepState.FAILED)])
+    await commit(store, second, steps=[model_step(1)])
+    assert await steps(store, second.run_id) == [(1, StepState.STARTED)]
+    assert [step.kind for step in await store.steps.of_run(SPACE, second.run_id)] == [StepKind.MODEL]
+
+
+def _fields(step: Step) -> dict[str, object]:
+    return {name: getattr(step, name) for name in step.__struct_fields__}

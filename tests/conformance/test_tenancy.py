@@ -1,0 +1,314 @@
+"""Every query names its space: what belongs to another space looks exactly like what does not exist.
+
+The calls are made from the signatures of the ports. A new method, or a new kind of parameter, fails here until it is
+clear how it names things.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from holdfast.domain.api_key import NewApiKey, Scope
+from holdfast.domain.artifact import ArtifactType, NewArtifact, NewFile
+from holdfast.domain.commit import Commit
+from holdfast.domain.content import Json
+from holdfast.domain.errors import HoldfastError, NotFound
+from holdfast.domain.ids import (
+    ApiKeyId,
+    ArtifactId,
+    FileId,
+    InterruptId,
+    MessageId,
+    RunId,
+    SpaceId,
+    ThreadId,
+    TimerId,
+)
+from holdfast.domain.inbox import InboxKind
+from holdfast.domain.instant import Instant
+from holdfast.domain.interrupt import Answer, InterruptStatus
+from holdfast.domain.new_run import Base, NewRun
+from holdfast.domain.run import RunError, RunStatus
+from holdfast.domain.thread import NewThread, ThreadFilter, ThreadPatch
+from holdfast.domain.timer import NewTimer, TimerClaim
+from holdfast.ports.runs import RunFilter
+from holdfast.store.store import Store
+from tests.builders import user
+from tests.conformance.conftest import OTHER, SPACE
+from tests.conformance.conversations import claimed
+from tests.conformance.ports import Method, methods
+from tests.conformance.scenes import ASKING, asked
+from tests.conformance.tables import rows_of
+
+LATER: Final = Instant("2030-01-01T00:00:00.000Z")
+NOWHERE: Final = SpaceId("nowhere")
+
+
+class World(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing of each kind in one space, by name."""
+
+    thread: ThreadId
+    run: RunId
+    message: MessageId
+    interrupt: InterruptId
+    artifact: ArtifactId
+    file: FileId
+    timer: TimerId
+    key: ApiKeyId
+    news: int
+
+
+MISSING: Final = World(
+    thread=ThreadId("thr_missing"),
+    run=RunId("run_missing"),
+    message=MessageId("msg_missing"),
+    interrupt=InterruptId("int_missing"),
+    artifact=ArtifactId("art_missing"),
+    file=FileId("fil_missing"),
+    timer=TimerId("tmr_missing"),
+    key=ApiKeyId("key_missing"),
+    news=99,
+)
+
+# What a parameter of each type may be, where the caller has `own` things and names those of `named`.
+NAMING: Final[dict[Any, Callable[[World, World], list[Any]]]] = {
+    ThreadId: lambda own, named: [named.thread],
+    RunId: lambda own, named: [named.run],
+    MessageId: lambda own, named: [named.message],
+    InterruptId: lambda own, named: [named.interrupt],
+    ArtifactId: lambda own, named: [named.artifact],
+    FileId: lambda own, named: [named.file],
+    TimerId: lambda own, named: [named.timer],
+    ApiKeyId: lambda own, named: [named.key],
+    NewRun: lambda own, named: [
+        NewRun(thread=named.thread),
+        NewRun(thread=own.thread, base=Base(run_id=named.run)),
+        NewRun(thread=own.thread, base=Base(run_id=named.run, sequence=0)),
+        NewRun(thread=NewThread(), parent_run_id=named.run),
+    ],
+    NewArtifact: lambda own, named: [NewArtifact(type=ArtifactType.DOC, title="x", file_id=named.file)],
+    RunFilter: lambda own, named: [
+        RunFilter(thread_id=named.thread),
+        RunFilter(root_run_id=named.run),
+        RunFilter(parent_run_id=named.run),
+    ],
+}
+# Parameters whose type does not say that they name something.
+NAMING_BY_PARAMETER: Final[dict[tuple[str, str], Callable[[World, World], list[Any]]]] = {
+    ("runs.page", "cursor"): lambda own, named: [named.run],
+    ("notifications.mark_read", "number"): lambda own, named: [named.news],
+}
+# Types that name nothing, with a value where one must be given. A claim is held by whoever the timers gave it to.
+PLAIN: Final[dict[Any, Any]] = {
+    NewThread: NewThread(title="x"),
+    ThreadPatch: ThreadPatch(title="x"),
+    NewFile: NewFile(name="x", content=b"x"),
+    NewTimer: NewTimer(kind="x", due_at=LATER),
+    Answer: Answer(response="x"),
+    InboxKind: InboxKind.MESSAGE,
+    Json: "x",
+    **dict.fromkeys([int, str, bool, list[str], ThreadFilter, InterruptStatus, RunStatus, RunError, TimerClaim]),
+}
+
+# Which methods name no space, and why that is right.
+WITHOUT_SPACE: Final = {
+    "spaces.page": "the operator's",
+    "api_keys.create": "names its spaces: tested below",
+    "api_keys.find": "a secret names its spaces",
+    "events.heads": "names a space with each run: tested below",
+    **dict.fromkeys(
+        ["leases.claim", "leases.renew", "leases.release", "leases.expire", "leases.queue"], "workers serve all spaces"
+    ),
+    **dict.fromkeys(["journal.commit", "journal.inbox"], "a lease names its run: tested below"),
+    **dict.fromkeys(["timers.due", "timers.settle", "timers.next_due"], "one clockwork serves all spaces"),
+    "notifications.dispatch": "one dispatcher serves all spaces",
+}
+
+TENANT: Final = [method for method in methods() if "space" in method.hints and method.port != "spaces"]
+
+
+def arguments(method: Method, own: World) -> dict[str, Any]:
+    """Return what must be given, of `own` things."""
+    return {name: _values(method, name, own, own)[0] for name in method.required - {"space"}}
+
+
+def variations(method: Method, own: World, named: World) -> list[dict[str, Any]]:
+    """Return the arguments that name something of `named`, one at a time."""
+    return [
+        {**arguments(method, own), name: value}
+        for name in method.hints.keys() - {"space"}
+        if _names(method, name) is not None
+        for value in _values(method, name, own, named)
+    ]
+
+
+def _names(method: Method, parameter: str) -> Callable[[World, World], list[Any]] | None:
+    hint = method.hints[parameter]
+    found = NAMING_BY_PARAMETER.get((method.path, parameter)) or NAMING.get(hint)
+    if found is None and hint not in PLAIN:
+        pytest.fail(f"does `{parameter}` of {method.path} name something? Add its type to NAMING or to PLAIN")
+    return found
+
+
+def _values(method: Method, parameter: str, own: World, named: World) -> list[Any]:
+    names = _names(method, parameter)
+    return [PLAIN[method.hints[parameter]]] if names is None else names(own, named)
+
+
+async def outcome(method: Method, store: Store, space: SpaceId, given: dict[str, Any], named: World) -> tuple[str, str]:
+    """Return what the caller learns, with the names that it gave itself blotted out."""
+    try:
+        kind, learnt = "returned", msgspec.json.encode(await method.of(store)(space, **given)).decode()
+    except HoldfastError as error:
+        kind, learnt = type(error).__name__, f"{error.message} {sorted(error.details.items())}"
+    for name in msgspec.structs.astuple(named):
+        learnt = learnt.replace(str(name), "·")
+    return kind, learnt
+
+
+@pytest.fixture
+async def ours(store: Store) -> World:
+    return await populate(store, SPACE, "ours")
+
+
+@pytest.fixture
+async def theirs(store: Store) -> World:
+    made = await store.runs.create(OTHER, NewRun(thread=NewThread()))
+    await store.runs.end(OTHER, made.run.id)  # so that they have a notification more than we
+    return await populate(store, OTHER, "theirs")
+
+
+async def populate(store: Store, space: SpaceId, mark: str) -> World:
+    """Make one thing of each kind."""
+    thread = await store.threads.create(space, NewThread(title=mark))
+    new = NewRun(thread=thread.id, messages=[user(mark)], tags=[mark], idempotency_key=mark)
+    run = (await store.runs.create(space, new)).run
+    file = await store.files.create(space, NewFile(name=mark, content=mark.encode()))
+    artifact = NewArtifact(type=ArtifactType.DOC, title=mark, file_id=file.id, id=ArtifactId(f"art-{mark}"))
+    await store.journal.commit(
+        Commit(
+            lease=await claimed(store, run),
+            values={"state": {"mark": mark}},
+            artifacts=[artifact],
+            interrupts=[asked(f"int-{mark}", message=mark)],
+            move=ASKING,
+        )
+    )
+    await store.runs.create(space, NewRun(thread=NewThread(title=mark), parent_run_id=run.id))
+    timer = await store.timers.set(space, NewTimer(kind="x", due_at=LATER, data={"mark": mark}), run=run.id)
+    hash_ = mark.encode().ljust(32)
+    key = await store.api_keys.create([space], NewApiKey(name=mark, scope=Scope.RUN, secret_hash=hash_))
+    await store.notifications.dispatch()
+    return World(
+        thread=thread.id,
+        run=run.id,
+        message=(await store.messages.of_run(space, run.id))[0].id,
+        interrupt=InterruptId(f"int-{mark}"),
+        artifact=ArtifactId(f"art-{mark}"),
+        file=file.id,
+        timer=timer.id,
+        key=key.id,
+        news=(await store.notifications.latest(space))[0].number,
+    )
+
+
+def test_every_method_names_its_space_or_is_known_not_to() -> None:
+    assert {method.path for method in methods() if "space" not in method.hints} == set(WITHOUT_SPACE)
+
+
+async def test_in_every_method_a_foreign_id_looks_like_a_missing_one_and_changes_nothing(
+    store: Store, where: str | Path, ours: World, theirs: World
+) -> None:
+    before = await rows_of(where)
+    seen = 0
+    for method in TENANT:
+        foreign, missing = variations(method, ours, theirs), variations(method, ours, MISSING)
+        for given, absent in zip(foreign, missing, strict=True):
+            learnt = await outcome(method, store, SPACE, given, theirs)
+            assert learnt == await outcome(method, store, SPACE, absent, MISSING), f"{method.path}({given})"
+            assert learnt[0] in ("NotFound", "returned"), f"{method.path}({given}): {learnt}"
+            assert "theirs" not in learnt[1], f"{method.path}({given}): {learnt}"
+            assert await rows_of(where) == before, f"{method.path}({given})"
+            seen += 1
+    assert seen > len(TENANT) / 2
+
+
+async def test_what_was_asked_for_in_vain_is_there_for_those_it_belongs_to(store: Store, theirs: World) -> None:
+    """The same calls, made by the owners: otherwise the test above could pass because of a mistake in a call."""
+    for method in sorted(TENANT, key=lambda method: method.name == "delete"):
+        for given in variations(method, theirs, theirs):
+            kind, learnt = await outcome(method, store, OTHER, given, MISSING)
+            assert kind != "NotFound", f"{method.path}({given}): {learnt}"
+
+
+async def test_no_list_shows_anything_foreign(store: Store, ours: World, theirs: World) -> None:
+    lists = [
+        method for method in TENANT if not method.required - {"space"} and method.path != "notifications.mark_read"
+    ]
+    assert lists
+    for method in lists:
+        own, other = [await outcome(method, store, space, {}, MISSING) for space in (SPACE, OTHER)]
+        assert own[0] == other[0] == "returned"
+        assert own[1] != other[1], f"{method.path}: both spaces should have something to show"
+        for name in msgspec.structs.astuple(theirs):
+            assert f'"{name}"' not in own[1], f"{method.path} shows {name}"
+        assert "theirs" not in own[1], f"{method.path}: {own[1]}"
+
+
+async def test_a_space_that_does_not_exist_has_nothing_and_takes_nothing(
+    store: Store, where: str | Path, theirs: World
+) -> None:
+    before = await rows_of(where)
+    for method in TENANT:
+        given = arguments(method, theirs)
+        if method.path == "notifications.mark_read":
+            given["through"] = 1
+        kind, learnt = await outcome(method, store, NOWHERE, given, MISSING)
+        assert kind == "NotFound", f"{method.path}: {learnt}"
+        assert await rows_of(where) == before, method.path
+
+
+async def test_the_head_of_a_foreign_run_is_left_out(store: Store, ours: World, theirs: World) -> None:
+    heads = await store.events.heads([(SPACE, ours.run), (SPACE, theirs.run), (OTHER, ours.run)])
+    assert [(head.space_id, head.run_id) for head in heads] == [(SPACE, ours.run)]
+
+
+async def test_a_commit_cannot_make_an_artifact_of_a_foreign_file(
+    store: Store, where: str | Path, theirs: World
+) -> None:
+    run = (await store.runs.create(SPACE, NewRun(thread=NewThread()))).run
+    lease = await claimed(store, run)
+    before = await rows_of(where)
+    for file in (theirs.file, MISSING.file):
+        artifact = NewArtifact(type=ArtifactType.DOC, title="x", file_id=file)
+        with pytest.raises(NotFound, match=f"there is no file `{file}`"):
+            await store.journal.commit(Commit(lease=lease, artifacts=[artifact]))
+    await store.journal.commit(Commit(lease=lease, cancelled_timers=[theirs.timer]))
+    assert await rows_of(where) == before
+
+
+async def test_an_id_used_in_one_space_is_free_in_another(store: Store, theirs: World) -> None:
+    before = [await store.runs.get(OTHER, theirs.run), await store.artifacts.get(OTHER, theirs.artifact)]
+    new = NewRun(
+        thread=NewThread(id=theirs.thread),
+        id=theirs.run,
+        messages=[user("x", id=theirs.message)],
+        idempotency_key="theirs",
+    )
+    made = await store.runs.create(SPACE, new)
+    assert (made.replayed, made.run.id, made.run.thread_id, made.run.space_id) == (
+        False,
+        theirs.run,
+        theirs.thread,
+        SPACE,
+    )
+    file = await store.files.create(SPACE, NewFile(name="x", content=b"theirs", id=theirs.file))
+    timer = await store.timers.set(SPACE, NewTimer(kind="x", due_at=LATER, id=theirs.timer))
+    artifact = await store.artifacts.create(
+        SPACE, theirs.run, NewArtifact(type=ArtifactType.DOC, title="x", content="x", id=theirs.artifact)
+    )
+    assert (file.space_id, timer.space_id, artifact.space_id, artifact.version) == (SPACE, SPACE, SPACE, 1)
+    assert [await store.runs.get(OTHER, theirs.run), await store.artifacts.get(OTHER, theirs.artifact)] == before

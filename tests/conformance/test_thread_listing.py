@@ -1,0 +1,184 @@
+"""Threads are listed by their latest run."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+import pytest
+
+from holdfast.domain.errors import Invalid
+from holdfast.domain.ids import ThreadId
+from holdfast.domain.thread import NewThread, Thread, ThreadFilter, ThreadPatch, ThreadStatus
+from holdfast.store.store import Store
+from holdfast.testing.clock import HeldClock
+from tests.conformance.conftest import OTHER, SPACE
+from tests.conformance.conversations import ended, refused
+
+SECOND = timedelta(seconds=1)
+
+
+async def _made(store: Store, *titles: str, clock: HeldClock | None = None) -> dict[str, ThreadId]:
+    """Make threads, one after the other, with a `clock` a second apart."""
+    made = {}
+    for title in titles:
+        made[title] = (await store.threads.create(SPACE, NewThread(title=title))).id
+        if clock is not None:
+            clock.tick(SECOND)
+    return made
+
+
+async def _listed(store: Store, where: ThreadFilter | None = None) -> list[str | None]:
+    return _titles((await store.threads.page(SPACE, where=where)).items)
+
+
+def _titles(threads: Iterable[Thread]) -> list[str | None]:
+    return [thread.title for thread in threads]
+
+
+async def test_the_thread_with_the_latest_run_comes_first(store: Store, clock: HeldClock) -> None:
+    made = await _made(store, "a", "b", "c", clock=clock)
+    for title in "cab":
+        await ended(store, made[title])
+        clock.tick(SECOND)
+    assert await _listed(store) == ["b", "a", "c"]
+    await ended(store, made["c"])
+    assert await _listed(store) == ["c", "b", "a"]
+
+
+async def test_a_thread_without_a_run_stands_where_it_was_made(store: Store, clock: HeldClock) -> None:
+    made = await _made(store, "a", "b", clock=clock)
+    await ended(store, made["a"])
+    clock.tick(SECOND)
+    await _made(store, "c")
+    assert await _listed(store) == ["c", "a", "b"]
+
+
+async def test_threads_of_the_same_moment_are_listed_the_newest_first(store: Store) -> None:
+    await _made(store, "a", "b", "c")
+    assert await _listed(store) == ["c", "b", "a"]
+
+
+async def test_a_change_of_a_thread_does_not_move_it(store: Store, clock: HeldClock) -> None:
+    made = await _made(store, "a", "b", clock=clock)
+    await store.threads.update(SPACE, made["a"], ThreadPatch(summary="x"))
+    assert await _listed(store) == ["b", "a"]
+
+
+async def test_threads_of_another_space_are_not_listed(store: Store) -> None:
+    await _made(store, "a")
+    assert (await store.threads.page(OTHER)).items == []
+
+
+@pytest.mark.parametrize("same_moment", [True, False])
+async def test_pages_join_to_the_whole_list(store: Store, clock: HeldClock, same_moment: bool) -> None:
+    await _made(store, *"abcdefg", clock=None if same_moment else clock)
+    for limit in (1, 2, 3, 7, 8, 200):
+        seen, cursor = list[str | None](), None
+        while seen == [] or cursor is not None:
+            page = await store.threads.page(SPACE, limit=limit, cursor=cursor)
+            seen += _titles(page.items)
+            cursor = page.next_cursor
+            assert len(page.items) == limit or cursor is None
+        assert seen == list("gfedcba")
+
+
+@pytest.mark.parametrize("same_moment", [True, False])
+async def test_no_thread_is_shown_twice_or_left_out_while_others_are_added_and_moved(
+    store: Store, clock: HeldClock, same_moment: bool
+) -> None:
+    made = await _made(store, *"abcdefghij", clock=None if same_moment else clock)
+    moved = iter("djaj")
+    seen, cursor = list[str | None](), None
+    while seen == [] or cursor is not None:
+        page = await store.threads.page(SPACE, limit=3, cursor=cursor)
+        seen += _titles(page.items)
+        cursor = page.next_cursor
+        if not same_moment:
+            clock.tick(SECOND)
+        await _made(store, f"new after {len(seen)}")
+        await ended(store, made[next(moved)])
+    assert len(seen) == len(set(seen))
+    assert set("bcefghi") <= set(seen)
+    stayed = [title for title in seen if title in set("bcefghi")]
+    assert stayed == sorted(stayed, key=str, reverse=True)
+
+
+async def test_a_thread_that_is_deleted_after_it_ended_a_page_does_not_break_the_next(store: Store) -> None:
+    made = await _made(store, *"abcd")
+    page = await store.threads.page(SPACE, limit=2)
+    await store.threads.update(SPACE, made["c"], ThreadPatch(status=ThreadStatus.DELETED))
+    assert _titles((await store.threads.page(SPACE, limit=2, cursor=page.next_cursor)).items) == ["b", "a"]
+
+
+async def test_a_list_is_filtered_by_status_and_shows_no_deleted_thread_unless_asked(store: Store) -> None:
+    made = await _made(store, "active", "archived", "deleted")
+    for status in (ThreadStatus.ARCHIVED, ThreadStatus.DELETED):
+        await store.threads.update(SPACE, made[status], ThreadPatch(status=status))
+    assert await _listed(store) == ["archived", "active"]
+    for status in ThreadStatus:
+        assert await _listed(store, ThreadFilter(status=status)) == [status]
+
+
+async def test_a_list_is_filtered_by_agent_type(store: Store) -> None:
+    for agent in ("writer", "coder"):
+        await store.threads.create(SPACE, NewThread(title=agent, agent_type=agent))
+    assert await _listed(store, ThreadFilter(agent_type="coder")) == ["coder"]
+    assert await _listed(store, ThreadFilter(agent_type="Coder")) == []
+    assert await _listed(store, ThreadFilter(agent_type="coder", title="writer")) == []
+
+
+async def test_a_list_is_filtered_by_a_part_of_the_title_whatever_its_case(store: Store) -> None:
+    made = "planning", "The PLAN", "Große Ärgernisse", "ОТЧЁТ за май", "ο λόγος", "旅行の計画"
+    await _made(store, *made, "100% sure", "snake_case", "back\\slash", "it's")
+    await store.threads.create(SPACE, NewThread(title=None))
+    for part, titles in [
+        ("plan", ["The PLAN", "planning"]),
+        ("PLAN", ["The PLAN", "planning"]),
+        ("ÄRGER", ["Große Ärgernisse"]),
+        ("ärger", ["Große Ärgernisse"]),
+        ("отчёт", ["ОТЧЁТ за май"]),
+        ("ΛΌΓΟ", ["ο λόγος"]),
+        ("計画", ["旅行の計画"]),
+        ("%", ["100% sure"]),
+        ("_", ["snake_case"]),
+        ("\\", ["back\\slash"]),
+        ("'", ["it's"]),
+        ("GROSSE", ["Große Ärgernisse"]),
+        ("plan the", []),
+    ]:
+        assert await _listed(store, ThreadFilter(title=part)) == titles
+
+
+async def test_a_title_that_was_changed_is_found_as_it_is_now(store: Store) -> None:
+    made = await _made(store, "Before")
+    await store.threads.update(SPACE, made["Before"], ThreadPatch(title="After"))
+    assert await _listed(store, ThreadFilter(title="before")) == []
+    await store.threads.update(SPACE, made["Before"], ThreadPatch(summary="x"))
+    assert await _listed(store, ThreadFilter(title="after")) == ["After"]
+
+
+async def test_a_filtered_list_is_paged_too(store: Store) -> None:
+    await _made(store, "x1", "y1", "x2", "y2", "x3")
+    first = await store.threads.page(SPACE, where=ThreadFilter(title="X"), limit=2)
+    last = await store.threads.page(SPACE, where=ThreadFilter(title="X"), limit=2, cursor=first.next_cursor)
+    assert [*_titles(first.items), *_titles(last.items)] == ["x3", "x2", "x1"]
+    assert last.next_cursor is None
+
+
+async def test_a_page_of_threads_has_1_to_200(store: Store) -> None:
+    await store.threads.page(SPACE, limit=200)
+    for limit in (0, -1, 201, 2**70):
+        async with refused(store, Invalid):
+            await store.threads.page(SPACE, limit=limit)
+
+
+async def test_a_cursor_that_is_none_of_ours_is_refused_by_threads(store: Store) -> None:
+    for cursor in ("", "x", "1", "1.2.3", "-1.2", "1.", f"{'1' * 19}.1", "\x00.1", "\ud800.1", "٣.1"):
+        async with refused(store, Invalid):
+            await store.threads.page(SPACE, cursor=cursor)
+
+
+async def test_a_filter_that_no_thread_can_match_is_refused(store: Store) -> None:
+    for text in ("\x00", "\ud800"):
+        for where in (ThreadFilter(title=text), ThreadFilter(agent_type=text)):
+            async with refused(store, Invalid):
+                await store.threads.page(SPACE, where=where)

@@ -1,0 +1,195 @@
+"""Threads: made, read and changed."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from holdfast.domain.errors import Conflict, HoldfastError, IdTaken, Invalid, NotFound, ThreadClosed, TooLarge
+from holdfast.domain.ids import SpaceId, ThreadId
+from holdfast.domain.new_run import NewRun
+from holdfast.domain.thread import NewThread, Thread, ThreadPatch, ThreadStatus
+from holdfast.store.store import Store
+from tests.builders import new_thread
+from tests.conformance.conftest import OTHER, SPACE
+from tests.conformance.conversations import ended, refused
+
+MISSING = ThreadId("missing")
+NO_TEXT = [("\x00", Invalid), ("a\ud800", Invalid)]
+
+
+async def test_a_thread_is_made_active_and_empty(store: Store) -> None:
+    made = await store.threads.create(
+        SPACE,
+        NewThread(
+            id=ThreadId("chosen"),
+            title="Grüße · 挨拶",
+            agent_type="writer",
+            locale="de-CH",
+            context_window=7,
+            metadata={"deep": [{"a": None}]},
+            created_by="ann",
+        ),
+    )
+    assert made == Thread(
+        id=ThreadId("chosen"),
+        space_id=SPACE,
+        title="Grüße · 挨拶",
+        agent_type="writer",
+        status=ThreadStatus.ACTIVE,
+        locale="de-CH",
+        summary=None,
+        key_points=[],
+        retrieval_index=None,
+        indexed_sequence=-1,
+        context_window=7,
+        metadata={"deep": [{"a": None}]},
+        next_sequence=0,
+        last_run_at=None,
+        created_by="ann",
+        created_at=made.created_at,
+    )
+    assert await store.threads.get(SPACE, made.id) == made
+
+
+async def test_a_thread_without_a_chosen_id_is_given_one(store: Store) -> None:
+    first, second = [(await store.threads.create(SPACE, NewThread())).id for _ in range(2)]
+    assert first != second
+    assert first.startswith("thr_")
+
+
+async def test_a_thread_id_already_used_is_refused(store: Store) -> None:
+    taken = await store.threads.create(SPACE, NewThread(id=ThreadId("taken")))
+    await store.threads.update(SPACE, taken.id, ThreadPatch(status=ThreadStatus.DELETED))
+    async with refused(store, IdTaken):
+        await store.threads.create(SPACE, NewThread(id=taken.id))
+
+
+async def test_the_same_thread_id_may_be_used_in_another_space(store: Store) -> None:
+    here = await store.threads.create(SPACE, NewThread(id=ThreadId("same"), title="here"))
+    there = await store.threads.create(OTHER, NewThread(id=ThreadId("same"), title="there"))
+    assert await store.threads.get(SPACE, ThreadId("same")) == here
+    assert await store.threads.get(OTHER, ThreadId("same")) == there
+
+
+async def test_a_missing_thread_is_not_found(store: Store) -> None:
+    foreign = await new_thread(store, OTHER)
+    for missing in (MISSING, foreign):
+        async with refused(store, NotFound):
+            await store.threads.get(SPACE, missing)
+        async with refused(store, NotFound):
+            await store.threads.update(SPACE, missing, ThreadPatch(title="x"))
+
+
+async def test_a_thread_is_not_made_in_a_missing_space(store: Store) -> None:
+    async with refused(store, NotFound):
+        await store.threads.create(SpaceId("missing"), NewThread())
+    async with refused(store, NotFound):
+        await store.threads.page(SpaceId("missing"))
+
+
+async def test_an_update_of_a_thread_changes_what_it_names_and_nothing_else(store: Store) -> None:
+    new = NewThread(title="first", locale="en", metadata={"old": 1})
+    other = await store.threads.create(SPACE, new)
+    changes: list[dict[str, Any]] = [
+        {"title": "other"},
+        {"title": None},
+        {"agent_type": "coder"},
+        {"status": ThreadStatus.ARCHIVED},
+        {"locale": None},
+        {"summary": "they talked"},
+        {"key_points": ["one", "zwölf"]},
+        {"retrieval_index": "words"},
+        {"indexed_sequence": 4},
+        {"context_window": 1000},
+        {"metadata": {"new": 1}},
+        {"title": "both", "metadata": {}},
+    ]
+    for change in changes:
+        made = await store.threads.create(SPACE, new)
+        changed = await store.threads.update(SPACE, made.id, ThreadPatch(**change))
+        assert changed == structs.replace(made, **change)
+        assert await store.threads.get(SPACE, made.id) == changed
+    assert await store.threads.get(SPACE, other.id) == other
+
+
+async def test_updates_of_a_thread_at_once_do_not_undo_each_other(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    for number in range(10):
+        await asyncio.gather(
+            store.threads.update(SPACE, thread, ThreadPatch(title=f"title {number}")),
+            store.threads.update(SPACE, thread, ThreadPatch(summary=f"summary {number}")),
+        )
+        changed = await store.threads.get(SPACE, thread)
+        assert (changed.title, changed.summary) == (f"title {number}", f"summary {number}")
+
+
+async def test_a_deleted_thread_stays_deleted(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    await store.threads.update(SPACE, thread, ThreadPatch(status=ThreadStatus.DELETED))
+    for patch in (ThreadPatch(status=ThreadStatus.ACTIVE), ThreadPatch(title="x")):
+        async with refused(store, Conflict):
+            await store.threads.update(SPACE, thread, patch)
+    assert (await store.threads.get(SPACE, thread)).status is ThreadStatus.DELETED
+
+
+@pytest.mark.parametrize("closed", [ThreadStatus.ARCHIVED, ThreadStatus.DELETED])
+async def test_a_closed_thread_takes_no_run(store: Store, closed: ThreadStatus) -> None:
+    thread = await new_thread(store, SPACE)
+    run = await ended(store, thread, "hello")
+    await store.threads.update(SPACE, thread, ThreadPatch(status=closed))
+    async with refused(store, ThreadClosed) as info:
+        await store.runs.create(SPACE, NewRun(thread=thread))
+    assert info.value.details["status"] == closed
+    assert await store.runs.get(SPACE, run.id) == run
+
+
+async def test_an_archived_thread_may_be_opened_again(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    await store.threads.update(SPACE, thread, ThreadPatch(status=ThreadStatus.ARCHIVED))
+    await store.threads.update(SPACE, thread, ThreadPatch(status=ThreadStatus.ACTIVE))
+    await ended(store, thread, "hello")
+
+
+async def test_a_run_never_edits_its_thread(store: Store) -> None:
+    made = await store.threads.create(SPACE, NewThread(title="first", agent_type="writer"))
+    run = await ended(store, made.id, "hello", agent_type="coder")
+    now = await store.threads.get(SPACE, made.id)
+    assert now == structs.replace(made, next_sequence=1, last_run_at=run.created_at)
+
+
+async def test_what_can_never_be_a_thread_is_refused(store: Store) -> None:
+    cases: list[tuple[dict[str, Any], type[HoldfastError]]] = [
+        *(({"id": id}, Invalid) for id in ("", "a b", "ä", "a\n", "\x00", "x" * 129)),
+        *(({"title": text}, error) for text, error in [*NO_TEXT, ("x" * 501, TooLarge)]),
+        *(({"agent_type": text}, error) for text, error in [*NO_TEXT, ("x" * 129, TooLarge)]),
+        *(({"locale": text}, error) for text, error in [*NO_TEXT, ("x" * 36, TooLarge)]),
+        *(({"created_by": text}, error) for text, error in [*NO_TEXT, ("x" * 257, TooLarge)]),
+        *(({"context_window": size}, Invalid) for size in (0, -1, 1001, 2**70)),
+        *(({"metadata": {"x": value}}, Invalid) for value in (object(), "\ud800", {"\udfff": 1})),
+    ]
+    for fields, error in cases:
+        async with refused(store, error):
+            await store.threads.create(SPACE, NewThread(**fields))
+        async with refused(store, error):
+            await store.runs.create(SPACE, NewRun(thread=NewThread(**fields), idempotency_key="key"))
+
+
+async def test_what_a_thread_can_never_become_is_refused(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    cases: list[tuple[dict[str, Any], type[HoldfastError]]] = [
+        ({}, Invalid),
+        *(({"title": text}, error) for text, error in [*NO_TEXT, ("x" * 501, TooLarge)]),
+        *(({"agent_type": text}, error) for text, error in [*NO_TEXT, ("x" * 129, TooLarge)]),
+        *(({"locale": text}, error) for text, error in [*NO_TEXT, ("x" * 36, TooLarge)]),
+        *(({"summary": text}, error) for text, error in [*NO_TEXT, ("x" * 20_001, TooLarge)]),
+        *(({"retrieval_index": text}, error) for text, error in [*NO_TEXT, ("x" * 1_000_001, TooLarge)]),
+        *(({"key_points": ["good", text]}, error) for text, error in [*NO_TEXT, ("x" * 20_001, TooLarge)]),
+        *(({"context_window": size}, Invalid) for size in (0, 1001, 2**70)),
+        *(({"indexed_sequence": sequence}, Invalid) for sequence in (-2, 2**63, 2**70)),
+        *(({"metadata": {"x": value}}, Invalid) for value in (object(), "\ud800")),
+    ]
+    for fields, error in cases:
+        async with refused(store, error):
+            await store.threads.update(SPACE, thread, ThreadPatch(**fields))

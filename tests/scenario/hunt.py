@@ -1,0 +1,155 @@
+"""Victims killed one after the other on one database, and what each must have left behind.
+
+A play changes its space step by step, and the same play leaves the same rows wherever it is played. So after a death in
+the middle there is exactly what was there after the last step that the victim acknowledged, or after the one that it
+was at: nothing lost, nothing doubled, nothing in part.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from difflib import unified_diff
+from itertools import count
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import msgspec
+
+from holdfast.bootstrap import open_store
+from holdfast.bus.local import LocalBus
+from holdfast.domain.ids import SpaceId
+from holdfast.store.store import Store
+from holdfast.testing.clock import HeldClock
+from holdfast.testing.kills import ForkServer
+from holdfast.testing.log_check import check_log, check_rows
+from holdfast.testing.probe import Probe, is_postgres, open_probe
+from tests.scenario.snapshot import Snapshot, snapshot
+from tests.scenario.stage import START, Stage
+from tests.scenario.victim import AFTERWARDS, Task, tidy_up
+from tests.scenario.workload import PLAYS
+
+Script: TypeAlias = Sequence[Snapshot]
+"""What there is before the first step of a play, and after each of them."""
+
+VICTIM: Final = "tests.scenario.victim:work"
+
+_SESSIONS: Final = """
+    SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'holdfast'
+"""
+_LEASES: Final = "SELECT run_key FROM run_heads WHERE lease_owner IS NOT NULL"
+
+
+async def write_script(where: str | Path, name: str) -> Script:
+    """Play undisturbed on an empty database, and write down what is there after each step."""
+    space = SpaceId("rehearsal")
+    clock = HeldClock(START)
+    states: list[Snapshot] = [{}]
+    async with open_store(where, bus=LocalBus(), clock=clock) as store, open_probe(where) as probe:
+
+        async def note() -> None:
+            states.append(await snapshot(probe, space))
+
+        await PLAYS[name](Stage(store, space, clock=clock, queue=asyncio.Lock(), note=note))
+        await check_log(probe)
+    return states
+
+
+class Hunt:
+    """One database, and those who died on it."""
+
+    def __init__(
+        self,
+        server: ForkServer,
+        where: str | Path,
+        scripts: Mapping[str, Script],
+        *,
+        probe: Probe | None = None,
+        survivor: Store | None = None,
+    ) -> None:
+        self.kills = 0
+        self._server = server
+        self._where = where
+        self._scripts = scripts
+        self._probe = probe
+        self._survivor = survivor
+        self._spaces = count(1)
+        self._untidy: list[SpaceId] = []
+
+    async def rehearse(self, *plays: str) -> list[str]:
+        """Let somebody play to the end, and return the commit points on the way."""
+        said = await self._send(self._task(plays))
+        names: list[str] = said[-1]["points"]
+        return names
+
+    async def kill_at(self, fatal: int, *plays: str) -> None:
+        """Kill somebody at a commit point."""
+        await self._send(self._task(plays, fatal=fatal))
+
+    async def kill_after(self, seconds: float, *plays: str) -> None:
+        """Kill somebody at some time."""
+        await self._send(self._task(plays), seconds=seconds)
+
+    async def look_around(self) -> None:
+        """Check everything once more, after somebody has tidied up: nothing is held by the dead, all ended well."""
+        await self.rehearse()
+        async with self._look() as probe:
+            await check_log(probe)
+            assert not await probe.rows(_LEASES), "a lease of the dead was not freed"
+
+    async def _send(self, task: Task, *, seconds: float | None = None) -> list[object]:
+        async with self._look() as probe:
+            others = await _sessions(probe) if self._survivor else set()
+        death = await self._server.send(msgspec.to_builtins(task), seconds=seconds)
+        self.kills += death.killed
+        if {"tidy": True} in death.said:
+            self._untidy.clear()
+        self._untidy += task.parts
+        async with self._look() as probe:
+            await self._examine(probe, task, death.said, others)
+        if self._survivor:
+            await tidy_up(self._survivor, self._untidy)
+            self._untidy.clear()
+        return death.said
+
+    async def _examine(self, probe: Probe, task: Task, said: list[object], others: set[int]) -> None:
+        if self._survivor:
+            # Until the server has noticed the death, it may still commit what it was sent.
+            while await _sessions(probe) - others:
+                await asyncio.sleep(0.001)
+        else:
+            assert [tuple(row.values()) for row in await probe.rows("PRAGMA integrity_check")] == [("ok",)]
+        await check_rows(probe)
+        for space, play in task.parts.items():
+            done = said.count({"done": space})
+            found = await snapshot(probe, space)
+            states = self._scripts[play][done : done + 2]
+            assert found in states, f"`{play}` was killed after {done} steps:\n{_difference(states[0], found)}"
+
+    def _task(self, plays: Sequence[str], *, fatal: int | None = None) -> Task:
+        parts = {SpaceId(f"space-{next(self._spaces)}"): play for play in plays}
+        return Task(where=str(self._where), parts=parts, untidy=self._untidy, fatal=fatal)
+
+    def _look(self) -> AbstractAsyncContextManager[Probe]:
+        # A connection that stays open would recover a SQLite file for the next victim.
+        return open_probe(self._where) if self._probe is None else nullcontext(self._probe)
+
+
+@asynccontextmanager
+async def hunting(server: ForkServer, where: str | Path, scripts: Mapping[str, Script]) -> AsyncIterator[Hunt]:
+    """Hunt on an empty database; on PostgreSQL beside a process that survives, and tidies up after the dead."""
+    if not is_postgres(where):
+        yield Hunt(server, where, scripts)
+        return
+    clock = HeldClock(START)
+    clock.tick(AFTERWARDS)
+    async with open_store(where, bus=LocalBus(), clock=clock) as survivor, open_probe(where) as probe:
+        yield Hunt(server, where, scripts, probe=probe, survivor=survivor)
+
+
+async def _sessions(probe: Probe) -> set[int]:
+    return {row["pid"] for row in await probe.rows(_SESSIONS)}
+
+
+def _difference(expected: Snapshot, found: Snapshot) -> str:
+    one, other = ([f"{table}: {row}" for table in sorted(state) for row in state[table]] for state in (expected, found))
+    return "\n".join(unified_diff(one, other, "acknowledged", "found", lineterm="", n=0))

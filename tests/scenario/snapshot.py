@@ -1,0 +1,77 @@
+"""All that a database holds of one space, in a form that is the same wherever and whenever the same things were done."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from holdfast.domain.ids import SpaceId
+from holdfast.testing.probe import Probe, Row
+
+Snapshot: TypeAlias = Mapping[str, list[str]]
+"""Rows by table, as JSON."""
+
+_OF_SPACE: Final = "space_key = {space}"
+_OF_RUN: Final = "run_key IN (SELECT run_key FROM runs WHERE space_key = {space})"
+_OF_KEY: Final = "api_key IN (SELECT api_key FROM api_key_spaces WHERE space_key = {space})"
+TABLES: Final = {
+    "spaces": _OF_SPACE,
+    "threads": _OF_SPACE,
+    "run_ids": _OF_SPACE,
+    "idempotency_keys": _OF_SPACE,
+    "runs": _OF_SPACE,
+    "run_heads": _OF_RUN,
+    "messages": _OF_RUN,
+    "events": _OF_RUN,
+    "steps": _OF_RUN,
+    "run_values": _OF_RUN,
+    "inbox": _OF_RUN,
+    "interrupts": _OF_SPACE,
+    "artifacts": _OF_SPACE,
+    "blobs": _OF_SPACE,
+    "files": _OF_SPACE,
+    "timers": _OF_SPACE,
+    "api_keys": _OF_KEY,
+    "api_key_spaces": _OF_SPACE,
+    "outbox": _OF_SPACE,
+    "notifications": _OF_SPACE,
+}
+
+_RUN_KEYS: Final = ("run_key", "base_key", "jump_key", "parent_key", "root_key", "made_for_run")
+_MADE_ID: Final = re.compile(r"\b[a-z]{3}_[0-9a-f]{32}\b")
+
+
+async def snapshot(probe: Probe, space: SpaceId) -> Snapshot:
+    """Return every row of `space`; one that is not there has none."""
+    found = await probe.rows(f"SELECT space_key FROM spaces WHERE id = '{space}'")
+    if not found:
+        return {}
+    where = {table: scope.format(space=found[0]["space_key"]) for table, scope in TABLES.items()}
+    rows = {table: await probe.rows(f"SELECT * FROM {table} WHERE {scope}") for table, scope in where.items()}
+    runs = {row["run_key"]: row["id"] for row in rows["runs"]}
+    threads = {row["thread_key"]: row["id"] for row in rows["threads"]}
+    return {
+        table: sorted(_canonical(row, space=space, runs=runs, threads=threads) for row in found)
+        for table, found in rows.items()
+        if found
+    }
+
+
+def _canonical(row: Row, *, space: SpaceId, runs: Mapping[int, str], threads: Mapping[int, str]) -> str:
+    """Return a row with names for keys, and without what chance or the database chose."""
+    values = {column: _value(column, value, runs, threads) for column, value in dict(row).items()}
+    text = msgspec.json.encode(values).decode().replace(f'"{space}"', '"space"')
+    return _MADE_ID.sub("*", text)
+
+
+def _value(column: str, value: Any, runs: Mapping[int, str], threads: Mapping[int, str]) -> Any:
+    if value is None or column == "idempotency_key":
+        return value
+    if column in _RUN_KEYS:
+        return runs.get(value, "a run that is gone")
+    if column == "thread_key":
+        return threads.get(value, "a thread that is gone")
+    if column.endswith("_key"):
+        return "some key"
+    return "some secret" if column == "secret_hash" else value

@@ -1,0 +1,85 @@
+"""Where a workload plays: a store, a space of its own, and somebody who notes each thing that is done."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+from holdfast.domain.commit import Commit, Committed, Lease
+from holdfast.domain.events import Event, RunError, RunFinished, Terminal, decode
+from holdfast.domain.ids import OwnerId, SpaceId
+from holdfast.domain.instant import Instant, Millis, instant
+from holdfast.domain.stream import Stream
+from holdfast.store.store import Store
+from holdfast.testing.clock import HeldClock
+
+T = TypeVar("T")
+
+START: Final = 1_750_000_000_000
+WORKER: Final = OwnerId("worker")
+LEASE: Final = timedelta(minutes=1)
+FAR_OFF: Final = timedelta(hours=12)
+
+
+class Stage:
+    """One space of a store. Everything that is done through it changes that space in one transaction."""
+
+    def __init__(
+        self,
+        store: Store,
+        space: SpaceId,
+        *,
+        clock: HeldClock,
+        queue: asyncio.Lock,
+        note: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.store = store
+        self.space = space
+        self.clock = clock
+        self.queue = queue
+        """Held from where a run or a timer may be claimed until it is, so that each claims its own."""
+        self._note = note
+
+    async def do(self, doing: Awaitable[T]) -> T:
+        """Note that something is done, when it is."""
+        done = await doing
+        await self._note()
+        return done
+
+    async def claim(self) -> "Worker":
+        """Claim the one run that may be claimed."""
+        (lease,) = await self.do(self.store.leases.claim(WORKER, lease=LEASE, limit=10))
+        assert lease.space_id == self.space
+        logged = await self.store.events.after(self.space, lease.run_id)
+        stream = Stream.resume(lease.thread_id, lease.run_id, [decode(event.data) for event in logged])
+        return Worker(self, lease, stream)
+
+    def at(self, later: timedelta) -> Instant:
+        """Return a moment that is so far away."""
+        return instant(Millis(self.clock.now() + later // timedelta(milliseconds=1)))
+
+
+class Worker:
+    """Whoever has the lease of a run."""
+
+    def __init__(self, stage: Stage, lease: Lease, stream: Stream) -> None:
+        self.lease = lease
+        self._stage = stage
+        self._stream = stream
+
+    async def commit(self, *said: Event, end: Terminal | None = None, **parts: Any) -> Committed:
+        """Commit what was said, as a legal stream, and whatever belongs to it."""
+        now = self._stage.clock.now()
+        events = [legal for event in said for legal in self._stream.feed(event, at=now)]
+        if end is not None:
+            events += self._stream.end(end, at=now)
+        journal = self._stage.store.journal
+        return await self._stage.do(journal.commit(Commit(lease=self.lease, events=events, **parts)))
+
+    def finished(self) -> RunFinished:
+        """Return the event of a good end."""
+        return RunFinished(thread_id=self.lease.thread_id, run_id=self.lease.run_id)
+
+    def failed(self) -> RunError:
+        """Return the event of a bad end."""
+        return RunError(message="it broke", code="BROKEN")

@@ -1,0 +1,100 @@
+"""A writer that will be killed. It tidies up after those before it, plays its part, and says what it has done."""
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+import holdfast.store.postgres.database
+import holdfast.store.sqlite.database  # noqa: F401 - imported on use otherwise, by each victim again
+from holdfast.bootstrap import open_store
+from holdfast.bus.local import LocalBus
+from holdfast.domain.errors import NotFound
+from holdfast.domain.ids import SpaceId
+from holdfast.domain.run import LIVE, Run
+from holdfast.store.store import Store
+from holdfast.testing.clock import HeldClock
+from holdfast.testing.commit_points import CommitPoints
+from holdfast.testing.kills import Say
+from holdfast.testing.probe import is_postgres
+from tests.scenario.stage import FAR_OFF, LEASE, START, WORKER, Stage
+from tests.scenario.workload import PLAYS
+
+AFTERWARDS: Final = 4 * FAR_OFF
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """What a victim does, and at which of its commit points it dies, if at one."""
+
+    where: str
+    parts: dict[SpaceId, str]
+    """The play of each space; all of them at the same time."""
+    untidy: list[SpaceId] = []
+    """Spaces that the dead left as they were. On PostgreSQL a process that survives looks after them."""
+    fatal: int | None = None
+    from_birth: bool = False
+    """Whether the points of opening and tidying up count too."""
+
+
+def work(raw: Any, say: Say) -> None:
+    """Do a `Task`."""
+    asyncio.run(_work(msgspec.convert(raw, Task), say))
+
+
+async def _work(task: Task, say: Say) -> None:
+    points = CommitPoints(fatal=task.fatal)
+    if is_postgres(task.where):
+        points.number_postgres()
+    else:
+        points.number_sqlite()
+    if task.from_birth:
+        points.start()
+    clock = HeldClock(START)
+    clock.tick(AFTERWARDS)
+    async with open_store(task.where, bus=LocalBus(), clock=clock) as store:
+        if not is_postgres(task.where):
+            assert await store.leases.expire() == [], "whoever opens the file frees the leases of the dead"
+            await tidy_up(store, task.untidy)
+            say({"tidy": True})
+        clock.tick(-AFTERWARDS)
+        if not task.from_birth:
+            points.start()
+        await play(store, task.parts, clock, say)
+        say({"points": points.names})
+
+
+async def play(store: Store, parts: Mapping[SpaceId, str], clock: HeldClock, say: Say) -> None:
+    """Play every part at the same time, and say of each thing when it is done."""
+    queue = asyncio.Lock()
+
+    async def note(space: SpaceId) -> None:
+        say({"done": space})
+
+    async with asyncio.TaskGroup() as group:
+        for space, name in parts.items():
+            stage = Stage(store, space, clock=clock, queue=queue, note=partial(note, space))
+            group.create_task(PLAYS[name](stage))
+
+
+async def tidy_up(store: Store, spaces: list[SpaceId]) -> None:
+    """End all that the dead were doing, long after their leases and timers ran out."""
+    await store.leases.expire()
+    for space in spaces:
+        for run in await _live_runs(store, space):
+            if (await store.runs.get(space, run.id)).status in LIVE:
+                await store.runs.end(space, run.id)
+    for claim in await store.timers.due(WORKER, lease=LEASE):
+        await store.timers.settle(claim)
+    await store.notifications.dispatch()
+    state = await store.leases.queue()
+    assert not state.ready and state.next_at is None, "a run that nobody works on is left"
+
+
+async def _live_runs(store: Store, space: SpaceId) -> list[Run]:
+    try:
+        runs = (await store.runs.page(space, limit=100)).items
+    except NotFound:
+        return []
+    return [run for run in reversed(runs) if run.status in LIVE]

@@ -1,0 +1,312 @@
+"""What victims do, and what is still whole after their death: every kind of write that the store knows."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+from hashlib import sha256
+from typing import Final, TypeAlias
+
+import pytest
+
+from holdfast.domain.api_key import NewApiKey, Scope
+from holdfast.domain.artifact import ArtifactType, NewArtifact, NewFile
+from holdfast.domain.commit import Commit
+from holdfast.domain.errors import InboxNotEmpty
+from holdfast.domain.events import (
+    Event,
+    RunFinished,
+    StateSnapshot,
+    TextMessageContent,
+    TextMessageEnd,
+    TextMessageStart,
+    ToolCallArgs,
+    ToolCallEnd,
+    ToolCallResult,
+    ToolCallStart,
+)
+from holdfast.domain.events.input import Interrupt, Interrupted
+from holdfast.domain.ids import ArtifactId, FileId, InterruptId, MessageId, RunId, ThreadId, TimerId, ToolCallId
+from holdfast.domain.inbox import InboxKind
+from holdfast.domain.interrupt import Answer, InterruptKind, NewInterrupt
+from holdfast.domain.new_run import Base, NewRun
+from holdfast.domain.run import Move, RunError, RunStatus, WaitsFor
+from holdfast.domain.space import SpacePatch
+from holdfast.domain.step import Step, StepKind, StepState
+from holdfast.domain.thread import NewThread, ThreadPatch
+from holdfast.domain.timer import NewTimer, TimerClaim
+from holdfast.domain.usage import Usage
+from tests.builders import assistant, call, result, spoken, user
+from tests.scenario.stage import FAR_OFF, LEASE, WORKER, Stage, Worker
+
+Play: TypeAlias = Callable[[Stage], Awaitable[None]]
+
+SECOND: Final = timedelta(seconds=1)
+DONE: Final = Move(to=RunStatus.COMPLETED, output={"ok": True})
+
+
+async def conversation(stage: Stage) -> None:
+    """Talk with tools, enqueue the next run behind it, and let that one fail."""
+    store, space = stage.store, stage.space
+    await stage.do(store.spaces.create(space, name="Acme"))
+    thread = (await stage.do(store.threads.create(space, NewThread(id=ThreadId("talk"), title="talk")))).id
+    async with stage.queue:
+        begin = NewRun(
+            id=RunId("run-1"),
+            thread=thread,
+            messages=[user("hello", id="m1"), user("are you there?", id="m2")],
+            values={"state": {"n": 0}},
+            idempotency_key="key-1",
+        )
+        await stage.do(store.runs.create(space, begin))
+        worker = await stage.claim()
+    await worker.commit(*_beginning("a1", "I look"), steps=[_model(1)])
+    await worker.commit(
+        *_ending("a1"),
+        *_asked("a1", "c1", "c2"),
+        StateSnapshot(snapshot={"n": 1}),
+        messages=[assistant("I look", call("c1"), call("c2"), id="a1")],
+        steps=[_model(1, StepState.DONE), _tool(2, "c1", effectful=True), _tool(3, "c2")],
+        values={"state": {"n": 1}, "plan": ["look", "tell"]},
+        usage=Usage(input_tokens=10, output_tokens=5, cost_usd=0.01),
+        iterations=1,
+    )
+    await worker.commit(
+        _answered("c1"), messages=[result("c1")], steps=[_tool(2, "c1", StepState.DONE, effectful=True)]
+    )
+    next_run = NewRun(id=RunId("run-2"), thread=thread, messages=[user("and then?", id="m3")])
+    await stage.do(store.runs.create(space, next_run))
+    await worker.commit(_answered("c2"), messages=[result("c2")], steps=[_tool(3, "c2", StepState.DONE)])
+    async with stage.queue:
+        await worker.commit(*spoken("done", id="a2"), end=worker.finished(), messages=[assistant("done")], move=DONE)
+        follower = await stage.claim()
+    error = RunError(code="BROKEN", message="it broke")
+    await follower.commit(end=follower.failed(), move=Move(to=RunStatus.FAILED, error=error), values={"todo": []})
+
+
+async def waiting(stage: Stage) -> None:
+    """Ask a person, wait, go on with the answer, and be steered."""
+    store, space = stage.store, stage.space
+    await stage.do(store.spaces.create(space, name="Acme"))
+    run, interrupt = RunId("asks"), InterruptId("question")
+    async with stage.queue:
+        await stage.do(store.runs.create(space, _alone(run)))
+        worker = await stage.claim()
+    asked = Interrupted(interrupts=[Interrupt(id=interrupt, reason="input_required")])
+    await worker.commit(
+        *spoken("may I?", id="a1"),
+        end=RunFinished(thread_id=worker.lease.thread_id, run_id=run, outcome=asked),
+        messages=[assistant("may I?", id="a1")],
+        interrupts=[NewInterrupt(id=interrupt, kind=InterruptKind.INPUT, message="may I?")],
+        timers=[NewTimer(id=TimerId("deadline"), kind="deadline", due_at=stage.at(FAR_OFF))],
+        move=Move(to=RunStatus.WAITING, reason=WaitsFor.PERSON),
+    )
+    async with stage.queue:
+        await stage.do(store.interrupts.answer(space, interrupt, Answer(response="yes", by="ann")))
+        worker = await stage.claim()
+    await worker.commit(StateSnapshot(snapshot={"answer": "yes"}), consumed=[1], cancelled_timers=["deadline"])
+    await stage.do(store.inbox.put(space, run, kind=InboxKind.MESSAGE, data={"text": "hurry"}, by="ann"))
+    with pytest.raises(InboxNotEmpty):
+        await store.journal.commit(Commit(lease=worker.lease, move=DONE))
+    await worker.commit(messages=[user("hurry", id="m2")], consumed=[2])
+    await worker.commit(end=worker.finished(), move=DONE)
+
+
+async def tree(stage: Stage) -> None:
+    """Spawn children, end all of them at once with everything open, let go, and delete them."""
+    store, space = stage.store, stage.space
+    await stage.do(store.spaces.create(space, name="Acme"))
+    root, child = RunId("root"), RunId("child")
+    async with stage.queue:
+        await stage.do(store.runs.create(space, _alone(root)))
+        parent = await stage.claim()
+    await _spawn(parent)
+    async with stage.queue:
+        await stage.do(store.runs.create(space, _alone(child, parent=root)))
+        busy = await stage.claim()
+    await busy.commit(
+        *_beginning("b1", "half a sen"),
+        *_asked("b1", "d1"),
+        messages=[assistant("half a sen", call("d1"), id="b1")],
+        steps=[_model(1, StepState.DONE), _tool(2, "d1", effectful=True)],
+        timers=[NewTimer(id=TimerId("alarm"), kind="alarm", due_at=stage.at(FAR_OFF))],
+    )
+    await stage.do(store.runs.create(space, _alone(RunId("grandchild"), parent=child, later=stage)))
+    await stage.do(store.inbox.put(space, root, kind=InboxKind.MESSAGE, data={"text": "stop"}))
+    await stage.do(store.runs.end(space, root, reason="enough", by="ann"))
+    await stage.do(store.leases.release(busy.lease))
+    await stage.do(store.leases.release(parent.lease))
+    await stage.do(store.runs.delete(space, root))
+
+
+async def deletion(stage: Stage) -> None:
+    """Delete a run that others stand on, and then those."""
+    store, space = stage.store, stage.space
+    await stage.do(store.spaces.create(space, name="Acme"))
+    for number in (1, 2):
+        async with stage.queue:
+            begin = NewRun(
+                id=RunId(f"run-{number}"),
+                thread=NewThread(id=ThreadId("chain")) if number == 1 else ThreadId("chain"),
+                messages=[user("hello", id=f"m{number}")],
+            )
+            await stage.do(store.runs.create(space, begin))
+            worker = await stage.claim()
+        said = [assistant("one", id=f"a{number}"), assistant("two", id=f"b{number}")]
+        await worker.commit(end=worker.finished(), messages=said, values={"plan": [number]}, move=DONE)
+    fork = NewRun(
+        id=RunId("fork"),
+        thread=ThreadId("chain"),
+        base=Base(run_id=RunId("run-1"), sequence=1),
+        wait_until=stage.at(FAR_OFF),
+    )
+    await stage.do(store.runs.create(space, fork))
+    await stage.do(store.runs.delete(space, RunId("run-1")))
+    await stage.do(store.runs.end(space, RunId("fork"), to=RunStatus.FAILED))
+    await stage.do(store.runs.delete(space, RunId("fork")))
+    await stage.do(store.runs.delete(space, RunId("run-2")))
+
+
+async def timers(stage: Stage) -> None:
+    """Set timers and let them fire: into an inbox, as a new run, again, never, and with their run's end."""
+    store, space = stage.store, stage.space
+    await stage.do(store.spaces.create(space, name="Acme"))
+    sleeper = RunId("sleeper")
+    await stage.do(store.runs.create(space, _alone(sleeper, later=stage)))
+    claim = await _due(stage, "one")
+    await stage.do(store.inbox.put(space, sleeper, kind=InboxKind.TIMER, data={"timer": "one"}, fires=claim))
+    claim = await _due(stage, "two")
+    await stage.do(store.runs.create(space, _alone(RunId("born"), later=stage), fires=claim))
+    claim = await _due(stage, "three")
+    await stage.do(store.timers.settle(claim, next_due=stage.at(FAR_OFF)))
+    await stage.do(store.timers.cancel(space, TimerId("three")))
+    last = NewTimer(id=TimerId("four"), kind="k", due_at=stage.at(FAR_OFF))
+    await stage.do(store.timers.set(space, last, run=sleeper))
+    await stage.do(store.runs.end(space, sleeper, to=RunStatus.FAILED, reason="tired"))
+
+
+async def leases(stage: Stage) -> None:
+    """Hold a lease, give it back, lose it, and end. It moves the clock, so it plays alone."""
+    store, space = stage.store, stage.space
+    await stage.do(store.spaces.create(space, name="Acme"))
+    run = RunId("held")
+    await stage.do(store.runs.create(space, _alone(run)))
+    worker = await stage.claim()
+    stage.clock.tick(SECOND)
+    await stage.do(store.leases.renew(WORKER, [worker.lease], lease=LEASE))
+    await stage.do(store.leases.release(worker.lease, delay=SECOND))
+    stage.clock.tick(SECOND)
+    await stage.claim()
+    stage.clock.tick(LEASE)
+    assert await stage.do(store.leases.expire()) == [run]
+    stage.clock.tick(LEASE)
+    worker = await stage.claim()
+    await worker.commit(*_beginning("a1", "late"), steps=[_model(1)])
+    again = Move(to=RunStatus.QUEUED, reason="try again", wait_until=stage.at(SECOND))
+    await worker.commit(end=worker.failed(), steps=[_model(1, StepState.FAILED)], move=again)
+    stage.clock.tick(SECOND)
+    worker = await stage.claim()
+    await worker.commit(end=worker.finished(), move=DONE)
+
+
+async def library(stage: Stage) -> None:
+    """Keep files, artifacts, keys and news, change what may be changed, and remove it all. It plays alone."""
+    store, space = stage.store, stage.space
+    await stage.do(store.spaces.create(space, name="Acme"))
+    await stage.do(store.runs.create(space, _alone(RunId("author"))))
+    worker = await stage.claim()
+    for file in ("first", "second"):
+        await stage.do(store.files.create(space, NewFile(id=FileId(file), name="a.txt", content=b"the same")))
+    report = NewArtifact(id=ArtifactId("report"), type=ArtifactType.REPORT, title="Report", content="draft")
+    await worker.commit(artifacts=[report])
+    better = NewArtifact(id=report.id, type=ArtifactType.REPORT, title="Report", file_id=FileId("first"))
+    await stage.do(store.artifacts.create(space, worker.lease.run_id, better))
+    await stage.do(store.files.delete(space, FileId("second")))
+    secret = sha256(space.encode()).digest()
+    key = await stage.do(
+        store.api_keys.create([space], NewApiKey(name="ci", scope=Scope.RUN, secret_hash=secret))
+    )
+    await stage.do(store.api_keys.revoke(space, key.id))
+    patch = ThreadPatch(title="renamed", summary="short", key_points=["one"])
+    await stage.do(store.threads.update(space, worker.lease.thread_id, patch))
+    await stage.do(store.spaces.update(space, SpacePatch(name="Acme, Inc.")))
+    await worker.commit(end=worker.finished(), move=DONE)
+    await stage.do(store.notifications.dispatch())
+    await stage.do(store.notifications.mark_read(space, through=1))
+    await stage.do(store.spaces.delete(space))
+
+
+TOGETHER: Final[Mapping[str, Play]] = {
+    "conversation": conversation,
+    "waiting": waiting,
+    "tree": tree,
+    "deletion": deletion,
+    "timers": timers,
+}
+"""Those that may play beside each other, each in its own space."""
+PLAYS: Final[Mapping[str, Play]] = {**TOGETHER, "leases": leases, "library": library}
+
+
+def _alone(run: RunId, *, parent: RunId | None = None, later: Stage | None = None) -> NewRun:
+    """Return a run on a thread that is made with it, which nobody may claim for long if it is for `later`."""
+    return NewRun(
+        id=run,
+        thread=NewThread(id=ThreadId(f"of-{run}")),
+        messages=[user("go", id=f"{run}-in")],
+        parent_run_id=parent,
+        wait_until=None if later is None else later.at(FAR_OFF),
+    )
+
+
+async def _spawn(parent: Worker) -> None:
+    await parent.commit(
+        *_asked("a1", "c1"),
+        messages=[assistant("", call("c1", "spawn"), id="a1")],
+        steps=[_model(1, StepState.DONE), _tool(2, "c1")],
+    )
+
+
+async def _due(stage: Stage, name: str) -> TimerClaim:
+    new = NewTimer(id=TimerId(name), kind="k", due_at=stage.at(-SECOND), data={"n": name})
+    async with stage.queue:
+        await stage.do(stage.store.timers.set(stage.space, new))
+        (claim,) = await stage.do(stage.store.timers.due(WORKER, lease=LEASE))
+    return claim
+
+
+def _beginning(message: str, text: str) -> list[Event]:
+    name = MessageId(message)
+    return [TextMessageStart(message_id=name, role="assistant"), TextMessageContent(message_id=name, delta=text)]
+
+
+def _ending(message: str) -> list[Event]:
+    return [TextMessageEnd(message_id=MessageId(message))]
+
+
+def _asked(message: str, *calls: str) -> list[Event]:
+    events: list[Event] = []
+    for name in map(ToolCallId, calls):
+        events += [
+            ToolCallStart(tool_call_id=name, tool_call_name="look", parent_message_id=MessageId(message)),
+            ToolCallArgs(tool_call_id=name, delta="{}"),
+            ToolCallEnd(tool_call_id=name),
+        ]
+    return events
+
+
+def _answered(name: str) -> ToolCallResult:
+    return ToolCallResult(message_id=MessageId(f"{name}-result"), tool_call_id=ToolCallId(name), content="seen")
+
+
+def _model(number: int, state: StepState = StepState.STARTED) -> Step:
+    return Step(number=number, kind=StepKind.MODEL, name="model", key=f"key-{number}", state=state)
+
+
+def _tool(number: int, name: str, state: StepState = StepState.STARTED, *, effectful: bool = False) -> Step:
+    return Step(
+        number=number,
+        kind=StepKind.TOOL,
+        name="look",
+        key=f"key-{number}",
+        state=state,
+        tool_call_id=ToolCallId(name),
+        effectful=effectful,
+    )

@@ -1,0 +1,136 @@
+"""Text and reasoning: every message starts and ends once, and no word is lost."""
+
+from msgspec.structs import replace
+
+from holdfast.domain.events import (
+    MessagesSnapshot,
+    ReasoningEncryptedValue,
+    ReasoningEnd,
+    ReasoningMessageChunk,
+    ReasoningMessageContent,
+    ReasoningMessageEnd,
+    ReasoningMessageStart,
+    ReasoningStart,
+    TextMessageChunk,
+)
+from holdfast.domain.events.input import (
+    RunAgentInput,
+)
+from holdfast.domain.events.messages import AssistantMessage, FunctionCall, Message, ToolCall, UserMessage
+from holdfast.domain.ids import MessageId, ToolCallId
+from holdfast.domain.stream import Stream
+from tests.unit.domain.stream.said import (
+    FINISHED,
+    RUN,
+    STARTED,
+    THREAD,
+    S,
+    call,
+    content,
+    end,
+    fed,
+    start,
+    subagent,
+)
+
+
+def test_text_for_an_unknown_message_opens_it(stream: Stream) -> None:
+    assert fed(stream, content("m", "x")) == [start("m"), content("m", "x")]
+
+
+def test_a_second_start_of_an_open_message_is_left_out(stream: Stream) -> None:
+    assert fed(stream, start("m"), start("m"), content("m", "x")) == [start("m"), content("m", "x")]
+
+
+def test_a_message_that_comes_again_gets_an_id_of_its_own_in_any_segment(stream: Stream) -> None:
+    first = fed(stream, start("m"), content("m", "a"), end("m"))
+    second = fed(stream, start("m"), content("m", "b"), end("m"), FINISHED)
+    third = fed(stream, start("m"), content("m", "c"), end("m"))
+    assert first == [start("m"), content("m", "a"), end("m")]
+    assert second[:-1] == [start("m-2"), content("m-2", "b"), end("m-2")]
+    assert third[1:] == [start("m-3"), content("m-3", "c"), end("m-3")]
+
+
+def test_a_fresh_id_is_one_that_nobody_used(stream: Stream) -> None:
+    fed(stream, start("m-2"), start("m"), end("m"))
+    assert fed(stream, start("m"), content("m", "x"), content("m-2", "y")) == [
+        start("m-3"),
+        content("m-3", "x"),
+        content("m-2", "y"),
+    ]
+
+
+def test_a_text_and_a_thought_never_share_an_id(stream: Stream) -> None:
+    thought = ReasoningMessageStart(message_id=MessageId("m"))
+    assert fed(stream, thought, start("m"), content("m", "x")) == [thought, start("m-2"), content("m-2", "x")]
+    more = ReasoningMessageContent(message_id=MessageId("m"), delta="y")
+    assert fed(stream, more) == [more]
+
+
+def test_a_message_of_the_history_is_not_written_to() -> None:
+    stream = Stream(THREAD, RUN)
+    messages: list[Message] = [
+        AssistantMessage(
+            id=MessageId("m"),
+            tool_calls=[ToolCall(id=ToolCallId("c"), function=FunctionCall(name="f", arguments=""))],
+        )
+    ]
+    fed(stream, replace(STARTED, input=RunAgentInput(thread_id=THREAD, run_id=RUN, messages=messages)))
+    assert fed(stream, start("m"), call("c", "m")) == [start("m-2"), call("c-2", "m-2")]
+
+
+def test_a_snapshot_ends_open_messages_first_and_they_go_on_in_the_same_voice(stream: Stream) -> None:
+    spoken = replace(start("m", S), role="user", name="Ann")
+    snapshot = MessagesSnapshot(messages=[UserMessage(id=MessageId("u"), content="hi")])
+    fed(stream, subagent(S), spoken)
+    assert fed(stream, snapshot) == [end("m", S), snapshot]
+    assert fed(stream, content("m", "x")) == [
+        replace(spoken, message_id=MessageId("m-2")),
+        content("m-2", "x", S),
+    ]
+
+
+def test_text_chunks_become_a_message(stream: Stream) -> None:
+    first = TextMessageChunk(message_id=MessageId("m"), role="assistant", delta="a", metadata={"k": 1})
+    assert fed(stream, first, TextMessageChunk(delta="b"), FINISHED) == [
+        replace(start("m"), role="assistant", metadata={"k": 1}),
+        replace(content("m", "a"), metadata={"k": 1}),
+        content("m", "b"),
+        end("m"),
+        FINISHED,
+    ]
+
+
+def test_a_chunk_that_opens_a_message_ends_the_one_before(stream: Stream) -> None:
+    thought = ReasoningMessageChunk(message_id=MessageId("r"), delta="hm")
+    fed(stream, thought)
+    assert fed(stream, TextMessageChunk(message_id=MessageId("m"))) == [
+        ReasoningMessageEnd(message_id=MessageId("r")),
+        start("m"),
+    ]
+    assert fed(stream, TextMessageChunk(message_id=MessageId("n"))) == [end("m"), start("n")]
+
+
+def test_a_chunk_of_nothing_but_metadata_still_carries_it(stream: Stream) -> None:
+    fed(stream, start("m"))
+    chunk = TextMessageChunk(metadata={"k": 1})
+    assert fed(stream, chunk) == [replace(content("m", ""), metadata={"k": 1})]
+
+
+def test_a_reasoning_span_and_a_message_may_share_an_id(stream: Stream) -> None:
+    r = MessageId("r")
+    said = (ReasoningStart(message_id=r), ReasoningMessageStart(message_id=r), ReasoningMessageEnd(message_id=r))
+    assert fed(stream, *said, ReasoningEnd(message_id=r)) == [*said, ReasoningEnd(message_id=r)]
+
+
+def test_reasoning_that_comes_again_gets_ids_of_its_own(stream: Stream) -> None:
+    r, again = MessageId("r"), MessageId("r-2")
+    said = (ReasoningStart(message_id=r), ReasoningMessageContent(message_id=r, delta="x"))
+    fed(stream, *said, ReasoningMessageEnd(message_id=r), ReasoningEnd(message_id=r))
+    sealed = ReasoningEncryptedValue(subtype="message", entity_id="r", encrypted_value="?")
+    assert fed(stream, *said, sealed) == [
+        ReasoningStart(message_id=again),
+        ReasoningMessageStart(message_id=again),
+        ReasoningMessageContent(message_id=again, delta="x"),
+        replace(sealed, entity_id="r-2"),
+    ]

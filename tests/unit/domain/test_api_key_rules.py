@@ -1,0 +1,54 @@
+from typing import Final
+
+import msgspec
+import pytest
+
+from holdfast.domain.api_key import ApiKey, NewApiKey, Scope, check_new_key, valid
+from holdfast.domain.errors import Invalid
+from holdfast.domain.ids import ApiKeyId, SpaceId
+from holdfast.domain.instant import Instant
+
+BEFORE: Final = Instant("2026-01-01T11:59:59.999Z")
+NOW: Final = Instant("2026-01-01T12:00:00.000Z")
+AFTER: Final = Instant("2026-01-01T12:00:00.001Z")
+KEY: Final = ApiKey(
+    id=ApiKeyId("key_1"),
+    name="laptop",
+    scope=Scope.RUN,
+    space_ids=[SpaceId("acme")],
+    created_by=None,
+    created_at=BEFORE,
+    expires_at=None,
+    revoked_at=None,
+)
+NEW: Final = NewApiKey(name="laptop", scope=Scope.RUN, secret_hash=bytes(32))
+
+
+@pytest.mark.parametrize(("expires_at", "opens"), [(None, True), (AFTER, True), (NOW, False), (BEFORE, False)])
+def test_a_key_opens_until_it_expires(expires_at: Instant | None, opens: bool) -> None:
+    assert valid(msgspec.structs.replace(KEY, expires_at=expires_at), now=NOW) is opens
+
+
+@pytest.mark.parametrize("expires_at", [None, AFTER])
+@pytest.mark.parametrize("revoked_at", [BEFORE, NOW])
+def test_a_revoked_key_opens_nothing(expires_at: Instant | None, revoked_at: Instant) -> None:
+    assert not valid(msgspec.structs.replace(KEY, expires_at=expires_at, revoked_at=revoked_at), now=NOW)
+
+
+def test_a_key_is_bound_to_at_least_one_space() -> None:
+    check_new_key(NEW, [SpaceId("acme")])
+    with pytest.raises(Invalid, match="at least one space"):
+        check_new_key(NEW, [])
+
+
+@pytest.mark.parametrize("size", [0, 31, 33])
+def test_a_secret_is_kept_only_as_a_hash(size: int) -> None:
+    with pytest.raises(Invalid, match="SHA-256"):
+        check_new_key(msgspec.structs.replace(NEW, secret_hash=bytes(size)), [SpaceId("acme")])
+
+
+@pytest.mark.parametrize("name", ["x" * 201, "a\x00b"])
+def test_a_name_that_no_database_keeps_is_refused(name: str) -> None:
+    with pytest.raises(Invalid, match="`name`"):
+        check_new_key(msgspec.structs.replace(NEW, name=name), [SpaceId("acme")])
+

@@ -1,0 +1,60 @@
+from typing import Any
+
+import pytest
+
+from holdfast.domain.artifact import (
+    MAX_CONTENT,
+    MAX_FILE,
+    ArtifactType,
+    NewArtifact,
+    NewFile,
+    check_new_artifact,
+    check_new_file,
+)
+from holdfast.domain.errors import Invalid, TooLarge
+from holdfast.domain.ids import FileId
+
+
+def artifact(**fields: Any) -> NewArtifact:
+    return NewArtifact(**{"type": ArtifactType.DOC, "title": "notes", **fields})
+
+
+@pytest.mark.parametrize("source", [{"content": ""}, {"content": "words"}, {"file_id": FileId("fil_1")}])
+def test_an_artifact_is_made_of_its_content_or_of_a_file(source: dict[str, Any]) -> None:
+    check_new_artifact(artifact(**source))
+
+
+@pytest.mark.parametrize("source", [{}, {"content": "words", "file_id": FileId("fil_1")}])
+def test_an_artifact_of_neither_or_of_both_is_refused(source: dict[str, Any]) -> None:
+    with pytest.raises(Invalid, match="either `content` or a `file_id`"):
+        check_new_artifact(artifact(**source))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("title", "x" * 501), ("media_type", "x" * 256), ("content", "x" * (MAX_CONTENT + 1))],
+)
+def test_an_artifact_that_is_too_large_is_refused_by_the_name_of_its_field(field: str, value: str) -> None:
+    with pytest.raises(TooLarge, match=f"`{field}` may have at most {len(value) - 1} characters"):
+        check_new_artifact(artifact(**{"content": "words", field: value}))
+
+
+@pytest.mark.parametrize("field", ["title", "media_type", "content"])
+@pytest.mark.parametrize("value", ["a\x00b", "\ud800"])
+def test_text_that_no_database_keeps_is_refused_in_an_artifact(field: str, value: str) -> None:
+    with pytest.raises(Invalid, match=f"`{field}`"):
+        check_new_artifact(artifact(**{"content": "words", field: value}))
+
+
+def test_a_file_may_be_empty_and_is_at_most_so_large() -> None:
+    check_new_file(NewFile(name="a", content=b""))
+    check_new_file(NewFile(name="a", content=bytes(MAX_FILE)))
+    with pytest.raises(TooLarge, match=f"at most {MAX_FILE} bytes"):
+        check_new_file(NewFile(name="a", content=bytes(MAX_FILE + 1)))
+
+
+@pytest.mark.parametrize("field", ["name", "media_type"])
+@pytest.mark.parametrize("value", ["a\x00b", "\ud800", "x" * 501])
+def test_text_that_no_database_keeps_is_refused_in_a_file(field: str, value: str) -> None:
+    with pytest.raises(Invalid, match=f"`{field}`"):
+        check_new_file(NewFile(**{"name": "a", "content": b"", field: value}))

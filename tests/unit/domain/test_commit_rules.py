@@ -1,0 +1,177 @@
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pytest
+
+from holdfast.domain.artifact import ArtifactType, NewArtifact
+from holdfast.domain.commit import VALUE_NAMES, Commit, Lease, check_commit
+from holdfast.domain.errors import IllegalMove, Invalid
+from holdfast.domain.ids import OwnerId, RunId, SpaceId, ThreadId, TimerId, ToolCallId
+from holdfast.domain.instant import Instant
+from holdfast.domain.interrupt import InterruptKind, NewInterrupt
+from holdfast.domain.limits import Limits
+from holdfast.domain.message import NewMessage
+from holdfast.domain.run import Mode, Move, Priority, Run, RunStatus
+from holdfast.domain.step import Step, StepKind, StepState
+from holdfast.domain.timer import NewTimer
+from holdfast.domain.usage import NOTHING
+from tests.builders import assistant, call, result, user
+
+NOW: Final = Instant("2026-01-01T12:00:00.000Z")
+QUESTION: Final = NewInterrupt(kind=InterruptKind.INPUT, message="where?")
+RUN: Final = Run(
+    id=RunId("run_1"),
+    thread_id=ThreadId("thr_1"),
+    space_id=SpaceId("acme"),
+    mode=Mode.CHAT,
+    agent_type="default",
+    model=None,
+    status=RunStatus.RUNNING,
+    status_reason=None,
+    base_run_id=None,
+    base_sequence=None,
+    parent_run_id=None,
+    root_run_id=RunId("run_1"),
+    root_thread_id=ThreadId("thr_1"),
+    child_thread_id=None,
+    session_id=None,
+    input=None,
+    output=None,
+    error=None,
+    usage=NOTHING,
+    priority=Priority.NORMAL,
+    tags=[],
+    limits=Limits(),
+    iterations=0,
+    attempt=1,
+    wait_until=None,
+    idempotency_key=None,
+    last_event_seq=1,
+    created_by=None,
+    cancelled_by=None,
+    created_at=NOW,
+    queued_at=NOW,
+    started_at=NOW,
+    completed_at=None,
+)
+LEASE: Final = Lease(
+    space_id=RUN.space_id,
+    run_id=RUN.id,
+    thread_id=RUN.thread_id,
+    owner=OwnerId("first"),
+    number=1,
+    expires_at=NOW,
+    space_key=1,
+    run_key=1,
+    thread_key=1,
+    parent_key=None,
+    run=RUN,
+)
+
+
+def check(**fields: Any) -> None:
+    check_commit(Commit(lease=LEASE, **fields))
+
+
+def model_step(state: StepState, number: int = 1) -> Step:
+    return Step(number=number, kind=StepKind.MODEL, name="m", key=f"run_1.{number}", state=state)
+
+
+def tool_step(state: StepState, call_id: str = "a", number: int = 2) -> Step:
+    return Step(
+        number=number,
+        kind=StepKind.TOOL,
+        name="look",
+        key=f"run_1.{number}",
+        state=state,
+        tool_call_id=ToolCallId(call_id),
+    )
+
+
+def test_a_commit_may_add_nothing() -> None:
+    check()
+
+
+def test_a_commit_may_add_everything_at_once() -> None:
+    check(
+        messages=[assistant("", call("a")), result("a")],
+        steps=[model_step(StepState.DONE), tool_step(StepState.DONE)],
+        values=dict.fromkeys(VALUE_NAMES, {}),
+        consumed=[1, 2],
+        interrupts=[QUESTION],
+        artifacts=[NewArtifact(type=ArtifactType.DOC, title="notes", content="words")],
+        timers=[NewTimer(kind="deadline", due_at=NOW, id=TimerId("t1"))],
+        move=Move(to=RunStatus.WAITING, reason="person"),
+    )
+
+
+@pytest.mark.parametrize("state", [StepState.STARTED, StepState.FAILED, StepState.UNKNOWN])
+def test_a_step_that_is_not_done_needs_no_message(state: StepState) -> None:
+    check(steps=[model_step(state), tool_step(state)])
+
+
+@pytest.mark.parametrize(
+    ("step", "messages"),
+    [
+        (model_step(StepState.DONE), []),
+        (model_step(StepState.DONE), [user("hi"), result("a")]),
+        (tool_step(StepState.DONE), []),
+        (tool_step(StepState.DONE), [assistant("", call("a"))]),
+        (tool_step(StepState.DONE), [result("b")]),
+    ],
+)
+def test_a_step_is_done_only_with_its_message_in_the_same_commit(step: Step, messages: Sequence[NewMessage]) -> None:
+    with pytest.raises(Invalid, match=f"step {step.number} is done, but its message is not in the same commit"):
+        check(steps=[step], messages=messages)
+
+
+def test_a_step_is_named_once_in_a_commit() -> None:
+    with pytest.raises(Invalid, match="a step is named twice"):
+        check(steps=[model_step(StepState.STARTED, number=4), tool_step(StepState.STARTED, number=4)])
+
+
+def test_an_inbox_item_is_named_once_in_a_commit() -> None:
+    with pytest.raises(Invalid, match="an inbox item is named twice"):
+        check(consumed=[1, 2, 1])
+
+
+def test_a_run_has_only_the_values_that_are_known() -> None:
+    with pytest.raises(Invalid, match="compaction, plan, state, todo"):
+        check(values={"state": {}, "mood": "fine"})
+
+
+@pytest.mark.parametrize("move", [None, Move(to=RunStatus.QUEUED), Move(to=RunStatus.COMPLETED)])
+def test_an_interrupt_opens_only_where_its_run_begins_to_wait(move: Move | None) -> None:
+    with pytest.raises(Invalid, match="an interrupt opens in the commit that makes its run wait"):
+        check(interrupts=[QUESTION], move=move)
+
+
+def test_a_move_that_a_worker_may_not_make_is_refused() -> None:
+    with pytest.raises(IllegalMove):
+        check(move=Move(to=RunStatus.PENDING))
+    with pytest.raises(Invalid, match="cannot cancel its run"):
+        check(move=Move(to=RunStatus.CANCELLED))
+
+
+def test_message_ids_are_well_formed_and_chosen_once() -> None:
+    with pytest.raises(Invalid, match="the same id"):
+        check(messages=[assistant("a", id="m1"), assistant("b", id="m1")])
+
+
+def test_an_artifact_that_can_never_be_one_is_refused() -> None:
+    with pytest.raises(Invalid, match="either `content` or a `file_id`"):
+        check(artifacts=[NewArtifact(type=ArtifactType.DOC, title="notes")])
+
+
+@pytest.mark.parametrize(
+    "timer",
+    [
+        NewTimer(kind="x" * 65, due_at=NOW),
+        NewTimer(kind="a\x00b", due_at=NOW),
+        NewTimer(kind="deadline", due_at=NOW, id=TimerId("no spaces")),
+        NewTimer(kind="deadline", due_at=Instant("soon")),
+    ],
+)
+def test_a_timer_that_can_never_be_one_is_refused(timer: NewTimer) -> None:
+    with pytest.raises(Invalid):
+        check(timers=[timer])

@@ -1,0 +1,43 @@
+"""What a caller can rely on in every error, whichever it is."""
+
+import pickle
+import re
+from collections.abc import Iterator
+from itertools import product
+
+import pytest
+
+from holdfast.domain.errors import HoldfastError
+
+
+def tree(error: type[HoldfastError]) -> Iterator[type[HoldfastError]]:
+    yield error
+    for below in error.__subclasses__():
+        yield from tree(below)
+
+
+ERRORS = list(tree(HoldfastError))
+
+
+def test_codes_are_unique() -> None:
+    assert len(ERRORS) > 20
+    assert not [(one, other) for one, other in product(ERRORS, ERRORS) if one is not other and one.code == other.code]
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_code_is_the_name_of_its_class_in_capitals(error: type[HoldfastError]) -> None:
+    expected = re.sub(r"(?<!^)(?=[A-Z])", "_", error.__name__).upper()
+    assert error.code == ("INTERNAL" if error is HoldfastError else expected)
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_an_error_has_its_message_and_what_a_program_may_want_to_read(error: type[HoldfastError]) -> None:
+    made = error("it is not there", id="run_1")
+    assert (str(made), made.message, made.details) == ("it is not there", "it is not there", {"id": "run_1"})
+    assert error("plain").details == {}
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_an_error_survives_the_way_to_another_process(error: type[HoldfastError]) -> None:
+    copy = pickle.loads(pickle.dumps(error("it is not there", id="run_1")))
+    assert (type(copy), copy.message, copy.details) == (error, "it is not there", {"id": "run_1"})

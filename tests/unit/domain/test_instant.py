@@ -1,0 +1,64 @@
+import re
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from holdfast.domain.errors import Invalid
+from holdfast.domain.instant import Instant, Millis, instant, maybe_instant, millis
+
+START_OF_1 = -62_135_596_800_000
+END_OF_9999 = 253_402_300_799_999
+WRITTEN = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+times = st.integers(START_OF_1, END_OF_9999).map(Millis)
+
+
+@given(times)
+@example(Millis(START_OF_1))
+@example(Millis(END_OF_9999))
+@example(Millis(-1))
+@example(Millis(0))
+def test_what_is_written_reads_as_the_same_moment(at: Millis) -> None:
+    assert millis(instant(at)) == at
+
+
+@given(times)
+def test_a_moment_is_written_in_utc_with_milliseconds(at: Millis) -> None:
+    assert WRITTEN.fullmatch(instant(at))
+
+
+@given(times, times)
+def test_instants_order_like_the_moments_they_name(one: Millis, other: Millis) -> None:
+    assert (instant(one) < instant(other)) is (one < other)
+
+
+def test_an_instant_looks_as_the_design_says() -> None:
+    assert instant(Millis(1_769_860_800_007)) == "2026-01-31T12:00:00.007Z"
+
+
+def test_no_moment_stays_none() -> None:
+    assert maybe_instant(None) is None
+    assert maybe_instant(Millis(0)) == "1970-01-01T00:00:00.000Z"
+
+
+@given(st.datetimes(datetime(2, 1, 1), datetime(9998, 1, 1)), st.integers(-24 * 60 + 1, 24 * 60 - 1))
+def test_a_moment_of_another_time_zone_is_the_same_moment(local: datetime, minutes: int) -> None:
+    moment = local.replace(tzinfo=timezone(timedelta(minutes=minutes)))
+    whole = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+    assert millis(Instant(moment.isoformat())) == whole
+
+
+@pytest.mark.parametrize(
+    "text", ["", "soon", "2026-01-31", "2026-01-31T12:00:00", "2026-13-31T12:00:00Z", "2026-01-31T25:00:00Z", "1769860800"]
+)
+def test_what_is_no_moment_is_refused(text: str) -> None:
+    with pytest.raises(Invalid, match="not a time"):
+        millis(Instant(text))
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00"])
+def test_a_moment_that_could_not_be_written_again_is_refused(text: str) -> None:
+    with pytest.raises(Invalid, match="not a time"):
+        millis(Instant(text))

@@ -1,0 +1,91 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.domain.errors import Invalid
+from holdfast.domain.ids import MessageId, RunId, ThreadId, ToolCallId
+from holdfast.domain.instant import Instant
+from holdfast.domain.message import MAX_INPUT_MESSAGES, Message, NewMessage, Role, check_ids, check_input, open_calls
+from tests.builders import assistant, call, result, user
+
+
+def said(new: NewMessage) -> Message:
+    """Return `new` as it reads once it was said."""
+    return Message(
+        id=MessageId("msg"),
+        thread_id=ThreadId("thr"),
+        run_id=RunId("run"),
+        role=new.role,
+        content=new.content,
+        tool_calls=new.tool_calls,
+        tool_call_id=new.tool_call_id,
+        sequence=0,
+        revises=None,
+        metadata={},
+        created_by=None,
+        created_at=Instant("2026-01-01T00:00:00.000Z"),
+    )
+
+
+def open_after(*messages: NewMessage) -> list[str]:
+    return [call.id for call in open_calls([said(message) for message in messages])]
+
+
+def test_a_call_is_open_until_a_later_message_answers_it() -> None:
+    asked = assistant("", call("a"), call("b"), call("c"))
+    assert open_after(user("hi"), asked) == ["a", "b", "c"]
+    assert open_after(asked, result("b")) == ["a", "c"]
+    assert open_after(asked, result("b"), user("and?"), result("a"), result("c")) == []
+
+
+def test_an_answer_before_the_call_answers_nothing() -> None:
+    assert open_after(result("a"), assistant("", call("a"))) == ["a"]
+
+
+def test_only_the_last_assistant_message_can_have_open_calls() -> None:
+    assert open_after(assistant("", call("a")), assistant("never mind")) == []
+    assert open_after(assistant("", call("a")), assistant("", call("b")), result("a")) == ["b"]
+
+
+@pytest.mark.parametrize("messages", [(), (user("hi"),), (user("hi"), assistant("hello")), (result("a"),)])
+def test_a_conversation_that_asked_for_nothing_has_no_open_call(messages: tuple[NewMessage, ...]) -> None:
+    assert open_after(*messages) == []
+
+
+@given(st.lists(st.sampled_from("abcdef"), unique=True), st.lists(st.sampled_from("abcdef")))
+def test_open_calls_are_the_asked_less_the_answered_in_the_order_of_asking(asked: list[str], answered: list[str]) -> None:
+    messages = [assistant("", *map(call, asked)), *map(result, answered)]
+    assert open_after(*messages) == [id for id in asked if id not in answered]
+
+
+def test_a_run_begins_with_what_people_and_systems_and_earlier_models_said() -> None:
+    check_input([])
+    check_input([NewMessage(role=Role.SYSTEM, content="be kind"), user("hi", id="m1"), assistant("hello"), user("go on")])
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        result("a"),
+        assistant("", call("a")),
+        NewMessage(role=Role.TOOL, content="seen"),
+        NewMessage(role=Role.USER, content="seen", tool_call_id=ToolCallId("a")),
+    ],
+)
+def test_input_that_calls_a_tool_or_answers_one_is_refused(message: NewMessage) -> None:
+    with pytest.raises(Invalid, match="may not call a tool or answer one"):
+        check_input([user("hi"), message])
+
+
+def test_a_run_begins_with_at_most_so_many_messages() -> None:
+    check_input([user("hi")] * MAX_INPUT_MESSAGES)
+    with pytest.raises(Invalid, match=f"at most {MAX_INPUT_MESSAGES} messages"):
+        check_input([user("hi")] * (MAX_INPUT_MESSAGES + 1))
+
+
+def test_a_chosen_id_is_well_formed_and_chosen_once() -> None:
+    check_ids([user("a", id="m1"), user("b"), user("c"), user("d", id="m2")])
+    with pytest.raises(Invalid, match="two messages have the same id"):
+        check_ids([user("a", id="m1"), user("b", id="m1")])
+    with pytest.raises(Invalid, match=r"`messages\.id` must be"):
+        check_ids([user("a", id="no spaces")])

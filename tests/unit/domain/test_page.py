@@ -1,0 +1,26 @@
+import pytest
+
+from holdfast.domain.errors import Invalid
+from holdfast.domain.page import DEFAULT_LIMIT, MAX_LIMIT, Page, check_limit
+
+
+@pytest.mark.parametrize("limit", [1, DEFAULT_LIMIT, MAX_LIMIT])
+def test_a_page_has_between_one_item_and_the_most(limit: int) -> None:
+    assert check_limit(limit) == limit
+
+
+@pytest.mark.parametrize("limit", [-1, 0, MAX_LIMIT + 1, 2**70])
+def test_another_limit_is_refused(limit: int) -> None:
+    with pytest.raises(Invalid, match=f"`limit` must be between 1 and {MAX_LIMIT}") as caught:
+        check_limit(limit)
+    assert caught.value.details == {"field": "limit"}
+
+
+def test_a_list_may_allow_longer_pages() -> None:
+    assert check_limit(1000, most=1000) == 1000
+    with pytest.raises(Invalid, match="between 1 and 1000"):
+        check_limit(1001, most=1000)
+
+
+def test_the_last_page_has_no_cursor() -> None:
+    assert Page[int](items=[]).next_cursor is None
