@@ -7,7 +7,7 @@ before it could begin is over when its own base is.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from holdfast.domain.busy import OnBusy
 from holdfast.domain.content import Json
@@ -80,6 +80,8 @@ class ModelRun:
     expires_at: int = 0
     attempt: int = 0
     iterations: int = 0
+    inherited: "Values | None" = None
+    """What came with its base; null while that may still change."""
     written: list[tuple[int, str, Json]] = field(default_factory=list)
     """How many of its own messages were there, name, value."""
     received: int = 0
@@ -136,10 +138,21 @@ class ModelRun:
         own = () if self.deleted else self.said[:first]
         return above | {message.id for message in own if message.id is not None}
 
-    def values(self, first: int | None = None) -> dict[str, Json]:
-        above = {} if self.base is None else self.base.values(self.cut)
+    def values(self) -> dict[str, Json]:
+        return {name: value for name, (value, _) in self.held().items()}
+
+    def held(self, first: int | None = None) -> "Values":
+        """Return its values and whose they are; of one that was deleted what is left came with its base."""
+        above = self.inherited
+        if above is None:
+            above = {} if self.base is None else self.base.held(self.cut)
+        if self.deleted:
+            return {name: (value, source) for name, (value, source) in above.items() if not source.deleted}
         written = {name: value for count, name, value in self.written if first is None or count <= first}
-        return above | self.given | written
+        return above | {name: (value, self) for name, value in (self.given | written).items()}
+
+
+Values: TypeAlias = dict[str, tuple[Json, ModelRun]]
 
 
 @dataclass(frozen=True)
@@ -190,6 +203,8 @@ class Model:
     def settle(self) -> None:
         """Queue whatever may begin now."""
         for run in self.runs:
+            if run.inherited is None and run.may_begin:
+                run.inherited = {} if run.base is None else run.base.held(run.cut)
             if run.status is RunStatus.PENDING and run.may_begin:
                 self._move(run, RunStatus.QUEUED)
                 run.begun = True
@@ -310,10 +325,13 @@ class Model:
         if any(run.live or run.owner is not None for run in tree):
             raise RunActive("not finished")
         for run in tree:
-            run.given = run.given if run.over else {}  # nobody has inherited it yet
             run.deleted = True
             self.touched.add(run)
         self.touched |= set(self.existing())
+        for run in self.existing():
+            came = (run.inherited or {}).items()
+            if came:  # what others hold of a deleted run becomes theirs
+                run.inherited = {name: (value, run if source.deleted else source) for name, (value, source) in came}
 
     def _move(self, run: ModelRun, to: RunStatus) -> None:
         check_move(run.id, run.status, to)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.domain.content import TextPart
+from holdfast.domain.content import Part, TextPart
 from holdfast.domain.errors import HoldfastError, IdTaken, Invalid, LeaseLost, NotFound, TooLarge
 from holdfast.domain.ids import MessageId, RunId, SpaceId, ThreadId
 from holdfast.domain.instant import Instant, Millis, instant
@@ -89,6 +89,23 @@ def _expected(new: NewRun, thread: ThreadId, now: Instant) -> Run:
     )
 
 
+async def test_a_run_is_returned_as_it_will_be_read(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    base = await ended(store, thread, "hello")
+    live = await make(store, thread, "live")
+    for new in (
+        NewRun(thread=thread, messages=[user("behind it")]),
+        NewRun(thread=thread, base=on(base, 0), agent_type="", model=""),
+        NewRun(
+            thread=thread, base=None, wait_until=Instant("2030-01-01T02:00:00+02:00"), limits=Limits(token_budget=1)
+        ),
+        NewRun(thread=NewThread(agent_type="writer"), parent_run_id=live.id, tags=["a"], input=[1.0, "x", {}]),
+        NewRun(thread=NewThread(), mode=Mode.DAEMON, priority=Priority.LOW, created_by="ann", input=False),
+    ):
+        created = await store.runs.create(SPACE, new)
+        assert created.run == await store.runs.get(SPACE, created.run.id)
+
+
 async def test_a_run_has_the_agent_of_its_thread_unless_told(store: Store) -> None:
     thread = (await store.threads.create(SPACE, NewThread(agent_type="writer"))).id
     assert (await ended(store, thread)).agent_type == "writer"
@@ -103,7 +120,7 @@ async def test_a_run_without_a_chosen_id_is_given_one(store: Store) -> None:
 
 
 async def test_input_enters_the_conversation_in_its_order(store: Store) -> None:
-    parts = [TextPart(text="look at"), TextPart(text="this")]
+    parts: list[Part] = [TextPart(text="look at"), TextPart(text="this")]
     said = [
         NewMessage(role=Role.SYSTEM, content="be kind", id=MessageId("one"), metadata={"a": [1]}, created_by="ann"),
         NewMessage(role=Role.USER, content=parts, revises=MessageId("older")),
@@ -186,11 +203,11 @@ async def test_a_missing_run_is_not_found(store: Store) -> None:
         store.messages.of_run,
         store.values.of_run,
     ]
-    for missing in (foreign.id, MISSING):
+    for missing in (foreign.id, MISSING, RunId(""), RunId("\x00"), RunId("\ud800"), RunId("x" * 10_000)):
         for read in reads:
-            async with refused(store, NotFound):
+            with pytest.raises((NotFound, Invalid)):
                 await read(SPACE, missing)
-        async with refused(store, NotFound):
+        with pytest.raises((NotFound, Invalid)):
             await store.messages.get(SPACE, missing, MessageId("x"))
 
 
@@ -322,7 +339,7 @@ def _said(**fields: Any) -> NewMessage:
     return NewMessage(role=Role.USER, content="x", **fields)
 
 
-async def test_limits_that_are_none_are_refused() -> None:
+async def test_a_limit_that_allows_nothing_or_too_much_is_refused() -> None:
     for field in ("max_iterations", "max_duration_seconds", "token_budget", "cost_budget_usd"):
         for value in (0, -1, 2**70):
             with pytest.raises(Invalid):

@@ -1,5 +1,7 @@
 """What becomes of a run whose branch has a live one."""
 
+import asyncio
+
 from holdfast.domain.busy import OnBusy
 from holdfast.domain.commit import Commit
 from holdfast.domain.errors import Busy, IdTaken, LeaseLost, Waiting
@@ -37,6 +39,19 @@ async def test_three_quick_messages_run_one_after_the_other(store: Store) -> Non
     history = await store.messages.history(SPACE, third.id)
     assert [message.content for message in history] == ["one", "1", "two", "2", "three", "3"]
     assert sequences(history) == [0, 1, 2, 3, 4, 5]
+
+
+async def test_messages_that_come_at_once_run_one_after_the_other_too(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    runs = await asyncio.gather(*(make(store, thread, str(number)) for number in range(20)))
+    assert len({run.base_run_id for run in runs}) == 20
+    assert [run.status for run in runs].count(RunStatus.QUEUED) == 1
+    for _ in runs:
+        await finish(store, await claim(store), "done")
+    newest = (await store.runs.page(SPACE, limit=1)).items[0]
+    history = await store.messages.history(SPACE, newest.id)
+    assert sorted(str(message.content) for message in history[::2]) == sorted(str(number) for number in range(20))
+    assert sequences(history) == list(range(40))
 
 
 async def test_enqueue_goes_behind_the_last_live_run_of_the_newest_branch(store: Store) -> None:
@@ -128,6 +143,15 @@ async def test_reject_refuses_a_run_while_a_cancelled_one_hides_a_live_one(store
     assert info.value.details == {"run_id": live.id}
 
 
+async def test_of_many_at_once_that_would_rather_be_rejected_one_is_made(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    made = await asyncio.gather(
+        *(make(store, thread, "me", on_busy=OnBusy.REJECT) for _ in range(20)), return_exceptions=True
+    )
+    assert sum(isinstance(error, Busy) for error in made) == 19
+    assert len((await store.runs.page(SPACE)).items) == 1
+
+
 async def test_fork_starts_at_once_from_the_base_of_the_live_run(store: Store) -> None:
     thread = await new_thread(store, SPACE)
     root = await answered(store, thread, "hello", "hi", "ho")
@@ -197,6 +221,15 @@ async def test_interrupt_of_several_that_have_not_begun_keeps_what_was_said(stor
     history = await store.messages.history(SPACE, run.id)
     assert [message.content for message in history] == ["one", "two", "three", "stop"]
     assert sequences(history) == [0, 1, 2, 3]
+
+
+async def test_of_many_at_once_that_interrupt_the_last_is_left(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    made = await asyncio.gather(*(make(store, thread, "me", on_busy=OnBusy.INTERRUPT) for _ in range(10)))
+    newest = (await store.runs.page(SPACE, limit=1)).items[0]
+    assert newest.status is RunStatus.QUEUED
+    assert [await status(store, run) for run in made].count(RunStatus.CANCELLED) == 9
+    assert sequences(await store.messages.history(SPACE, newest.id)) == list(range(10))
 
 
 async def test_interrupt_cancels_the_children_of_live_runs_too(store: Store) -> None:

@@ -1,5 +1,7 @@
 """Where a run begins, and when it may."""
 
+import asyncio
+
 from holdfast.domain.commit import Commit
 from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.ids import RunId
@@ -125,6 +127,19 @@ async def test_a_run_is_pending_until_its_base_has_ended(store: Store, clock: He
     assert (queued.status, queued.created_at) == (RunStatus.QUEUED, run.created_at)
     assert queued.queued_at is not None and queued.queued_at > run.created_at
     assert (await claimed(store, run)).run_id == run.id
+
+
+async def test_a_run_that_comes_while_its_base_ends_does_not_wait_for_ever(store: Store) -> None:
+    for _ in range(10):
+        thread = await new_thread(store, SPACE)
+        lease = await claimed(store, await make(store, thread, "one"))
+        _, *runs = await asyncio.gather(
+            complete(store, lease, "1"), *(make(store, thread, "next", base=on(lease.run)) for _ in range(3))
+        )
+        assert [await status(store, run) for run in runs] == [RunStatus.QUEUED] * 3
+        for run in runs:
+            assert await told(store, run) == ["one", "1", "next"]
+            await store.runs.end(SPACE, run.id)
 
 
 async def test_a_run_on_an_ended_base_is_pending_until_the_worker_has_let_go(store: Store) -> None:

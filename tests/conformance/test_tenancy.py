@@ -4,7 +4,8 @@ The calls are made from the signatures of the ports. A new method, or a new kind
 clear how it names things.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -110,7 +111,7 @@ PLAIN: Final[dict[Any, Any]] = {
     Answer: Answer(response="x"),
     InboxKind: InboxKind.MESSAGE,
     Json: "x",
-    **dict.fromkeys([int, str, bool, list[str], ThreadFilter, InterruptStatus, RunStatus, RunError, TimerClaim]),
+    **dict.fromkeys([int, str, bool, Sequence[str], ThreadFilter, InterruptStatus, RunStatus, RunError, TimerClaim]),
 }
 
 # Which methods name no space, and why that is right.
@@ -165,7 +166,7 @@ async def outcome(method: Method, store: Store, space: SpaceId, given: dict[str,
     except HoldfastError as error:
         kind, learnt = type(error).__name__, f"{error.message} {sorted(error.details.items())}"
     for name in msgspec.structs.astuple(named):
-        learnt = learnt.replace(str(name), "·")
+        learnt = re.sub(rf"(?<![\w-]){name}(?![\w-])", "·", learnt)
     return kind, learnt
 
 

@@ -1,12 +1,26 @@
-"""Databases to break, one for each test."""
+"""Empty databases, to be broken."""
 
-from collections.abc import AsyncIterator
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from itertools import count
 from pathlib import Path
+from typing import Final, TypeAlias
 
+import asyncpg
 import pytest
 
+from holdfast.testing.kills import ForkServer
 from holdfast.testing.postgres import PostgresServer
+from tests.scenario.hunt import VICTIM, Script, write_script
+from tests.scenario.workload import PLAYS
+
+Place: TypeAlias = str | Path
+NewPlace: TypeAlias = Callable[[], Awaitable[Place]]
+Scripts: TypeAlias = Mapping[str, Script]
+
+# When a client dies, nothing is at stake on the server's disk; and plans are made again in each session of a victim.
+_QUICK: Final = ("synchronous_commit = off", "join_collapse_limit = 1")
 
 _numbers = count(1)
 
@@ -18,7 +32,48 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def places(
-    backend: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> AsyncIterator["Places"]:
-    yield Places()
+def shared_memory() -> Iterator[Path]:
+    """Yield a folder in memory, where there is one: what a killed process wrote outlives it there as on a disk."""
+    memory = Path("/dev/shm")
+    folder = tempfile.mkdtemp(prefix="holdfast-", dir=memory if memory.is_dir() else None)
+    yield Path(folder)
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+async def new_place(backend: str, shared_memory: Path, postgres: PostgresServer) -> AsyncIterator[NewPlace]:
+    """Yield what makes an empty database, as `open_store` takes it."""
+    made: list[str] = []
+
+    async def new_file() -> Place:
+        return shared_memory / f"{next(_numbers)}.db"
+
+    async def new_database() -> Place:
+        made.append(f"scenario_{next(_numbers)}")
+        url = await postgres.create_database(made[-1])
+        await _make_quick(url, made[-1])
+        return url
+
+    yield new_file if backend == "sqlite" else new_database
+    for name in made:
+        await postgres.drop_database(name)
+
+
+@pytest.fixture(scope="session")
+async def victims() -> AsyncIterator[ForkServer]:
+    async with ForkServer(VICTIM) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+async def scripts(tmp_path_factory: pytest.TempPathFactory) -> Scripts:
+    """Return the script of each play; what is played on SQLite leaves the same rows on PostgreSQL."""
+    folder = tmp_path_factory.mktemp("scripts")
+    return {play: await write_script(folder / f"{play}.db", play) for play in PLAYS}
+
+
+async def _make_quick(url: str, name: str) -> None:
+    connection = await asyncpg.connect(url)
+    for setting in _QUICK:
+        await connection.execute(f"ALTER DATABASE {name} SET {setting}")
+    await connection.close()

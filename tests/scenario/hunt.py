@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from difflib import unified_diff
 from itertools import count
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -85,6 +85,10 @@ class Hunt:
         """Kill somebody at a commit point."""
         await self._send(self._task(plays, fatal=fatal))
 
+    async def kill_at_birth(self, fatal: int) -> None:
+        """Kill somebody at a commit point of opening the store, and of tidying up."""
+        await self._send(msgspec.structs.replace(self._task((), fatal=fatal), from_birth=True))
+
     async def kill_after(self, seconds: float, *plays: str) -> None:
         """Kill somebody at some time."""
         await self._send(self._task(plays), seconds=seconds)
@@ -96,9 +100,8 @@ class Hunt:
             await check_log(probe)
             assert not await probe.rows(_LEASES), "a lease of the dead was not freed"
 
-    async def _send(self, task: Task, *, seconds: float | None = None) -> list[object]:
-        async with self._look() as probe:
-            others = await _sessions(probe) if self._survivor else set()
+    async def _send(self, task: Task, *, seconds: float | None = None) -> list[Any]:
+        others = set() if self._probe is None else await _sessions(self._probe)
         death = await self._server.send(msgspec.to_builtins(task), seconds=seconds)
         self.kills += death.killed
         if {"tidy": True} in death.said:
@@ -111,10 +114,10 @@ class Hunt:
             self._untidy.clear()
         return death.said
 
-    async def _examine(self, probe: Probe, task: Task, said: list[object], others: set[int]) -> None:
-        if self._survivor:
+    async def _examine(self, probe: Probe, task: Task, said: list[Any], others: set[int]) -> None:
+        if self._probe:
             # Until the server has noticed the death, it may still commit what it was sent.
-            while await _sessions(probe) - others:
+            while await _sessions(probe) - others:  # noqa: ASYNC110 - nobody here is told of it
                 await asyncio.sleep(0.001)
         else:
             assert [tuple(row.values()) for row in await probe.rows("PRAGMA integrity_check")] == [("ok",)]

@@ -1,4 +1,4 @@
-"""All that a database holds of one space, in a form that is the same wherever and whenever the same things were done."""
+"""All that a database holds of one space, in a form that is the same wherever the same things were done."""
 
 import re
 from collections.abc import Mapping
@@ -39,6 +39,7 @@ TABLES: Final = {
 }
 
 _RUN_KEYS: Final = ("run_key", "base_key", "jump_key", "parent_key", "root_key", "made_for_run")
+_ONLY_SOMEWHERE: Final = ("event_key",)
 _MADE_ID: Final = re.compile(r"\b[a-z]{3}_[0-9a-f]{32}\b")
 
 
@@ -60,7 +61,8 @@ async def snapshot(probe: Probe, space: SpaceId) -> Snapshot:
 
 def _canonical(row: Row, *, space: SpaceId, runs: Mapping[int, str], threads: Mapping[int, str]) -> str:
     """Return a row with names for keys, and without what chance or the database chose."""
-    values = {column: _value(column, value, runs, threads) for column, value in dict(row).items()}
+    known = ((column, value) for column, value in dict(row).items() if column not in _ONLY_SOMEWHERE)
+    values = {column: _value(column, value, runs, threads) for column, value in known}
     text = msgspec.json.encode(values).decode().replace(f'"{space}"', '"space"')
     return _MADE_ID.sub("*", text)
 

@@ -1,9 +1,9 @@
 """What victims do, and what is still whole after their death: every kind of write that the store knows."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
 from hashlib import sha256
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pytest
 
@@ -37,7 +37,7 @@ from holdfast.domain.usage import Usage
 from tests.builders import assistant, call, result, spoken, user
 from tests.scenario.stage import FAR_OFF, LEASE, WORKER, Stage, Worker
 
-Play: TypeAlias = Callable[[Stage], Awaitable[None]]
+Play: TypeAlias = Callable[[Stage], Coroutine[Any, Any, None]]
 
 SECOND: Final = timedelta(seconds=1)
 DONE: Final = Move(to=RunStatus.COMPLETED, output={"ok": True})
@@ -221,9 +221,7 @@ async def library(stage: Stage) -> None:
     await stage.do(store.artifacts.create(space, worker.lease.run_id, better))
     await stage.do(store.files.delete(space, FileId("second")))
     secret = sha256(space.encode()).digest()
-    key = await stage.do(
-        store.api_keys.create([space], NewApiKey(name="ci", scope=Scope.RUN, secret_hash=secret))
-    )
+    key = await stage.do(store.api_keys.create([space], NewApiKey(name="ci", scope=Scope.RUN, secret_hash=secret)))
     await stage.do(store.api_keys.revoke(space, key.id))
     patch = ThreadPatch(title="renamed", summary="short", key_points=["one"])
     await stage.do(store.threads.update(space, worker.lease.thread_id, patch))

@@ -53,6 +53,8 @@ class PostgresBus:
     async def _talk(self, url: str) -> None:
         connection = await asyncpg.connect(url, timeout=10, server_settings={"application_name": "holdfast-bus"})
         try:
+            # With nothing to send, nobody would notice that the connection broke.
+            connection.add_termination_listener(lambda _: self._unsent.put(Wake()))
             await connection.add_listener(CHANNEL, self._receive)
             # Something may have been missed while there was no connection.
             self._readers.publish(Wake(everything=True))

@@ -155,16 +155,16 @@ async def _put_steps(tx: Transaction, accepted: Sequence[_Accepted]) -> None:
 
 
 async def _add_values(tx: Transaction, accepted: Sequence[_Accepted], sequences: dict[int, list[int]]) -> None:
-    """Keep values, valid from the last message on that was there when they were written."""
+    """Keep values, valid from the last message of their run on that was there when they were written."""
     holding = [item.commit for item in accepted if item.commit.values]
     if not holding:
         return
-    silent = {commit.lease.thread_key for commit in holding if not commit.messages}
-    last = {row["thread_key"]: row["last_sequence"] for row in await tx.many("last_sequences", [(k,) for k in silent])}
+    silent = [(commit.lease.run_key,) for commit in holding if not commit.messages]
+    last = {row["run_key"]: row["last_sequence"] for row in await tx.many("last_sequences", silent)}
     rows = []
     for commit in holding:
         own = sequences.get(commit.lease.run_key)
-        at = last[commit.lease.thread_key] if own is None else own[-1]
+        at = last[commit.lease.run_key] if own is None else own[-1]
         rows += [(commit.lease.run_key, name, at, value) for name, value in commit.values]
     await tx.many("add_values", rows)
 
@@ -205,6 +205,7 @@ async def _move(tx: Transaction, accepted: Sequence[_Accepted]) -> None:
     await tx.many("finish_runs", ends)
     for closing in ("stop_timers", "close_open_interrupts"):
         await tx.many(closing, [(commit.lease.run_key,) for commit, _ in ending])
+    await tx.many("cut_off_started_steps", [(tx.now, commit.lease.run_key) for commit, _ in ending])
     news = [
         news_row(tx, commit.lease.space_key, commit.lease.run, move.to, move.reason)
         for commit, move in moving

@@ -264,7 +264,7 @@ async def _add_input(tx: Transaction, run_key: int, new: NewRun, frame: _Frame) 
     """Keep the input; it enters the conversation now if the base has ended, else when it ends."""
     thread_key = frame.thread["thread_key"]
     rows = [message_row(message) for message in new.messages]
-    await check_new_ids(tx, thread_key, _key(frame.base), rows)
+    await check_new_ids(tx, thread_key, rows, base_key=_key(frame.base), cut=frame.base_sequence)
     entering = len(rows) if frame.base_has_ended else 0
     thread = await tx.one("begin_run_on_thread", thread_key=thread_key, count=entering, now=tx.now)
     assert thread is not None

@@ -9,11 +9,12 @@ from holdfast.store.run_rows import run_key_of, run_row
 from holdfast.store.transaction import Again, Row, Transaction
 
 _CONTENT: Final = (
+    "drop_values_in_tombstones",
     "keep_inherited_values",
     "drop_messages",
     "drop_events",
     "drop_steps",
-    "drop_values",
+    "drop_own_values",
     "drop_inbox",
     "drop_interrupts",
     "drop_artifacts",
@@ -57,6 +58,7 @@ async def _remove(tx: Transaction, run_key: int) -> None:
         row = await tx.one("run_identity", run_key=at)
         assert row is not None
         await tx.run("forget_run_id", space_key=row["space_key"], id=row["id"])
+        await tx.run("drop_values", run_key=at)
         await tx.run("drop_head", run_key=at)
         await tx.run("drop_run", run_key=at)
         above = row["base_key"]

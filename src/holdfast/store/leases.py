@@ -52,8 +52,9 @@ class SqlLeases:
             rows = await tx.many(
                 "renew_leases", [(tx.lease_now, length, held.run_key, held.number, owner) for held in leases]
             )
-            expiry = {row["run_key"]: instant(row["lease_expires_at"]) for row in rows}
-            return [structs.replace(held, expires_at=expiry[held.run_key]) for held in leases if held.run_key in expiry]
+            expiry = {(row["run_key"], row["lease_number"]): instant(row["lease_expires_at"]) for row in rows}
+            held = [lease for lease in leases if (lease.run_key, lease.number) in expiry]
+            return [structs.replace(lease, expires_at=expiry[lease.run_key, lease.number]) for lease in held]
 
         return await self._database.write(extend)
 

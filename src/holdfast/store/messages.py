@@ -77,19 +77,25 @@ async def last_exchange(tx: Transaction, run_key: int, *, cut: int = END) -> lis
     return [_message(row) for row in await tx.all("last_exchange", run_key=run_key, cut=cut)]
 
 
-async def is_on_chain(tx: Transaction, run_key: int, candidate: Row) -> bool:
-    """Say whether the run of `candidate` is on the chain of a run."""
-    found = await tx.one("ancestor_at", run_key=run_key, depth=candidate["chain_depth"])
-    return found is not None and found["run_key"] == candidate["run_key"]
+async def is_on_chain(tx: Transaction, run_key: int, message: Row, *, cut: int | None = None) -> bool:
+    """Say whether `message` is on the chain of a run that shows what is before `cut`."""
+    if message["run_key"] != run_key:
+        following = await tx.one("ancestor_at", run_key=run_key, depth=message["chain_depth"] + 1)
+        if following is None or following["base_key"] != message["run_key"]:
+            return False
+        cut = following["base_sequence"]
+    return cut is None or (message["sequence"] is not None and message["sequence"] <= cut)
 
 
-async def check_new_ids(tx: Transaction, thread_key: int, base_key: int | None, messages: Sequence[MessageRow]) -> None:
+async def check_new_ids(
+    tx: Transaction, thread_key: int, messages: Sequence[MessageRow], *, base_key: int | None, cut: int | None
+) -> None:
     """Raise if a chosen id is on the chain already; on another branch it may be: a revision keeps its id."""
     for message in messages:
         if message.id is None or base_key is None:
             continue
         for candidate in await tx.all("messages_with_id", thread_key=thread_key, id=message.id):
-            if await is_on_chain(tx, base_key, candidate):
+            if await is_on_chain(tx, base_key, candidate, cut=cut):
                 raise IdTaken(f"there is a message `{message.id}` on this chain already", id=message.id)
 
 

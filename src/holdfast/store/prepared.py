@@ -81,12 +81,12 @@ def prepare(commit: Commit) -> Prepared:
     return Prepared(
         commit=commit,
         lease=commit.lease,
-        events=[event_row(event) for event in commit.events],
-        messages=[message_row(message) for message in commit.messages],
-        steps=[_step_row(step) for step in commit.steps],
-        values=[(name, dump(value)) for name, value in commit.values.items()],
+        events=list(map(event_row, commit.events)),
+        messages=list(map(message_row, commit.messages)),
+        steps=list(map(_step_row, commit.steps)),
+        values=[(name, dump(value)) for name, value in commit.values.items()] if commit.values else [],
         move=commit.move,
-        settles=any(step.state is not StepState.STARTED for step in commit.steps),
+        settles=any(step.state is not StepState.STARTED for step in commit.steps) if commit.steps else False,
     )
 
 

@@ -2,11 +2,10 @@
 
 from holdfast.domain.content import Json
 from holdfast.domain.ids import RunId, SpaceId
-from holdfast.domain.run import RunStatus
 from holdfast.store.encoding import load
 from holdfast.store.messages import END
 from holdfast.store.run_rows import run_row
-from holdfast.store.transaction import Database, Transaction
+from holdfast.store.transaction import Database, Row, Transaction
 
 
 class SqlValues:
@@ -21,15 +20,12 @@ class SqlValues:
         async def find(tx: Transaction) -> dict[str, Json]:
             row = await run_row(tx, space, run)
             own = await _values(tx, row["run_key"], END)
-            cut = END
-            # A pending run has not taken over its base's values yet, for they may still change.
-            while row["status"] == RunStatus.PENDING and row["base_key"] is not None:
-                cut = END if row["base_sequence"] is None else row["base_sequence"]
-                above = await tx.one("run_by_key", run_key=row["base_key"])
-                if above is None:
-                    break
-                row = above
-                own = {**await _values(tx, row["run_key"], cut), **own}
+            # A run that has not begun has not taken over its base's values yet, for they may still change.
+            at: Row | None = row
+            while at is not None and at["queued_at"] is None and at["base_key"] is not None:
+                cut = END if at["base_sequence"] is None else at["base_sequence"]
+                at = await tx.one("base_run", run_key=at["base_key"])
+                own = own if at is None else {**await _values(tx, at["run_key"], cut), **own}
             return own
 
         return await self._database.read(find)

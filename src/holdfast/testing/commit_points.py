@@ -99,4 +99,4 @@ class CommitPoints:
 
 
 def _title(sql: str) -> str:
-    return " ".join(sql.split()[:3])
+    return " ".join(sql.split()[:3]).rstrip(";")

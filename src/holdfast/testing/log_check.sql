@@ -30,13 +30,15 @@ SELECT r.id, h.last_event_seq, e.events, e.lowest, e.highest
     OR (r.erased = 0 AND h.last_event_seq < 1) OR (r.erased = 1 AND h.last_event_seq <> 0);
 
 -- rule: nothing belongs to a run that is not there
+-- A tombstone keeps what came with its base for those who continue from it.
 SELECT k.kind, k.run_key
   FROM (SELECT 'event' AS kind, run_key FROM events UNION SELECT 'message', run_key FROM messages
-        UNION SELECT 'step', run_key FROM steps UNION SELECT 'value', run_key FROM run_values
+        UNION SELECT 'step', run_key FROM steps UNION SELECT 'value', run_key FROM run_values WHERE source_key IS NULL
+        UNION SELECT 'inherited', run_key FROM run_values WHERE source_key IS NOT NULL
         UNION SELECT 'item', run_key FROM inbox UNION SELECT 'interrupt', run_key FROM interrupts
         UNION SELECT 'artifact', run_key FROM artifacts UNION SELECT 'timer', run_key FROM timers WHERE run_key IS NOT NULL) k
   LEFT JOIN runs r ON r.run_key = k.run_key
- WHERE r.run_key IS NULL OR r.erased = 1;
+ WHERE r.run_key IS NULL OR (r.erased = 1 AND k.kind <> 'inherited');
 
 -- rule: a sequence is given once in a thread, below its next one
 SELECT m.thread_key, m.sequence FROM messages m JOIN threads t ON t.thread_key = m.thread_key

@@ -56,5 +56,6 @@ def test_a_file_may_be_empty_and_is_at_most_so_large() -> None:
 @pytest.mark.parametrize("field", ["name", "media_type"])
 @pytest.mark.parametrize("value", ["a\x00b", "\ud800", "x" * 501])
 def test_text_that_no_database_keeps_is_refused_in_a_file(field: str, value: str) -> None:
+    texts = {"name": "a", "media_type": "text/plain", field: value}
     with pytest.raises(Invalid, match=f"`{field}`"):
-        check_new_file(NewFile(**{"name": "a", "content": b"", field: value}))
+        check_new_file(NewFile(name=texts["name"], media_type=texts["media_type"], content=b""))

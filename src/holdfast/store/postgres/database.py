@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final, TypeVar
 
 import asyncpg
@@ -60,29 +60,34 @@ async def open_database(
 
     With `keeps_time` leases are measured by `clock` and not by the server's.
     """
-    try:
-        pool = await asyncpg.create_pool(
-            url,
-            min_size=1,
-            max_size=connections,
-            command_timeout=COMMAND_TIMEOUT,
-            statement_cache_size=512,
-            server_settings={"application_name": "holdfast", "jit": "off"},
-        )
-        async with pool.acquire() as connection:
-            await migrate(connection, now=clock.now())
-    except DRIVER_ERRORS as exc:
-        raise translate(exc) from exc
-    sessions = Sessions(pool, clock=clock, keeps_time=keeps_time, bus=bus)
-    batches = Batches(sessions)
-    # Not in a TaskGroup, which would wrap the caller's own exceptions in a group.
-    writing = asyncio.get_running_loop().create_task(batches.work(), name="holdfast-batches")
-    try:
-        yield PostgresDatabase(sessions, batches)
-    finally:
-        batches.close()
-        await writing
-        await _close(pool)
+    async with AsyncExitStack() as stack:
+        try:
+            pool = await _open_pool(url, connections)
+            stack.push_async_callback(_close, pool)
+            async with pool.acquire() as connection:
+                await migrate(connection, now=clock.now())
+        except DRIVER_ERRORS as exc:
+            raise translate(exc) from exc
+        sessions = Sessions(pool, clock=clock, keeps_time=keeps_time, bus=bus)
+        batches = Batches(sessions)
+        # Not in a TaskGroup, which would wrap the caller's own exceptions in a group.
+        writing = asyncio.get_running_loop().create_task(batches.work(), name="holdfast-batches")
+        try:
+            yield PostgresDatabase(sessions, batches)
+        finally:
+            batches.close()
+            await writing
+
+
+async def _open_pool(url: str, connections: int) -> asyncpg.Pool:
+    return await asyncpg.create_pool(
+        url,
+        min_size=1,
+        max_size=connections,
+        command_timeout=COMMAND_TIMEOUT,
+        statement_cache_size=512,
+        server_settings={"application_name": "holdfast", "jit": "off"},
+    )
 
 
 async def _close(pool: asyncpg.Pool) -> None:

@@ -35,6 +35,11 @@ UPDATE timers SET state = 'cancelled' WHERE run_key = ANY(:run_key::BIGINT[]) AN
 -- name: close_open_interrupts
 UPDATE interrupts SET status = 'cancelled' WHERE run_key = ANY(:run_key::BIGINT[]) AND status = 'open';
 
+-- name: cut_off_started_steps
+UPDATE steps s SET state = CASE WHEN s.effectful = 1 THEN 'unknown' ELSE 'failed' END, settled_at = e.now
+  FROM unnest(:now::BIGINT[], :run_key::BIGINT[]) AS e (now, run_key)
+ WHERE s.run_key = e.run_key AND s.state = 'started';
+
 -- name: add_usage
 UPDATE runs r
    SET input_tokens = r.input_tokens + u.input_tokens, output_tokens = r.output_tokens + u.output_tokens,

@@ -26,7 +26,7 @@ WITH wanted AS (
 UPDATE run_heads h SET lease_expires_at = COALESCE(w.now, holdfast_now()) + w.lease
   FROM wanted w JOIN locked l ON l.run_key = w.run_key
  WHERE h.run_key = w.run_key AND h.lease_number = w.lease_number AND h.lease_owner = w.owner
-RETURNING h.run_key, h.lease_expires_at;
+RETURNING h.run_key, h.lease_number, h.lease_expires_at;
 
 -- name: expired_heads
 SELECT h.run_key, r.id, r.thread_key, h.status, h.attempt, h.lease_owner, h.lease_number, h.lease_expires_at

@@ -8,7 +8,7 @@ SELECT run_key FROM runs r
 
 -- name: erase_run
 UPDATE runs SET erased = 1, input = NULL, output = NULL, error = NULL, tags = '[]', model = NULL, created_by = NULL,
-                cancelled_by = NULL
+                cancelled_by = NULL, parent_key = NULL, root_key = NULL
  WHERE run_key = :run_key;
 
 -- name: erase_head
@@ -34,6 +34,10 @@ DELETE FROM events WHERE run_key = :run_key;
 
 -- name: drop_steps
 DELETE FROM steps WHERE run_key = :run_key;
+
+-- name: drop_own_values
+-- What came with its base stays for those who may still continue from its tombstone.
+DELETE FROM run_values WHERE run_key = :run_key AND source_key IS NULL;
 
 -- name: drop_values
 DELETE FROM run_values WHERE run_key = :run_key;

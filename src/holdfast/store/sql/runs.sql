@@ -63,16 +63,16 @@ SELECT b.run_key, r.id, r.base_key, r.base_sequence
 
 -- name: ancestor_at
 -- The run of a chain at a given depth, by jumps.
-WITH RECURSIVE walk (run_key, base_key, jump_key, chain_depth) AS (
-    SELECT run_key, base_key, jump_key, chain_depth FROM runs WHERE run_key = :run_key
+WITH RECURSIVE walk (run_key, base_key, base_sequence, jump_key, chain_depth) AS (
+    SELECT run_key, base_key, base_sequence, jump_key, chain_depth FROM runs WHERE run_key = :run_key
     UNION ALL
-    SELECT n.run_key, n.base_key, n.jump_key, n.chain_depth
+    SELECT n.run_key, n.base_key, n.base_sequence, n.jump_key, n.chain_depth
       FROM walk w
       JOIN runs j ON j.run_key = w.jump_key
       JOIN runs n ON n.run_key = CASE WHEN j.chain_depth >= :depth THEN w.jump_key ELSE w.base_key END
      WHERE w.chain_depth > :depth
 )
-SELECT run_key FROM walk WHERE chain_depth = :depth;
+SELECT run_key, base_key, base_sequence FROM walk WHERE chain_depth = :depth;
 
 -- name: add_run_id
 INSERT INTO run_ids (space_key, id, run_key) VALUES (:space_key, :id, :run_key)

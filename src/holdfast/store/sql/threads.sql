@@ -9,9 +9,6 @@ RETURNING *;
 -- name: thread
 SELECT t.* FROM threads t JOIN spaces s ON s.space_key = t.space_key WHERE s.id = :space AND t.id = :id;
 
--- name: thread_by_key
-SELECT * FROM threads WHERE thread_key = :thread_key;
-
 -- name: list_threads
 SELECT t.* FROM threads t JOIN spaces s ON s.space_key = t.space_key
  WHERE s.id = :space AND (t.listed_at, t.thread_key) < (:before_at, :before_key)

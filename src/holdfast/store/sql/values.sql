@@ -18,6 +18,11 @@ SELECT CAST(:run_key AS BIGINT), v.name, -1, COALESCE(v.source_key, v.value_key)
                       AND (n.at_sequence, n.value_key) > (v.at_sequence, v.value_key))
    AND NOT EXISTS (SELECT 1 FROM run_values o WHERE o.run_key = :run_key AND o.name = v.name);
 
+-- name: drop_values_in_tombstones
+DELETE FROM run_values
+ WHERE source_key IN (SELECT s.value_key FROM run_values s WHERE s.run_key = :run_key)
+   AND run_key IN (SELECT r.run_key FROM runs r WHERE r.erased = 1);
+
 -- name: keep_inherited_values
 -- Before its source goes, a value that others hold becomes theirs.
 UPDATE run_values

@@ -3,7 +3,7 @@
 import sqlite3
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import Final, TypeVar, cast
 
@@ -17,7 +17,7 @@ from holdfast.store.prepared import Prepared
 from holdfast.store.sqlite.connection import connect, translate
 from holdfast.store.sqlite.ownership import Ownership
 from holdfast.store.sqlite.readers import Readers
-from holdfast.store.sqlite.schema import migrate
+from holdfast.store.sqlite.schema import check, migrate
 from holdfast.store.sqlite.writer import Writer
 from holdfast.store.transaction import Operation
 
@@ -61,6 +61,9 @@ async def open_database(
     async with AsyncExitStack() as stack:
         try:
             writer = None if read_only else await _open_writer(stack, path, clock=clock, bus=bus)
+            if read_only:
+                with closing(connect(path, read_only=True)) as connection:
+                    check(connection)
             readers = Readers(path, clock=clock, count=READERS)
         except sqlite3.Error as exc:
             raise translate(exc) from exc

@@ -23,6 +23,10 @@ UPDATE timers SET state = 'cancelled' WHERE run_key = :run_key AND state = 'sche
 -- name: close_open_interrupts
 UPDATE interrupts SET status = 'cancelled' WHERE run_key = :run_key AND status = 'open';
 
+-- name: cut_off_started_steps
+UPDATE steps SET state = CASE WHEN effectful = 1 THEN 'unknown' ELSE 'failed' END, settled_at = :now
+ WHERE run_key = :run_key AND state = 'started';
+
 -- name: add_usage
 UPDATE runs
    SET input_tokens = input_tokens + :input_tokens, output_tokens = output_tokens + :output_tokens,

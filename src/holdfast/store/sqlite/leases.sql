@@ -16,7 +16,7 @@ SELECT * FROM run_view WHERE run_key = :run_key;
 -- name: renew_leases
 UPDATE run_heads SET lease_expires_at = :now + :lease
  WHERE run_key = :run_key AND lease_number = :lease_number AND lease_owner = :owner
-RETURNING run_key, lease_expires_at;
+RETURNING run_key, lease_number, lease_expires_at;
 
 -- name: expired_heads
 SELECT h.run_key, r.id, r.thread_key, h.status, h.attempt, h.lease_owner, h.lease_number, h.lease_expires_at

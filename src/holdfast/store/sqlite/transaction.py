@@ -33,7 +33,9 @@ class SqliteTransaction:
 
     async def one(self, name: str, /, **parameters: Any) -> sqlite3.Row | None:
         """Run a statement and return its only row."""
-        rows = await self.all(name, **parameters)
+        statement = STATEMENTS[name]
+        values = [parameters[parameter] for parameter in statement.parameters]
+        rows = self._connection.execute(statement.sql, values).fetchall()
         return rows[0] if rows else None
 
     async def all(self, name: str, /, **parameters: Any) -> list[sqlite3.Row]:

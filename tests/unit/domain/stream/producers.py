@@ -61,24 +61,24 @@ deltas: Final = st.sampled_from(["", "α", "b", "cc"])
 
 
 def producers(
-    *, messages: list[str], calls: list[str], subagents: list[str], spans: list[str]
+    *, messages: list[str], calls: list[str], subagents: list[str], spans: list[str], restless: bool = True
 ) -> st.SearchStrategy[list[Event]]:
-    """Return what a producer may say that knows only these ids."""
+    """Return what a producer may say that knows only these ids; its sub-agents come and go if `restless`."""
     ids = {
         "message": st.sampled_from(messages),
         "call": st.sampled_from(calls),
         "subagent": st.sampled_from(subagents),
         "span": st.sampled_from(spans),
     }
-    families = (_texts, _calls, _reasoning, _subagents, _others)
+    families = [_texts, _calls, _reasoning, _others, *([_subagents] if restless else [])]
     said = st.one_of([event for family in families for event in family(ids)])
     # Segments are long and full of sub-agents, so that what is said meets something that is open.
     started = [SubagentStarted(subagent_run_id=RunId(name), name="helper") for name in subagents]
     opening = st.lists(_run_started(ids), max_size=1) | st.just(started)
-    segment = st.tuples(opening, st.lists(said, min_size=8, max_size=24), _terminal(ids)).map(
+    segment = st.tuples(opening, st.lists(said, min_size=6, max_size=20), _terminal(ids)).map(
         lambda parts: [*parts[0], *parts[1], parts[2]]
     )
-    return st.lists(segment, min_size=1, max_size=3).map(lambda segments: sum(segments, list[Event]()))
+    return st.lists(segment, min_size=1, max_size=2).map(lambda segments: sum(segments, list[Event]()))
 
 
 def _maybe(strategy: Strategy) -> Strategy:
@@ -212,8 +212,9 @@ def _others(ids: dict[str, Strategy]) -> list[Strategy]:
     ]
 
 
-# Kinds with ids of their own, and ids that look like the ones we make.
 tidy: Final = producers(messages=["m", "n"], calls=["c", "d"], subagents=["s", "u"], spans=["p"])
+steady: Final = producers(messages=["m", "n"], calls=["c", "d"], subagents=["s", "u"], spans=["p"], restless=False)
+# Ids that look like those we make, the same for all kinds.
 twisted: Final = producers(
     messages=["a", "a-2", ""], calls=["a", "a-2", "a-2-2"], subagents=["a", "a-2"], spans=["a", "-2"]
 )

@@ -21,6 +21,7 @@ from holdfast.domain.ids import MessageId, ToolCallId
 from holdfast.domain.stream import Stream
 from tests.unit.domain.stream.said import (
     FINISHED,
+    NOW,
     RUN,
     STARTED,
     THREAD,
@@ -40,6 +41,12 @@ def test_text_for_an_unknown_message_opens_it(stream: Stream) -> None:
 
 def test_a_second_start_of_an_open_message_is_left_out(stream: Stream) -> None:
     assert fed(stream, start("m"), start("m"), content("m", "x")) == [start("m"), content("m", "x")]
+
+
+def test_a_second_start_of_open_reasoning_is_left_out(stream: Stream) -> None:
+    r = MessageId("r")
+    said = (ReasoningStart(message_id=r), ReasoningMessageStart(message_id=r))
+    assert fed(stream, *said, *said) == list(said)
 
 
 def test_a_message_that_comes_again_gets_an_id_of_its_own_in_any_segment(stream: Stream) -> None:
@@ -101,6 +108,40 @@ def test_text_chunks_become_a_message(stream: Stream) -> None:
     ]
 
 
+def test_what_a_chunk_carries_is_on_the_events_it_becomes(stream: Stream) -> None:
+    m = MessageId("m")
+    fed(stream, subagent(S))
+    chunk = TextMessageChunk(message_id=m, name="Ann", raw_event=1, metadata={"k": 1}, timestamp=5, subagent_run_id=S)
+    assert stream.feed(chunk, at=NOW) == [
+        replace(start("m", S), name="Ann", metadata={"k": 1}, timestamp=5),
+        replace(content("m", "", S), raw_event=1, metadata={"k": 1}, timestamp=5),
+    ]
+    thought = ReasoningMessageChunk(
+        message_id=MessageId("r"), raw_event=1, metadata={"k": 1}, timestamp=5, subagent_run_id=S
+    )
+    assert stream.feed(thought, at=NOW)[1:] == [
+        ReasoningMessageStart(message_id=MessageId("r"), metadata={"k": 1}, timestamp=5, subagent_run_id=S),
+        ReasoningMessageContent(
+            message_id=MessageId("r"),
+            delta="",
+            raw_event=1,
+            metadata={"k": 1},
+            timestamp=5,
+            subagent_run_id=S,
+        ),
+    ]
+
+
+def test_a_chunk_without_an_id_goes_on_with_the_last_message_of_its_owner(stream: Stream) -> None:
+    fed(stream, subagent(S), start("m", S), start("n"))
+    assert fed(stream, TextMessageChunk(delta="x", subagent_run_id=S)) == [content("m", "x", S)]
+
+
+def test_a_chunk_leaves_the_messages_of_others_open(stream: Stream) -> None:
+    fed(stream, subagent(S), start("m", S))
+    assert fed(stream, TextMessageChunk(message_id=MessageId("n"))) == [start("n")]
+
+
 def test_a_chunk_that_opens_a_message_ends_the_one_before(stream: Stream) -> None:
     thought = ReasoningMessageChunk(message_id=MessageId("r"), delta="hm")
     fed(stream, thought)
@@ -115,6 +156,22 @@ def test_a_chunk_of_nothing_but_metadata_still_carries_it(stream: Stream) -> Non
     fed(stream, start("m"))
     chunk = TextMessageChunk(metadata={"k": 1})
     assert fed(stream, chunk) == [replace(content("m", ""), metadata={"k": 1})]
+
+
+def test_a_snapshot_ends_open_reasoning_and_a_thought_goes_on_for_its_owner(stream: Stream) -> None:
+    r, p, again = MessageId("r"), MessageId("p"), MessageId("r-2")
+    fed(stream, subagent(S))
+    fed(stream, ReasoningStart(message_id=p), ReasoningMessageStart(message_id=r, subagent_run_id=S))
+    snapshot = MessagesSnapshot(messages=[])
+    assert fed(stream, snapshot) == [
+        ReasoningMessageEnd(message_id=r, subagent_run_id=S),
+        ReasoningEnd(message_id=p),
+        snapshot,
+    ]
+    assert fed(stream, ReasoningMessageContent(message_id=r, delta="x")) == [
+        ReasoningMessageStart(message_id=again, subagent_run_id=S),
+        ReasoningMessageContent(message_id=again, delta="x", subagent_run_id=S),
+    ]
 
 
 def test_a_reasoning_span_and_a_message_may_share_an_id(stream: Stream) -> None:

@@ -60,6 +60,16 @@ def test_a_start_keeps_its_own_run_id_and_gets_thread_version_and_base() -> None
     assert finished == replace(FINISHED, run_id=S)
 
 
+def test_a_start_may_name_another_parent_than_the_base() -> None:
+    stream = Stream(THREAD, RUN, BASE)
+    said = replace(STARTED, timestamp=UNSET, parent_run_id=S)
+    assert fed(stream, said) == [said]
+
+
+def test_a_terminal_event_that_comes_first_gets_its_start() -> None:
+    assert Stream(THREAD, RUN).feed(FINISHED, at=NOW) == [STARTED, replace(FINISHED, timestamp=NOW)]
+
+
 def test_a_start_in_an_open_segment_is_left_out(stream: Stream) -> None:
     assert fed(stream, STARTED) == []
 
@@ -80,7 +90,8 @@ def test_what_is_left_out_opens_no_segment(stream: Stream) -> None:
 
 
 def test_a_time_that_a_producer_gave_is_kept(stream: Stream) -> None:
-    fed(stream, start("m"))
+    early = replace(start("m"), timestamp=4)
+    assert stream.feed(early, at=NOW) == [early]
     assert stream.feed(replace(content("m", "x"), timestamp=5), at=NOW) == [replace(content("m", "x"), timestamp=5)]
     assert stream.feed(content("m", "x"), at=NOW) == [replace(content("m", "x"), timestamp=NOW)]
 

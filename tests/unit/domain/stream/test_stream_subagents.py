@@ -7,6 +7,9 @@ from holdfast.domain.events import (
     ActivityDelta,
     Custom,
     Event,
+    MessagesSnapshot,
+    ReasoningMessageStart,
+    ReasoningStart,
     StepFinished,
     StepStarted,
     SubagentError,
@@ -19,18 +22,22 @@ from holdfast.domain.events.input import (
     Outcome,
     Succeeded,
 )
+from holdfast.domain.events.messages import AssistantMessage, FunctionCall, Message, ReasoningMessage, ToolCall
 from holdfast.domain.events.subagents import SubagentSuspended
 from holdfast.domain.ids import InterruptId, MessageId, RunId, ToolCallId
 from holdfast.domain.stream import Stream
 from tests.unit.domain.stream.said import (
     FINISHED,
+    NOW,
     S,
     U,
+    args,
     call,
     call_end,
     content,
     end,
     fed,
+    result,
     start,
     subagent,
 )
@@ -87,6 +94,9 @@ def test_a_step_is_known_by_its_name_and_owner(stream: Stream) -> None:
 
 def test_what_is_said_of_a_thing_has_the_tag_of_its_owner(stream: Stream) -> None:
     fed(stream, subagent(S), subagent(U), start("m", S), start("n"))
+    assert stream.feed(replace(content("m", "w", U), timestamp=5), at=NOW) == [
+        replace(content("m", "w", S), timestamp=5)
+    ]
     assert fed(stream, content("m", "x", U), content("m", "y"), content("n", "z", S), end("m")) == [
         content("m", "x", S),
         content("m", "y", S),
@@ -117,6 +127,50 @@ def test_a_subagent_that_ends_ends_its_work(stream: Stream) -> None:
         SubagentError(subagent_run_id=S, message="no"),
     ]
     assert fed(stream, SubagentFinished(subagent_run_id=S)) == []
+
+
+def test_a_second_start_of_an_open_subagent_is_left_out(stream: Stream) -> None:
+    assert fed(stream, subagent(S), subagent(S)) == [subagent(S)]
+
+
+def test_a_subagent_names_its_message_and_call_by_their_logged_ids(stream: Stream) -> None:
+    said = replace(subagent(S), parent_message_id=MessageId("m"), parent_tool_call_id=ToolCallId("c"))
+    fed(stream, start("m"), end("m"), start("m"), call("c"), call_end("c"), call("c"))
+    assert fed(stream, said) == [
+        replace(said, parent_message_id=MessageId("m-2"), parent_tool_call_id=ToolCallId("c-2"))
+    ]
+
+
+def test_a_result_belongs_to_the_owner_of_its_call(stream: Stream) -> None:
+    fed(stream, subagent(S), subagent(U), call("c", "m", S), call_end("c"))
+    (answered,) = fed(stream, replace(result("c", "r"), subagent_run_id=U))
+    assert answered == replace(result("c", "r"), subagent_run_id=S)
+
+
+def test_a_call_in_a_message_of_the_history_says_nothing_of_its_owner(stream: Stream) -> None:
+    messages: list[Message] = [AssistantMessage(id=MessageId("m"), subagent_run_id=U)]
+    fed(stream, subagent(S), MessagesSnapshot(messages=messages))
+    assert fed(stream, call("c", "m", S)) == [call("c", "m")]
+
+
+def test_an_open_call_that_comes_back_in_a_snapshot_says_nothing_of_its_owner(stream: Stream) -> None:
+    known = ToolCall(id=ToolCallId("c"), function=FunctionCall(name="f", arguments=""))
+    messages: list[Message] = [AssistantMessage(id=MessageId("m"), tool_calls=[known], subagent_run_id=U)]
+    fed(stream, subagent(S), call("c", "m", S), MessagesSnapshot(messages=messages))
+    assert fed(stream, args("c", owner=S), result("c", "r")) == [args("c"), call_end("c"), result("c", "r")]
+
+
+def test_a_span_of_the_history_says_nothing_of_its_owner(stream: Stream) -> None:
+    r = MessageId("r")
+    messages: list[Message] = [ReasoningMessage(id=r, content="", subagent_run_id=U)]
+    fed(stream, subagent(S), MessagesSnapshot(messages=messages))
+    assert fed(stream, ReasoningStart(message_id=r, subagent_run_id=S)) == [ReasoningStart(message_id=r)]
+
+
+def test_a_span_and_a_message_of_one_id_have_one_owner(stream: Stream) -> None:
+    span, r = MessageId("r"), MessageId("r")
+    fed(stream, subagent(S), ReasoningStart(message_id=span))
+    assert fed(stream, ReasoningMessageStart(message_id=r, subagent_run_id=S)) == [ReasoningMessageStart(message_id=r)]
 
 
 def test_a_subagent_id_is_never_used_again(stream: Stream) -> None:

@@ -5,7 +5,10 @@ from msgspec.structs import replace
 
 from holdfast.domain.events import (
     Event,
+    ReasoningEncryptedValue,
     ReasoningMessageChunk,
+    ReasoningMessageEnd,
+    ReasoningMessageStart,
     TextMessageChunk,
     ToolCallChunk,
 )
@@ -14,11 +17,13 @@ from holdfast.domain.events.input import (
     Interrupted,
     Succeeded,
 )
-from holdfast.domain.ids import InterruptId, ToolCallId
+from holdfast.domain.ids import InterruptId, MessageId, ToolCallId
 from holdfast.domain.stream import Stream
 from tests.unit.domain.stream.said import (
     FINISHED,
+    NOW,
     STARTED,
+    S,
     args,
     call,
     call_end,
@@ -26,6 +31,7 @@ from tests.unit.domain.stream.said import (
     fed,
     result,
     start,
+    subagent,
 )
 
 
@@ -46,6 +52,10 @@ def test_arguments_and_ends_without_a_call_are_left_out(stream: Stream) -> None:
     assert fed(stream, args("c"), call_end("c")) == []
 
 
+def test_a_second_start_of_an_open_call_is_left_out(stream: Stream) -> None:
+    assert fed(stream, call("c"), call("c"), args("c")) == [call("c", "c"), args("c")]
+
+
 def test_a_tool_call_that_comes_again_gets_an_id_of_its_own_and_the_result_follows(stream: Stream) -> None:
     fed(stream, call("c"), call_end("c"))
     assert fed(stream, call("c"), args("c"), call_end("c"), result("c", "r")) == [
@@ -62,6 +72,12 @@ def test_a_result_ends_its_call(stream: Stream) -> None:
     assert list(stream.open_tool_calls) == ["c"]
     assert fed(stream, result("c", "r"), call_end("c"), args("c")) == [call_end("c"), result("c", "r")]
     assert list(stream.open_tool_calls) == []
+
+
+def test_a_sealed_value_follows_its_call(stream: Stream) -> None:
+    sealed = ReasoningEncryptedValue(subtype="tool-call", entity_id="c", encrypted_value="?")
+    fed(stream, subagent(S), call("c"), call_end("c"), call("c"))
+    assert fed(stream, replace(sealed, subagent_run_id=S)) == [replace(sealed, entity_id="c-2")]
 
 
 def test_a_result_may_come_in_a_later_segment(stream: Stream) -> None:
@@ -102,6 +118,32 @@ def test_tool_call_chunks_become_calls_that_may_take_turns(stream: Stream) -> No
         call("d", "d"),
         args("d", "2"),
         args("c", "3"),
+    ]
+
+
+def test_what_a_tool_call_chunk_carries_is_on_the_events_it_becomes(stream: Stream) -> None:
+    fed(stream, subagent(S))
+    chunk = ToolCallChunk(
+        tool_call_id=ToolCallId("c"),
+        tool_call_name="f",
+        parent_message_id=MessageId("m"),
+        raw_event=1,
+        metadata={"k": 1},
+        timestamp=5,
+        subagent_run_id=S,
+    )
+    assert stream.feed(chunk, at=NOW) == [
+        replace(call("c", "m", S), metadata={"k": 1}, timestamp=5),
+        replace(args("c", "", S), raw_event=1, metadata={"k": 1}, timestamp=5),
+    ]
+
+
+def test_a_tool_call_chunk_ends_the_thought_before_it_and_no_text(stream: Stream) -> None:
+    r = MessageId("r")
+    fed(stream, start("m"), ReasoningMessageStart(message_id=r))
+    assert fed(stream, ToolCallChunk(tool_call_id=ToolCallId("c"), tool_call_name="f")) == [
+        ReasoningMessageEnd(message_id=r),
+        call("c", "m"),
     ]
 
 

@@ -115,7 +115,7 @@ CREATE INDEX run_heads_delayed ON run_heads (wait_until) WHERE status = 'queued'
 CREATE INDEX run_heads_leased ON run_heads (lease_expires_at) WHERE lease_owner IS NOT NULL;
 
 CREATE TABLE messages (
-    message_key        INTEGER PRIMARY KEY AUTOINCREMENT,
+    message_key        INTEGER PRIMARY KEY,
     thread_key         INTEGER NOT NULL,
     run_key            INTEGER NOT NULL,
     id                 TEXT NOT NULL,
@@ -163,7 +163,7 @@ CREATE TABLE steps (
 
 -- A value is valid from a sequence on; one that came with the base names its source.
 CREATE TABLE run_values (
-    value_key          INTEGER PRIMARY KEY AUTOINCREMENT,
+    value_key          INTEGER PRIMARY KEY,
     run_key            INTEGER NOT NULL,
     name               TEXT NOT NULL,
     at_sequence        INTEGER NOT NULL,
@@ -185,7 +185,7 @@ CREATE TABLE inbox (
 );
 
 CREATE TABLE interrupts (
-    interrupt_key      INTEGER PRIMARY KEY AUTOINCREMENT,
+    interrupt_key      INTEGER PRIMARY KEY,
     space_key          INTEGER NOT NULL,
     run_key            INTEGER NOT NULL,
     id                 TEXT NOT NULL,
@@ -209,7 +209,7 @@ CREATE INDEX interrupts_of_run ON interrupts (run_key);
 CREATE INDEX interrupts_open ON interrupts (space_key, interrupt_key) WHERE status = 'open';
 
 CREATE TABLE artifacts (
-    artifact_key       INTEGER PRIMARY KEY AUTOINCREMENT,
+    artifact_key       INTEGER PRIMARY KEY,
     space_key          INTEGER NOT NULL,
     run_key            INTEGER NOT NULL,
     id                 TEXT NOT NULL,
@@ -239,7 +239,7 @@ CREATE TABLE blobs (
 );
 
 CREATE TABLE files (
-    file_key           INTEGER PRIMARY KEY AUTOINCREMENT,
+    file_key           INTEGER PRIMARY KEY,
     space_key          INTEGER NOT NULL,
     id                 TEXT NOT NULL,
     blob_key           INTEGER NOT NULL,
@@ -291,7 +291,7 @@ CREATE INDEX api_key_spaces_of_space ON api_key_spaces (space_key);
 
 -- News are written here with what they tell of, and numbered later by the dispatcher.
 CREATE TABLE outbox (
-    outbox_key         INTEGER PRIMARY KEY AUTOINCREMENT,
+    outbox_key         INTEGER PRIMARY KEY,
     space_key          INTEGER NOT NULL,
     kind               TEXT NOT NULL,
     run_id             TEXT,

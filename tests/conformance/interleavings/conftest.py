@@ -1,0 +1,27 @@
+"""These tests are about the locks of PostgreSQL: on SQLite there is one writer."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import asyncpg
+import pytest
+
+from holdfast.store.store import Store
+from holdfast.testing.clock import HeldClock
+from tests.conformance.interleavings.gates import Gate, Two, gated_store
+
+
+@pytest.fixture
+def backend() -> str:
+    return "postgres"
+
+
+@pytest.fixture
+async def two(store: Store, where: str, clock: HeldClock) -> AsyncIterator[Two]:
+    """Yield two writers beside `store`, which sets the stage and looks on."""
+    gates = [Gate(), Gate()]
+    async with AsyncExitStack() as stack:
+        watcher = await asyncpg.connect(where)
+        stack.push_async_callback(watcher.close)
+        first, second = [await stack.enter_async_context(gated_store(gate, where, clock=clock)) for gate in gates]
+        yield Two(first, second, gates=gates, watcher=watcher)

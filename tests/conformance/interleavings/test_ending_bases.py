@@ -1,0 +1,95 @@
+"""Whatever the order of two writers' statements, no run waits for ever for a base that has ended."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import UNSET, UnsetType
+
+from holdfast.domain.commit import Lease
+from holdfast.domain.new_run import Base, Created, NewRun
+from holdfast.domain.run import RunStatus
+from holdfast.store.store import Store
+from holdfast.testing.clock import HeldClock
+from tests.builders import MINUTE, assistant, claim, user
+from tests.conformance.conftest import SPACE
+from tests.conformance.interleavings.gates import Two
+from tests.conformance.scenes import COMPLETED, commit, get, running, status
+
+End = Callable[[Store, Lease], Awaitable[Any]]
+
+
+async def complete(store: Store, lease: Lease) -> None:
+    await commit(store, lease, messages=[assistant("done")], values={"plan": ["new"]}, move=COMPLETED)
+
+
+async def end(store: Store, lease: Lease) -> None:
+    await store.runs.end(SPACE, lease.run_id)
+
+
+async def let_go(store: Store, lease: Lease) -> None:
+    await store.leases.release(lease)
+
+
+async def expire(store: Store, lease: Lease) -> None:
+    await store.leases.expire(cap=1)
+
+
+async def given_back(store: Store, clock: HeldClock, lease: Lease) -> None:
+    await store.leases.release(lease)
+
+
+async def ended(store: Store, clock: HeldClock, lease: Lease) -> None:
+    await store.runs.end(SPACE, lease.run_id)
+
+
+async def dead(store: Store, clock: HeldClock, lease: Lease) -> None:
+    clock.tick(2 * MINUTE)
+
+
+async def as_it_is(store: Store, clock: HeldClock, lease: Lease) -> None:
+    pass
+
+
+WAYS = {
+    "its worker completes it": (as_it_is, complete),
+    "it is ended in the queue": (given_back, end),
+    "its worker lets go of it": (ended, let_go),
+    "its attempts are used up": (dead, expire),
+}
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named", "newest"])
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_run_made_while_its_base_ends_may_be_claimed(
+    two: Two, store: Store, clock: HeldClock, way: str, named: bool
+) -> None:
+    before, over = WAYS[way]
+    bases = set()
+
+    async def scene() -> Any:
+        lease = await running(store, "begin", values={"plan": ["old"], "todo": []})
+        await before(store, clock, lease)
+        base: Base | UnsetType = Base(run_id=lease.run_id) if named else UNSET
+        new = NewRun(thread=lease.thread_id, messages=[user("and then")], base=base)
+
+        async def check(created: object, outcome: object) -> None:
+            assert isinstance(created, Created)
+            assert outcome is None
+            bases.add(created.run.status)
+            run = await get(store, created.run.id)
+            assert run.base_run_id == lease.run_id
+            assert run.status is RunStatus.QUEUED
+            history = await store.messages.history(SPACE, run.id)
+            assert [message.sequence for message in history] == list(range(len(history)))
+            assert history[-1].content == "and then"
+            assert await store.values.of_run(SPACE, run.id) == await store.values.of_run(SPACE, lease.run_id)
+            assert (await claim(store)).run_id == run.id
+
+        return two.first.runs.create(SPACE, new), over(two.second, lease), check
+
+    orders = await two.explore(scene)
+    print(way, named, len(orders))
+    assert len(set(orders)) == len(orders)
+    assert bases == {RunStatus.PENDING, RunStatus.QUEUED}

@@ -1,0 +1,213 @@
+"""The bus: hints that travel fast and may be lost, in one process and between many."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final, TypeAlias
+
+import asyncpg
+import pytest
+
+from holdfast.bus.local import LocalBus
+from holdfast.bus.postgres import CHANNEL, MOST_BYTES, PostgresBus, open_bus
+from holdfast.domain.ids import RunId, SpaceId
+from holdfast.ports.bus import Bus, Wake
+from holdfast.testing.postgres import PostgresServer
+from tests.schemas import fetch
+
+PATIENCE: Final = 30.0
+SPACE: Final = SpaceId("acme")
+
+Pair: TypeAlias = tuple[Bus, Bus]
+
+
+def about(*names: object) -> Wake:
+    """Return a hint about runs."""
+    return Wake(runs=frozenset((SPACE, RunId(str(name))) for name in names))
+
+
+async def heard(hints: AsyncIterator[Wake], until: Callable[[Wake], bool]) -> Wake:
+    """Gather hints until they say enough."""
+    wake = Wake()
+    async with asyncio.timeout(PATIENCE):
+        while not until(wake):
+            wake |= await anext(hints)
+    return wake
+
+
+def everything(wake: Wake) -> bool:
+    return wake.everything
+
+
+def at_least(wanted: Wake) -> Callable[[Wake], bool]:
+    return lambda wake: wake | wanted == wake
+
+
+@asynccontextmanager
+async def connected(url: str) -> AsyncIterator[PostgresBus]:
+    """Open a bus, and go on when it listens."""
+    async with open_bus(url) as bus:
+        async with bus.subscribe() as hints:
+            await heard(hints, everything)
+        yield bus
+
+
+@pytest.fixture(params=["local", "postgres"])
+async def buses(request: pytest.FixtureRequest, postgres_url: str) -> AsyncIterator[Pair]:
+    """Yield two ends: of one bus, or of the buses of two processes."""
+    if request.param == "local":
+        bus = LocalBus()
+        yield bus, bus
+    else:
+        async with connected(postgres_url) as here, connected(postgres_url) as there:
+            yield here, there
+
+
+async def test_a_hint_reaches_every_reader_as_it_was_sent(buses: Pair) -> None:
+    here, there = buses
+    sent = Wake(runs=about("a", "b").runs, queue=True, news=True)
+    async with here.subscribe() as near, there.subscribe() as far, there.subscribe() as further:
+        here.publish(sent)
+        assert [await heard(hints, at_least(sent)) for hints in (near, far, further)] == [sent] * 3
+
+
+async def test_hints_travel_both_ways(buses: Pair) -> None:
+    here, there = buses
+    async with here.subscribe() as near:
+        there.publish(about("back"))
+        assert await heard(near, at_least(about("back"))) == about("back")
+
+
+async def test_a_reader_receives_hints_from_now_on(buses: Pair) -> None:
+    here, _ = buses
+    here.publish(about("early"))
+    async with here.subscribe() as hints:
+        here.publish(about("late"))
+        assert await anext(hints) == about("late")
+
+
+async def test_a_slow_reader_receives_many_hints_as_one_and_holds_up_nobody(buses: Pair) -> None:
+    here, there = buses
+    sent = Wake(runs=about(*range(100)).runs, queue=True)
+    async with there.subscribe() as slow, there.subscribe() as quick:
+        for number in range(100):
+            here.publish(about(number))
+            await asyncio.sleep(0)
+        here.publish(Wake(queue=True))
+        await heard(quick, at_least(sent))
+        assert await anext(slow) == sent
+
+
+async def test_a_sender_needs_no_reader(buses: Pair) -> None:
+    here, there = buses
+    for number in range(1000):
+        here.publish(about(number))
+    async with there.subscribe():
+        pass
+    here.publish(Wake(queue=True))
+
+
+async def test_a_reader_that_stops_waiting_loses_nothing(buses: Pair) -> None:
+    here, there = buses
+    async with there.subscribe() as hints:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await anext(hints)
+        here.publish(about("a"))
+        assert await heard(hints, at_least(about("a"))) == about("a")
+        waiting = asyncio.ensure_future(anext(hints))
+        await asyncio.sleep(0)
+        there.publish(about("b"))  # it has arrived when the reader gives up
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert await heard(hints, at_least(about("b"))) == about("b")
+
+
+async def test_a_hint_does_not_come_back_to_the_process_that_sent_it(postgres_url: str) -> None:
+    async with connected(postgres_url) as here, connected(postgres_url) as there, here.subscribe() as near:
+        async with there.subscribe() as far:
+            here.publish(about("own"))
+            assert await anext(near) == about("own")
+            await heard(far, at_least(about("own")))
+        there.publish(about("other"))  # whatever came back would be here before this
+        assert await heard(near, at_least(about("other"))) == about("other")
+
+
+async def test_what_gathers_while_one_is_sent_goes_as_one_notification(postgres_url: str) -> None:
+    payloads: list[str] = []
+    listener = await asyncpg.connect(postgres_url)
+    try:
+        await listener.add_listener(CHANNEL, lambda *received: payloads.append(received[3]))
+        async with connected(postgres_url) as here, connected(postgres_url) as there, there.subscribe() as hints:
+            for number in range(60):
+                here.publish(about(number))
+            await heard(hints, at_least(about(*range(60))))
+        await listener.fetch("SELECT 1")
+    finally:
+        await listener.close()
+    assert 1 <= len(payloads) <= 2
+
+
+async def test_a_hint_that_is_too_large_says_that_everything_may_have_changed(postgres_url: str) -> None:
+    large = about(*(f"run_{number:0100}" for number in range(MOST_BYTES // 100)))
+    async with connected(postgres_url) as here, connected(postgres_url) as there, there.subscribe() as hints:
+        here.publish(Wake(runs=large.runs, queue=True))
+        assert await heard(hints, everything) == Wake(queue=True, everything=True)
+        here.publish(Wake(runs=large.runs, news=True))
+        assert await heard(hints, everything) == Wake(news=True, everything=True)
+
+
+async def test_a_hint_of_any_size_arrives(postgres_url: str) -> None:
+    async with connected(postgres_url) as here, connected(postgres_url) as there, there.subscribe() as hints:
+        for size in (7600, 7700, 7800, 7820, 7840, 7860, 7880, 7900, 7920, 8000, 8200):
+            sent = about("x" * size)
+            here.publish(sent)
+            assert await heard(hints, lambda wake: wake != Wake()) in (sent, Wake(everything=True))
+
+
+async def test_a_bus_whose_connection_was_cut_connects_again_and_tells_its_readers(postgres_url: str) -> None:
+    url = postgres_url
+    async with connected(url) as here, connected(url) as there, here.subscribe() as near, there.subscribe() as far:
+        await _cut(url)
+        await heard(near, everything)  # nobody had to send anything for that
+        await heard(far, everything)
+        here.publish(about("there"))
+        await heard(far, at_least(about("there")))
+        there.publish(about("back"))
+        await heard(near, at_least(about("back")))
+
+
+async def _cut(url: str) -> None:
+    """Cut the connections of all buses."""
+    cut = await fetch(
+        url,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE application_name = 'holdfast-bus' AND datname = current_database()",
+    )
+    assert cut == [(True,)] * 2
+
+
+async def test_a_sender_learns_nothing_of_a_server_that_is_gone(own_postgres: PostgresServer) -> None:
+    url = own_postgres.url()
+    async with connected(url) as here, connected(url) as there, here.subscribe() as near, there.subscribe() as far:
+        await own_postgres.kill()
+        for number in range(100):
+            here.publish(about(number))
+            await asyncio.sleep(0)
+        assert await heard(near, at_least(about(*range(100)))) == about(*range(100))
+        await own_postgres.start()
+        await heard(far, everything)
+        await heard(near, everything)
+        there.publish(about("again"))
+        await heard(near, at_least(about("again")))
+
+
+async def test_a_bus_opens_and_closes_while_there_is_no_server(own_postgres: PostgresServer) -> None:
+    await own_postgres.stop()
+    async with asyncio.timeout(PATIENCE), open_bus(own_postgres.url()) as bus, bus.subscribe() as hints:
+        bus.publish(about("a"))
+        assert await anext(hints) == about("a")
+        await own_postgres.start()
+        await heard(hints, everything)
+    async with asyncio.timeout(PATIENCE), open_bus(own_postgres.url()):
+        pass

@@ -1,0 +1,228 @@
+"""Migrations: a database is brought up to date whole, or left as it is."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import asyncpg
+import pytest
+
+from holdfast.bootstrap import open_store
+from holdfast.bus.local import LocalBus
+from holdfast.domain.errors import StoreCorrupt, StoreReadOnly, StoreTooNew
+from holdfast.domain.ids import SpaceId
+from holdfast.store import statements
+from holdfast.testing.clock import HeldClock
+from holdfast.testing.postgres import PostgresServer
+from tests.builders import MINUTE
+from tests.conformance.conftest import SPACE
+from tests.conformance.tables import Rows, rows_of
+from tests.schemas import Catalogue, catalogue_of, execute, fetch
+
+COLOURS = ("0998_colours", "ALTER TABLE spaces ADD COLUMN colour TEXT;\nCREATE INDEX by_colour ON spaces (colour);\n")
+BROKEN = (
+    "0999_broken",
+    "CREATE TABLE half (name TEXT);\nINSERT INTO half VALUES ('x');\nINSERT INTO nowhere VALUES (1);\n",
+)
+DATABASE_ERRORS = (sqlite3.Error, asyncpg.PostgresError)
+
+Script: TypeAlias = tuple[str, str]
+Known: TypeAlias = Callable[[list[Script]], None]
+NewUrl: TypeAlias = Callable[[], Awaitable[str]]
+
+_numbers = count(1)
+
+
+@pytest.fixture
+async def new_url(postgres: PostgresServer) -> AsyncIterator[NewUrl]:
+    """Yield a way to make PostgreSQL databases without a schema."""
+    made: list[str] = []
+
+    async def make() -> str:
+        made.append(f"empty_{next(_numbers)}")
+        return await postgres.create_database(made[-1])
+
+    yield make
+    for name in made:
+        await postgres.drop_database(name)
+
+
+@pytest.fixture
+async def empties(backend: str, tmp_path: Path, new_url: NewUrl) -> list[str | Path]:
+    """Return two databases without a schema."""
+    return [tmp_path / f"{name}.db" if backend == "sqlite" else await new_url() for name in ("one", "two")]
+
+
+@pytest.fixture
+async def empty(backend: str, tmp_path: Path, new_url: NewUrl) -> str | Path:
+    """Return a database without a schema."""
+    return tmp_path / "empty.db" if backend == "sqlite" else await new_url()
+
+
+@pytest.fixture
+def scripts(backend: str) -> list[Script]:
+    """Return the migrations of this version."""
+    return statements.migrations(backend)
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> Known:
+    """Return a way to change which migrations this version knows."""
+
+    def know(scripts: list[Script]) -> None:
+        monkeypatch.setattr(statements, "migrations", lambda dialect: scripts)
+
+    return know
+
+
+async def open_once(where: str | Path, clock: HeldClock | None = None, **options: Any) -> None:
+    async with open_store(where, bus=LocalBus(), clock=clock, **options):
+        pass
+
+
+async def all_of(where: str | Path) -> tuple[Catalogue, dict[str, Rows]]:
+    return await catalogue_of(where), await rows_of(where)
+
+
+async def names(where: str | Path) -> list[str]:
+    """Return the migrations that a database remembers."""
+    return [row["name"] for row in (await rows_of(where))["migrations"]]
+
+
+async def test_a_fresh_schema_equals_all_migrations_applied_one_by_one(
+    empties: list[str | Path], scripts: list[Script], known: Known
+) -> None:
+    grown, fresh = empties
+    steps = [*scripts, COLOURS]
+    for number in range(1, len(steps) + 1):
+        known(steps[:number])
+        await open_once(grown)
+        assert await names(grown) == [name for name, _ in steps[:number]]
+    await open_once(fresh)
+    assert await catalogue_of(grown) == await catalogue_of(fresh)
+
+
+async def test_migrating_again_changes_nothing(empty: str | Path, clock: HeldClock) -> None:
+    await open_once(empty, clock)
+    before = await all_of(empty)
+    clock.tick(MINUTE)
+    await open_once(empty, clock)
+    assert await all_of(empty) == before
+
+
+async def test_a_migration_keeps_what_is_there(empty: str | Path, scripts: list[Script], known: Known) -> None:
+    async with open_store(empty, bus=LocalBus()) as store:
+        made = await store.spaces.create(SPACE, name="Acme")
+    known([*scripts, COLOURS])
+    async with open_store(empty, bus=LocalBus()) as store:
+        assert await store.spaces.get(SPACE) == made
+        await store.spaces.create(SpaceId("new"), name="New")
+    assert await names(empty) == [*(name for name, _ in scripts), "0998_colours"]
+
+
+async def test_a_database_of_a_later_version_is_refused_in_one_sentence_and_left_as_it_is(
+    empty: str | Path, scripts: list[Script], known: Known
+) -> None:
+    known([*scripts, COLOURS])
+    await open_once(empty)
+    before = await all_of(empty)
+    known(scripts)
+    with pytest.raises(StoreTooNew) as caught:
+        await open_once(empty)
+    message = "the database was made by a later version of Holdfast (it has `0998_colours`): upgrade Holdfast"
+    assert caught.value.message == message
+    assert await all_of(empty) == before
+
+
+async def test_a_later_version_is_refused_also_where_something_of_ours_is_missing(
+    empty: str | Path, scripts: list[Script], known: Known
+) -> None:
+    known([*scripts, ("0999_later", COLOURS[1])])
+    await open_once(empty)
+    before = await all_of(empty)
+    known([*scripts, ("0998_ours", "CREATE TABLE ours (name TEXT);")])
+    with pytest.raises(StoreTooNew, match="`0999_later`"):
+        await open_once(empty)
+    assert await all_of(empty) == before
+
+
+async def test_a_migration_that_is_not_the_one_of_this_version_is_refused(
+    empty: str | Path, scripts: list[Script]
+) -> None:
+    await open_once(empty)
+    await execute(empty, "UPDATE migrations SET checksum = 'another'")
+    before = await all_of(empty)
+    with pytest.raises(StoreCorrupt, match=f"migration `{scripts[0][0]}` of the database is not the one"):
+        await open_once(empty)
+    assert await all_of(empty) == before
+
+
+async def test_a_migration_that_fails_leaves_nothing_of_itself_and_all_before_it(
+    empty: str | Path, scripts: list[Script], known: Known
+) -> None:
+    known([*scripts, COLOURS])
+    await open_once(empty)
+    before = await all_of(empty)
+    for broken in (BROKEN, ("0999_broken", BROKEN[1].removesuffix(";\n"))):
+        known([*scripts, COLOURS, broken])
+        with pytest.raises(DATABASE_ERRORS, match="nowhere"):
+            await open_once(empty)
+        assert await all_of(empty) == before
+    known([*scripts, COLOURS, ("0999_broken", "CREATE TABLE half (name TEXT)")])
+    await open_once(empty)
+    assert (await rows_of(empty))["half"] == []
+
+
+async def test_the_first_migration_that_fails_leaves_an_empty_database(
+    empty: str | Path, scripts: list[Script], known: Known
+) -> None:
+    known([(scripts[0][0], scripts[0][1] + BROKEN[1])])
+    with pytest.raises(DATABASE_ERRORS, match="nowhere"):
+        await open_once(empty)
+    assert await rows_of(empty) == {"migrations": []}
+    known(scripts)
+    await open_once(empty)
+    assert await names(empty) == [name for name, _ in scripts]
+
+
+async def test_many_stores_may_bring_one_database_up_to_date_at_once(new_url: NewUrl) -> None:
+    url = await new_url()
+    async with AsyncExitStack() as stack:
+        opened = await asyncio.gather(
+            *(stack.enter_async_context(open_store(url, bus=LocalBus())) for _ in range(8)), return_exceptions=True
+        )
+        assert [error for error in opened if isinstance(error, BaseException)] == []
+    assert await names(url) == [script for script, _ in statements.migrations("postgres")]
+
+
+async def test_a_server_is_let_go_when_its_database_is_refused(new_url: NewUrl) -> None:
+    url = await new_url()
+    await open_once(url)
+    await execute(url, "UPDATE migrations SET checksum = 'another'")
+    with pytest.raises(StoreCorrupt):
+        await open_once(url)
+    asked = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'holdfast'"
+    async with asyncio.timeout(10):
+        while await fetch(url, asked):
+            pass
+
+
+async def test_who_only_reads_a_file_is_refused_what_it_cannot_bring_up_to_date(tmp_path: Path, known: Known) -> None:
+    path, scripts = tmp_path / "holdfast.db", statements.migrations("sqlite")
+    path.touch()
+    with pytest.raises(StoreReadOnly, match="open it once to write"):
+        await open_once(path, read_only=True)
+    await open_once(path)
+    await open_once(path, read_only=True)
+    before = await all_of(path)
+    known([*scripts, COLOURS])
+    with pytest.raises(StoreReadOnly, match="older than `0998_colours`"):
+        await open_once(path, read_only=True)
+    known([])
+    with pytest.raises(StoreTooNew):
+        await open_once(path, read_only=True)
+    assert await all_of(path) == before

@@ -1,0 +1,172 @@
+"""Runs are listed the newest first."""
+
+from typing import Any
+
+from holdfast.domain.errors import HoldfastError, Invalid, NotFound
+from holdfast.domain.ids import RunId, SpaceId, ThreadId
+from holdfast.domain.new_run import NewRun
+from holdfast.domain.run import Mode, Run, RunStatus
+from holdfast.domain.thread import NewThread
+from holdfast.ports.runs import RunFilter
+from holdfast.store.store import Store
+from tests.builders import new_thread
+from tests.conformance.conftest import OTHER, SPACE
+from tests.conformance.conversations import answered, ask_a_person, claimed, ended, make, refused
+
+
+async def _listed(store: Store, **where: Any) -> list[RunId]:
+    return _ids((await store.runs.page(SPACE, where=RunFilter(**where))).items)
+
+
+def _ids(runs: list[Run]) -> list[RunId]:
+    return [run.id for run in runs]
+
+
+async def _made(store: Store, count: int) -> list[RunId]:
+    """Make runs and return their ids, the newest first."""
+    made = [await store.runs.create(SPACE, NewRun(thread=NewThread())) for _ in range(count)]
+    return _ids([created.run for created in reversed(made)])
+
+
+async def test_runs_are_listed_the_newest_first_whatever_their_ids(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    runs = [await ended(store, thread, id=RunId(id)) for id in ("m", "z", "a")]
+    page = await store.runs.page(SPACE)
+    assert (page.items, page.next_cursor) == ([runs[2], runs[1], runs[0]], None)
+
+
+async def test_pages_of_runs_join_to_the_whole_list(store: Store) -> None:
+    made = await _made(store, 7)
+    for limit in (1, 2, 3, 7, 8, 200):
+        seen, cursor = list[RunId](), None
+        while seen == [] or cursor is not None:
+            page = await store.runs.page(SPACE, limit=limit, cursor=cursor)
+            seen += _ids(page.items)
+            cursor = page.next_cursor
+            assert cursor is None or cursor == seen[-1]
+        assert seen == made
+
+
+async def test_runs_that_come_while_the_list_is_read_are_not_mixed_in(store: Store) -> None:
+    made = await _made(store, 6)
+    seen, cursor = list[RunId](), None
+    while seen == [] or cursor is not None:
+        page = await store.runs.page(SPACE, limit=2, cursor=cursor)
+        seen += _ids(page.items)
+        cursor = page.next_cursor
+        await _made(store, 1)
+        await store.runs.end(SPACE, made[len(seen) - 1])
+    assert seen == made
+
+
+async def test_a_deleted_run_is_not_listed(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    gone, base, last = await ended(store, thread), await ended(store, thread, base=None), await ended(store, thread)
+    await store.runs.delete(SPACE, gone.id)
+    await store.runs.delete(SPACE, base.id)
+    assert await _listed(store) == [last.id]
+
+
+async def test_runs_of_another_space_are_not_listed(store: Store) -> None:
+    await _made(store, 1)
+    assert (await store.runs.page(OTHER)).items == []
+    async with refused(store, NotFound):
+        await store.runs.page(SpaceId("missing"))
+
+
+async def test_a_list_of_runs_is_filtered_by_each_field_and_by_all_of_them(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    plain = (await ended(store, thread)).id
+    odd = (await ended(store, thread, agent_type="coder", mode=Mode.TASK, tags=["red", "a b"])).id
+    root = (await make(store, await new_thread(store, SPACE))).id
+    new = NewRun(thread=NewThread(), parent_run_id=root, tags=["red"])
+    child = (await store.runs.create(SPACE, new)).run.id
+    new = NewRun(thread=NewThread(), parent_run_id=child)
+    grandchild = (await store.runs.create(SPACE, new)).run.id
+    cases: list[tuple[dict[str, Any], list[RunId]]] = [
+        ({"thread_id": thread}, [odd, plain]),
+        ({"agent_type": "coder"}, [odd]),
+        ({"mode": Mode.TASK}, [odd]),
+        ({"mode": Mode.DAEMON}, []),
+        ({"tag": "red"}, [child, odd]),
+        ({"tag": "a b"}, [odd]),
+        ({"tag": "re"}, []),
+        ({"root_run_id": root}, [grandchild, child, root]),
+        ({"root_run_id": child}, []),
+        ({"parent_run_id": root}, [child]),
+        ({"parent_run_id": child}, [grandchild]),
+        ({"thread_id": thread, "tag": "red"}, [odd]),
+        ({"thread_id": thread, "parent_run_id": root}, []),
+        ({"thread_id": ThreadId("missing")}, []),
+        ({"root_run_id": RunId("missing")}, []),
+    ]
+    for where, found in cases:
+        assert await _listed(store, **where) == found
+
+
+async def test_a_list_of_runs_is_filtered_by_status(store: Store) -> None:
+    done = await answered(store, await new_thread(store, SPACE), "x", "y")
+    cancelled = await ended(store, await new_thread(store, SPACE), "x")
+    waiting = await ask_a_person(store, await make(store, await new_thread(store, SPACE)), "really?")
+    running = (await claimed(store, await make(store, await new_thread(store, SPACE)))).run
+    queued = await make(store, await new_thread(store, SPACE))
+    pending = await make(store, queued.thread_id)
+    for status, run in [
+        (RunStatus.COMPLETED, done),
+        (RunStatus.CANCELLED, cancelled),
+        (RunStatus.WAITING, waiting),
+        (RunStatus.RUNNING, running),
+        (RunStatus.QUEUED, queued),
+        (RunStatus.PENDING, pending),
+    ]:
+        assert await _listed(store, status=status) == [run.id]
+    assert await _listed(store, status=RunStatus.FAILED) == []
+
+
+async def test_a_filter_does_not_reach_into_another_space(store: Store) -> None:
+    foreign = (await store.runs.create(OTHER, NewRun(thread=NewThread(id=ThreadId("same")), tags=["red"]))).run
+    for where in ({"thread_id": foreign.thread_id}, {"root_run_id": foreign.id}, {"tag": "red"}):
+        assert await _listed(store, **where) == []
+
+
+async def test_tags_are_found_whatever_is_in_them(store: Store) -> None:
+    tags = ['"', "\\", "'; --", "%", "ünï", "日本", "a,b", "[]", " "]
+    thread = await new_thread(store, SPACE)
+    run = await ended(store, thread, tags=tags)
+    assert run.tags == tags
+    for tag in tags:
+        assert await _listed(store, tag=tag) == [run.id]
+    assert await _listed(store, tag="") == []
+
+
+async def test_a_filtered_list_of_runs_is_paged_too(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    odd = [(await ended(store, thread, tags=["odd"] if number % 2 else [])).id for number in range(6)][1::2]
+    first = await store.runs.page(SPACE, where=RunFilter(tag="odd"), limit=2)
+    last = await store.runs.page(SPACE, where=RunFilter(tag="odd"), limit=2, cursor=first.next_cursor)
+    assert [*_ids(first.items), *_ids(last.items)] == [*reversed(odd)]
+    assert last.next_cursor is None
+
+
+async def test_a_page_of_runs_has_1_to_200(store: Store) -> None:
+    await store.runs.page(SPACE, limit=200)
+    for limit in (0, -1, 201, 2**70):
+        async with refused(store, Invalid):
+            await store.runs.page(SPACE, limit=limit)
+
+
+async def test_a_cursor_that_is_no_run_of_the_space_is_refused(store: Store) -> None:
+    foreign = (await store.runs.create(OTHER, NewRun(thread=NewThread()))).run
+    for cursor in (foreign.id, "missing", "", "1", "\x00", "\ud800"):
+        async with refused(store, NotFound, Invalid):
+            await store.runs.page(SPACE, cursor=cursor)
+
+
+async def test_a_filter_that_no_run_can_match_is_refused_or_finds_nothing(store: Store) -> None:
+    await _made(store, 1)
+    for text in ("\x00", "\ud800"):
+        for field in ("thread_id", "agent_type", "tag", "root_run_id", "parent_run_id"):
+            try:
+                assert await _listed(store, **{field: text}) == []
+            except HoldfastError as error:
+                assert isinstance(error, Invalid)

@@ -1,0 +1,184 @@
+"""What a store tells those who watch: only what has happened, and only once it has."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from holdfast.bootstrap import open_bus, open_store
+from holdfast.domain.commit import Commit
+from holdfast.domain.errors import LeaseLost, NotFound
+from holdfast.domain.ids import RunId, ThreadId
+from holdfast.domain.inbox import InboxKind
+from holdfast.domain.interrupt import Answer
+from holdfast.domain.new_run import NewRun
+from holdfast.ports.bus import Wake
+from holdfast.store.store import Store
+from holdfast.testing.clock import HeldClock
+from tests.builders import FIRST, MINUTE, claim, finish, new_run, new_thread, spoken
+from tests.conformance.conftest import SPACE
+from tests.conformance.scenes import ASKING, COMPLETED, QUEUED, WAITING, asked, child_of, commit, queued, running
+
+PATIENCE: Final = 30.0
+
+
+class Watched:
+    """A store, and what it says on its bus."""
+
+    def __init__(self, store: Store, hints: AsyncIterator[Wake]) -> None:
+        self.store = store
+        self._hints = hints
+
+    async def said(self) -> Wake:
+        """Return all that was said since the last time, or wait for something."""
+        async with asyncio.timeout(PATIENCE):
+            return await anext(self._hints)
+
+
+@pytest.fixture
+async def watched(where: str | Path, clock: HeldClock) -> AsyncIterator[Watched]:
+    async with (
+        open_bus(where) as bus,
+        bus.subscribe() as hints,
+        open_store(where, bus=bus, clock=clock) as store,
+    ):
+        await store.spaces.create(SPACE, name="Acme")
+        watched = Watched(store, hints)
+        if isinstance(where, str):
+            assert (await watched.said()).everything  # it is connected now
+        yield watched
+
+
+def hint(*runs: RunId, queue: bool = False, news: bool = False) -> Wake:
+    return Wake(runs=frozenset((SPACE, run) for run in runs), queue=queue, news=news)
+
+
+async def test_a_new_run_is_told_with_the_queue_if_it_may_be_claimed(watched: Watched) -> None:
+    store = watched.store
+    thread = await new_thread(store, SPACE)
+    first = await new_run(store, SPACE, thread, "one")
+    assert await watched.said() == hint(first.id, queue=True)
+    pending = await new_run(store, SPACE, thread, "two")
+    assert await watched.said() == hint(pending.id)
+
+
+async def test_a_claim_and_each_commit_tell_of_their_run(watched: Watched) -> None:
+    lease = await running(watched.store, "hi")
+    await watched.said()
+    await watched.store.journal.commit(Commit(lease=lease, events=spoken("hello")))
+    assert await watched.said() == hint(lease.run_id)
+
+
+async def test_an_end_is_news_and_lets_the_next_run_into_the_queue(watched: Watched) -> None:
+    store = watched.store
+    thread = await new_thread(store, SPACE)
+    first = await new_run(store, SPACE, thread, "one")
+    lease = await claim(store)
+    await new_run(store, SPACE, thread, "two")
+    await watched.said()
+    await finish(store, lease)
+    assert await watched.said() == hint(first.id, queue=True, news=True)
+
+
+async def test_a_wait_for_a_person_is_news_and_another_wait_is_not(watched: Watched) -> None:
+    asking, waiting = await running(watched.store, "a"), await running(watched.store, "b")
+    await watched.said()
+    await commit(watched.store, asking, interrupts=[asked("q")], move=ASKING)
+    assert await watched.said() == hint(asking.run_id, news=True)
+    await commit(watched.store, waiting, move=WAITING)
+    assert await watched.said() == hint(waiting.run_id)
+
+
+async def test_what_comes_from_outside_tells_of_the_run_and_the_queue(watched: Watched) -> None:
+    store = watched.store
+    asking, waiting = await running(store, "a"), await running(store, "b")
+    await commit(store, asking, interrupts=[question := asked("q")], move=ASKING)
+    await commit(store, waiting, move=WAITING)
+    await watched.said()
+    await store.inbox.put(SPACE, waiting.run_id, kind=InboxKind.MESSAGE, data="hi")
+    assert await watched.said() == hint(waiting.run_id, queue=True)
+    assert question.id is not None
+    await store.interrupts.answer(SPACE, question.id, Answer(response=True))
+    assert await watched.said() == hint(asking.run_id, queue=True)
+
+
+async def test_a_child_that_ends_wakes_its_parent(watched: Watched) -> None:
+    parent = await running(watched.store, "a")
+    child = await child_of(watched.store, parent.run_id, "b")
+    await commit(watched.store, parent, move=WAITING)
+    lease = await claim(watched.store)
+    await watched.said()
+    await commit(watched.store, lease, move=COMPLETED)
+    said = await watched.said()
+    assert said | hint(child.id, queue=True, news=True) == said
+
+
+async def test_a_run_that_goes_back_tells_of_the_queue(watched: Watched, clock: HeldClock) -> None:
+    store = watched.store
+    released, requeued, expired = [await running(store, name) for name in "abc"]
+    await watched.said()
+    await store.leases.release(released)
+    assert await watched.said() == hint(released.run_id, queue=True)
+    await commit(store, requeued, move=QUEUED)
+    assert await watched.said() == hint(requeued.run_id, queue=True)
+    clock.tick(2 * MINUTE)
+    assert await store.leases.expire() == [expired.run_id]
+    assert (await watched.said()).queue
+
+
+async def test_an_end_from_outside_tells_of_every_run_that_it_ended(watched: Watched) -> None:
+    parent = await queued(watched.store, "a")
+    child = await child_of(watched.store, parent.id, "b")
+    await watched.said()
+    await watched.store.runs.end(SPACE, parent.id)
+    assert await watched.said() == hint(parent.id, child.id, news=True)
+
+
+async def test_numbered_news_are_told(watched: Watched) -> None:
+    await finish(watched.store, await running(watched.store, "a"))
+    await watched.said()
+    await watched.store.notifications.dispatch()
+    assert await watched.said() == hint(news=True)
+
+
+async def test_what_was_refused_is_not_told(watched: Watched, clock: HeldClock) -> None:
+    store = watched.store
+    lease = await running(store, "a")
+    clock.tick(2 * MINUTE)
+    await store.leases.expire()
+    await watched.said()
+    with pytest.raises(LeaseLost):
+        await store.journal.commit(Commit(lease=lease, events=spoken("late")))
+    with pytest.raises(NotFound):
+        await store.runs.create(SPACE, NewRun(thread=ThreadId("thr_missing")))
+    assert await store.leases.claim(FIRST, lease=timedelta(seconds=1)) == []
+    made = await queued(store, "b")
+    assert await watched.said() == hint(made.id, queue=True)
+
+
+async def test_whoever_hears_a_hint_can_read_what_it_tells_of(
+    where: str | Path, watched: Watched, clock: HeldClock
+) -> None:
+    """On PostgreSQL the reader is another process, with a bus and a store of its own."""
+    store = watched.store
+    lease = await running(store, "a")
+    async with open_bus(where) as bus, bus.subscribe() as hints:
+        reading = open_store(where, bus=bus, clock=clock, read_only=True)
+        async with reading as reader, asyncio.timeout(PATIENCE), asyncio.TaskGroup() as tasks:
+            if isinstance(where, str):
+                assert (await anext(hints)).everything
+
+            async def read() -> list[int]:
+                seen: list[int] = []
+                while len(seen) < 31:
+                    await (anext(hints) if isinstance(where, str) else watched.said())
+                    seen += [event.seq for event in await reader.events.after(SPACE, lease.run_id, seq=len(seen))]
+                return seen
+
+            reader_task = tasks.create_task(read())
+            for number in range(10):
+                await store.journal.commit(Commit(lease=lease, events=spoken("x", id=f"m{number}")))
+    assert reader_task.result() == list(range(1, 32))

@@ -1,0 +1,57 @@
+"""Runs that are worked on, and a way to see that each commit of them is there whole or not at all."""
+
+from collections.abc import Collection
+from datetime import timedelta
+from typing import Final
+
+from holdfast.domain.commit import Commit, Lease
+from holdfast.domain.events import TextMessageContent, decode
+from holdfast.domain.ids import RunId, SpaceId, ThreadId
+from holdfast.domain.message import Role
+from holdfast.domain.new_run import NewRun
+from holdfast.domain.thread import NewThread
+from holdfast.store.store import Store
+from tests.builders import FIRST, assistant, spoken, user
+
+SPACE: Final = SpaceId("acme")
+HOUR: Final = timedelta(hours=1)
+PATIENCE: Final = 60.0
+"""Seconds after which something hangs."""
+
+
+async def begin(store: Store, runs: int) -> list[Lease]:
+    """Make so many runs, each on a thread of its own, and lease them."""
+    await store.spaces.create(SPACE, name="Acme")
+    for number in range(runs):
+        new = NewRun(id=RunId(f"run-{number}"), thread=NewThread(id=ThreadId(f"thr-{number}")), messages=[user("go")])
+        await store.runs.create(SPACE, new)
+    return await store.leases.claim(FIRST, lease=HOUR, limit=runs)
+
+
+def saying(lease: Lease, number: int, *, padding: int = 0) -> Commit:
+    """Return a commit of which every part says `number`."""
+    text = f"{number} {'x' * padding}"
+    return Commit(
+        lease=lease,
+        messages=[assistant(text, id=f"a{number}")],
+        events=spoken(text, id=f"a{number}"),
+        values={"state": {"last": number}},
+    )
+
+
+async def check_said(store: Store, lease: Lease, *, acknowledged: Collection[int], tried: Collection[int]) -> set[int]:
+    """Return the numbers that the run of `lease` has said: whole, each once, and all that were acknowledged."""
+    messages = await store.messages.of_run(SPACE, lease.run_id)
+    spoke = [_number(str(message.content)) for message in messages if message.role is Role.ASSISTANT]
+    logged = [decode(event.data) for event in await store.events.after(SPACE, lease.run_id, limit=10_000)]
+    streamed = [_number(event.delta) for event in logged if isinstance(event, TextMessageContent)]
+    assert spoke == streamed, "a commit is there in part"
+    assert len(spoke) == len(set(spoke)), "a commit is there twice"
+    assert set(acknowledged) <= set(spoke) <= set(tried)
+    state = (await store.values.of_run(SPACE, lease.run_id)).get("state")
+    assert state == ({"last": spoke[-1]} if spoke else None)
+    return set(spoke)
+
+
+def _number(text: str) -> int:
+    return int(text.split()[0])

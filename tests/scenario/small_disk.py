@@ -1,0 +1,170 @@
+"""What happens on a disk that is full or read only, played by a process that has one of its own.
+
+    unshare --mount python -m tests.scenario.small_disk NAME FOLDER
+
+The disk is a small tmpfs, mounted on FOLDER where nobody else sees it, and gone with the process.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from holdfast.bootstrap import open_store
+from holdfast.bus.local import LocalBus
+from holdfast.domain.commit import Lease
+from holdfast.domain.errors import StoreFull, StoreReadOnly, Unavailable
+from holdfast.store.store import Store
+from holdfast.testing.log_check import check_rows
+from holdfast.testing.postgres import PostgresServer
+from holdfast.testing.probe import open_probe
+from tests.scenario.load import PATIENCE, begin, check_said, saying
+
+SMALL: Final = "size=2m"
+LARGE: Final = "size=64m"
+
+
+async def full(folder: Path) -> None:
+    """A disk that is full refuses writes, keeps what it has, and takes writes again when there is room."""
+    path = folder / "holdfast.db"
+    async with open_store(path, bus=LocalBus()) as store:
+        leases = await begin(store, 4)
+        done = await _fill(store, leases)
+        for lease in leases:
+            await check_said(store, lease, acknowledged=done, tried=range(1, len(done) + 2))
+        with pytest.raises(StoreFull):
+            await store.journal.commit(saying(leases[0], 1_000, padding=100_000))
+        _mount(f"remount,{LARGE}", folder)
+        await asyncio.gather(*(store.journal.commit(saying(lease, 2_000)) for lease in leases))
+        for lease in leases:
+            found = await check_said(store, lease, acknowledged=[*done, 2_000], tried=range(2_001))
+            assert 1_000 not in found
+    async with open_probe(path) as probe:
+        await check_rows(probe)
+        assert [tuple(row.values()) for row in await probe.rows("PRAGMA integrity_check")] == [("ok",)]
+
+
+async def full_at_once(folder: Path) -> None:
+    """A store cannot be opened on a full disk, and can as soon as there is room."""
+    path = folder / "holdfast.db"
+    ballast = folder / "ballast"
+    _stuff(ballast)
+    with pytest.raises(StoreFull):
+        async with open_store(path, bus=LocalBus()):
+            pass
+    ballast.unlink()
+    async with open_store(path, bus=LocalBus()) as store:
+        (lease,) = await begin(store, 1)
+        await store.journal.commit(saying(lease, 1))
+    _stuff(ballast)
+    async with open_store(path, bus=LocalBus(), read_only=True) as store:
+        await check_said(store, lease, acknowledged=[1], tried=[1])
+
+
+async def read_only_folder(folder: Path) -> None:
+    """A store on a disk that takes no writes is refused, and works when the disk does."""
+    path = folder / "holdfast.db"
+    lease = await _leave_something(path)
+    _mount("remount,ro", folder)
+    with pytest.raises(StoreReadOnly):
+        async with open_store(path, bus=LocalBus()):
+            pass
+    _mount("remount,rw", folder)
+    await _find_it_again(path, lease)
+
+
+async def read_only_file(folder: Path) -> None:
+    """A database file that takes no writes is refused, and works when it does."""
+    path = folder / "holdfast.db"
+    lease = await _leave_something(path)
+    _mount("bind", path, path)
+    _mount("remount,bind,ro", path)
+    with pytest.raises(StoreReadOnly):
+        async with open_store(path, bus=LocalBus()):
+            pass
+    async with open_store(path, bus=LocalBus(), read_only=True) as store:
+        await check_said(store, lease, acknowledged=[1], tried=[1])
+    subprocess.run(["umount", path], check=True)
+    await _find_it_again(path, lease)
+
+
+async def full_postgres(folder: Path) -> None:
+    """A database whose disk is full refuses writes, keeps what it has, and takes writes again when there is room."""
+    async with PostgresServer() as server:
+        url = await _database_on(server, folder)
+        async with open_store(url, bus=LocalBus()) as store:
+            leases = await begin(store, 4)
+            done = await _fill(store, leases)
+            for lease in leases:
+                await check_said(store, lease, acknowledged=done, tried=range(1, len(done) + 2))
+            _mount(f"remount,{LARGE}", folder)
+            await asyncio.gather(*(store.journal.commit(saying(lease, 2_000)) for lease in leases))
+            for lease in leases:
+                await check_said(store, lease, acknowledged=[*done, 2_000], tried=range(2_001))
+        async with open_probe(url) as probe:
+            await check_rows(probe)
+
+
+SCENES: Final[dict[str, Callable[[Path], Awaitable[None]]]] = {
+    scene.__name__: scene for scene in (full, full_at_once, read_only_folder, read_only_file, full_postgres)
+}
+
+
+async def _fill(store: Store, leases: list[Lease]) -> list[int]:
+    """Commit to all runs at once until there is no room; return the numbers of what was acknowledged of each."""
+    for number in range(1, 1_000):
+        commits = (store.journal.commit(saying(lease, number, padding=50_000)) for lease in leases)
+        results = await asyncio.gather(*commits, return_exceptions=True)
+        errors = [result for result in results if isinstance(result, BaseException)]
+        if errors:
+            assert [type(error) for error in errors] == [StoreFull] * len(errors), errors
+            return list(range(1, number))
+    raise AssertionError("the disk was never full")
+
+
+async def _leave_something(path: Path) -> Lease:
+    async with open_store(path, bus=LocalBus()) as store:
+        (lease,) = await begin(store, 1)
+        await store.journal.commit(saying(lease, 1))
+    return lease
+
+
+async def _find_it_again(path: Path, lease: Lease) -> None:
+    async with open_store(path, bus=LocalBus()) as store:
+        await check_said(store, lease, acknowledged=[1], tried=[1])
+        await store.runs.end(lease.space_id, lease.run_id)
+
+
+def _stuff(ballast: Path) -> None:
+    """Write until the disk is full."""
+    with ballast.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
+        while True:
+            file.write(bytes(512))
+
+
+async def _database_on(server: PostgresServer, folder: Path) -> str:
+    _mount("remount,size=24m", folder)
+    os.chown(folder, 65534, 65534)
+    async with open_probe(server.url()) as probe:
+        await probe.rows(f"CREATE TABLESPACE small LOCATION '{folder}'")
+        await probe.rows("CREATE DATABASE small TABLESPACE small")
+    return server.url("small")
+
+
+def _mount(options: str, *paths: Path) -> None:
+    subprocess.run(["mount", "-o", options, *paths], check=True)
+
+
+async def _main(name: str, folder: Path) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", SMALL, "tmpfs", folder], check=True)
+    async with asyncio.timeout(PATIENCE):
+        await SCENES[name](folder)
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(sys.argv[1], Path(sys.argv[2])))

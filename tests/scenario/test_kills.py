@@ -1,0 +1,133 @@
+"""A writer is killed with SIGKILL, anywhere: what it acknowledged is there whole, and nothing is there in part."""
+
+import time
+from collections.abc import Collection
+from random import Random
+from typing import Final
+
+import msgspec
+import pytest
+
+from holdfast.testing.kills import ForkServer
+from tests.scenario.conftest import NewPlace, Scripts
+from tests.scenario.hunt import Hunt, hunting, write_script
+from tests.scenario.victim import Task
+from tests.scenario.workload import PLAYS, TOGETHER
+
+SEED: Final = 20_260_131
+MANY: Final = 2_000
+BORDERS: Final = {"before BEGIN", "after BEGIN", "before COMMIT", "after COMMIT"}
+OF_OPENING: Final = 8
+"""Commit points of opening a store that the dead left."""
+
+
+async def test_a_kill_at_any_kind_of_commit_point_leaves_each_step_whole_or_absent(
+    backend: str, victims: ForkServer, new_place: NewPlace, scripts: Scripts
+) -> None:
+    """Once at every kind of point: on SQLite, where a death is cheap, in every play; on PostgreSQL in one of them."""
+    random = Random(SEED)
+    seen: set[str] = set()
+    kills = 0
+    for plays in [[play] for play in PLAYS] if backend == "sqlite" else [list(PLAYS)]:
+        async with hunting(victims, await new_place(), scripts) as hunt:
+            for play in plays:
+                points = await hunt.rehearse(play)
+                for fatal in _one_of_each(points, random, besides=seen if backend == "postgres" else ()):
+                    await _kill_at(hunt, fatal, play, points)
+                seen.update(points)
+            await hunt.look_around()
+            kills += hunt.kills
+    assert kills >= (170 if backend == "sqlite" else 50)
+    assert {name.replace(" IMMEDIATE", "") for name in seen} >= BORDERS
+
+
+async def test_a_kill_at_any_time_leaves_each_step_whole_or_absent(
+    backend: str, victims: ForkServer, new_place: NewPlace, scripts: Scripts
+) -> None:
+    await _kill_at_random(victims, new_place, scripts, kills=20 if backend == "sqlite" else 12)
+
+
+async def test_a_kill_while_a_database_is_made_leaves_one_that_opens(
+    backend: str, victims: ForkServer, new_place: NewPlace, scripts: Scripts
+) -> None:
+    await _kill_at_birth(victims, new_place, scripts, most=10 if backend == "sqlite" else 3)
+
+
+async def test_a_kill_while_a_store_is_opened_frees_the_leases_of_the_dead_at_the_next_opening(
+    victims: ForkServer, new_place: NewPlace, scripts: Scripts
+) -> None:
+    async with hunting(victims, await new_place(), scripts) as hunt:
+        middle = len(await hunt.rehearse("tree")) // 2
+        await hunt.kill_at(middle, "tree")
+        for fatal in range(1, OF_OPENING):
+            await hunt.kill_at_birth(fatal)
+        await hunt.look_around()
+
+
+@pytest.mark.slow
+async def test_thousands_of_kills_leave_each_step_whole_or_absent(
+    victims: ForkServer, new_place: NewPlace, scripts: Scripts
+) -> None:
+    """At every commit point of every play and of making a database, and then at any time."""
+    kills = await _kill_at_birth(victims, new_place, scripts)
+    for play in PLAYS:
+        async with hunting(victims, await new_place(), scripts) as hunt:
+            points = await hunt.rehearse(play)
+            for fatal in range(1, len(points) + 1):
+                await _kill_at(hunt, fatal, play, points)
+            await hunt.look_around()
+            kills += hunt.kills
+    while kills < MANY:
+        kills += await _kill_at_random(victims, new_place, scripts, kills=min(100, MANY - kills), seed=SEED + kills)
+    assert kills >= MANY
+
+
+async def _kill_at(hunt: Hunt, fatal: int, play: str, points: list[str]) -> None:
+    try:
+        await hunt.kill_at(fatal, play)
+    except AssertionError as exc:
+        exc.add_note(f"at commit point {fatal} of `{play}`: {points[fatal - 1]} (seed {SEED})")
+        raise
+
+
+async def _kill_at_random(
+    victims: ForkServer, new_place: NewPlace, scripts: Scripts, *, kills: int, seed: int = SEED
+) -> int:
+    """Kill so many, at any time of their lives, while several plays go on at once and share batches."""
+    random = Random(seed)
+    async with hunting(victims, await new_place(), scripts) as hunt:
+        begun = time.perf_counter()
+        await hunt.rehearse(*list(TOGETHER)[:2])
+        life = time.perf_counter() - begun
+        while hunt.kills < kills:
+            seconds = random.uniform(0, life)
+            plays = random.sample(sorted(TOGETHER), k=3)
+            try:
+                await hunt.kill_after(seconds, *plays)
+            except AssertionError as exc:
+                exc.add_note(f"kill {hunt.kills}, after {seconds:.4f} seconds of {plays} (seed {seed})")
+                raise
+        await hunt.look_around()
+    return hunt.kills
+
+
+async def _kill_at_birth(victims: ForkServer, new_place: NewPlace, scripts: Scripts, *, most: int | None = None) -> int:
+    """Kill at commit points of the first opening, each on a database of its own, which then works."""
+    task = Task(where=str(await new_place()), parts={}, from_birth=True)
+    points = (await victims.send(msgspec.to_builtins(task))).said[-1]["points"]
+    numbers = range(1, len(points) + 1)
+    chosen = numbers if most is None else Random(SEED).sample(numbers, k=most)
+    for fatal in chosen:
+        place = await new_place()
+        doomed = msgspec.structs.replace(task, where=str(place), fatal=fatal)
+        assert (await victims.send(msgspec.to_builtins(doomed))).killed
+        assert await write_script(place, "waiting") == scripts["waiting"], f"killed {points[fatal - 1]} (seed {SEED})"
+    return len(chosen)
+
+
+def _one_of_each(points: list[str], random: Random, *, besides: Collection[str]) -> list[int]:
+    """Return the number of one point of each name."""
+    places: dict[str, list[int]] = {}
+    for number, name in enumerate(points, start=1):
+        places.setdefault(name, []).append(number)
+    return [random.choice(numbers) for name, numbers in places.items() if name not in besides]
