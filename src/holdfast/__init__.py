@@ -1,7 +1,7 @@
 """Holdfast: a durable runtime for AI agents.
 
-    async with holdfast.open_store("holdfast.db") as store:
-        ...
+async with holdfast.open_store("holdfast.db") as store:
+...
 """
 
 from holdfast.bootstrap import open_bus, open_store

@@ -39,21 +39,21 @@ async def open_store(
 ) -> AsyncIterator[Store]:
     """Open the store at `where`: the path of a SQLite file, or a `postgresql://` URL.
 
-    Give it a `bus` to hear of what is written. A `clock` that is given also measures leases, as tests want it; otherwise
-    PostgreSQL does so by its own.
+    Give it a `bus` to hear of what is written. A `clock` that is given also measures leases, as tests want it;
+    otherwise PostgreSQL does so by its own.
     """
     async with AsyncExitStack() as stack:
-        bus = bus or await stack.enter_async_context(open_bus(where))
+        tell = await stack.enter_async_context(open_bus(where)) if bus is None else bus
         now = clock or SystemClock()
         if _is_postgres(where):
             from holdfast.store.postgres.database import open_database as open_postgres
 
-            opening = open_postgres(str(where), clock=now, keeps_time=clock is not None, bus=bus)
+            opening = open_postgres(str(where), clock=now, keeps_time=clock is not None, bus=tell)
             yield Store(await stack.enter_async_context(opening))
         else:
             from holdfast.store.sqlite.database import open_database as open_sqlite
 
-            opened = open_sqlite(Path(where), clock=now, bus=bus, read_only=read_only)
+            opened = open_sqlite(Path(where), clock=now, bus=tell, read_only=read_only)
             yield Store(await stack.enter_async_context(opened))
 
 

@@ -118,7 +118,8 @@ async def _check_heads(probe: Probe, model: Model, now: Millis) -> None:
             "wait_until": _later(run.wait_until, now),
             "last_event_seq": 0 if run.deleted else len(run.events),
         }
-        assert dict(head) | {"wait_until": _later(head["wait_until"], now)} == expected
+        seen = dict(head) | {"wait_until": _later(head["wait_until"], now)}
+        assert seen == expected, {name: (seen[name], expected[name]) for name in seen if seen[name] != expected[name]}
         assert run.status is not RunStatus.WAITING or not head["unread"]
         assert run.status is not RunStatus.PENDING or not run.may_begin
         assert (head["lease_owner"] is not None) <= (run.status is RunStatus.RUNNING or run.status.terminal)

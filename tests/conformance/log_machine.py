@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -16,8 +17,8 @@ from msgspec import structs
 from holdfast.bootstrap import open_store
 from holdfast.bus.local import LocalBus
 from holdfast.domain.commit import Lease
-from holdfast.domain.errors import HoldfastError, InboxNotEmpty
-from holdfast.domain.ids import MessageId, RunId, ThreadId
+from holdfast.domain.errors import Conflict, HoldfastError, IdempotencyMismatch, IdTaken, InboxNotEmpty
+from holdfast.domain.ids import MessageId, OwnerId, RunId, ThreadId
 from holdfast.domain.inbox import InboxItem, InboxKind
 from holdfast.domain.instant import Instant, Millis, instant, millis
 from holdfast.domain.new_run import NewRun
@@ -34,6 +35,7 @@ from tests.conformance.log_worker import Planned, Turn, plan
 T = TypeVar("T")
 Thing = TypeVar("Thing", ModelRun, ModelThread, tuple[ModelRun, Lease])
 
+OWNERS: Final = tuple(OwnerId(name) for name in ("first", "second", "third"))
 THREADS: Final = (ThreadId("one"), ThreadId("two"))
 
 
@@ -75,6 +77,12 @@ class LogMachine(RuleBasedStateMachine):
             return await asyncio.gather(*work, return_exceptions=True)
 
         return self._run(gather())
+
+    def _in_order(self, *work: Awaitable[Any]) -> list[Any]:
+        """Return what became of each where the first comes first: SQLite's one writer sees to that by itself."""
+        if isinstance(self._where, Path):
+            return self._at_once(*work)
+        return [outcome for each in work for outcome in self._at_once(each)]
 
     def _refused(self, kind: type[HoldfastError], work: Coroutine[Any, Any, object]) -> None:
         with pytest.raises(kind) as caught:
@@ -142,6 +150,38 @@ class LogMachine(RuleBasedStateMachine):
         self._model.add(run)
         self._made[run] = new
 
+    def _create_on(self, data: st.DataObject, thread: ModelThread, **options: Any) -> None:
+        """Continue the newest run of a thread."""
+        new = NewRun(thread=thread.id, **options)
+        self._create(data, thread, new, lambda: self._model.place(thread, new.on_busy))
+        self._model.settle()
+
+    def _spawn(self, data: st.DataObject, parent: ModelRun) -> None:
+        """Create a child, on a new thread or on one that an earlier one had."""
+        had = [thread for thread in self._model.open_threads() if thread.made_for_run and thread is not parent.thread]
+        if data.draw(st.booleans()) and had:
+            thread = self._pick(data, had)
+            new = NewRun(thread=thread.id, parent_run_id=parent.id)
+            self._create(data, thread, new, lambda: self._model.place(thread, new.on_busy), parent)
+        else:
+            fresh = ModelThread(ThreadId(self._model.name("thread")), made_for_run=True)
+            new = NewRun(thread=NewThread(id=fresh.id), parent_run_id=parent.id)
+            self._create(data, fresh, new, lambda: Start(None), parent)
+        self._model.settle()
+
+    def _create_again(self, run: ModelRun) -> None:
+        """Nothing is made twice, and an id is never used again."""
+        new = self._made[run]
+        self._refused(IdempotencyMismatch, self._store.runs.create(SPACE, structs.replace(new, tags=["other"])))
+        if run.thread in self._model.open_threads():
+            other = NewRun(thread=run.thread.id, id=run.id, base=None)
+            self._refused(IdTaken, self._store.runs.create(SPACE, other))
+        if run.deleted:
+            self._refused(Conflict, self._store.runs.create(SPACE, new))
+        else:
+            created = self._run(self._store.runs.create(SPACE, new))
+            assert (created.run.id, created.replayed) == (run.id, True)
+
     def _input(self, data: st.DataObject, thread: ModelThread) -> list[Said]:
         """Say up to two things: one may revise another, under the same id."""
         names = [self._model.name("says") for _ in range(data.draw(st.integers(0, 2)))]
@@ -150,6 +190,31 @@ class LogMachine(RuleBasedStateMachine):
         if said and used and data.draw(st.booleans()):
             said[0] = Said(names[0], id=data.draw(st.sampled_from(used)))
         return said
+
+    def _claim(self, owner: OwnerId, *, limit: int, seconds: int) -> None:
+        """As many as may be claimed are, each under a higher number than ever before."""
+        now = self._clock.now()
+        ready = {run.id: run for run in self._model.runs if run.ready(now)}
+        leases = self._run(self._store.leases.claim(owner, lease=timedelta(seconds=seconds), limit=limit))
+        assert len({lease.run_id for lease in leases}) == min(limit, len(ready))
+        for lease in leases:
+            run = ready[lease.run_id]
+            self._model.claimed(run, owner, expires_at=now + seconds * 1000)
+            assert (lease.number, lease.owner) == (run.lease_number, owner)
+            self._leases.append((run, lease))
+
+    def _has_work(self, least: int = 1) -> bool:
+        ready = [run for run in self._model.runs if run.ready(self._clock.now())]
+        return len(self._held()) + len(ready) >= least
+
+    def _waits_for_time(self) -> bool:
+        return any(run.owner is not None or run.wait_until is not None or run.timers for run in self._model.runs)
+
+    def _worker(self, data: st.DataObject) -> tuple[ModelRun, Lease]:
+        """Return a lease that holds, claimed now if there is none."""
+        if not self._held():
+            self._claim(data.draw(st.sampled_from(OWNERS)), limit=1, seconds=60)
+        return self._pick(data, self._held())
 
     def _plan(self, run: ModelRun, lease: Lease, turn: Turn) -> Planned:
         """Read the inbox as a worker does, and decide what to commit."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 from holdfast.domain.commit import Commit, Lease
 from holdfast.domain.content import Json
@@ -32,6 +32,7 @@ from tests.builders import assistant, call, result
 from tests.conformance.log_model import Model, ModelRun, ModelStep, ModelTimer, Said
 
 StepWish: TypeAlias = Literal["none", "start", "start effectful", "settle"]
+STEPS: Final[tuple[StepWish, ...]] = get_args(StepWish)
 
 
 @dataclass(frozen=True, kw_only=True)

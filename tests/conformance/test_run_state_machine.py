@@ -4,44 +4,39 @@ On a failure Hypothesis prints the shortest sequence of rules that leads to it.
 """
 
 import asyncio
-from collections.abc import Awaitable
 from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import precondition, rule, run_state_machine_as_test
-from msgspec import structs
+from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
 
 from holdfast.domain.busy import OnBusy
+from holdfast.domain.commit import Committed
 from holdfast.domain.content import Json
 from holdfast.domain.errors import (
     AlreadyAnswered,
     Conflict,
-    IdempotencyMismatch,
-    IdTaken,
     InboxNotEmpty,
     LeaseLost,
     NotFound,
 )
-from holdfast.domain.ids import OwnerId, ThreadId
+from holdfast.domain.ids import OwnerId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.interrupt import Answer, InterruptStatus
 from holdfast.domain.new_run import Base, NewRun
 from holdfast.domain.run import Priority, RunStatus
-from holdfast.domain.thread import NewThread
 from holdfast.domain.timer import TimerState
 from holdfast.testing.postgres import PostgresServer
 from tests.conformance.log_invariants import SPACE
-from tests.conformance.log_machine import LogMachine
-from tests.conformance.log_model import DEEPEST, ModelThread, Start
-from tests.conformance.log_worker import Turn, plan
+from tests.conformance.log_machine import OWNERS, LogMachine
+from tests.conformance.log_model import DEEPEST, Start
+from tests.conformance.log_worker import STEPS, Turn, plan
 
-OWNERS: Final = tuple(OwnerId(name) for name in ("first", "second", "third"))
 MILLISECOND: Final = timedelta(milliseconds=1)
 EVERY: Final = settings(
     deadline=None,
@@ -51,36 +46,53 @@ EVERY: Final = settings(
 )
 
 _values = st.dictionaries(st.sampled_from(["state", "plan"]), st.integers(0, 9), max_size=2)
-_delays = st.none() | st.sampled_from([1, 2_000, 90_000])
-_stops = st.sampled_from([RunStatus.WAITING, RunStatus.COMPLETED, RunStatus.QUEUED, RunStatus.FAILED])
-_turns = st.builds(
-    Turn,
-    speaks=st.booleans(),
-    calls=st.integers(0, 2),
-    answers=st.integers(0, 2),
-    streams=st.booleans(),
-    step=st.sampled_from(["none", "start", "start effectful", "settle"]),
-    values=_values,
-    reads=st.sampled_from([9, 1, 0]),
-    timer=_delays,
-    questions=st.integers(0, 2),
-    to=st.none(),
-    delay=_delays,
-)
-_last_turns = st.builds(lambda turn, to: replace(turn, to=to), _turns, _stops)
+_delays = st.sampled_from([None, None, None, 1, 2_000, 90_000])
+_reads = st.sampled_from([9, 9, 1, 0])
+_steps = st.sampled_from(STEPS)
+_turns = {
+    "speaks": st.builds(Turn, speaks=st.just(True), calls=st.integers(0, 2), values=_values, step=_steps),
+    "settles": st.builds(Turn, answers=st.integers(1, 2), step=st.just("settle"), speaks=st.booleans(), reads=_reads),
+    "notes": st.builds(Turn, streams=st.booleans(), values=_values, step=_steps, timer=_delays),
+    "waits": st.builds(
+        Turn, to=st.just(RunStatus.WAITING), questions=st.integers(0, 2), step=_steps, reads=_reads, timer=_delays
+    ),
+    "stops": st.builds(
+        Turn,
+        speaks=st.booleans(),
+        calls=st.integers(0, 2),
+        step=_steps,
+        values=_values,
+        reads=_reads,
+        timer=_delays,
+        to=st.sampled_from([RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.QUEUED]),
+        delay=_delays,
+    ),
+}
+_any_turn = st.one_of(*_turns.values())
 
 
 class RunLog(LogMachine):
     """The rules."""
 
+    @initialize(data=st.data(), runs=st.integers(1, 4), claims=st.integers(0, 2), children=st.integers(0, 2))
+    def begin(self, data: st.DataObject, runs: int, claims: int, children: int) -> None:
+        """Have something to work on, whichever rules Hypothesis leaves out."""
+        for _ in range(runs):
+            self._create_on(data, self._pick(data, self._model.threads))
+        for _ in range(claims):
+            self._claim(OWNERS[0], limit=1, seconds=60)
+        for _ in range(children):
+            self._spawn(data, self._pick(data, self._model.runs))
+
     @rule(data=st.data(), wish=st.sampled_from(OnBusy), wait=_delays, given=_values, priority=st.sampled_from(Priority))
     def create(
         self, data: st.DataObject, wish: OnBusy, wait: int | None, given: dict[str, Json], priority: Priority
     ) -> None:
-        """Say something on a thread, wherever it stands."""
+        """Say something on a thread, wherever it stands; the same request again makes no second run."""
         thread = self._pick(data, self._model.open_threads())
-        new = NewRun(thread=thread.id, on_busy=wish, wait_until=self._in(wait), values=given, priority=priority)
-        self._create(data, thread, new, lambda: self._model.place(thread, wish))
+        self._create_on(data, thread, on_busy=wish, wait_until=self._in(wait), values=given, priority=priority)
+        if self._made and data.draw(st.integers(0, 3)) == 0:
+            self._create_again(self._pick(data, list(self._made)))
 
     @precondition(lambda self: self._model.runs)
     @rule(data=st.data(), given=_values)
@@ -100,100 +112,83 @@ class RunLog(LogMachine):
             data, thread, NewRun(thread=thread.id, base=named, values=given), lambda: self._model.named_base(base, cut)
         )
 
-    @precondition(lambda self: any(run.depth < DEEPEST for run in self._model.runs))
+    @precondition(lambda self: any(run.live and run.depth < DEEPEST for run in self._model.runs))
     @rule(data=st.data())
     def create_child(self, data: st.DataObject) -> None:
-        """Spawn a sub-agent, on a new thread or on one that an earlier one had."""
-        live = [run for run in self._model.existing() if run.live and run.depth < DEEPEST]
-        parent = self._pick(data, live or [run for run in self._model.runs if run.depth < DEEPEST])
-        had = [thread for thread in self._model.open_threads() if thread.made_for_run and thread is not parent.thread]
-        if data.draw(st.booleans()) and had:
-            thread = self._pick(data, had)
-            new = NewRun(thread=thread.id, parent_run_id=parent.id)
-            self._create(data, thread, new, lambda: self._model.place(thread, OnBusy.ENQUEUE), parent)
-        else:
-            fresh = ModelThread(ThreadId(self._model.name("thread")), made_for_run=True)
-            new = NewRun(thread=NewThread(id=fresh.id), parent_run_id=parent.id)
-            self._create(data, fresh, new, lambda: Start(None), parent)
+        """Spawn a sub-agent of any run: one that has ended can spawn nothing."""
+        live = [run for run in self._model.runs if run.live and run.depth < DEEPEST]
+        unlikely = [run for run in self._model.existing() if run.depth < DEEPEST]
+        self._spawn(data, self._pick(data, unlikely if data.draw(st.integers(0, 9)) == 0 else live))
 
-    @precondition(lambda self: self._made)
-    @rule(data=st.data())
-    def create_again(self, data: st.DataObject) -> None:
-        """The same request makes no second run; its id is never used again."""
-        run = self._pick(data, list(self._made))
-        new = self._made[run]
-        self._refused(IdempotencyMismatch, self._store.runs.create(SPACE, structs.replace(new, tags=["other"])))
-        if run.thread in self._model.open_threads():
-            thread = run.thread.id
-            self._refused(IdTaken, self._store.runs.create(SPACE, NewRun(thread=thread, id=run.id, base=None)))
-        if run.deleted:
-            self._refused(Conflict, self._store.runs.create(SPACE, new))
-        else:
-            created = self._run(self._store.runs.create(SPACE, new))
-            assert (created.run.id, created.replayed) == (run.id, True)
-
+    @precondition(lambda self: any(run.status is RunStatus.QUEUED for run in self._model.runs))
     @rule(owner=st.sampled_from(OWNERS), limit=st.integers(1, 3), seconds=st.sampled_from([10, 60]))
     def claim(self, owner: OwnerId, limit: int, seconds: int) -> None:
-        now = self._clock.now()
-        ready = {run.id: run for run in self._model.runs if run.ready(now)}
-        leases = self._run(self._store.leases.claim(owner, lease=timedelta(seconds=seconds), limit=limit))
-        assert len({lease.run_id for lease in leases}) == min(limit, len(ready))
-        for lease in leases:
-            run = ready[lease.run_id]
-            self._model.claimed(run, owner, expires_at=now + seconds * 1000)
-            assert (lease.number, lease.owner) == (run.lease_number, owner)
-            self._leases.append((run, lease))
+        self._claim(owner, limit=limit, seconds=seconds)
 
-    @precondition(lambda self: self._held())
-    @rule(data=st.data(), turn=_turns)
-    def work(self, data: st.DataObject, turn: Turn) -> None:
-        self._commit(*self._pick(data, self._held()), turn)
+    @precondition(lambda self: self._has_work())
+    @rule(data=st.data(), turn=_turns["speaks"])
+    def speak(self, data: st.DataObject, turn: Turn) -> None:
+        self._commit(*self._worker(data), turn)
 
-    @precondition(lambda self: self._held())
-    @rule(data=st.data(), turn=_last_turns)
+    @precondition(lambda self: self._has_work())
+    @rule(data=st.data(), turn=_turns["settles"])
+    def settle(self, data: st.DataObject, turn: Turn) -> None:
+        self._commit(*self._worker(data), turn)
+
+    @precondition(lambda self: self._has_work())
+    @rule(data=st.data(), turn=_turns["notes"])
+    def note(self, data: st.DataObject, turn: Turn) -> None:
+        self._commit(*self._worker(data), turn)
+
+    @precondition(lambda self: self._has_work())
+    @rule(data=st.data(), turn=_turns["waits"])
+    def wait(self, data: st.DataObject, turn: Turn) -> None:
+        self._commit(*self._worker(data), turn)
+
+    @precondition(lambda self: self._has_work())
+    @rule(data=st.data(), turn=_turns["stops"])
     def stop(self, data: st.DataObject, turn: Turn) -> None:
-        self._commit(*self._pick(data, self._held()), turn)
+        self._commit(*self._worker(data), turn)
 
-    @precondition(lambda self: len(self._held()) > 1)
-    @rule(data=st.data(), turns=st.lists(_turns | _last_turns, min_size=2, max_size=3))
+    @precondition(lambda self: self._has_work(2))
+    @rule(data=st.data(), turns=st.lists(_any_turn, min_size=2, max_size=3))
     def work_together(self, data: st.DataObject, turns: list[Turn]) -> None:
-        """Commits that come at once are written at once; a run may stop just before its child tells it of its end."""
+        """Commits that come at once may be written at once; parents go first, so that all pass that may."""
+        self._claim(OWNERS[0], limit=3, seconds=60)
         held = [self._held()[index] for index in data.draw(st.permutations(range(len(self._held()))))]
         planned = [self._plan(run, lease, turn) for (run, lease), turn in zip(held, turns, strict=False)]
         planned.sort(key=lambda each: each.run.depth)
-        refused = {each.run for each in planned if each.refused}
-        outcomes = self._at_once(*[self._store.journal.commit(each.commit) for each in reversed(planned)])[::-1]
-        for each, outcome in zip(planned, outcomes, strict=True):
-            if isinstance(outcome, BaseException):
-                assert isinstance(outcome, InboxNotEmpty)
-                children = [other.run.parent for other in planned if other is not each]
-                assert each.run in refused or each.run in children
-            else:
-                assert each.run not in refused
+        refused = [each.refused for each in planned]
+        outcomes = self._at_once(*[self._store.journal.commit(each.commit) for each in planned])
+        assert [isinstance(outcome, InboxNotEmpty) for outcome in outcomes] == refused
+        assert [isinstance(outcome, Committed) for outcome in outcomes] == [not each for each in refused]
+        for each, was_refused in zip(planned, refused, strict=True):
+            if not was_refused:
                 each.apply(self._model)
 
-    @precondition(lambda self: self._held())
-    @rule(data=st.data(), turn=_last_turns, comes_first=st.booleans())
+    @precondition(lambda self: self._has_work())
+    @rule(data=st.data(), turn=_turns["waits"] | _turns["stops"], comes_first=st.booleans())
     def stop_while_something_comes_in(self, data: st.DataObject, turn: Turn, comes_first: bool) -> None:
-        """Either the run reads it before it stops, or it is woken, or it has ended: nothing lies there unread."""
-        run, lease = self._pick(data, self._held())
+        """Either the run must read it before it stops, or it is woken, or it has ended: nothing lies there unread."""
+        run, lease = self._worker(data)
         planned = self._plan(run, lease, replace(turn, reads=9))
         what = self._model.name("item")
-        writers: list[Awaitable[Any]] = [self._store.journal.commit(planned.commit), self._put_item(run, what)]
-        outcomes = self._at_once(*(reversed(writers) if comes_first else writers))
-        committed, number = reversed(outcomes) if comes_first else outcomes
-        if isinstance(committed, BaseException):
-            assert isinstance(committed, InboxNotEmpty)
+        commit, put = self._store.journal.commit(planned.commit), self._put_item(run, what)
+        if comes_first:
+            number, committed = self._in_order(put, commit)
             assert number == self._model.put(run, InboxKind.MESSAGE, what)
-            return
-        planned.apply(self._model)
-        if run.live:
-            assert number == self._model.put(run, InboxKind.MESSAGE, what)
+            assert isinstance(committed, InboxNotEmpty if planned.refused else Committed)
+            if not planned.refused:
+                planned.apply(self._model)
         else:
-            assert isinstance(number, Conflict)
+            committed, number = self._in_order(commit, put)
+            assert isinstance(committed, Committed)
+            planned.apply(self._model)
+            assert isinstance(number, int if run.live else Conflict)
+            assert not run.live or number == self._model.put(run, InboxKind.MESSAGE, what)
 
     @precondition(lambda self: self._lost())
-    @rule(data=st.data(), turn=_turns | _last_turns)
+    @rule(data=st.data(), turn=_any_turn)
     def come_too_late(self, data: st.DataObject, turn: Turn) -> None:
         """A worker whose lease is lost changes nothing, whatever it tries."""
         run, lease = self._pick(data, self._lost())
@@ -229,6 +224,7 @@ class RunLog(LogMachine):
             run.asked[interrupt] = InterruptStatus.ANSWERED
             self._model.put(run, InboxKind.ANSWER, interrupt)
 
+    @precondition(lambda self: self._leases)
     @rule(owner=st.sampled_from(OWNERS), seconds=st.sampled_from([10, 60]))
     def renew(self, owner: OwnerId, seconds: int) -> None:
         """Of all leases an owner ever had, those that hold are extended."""
@@ -240,12 +236,15 @@ class RunLog(LogMachine):
         for run, _ in held:
             run.expires_at = self._clock.now() + seconds * 1000
 
-    @rule(seconds=st.sampled_from([0.001, 1, 9.999, 10, 60, 300]))
+    @precondition(lambda self: self._waits_for_time())
+    @rule(seconds=st.sampled_from([0.001, 1, 9.999, 10, 60]))
     def tick(self, seconds: float) -> None:
         self._clock.tick(timedelta(seconds=seconds))
 
-    @rule(cap=st.sampled_from([5, 2, 1]))
-    def expire(self, cap: int) -> None:
+    @precondition(lambda self: any(run.owner for run in self._model.runs))
+    @rule(cap=st.sampled_from([5, 2, 1]), seconds=st.sampled_from([60, 10, 0]))
+    def expire(self, cap: int, seconds: int) -> None:
+        self._clock.tick(timedelta(seconds=seconds))
         expired = self._run(self._store.leases.expire(cap=cap))
         assert expired == [run.id for run in self._model.expire(self._clock.now(), cap=cap)]
 
@@ -265,11 +264,13 @@ class RunLog(LogMachine):
         run = self._pick(data, self._model.existing())
         self._expect(lambda: [ended.id for ended in self._model.end(run, to)], self._end(run, to))
 
-    @precondition(lambda self: any(not run.live for run in self._model.runs))
+    @precondition(lambda self: any(not run.live for run in self._model.existing()))
     @rule(data=st.data())
     def delete(self, data: st.DataObject) -> None:
-        run = self._pick(data, [run for run in self._model.runs if not run.live])
+        run = self._pick(data, [run for run in self._model.existing() if not run.live])
         self._expect(lambda: self._model.delete(run), self._store.runs.delete(SPACE, run.id))
+        if run.deleted:
+            self._refused(NotFound, self._store.runs.delete(SPACE, run.id))
 
     @precondition(lambda self: any(run.timers for run in self._model.existing()))
     @rule(owner=st.sampled_from(OWNERS))
@@ -289,13 +290,13 @@ class RunLog(LogMachine):
             put = self._store.inbox.put(SPACE, run.id, kind=InboxKind.TIMER, data=claim.timer.id, fires=claim)
             assert self._run(put) == self._model.put(run, InboxKind.TIMER, claim.timer.id)
 
+    @precondition(lambda self: isinstance(self._where, Path) and any(run.owner for run in self._model.runs))
     @rule()
     def restart(self) -> None:
-        """On SQLite every lease is dead then; on PostgreSQL others may live on."""
+        """One process owns the file: when it starts, every lease is dead."""
         self._run(self._open.aclose())
         self._store, self._probe = self._run(self._connect())
-        if isinstance(self._where, Path):
-            self._model.expire(self._clock.now(), cap=5, at_once=True)
+        self._model.expire(self._clock.now(), cap=5, at_once=True)
 
 
 def test_sqlite_keeps_the_log_whatever_happens_in_whatever_order(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Runs that are worked on, and a way to see that each commit of them is there whole or not at all."""
 
+import os
 from collections.abc import Collection
 from datetime import timedelta
 from typing import Final
@@ -29,8 +30,8 @@ async def begin(store: Store, runs: int) -> list[Lease]:
 
 
 def saying(lease: Lease, number: int, *, padding: int = 0) -> Commit:
-    """Return a commit of which every part says `number`."""
-    text = f"{number} {'x' * padding}"
+    """Return a commit of which every part says `number`, and so many characters more that cannot be compressed."""
+    text = f"{number} {os.urandom(padding // 2).hex()}"
     return Commit(
         lease=lease,
         messages=[assistant(text, id=f"a{number}")],

@@ -7,18 +7,19 @@ The disk is a small tmpfs, mounted on FOLDER where nobody else sees it, and gone
 
 import asyncio
 import os
+import resource
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import pytest
 
 from holdfast.bootstrap import open_store
 from holdfast.bus.local import LocalBus
 from holdfast.domain.commit import Lease
-from holdfast.domain.errors import StoreFull, StoreReadOnly, Unavailable
+from holdfast.domain.errors import OutcomeUnknown, StoreFull, StoreReadOnly, Unavailable
 from holdfast.store.store import Store
 from holdfast.testing.log_check import check_rows
 from holdfast.testing.postgres import PostgresServer
@@ -62,8 +63,26 @@ async def full_at_once(folder: Path) -> None:
         (lease,) = await begin(store, 1)
         await store.journal.commit(saying(lease, 1))
     _stuff(ballast)
-    async with open_store(path, bus=LocalBus(), read_only=True) as store:
-        await check_said(store, lease, acknowledged=[1], tried=[1])
+    with pytest.raises(Unavailable):  # even a reader needs room for the index of the WAL
+        async with open_store(path, bus=LocalBus(), read_only=True):
+            pass
+    ballast.unlink()
+    await _find_it_again(path, lease)
+
+
+async def no_larger_file(folder: Path) -> None:
+    """A disk that fails while a commit is written leaves the outcome open, and all of it or nothing is there."""
+    path = folder / "holdfast.db"
+    async with open_store(path, bus=LocalBus()) as store:
+        leases = await begin(store, 4)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, resource.RLIM_INFINITY))
+        done = await _fill(store, leases, error=OutcomeUnknown)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        for lease in leases:
+            await check_said(store, lease, acknowledged=done, tried=range(1, len(done) + 2))
+        await asyncio.gather(*(store.journal.commit(saying(lease, 2_000)) for lease in leases))
+        for lease in leases:
+            await check_said(store, lease, acknowledged=[*done, 2_000], tried=range(2_001))
 
 
 async def read_only_folder(folder: Path) -> None:
@@ -89,7 +108,7 @@ async def read_only_file(folder: Path) -> None:
             pass
     async with open_store(path, bus=LocalBus(), read_only=True) as store:
         await check_said(store, lease, acknowledged=[1], tried=[1])
-    subprocess.run(["umount", path], check=True)
+    _run("umount", path)
     await _find_it_again(path, lease)
 
 
@@ -110,19 +129,25 @@ async def full_postgres(folder: Path) -> None:
             await check_rows(probe)
 
 
-SCENES: Final[dict[str, Callable[[Path], Awaitable[None]]]] = {
-    scene.__name__: scene for scene in (full, full_at_once, read_only_folder, read_only_file, full_postgres)
+Scene: TypeAlias = Callable[[Path], Awaitable[None]]
+ON_ANY_DISK: Final[Mapping[str, Scene]] = {"no_larger_file": no_larger_file}
+ON_A_SMALL_DISK: Final[Mapping[str, Scene]] = {
+    "full": full,
+    "full_at_once": full_at_once,
+    "read_only_folder": read_only_folder,
+    "read_only_file": read_only_file,
+    "full_postgres": full_postgres,
 }
 
 
-async def _fill(store: Store, leases: list[Lease]) -> list[int]:
+async def _fill(store: Store, leases: list[Lease], *, error: type[Exception] = StoreFull) -> list[int]:
     """Commit to all runs at once until there is no room; return the numbers of what was acknowledged of each."""
     for number in range(1, 1_000):
         commits = (store.journal.commit(saying(lease, number, padding=50_000)) for lease in leases)
         results = await asyncio.gather(*commits, return_exceptions=True)
-        errors = [result for result in results if isinstance(result, BaseException)]
-        if errors:
-            assert [type(error) for error in errors] == [StoreFull] * len(errors), errors
+        failed = [type(result) for result in results if isinstance(result, BaseException)]
+        if failed:
+            assert failed == [error] * len(failed)
             return list(range(1, number))
     raise AssertionError("the disk was never full")
 
@@ -157,13 +182,18 @@ async def _database_on(server: PostgresServer, folder: Path) -> str:
 
 
 def _mount(options: str, *paths: Path) -> None:
-    subprocess.run(["mount", "-o", options, *paths], check=True)
+    _run("mount", "-o", options, *paths)
+
+
+def _run(*command: str | Path) -> None:
+    subprocess.run(command, check=True)
 
 
 async def _main(name: str, folder: Path) -> None:
-    subprocess.run(["mount", "-t", "tmpfs", "-o", SMALL, "tmpfs", folder], check=True)
+    if name in ON_A_SMALL_DISK:
+        _run("mount", "-t", "tmpfs", "-o", SMALL, "tmpfs", folder)
     async with asyncio.timeout(PATIENCE):
-        await SCENES[name](folder)
+        await {**ON_ANY_DISK, **ON_A_SMALL_DISK}[name](folder)
 
 
 if __name__ == "__main__":

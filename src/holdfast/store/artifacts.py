@@ -12,7 +12,7 @@ from holdfast.store.encoding import dump, load
 from holdfast.store.files import hold_file
 from holdfast.store.run_rows import run_key_of, run_row
 from holdfast.store.spaces import space_key
-from holdfast.store.transaction import Again, Database, Row, Transaction
+from holdfast.store.transaction import Database, Row, Transaction
 
 
 class SqlArtifacts:
@@ -81,30 +81,31 @@ class SqlArtifacts:
 async def add_artifact(tx: Transaction, space: int, run_key: int, new: NewArtifact) -> tuple[ArtifactId, int]:
     """Keep an artifact and return its id and version."""
     artifact = check_client_id(new.id, field="id") if new.id is not None else tx.new_id("art")
-    head = None if new.id is None else await tx.one("artifact_head", space_key=space, id=artifact)
-    version = 1 if head is None else head["version"] + 1
     file = None if new.file_id is None else await hold_file(tx, space, new.file_id)
     content = b"" if new.content is None else new.content.encode()
-    row = await tx.one(
-        "add_artifact",
-        space_key=space,
-        run_key=run_key,
-        id=artifact,
-        version=version,
-        type=new.type.value,
-        title=new.title,
-        content=new.content,
-        file_key=file and file["file_key"],
-        media_type=new.media_type,
-        digest=sha256(content).hexdigest() if file is None else file["digest"],
-        size=len(content) if file is None else file["size"],
-        metadata=dump(new.metadata),
-        created_by=new.created_by,
-        now=tx.now,
-    )
-    if row is None:
-        raise Again  # somebody else made this version
-    return ArtifactId(artifact), version
+    while True:
+        head = None if new.id is None else await tx.one("artifact_head", space_key=space, id=artifact)
+        version = 1 if head is None else head["version"] + 1
+        row = await tx.one(
+            "add_artifact",
+            space_key=space,
+            run_key=run_key,
+            id=artifact,
+            version=version,
+            type=new.type.value,
+            title=new.title,
+            content=new.content,
+            file_key=file and file["file_key"],
+            media_type=new.media_type,
+            digest=sha256(content).hexdigest() if file is None else file["digest"],
+            size=len(content) if file is None else file["size"],
+            metadata=dump(new.metadata),
+            created_by=new.created_by,
+            now=tx.now,
+        )
+        if row is not None:
+            return ArtifactId(artifact), version
+        # Somebody else made this version meanwhile, and it can be seen now: make the next one.
 
 
 async def _row(tx: Transaction, space: SpaceId, artifact: ArtifactId, version: int | None) -> Row:

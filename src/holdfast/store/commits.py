@@ -6,7 +6,7 @@ fails or holds alone.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final
 
 import msgspec
 
@@ -25,9 +25,7 @@ from holdfast.store.messages import message_values
 from holdfast.store.notifications import news_row
 from holdfast.store.prepared import Prepared, step_values, usage_row
 from holdfast.store.timers import timer_values
-from holdfast.store.transaction import Transaction
-
-Outcome: TypeAlias = Committed | HoldfastError
+from holdfast.store.transaction import Batch, Transaction
 
 
 class _Accepted(msgspec.Struct, frozen=True):
@@ -37,7 +35,7 @@ class _Accepted(msgspec.Struct, frozen=True):
     last_event_seq: int
 
 
-async def apply(tx: Transaction, commits: Sequence[Prepared]) -> list[Outcome]:
+async def apply(tx: Transaction, commits: Sequence[Prepared]) -> list[Committed | HoldfastError]:
     """Write commits of different runs and return what became of each."""
     await _lock(tx, commits)
     accepted = await _fence(tx, commits)
@@ -62,6 +60,13 @@ async def apply(tx: Transaction, commits: Sequence[Prepared]) -> list[Outcome]:
         else await _refusal(tx, commit)
         for commit in commits
     ]
+
+
+def _run_of(commit: Prepared) -> int:
+    return commit.lease.run_key
+
+
+COMMITS: Final = Batch(name=_run_of, apply=apply)
 
 
 async def _lock(tx: Transaction, commits: Iterable[Prepared]) -> None:
@@ -213,15 +218,11 @@ async def _move(tx: Transaction, accepted: Sequence[_Accepted]) -> None:
     ]
     await tx.many("add_to_outbox", news)
     tx.wake(queue=any(move.to is RunStatus.QUEUED for _, move in moving), news=bool(news))
+    await let_dependants_go(tx, [commit.lease.run_key for commit, _ in ending])
     for commit, move in ending:
-        await _tell(tx, commit, move)
-
-
-async def _tell(tx: Transaction, commit: Prepared, move: Move) -> None:
-    """Let those go that waited for this run's end."""
-    await let_dependants_go(tx, commit.lease.run_key)
-    run = msgspec.structs.replace(commit.lease.run, status=move.to, output=move.output, error=move.error)
-    await tell_parent(tx, commit.lease.parent_key, run)
+        if commit.lease.parent_key is not None:
+            run = msgspec.structs.replace(commit.lease.run, status=move.to, output=move.output, error=move.error)
+            await tell_parent(tx, commit.lease.parent_key, run)
 
 
 def _is_news(move: Move) -> bool:

@@ -1,60 +1,80 @@
-"""How a run comes into being, in one transaction."""
+"""How runs come into being, one or many in a transaction."""
+
+from collections.abc import Hashable, Sequence
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET
 
-from holdfast.domain.busy import LiveRun, OnBusy, Start, place_on_busy
-from holdfast.domain.errors import Conflict, IdempotencyMismatch, IdTaken, Invalid, NotFound
+from holdfast.domain.errors import Conflict, HoldfastError, IdempotencyMismatch, IdTaken
 from holdfast.domain.events import PROTOCOL_VERSION, RunStarted
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.instant import instant, millis
-from holdfast.domain.lineage import Ancestor, Place, continue_from, nest
-from holdfast.domain.message import open_calls
-from holdfast.domain.new_run import Base, Created, NewRun, body_digest
+from holdfast.domain.lineage import nest
+from holdfast.domain.new_run import Created, NewRun, body_digest
 from holdfast.domain.run import HEAD_START, Run, RunStatus, queue_key
-from holdfast.domain.thread import NewThread, ThreadStatus, check_open
+from holdfast.domain.thread import NewThread
 from holdfast.domain.usage import NOTHING
 from holdfast.store.encoding import dump, dump_optional
-from holdfast.store.endings import Ending, end_trees
-from holdfast.store.messages import check_new_ids, last_exchange, message_values
-from holdfast.store.prepared import event_row, message_row
-from holdfast.store.run_rows import run_by_key, run_row
+from holdfast.store.frames import Frame, find_frame, find_plain_frames, key_of
+from holdfast.store.messages import END, check_new_ids, message_values
+from holdfast.store.prepared import MessageRow, event_row, message_row
+from holdfast.store.run_rows import run_by_key
 from holdfast.store.spaces import hold_space
-from holdfast.store.threads import add_thread, thread_row
-from holdfast.store.transaction import Row, Transaction
-from holdfast.store.values import inherit
+from holdfast.store.transaction import Batch, Transaction
 
 
-class _Frame(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands around the new run."""
+class Request(msgspec.Struct, frozen=True, eq=False):
+    """A run to be made in a space."""
 
-    space_key: int
-    thread: Row
-    parent: Row | None
-    base: Row | None
-    base_sequence: int | None
-    base_has_ended: bool
-    """Whether the run may begin: its base is over, and its worker has let go."""
-    place: Place
+    space: SpaceId
+    new: NewRun
 
 
-async def create_run(tx: Transaction, space: SpaceId, new: NewRun) -> Created:
-    """Make the run, or find the one that was made under the same idempotency key."""
+class _Birth(msgspec.Struct, frozen=True, kw_only=True):
+    """A run on its way into the tables."""
+
+    new: NewRun
+    frame: Frame
+    run: Run
+    input: list[MessageRow]
+    key: int
+
+
+def is_plain(new: NewRun) -> bool:
+    """Say whether a run may be made together with others: it goes on where its thread stands, or begins one."""
+    return new.base is UNSET and new.parent_run_id is None and new.idempotency_key is None
+
+
+async def create_run(tx: Transaction, request: Request) -> Created:
+    """Make any run, or find the one that was made under the same idempotency key."""
+    space, new = request.space, request.new
     in_space = await hold_space(tx, space)
     earlier = await _earlier(tx, in_space, new)
     if earlier is not None:
         return Created(run=earlier, replayed=True)
-    frame = await _frame(tx, space, in_space, new)
-    run = _run(tx, space, new, frame)
-    run_key = await _add_run(tx, run, frame)
-    await _add_input(tx, run_key, new, frame)
-    await _add_first_event(tx, run_key, run)
-    await _add_values(tx, run_key, new, frame)
-    await _remember(tx, in_space, new, run_key)
-    if isinstance(new.thread, NewThread):
-        await tx.run("mark_made_for_run", thread_key=frame.thread["thread_key"], run_key=run_key)
-    tx.wake(run=(space, run.id), queue=frame.base_has_ended)
-    return Created(run=run)
+    (birth,) = await _insert(tx, [(new, await find_frame(tx, space, in_space, new))])
+    if new.idempotency_key is not None:
+        await tx.run("settle_idempotency_key", space_key=in_space, key=new.idempotency_key, run_key=birth.key)
+    return Created(run=birth.run)
+
+
+async def _create_plain_runs(tx: Transaction, requests: Sequence[Request]) -> list[Created | HoldfastError]:
+    """Make plain runs on different threads; one that turns out not to be so plain is made by itself."""
+    frames = await find_plain_frames(tx, [(request.space, request.new) for request in requests])
+    framed = [(request.new, frame) for request, frame in zip(requests, frames, strict=True) if frame is not None]
+    births = iter(await _insert(tx, framed))
+    return [
+        await create_run(tx, request) if frame is None else Created(run=next(births).run)
+        for request, frame in zip(requests, frames, strict=True)
+    ]
+
+
+def _thread_name(request: Request) -> Hashable:
+    return (request.space, request.new.thread) if isinstance(request.new.thread, str) else request
+
+
+CREATIONS: Final = Batch(name=_thread_name, apply=_create_plain_runs)
 
 
 async def _earlier(tx: Transaction, in_space: int, new: NewRun) -> Run | None:
@@ -73,117 +93,32 @@ async def _earlier(tx: Transaction, in_space: int, new: NewRun) -> Run | None:
     return await run_by_key(tx, row["run_key"])
 
 
-async def _remember(tx: Transaction, in_space: int, new: NewRun, run_key: int) -> None:
-    if new.idempotency_key is not None:
-        await tx.run("settle_idempotency_key", space_key=in_space, key=new.idempotency_key, run_key=run_key)
+async def _insert(tx: Transaction, framed: Sequence[tuple[NewRun, Frame]]) -> list[_Birth]:
+    """Put runs on different threads into the tables."""
+    runs = [_run(tx, new, frame) for new, frame in framed]
+    keys = await _add_runs(tx, runs, [frame for _, frame in framed])
+    births = [
+        _Birth(new=new, frame=frame, run=run, input=list(map(message_row, new.messages)), key=key)
+        for (new, frame), run, key in zip(framed, runs, keys, strict=True)
+    ]
+    await tx.many("add_heads", [_head_values(tx, birth) for birth in births])
+    await _add_input(tx, births)
+    await tx.many("add_events", [(birth.key, 1, *event_row(_started(tx, birth.run)), tx.now) for birth in births])
+    await _add_values(tx, births)
+    made = [birth for birth in births if isinstance(birth.new.thread, NewThread)]
+    await tx.many("mark_made_for_runs", [(birth.key, birth.frame.thread["thread_key"]) for birth in made])
+    for birth in births:
+        tx.wake(run=(birth.run.space_id, birth.run.id), queue=birth.frame.base_has_ended)
+    return births
 
 
-async def _frame(tx: Transaction, space: SpaceId, in_space: int, new: NewRun) -> _Frame:
-    thread = await _thread(tx, space, in_space, new)
-    parent = None if new.parent_run_id is None else await run_row(tx, space, new.parent_run_id)
-    start, base = await _start(tx, space, thread, new)
-    locked = await tx.lock(runs=[key for key in (_key(parent), start.base_key) if key is not None])
-    if parent is not None:
-        await _check_parent(tx, parent, thread)
-    if start.base_key is not None and (locked or _key(base) != start.base_key):
-        base = await tx.one("base_run", run_key=start.base_key)
-    if base is not None and start.base_sequence is not None:
-        await _check_cut(tx, thread, base, start.base_sequence)
-    return _Frame(
-        space_key=in_space,
-        thread=thread,
-        parent=parent,
-        base=None if start.base_key is None else base,
-        base_sequence=start.base_sequence,
-        base_has_ended=await _is_over(tx, base),
-        place=continue_from(None if base is None else _ancestor(base)),
-    )
-
-
-async def _thread(tx: Transaction, space: SpaceId, in_space: int, new: NewRun) -> Row:
-    if isinstance(new.thread, NewThread):
-        return await add_thread(tx, in_space, new.thread)
-    row = await thread_row(tx, space, new.thread)
-    if await tx.lock(threads=[row["thread_key"]]):
-        row = await thread_row(tx, space, new.thread)
-    check_open(new.thread, ThreadStatus(row["status"]))
-    return row
-
-
-async def _check_parent(tx: Transaction, parent: Row, thread: Row) -> None:
-    if parent["thread_key"] == thread["thread_key"]:
-        raise Invalid("a sub-agent runs on a thread of its own", field="thread")
-    nest(parent["nesting"])
-    head = await tx.one("head", run_key=parent["run_key"])
-    if head is None or RunStatus(head["status"]).terminal:
-        raise Conflict(f"run `{parent['id']}` has ended: it can spawn nothing", run_id=parent["id"])
-
-
-async def _start(tx: Transaction, space: SpaceId, thread: Row, new: NewRun) -> tuple[Start, Row | None]:
-    """Find where the run begins: where it was told, or at the newest run of the thread, which is returned too."""
-    if new.base is None:
-        return Start(base_key=None), None
-    if isinstance(new.base, Base):
-        row = await run_row(tx, space, new.base.run_id)
-        if row["thread_key"] != thread["thread_key"]:
-            raise NotFound(f"there is no run `{new.base.run_id}` on this thread", id=new.base.run_id)
-        return Start(base_key=row["run_key"], base_sequence=new.base.sequence), None
-    newest = await tx.one("newest_run", thread_key=thread["thread_key"])
-    if newest is None:
-        return Start(base_key=None), None
-    base = await tx.one("base_run", run_key=newest["run_key"])
-    if base is None or (RunStatus(base["status"]).terminal and base["queued_at"] is not None):
-        return Start(base_key=newest["run_key"]), base
-    return await _start_on_branch(tx, newest["run_key"], new), None
-
-
-async def _start_on_branch(tx: Transaction, newest: int, new: NewRun) -> Start:
-    """Decide what becomes of a run whose branch is live."""
-    branch = await tx.all("branch_keys", run_key=newest)
-    if new.on_busy is not OnBusy.INTERRUPT and await tx.lock(runs=[row["run_key"] for row in branch]):
-        branch = await tx.all("branch_keys", run_key=newest)
-    if not branch:
-        return Start(base_key=newest)
-    start = place_on_busy(new.on_busy, [await _live_run(tx, row) for row in branch])
-    if start.cancel:
-        ending = Ending(to=RunStatus.CANCELLED, reason="interrupted by a new run", by=new.created_by)
-        await end_trees(tx, start.cancel, ending)
-    return start
-
-
-async def _is_over(tx: Transaction, base: Row | None) -> bool:
-    """Say whether a run on `base` may begin; a base that was ended before it began tells nothing of those above it."""
-    while base is not None and base["queued_at"] is None and RunStatus(base["status"]).terminal:
-        base = await tx.one("base_run", run_key=base["base_key"])
-    return base is None or (RunStatus(base["status"]).terminal and base["lease_owner"] is None)
-
-
-async def _live_run(tx: Transaction, row: Row) -> LiveRun:
-    asked = await tx.all("open_interrupts_of_run", run_key=row["run_key"])
-    return LiveRun(
-        key=row["run_key"],
-        id=row["id"],
-        base_key=row["base_key"],
-        base_sequence=row["base_sequence"],
-        interrupts=[interrupt["id"] for interrupt in asked],
-    )
-
-
-async def _check_cut(tx: Transaction, thread: Row, base: Row, sequence: int) -> None:
-    message = await tx.one("message_at", thread_key=thread["thread_key"], sequence=sequence)
-    if message is None or message["run_key"] != base["run_key"]:
-        raise Invalid(f"run `{base['id']}` has no message {sequence}", field="base_sequence")
-    if open_calls(await last_exchange(tx, base["run_key"], cut=sequence)):
-        raise Invalid(f"message {sequence} parts a tool call from its result", field="base_sequence")
-
-
-def _run(tx: Transaction, space: SpaceId, new: NewRun, frame: _Frame) -> Run:
+def _run(tx: Transaction, new: NewRun, frame: Frame) -> Run:
     thread, parent, now = frame.thread, frame.parent, instant(tx.now)
     run_id = new.id or RunId(tx.new_id("run"))
     return Run(
         id=run_id,
         thread_id=thread["id"],
-        space_id=space,
+        space_id=frame.space,
         mode=new.mode,
         agent_type=new.agent_type or thread["agent_type"],
         model=new.model,
@@ -217,92 +152,92 @@ def _run(tx: Transaction, space: SpaceId, new: NewRun, frame: _Frame) -> Run:
     )
 
 
-async def _add_run(tx: Transaction, run: Run, frame: _Frame) -> int:
+async def _add_runs(tx: Transaction, runs: Sequence[Run], frames: Sequence[Frame]) -> list[int]:
+    """Insert runs and take their ids, which must never have been used; return their keys."""
+    rows = await tx.many("add_runs", [_run_values(tx, run, frame) for run, frame in zip(runs, frames, strict=True)])
+    found = {(row["space_key"], row["id"]): row["run_key"] for row in rows}
+    names = [(frame.space_key, run.id) for run, frame in zip(runs, frames, strict=True)]
+    taken = await tx.many("add_run_ids", [(*name, found[name]) for name in names])
+    if len(taken) != len(runs):
+        raise IdTaken(f"the run id `{runs[0].id}` was used before in this space", id=runs[0].id)
+    return [found[name] for name in names]
+
+
+def _run_values(tx: Transaction, run: Run, frame: Frame) -> tuple[Any, ...]:
     parent = frame.parent
-    row = await tx.one(
-        "add_run",
-        space_key=frame.space_key,
-        thread_key=frame.thread["thread_key"],
-        id=run.id,
-        mode=run.mode.value,
-        agent_type=run.agent_type,
-        model=run.model,
-        base_key=_key(frame.base),
-        base_sequence=run.base_sequence,
-        chain_depth=frame.place.depth,
-        jump_key=frame.place.jump,
-        parent_key=_key(parent),
-        root_key=parent and (parent["root_key"] or parent["run_key"]),
-        nesting=nest(parent["nesting"]) if parent else 0,
-        input=dump_optional(run.input),
-        priority=run.priority.value,
-        tags=dump(run.tags),
-        limits=dump(run.limits),
-        idempotency_key=run.idempotency_key,
-        created_by=run.created_by,
-        now=tx.now,
+    return (
+        frame.space_key,
+        frame.thread["thread_key"],
+        run.id,
+        run.mode.value,
+        run.agent_type,
+        run.model,
+        key_of(frame.base),
+        run.base_sequence,
+        frame.place.depth,
+        frame.place.jump,
+        key_of(parent),
+        None if parent is None else parent["root_key"] or parent["run_key"],
+        0 if parent is None else nest(parent["nesting"]),
+        dump_optional(run.input),
+        run.priority.value,
+        dump(run.tags),
+        dump(run.limits),
+        run.idempotency_key,
+        run.created_by,
+        tx.now,
     )
-    assert row is not None
-    run_key: int = row["run_key"]
-    if await tx.one("add_run_id", space_key=frame.space_key, id=run.id, run_key=run_key) is None:
-        raise IdTaken(f"the run id `{run.id}` was used before in this space", id=run.id)
+
+
+def _head_values(tx: Transaction, birth: _Birth) -> tuple[Any, ...]:
+    run = birth.run
     wait_until = None if run.wait_until is None else millis(run.wait_until)
-    await tx.run(
-        "add_head",
-        run_key=run_key,
-        status=run.status.value,
-        head_start=HEAD_START[run.priority],
-        queue_key=queue_key(run.priority, max(tx.now, wait_until or tx.now)),
-        queued_at=tx.now if frame.base_has_ended else None,
-        wait_until=wait_until,
-        last_event_seq=run.last_event_seq,
+    return (
+        birth.key,
+        run.status.value,
+        HEAD_START[run.priority],
+        queue_key(run.priority, max(tx.now, wait_until or tx.now)),
+        tx.now if birth.frame.base_has_ended else None,
+        wait_until,
+        run.last_event_seq,
     )
-    return run_key
 
 
-async def _add_input(tx: Transaction, run_key: int, new: NewRun, frame: _Frame) -> None:
+async def _add_input(tx: Transaction, births: Sequence[_Birth]) -> None:
     """Keep the input; it enters the conversation now if the base has ended, else when it ends."""
-    thread_key = frame.thread["thread_key"]
-    rows = [message_row(message) for message in new.messages]
-    await check_new_ids(tx, thread_key, rows, base_key=_key(frame.base), cut=frame.base_sequence)
-    entering = len(rows) if frame.base_has_ended else 0
-    thread = await tx.one("begin_run_on_thread", thread_key=thread_key, count=entering, now=tx.now)
-    assert thread is not None
-    first = thread["next_sequence"] - entering
-    values = [
-        message_values(tx, row, thread_key=thread_key, run_key=run_key, sequence=first + index if entering else None)
-        for index, row in enumerate(rows)
-    ]
-    await tx.many("add_messages", values)
+    entering = {birth.key: len(birth.input) if birth.frame.base_has_ended else 0 for birth in births}
+    begun = await tx.many(
+        "begin_runs_on_threads", [(tx.now, entering[birth.key], birth.frame.thread["thread_key"]) for birth in births]
+    )
+    following = {row["thread_key"]: row["next_sequence"] for row in begun}
+    rows: list[tuple[Any, ...]] = []
+    for birth in births:
+        thread_key, frame = birth.frame.thread["thread_key"], birth.frame
+        await check_new_ids(tx, thread_key, birth.input, base_key=key_of(frame.base), cut=frame.base_sequence)
+        first = following[thread_key] - entering[birth.key]
+        for index, message in enumerate(birth.input):
+            sequence = first + index if entering[birth.key] else None
+            rows.append(message_values(tx, message, thread_key=thread_key, run_key=birth.key, sequence=sequence))
+    await tx.many("add_messages", rows)
 
 
-async def _add_first_event(tx: Transaction, run_key: int, run: Run) -> None:
-    started = RunStarted(
+def _started(tx: Transaction, run: Run) -> RunStarted:
+    return RunStarted(
         timestamp=tx.now,
         thread_id=run.thread_id,
         run_id=run.id,
         protocol_version=PROTOCOL_VERSION,
         parent_run_id=UNSET if run.base_run_id is None else run.base_run_id,
     )
-    await tx.many("add_events", [(run_key, 1, *event_row(started), tx.now)])
 
 
-async def _add_values(tx: Transaction, run_key: int, new: NewRun, frame: _Frame) -> None:
-    if frame.base is not None and frame.base_has_ended:
-        await inherit(tx, run_key, base_key=frame.base["run_key"], base_sequence=frame.base_sequence)
-    await tx.many("add_values", [(run_key, name, -1, dump(value)) for name, value in new.values.items()])
-
-
-def _key(row: Row | None) -> int | None:
-    return None if row is None else row["run_key"]
-
-
-def _ancestor(base: Row) -> Ancestor:
-    return Ancestor(
-        key=base["run_key"],
-        depth=base["chain_depth"],
-        jump=base["jump"],
-        jump_depth=base["jump_depth"],
-        jump_of_jump=base["jump_of_jump"],
-        jump_of_jump_depth=base["jump_of_jump_depth"],
-    )
+async def _add_values(tx: Transaction, births: Sequence[_Birth]) -> None:
+    """Keep the values that were given; the others come from the base, if it has ended."""
+    given = [(birth.key, name, -1, dump(value)) for birth in births for name, value in birth.new.values.items()]
+    await tx.many("add_values", given)
+    inherited = [
+        (birth.key, birth.frame.base["run_key"], END if birth.run.base_sequence is None else birth.run.base_sequence)
+        for birth in births
+        if birth.frame.base is not None and birth.frame.base_has_ended
+    ]
+    await tx.many("inherit_values", inherited)

@@ -52,20 +52,19 @@ async def lock_trees(tx: Transaction, run_keys: Sequence[int]) -> list[Row]:
     return locked
 
 
-async def let_dependants_go(tx: Transaction, run_key: int) -> None:
-    """Queue the runs that waited for this one, which has ended and has no worker any more.
+async def let_dependants_go(tx: Transaction, run_keys: Sequence[int]) -> None:
+    """Queue the runs that waited for these, which have ended and have no worker any more.
 
     Of those one that was ended before it could begin lets its own dependants go.
     """
-    over = [run_key]
+    over = list(run_keys)
     while over:
-        base_key = over.pop()
-        for row in await tx.all("waiting_on_base", run_key=base_key):
-            await inherit(tx, row["run_key"], base_key=base_key, base_sequence=row["base_sequence"])
+        waiting = await tx.many("waiting_on_bases", [(key,) for key in over])
+        over = [row["run_key"] for row in waiting if RunStatus(row["status"]).terminal]
+        for row in waiting:
+            await inherit(tx, row["run_key"], base_key=row["base_key"], base_sequence=row["base_sequence"])
             await enter_input(tx, row["run_key"], row["thread_key"])
-            if RunStatus(row["status"]).terminal:
-                over.append(row["run_key"])
-            else:
+            if not RunStatus(row["status"]).terminal:
                 await tx.run("queue_pending", run_key=row["run_key"], now=tx.now)
                 tx.wake(queue=True)
 
@@ -92,7 +91,7 @@ async def _end(tx: Transaction, row: Row, ending: Ending) -> Run:
         await tx.run(closing, run_key=run_key)
     await tx.run("cut_off_steps", run_key=run_key, now=tx.now)
     if head["lease_owner"] is None and head["queued_at"] is not None:
-        await let_dependants_go(tx, run_key)
+        await let_dependants_go(tx, [run_key])
     await tx.many("add_to_outbox", [news_row(tx, row["space_key"], run, ending.to, ending.reason)])
     tx.wake(run=(run.space_id, run.id), news=True)
     return await run_by_key(tx, run_key)

@@ -3,6 +3,7 @@
 from holdfast.domain.commit import Commit, Committed, Lease
 from holdfast.domain.errors import LeaseLost
 from holdfast.domain.inbox import InboxItem
+from holdfast.store.commits import COMMITS
 from holdfast.store.inbox import to_item
 from holdfast.store.prepared import prepare
 from holdfast.store.transaction import Database, Transaction
@@ -16,7 +17,7 @@ class SqlJournal:
 
     async def commit(self, commit: Commit) -> Committed:
         """Add everything in `commit`, or nothing."""
-        return await self._database.commit(prepare(commit))
+        return await self._database.together(COMMITS, prepare(commit))
 
     async def inbox(self, lease: Lease) -> list[InboxItem]:
         """Return what is unread."""

@@ -14,8 +14,8 @@ from holdfast.domain.limits import ATTEMPT_CAP, attempts_used_up, backoff
 from holdfast.domain.page import check_limit
 from holdfast.domain.run import RunError, RunStatus
 from holdfast.ports.leases import QueueState
+from holdfast.store.claims import CLAIMS, Claim
 from holdfast.store.endings import Ending, end_trees, let_dependants_go
-from holdfast.store.run_rows import to_run
 from holdfast.store.transaction import Database, Row, Transaction
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -30,19 +30,7 @@ class SqlLeases:
     async def claim(self, owner: OwnerId, *, lease: timedelta, limit: int = 1) -> list[Lease]:
         """Lease queued runs to `owner`, the most urgent first."""
         check_limit(limit, most=1000)
-        length = _length(lease)
-
-        async def take(tx: Transaction) -> list[Lease]:
-            await tx.run("wake_delayed", now=tx.lease_now)
-            rows = await tx.all("claim_heads", owner=owner, now=tx.lease_now, lease=length, limit=limit)
-            ordered = sorted(rows, key=lambda row: (row["queue_key"], row["run_key"]))
-            runs = {row["run_key"]: row for row in await tx.many("runs_by_key", [(row["run_key"],) for row in rows])}
-            leases = [_lease(owner, row, runs[row["run_key"]]) for row in ordered]
-            for claimed in leases:
-                tx.wake(run=(claimed.space_id, claimed.run_id))
-            return leases
-
-        return await self._database.write(take)
+        return await self._database.together(CLAIMS, Claim(owner, _length(lease), limit))
 
     async def renew(self, owner: OwnerId, leases: Sequence[Lease], *, lease: timedelta) -> list[Lease]:
         """Extend leases and return those that still hold."""
@@ -139,24 +127,8 @@ async def _give_up(tx: Transaction, expired: Row) -> bool:
 async def _let_go(tx: Transaction, run_key: int, lease_number: int) -> bool:
     if await tx.one("let_go", run_key=run_key, lease_number=lease_number) is None:
         return False
-    await let_dependants_go(tx, run_key)
+    await let_dependants_go(tx, [run_key])
     return True
-
-
-def _lease(owner: OwnerId, head: Row, run: Row) -> Lease:
-    return Lease(
-        space_id=run["space_id"],
-        run_id=run["id"],
-        thread_id=run["thread_id"],
-        owner=owner,
-        number=head["lease_number"],
-        expires_at=instant(head["lease_expires_at"]),
-        space_key=run["space_key"],
-        run_key=run["run_key"],
-        thread_key=run["thread_key"],
-        parent_key=run["parent_key"],
-        run=to_run(run),
-    )
 
 
 def _length(lease: timedelta) -> int:

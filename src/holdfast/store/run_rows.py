@@ -30,6 +30,13 @@ async def run_key_of(tx: Transaction, space: SpaceId, run: RunId) -> int:
     return key
 
 
+async def base_run(tx: Transaction, run_key: int) -> Row | None:
+    """Return what a run needs to know of the one it continues."""
+    for row in await tx.many("base_runs", [(run_key,)]):
+        return row
+    return None
+
+
 async def list_runs(tx: Transaction, space: SpaceId, where: RunFilter, *, limit: int, cursor: str | None) -> Page[Run]:
     """Return runs, the newest first."""
     key = await space_key(tx, space)

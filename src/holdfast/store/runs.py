@@ -7,7 +7,7 @@ from holdfast.domain.page import DEFAULT_LIMIT, Page, check_limit
 from holdfast.domain.run import Run, RunError, RunStatus, check_move
 from holdfast.domain.timer import TimerClaim
 from holdfast.ports.runs import RunFilter
-from holdfast.store.creation import create_run
+from holdfast.store.creation import CREATIONS, Request, create_run, is_plain
 from holdfast.store.deletion import delete_run
 from holdfast.store.endings import Ending, end_trees, lock_trees
 from holdfast.store.run_rows import list_runs, run_key_of, run_row, to_run
@@ -25,10 +25,14 @@ class SqlRuns:
         """Make a run with its input and its first event."""
         check_new_run(new)
 
+        request = Request(space, new)
+        if fires is None and is_plain(new):
+            return await self._database.together(CREATIONS, request)
+
         async def make(tx: Transaction) -> Created:
             if fires is not None:
                 await settle_claim(tx, fires)
-            return await create_run(tx, space, new)
+            return await create_run(tx, request)
 
         return await self._database.write(make)
 

@@ -1,5 +1,6 @@
 """Threads in SQL."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from msgspec import UNSET
@@ -39,7 +40,8 @@ class SqlThreads:
         check_new_thread(new)
 
         async def add(tx: Transaction) -> Thread:
-            return _thread(await add_thread(tx, await hold_space(tx, space), new), space)
+            (row,) = await add_threads(tx, [(await hold_space(tx, space), new)])
+            return _thread(row, space)
 
         return await self._database.write(add)
 
@@ -104,24 +106,28 @@ async def thread_row(tx: Transaction, space: SpaceId, thread: ThreadId) -> Row:
     return row
 
 
-async def add_thread(tx: Transaction, space: int, new: NewThread) -> Row:
-    """Insert a thread and return its row."""
-    row = await tx.one(
-        "add_thread",
-        space_key=space,
-        id=new.id or tx.new_id("thr"),
-        title=new.title,
-        folded_title=fold(new.title),
-        agent_type=new.agent_type,
-        locale=new.locale,
-        context_window=new.context_window,
-        metadata=dump(new.metadata),
-        created_by=new.created_by,
-        now=tx.now,
+async def add_threads(tx: Transaction, threads: Sequence[tuple[int, NewThread]]) -> list[Row]:
+    """Insert threads into the spaces of these keys and return their rows, in order."""
+    values = [_thread_values(tx, space, new) for space, new in threads]
+    added = {(row["space_key"], row["id"]): row for row in await tx.many("add_threads", values)}
+    if len(added) != len(threads):
+        raise IdTaken(f"there is a thread `{threads[0][1].id}` already", id=threads[0][1].id)
+    return [added[space, thread_id] for space, thread_id, *_ in values]
+
+
+def _thread_values(tx: Transaction, space: int, new: NewThread) -> tuple[Any, ...]:
+    return (
+        space,
+        new.id or tx.new_id("thr"),
+        new.title,
+        fold(new.title),
+        new.agent_type,
+        new.locale,
+        new.context_window,
+        dump(new.metadata),
+        tx.now,
+        new.created_by,
     )
-    if row is None:
-        raise IdTaken(f"there is a thread `{new.id}` already", id=new.id)
-    return row
 
 
 def _patched(row: Row, patch: ThreadPatch) -> dict[str, Any]:

@@ -4,15 +4,18 @@ An operation is an `async def` over a `Transaction`. PostgreSQL awaits it on a c
 writer thread, where nothing ever has to wait, so that both keep every promise by the same code.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from holdfast.domain.commit import Committed
-from holdfast.domain.ids import RunId, SpaceId
+import msgspec
+
+from holdfast.domain.errors import HoldfastError
+from holdfast.domain.ids import RunId, SpaceId, ThreadId
 from holdfast.domain.instant import Millis
-from holdfast.store.prepared import Prepared
 
 T = TypeVar("T")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class Row(Protocol):
@@ -29,6 +32,9 @@ class Transaction(Protocol):
 
     lease_now: Millis | None
     """The time that leases are measured by; `None` where the database has a clock of its own."""
+
+    async def lock_named(self, threads: Sequence[tuple[SpaceId, ThreadId]]) -> None:
+        """Hold threads by their names, and their spaces against being deleted."""
 
     async def lock(self, *, threads: Iterable[int] = (), runs: Iterable[int] = ()) -> bool:
         """Hold these against all other writers until the end: threads first, then the heads of runs, each by key.
@@ -55,6 +61,17 @@ class Transaction(Protocol):
         """Tell those who watch, once this has happened."""
 
 
+class Batch(msgspec.Struct, Generic[Item, Result], frozen=True, kw_only=True, eq=False):
+    """Work of one kind that is done for many callers at once.
+
+    Two items of one `name` are not done in one go, and those of one name are done in order. If `apply` fails for
+    several items, what it did is taken back, and it is called for each alone.
+    """
+
+    name: Callable[[Item], Hashable]
+    apply: Callable[[Transaction, Sequence[Item]], Awaitable[Sequence[Result | HoldfastError]]]
+
+
 Operation: TypeAlias = Callable[[Transaction], Awaitable[T]]
 
 
@@ -67,8 +84,8 @@ class Database(Protocol):
     async def write(self, operation: Operation[T]) -> T:
         """Run `operation` in a transaction of its own, or in one that it shares with others and can leave alone."""
 
-    async def commit(self, prepared: Prepared) -> Committed:
-        """Apply a commit together with those that come at the same time."""
+    async def together(self, batch: Batch[Item, Result], item: Item) -> Result:
+        """Do `item` together with whatever else of its kind is waiting; it fails or holds alone."""
 
 
 class Again(Exception):

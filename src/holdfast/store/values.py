@@ -4,7 +4,7 @@ from holdfast.domain.content import Json
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.store.encoding import load
 from holdfast.store.messages import END
-from holdfast.store.run_rows import run_row
+from holdfast.store.run_rows import base_run, run_row
 from holdfast.store.transaction import Database, Row, Transaction
 
 
@@ -24,7 +24,7 @@ class SqlValues:
             at: Row | None = row
             while at is not None and at["queued_at"] is None and at["base_key"] is not None:
                 cut = END if at["base_sequence"] is None else at["base_sequence"]
-                at = await tx.one("base_run", run_key=at["base_key"])
+                at = await base_run(tx, at["base_key"])
                 own = own if at is None else {**await _values(tx, at["run_key"], cut), **own}
             return own
 
@@ -34,7 +34,7 @@ class SqlValues:
 async def inherit(tx: Transaction, run_key: int, *, base_key: int, base_sequence: int | None) -> None:
     """Give a run the values that its base had where it was cut."""
     cut = END if base_sequence is None else base_sequence
-    await tx.run("inherit_values", run_key=run_key, base_key=base_key, cut=cut)
+    await tx.many("inherit_values", [(run_key, base_key, cut)])
 
 
 async def _values(tx: Transaction, run_key: int, cut: int) -> dict[str, Json]:

@@ -8,12 +8,24 @@ import pytest
 
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
-from tests.conformance.interleavings.gates import Gate, Two, gated_store
+from tests.conformance.interleavings.gates import Gate, gated_store
+from tests.conformance.interleavings.orders import Two
 
 
 @pytest.fixture
 def backend() -> str:
     return "postgres"
+
+
+@pytest.fixture
+async def where(where: str) -> str:
+    """Return an empty database in a hurry: it waits neither for the disk nor before it looks for deadlocks."""
+    connection = await asyncpg.connect(where)
+    name = await connection.fetchval("SELECT current_database()")
+    await connection.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
+    await connection.execute(f"ALTER DATABASE {name} SET deadlock_timeout = '20ms'")
+    await connection.close()
+    return where
 
 
 @pytest.fixture

@@ -1,60 +1,77 @@
-"""Two writers on PostgreSQL, driven statement by statement through every order that the locks allow.
-
-Each writer has a process of its own as far as the database can tell. Before each statement, and before its commit, it
-stops at a gate. Whoever runs into the other's lock stays there until the other has committed, so that not every order
-exists; those that do are found by walking the tree of choices, one run after the other.
-"""
+"""Two writers on PostgreSQL, whose statements wait at gates until they are let through."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, TypeAlias
+import re
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import Any, Final
 
 import asyncpg
+import msgspec
+import pytest
 
 from holdfast.bus.local import LocalBus
-from holdfast.domain.errors import HoldfastError
 from holdfast.ports.clock import Clock
-from holdfast.store.postgres.batches import Batches
-from holdfast.store.postgres.database import PostgresDatabase
+from holdfast.store.postgres import database
 from holdfast.store.postgres.sessions import Sessions
-from holdfast.store.postgres.transaction import PostgresTransaction
+from holdfast.store.postgres.transaction import STATEMENTS, PostgresTransaction
+from holdfast.store.statements import migrations
 from holdfast.store.store import Store
 from holdfast.store.transaction import Row
 
-Outcome: TypeAlias = Any
-Check: TypeAlias = Callable[..., Awaitable[None]]
-Scene: TypeAlias = Callable[[], Awaitable[tuple[Awaitable[Outcome], Awaitable[Outcome], Check]]]
-"""Sets the stage and returns what two writers do, and what must be true of their outcomes afterwards."""
+COMMIT: Final = "commit"
 
-_QUICK = {"deadlock_timeout": "20ms", "application_name": "gated"}
+_TABLES: Final = frozenset(re.findall(r"CREATE TABLE (\w+)", "".join(text for _, text in migrations("postgres"))))
+_PLAIN_READ: Final = re.compile(r"SELECT|WITH RECURSIVE")
+_LOCKS: Final = re.compile(r"\bFOR (NO KEY )?(UPDATE|SHARE|KEY SHARE)\b|pg_advisory|\b(INSERT|UPDATE|DELETE)\b")
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """What a writer is about to do."""
+
+    name: str
+
+    def swaps_with(self, other: "Statement") -> bool:
+        """Whether it makes no difference which of two writers' statements comes first.
+
+        A read sees what is committed, whatever the other is doing; writes and locks meet only in a table that both name.
+        """
+        if COMMIT in (self.name, other.name):
+            return False
+        return self._only_reads or other._only_reads or self._tables.isdisjoint(other._tables)
+
+    @property
+    def _sql(self) -> str:
+        return STATEMENTS[self.name].sql
+
+    @property
+    def _only_reads(self) -> bool:
+        return _PLAIN_READ.match(self._sql) is not None and _LOCKS.search(self._sql) is None
+
+    @property
+    def _tables(self) -> frozenset[str]:
+        return _TABLES.intersection(re.findall(r"\w+", self._sql)) if _TABLES else frozenset()
 
 
 class Gate:
-    """Where a writer stops before each statement."""
+    """Where a writer stops before each statement, and before its commit."""
 
     def __init__(self) -> None:
-        self.only: Collection[str] | None = None
-        """Where it stops, if not everywhere: what concerns nobody else makes orders that differ in nothing."""
-        self.at: str | None = None
+        self.at: Statement | None = None
         self.pid = 0
         self._passed = asyncio.Event()
 
     async def reach(self, statement: str, pid: int) -> None:
         """Wait to be let through."""
-        self.pid = pid
-        if self.only is not None and statement not in self.only:
-            return
-        self.at = statement
+        self.at, self.pid = Statement(statement), pid
         self._passed.clear()
         await self._passed.wait()
 
-    def let_through(self) -> str:
-        """Let the writer make the statement that it has reached."""
-        assert self.at is not None
-        made, self.at = self.at, None
+    def let_through(self) -> None:
+        """Let the writer do what it is about to do."""
+        self.at = None
         self._passed.set()
-        return made
 
 
 class GatedTransaction(PostgresTransaction):
@@ -94,8 +111,8 @@ class GatedTransaction(PostgresTransaction):
 class GatedSessions(Sessions):
     """Sessions whose writing transactions stop at a gate."""
 
-    def __init__(self, gate: Gate, pool: asyncpg.Pool, *, clock: Clock) -> None:
-        super().__init__(pool, clock=clock, keeps_time=True, bus=LocalBus())
+    def __init__(self, gate: Gate, pool: asyncpg.Pool, **options: Any) -> None:
+        super().__init__(pool, **options)
         self._gate = gate
 
     @asynccontextmanager
@@ -103,89 +120,15 @@ class GatedSessions(Sessions):
         async with super().writing() as inner:
             gated = GatedTransaction(self._gate, inner)
             yield gated
-            await gated.reach("commit")
+            await gated.reach(COMMIT)
 
 
 @asynccontextmanager
 async def gated_store(gate: Gate, url: str, *, clock: Clock) -> AsyncIterator[Store]:
     """Open a store whose every write stops at `gate`."""
-    async with asyncpg.create_pool(url, min_size=1, max_size=2, server_settings=_QUICK) as pool:
-        sessions = GatedSessions(gate, pool, clock=clock)
-        batches = Batches(sessions)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(batches.work())
-            yield Store(PostgresDatabase(sessions, batches))
-            batches.close()
-
-
-class Two:
-    """Two writers, whose statements come in every order."""
-
-    def __init__(self, first: Store, second: Store, *, gates: Sequence[Gate], watcher: asyncpg.Connection) -> None:
-        self.first = first
-        self.second = second
-        self._gates = gates
-        self._watcher = watcher
-
-    async def explore(
-        self, scene: Scene, *, first: Collection[str] | None = None, second: Collection[str] | None = None
-    ) -> list[str]:
-        """Play `scene` in each order that there is of all statements, or of those named, and return the orders."""
-        self._gates[0].only, self._gates[1].only = first, second
-        choices: list[int] = []
-        orders: list[str] = []
-        while choices or not orders:
-            order, options = await self._play(scene, choices)
-            orders.append(order)
-            while choices and choices[-1] == options[len(choices) - 1][-1]:
-                choices.pop()
-            if choices:
-                choices[-1] += 1
-        return orders
-
-    async def _play(self, scene: Scene, choices: list[int]) -> tuple[str, list[list[int]]]:
-        """Run two writers to their end: first by `choices`, to which those are added that had to be made after."""
-        first, second, check = await scene()
-        made: list[str] = []
-        options: list[list[int]] = []
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_outcome(writer)) for writer in (first, second)]
-            while ready := await self._ready(tasks):
-                if len(options) == len(choices):
-                    choices.append(ready[0])
-                chosen = choices[len(options)]
-                assert chosen in ready, "the same choices led elsewhere"
-                options.append(ready)
-                made.append(f"{'ab'[chosen]}:{self._gates[chosen].let_through()}")
-        order = " ".join(made)
-        try:
-            await check(*(task.result() for task in tasks))
-        except BaseException as exc:
-            exc.add_note(f"in the order {order}")
-            raise
-        return order, options
-
-    async def _ready(self, tasks: Sequence[asyncio.Task[Outcome]]) -> list[int]:
-        """Return who may go on, once each is at a gate, behind a lock, or done; nobody when all are done."""
-        while True:
-            await asyncio.sleep(0)
-            moving = [
-                index for index, task in enumerate(tasks) if not task.done() and self._gates[index].at is None
-            ]
-            ready = [index for index, gate in enumerate(self._gates) if gate.at is not None]
-            if not moving or (ready and await self._all_blocked(moving)):
-                return ready
-
-    async def _all_blocked(self, moving: Sequence[int]) -> bool:
-        pids = [self._gates[index].pid for index in moving]
-        blocked = await self._watcher.fetchval(
-            "SELECT bool_and(cardinality(pg_blocking_pids(pid)) > 0) FROM unnest($1::INT[]) AS p (pid)", pids
-        )
-        return bool(blocked) and all(self._gates[index].at is None for index in moving)
-
-
-async def _outcome(writer: Awaitable[Outcome]) -> Outcome:
-    try:
-        return await writer
-    except HoldfastError as exc:
-        return exc
+    async with AsyncExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(database, "Sessions", partial(GatedSessions, gate))
+            opening = database.open_database(url, clock=clock, keeps_time=True, bus=LocalBus(), connections=3)
+            opened = await stack.enter_async_context(opening)
+        yield Store(opened)

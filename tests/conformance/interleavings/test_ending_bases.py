@@ -14,7 +14,7 @@ from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import MINUTE, assistant, claim, user
 from tests.conformance.conftest import SPACE
-from tests.conformance.interleavings.gates import Two
+from tests.conformance.interleavings.orders import Two
 from tests.conformance.scenes import COMPLETED, commit, get, running, status
 
 End = Callable[[Store, Lease], Awaitable[Any]]

@@ -51,4 +51,3 @@ def test_a_secret_is_kept_only_as_a_hash(size: int) -> None:
 def test_a_name_that_no_database_keeps_is_refused(name: str) -> None:
     with pytest.raises(Invalid, match="`name`"):
         check_new_key(msgspec.structs.replace(NEW, name=name), [SpaceId("acme")])
-

@@ -53,14 +53,18 @@ def test_a_conversation_that_asked_for_nothing_has_no_open_call(messages: tuple[
 
 
 @given(st.lists(st.sampled_from("abcdef"), unique=True), st.lists(st.sampled_from("abcdef")))
-def test_open_calls_are_the_asked_less_the_answered_in_the_order_of_asking(asked: list[str], answered: list[str]) -> None:
+def test_open_calls_are_the_asked_less_the_answered_in_the_order_of_asking(
+    asked: list[str], answered: list[str]
+) -> None:
     messages = [assistant("", *map(call, asked)), *map(result, answered)]
     assert open_after(*messages) == [id for id in asked if id not in answered]
 
 
 def test_a_run_begins_with_what_people_and_systems_and_earlier_models_said() -> None:
     check_input([])
-    check_input([NewMessage(role=Role.SYSTEM, content="be kind"), user("hi", id="m1"), assistant("hello"), user("go on")])
+    check_input(
+        [NewMessage(role=Role.SYSTEM, content="be kind"), user("hi", id="m1"), assistant("hello"), user("go on")]
+    )
 
 
 @pytest.mark.parametrize(

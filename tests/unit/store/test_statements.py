@@ -23,7 +23,7 @@ from holdfast.testing.postgres import PostgresServer
 from tests.schemas import Table, postgres_tables, sqlite_tables
 
 STORE: Final = Path(holdfast.store.__path__[0])
-LOCKS: Final = {"lock_threads", "lock_heads", "lock_migrations", "unlock_migrations"}
+LOCKS: Final = {"lock_threads", "lock_named_threads", "lock_heads", "lock_migrations", "unlock_migrations"}
 """What only PostgreSQL needs: SQLite has one writer."""
 KINDS: Final = {"bigint": "INTEGER", "BIGINT": "INTEGER", "text": "TEXT", "json": "TEXT", "bytea": "BLOB"}
 """What each database calls the kinds of columns."""

@@ -3,48 +3,70 @@
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from holdfast.domain.commit import Committed
 from holdfast.domain.errors import Unavailable
-from holdfast.store.commits import Outcome, apply
 from holdfast.store.postgres.sessions import Sessions
-from holdfast.store.prepared import Prepared
-from holdfast.store.transaction import Again
+from holdfast.store.transaction import Again, Batch
 
 MOST_AT_ONCE: Final = 512
 TRIES: Final = 10
 
 
 class _Job(msgspec.Struct, eq=False):
-    """A commit, and who waits for it."""
+    """An item, and who waits for it."""
 
-    commit: Prepared
-    future: asyncio.Future[Committed]
+    item: Any
+    future: asyncio.Future[Any]
 
 
 class Batches:
-    """A queue of commits, written in the order in which they came."""
+    """The queues of all that is done together, each with a task of its own."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
+        self._queues: dict[int, tuple[_Queue, asyncio.Task[None]]] = {}
+        self._closed = False
+
+    def submit(self, batch: Batch[Any, Any], item: Any) -> asyncio.Future[Any]:
+        """Hand over an item."""
+        if self._closed:
+            raise Unavailable("the store is closed")
+        if id(batch) not in self._queues:
+            queue = _Queue(self._sessions, batch)
+            # Not in a TaskGroup, which would wrap the exceptions of whoever opened the store in a group.
+            self._queues[id(batch)] = queue, asyncio.get_running_loop().create_task(queue.work())
+        return self._queues[id(batch)][0].put(item)
+
+    async def close(self) -> None:
+        """Take no more, and write what is waiting."""
+        self._closed = True
+        for queue, working in self._queues.values():
+            queue.close()
+            await working
+
+
+class _Queue:
+    """Items of one kind, done in the order in which they came."""
+
+    def __init__(self, sessions: Sessions, batch: Batch[Any, Any]) -> None:
+        self._sessions = sessions
+        self._batch = batch
         self._waiting: deque[_Job] = deque()
         self._arrived = asyncio.Event()
         self._closed = False
 
-    def submit(self, commit: Prepared) -> asyncio.Future[Committed]:
-        """Hand over a commit."""
-        if self._closed:
-            raise Unavailable("the store is closed")
-        job = _Job(commit, asyncio.get_running_loop().create_future())
+    def put(self, item: Any) -> asyncio.Future[Any]:
+        """Add an item."""
+        job = _Job(item, asyncio.get_running_loop().create_future())
         self._waiting.append(job)
         self._arrived.set()
         return job.future
 
     def close(self) -> None:
-        """Take no more; what is waiting is still written."""
+        """Stop once nothing is waiting."""
         self._closed = True
         self._arrived.set()
 
@@ -57,21 +79,24 @@ class Batches:
                 await self._write(self._take())
 
     def _take(self) -> list[_Job]:
-        """Take commits of different runs: the second of a run waits for the next batch."""
+        """Take items of different names: the second of a name waits for the next batch."""
         taken: list[_Job] = []
-        runs: set[int] = set()
-        while self._waiting and len(taken) < MOST_AT_ONCE and self._waiting[0].commit.lease.run_key not in runs:
+        names = set()
+        while self._waiting and len(taken) < MOST_AT_ONCE:
+            name = self._batch.name(self._waiting[0].item)
+            if name in names:
+                break
+            names.add(name)
             taken.append(self._waiting.popleft())
-            runs.add(taken[-1].commit.lease.run_key)
         return taken
 
     async def _write(self, jobs: Sequence[_Job]) -> None:
-        """Write a batch; if it fails for a reason that may lie in one of its commits, write them one by one."""
+        """Write a batch; if it fails for a reason that may lie in one of its items, write them one by one."""
         try:
-            outcomes = await self._apply([job.commit for job in jobs])
+            outcomes = await self._apply([job.item for job in jobs])
         except Unavailable as exc:
             _resolve(jobs, [exc] * len(jobs))
-        except Exception as exc:  # noqa: BLE001 - whatever it is, it must reach the caller and not end the batches
+        except Exception as exc:  # noqa: BLE001 - whatever it is, it must reach the caller and not end the queue
             if len(jobs) == 1:
                 _resolve(jobs, [exc])
             else:
@@ -80,18 +105,18 @@ class Batches:
         else:
             _resolve(jobs, outcomes)
 
-    async def _apply(self, commits: Sequence[Prepared]) -> list[Outcome]:
-        """Apply commits, again if others were in their way."""
+    async def _apply(self, items: Sequence[Any]) -> Sequence[Any]:
+        """Do what is to be done, again if others were in the way."""
         for _ in range(TRIES):
             try:
                 async with self._sessions.writing() as transaction:
-                    return await apply(transaction, commits)
+                    return await self._batch.apply(transaction, items)
             except Again:
                 continue
         raise Unavailable("others were in the way each time: try again")
 
 
-def _resolve(jobs: Sequence[_Job], outcomes: Sequence[Committed | Exception]) -> None:
+def _resolve(jobs: Sequence[_Job], outcomes: Sequence[Any]) -> None:
     for job, outcome in zip(jobs, outcomes, strict=True):
         if job.future.done():
             continue

@@ -3,11 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 import asyncpg
 
-from holdfast.domain.commit import Committed
 from holdfast.domain.errors import Unavailable
 from holdfast.ports.bus import Bus
 from holdfast.ports.clock import Clock
@@ -15,12 +14,12 @@ from holdfast.store.postgres.batches import TRIES, Batches
 from holdfast.store.postgres.errors import DRIVER_ERRORS, translate
 from holdfast.store.postgres.schema import migrate
 from holdfast.store.postgres.sessions import Sessions
-from holdfast.store.prepared import Prepared
-from holdfast.store.transaction import Again, Operation
+from holdfast.store.transaction import Again, Batch, Item, Operation, Result
 
 T = TypeVar("T")
 
 CONNECTIONS: Final = 10
+CONNECT_TIMEOUT: Final = 10.0
 COMMAND_TIMEOUT: Final = 30.0
 """Seconds: a server that says nothing for so long is taken for dead, so that no caller hangs."""
 
@@ -47,9 +46,9 @@ class PostgresDatabase:
                 continue
         raise Unavailable("others were in the way each time: try again")
 
-    async def commit(self, prepared: Prepared) -> Committed:
-        """Apply a commit with whatever else is waiting."""
-        return await self._batches.submit(prepared)
+    async def together(self, batch: Batch[Item, Result], item: Item) -> Result:
+        """Do an item with whatever else is waiting."""
+        return cast(Result, await self._batches.submit(batch, item))
 
 
 @asynccontextmanager
@@ -70,13 +69,8 @@ async def open_database(
             raise translate(exc) from exc
         sessions = Sessions(pool, clock=clock, keeps_time=keeps_time, bus=bus)
         batches = Batches(sessions)
-        # Not in a TaskGroup, which would wrap the caller's own exceptions in a group.
-        writing = asyncio.get_running_loop().create_task(batches.work(), name="holdfast-batches")
-        try:
-            yield PostgresDatabase(sessions, batches)
-        finally:
-            batches.close()
-            await writing
+        stack.push_async_callback(batches.close)
+        yield PostgresDatabase(sessions, batches)
 
 
 async def _open_pool(url: str, connections: int) -> asyncpg.Pool:
@@ -84,6 +78,7 @@ async def _open_pool(url: str, connections: int) -> asyncpg.Pool:
         url,
         min_size=1,
         max_size=connections,
+        timeout=CONNECT_TIMEOUT,
         command_timeout=COMMAND_TIMEOUT,
         statement_cache_size=512,
         server_settings={"application_name": "holdfast", "jit": "off"},

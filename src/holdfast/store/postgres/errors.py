@@ -38,10 +38,16 @@ _MEANING: Final[tuple[tuple[tuple[type[BaseException], ...], type[HoldfastError]
         "this cannot be stored",
     ),
     (
+        (pg.InvalidCatalogNameError, pg.InvalidAuthorizationSpecificationError),
+        Unavailable,
+        "the database cannot be opened",
+    ),
+    (
         (
             pg.PostgresConnectionError,
             pg.OperatorInterventionError,
             pg.InsufficientResourcesError,
+            pg.LockNotAvailableError,
             pg.InterfaceError,
             OSError,
             EOFError,
@@ -60,5 +66,5 @@ def translate(exc: BaseException) -> BaseException:
         return Again("another transaction was in the way")
     for kinds, meaning, message in _MEANING:
         if isinstance(exc, kinds):
-            return meaning(f"{message} ({exc or type(exc).__name__})")
+            return meaning(f"{message} ({str(exc) or type(exc).__name__})")
     return exc

@@ -82,3 +82,10 @@ SELECT space_key, run_key, id, kind, 'open', message, tool_call_id, arguments, d
               :expires_at::BIGINT[], :now::BIGINT[])
        AS n (space_key, run_key, id, kind, message, tool_call_id, arguments, digest, response_schema, default_outcome,
              metadata, expires_at, now);
+
+-- name: waiting_on_bases
+-- Runs that may begin now that their base has ended, and those that were ended before they could.
+SELECT r.run_key, r.thread_key, r.base_key, r.base_sequence, h.status
+  FROM runs r JOIN run_heads h ON h.run_key = r.run_key
+ WHERE r.base_key = ANY(:run_key::BIGINT[]) AND h.queued_at IS NULL
+ ORDER BY r.run_key;

@@ -1,3 +1,35 @@
+-- name: base_runs
+-- What a run needs to know of the one it continues: its head, and where it jumps to.
+SELECT r.run_key, r.id, h.status, h.lease_owner, h.queued_at, r.base_key, r.base_sequence, r.chain_depth,
+       COALESCE(j.run_key, r.run_key) AS jump, COALESCE(j.chain_depth, r.chain_depth) AS jump_depth,
+       COALESCE(k.run_key, j.run_key, r.run_key) AS jump_of_jump,
+       COALESCE(k.chain_depth, j.chain_depth, r.chain_depth) AS jump_of_jump_depth
+  FROM runs r
+  JOIN run_heads h ON h.run_key = r.run_key
+  LEFT JOIN runs j ON j.run_key = r.jump_key
+  LEFT JOIN runs k ON k.run_key = j.jump_key
+ WHERE r.run_key = ANY(:run_key::BIGINT[]);
+
+-- name: add_runs
+INSERT INTO runs (space_key, thread_key, id, mode, agent_type, model, base_key, base_sequence, chain_depth, jump_key,
+                  parent_key, root_key, nesting, input, priority, tags, limits, idempotency_key, created_by, created_at)
+SELECT * FROM unnest(:space_key::BIGINT[], :thread_key::BIGINT[], :id::TEXT[], :mode::TEXT[], :agent_type::TEXT[], :model::TEXT[],
+                     :base_key::BIGINT[], :base_sequence::BIGINT[], :chain_depth::BIGINT[], :jump_key::BIGINT[],
+                     :parent_key::BIGINT[], :root_key::BIGINT[], :nesting::BIGINT[], :input::JSON[], :priority::TEXT[],
+                     :tags::JSON[], :limits::JSON[], :idempotency_key::TEXT[], :created_by::TEXT[], :now::BIGINT[])
+RETURNING run_key, space_key, id;
+
+-- name: add_run_ids
+INSERT INTO run_ids (space_key, id, run_key)
+SELECT * FROM unnest(:space_key::BIGINT[], :id::TEXT[], :run_key::BIGINT[])
+ON CONFLICT (space_key, id) DO NOTHING
+RETURNING run_key;
+
+-- name: add_heads
+INSERT INTO run_heads (run_key, status, head_start, queue_key, queued_at, wait_until, last_event_seq)
+SELECT * FROM unnest(:run_key::BIGINT[], :status::TEXT[], :head_start::BIGINT[], :queue_key::BIGINT[], :queued_at::BIGINT[],
+                     :wait_until::BIGINT[], :last_event_seq::BIGINT[]);
+
 -- name: add_messages
 INSERT INTO messages (thread_key, run_key, id, sequence, role, content, tool_calls, tool_call_id, revises, metadata, created_by, created_at)
 SELECT * FROM unnest(:thread_key::BIGINT[], :run_key::BIGINT[], :id::TEXT[], :sequence::BIGINT[], :role::TEXT[], :content::JSON[],

@@ -1,7 +1,9 @@
 """Connections, and transactions on them."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Final
 
 import asyncpg
 
@@ -10,6 +12,9 @@ from holdfast.ports.bus import Bus
 from holdfast.ports.clock import Clock
 from holdfast.store.postgres.errors import DRIVER_ERRORS, translate
 from holdfast.store.postgres.transaction import PostgresTransaction
+
+ROLLBACK_TIMEOUT: Final = 5.0
+"""Seconds after which a connection is given up."""
 
 
 class Sessions:
@@ -25,11 +30,15 @@ class Sessions:
     async def reading(self) -> AsyncIterator[PostgresTransaction]:
         """Read from one snapshot."""
         try:
-            async with (
-                self._pool.acquire() as connection,
-                connection.transaction(isolation="repeatable_read", readonly=True),
-            ):
-                yield self._transaction(connection)
+            async with self._pool.acquire() as connection:
+                block = connection.transaction(isolation="repeatable_read", readonly=True)
+                try:
+                    await block.start()
+                    yield self._transaction(connection)
+                    await block.commit()
+                except BaseException as exc:
+                    await _take_back(block, connection, exc)
+                    raise
         except DRIVER_ERRORS as exc:
             raise translate(exc) from exc
 
@@ -44,14 +53,14 @@ class Sessions:
             async with self._pool.acquire() as connection:
                 transaction = self._transaction(connection)
                 block = connection.transaction()
-                await block.start()
                 try:
+                    await block.start()
                     yield transaction
-                except BaseException:
-                    await _take_back(block, connection)
+                    committing = True
+                    await block.commit()
+                except BaseException as exc:
+                    await _take_back(block, connection, exc)
                     raise
-                committing = True
-                await block.commit()
                 committing = False
                 self._tell(transaction)
         except DRIVER_ERRORS as exc:
@@ -70,9 +79,13 @@ class Sessions:
         return PostgresTransaction(connection, now=now, lease_now=now if self._keeps_time else None)
 
 
-async def _take_back(block: asyncpg.transaction.Transaction, connection: asyncpg.Connection) -> None:
+async def _take_back(
+    block: asyncpg.transaction.Transaction, connection: asyncpg.Connection, error: BaseException
+) -> None:
     """Roll back; where even that fails, the server does it when the connection closes."""
     try:
-        await block.rollback()
+        if isinstance(error, TimeoutError):
+            raise error  # whatever is asked next would wait without end for the server to answer first
+        await asyncio.wait_for(block.rollback(), ROLLBACK_TIMEOUT)
     except DRIVER_ERRORS:
         connection.terminate()

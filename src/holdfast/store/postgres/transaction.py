@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import asyncpg
 
-from holdfast.domain.ids import ENTROPY_BYTES, RunId, SpaceId, sortable_id
+from holdfast.domain.ids import ENTROPY_BYTES, RunId, SpaceId, ThreadId, sortable_id
 from holdfast.domain.instant import Millis
 from holdfast.store.statements import load
 from holdfast.store.transaction import Row
@@ -25,6 +25,10 @@ class PostgresTransaction:
         self.now = now
         self.lease_now = lease_now
         self.waking = Waking()
+
+    async def lock_named(self, threads: Sequence[tuple[SpaceId, ThreadId]]) -> None:
+        """Take row locks, by the keys that the names stand for."""
+        await self.many("lock_named_threads", threads)
 
     async def lock(self, *, threads: Iterable[int] = (), runs: Iterable[int] = ()) -> bool:
         """Take row locks, in the one order that everybody takes them in."""

@@ -29,13 +29,6 @@ UPDATE interrupts SET status = 'cancelled' WHERE run_key = :run_key AND status =
 -- name: cancel_timers_of_run
 UPDATE timers SET state = 'cancelled' WHERE run_key = :run_key AND state = 'scheduled';
 
--- name: waiting_on_base
--- Runs that may begin now that this one has ended, and those that were ended before they could.
-SELECT r.run_key, r.thread_key, r.base_sequence, h.status
-  FROM runs r JOIN run_heads h ON h.run_key = r.run_key
- WHERE r.base_key = :run_key AND h.queued_at IS NULL
- ORDER BY r.run_key;
-
 -- name: queue_pending
 UPDATE run_heads
    SET status = 'queued', queued_at = :now,

@@ -30,21 +30,6 @@ SELECT * FROM run_view
 -- name: children
 SELECT * FROM run_view WHERE parent_key = :run_key ORDER BY run_key;
 
--- name: newest_run
-SELECT run_key FROM runs WHERE thread_key = :thread_key ORDER BY run_key DESC LIMIT 1;
-
--- name: base_run
--- What a run needs to know of the one it continues: its head, and where it jumps to.
-SELECT r.run_key, r.id, h.status, h.lease_owner, h.queued_at, r.base_key, r.base_sequence, r.chain_depth,
-       COALESCE(j.run_key, r.run_key) AS jump, COALESCE(j.chain_depth, r.chain_depth) AS jump_depth,
-       COALESCE(k.run_key, j.run_key, r.run_key) AS jump_of_jump,
-       COALESCE(k.chain_depth, j.chain_depth, r.chain_depth) AS jump_of_jump_depth
-  FROM runs r
-  JOIN run_heads h ON h.run_key = r.run_key
-  LEFT JOIN runs j ON j.run_key = r.jump_key
-  LEFT JOIN runs k ON k.run_key = j.jump_key
- WHERE r.run_key = :run_key;
-
 -- name: branch_keys
 -- The live runs of a branch, the newest first. One that was ended before it began may have live ones above it.
 WITH RECURSIVE branch (run_key, base_key, status, queued_at) AS (
@@ -73,22 +58,6 @@ WITH RECURSIVE walk (run_key, base_key, base_sequence, jump_key, chain_depth) AS
      WHERE w.chain_depth > :depth
 )
 SELECT run_key, base_key, base_sequence FROM walk WHERE chain_depth = :depth;
-
--- name: add_run_id
-INSERT INTO run_ids (space_key, id, run_key) VALUES (:space_key, :id, :run_key)
-ON CONFLICT (space_key, id) DO NOTHING
-RETURNING id;
-
--- name: add_run
-INSERT INTO runs (space_key, thread_key, id, mode, agent_type, model, base_key, base_sequence, chain_depth, jump_key,
-                  parent_key, root_key, nesting, input, priority, tags, limits, idempotency_key, created_by, created_at)
-VALUES (:space_key, :thread_key, :id, :mode, :agent_type, :model, :base_key, :base_sequence, :chain_depth, :jump_key,
-        :parent_key, :root_key, :nesting, :input, :priority, :tags, :limits, :idempotency_key, :created_by, :now)
-RETURNING run_key;
-
--- name: add_head
-INSERT INTO run_heads (run_key, status, head_start, queue_key, queued_at, wait_until, last_event_seq)
-VALUES (:run_key, :status, :head_start, :queue_key, :queued_at, :wait_until, :last_event_seq);
 
 -- name: idempotency_key
 SELECT digest, run_key FROM idempotency_keys WHERE space_key = :space_key AND key = :key;

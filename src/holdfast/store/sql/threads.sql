@@ -1,11 +1,3 @@
--- name: add_thread
-INSERT INTO threads (space_key, id, title, folded_title, agent_type, status, locale, context_window, metadata, listed_at,
-                     created_by, created_at)
-VALUES (:space_key, :id, :title, :folded_title, :agent_type, 'active', :locale, :context_window, :metadata, :now,
-        :created_by, :now)
-ON CONFLICT (space_key, id) DO NOTHING
-RETURNING *;
-
 -- name: thread
 SELECT t.* FROM threads t JOIN spaces s ON s.space_key = t.space_key WHERE s.id = :space AND t.id = :id;
 
@@ -25,15 +17,6 @@ UPDATE threads
        indexed_sequence = :indexed_sequence, context_window = :context_window, metadata = :metadata
  WHERE thread_key = :thread_key
 RETURNING *;
-
--- name: begin_run_on_thread
--- Moves the thread up in its list, and gives the run's input its places.
-UPDATE threads SET last_run_at = :now, listed_at = :now, next_sequence = next_sequence + :count
- WHERE thread_key = :thread_key
-RETURNING next_sequence;
-
--- name: mark_made_for_run
-UPDATE threads SET made_for_run = :run_key WHERE thread_key = :thread_key;
 
 -- name: drop_thread
 DELETE FROM threads WHERE thread_key = :thread_key;

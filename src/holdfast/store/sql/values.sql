@@ -7,17 +7,6 @@ SELECT v.name, COALESCE(s.value, v.value) AS value
                     WHERE n.run_key = v.run_key AND n.name = v.name AND n.at_sequence <= :cut
                       AND (n.at_sequence, n.value_key) > (v.at_sequence, v.value_key));
 
--- name: inherit_values
--- What a run was given when it was made stands over what its base had.
-INSERT INTO run_values (run_key, name, at_sequence, source_key)
-SELECT CAST(:run_key AS BIGINT), v.name, -1, COALESCE(v.source_key, v.value_key)
-  FROM run_values v
- WHERE v.run_key = :base_key AND v.at_sequence <= :cut
-   AND NOT EXISTS (SELECT 1 FROM run_values n
-                    WHERE n.run_key = v.run_key AND n.name = v.name AND n.at_sequence <= :cut
-                      AND (n.at_sequence, n.value_key) > (v.at_sequence, v.value_key))
-   AND NOT EXISTS (SELECT 1 FROM run_values o WHERE o.run_key = :run_key AND o.name = v.name);
-
 -- name: drop_values_in_tombstones
 DELETE FROM run_values
  WHERE source_key IN (SELECT s.value_key FROM run_values s WHERE s.run_key = :run_key)

@@ -7,19 +7,17 @@ from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import Final, TypeVar, cast
 
-from holdfast.domain.commit import Committed
 from holdfast.domain.errors import StoreReadOnly
 from holdfast.domain.limits import ATTEMPT_CAP
 from holdfast.ports.bus import Bus
 from holdfast.ports.clock import Clock
 from holdfast.store.leases import free_all
-from holdfast.store.prepared import Prepared
 from holdfast.store.sqlite.connection import connect, translate
 from holdfast.store.sqlite.ownership import Ownership
 from holdfast.store.sqlite.readers import Readers
 from holdfast.store.sqlite.schema import check, migrate
 from holdfast.store.sqlite.writer import Writer
-from holdfast.store.transaction import Operation
+from holdfast.store.transaction import Batch, Item, Operation, Result
 
 T = TypeVar("T")
 
@@ -41,11 +39,11 @@ class SqliteDatabase:
 
     async def write(self, operation: Operation[T]) -> T:
         """Run an operation with whatever else is waiting."""
-        return cast(T, await self._writing().submit(operation))
+        return cast(T, await self._writing().do(operation))
 
-    async def commit(self, prepared: Prepared) -> Committed:
-        """Apply a commit with whatever else is waiting."""
-        return cast(Committed, await self._writing().submit(prepared))
+    async def together(self, batch: Batch[Item, Result], item: Item) -> Result:
+        """Do an item with whatever else is waiting."""
+        return cast(Result, await self._writing().do_together(batch, item))
 
     def _writing(self) -> Writer:
         if self._writer is None:

@@ -57,3 +57,10 @@ INSERT INTO interrupts (space_key, run_key, id, kind, status, message, tool_call
                         default_outcome, metadata, expires_at, created_at)
 VALUES (:space_key, :run_key, :id, :kind, 'open', :message, :tool_call_id, :arguments, :digest, :response_schema,
         :default_outcome, :metadata, :expires_at, :now);
+
+-- name: waiting_on_bases
+-- Runs that may begin now that their base has ended, and those that were ended before they could.
+SELECT r.run_key, r.thread_key, r.base_key, r.base_sequence, h.status
+  FROM runs r JOIN run_heads h ON h.run_key = r.run_key
+ WHERE r.base_key = :run_key AND h.queued_at IS NULL
+ ORDER BY r.run_key;

@@ -2,9 +2,10 @@
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 
-from holdfast.domain.errors import StoreOwned, StoreReadOnly
+from holdfast.domain.errors import StoreOwned, StoreReadOnly, Unavailable
 
 
 class Ownership:
@@ -14,6 +15,8 @@ class Ownership:
         path = database.with_name(f"{database.name}.owner")
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except FileNotFoundError as exc:
+            raise Unavailable(f"there is no folder `{database.parent}` for the database") from exc
         except OSError as exc:
             raise StoreReadOnly(f"the folder of the database cannot be written to: {exc.strerror}") from exc
         try:
@@ -24,8 +27,9 @@ class Ownership:
             raise StoreOwned(
                 f"process {owner} writes to `{database.name}`: stop it, or open the file to read only"
             ) from exc
-        os.ftruncate(self._file, 0)
-        os.pwrite(self._file, str(os.getpid()).encode(), 0)
+        with suppress(OSError):  # a full disk: the lock holds without the name of its owner
+            os.ftruncate(self._file, 0)
+            os.pwrite(self._file, str(os.getpid()).encode(), 0)
 
     def give_up(self) -> None:
         """Let another process own the file."""

@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import Any, Final, TypeVar, cast
 
-from holdfast.domain.ids import ENTROPY_BYTES, RunId, SpaceId, sortable_id
+from holdfast.domain.ids import ENTROPY_BYTES, RunId, SpaceId, ThreadId, sortable_id
 from holdfast.domain.instant import Millis
 from holdfast.store.statements import load
 from holdfast.store.transaction import Operation
@@ -26,6 +26,9 @@ class SqliteTransaction:
         self.now = now
         self.lease_now: Millis | None = now
         self.waking = Waking()
+
+    async def lock_named(self, threads: Sequence[tuple[SpaceId, ThreadId]]) -> None:
+        """Do nothing: there is one writer."""
 
     async def lock(self, *, threads: Iterable[int] = (), runs: Iterable[int] = ()) -> bool:
         """Do nothing: there is one writer."""

@@ -7,7 +7,7 @@ A job that fails takes back only what it did itself.
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, Final
@@ -17,21 +17,21 @@ import msgspec
 from holdfast.domain.errors import Unavailable
 from holdfast.ports.bus import Bus
 from holdfast.ports.clock import Clock
-from holdfast.store.commits import apply
-from holdfast.store.prepared import Prepared
 from holdfast.store.sqlite.connection import translate
 from holdfast.store.sqlite.transaction import SqliteTransaction, finish, run
-from holdfast.store.transaction import Operation
+from holdfast.store.transaction import Batch, Operation
 from holdfast.store.waking import Waking
 
 MOST_AT_ONCE: Final = 1024
 
 
 class _Job(msgspec.Struct, eq=False):
-    """An operation or a commit, and what became of it."""
+    """An operation, or an item of a batch, and what became of it."""
 
-    work: Operation[Any] | Prepared
     future: asyncio.Future[Any]
+    operation: Operation[Any] | None = None
+    batch: Batch[Any, Any] | None = None
+    item: Any = None
     result: Any = None
     error: BaseException | None = None
 
@@ -49,11 +49,17 @@ class Writer:
         self._thread = Thread(target=self._work, name="holdfast-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, work: Operation[Any] | Prepared) -> asyncio.Future[Any]:
-        """Hand over a job."""
+    def do(self, operation: Operation[Any]) -> asyncio.Future[Any]:
+        """Hand over an operation."""
+        return self._submit(_Job(self._loop.create_future(), operation=operation))
+
+    def do_together(self, batch: Batch[Any, Any], item: Any) -> asyncio.Future[Any]:
+        """Hand over an item of a batch."""
+        return self._submit(_Job(self._loop.create_future(), batch=batch, item=item))
+
+    def _submit(self, job: _Job) -> asyncio.Future[Any]:
         if self._closed:
             raise Unavailable("the store is closed")
-        job = _Job(work, self._loop.create_future())
         self._jobs.put(job)
         return job.future
 
@@ -100,7 +106,7 @@ class Writer:
             self._fail(jobs, translate(exc, committing=True))
 
     def _do(self, part: Sequence[_Job], waking: Waking) -> None:
-        """Do an operation, or commits of different runs together and, if that fails, one by one."""
+        """Do an operation, or items of a batch together and, if that fails, one by one."""
         error = self._attempt(part, waking)
         if error is not None and len(part) > 1:
             for job in part:
@@ -143,33 +149,44 @@ class Writer:
 
 
 def _parts(jobs: Sequence[_Job]) -> Iterator[list[_Job]]:
-    """Split jobs into operations, one by one, and commits of different runs, together."""
-    commits: list[_Job] = []
-    runs: set[int] = set()
+    """Split jobs into operations, one by one and in order, and what is done together between two of them."""
+    waiting: list[_Job] = []
     for job in jobs:
-        work = job.work
-        run_key = work.lease.run_key if isinstance(work, Prepared) else None
-        if commits and (run_key is None or run_key in runs):
-            yield commits
-            commits, runs = [], set()
-        if run_key is None:
-            yield [job]
+        if job.operation is None:
+            waiting.append(job)
         else:
-            commits.append(job)
-            runs.add(run_key)
-    if commits:
-        yield commits
+            yield from _together(waiting)
+            waiting = []
+            yield [job]
+    yield from _together(waiting)
+
+
+def _together(jobs: Sequence[_Job]) -> Iterator[list[_Job]]:
+    """Gather items of one batch, so that no part has two of one name and those of one name stay in order."""
+    parts: list[list[_Job]] = []
+    latest: dict[int, tuple[list[_Job], set[Hashable]]] = {}
+    for job in jobs:
+        assert job.batch is not None
+        name = job.batch.name(job.item)
+        part, names = latest.get(id(job.batch), ([], {name}))
+        if name in names:
+            part, names = [], set()
+            parts.append(part)
+            latest[id(job.batch)] = part, names
+        part.append(job)
+        names.add(name)
+    yield from parts
 
 
 def _perform(part: Sequence[_Job], transaction: SqliteTransaction) -> None:
     """Do the work of `part` and note what became of it."""
-    first = part[0].work
-    if not isinstance(first, Prepared):
-        part[0].result = run(first, transaction)
-        return
-    commits = [job.work for job in part if isinstance(job.work, Prepared)]
-    for job, outcome in zip(part, finish(apply(transaction, commits)), strict=True):
-        if isinstance(outcome, Exception):
-            job.error = outcome
-        else:
-            job.result = outcome
+    batch = part[0].batch
+    if part[0].operation is not None:
+        part[0].result = run(part[0].operation, transaction)
+    elif batch is not None:
+        outcomes = finish(batch.apply(transaction, [job.item for job in part]))
+        for job, outcome in zip(part, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                job.error = outcome
+            else:
+                job.result = outcome

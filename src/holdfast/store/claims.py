@@ -1,0 +1,68 @@
+"""How runs are claimed, for all workers of a process that ask at once."""
+
+from collections.abc import Hashable, Sequence
+from typing import Final
+
+import msgspec
+
+from holdfast.domain.commit import Lease
+from holdfast.domain.errors import HoldfastError
+from holdfast.domain.ids import OwnerId
+from holdfast.domain.instant import instant
+from holdfast.store.run_rows import to_run
+from holdfast.store.transaction import Batch, Row, Transaction
+
+
+class Claim(msgspec.Struct, frozen=True, eq=False):
+    """A worker's wish for runs, under leases of so many milliseconds."""
+
+    owner: OwnerId
+    length: int
+    limit: int
+
+
+async def _claim(tx: Transaction, claims: Sequence[Claim]) -> list[list[Lease] | HoldfastError]:
+    """Give each claim what it may have, the most urgent runs to those who asked first."""
+    await tx.run("wake_delayed", now=tx.lease_now)
+    alike: dict[tuple[OwnerId, int], list[Claim]] = {}
+    for claim in claims:
+        alike.setdefault((claim.owner, claim.length), []).append(claim)
+    given: dict[Claim, list[Lease]] = {}
+    for (owner, length), asking in alike.items():
+        leases = await _take(tx, owner, length, limit=sum(claim.limit for claim in asking))
+        for claim in asking:
+            given[claim], leases = leases[: claim.limit], leases[claim.limit :]
+    return [given[claim] for claim in claims]
+
+
+def _each(claim: Claim) -> Hashable:
+    return claim
+
+
+CLAIMS: Final = Batch(name=_each, apply=_claim)
+
+
+async def _take(tx: Transaction, owner: OwnerId, length: int, *, limit: int) -> list[Lease]:
+    rows = await tx.all("claim_heads", owner=owner, now=tx.lease_now, lease=length, limit=limit)
+    ordered = sorted(rows, key=lambda row: (row["queue_key"], row["run_key"]))
+    runs = {row["run_key"]: row for row in await tx.many("runs_by_key", [(row["run_key"],) for row in rows])}
+    leases = [_lease(owner, row, runs[row["run_key"]]) for row in ordered]
+    for lease in leases:
+        tx.wake(run=(lease.space_id, lease.run_id))
+    return leases
+
+
+def _lease(owner: OwnerId, head: Row, run: Row) -> Lease:
+    return Lease(
+        space_id=run["space_id"],
+        run_id=run["id"],
+        thread_id=run["thread_id"],
+        owner=owner,
+        number=head["lease_number"],
+        expires_at=instant(head["lease_expires_at"]),
+        space_key=run["space_key"],
+        run_key=run["run_key"],
+        thread_key=run["thread_key"],
+        parent_key=run["parent_key"],
+        run=to_run(run),
+    )

@@ -1,0 +1,200 @@
+"""What stands around a run that is to be made: its thread, its base, its parent."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from holdfast.domain.busy import LiveRun, OnBusy, Start, place_on_busy
+from holdfast.domain.errors import Conflict, Invalid, NotFound
+from holdfast.domain.ids import SpaceId, ThreadId
+from holdfast.domain.lineage import Ancestor, Place, continue_from, nest
+from holdfast.domain.message import open_calls
+from holdfast.domain.new_run import Base, NewRun
+from holdfast.domain.run import RunStatus
+from holdfast.domain.thread import NewThread, ThreadStatus, check_open
+from holdfast.store.endings import Ending, end_trees
+from holdfast.store.messages import last_exchange
+from holdfast.store.run_rows import base_run, run_row
+from holdfast.store.spaces import hold_space
+from holdfast.store.threads import add_threads
+from holdfast.store.transaction import Row, Transaction
+
+
+class Frame(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run begins."""
+
+    space: SpaceId
+    space_key: int
+    thread: Row
+    parent: Row | None = None
+    base: Row | None = None
+    base_sequence: int | None = None
+    base_has_ended: bool
+    """Whether the run may begin: its base is over, and its worker has let go."""
+    place: Place
+
+
+async def find_plain_frames(tx: Transaction, plain: Sequence[tuple[SpaceId, NewRun]]) -> list[Frame | None]:
+    """Find where runs begin that continue different threads, or begin new ones; `None` where one must look closer."""
+    new = [(space, run.thread) for space, run in plain if isinstance(run.thread, NewThread)]
+    spaces = {space: await hold_space(tx, space) for space in sorted({space for space, _ in new})}
+    begun = iter(await add_threads(tx, [(spaces[space], thread) for space, thread in new]))
+    threads = await _threads(tx, [(space, run.thread) for space, run in plain if isinstance(run.thread, str)])
+    tips = [(row["newest_run"],) for row in threads.values() if row["newest_run"] is not None]
+    bases = {row["run_key"]: row for row in await tx.many("base_runs", tips)}
+    return [
+        _on_new_thread(space, spaces[space], next(begun))
+        if isinstance(run.thread, NewThread)
+        else _on_thread(space, threads.get((space, run.thread)), bases)
+        for space, run in plain
+    ]
+
+
+async def _threads(tx: Transaction, names: Sequence[tuple[SpaceId, ThreadId]]) -> dict[tuple[SpaceId, ThreadId], Row]:
+    await tx.lock_named(names)
+    return {(row["space_id"], row["id"]): row for row in await tx.many("threads_with_newest_run", names)}
+
+
+def _on_new_thread(space: SpaceId, space_key: int, thread: Row) -> Frame:
+    return Frame(space=space, space_key=space_key, thread=thread, base_has_ended=True, place=continue_from(None))
+
+
+def _on_thread(space: SpaceId, thread: Row | None, bases: Mapping[int, Row]) -> Frame | None:
+    """Return the frame of a run on an open thread whose newest run is over, and will stay so."""
+    if thread is None or thread["status"] != ThreadStatus.ACTIVE:
+        return None
+    base = None if thread["newest_run"] is None else bases[thread["newest_run"]]
+    over = base is None or (_began_and_ended(base) and base["lease_owner"] is None)
+    if not over:
+        return None
+    return Frame(
+        space=space,
+        space_key=thread["space_key"],
+        thread=thread,
+        base=base,
+        base_has_ended=True,
+        place=continue_from(None if base is None else _ancestor(base)),
+    )
+
+
+def _began_and_ended(run: Row) -> bool:
+    return RunStatus(run["status"]).terminal and run["queued_at"] is not None
+
+
+async def find_frame(tx: Transaction, space: SpaceId, in_space: int, new: NewRun) -> Frame:
+    """Find where any run begins, whatever it asks for."""
+    thread = await _thread(tx, space, in_space, new)
+    parent = None if new.parent_run_id is None else await run_row(tx, space, new.parent_run_id)
+    start, base = await _start(tx, space, thread, new)
+    locked = await tx.lock(runs=[key for key in (key_of(parent), start.base_key) if key is not None])
+    if parent is not None:
+        await _check_parent(tx, parent, thread)
+    if start.base_key is not None and (locked or key_of(base) != start.base_key):
+        base = await base_run(tx, start.base_key)
+    if base is not None and start.base_sequence is not None:
+        await _check_cut(tx, thread, base, start.base_sequence)
+    return Frame(
+        space=space,
+        space_key=in_space,
+        thread=thread,
+        parent=parent,
+        base=None if start.base_key is None else base,
+        base_sequence=start.base_sequence,
+        base_has_ended=await _is_over(tx, base),
+        place=continue_from(None if base is None else _ancestor(base)),
+    )
+
+
+async def _thread(tx: Transaction, space: SpaceId, in_space: int, new: NewRun) -> Row:
+    if isinstance(new.thread, NewThread):
+        (made,) = await add_threads(tx, [(in_space, new.thread)])
+        return made
+    found = await _threads(tx, [(space, new.thread)])
+    if not found:
+        raise NotFound(f"there is no thread `{new.thread}`", id=new.thread)
+    row = found[space, new.thread]
+    check_open(new.thread, ThreadStatus(row["status"]))
+    return row
+
+
+async def _check_parent(tx: Transaction, parent: Row, thread: Row) -> None:
+    if parent["thread_key"] == thread["thread_key"]:
+        raise Invalid("a sub-agent runs on a thread of its own", field="thread")
+    nest(parent["nesting"])
+    head = await tx.one("head", run_key=parent["run_key"])
+    if head is None or RunStatus(head["status"]).terminal:
+        raise Conflict(f"run `{parent['id']}` has ended: it can spawn nothing", run_id=parent["id"])
+
+
+async def _start(tx: Transaction, space: SpaceId, thread: Row, new: NewRun) -> tuple[Start, Row | None]:
+    """Find where the run begins: where it was told, or at the newest run of the thread, which is returned too."""
+    if new.base is None or isinstance(new.thread, NewThread):
+        return Start(base_key=None), None
+    if isinstance(new.base, Base):
+        row = await run_row(tx, space, new.base.run_id)
+        if row["thread_key"] != thread["thread_key"]:
+            raise NotFound(f"there is no run `{new.base.run_id}` on this thread", id=new.base.run_id)
+        return Start(base_key=row["run_key"], base_sequence=new.base.sequence), None
+    newest = thread["newest_run"]
+    if newest is None:
+        return Start(base_key=None), None
+    base = await base_run(tx, newest)
+    if base is None or _began_and_ended(base):
+        return Start(base_key=newest), base
+    return await _start_on_branch(tx, newest, new), None
+
+
+async def _start_on_branch(tx: Transaction, newest: int, new: NewRun) -> Start:
+    """Decide what becomes of a run whose branch is live."""
+    branch = await tx.all("branch_keys", run_key=newest)
+    if new.on_busy is not OnBusy.INTERRUPT and await tx.lock(runs=[row["run_key"] for row in branch]):
+        branch = await tx.all("branch_keys", run_key=newest)
+    if not branch:
+        return Start(base_key=newest)
+    start = place_on_busy(new.on_busy, [await _live_run(tx, row) for row in branch])
+    if start.cancel:
+        ending = Ending(to=RunStatus.CANCELLED, reason="interrupted by a new run", by=new.created_by)
+        await end_trees(tx, start.cancel, ending)
+    return start
+
+
+async def _is_over(tx: Transaction, base: Row | None) -> bool:
+    """Say whether a run on `base` may begin; a base that was ended before it began tells nothing of those above it."""
+    while base is not None and base["queued_at"] is None and RunStatus(base["status"]).terminal:
+        base = await base_run(tx, base["base_key"])
+    return base is None or (RunStatus(base["status"]).terminal and base["lease_owner"] is None)
+
+
+async def _live_run(tx: Transaction, row: Row) -> LiveRun:
+    asked = await tx.all("open_interrupts_of_run", run_key=row["run_key"])
+    return LiveRun(
+        key=row["run_key"],
+        id=row["id"],
+        base_key=row["base_key"],
+        base_sequence=row["base_sequence"],
+        interrupts=[interrupt["id"] for interrupt in asked],
+    )
+
+
+async def _check_cut(tx: Transaction, thread: Row, base: Row, sequence: int) -> None:
+    message = await tx.one("message_at", thread_key=thread["thread_key"], sequence=sequence)
+    if message is None or message["run_key"] != base["run_key"]:
+        raise Invalid(f"run `{base['id']}` has no message {sequence}", field="base_sequence")
+    if open_calls(await last_exchange(tx, base["run_key"], cut=sequence)):
+        raise Invalid(f"message {sequence} parts a tool call from its result", field="base_sequence")
+
+
+def key_of(row: Row | None) -> int | None:
+    """Return the key of a run, if there is one."""
+    return None if row is None else row["run_key"]
+
+
+def _ancestor(base: Row) -> Ancestor:
+    return Ancestor(
+        key=base["run_key"],
+        depth=base["chain_depth"],
+        jump=base["jump"],
+        jump_depth=base["jump_depth"],
+        jump_of_jump=base["jump_of_jump"],
+        jump_of_jump_depth=base["jump_of_jump_depth"],
+    )

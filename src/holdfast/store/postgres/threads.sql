@@ -1,0 +1,27 @@
+-- name: add_threads
+INSERT INTO threads (space_key, id, title, folded_title, agent_type, status, locale, context_window, metadata, listed_at,
+                     created_by, created_at)
+SELECT space_key, id, title, folded_title, agent_type, 'active', locale, context_window, metadata, now, created_by, now
+  FROM unnest(:space_key::BIGINT[], :id::TEXT[], :title::TEXT[], :folded_title::TEXT[], :agent_type::TEXT[], :locale::TEXT[],
+              :context_window::BIGINT[], :metadata::JSON[], :now::BIGINT[], :created_by::TEXT[])
+       AS n (space_key, id, title, folded_title, agent_type, locale, context_window, metadata, now, created_by)
+ON CONFLICT (space_key, id) DO NOTHING
+RETURNING *;
+
+-- name: threads_with_newest_run
+SELECT t.*, s.id AS space_id, (SELECT MAX(r.run_key) FROM runs r WHERE r.thread_key = t.thread_key) AS newest_run
+  FROM unnest(:space::TEXT[], :id::TEXT[]) AS w (space, id)
+  JOIN spaces s ON s.id = w.space
+  JOIN threads t ON t.space_key = s.space_key AND t.id = w.id;
+
+-- name: begin_runs_on_threads
+-- Moves a thread up in its list, and gives the run's input its places.
+UPDATE threads t SET last_run_at = b.now, listed_at = b.now, next_sequence = t.next_sequence + b.count
+  FROM unnest(:now::BIGINT[], :count::BIGINT[], :thread_key::BIGINT[]) AS b (now, count, thread_key)
+ WHERE t.thread_key = b.thread_key
+RETURNING t.thread_key, t.next_sequence;
+
+-- name: mark_made_for_runs
+UPDATE threads t SET made_for_run = m.run_key
+  FROM unnest(:run_key::BIGINT[], :thread_key::BIGINT[]) AS m (run_key, thread_key)
+ WHERE t.thread_key = m.thread_key;

@@ -1,0 +1,240 @@
+"""Callers that ask for the impossible, go away, or close the store under themselves: everybody else is unharmed."""
+
+import asyncio
+import os
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.bootstrap import open_bus, open_store
+from holdfast.bus.local import LocalBus
+from holdfast.domain.commit import Commit, Committed, Lease
+from holdfast.domain.errors import (
+    Conflict,
+    HoldfastError,
+    IllegalMove,
+    Invalid,
+    LeaseLost,
+    NotFound,
+    StoreCorrupt,
+    StoreOwned,
+    Unavailable,
+)
+from holdfast.domain.ids import SpaceId
+from holdfast.domain.new_run import NewRun
+from holdfast.domain.step import Step, StepKind, StepState
+from holdfast.store.store import Store
+from holdfast.testing.clock import HeldClock
+from holdfast.testing.log_check import check_log, check_rows
+from holdfast.testing.probe import Probe, open_probe
+from tests.scenario.conftest import NewPlace, Scripts
+from tests.scenario.load import HOUR, PATIENCE, SPACE, begin, check_said, saying
+from tests.scenario.snapshot import Snapshot, snapshot
+from tests.scenario.stage import START, Stage
+from tests.scenario.workload import PLAYS
+
+SEED: Final = 20_260_131
+TIMES: Final = 20
+
+
+async def test_one_bad_commit_in_a_batch_fails_alone(new_place: NewPlace) -> None:
+    place = await new_place()
+    async with asyncio.timeout(PATIENCE), open_store(place, bus=LocalBus()) as store:
+        leases = await begin(store, 12)
+        settled = Step(number=1, kind=StepKind.MODEL, name="m", key="k", state=StepState.FAILED)
+        await store.journal.commit(Commit(lease=leases[2], steps=[settled]))
+        bad: dict[int, tuple[Commit, type[HoldfastError]]] = {
+            2: (replace(saying(leases[2], 1), steps=[settled]), Conflict),
+            4: (replace(saying(leases[4], 1), consumed=[99]), HoldfastError),
+            6: (saying(replace(leases[6], number=leases[6].number - 1), 1), LeaseLost),
+            8: (replace(saying(leases[8], 1), steps=[replace(settled, attempt=2**70)]), Invalid),
+        }
+        commits = [bad[index][0] if index in bad else saying(lease, 1) for index, lease in enumerate(leases)]
+        for _ in range(2):  # one that waits makes the others gather behind it
+            results = await asyncio.gather(*map(store.journal.commit, commits), return_exceptions=True)
+            commits = [replace(commit, messages=[], events=[], values={}) for commit in commits]
+            for index, result in enumerate(results):
+                assert isinstance(result, bad[index][1] if index in bad else Committed), (index, result)
+        for index, lease in enumerate(leases):
+            done = [] if index in bad else [1]
+            await check_said(store, lease, acknowledged=done, tried=done)
+        for index, (_, error) in bad.items():
+            if error is not LeaseLost:
+                await store.journal.commit(saying(leases[index], 2))
+    async with open_probe(place) as probe:
+        await check_rows(probe)
+
+
+async def test_commits_whose_callers_went_away_are_there_whole_or_not_at_all(new_place: NewPlace) -> None:
+    random = Random(SEED)
+    place = await new_place()
+    async with asyncio.timeout(PATIENCE), open_store(place, bus=LocalBus()) as store:
+        leases = await begin(store, 8)
+        acknowledged: dict[int, list[int]] = {index: [] for index in range(len(leases))}
+        for number in range(1, 21):
+            tasks = [asyncio.ensure_future(store.journal.commit(saying(lease, number))) for lease in leases]
+            await asyncio.sleep(random.choice([0, 0, 0.001, 0.002, 0.005]))
+            for index, task in enumerate(tasks):
+                if random.random() < 0.5 and task.cancel():
+                    continue
+                await task
+                acknowledged[index].append(number)
+        # What is still on its way is there before this one.
+        await asyncio.gather(*(store.journal.commit(saying(lease, 99)) for lease in leases))
+        for index, lease in enumerate(leases):
+            await check_said(store, lease, acknowledged=[*acknowledged[index], 99], tried=[*range(1, 21), 99])
+    async with open_probe(place) as probe:
+        await check_rows(probe)
+
+
+class Progress:
+    """How far a play is."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    async def note(self) -> None:
+        """Be one step further."""
+        self.steps += 1
+
+    async def reaches(self, steps: int) -> None:
+        """Wait until it is so far."""
+        while self.steps < steps:  # noqa: ASYNC110 - it goes on meanwhile
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("play", ["tree", "deletion"])
+async def test_writes_whose_callers_went_away_are_there_whole_or_not_at_all(
+    new_place: NewPlace, scripts: Scripts, play: str
+) -> None:
+    random = Random(SEED)
+    place, clock = await new_place(), HeldClock(START)
+    async with (
+        asyncio.timeout(PATIENCE),
+        open_store(place, bus=LocalBus(), clock=clock) as store,
+        open_probe(place) as probe,
+    ):
+        for number in range(TIMES // 2):
+            space, progress = SpaceId(f"space-{number}"), Progress()
+            stage = Stage(store, space, clock=clock, queue=asyncio.Lock(), note=progress.note)
+            playing = asyncio.ensure_future(PLAYS[play](stage))
+            await progress.reaches(number)
+            await asyncio.sleep(random.choice([0, 0.0005, 0.001, 0.003]))
+            playing.cancel()
+            await asyncio.wait([playing])
+            found = await _settled(probe, space)
+            states = scripts[play][progress.steps : progress.steps + 2]
+            assert found in states, f"`{play}` after {progress.steps} steps (seed {SEED})"
+            await _end_all(store, space)
+        await check_log(probe)
+
+
+async def _settled(probe: Probe, space: SpaceId) -> Snapshot:
+    """Return what is there once nothing changes any more: what had been handed over is still done."""
+    found = await snapshot(probe, space)
+    while True:
+        await asyncio.sleep(0.02)
+        before, found = found, await snapshot(probe, space)
+        if before == found:
+            return found
+
+
+async def _end_all(store: Store, space: SpaceId) -> None:
+    with suppress(NotFound):
+        for run in reversed((await store.runs.page(space)).items):
+            with suppress(IllegalMove):
+                await store.runs.end(space, run.id)
+
+
+async def test_whoever_waits_when_the_store_is_closed_is_answered(new_place: NewPlace) -> None:
+    place = await new_place()
+    async with asyncio.timeout(PATIENCE):
+        async with open_store(place, bus=LocalBus()) as store:
+            leases = await begin(store, 16)
+            commits = [asyncio.ensure_future(store.journal.commit(saying(lease, 1))) for lease in leases]
+            others: list[asyncio.Future[Any]] = [
+                asyncio.ensure_future(store.runs.get(SPACE, leases[0].run_id)),
+                asyncio.ensure_future(store.spaces.create(SpaceId("other"), name="Other")),
+                asyncio.ensure_future(store.leases.renew(leases[0].owner, leases, lease=HOUR)),
+            ]
+            await asyncio.sleep(0)
+        results = await asyncio.gather(*commits, return_exceptions=True)
+        assert {type(result) for result in results} <= {Committed, Unavailable}, results
+        for answer in await asyncio.gather(*others, return_exceptions=True):
+            assert not isinstance(answer, BaseException) or isinstance(answer, Unavailable), answer
+        for call in _calls(store, leases[0]):
+            with pytest.raises(Unavailable):
+                await call()
+        async with open_store(place, bus=LocalBus()) as store:
+            for lease, result in zip(leases, results, strict=True):
+                done = [1] if isinstance(result, Committed) else []
+                await check_said(store, lease, acknowledged=done, tried=done)
+
+
+async def test_opening_and_closing_leaves_no_thread_and_no_file_behind(new_place: NewPlace) -> None:
+    place = await new_place()
+
+    async def open_and_close() -> None:
+        async with open_bus(place) as bus, open_store(place, bus=bus) as store:
+            await store.spaces.page()
+
+    await open_and_close()
+    before = _resources()
+    async with asyncio.timeout(PATIENCE):
+        for _ in range(TIMES):
+            await open_and_close()
+    assert _resources() == before
+
+
+async def test_what_cannot_be_opened_leaves_no_thread_and_no_file_behind(
+    backend: str, new_place: NewPlace, tmp_path: Path
+) -> None:
+    place = await new_place()
+    (tmp_path / "text.db").write_bytes(b"this is no database" * 100)
+    closed: list[tuple[str | Path, type[Unavailable]]] = [
+        (place, StoreOwned),
+        (tmp_path / "text.db", StoreCorrupt),
+        (tmp_path / "missing" / "holdfast.db", Unavailable),
+    ]
+    if backend == "postgres":
+        closed = [(str(place).replace("scenario_", "missing_"), Unavailable)]
+    async with open_store(place, bus=LocalBus()) as store:
+        await store.spaces.page()
+        before = _resources()
+        for where, error in closed * TIMES:
+            with pytest.raises(error):
+                async with open_store(where, bus=LocalBus()):
+                    pass
+        assert _resources() == before
+
+
+def _calls(store: Store, lease: Lease) -> list[Callable[[], Awaitable[object]]]:
+    """Return one call of each kind."""
+    return [
+        lambda: store.journal.commit(saying(lease, 2)),
+        lambda: store.leases.claim(lease.owner, lease=HOUR),
+        lambda: store.runs.create(SPACE, NewRun(thread=lease.thread_id)),
+        lambda: store.runs.end(SPACE, lease.run_id),
+        lambda: store.runs.get(SPACE, lease.run_id),
+        lambda: store.spaces.page(),
+    ]
+
+
+def _resources() -> Counter[str]:
+    """Return the threads of the store, and what this process has open."""
+    threads = [thread.name for thread in threading.enumerate() if thread.name.startswith("holdfast")]
+    return Counter([*threads, *_open_files()])
+
+
+def _open_files() -> Iterator[str]:
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):
+            # Each socket and pipe has a number of its own in its name.
+            yield os.readlink(f"/proc/self/fd/{number}").partition(":[")[0]

@@ -1,0 +1,239 @@
+"""PostgreSQL dies, does not answer, or is cut off in the middle: a typed error, nothing in part, and it works again."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+import holdfast.store.postgres.database
+from holdfast.bootstrap import open_bus, open_store
+from holdfast.bus.local import LocalBus
+from holdfast.domain.commit import Lease
+from holdfast.domain.errors import NotFound, OutcomeUnknown, Unavailable
+from holdfast.domain.ids import SpaceId
+from holdfast.store.store import Store
+from holdfast.testing.log_check import check_rows
+from holdfast.testing.postgres import PostgresServer
+from holdfast.testing.probe import open_probe
+from tests.scenario.load import PATIENCE, SPACE, begin, check_said, saying
+from tests.scenario.proxy import Fate, Proxy, proxied
+
+WRITERS = 32
+OTHER = SpaceId("other")
+
+
+class Writer:
+    """Somebody who commits one number after the other, and lets nothing stop them."""
+
+    def __init__(self, store: Store, lease: Lease) -> None:
+        self.lease = lease
+        self.tried: list[int] = []
+        self.acknowledged: list[int] = []
+        self.errors: list[Unavailable] = []
+        self._store = store
+
+    async def write(self) -> None:
+        """Commit until cancelled."""
+        while True:
+            self.tried.append(len(self.tried) + 1)
+            try:
+                await self._store.journal.commit(saying(self.lease, self.tried[-1]))
+            except Unavailable as exc:
+                self.errors.append(exc)
+                await asyncio.sleep(0.05)
+            else:
+                self.acknowledged.append(self.tried[-1])
+
+    async def stop(self) -> None:
+        """Write once more: what was cancelled on its way is there before it, or never."""
+        self.tried.append(len(self.tried) + 1)
+        await self._store.journal.commit(saying(self.lease, self.tried[-1]))
+        self.acknowledged.append(self.tried[-1])
+
+    async def has_written(self, more: int) -> None:
+        """Wait for so many more commits."""
+        wanted = len(self.acknowledged) + more
+        while len(self.acknowledged) < wanted:  # noqa: ASYNC110 - it writes on
+            await asyncio.sleep(0.01)
+
+
+async def test_a_server_that_is_killed_and_restarted_under_load_loses_no_acknowledged_commit(
+    own_postgres: PostgresServer,
+) -> None:
+    url = await own_postgres.create_database("holdfast")
+    async with asyncio.timeout(PATIENCE), open_bus(url) as bus, open_store(url, bus=bus) as store:
+        writers = [Writer(store, lease) for lease in await begin(store, WRITERS)]
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(writer.write()) for writer in writers]
+            for end in (own_postgres.kill, own_postgres.stop):
+                await asyncio.gather(*(writer.has_written(2) for writer in writers))
+                await end()
+                before = [len(writer.errors) for writer in writers]
+                while [len(writer.errors) for writer in writers] == before:  # noqa: ASYNC110 - until they notice
+                    await asyncio.sleep(0.01)
+                await own_postgres.start()
+            await asyncio.gather(*(writer.has_written(2) for writer in writers))
+            for task in tasks:
+                task.cancel()
+        assert any(writer.errors for writer in writers)
+        await asyncio.gather(*(writer.stop() for writer in writers))
+        for writer in writers:
+            await check_said(store, writer.lease, acknowledged=writer.acknowledged, tried=writer.tried)
+    async with open_probe(url) as probe:
+        await check_rows(probe)
+
+
+@pytest.fixture
+async def url(postgres: PostgresServer) -> AsyncIterator[str]:
+    yield await postgres.create_database("faults")
+    await postgres.drop_database("faults")
+
+
+@asynccontextmanager
+async def holding_the_lock_of(url: str, lease: Lease) -> AsyncIterator[Any]:
+    """Hold up every commit of a run."""
+    connection = await asyncpg.connect(url, server_settings={"application_name": "locker"})
+    transaction = connection.transaction()
+    await transaction.start()
+    await connection.fetch("SELECT 1 FROM run_heads WHERE run_key = $1 FOR UPDATE", lease.run_key)
+    yield connection
+    await transaction.rollback()
+    await connection.close()
+
+
+async def _waiting_for_locks(connection: Any) -> list[int]:
+    """Return the sessions of the store that wait for a lock, once there is one."""
+    sql = "SELECT pid FROM pg_stat_activity WHERE application_name = 'holdfast' AND wait_event_type = 'Lock'"
+    while not (rows := await connection.fetch(sql)):  # noqa: ASYNC110 - nobody here is told of it
+        await asyncio.sleep(0.005)
+    return [row["pid"] for row in rows]
+
+
+async def test_a_connection_cut_in_the_middle_of_a_batch_leaves_nothing_of_it(url: str) -> None:
+    async with asyncio.timeout(PATIENCE), open_store(url, bus=LocalBus()) as store:
+        leases = await begin(store, 4)
+        async with holding_the_lock_of(url, leases[0]) as locker:
+            commits = [asyncio.ensure_future(store.journal.commit(saying(lease, 1))) for lease in leases]
+            for pid in await _waiting_for_locks(locker):
+                await locker.execute("SELECT pg_terminate_backend($1)", pid)
+            # Those that came with the first are cut too; those after it wait for the lock.
+            with pytest.raises(Unavailable) as caught:
+                await commits[0]
+            assert not isinstance(caught.value, OutcomeUnknown)
+        results = await asyncio.gather(*commits, return_exceptions=True)
+        for lease, result in zip(leases, results, strict=True):
+            done = [] if isinstance(result, BaseException) else [1]
+            assert await check_said(store, lease, acknowledged=done, tried=done) == set(done)
+        await asyncio.gather(*(store.journal.commit(saying(lease, 2)) for lease in leases))
+        for lease in leases:
+            await check_said(store, lease, acknowledged=[2], tried=[1, 2])
+
+
+@pytest.fixture
+async def proxy(url: str, tmp_path: Path) -> AsyncIterator[Proxy]:
+    async with proxied(url, tmp_path) as proxy:
+        yield proxy
+
+
+@pytest.mark.parametrize("fate", [Fate.LOST, Fate.UNANSWERED])
+async def test_after_a_cut_during_a_commit_reading_tells_what_became_of_it(proxy: Proxy, fate: Fate) -> None:
+    async with asyncio.timeout(PATIENCE), open_store(proxy.url, bus=LocalBus()) as store:
+        leases = await begin(store, 3)
+        await store.journal.commit(saying(leases[0], 1))
+        proxy.fate = fate
+        results = await asyncio.gather(
+            *(store.journal.commit(saying(lease, 2)) for lease in leases), return_exceptions=True
+        )
+        assert any(isinstance(result, OutcomeUnknown) for result in results)
+        for lease, result in zip(leases, results, strict=True):
+            found = await check_said(store, lease, acknowledged=[], tried=[1, 2])
+            assert (2 in found) == (fate is Fate.UNANSWERED or not isinstance(result, OutcomeUnknown))
+        await asyncio.gather(*(store.journal.commit(saying(lease, 3)) for lease in leases))
+
+
+@pytest.mark.parametrize("fate", [Fate.LOST, Fate.UNANSWERED])
+async def test_after_a_cut_during_another_write_reading_tells_what_became_of_it(proxy: Proxy, fate: Fate) -> None:
+    async with asyncio.timeout(PATIENCE), open_store(proxy.url, bus=LocalBus()) as store:
+        proxy.fate = fate
+        with pytest.raises(OutcomeUnknown):
+            await store.spaces.create(SPACE, name="Acme")
+        if fate is Fate.UNANSWERED:
+            assert (await store.spaces.get(SPACE)).name == "Acme"
+        else:
+            with pytest.raises(NotFound):
+                await store.spaces.get(SPACE)
+        await store.spaces.create(OTHER, name="Other")
+
+
+async def test_a_server_that_says_nothing_hangs_nobody(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_store(proxy.url, bus=LocalBus()) as store:
+        leases = await begin(store, 3)
+    for timeout in ("COMMAND_TIMEOUT", "CONNECT_TIMEOUT"):
+        monkeypatch.setattr(holdfast.store.postgres.database, timeout, 1.0)
+    async with asyncio.timeout(PATIENCE), open_store(proxy.url, bus=LocalBus()) as store:
+        proxy.fate = Fate.SILENCE
+        async with asyncio.timeout(20):
+            results = await asyncio.gather(
+                *(store.journal.commit(saying(lease, 1)) for lease in leases),
+                store.spaces.create(OTHER, name="Other"),
+                store.runs.get(SPACE, leases[0].run_id),
+                return_exceptions=True,
+            )
+        assert all(isinstance(result, Unavailable) for result in results), results
+        proxy.fate = Fate.PASSES
+        await asyncio.gather(*(store.journal.commit(saying(lease, 2)) for lease in leases))
+        for lease in leases:
+            await check_said(store, lease, acknowledged=[2], tried=[2])
+
+
+async def test_a_statement_that_takes_too_long_is_given_up(url: str) -> None:
+    async with asyncio.timeout(PATIENCE):
+        connection = await asyncpg.connect(url)
+        await connection.execute("ALTER DATABASE faults SET statement_timeout = '200ms'")
+        await connection.close()
+        async with open_store(url, bus=LocalBus()) as store:
+            (lease,) = await begin(store, 1)
+            async with holding_the_lock_of(url, lease) as locker:
+                await locker.execute("SET statement_timeout = 0")
+                with pytest.raises(Unavailable) as caught:
+                    await store.journal.commit(saying(lease, 1))
+                assert not isinstance(caught.value, OutcomeUnknown)
+            await store.journal.commit(saying(lease, 2))
+            await check_said(store, lease, acknowledged=[2], tried=[2])
+
+
+async def test_a_database_that_cannot_be_reached_is_refused_in_one_sentence(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    await _ask_for_passwords_of(postgres, "guarded")
+    host = postgres.url().partition("?")[2]
+    addresses = {
+        "no such database": postgres.url("missing"),
+        "no such user": f"postgresql://nobody_known@/postgres?{host}",
+        "wrong password": f"postgresql://guarded:wrong@/postgres?{host}",
+        "no server at the socket": f"postgresql://postgres@/postgres?host={tmp_path}",
+        "no server at the port": "postgresql://postgres@127.0.0.1:1/postgres",
+    }
+    for why, url in addresses.items():
+        with pytest.raises(Unavailable) as caught:
+            async with asyncio.timeout(PATIENCE), open_store(url, bus=LocalBus()):
+                pass
+        assert "\n" not in caught.value.message, why
+        assert "wrong" not in caught.value.message, "a password is never repeated"
+
+
+async def _ask_for_passwords_of(postgres: PostgresServer, user: str) -> None:
+    connection = await asyncpg.connect(postgres.url())
+    await connection.execute(f"CREATE ROLE {user} LOGIN PASSWORD 'right'")
+    rules = Path(await connection.fetchval("SHOW hba_file"))
+    await asyncio.to_thread(_prepend, rules, f"local all {user} scram-sha-256\n")
+    await connection.execute("SELECT pg_reload_conf()")
+    await connection.close()
+
+
+def _prepend(path: Path, line: str) -> None:
+    path.write_text(line + path.read_text())
