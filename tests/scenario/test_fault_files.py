@@ -133,6 +133,21 @@ async def test_a_damaged_page_fails_those_who_need_it_and_nobody_else(path: Path
         await store.spaces.create(SpaceId("other"), name="Other")
 
 
+async def test_a_file_that_is_taken_away_takes_no_writes_until_it_is_back(path: Path, leases: list[Lease]) -> None:
+    async with open_store(path, bus=LocalBus()) as store:
+        aside = path.with_suffix(".aside")
+        os.rename(path, aside)
+        with pytest.raises(Unavailable, match="moved or deleted"):
+            await store.spaces.create(SpaceId("other"), name="Other")
+        shutil.copy(aside, path)
+        with pytest.raises(Unavailable, match="moved or deleted"):
+            await store.spaces.create(SpaceId("other"), name="Other")
+        os.rename(aside, path)
+        await store.spaces.create(SpaceId("other"), name="Other")
+        for lease in leases:
+            await check_said(store, lease, acknowledged=range(20), tried=range(20))
+
+
 async def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     folder = tmp_path / "missing"
     with pytest.raises(Unavailable, match="missing"):

@@ -98,8 +98,11 @@ async def take_back(tx: Transaction, expired: Row, *, cap: int, at_once: bool = 
         wait_until=delay,
         now=tx.now,
     )
-    tx.wake(queue=row is not None)
-    return row is not None
+    if row is None:  # it was renewed, or ended with its parent
+        await tx.lock(threads=[expired["thread_key"]], runs=[run_key])
+        return await _let_go(tx, run_key, expired["lease_number"] + 1)
+    tx.wake(queue=True)
+    return True
 
 
 async def free_all(tx: Transaction, *, cap: int) -> None:

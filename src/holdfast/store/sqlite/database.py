@@ -78,6 +78,6 @@ async def _open_writer(stack: AsyncExitStack, path: Path, *, clock: Clock, bus: 
     stack.callback(connection.close)
     migrate(connection, now=clock.now())
     sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL))
-    writer = Writer(connection, clock=clock, bus=bus)
+    writer = Writer(connection, path, clock=clock, bus=bus)
     stack.push_async_callback(writer.close)
     return writer

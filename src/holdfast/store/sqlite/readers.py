@@ -61,7 +61,8 @@ class Readers:
         try:
             return run(operation, SqliteTransaction(connection, self._clock.now()))
         finally:
-            connection.execute("ROLLBACK")
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
 
 
 def _resolve(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:

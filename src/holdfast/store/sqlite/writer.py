@@ -8,6 +8,8 @@ A job that fails takes back only what it did itself.
 import asyncio
 import sqlite3
 from collections.abc import Hashable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, Final
@@ -39,8 +41,10 @@ class _Job(msgspec.Struct, eq=False):
 class Writer:
     """A thread that owns the only connection that writes."""
 
-    def __init__(self, connection: sqlite3.Connection, *, clock: Clock, bus: Bus) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path, *, clock: Clock, bus: Bus) -> None:
         self._connection = connection
+        self._path = path
+        self._file = _identity(path)
         self._clock = clock
         self._bus = bus
         self._loop = asyncio.get_running_loop()
@@ -94,6 +98,7 @@ class Writer:
 
     def _write(self, jobs: Sequence[_Job], waking: Waking) -> None:
         try:
+            self._check_file()
             self._connection.execute("BEGIN IMMEDIATE")
             for part in _parts(jobs):
                 self._do(part, waking)
@@ -104,6 +109,11 @@ class Writer:
             self._connection.execute("COMMIT")
         except sqlite3.Error as exc:
             self._fail(jobs, translate(exc, committing=True))
+
+    def _check_file(self) -> None:
+        """Raise if the file was taken away: SQLite would go on, and all of it would be lost."""
+        if _identity(self._path) != self._file:
+            raise Unavailable(f"`{self._path.name}` was moved or deleted: put it back, or open the store again")
 
     def _do(self, part: Sequence[_Job], waking: Waking) -> None:
         """Do an operation, or items of a batch together and, if that fails, one by one."""
@@ -130,8 +140,9 @@ class Writer:
         return None
 
     def _fail(self, jobs: Sequence[_Job], error: BaseException) -> None:
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
+        with suppress(sqlite3.Error):  # on a broken disk even this may fail, and they must be answered
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
         for job in jobs:
             job.error = error
 
@@ -146,6 +157,15 @@ class Writer:
         wake = waking.wake()
         if wake is not None:
             self._bus.publish(wake)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from every other one, wherever it is moved."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _parts(jobs: Sequence[_Job]) -> Iterator[list[_Job]]:
