@@ -24,7 +24,7 @@ IMPURE: Final = {
 
 # Where an error of any kind may be caught, once, and not raised again: `module::function`, and why.
 BROAD: Final[dict[str, str]] = {
-    "store/postgres/batches.py::Batches._write": "an error must reach its caller and not end the batches",
+    "store/postgres/batches.py::_Queue._write": "an error must reach its caller and not end the batches",
     "store/sqlite/readers.py::Readers._work": "an error must reach its caller and not end the thread",
     "store/sqlite/writer.py::Writer._attempt": "an error must reach its caller, and the others go on",
     "store/sqlite/writer.py::Writer._write": "an error must reach its callers and not end the thread",

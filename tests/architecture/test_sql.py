@@ -31,7 +31,7 @@ ALLOWED: Final = [
     ),
     (
         "testing/commit_points.py",
-        r"BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE",
+        r"BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|PRAGMA",
         "it looks for the borders of a transaction, to kill its process there",
     ),
     (

@@ -2,9 +2,9 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from itertools import count
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from holdfast.bootstrap import open_bus, open_store
@@ -16,8 +16,6 @@ from holdfast.testing.postgres import PostgresServer
 BACKENDS = ("sqlite", "postgres")
 SPACE = SpaceId("acme")
 OTHER = SpaceId("other")
-
-_numbers = count(1)
 
 
 @pytest.fixture
@@ -32,25 +30,31 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def where(
-    backend: str, tmp_path: Path, postgres: PostgresServer, postgres_template: str
-) -> AsyncIterator[str | Path]:
+async def where(backend: str, tmp_path: Path, postgres_database: str) -> AsyncIterator[str | Path]:
     """Yield an empty database, as `open_store` takes it."""
     if backend == "sqlite":
         yield tmp_path / "holdfast.db"
     else:
-        name = f"test_{next(_numbers)}"
-        yield await postgres.create_database(name, template=postgres_template)
-        await postgres.drop_database(name)
+        yield postgres_database
+        await _wipe(postgres_database)
 
 
 @pytest.fixture(scope="session")
-async def postgres_template(postgres: PostgresServer) -> str:
-    """Return the name of a database with the schema in it, to be copied."""
-    url = await postgres.create_database("template_holdfast")
-    async with open_bus(url) as bus, open_store(url, bus=bus):
-        pass
-    return "template_holdfast"
+async def postgres_database(postgres: PostgresServer) -> str:
+    """Return a database with the schema in it, which tests use in turn: to make one takes longer than most tests."""
+    url = await postgres.create_database("conformance")
+    async with open_store(url):
+        return url
+
+
+async def _wipe(url: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+        statements = [f"DELETE FROM {row[0]};" for row in tables if row[0] != "migrations"]
+        await connection.execute("".join(statements))
+    finally:
+        await connection.close()
 
 
 @pytest.fixture

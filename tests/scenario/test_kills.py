@@ -1,7 +1,7 @@
 """A writer is killed with SIGKILL, anywhere: what it acknowledged is there whole, and nothing is there in part."""
 
 import time
-from collections.abc import Collection
+from pathlib import Path
 from random import Random
 from typing import Final
 
@@ -18,13 +18,13 @@ SEED: Final = 20_260_131
 MANY: Final = 2_000
 BORDERS: Final = {"before BEGIN", "after BEGIN", "before COMMIT", "after COMMIT"}
 OF_OPENING: Final = 8
-"""Commit points of opening a store that the dead left."""
+"""Some more than the commit points of freeing what one of the dead held."""
 
 
 async def test_a_kill_at_any_kind_of_commit_point_leaves_each_step_whole_or_absent(
     backend: str, victims: ForkServer, new_place: NewPlace, scripts: Scripts
 ) -> None:
-    """Once at every kind of point: on SQLite, where a death is cheap, in every play; on PostgreSQL in one of them."""
+    """On SQLite, where a death is cheap, at every kind of point in every play; on PostgreSQL at some of each play."""
     random = Random(SEED)
     seen: set[str] = set()
     kills = 0
@@ -32,36 +32,38 @@ async def test_a_kill_at_any_kind_of_commit_point_leaves_each_step_whole_or_abse
         async with hunting(victims, await new_place(), scripts) as hunt:
             for play in plays:
                 points = await hunt.rehearse(play)
-                for fatal in _one_of_each(points, random, besides=seen if backend == "postgres" else ()):
+                chosen = _one_of_each(points, random)
+                for fatal in chosen if backend == "sqlite" else _new_ones(chosen, points, seen, most=6):
                     await _kill_at(hunt, fatal, play, points)
-                seen.update(points)
+                    seen.add(points[fatal - 1].replace(" IMMEDIATE", ""))
             await hunt.look_around()
             kills += hunt.kills
-    assert kills >= (170 if backend == "sqlite" else 50)
-    assert {name.replace(" IMMEDIATE", "") for name in seen} >= BORDERS
+    assert kills >= (170 if backend == "sqlite" else 35)
+    assert seen >= BORDERS
 
 
 async def test_a_kill_at_any_time_leaves_each_step_whole_or_absent(
     backend: str, victims: ForkServer, new_place: NewPlace, scripts: Scripts
 ) -> None:
-    await _kill_at_random(victims, new_place, scripts, kills=20 if backend == "sqlite" else 12)
+    await _kill_at_random(victims, new_place, scripts, kills=20 if backend == "sqlite" else 8)
 
 
 async def test_a_kill_while_a_database_is_made_leaves_one_that_opens(
     backend: str, victims: ForkServer, new_place: NewPlace, scripts: Scripts
 ) -> None:
-    await _kill_at_birth(victims, new_place, scripts, most=10 if backend == "sqlite" else 3)
+    await _kill_at_birth(victims, new_place, scripts, most=10 if backend == "sqlite" else 2)
 
 
-async def test_a_kill_while_a_store_is_opened_frees_the_leases_of_the_dead_at_the_next_opening(
-    victims: ForkServer, new_place: NewPlace, scripts: Scripts
+async def test_a_kill_while_a_file_is_opened_leaves_the_leases_of_the_dead_to_the_next_who_opens_it(
+    victims: ForkServer, shared_memory: Path, scripts: Scripts
 ) -> None:
-    async with hunting(victims, await new_place(), scripts) as hunt:
+    async with hunting(victims, shared_memory / "holdfast.db", scripts) as hunt:
         middle = len(await hunt.rehearse("tree")) // 2
         await hunt.kill_at(middle, "tree")
         for fatal in range(1, OF_OPENING):
             await hunt.kill_at_birth(fatal)
         await hunt.look_around()
+        assert hunt.kills == OF_OPENING
 
 
 @pytest.mark.slow
@@ -125,9 +127,14 @@ async def _kill_at_birth(victims: ForkServer, new_place: NewPlace, scripts: Scri
     return len(chosen)
 
 
-def _one_of_each(points: list[str], random: Random, *, besides: Collection[str]) -> list[int]:
+def _one_of_each(points: list[str], random: Random) -> list[int]:
     """Return the number of one point of each name."""
     places: dict[str, list[int]] = {}
     for number, name in enumerate(points, start=1):
         places.setdefault(name, []).append(number)
-    return [random.choice(numbers) for name, numbers in places.items() if name not in besides]
+    return [random.choice(numbers) for numbers in places.values()]
+
+
+def _new_ones(chosen: list[int], points: list[str], seen: set[str], *, most: int) -> list[int]:
+    """Return a few of these points, first those of a name that was not seen before."""
+    return sorted(chosen, key=lambda number: points[number - 1] in seen)[:most]

@@ -89,5 +89,7 @@ def check_answer(interrupt: Interrupt, answer: Answer, *, now: Instant) -> None:
         raise AlreadyAnswered(
             f"interrupt `{interrupt.id}` ran out at {interrupt.expires_at}", interrupt_id=interrupt.id
         )
+    if answer.digest is None and interrupt.kind is InterruptKind.APPROVAL and interrupt.digest is not None:
+        raise Invalid("an approval names the digest of what it approves", interrupt_id=interrupt.id)
     if answer.digest is not None and answer.digest != interrupt.digest:
         raise Invalid("the answer is for other arguments: read the interrupt again", interrupt_id=interrupt.id)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any, Final
 
-_SILENT: Final = ("SELECT", "WITH RECURSIVE", "PRAGMA", "SAVEPOINT", "RELEASE", "ROLLBACK TO")
+_SILENT: Final = ("SELECT", "WITH RECURSIVE", "PRAGMA", "SAVEPOINT", "RELEASE", "ROLLBACK TO", "BEGIN ISOLATION")
 
 
 class CommitPoints:
@@ -40,7 +40,7 @@ class CommitPoints:
 
     def before(self, sql: str) -> None:
         """Be where `sql` has not begun."""
-        if sql.startswith(("BEGIN", "COMMIT")):
+        if sql.startswith(("BEGIN", "COMMIT")) and not sql.startswith(_SILENT):
             self.reach(f"before {_title(sql)}")
 
     def after(self, sql: str) -> None:

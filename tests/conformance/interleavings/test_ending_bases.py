@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import msgspec
 import pytest
 from msgspec import UNSET, UnsetType
 
@@ -15,7 +14,7 @@ from holdfast.testing.clock import HeldClock
 from tests.builders import MINUTE, assistant, claim, user
 from tests.conformance.conftest import SPACE
 from tests.conformance.interleavings.orders import Two
-from tests.conformance.scenes import COMPLETED, commit, get, running, status
+from tests.conformance.scenes import COMPLETED, commit, get, running
 
 End = Callable[[Store, Lease], Awaitable[Any]]
 
@@ -85,11 +84,11 @@ async def test_a_run_made_while_its_base_ends_may_be_claimed(
             assert [message.sequence for message in history] == list(range(len(history)))
             assert history[-1].content == "and then"
             assert await store.values.of_run(SPACE, run.id) == await store.values.of_run(SPACE, lease.run_id)
-            assert (await claim(store)).run_id == run.id
+            claimed = await claim(store)
+            assert claimed.run_id == run.id
+            await commit(store, claimed, move=COMPLETED)
 
         return two.first.runs.create(SPACE, new), over(two.second, lease), check
 
-    orders = await two.explore(scene)
-    print(way, named, len(orders))
-    assert len(set(orders)) == len(orders)
+    await two.explore(scene)
     assert bases == {RunStatus.PENDING, RunStatus.QUEUED}

@@ -50,9 +50,7 @@ async def test_a_run_that_begins_to_wait_sees_what_was_put_in(two: Two, store: S
 
         return put(two.first, lease), commit(two.second, lease, **parts, move=WAITING), check
 
-    orders = await two.explore(scene)
-    print(len(orders))
-    assert len(set(orders)) == len(orders)
+    await two.explore(scene)
     assert seen == {True, False}
 
 
@@ -72,8 +70,7 @@ async def test_a_run_that_begins_to_wait_does_not_take_a_new_item_for_one_it_has
 
         return put(two.first, lease), commit(two.second, lease, consumed=[1], move=WAITING), check
 
-    orders = await two.explore(scene)
-    print(len(orders))
+    await two.explore(scene)
     assert seen == {True, False}
 
 
@@ -90,11 +87,12 @@ async def test_a_run_that_ends_reads_what_was_put_in_or_refuses_it(two: Two, sto
             assert refused == (number == 1)
             assert isinstance(number, int if refused else Conflict)
             assert await status(store, lease.run_id) is (RunStatus.RUNNING if refused else move.to)
+            if refused:
+                await store.runs.end(SPACE, lease.run_id)
 
         return put(two.first, lease), commit(two.second, lease, move=move), check
 
-    orders = await two.explore(scene)
-    print(len(orders))
+    await two.explore(scene)
     assert seen == {True, False}
 
 
@@ -121,8 +119,7 @@ async def test_of_two_answers_one_is_accepted(two: Two, store: Store) -> None:
         )
         return first, second, check
 
-    orders = await two.explore(scene)
-    print(len(orders))
+    await two.explore(scene)
     assert winners == {"ann", "bob"}
 
 
@@ -146,8 +143,7 @@ async def test_a_parent_that_begins_to_wait_hears_of_its_childs_end(two: Two, st
         waits = Move(to=RunStatus.WAITING, reason=WaitsFor.CHILD)
         return commit(two.first, child, move=COMPLETED), commit(two.second, parent, move=waits), check
 
-    orders = await two.explore(scene)
-    print(len(orders))
+    await two.explore(scene)
     assert seen == {True, False}
 
 
@@ -169,6 +165,5 @@ async def test_a_parent_that_begins_to_wait_hears_that_its_child_was_ended(two: 
         waits = Move(to=RunStatus.WAITING, reason=WaitsFor.CHILD)
         return two.first.runs.end(SPACE, child.id), commit(two.second, parent, move=waits), check
 
-    orders = await two.explore(scene)
-    print(len(orders))
+    await two.explore(scene)
     assert seen == {True, False}

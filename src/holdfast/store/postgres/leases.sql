@@ -1,16 +1,18 @@
 -- name: wake_delayed
 UPDATE run_heads SET wait_until = NULL
- WHERE run_key IN (SELECT run_key FROM run_heads WHERE status = 'queued' AND wait_until <= COALESCE(:now, holdfast_now())
-                    ORDER BY run_key FOR UPDATE SKIP LOCKED);
+ WHERE run_key = ANY(ARRAY(
+       SELECT run_key FROM run_heads WHERE status = 'queued' AND wait_until <= COALESCE(:now, holdfast_now())
+        ORDER BY run_key FOR UPDATE SKIP LOCKED));
 
 -- name: claim_heads
+-- The array is computed once; a plain IN might be evaluated again, and claim more than the limit.
 UPDATE run_heads
    SET status = 'running', status_reason = NULL, lease_owner = :owner, lease_number = lease_number + 1,
        lease_expires_at = COALESCE(:now, holdfast_now()) + :lease, attempt = attempt + 1,
        started_at = COALESCE(started_at, :now, holdfast_now()), session_id = :owner || '.' || (lease_number + 1)
- WHERE run_key IN (
+ WHERE run_key = ANY(ARRAY(
        SELECT run_key FROM run_heads WHERE status = 'queued' AND wait_until IS NULL ORDER BY queue_key, run_key LIMIT :limit
-          FOR UPDATE SKIP LOCKED)
+          FOR UPDATE SKIP LOCKED))
 RETURNING run_key, queue_key, lease_number, lease_expires_at;
 
 -- name: runs_by_key

@@ -12,12 +12,12 @@ UPDATE timers t SET state = 'cancelled'
 -- name: claim_timers
 UPDATE timers SET claim_owner = :owner, claim_number = claim_number + 1,
                   claim_expires_at = COALESCE(:now, holdfast_now()) + :lease
- WHERE timer_key IN (
+ WHERE timer_key = ANY(ARRAY(
        SELECT timer_key FROM timers
         WHERE state = 'scheduled' AND due_at <= COALESCE(:now, holdfast_now())
           AND (claim_expires_at IS NULL OR claim_expires_at <= COALESCE(:now, holdfast_now()))
         ORDER BY due_at, timer_key LIMIT :limit
-          FOR UPDATE SKIP LOCKED)
+          FOR UPDATE SKIP LOCKED))
 RETURNING timer_key, claim_number;
 
 -- name: next_due
