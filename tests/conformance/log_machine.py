@@ -1,21 +1,16 @@
-"""What the rules of the state machine stand on: a store on a held clock, a look past it, and the model of both."""
+"""What the rules of the state machine stand on: all that is done both to the store and to its model."""
 
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
-import asyncpg
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 from msgspec import structs
 
-from holdfast.bootstrap import open_store
-from holdfast.bus.local import LocalBus
 from holdfast.domain.commit import Lease
 from holdfast.domain.errors import Conflict, HoldfastError, IdempotencyMismatch, IdTaken, InboxNotEmpty
 from holdfast.domain.ids import MessageId, OwnerId, RunId, ThreadId
@@ -25,10 +20,9 @@ from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import RunStatus
 from holdfast.domain.thread import NewThread
 from holdfast.store.store import Store
-from holdfast.testing.clock import HeldClock
-from holdfast.testing.probe import Probe, open_probe
 from tests.builders import user
-from tests.conformance.log_invariants import SPACE, check_everything, check_touched
+from tests.conformance.log_ground import Ground
+from tests.conformance.log_invariants import SPACE, check_everything, check_heads, check_touched
 from tests.conformance.log_model import Model, ModelRun, ModelThread, Said, Start
 from tests.conformance.log_worker import Planned, Turn, plan
 
@@ -42,33 +36,41 @@ THREADS: Final = (ThreadId("one"), ThreadId("two"))
 class LogMachine(RuleBasedStateMachine):
     """Does to the store and to the model the same, and compares."""
 
-    def __init__(self, runner: asyncio.Runner, where: str | Path) -> None:
+    def __init__(self, ground: Ground) -> None:
         super().__init__()
-        self._runner = runner
-        self._where = where
-        self._clock = HeldClock()
-        self._open = AsyncExitStack()
+        self._ground = ground
+        self._clock = ground.clock
         self._model = Model()
         self._model.threads += [ModelThread(thread) for thread in THREADS]
         self._leases: list[tuple[ModelRun, Lease]] = []
         """Every lease that was ever given."""
         self._made: dict[ModelRun, NewRun] = {}
-        self._store, self._probe = self._run(self._begin())
+        self._steps = 0
+        ground.begin()
+        self._run(self._begin())
+
+    @property
+    def _store(self) -> Store:
+        return self._ground.store
 
     @invariant()
     def the_log_is_as_it_should_be(self) -> None:
-        self._run(check_touched(self._store, self._probe, self._model, self._clock.now()))
+        self._model.settle()
+        self._steps += 1
+        if self._steps % self._ground.stride == 0:
+            self._run(check_touched(self._store, self._model))
+        self._run(check_heads(self._store, self._ground.probe, self._model, self._clock.now()))
 
     def teardown(self) -> None:
         """Look at everything once more, unless something was found already."""
         try:
             if sys.exc_info()[0] is None:
-                self._run(check_everything(self._store, self._probe, self._model, self._clock.now()))
+                self._run(check_everything(self._store, self._ground.probe, self._model))
         finally:
-            self._run(self._open.aclose())
+            self._ground.finish()
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._runner.run(work)
+        return self._ground.run(work)
 
     def _at_once(self, *work: Awaitable[Any]) -> list[Any]:
         """Return what became of each, errors too."""
@@ -80,7 +82,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def _in_order(self, *work: Awaitable[Any]) -> list[Any]:
         """Return what became of each where the first comes first: SQLite's one writer sees to that by itself."""
-        if isinstance(self._where, Path):
+        if self._ground.one_writer:
             return self._at_once(*work)
         return [outcome for each in work for outcome in self._at_once(each)]
 
@@ -240,31 +242,10 @@ class LogMachine(RuleBasedStateMachine):
     async def _end(self, run: ModelRun, to: RunStatus) -> list[RunId]:
         return [ended.id for ended in await self._store.runs.end(SPACE, run.id, to=to)]
 
-    async def _connect(self) -> tuple[Store, Probe]:
-        store = open_store(self._where, bus=LocalBus(), clock=self._clock)
-        return await self._open.enter_async_context(store), await self._open.enter_async_context(
-            open_probe(self._where)
-        )
-
-    async def _begin(self) -> tuple[Store, Probe]:
-        if not isinstance(self._where, Path):
-            await _empty(self._where)
-        store, probe = await self._connect()
-        await store.spaces.create(SPACE, name="Acme")
+    async def _begin(self) -> None:
+        await self._store.spaces.create(SPACE, name="Acme")
         for thread in THREADS:
-            await store.threads.create(SPACE, NewThread(id=thread))
-        return store, probe
-
-
-async def _empty(where: str) -> None:
-    """Take away what the example before left."""
-    connection = await asyncpg.connect(where)
-    try:
-        tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
-        if names := [name for (name,) in tables if name != "migrations"]:
-            await connection.execute(f"TRUNCATE {', '.join(names)}")
-    finally:
-        await connection.close()
+            await self._store.threads.create(SPACE, NewThread(id=thread))
 
 
 def _called(thing: ModelRun | ModelThread | tuple[ModelRun, Lease]) -> str:

@@ -33,9 +33,10 @@ async def rows_of(where: str | Path) -> dict[str, Rows]:
 
 
 async def orphans_of(where: str | Path) -> dict[str, Rows]:
-    """Return the rows that name a run, a thread or a value that is not there."""
+    """Return the rows that name a run, a thread or a value that is not there; `run_ids` keeps those that are gone."""
     tables = await rows_of(where)
-    of_runs = ((name, "run_key", "runs", "run_key") for name, rows in tables.items() if rows and "run_key" in rows[0])
+    named = [name for name, rows in tables.items() if rows and "run_key" in rows[0] and name != "run_ids"]
+    of_runs = ((name, "run_key", "runs", "run_key") for name in named)
     found: dict[str, Rows] = {}
     for name, column, target, key in (*of_runs, *_REFERENCES):
         present = {row[key] for row in tables[target]} | {None}

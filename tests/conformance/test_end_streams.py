@@ -36,21 +36,21 @@ from tests.builders import SECOND, assistant, call, claim, result, spoken
 from tests.conformance.conftest import SPACE
 from tests.conformance.scenes import ASKING, QUEUED, after, asked, child_of, commit, queued, running, stream
 
-TEXT: Final = [
+TEXT: Final[list[Event]] = [
     TextMessageStart(message_id=MessageId("m1"), role="assistant"),
     TextMessageContent(message_id=MessageId("m1"), delta="half a sen"),
 ]
-THOUGHT: Final = [
+THOUGHT: Final[list[Event]] = [
     ReasoningStart(message_id=MessageId("r1")),
     ReasoningMessageStart(message_id=MessageId("r1m")),
     ReasoningMessageContent(message_id=MessageId("r1m"), delta="hm"),
 ]
-CALL: Final = [
+CALL: Final[list[Event]] = [
     ToolCallStart(tool_call_id=ToolCallId("c1"), tool_call_name="look", parent_message_id=MessageId("m1")),
     ToolCallArgs(tool_call_id=ToolCallId("c1"), delta='{"pa'),
 ]
-STEPS: Final = [StepStarted(step_name="plan"), StepStarted(step_name="act")]
-SUBAGENT: Final = [
+STEPS: Final[list[Event]] = [StepStarted(step_name="plan"), StepStarted(step_name="act")]
+SUBAGENT: Final[list[Event]] = [
     SubagentStarted(subagent_run_id=RunId("sub"), name="helper"),
     TextMessageStart(message_id=MessageId("m2"), role="assistant", subagent_run_id=RunId("sub")),
     StepStarted(step_name="plan", subagent_run_id=RunId("sub")),

@@ -88,9 +88,9 @@ async def test_the_first_event_of_a_run_is_its_start(store: Store) -> None:
 
 async def test_a_reader_is_asked_for_sensible_pages(store: Store) -> None:
     run = await queued(store)
-    for options in ({"seq": -1}, {"limit": 0}, {"limit": 1_000_000}):
+    for seq, limit in ((-1, 1), (0, 0), (0, 1_000_000)):
         with pytest.raises(Invalid):
-            await store.events.after(SPACE, run.id, **options)
+            await store.events.after(SPACE, run.id, seq=seq, limit=limit)
 
 
 async def test_the_events_of_a_run_that_is_not_there_are_not_found(store: Store) -> None:

@@ -174,6 +174,14 @@ async def test_an_answer_is_for_the_arguments_that_were_shown(store: Store, wher
     assert (await answer(store, digest="of these arguments")).status is InterruptStatus.ANSWERED
 
 
+async def test_an_approval_names_what_it_approves(store: Store, where: str | Path) -> None:
+    await asking(store, digest="of these arguments")
+    before = await rows_of(where)
+    with pytest.raises(Invalid):
+        await answer(store)
+    assert await rows_of(where) == before
+
+
 async def test_an_interrupt_that_ran_out_refuses_every_answer(
     store: Store, where: str | Path, clock: HeldClock
 ) -> None:

@@ -3,16 +3,18 @@
 import pytest
 
 from holdfast.domain.commit import Lease
+from holdfast.domain.content import Json
 from holdfast.domain.errors import IllegalMove, InboxNotEmpty, Invalid, LeaseLost
 from holdfast.domain.ids import RunId, TimerId
 from holdfast.domain.inbox import InboxItem, InboxKind
 from holdfast.domain.interrupt import InterruptStatus
 from holdfast.domain.notification import NotificationKind
 from holdfast.domain.run import Move, RunError, RunStatus, WaitsFor
+from holdfast.domain.step import StepState
 from holdfast.domain.timer import NewTimer, TimerState
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
-from tests.builders import FIRST, MINUTE, SECOND, assistant, claim
+from tests.builders import FIRST, MINUTE, SECOND, assistant, call, claim, result
 from tests.conformance.conftest import SPACE
 from tests.conformance.scenes import (
     ASKING,
@@ -31,6 +33,7 @@ from tests.conformance.scenes import (
     running,
     said,
     status,
+    tool_step,
 )
 
 MOVES = [QUEUED, WAITING, COMPLETED, FAILED]
@@ -170,7 +173,8 @@ async def test_an_end_tells_the_parent(store: Store) -> None:
         await commit(store, await claim(store, SECOND), move=move)
         item = await item_of(store, parent)
         assert item.kind is InboxKind.CHILD
-        error = None if move.error is None else {"code": "X", "message": "x", "iteration": None, "details": {}}
+        failure: Json = {"code": "X", "message": "x", "iteration": None, "details": {}}
+        error = None if move.error is None else failure
         assert item.data == {"run_id": child.id, "status": move.to, "output": move.output, "error": error}
         await commit(store, parent, consumed=[item.number])
 
@@ -221,6 +225,16 @@ async def test_an_end_closes_the_questions_that_its_run_still_had(store: Store) 
     (interrupt,) = await store.interrupts.of_run(SPACE, run.id)
     assert interrupt.status is InterruptStatus.CANCELLED
     assert (await store.interrupts.page(SPACE)).items == []
+
+
+async def test_an_end_settles_the_steps_that_it_cut_off(store: Store) -> None:
+    lease = await running(store)
+    calls = [call("c1"), call("c2")]
+    steps = [tool_step(1, "c1", effectful=True), tool_step(2, "c2")]
+    await commit(store, lease, messages=[assistant("", *calls)], steps=steps)
+    await commit(store, lease, messages=[result("c1"), result("c2")], move=FAILED)
+    settled = await store.steps.of_run(SPACE, lease.run_id)
+    assert [step.state for step in settled] == [StepState.UNKNOWN, StepState.FAILED]
 
 
 async def test_an_end_and_a_wait_for_a_person_are_news(store: Store) -> None:

@@ -3,10 +3,9 @@
 On a failure Hypothesis prints the shortest sequence of rules that leads to it.
 """
 
-import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
-from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -28,10 +27,12 @@ from holdfast.domain.errors import (
 from holdfast.domain.ids import OwnerId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.interrupt import Answer, InterruptStatus
+from holdfast.domain.limits import ATTEMPT_CAP
 from holdfast.domain.new_run import Base, NewRun
 from holdfast.domain.run import Priority, RunStatus
 from holdfast.domain.timer import TimerState
 from holdfast.testing.postgres import PostgresServer
+from tests.conformance.log_ground import Ground, PostgresGround, SqliteGround
 from tests.conformance.log_invariants import SPACE
 from tests.conformance.log_machine import OWNERS, LogMachine
 from tests.conformance.log_model import DEEPEST, Start
@@ -290,59 +291,45 @@ class RunLog(LogMachine):
             put = self._store.inbox.put(SPACE, run.id, kind=InboxKind.TIMER, data=claim.timer.id, fires=claim)
             assert self._run(put) == self._model.put(run, InboxKind.TIMER, claim.timer.id)
 
-    @precondition(lambda self: isinstance(self._where, Path) and any(run.owner for run in self._model.runs))
+    @precondition(lambda self: self._ground.one_writer and any(run.owner for run in self._model.runs))
     @rule()
     def restart(self) -> None:
         """One process owns the file: when it starts, every lease is dead."""
-        self._run(self._open.aclose())
-        self._store, self._probe = self._run(self._connect())
-        self._model.expire(self._clock.now(), cap=5, at_once=True)
+        self._ground.restart()
+        self._model.expire(self._clock.now(), cap=ATTEMPT_CAP, at_once=True)
+
+
+@pytest.fixture
+async def database(postgres: PostgresServer) -> AsyncIterator[str]:
+    """Yield an empty database on PostgreSQL."""
+    yield await postgres.create_database("state_machine")
+    await postgres.drop_database("state_machine")
 
 
 def test_sqlite_keeps_the_log_whatever_happens_in_whatever_order(tmp_path: Path) -> None:
-    _run_on_sqlite(tmp_path, settings(EVERY, max_examples=60, stateful_step_count=40))
+    _run_on(SqliteGround(tmp_path), settings(EVERY, max_examples=60, stateful_step_count=40))
 
 
-def test_postgres_keeps_the_log_whatever_happens_in_whatever_order(postgres: PostgresServer) -> None:
-    _run_on_postgres(postgres, settings(EVERY, max_examples=15, stateful_step_count=30))
+def test_postgres_keeps_the_log_whatever_happens_in_whatever_order(database: str) -> None:
+    _run_on(PostgresGround(database), settings(EVERY, max_examples=15, stateful_step_count=30))
 
 
 @pytest.mark.slow
 def test_sqlite_keeps_the_log_for_long(tmp_path: Path) -> None:
-    _run_on_sqlite(tmp_path, settings(EVERY, max_examples=1500, stateful_step_count=80))
+    _run_on(SqliteGround(tmp_path), settings(EVERY, max_examples=1500, stateful_step_count=80))
 
 
 @pytest.mark.slow
-def test_postgres_keeps_the_log_for_long(postgres: PostgresServer) -> None:
-    _run_on_postgres(postgres, settings(EVERY, max_examples=300, stateful_step_count=80))
+def test_postgres_keeps_the_log_for_long(database: str) -> None:
+    _run_on(PostgresGround(database), settings(EVERY, max_examples=300, stateful_step_count=80))
 
 
-def _run_on_sqlite(folder: Path, wanted: settings) -> None:
-    """Give each example a file of its own."""
-    numbers = count(1)
-    with _runner() as runner:
+def _run_on(ground: Ground, wanted: settings) -> None:
+    class RunLogOnGround(RunLog):
+        def __init__(self) -> None:
+            super().__init__(ground)
 
-        class RunLogOnSqlite(RunLog):
-            def __init__(self) -> None:
-                super().__init__(runner, folder / f"{next(numbers)}.db")
-
-        run_state_machine_as_test(RunLogOnSqlite, settings=wanted)
-
-
-def _run_on_postgres(server: PostgresServer, wanted: settings) -> None:
-    """Let the examples follow each other in one database: each begins by emptying it."""
-    name = f"state_machine_{wanted.max_examples}"
-    with _runner() as runner:
-        where = runner.run(server.create_database(name))
-
-        class RunLogOnPostgres(RunLog):
-            def __init__(self) -> None:
-                super().__init__(runner, where)
-
-        run_state_machine_as_test(RunLogOnPostgres, settings=wanted)
-        runner.run(server.drop_database(name))
-
-
-def _runner() -> asyncio.Runner:
-    """Return a runner that leaves the loop of the other tests alone."""
-    return asyncio.Runner(loop_factory=asyncio.new_event_loop)
+    try:
+        run_state_machine_as_test(RunLogOnGround, settings=wanted)
+    finally:
+        ground.leave()

@@ -47,6 +47,14 @@ async def test_pages_of_runs_join_to_the_whole_list(store: Store) -> None:
         assert seen == made
 
 
+async def test_a_page_goes_on_after_a_run_that_was_deleted_meanwhile(store: Store) -> None:
+    made = await _made(store, 4)
+    page = await store.runs.page(SPACE, limit=2)
+    await store.runs.end(SPACE, made[1])
+    await store.runs.delete(SPACE, made[1])
+    assert _ids((await store.runs.page(SPACE, cursor=page.next_cursor)).items) == made[2:]
+
+
 async def test_runs_that_come_while_the_list_is_read_are_not_mixed_in(store: Store) -> None:
     made = await _made(store, 6)
     seen, cursor = list[RunId](), None

@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.domain.errors import Conflict, Invalid, NotFound
 from holdfast.domain.ids import RunId
-from holdfast.domain.step import Step, StepKind, StepState
+from holdfast.domain.step import StepKind, StepState
 from holdfast.domain.usage import Usage
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
@@ -42,14 +43,14 @@ async def test_a_step_is_kept_as_it_was_given(store: Store, clock: HeldClock) ->
     began = tool_step(1, "c1", attempt=2, effectful=True, request_digest="d1")
     await commit(store, lease, messages=[assistant("", call("c1"))], steps=[began])
     (kept,) = await store.steps.of_run(SPACE, lease.run_id)
-    assert kept == Step(**{**_fields(began), "started_at": at(clock, 0)})
     started = at(clock, 0)
+    assert kept == replace(began, started_at=started)
     clock.tick(MINUTE)
     usage = Usage(input_tokens=5, output_tokens=1, cost_usd=None)
     ended = tool_step(1, "c1", StepState.DONE, attempt=3, effectful=True, request_digest="d1", usage=usage)
     await commit(store, lease, messages=[result("c1")], steps=[ended])
     (kept,) = await store.steps.of_run(SPACE, lease.run_id)
-    assert kept == Step(**{**_fields(ended), "started_at": started, "settled_at": at(clock, 0)})
+    assert kept == replace(ended, started_at=started, settled_at=at(clock, 0))
 
 
 async def test_a_step_may_begin_and_settle_in_one_commit(store: Store, clock: HeldClock) -> None:
@@ -120,7 +121,3 @@ async def test_runs_number_their_steps_alone(store: Store) -> None:
     await commit(store, second, steps=[model_step(1)])
     assert await steps(store, second.run_id) == [(1, StepState.STARTED)]
     assert [step.kind for step in await store.steps.of_run(SPACE, second.run_id)] == [StepKind.MODEL]
-
-
-def _fields(step: Step) -> dict[str, object]:
-    return {name: getattr(step, name) for name in step.__struct_fields__}

@@ -20,6 +20,8 @@ class Fate(Enum):
     """The connection breaks before the server has heard of it."""
     UNANSWERED = auto()
     """The connection breaks after the server has done it."""
+    ANSWERED = auto()
+    """The connection breaks after the client has heard that it is done."""
     SILENCE = auto()
     """Nothing breaks, and nobody ever answers anything."""
 
@@ -35,41 +37,36 @@ class Proxy:
 
     async def pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one client."""
-        server_reader, server_writer = await asyncio.open_unix_connection(f"{self._server}/{_SOCKET}")
+        answers, server = await asyncio.open_unix_connection(f"{self._server}/{_SOCKET}")
         try:
             async with asyncio.TaskGroup() as group:
-                answering = group.create_task(self._answer(server_reader, writer))
-                await self._ask(reader, server_writer, server_reader, answering)
+                answering = group.create_task(self._answer(answers, writer))
+                commit, fate = await self._ask(reader, server)
                 answering.cancel()
+                await asyncio.wait([answering])
+            if fate in (Fate.UNANSWERED, Fate.ANSWERED):
+                server.write(commit)
+                answer = await answers.readuntil(_READY) + await answers.readexactly(1)
+                if fate is Fate.ANSWERED:
+                    writer.write(answer)
+                    await writer.drain()
         except* OSError:
             pass
         finally:
             writer.transport.abort()
-            server_writer.transport.abort()
+            server.transport.abort()
 
-    async def _ask(
-        self,
-        reader: asyncio.StreamReader,
-        server: asyncio.StreamWriter,
-        answers: asyncio.StreamReader,
-        answering: asyncio.Task[None],
-    ) -> None:
+    async def _ask(self, reader: asyncio.StreamReader, server: asyncio.StreamWriter) -> tuple[bytes, Fate]:
+        """Pass on what a client asks, up to a COMMIT with a fate of its own; return that."""
         while asked := await reader.read(1 << 16):
-            fate = self.fate if _COMMIT in asked or self.fate is Fate.SILENCE else Fate.PASSES
-            if fate is Fate.SILENCE:
+            if self.fate is Fate.SILENCE:
                 continue
-            if fate is not Fate.PASSES:
-                self.fate = Fate.PASSES
-            if fate is Fate.LOST:
-                return
-            if fate is Fate.UNANSWERED:
-                answering.cancel()
-                await asyncio.wait([answering])
+            if self.fate is not Fate.PASSES and _COMMIT in asked:
+                fate, self.fate = self.fate, Fate.PASSES
+                return asked, fate
             server.write(asked)
             await server.drain()
-            if fate is Fate.UNANSWERED:
-                await answers.readuntil(_READY)
-                return
+        return b"", Fate.PASSES
 
     async def _answer(self, answers: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while answer := await answers.read(1 << 16):

@@ -40,7 +40,7 @@ async def full(folder: Path) -> None:
             await check_said(store, lease, acknowledged=done, tried=range(1, len(done) + 2))
         with pytest.raises(StoreFull):
             await store.journal.commit(saying(leases[0], 1_000, padding=100_000))
-        _mount(f"remount,{LARGE}", folder)
+        _remount(LARGE, folder)
         await asyncio.gather(*(store.journal.commit(saying(lease, 2_000)) for lease in leases))
         for lease in leases:
             found = await check_said(store, lease, acknowledged=[*done, 2_000], tried=range(2_001))
@@ -89,11 +89,11 @@ async def read_only_folder(folder: Path) -> None:
     """A store on a disk that takes no writes is refused, and works when the disk does."""
     path = folder / "holdfast.db"
     lease = await _leave_something(path)
-    _mount("remount,ro", folder)
+    _remount("ro", folder)
     with pytest.raises(StoreReadOnly):
         async with open_store(path, bus=LocalBus()):
             pass
-    _mount("remount,rw", folder)
+    _remount("rw", folder)
     await _find_it_again(path, lease)
 
 
@@ -101,8 +101,8 @@ async def read_only_file(folder: Path) -> None:
     """A database file that takes no writes is refused, and works when it does."""
     path = folder / "holdfast.db"
     lease = await _leave_something(path)
-    _mount("bind", path, path)
-    _mount("remount,bind,ro", path)
+    _run("mount", "-o", "bind", path, path)
+    _run("mount", "-o", "remount,bind,ro", path)
     with pytest.raises(StoreReadOnly):
         async with open_store(path, bus=LocalBus()):
             pass
@@ -121,7 +121,7 @@ async def full_postgres(folder: Path) -> None:
             done = await _fill(store, leases)
             for lease in leases:
                 await check_said(store, lease, acknowledged=done, tried=range(1, len(done) + 2))
-            _mount(f"remount,{LARGE}", folder)
+            _remount(LARGE, folder)
             await asyncio.gather(*(store.journal.commit(saying(lease, 2_000)) for lease in leases))
             for lease in leases:
                 await check_said(store, lease, acknowledged=[*done, 2_000], tried=range(2_001))
@@ -173,7 +173,7 @@ def _stuff(ballast: Path) -> None:
 
 
 async def _database_on(server: PostgresServer, folder: Path) -> str:
-    _mount("remount,size=24m", folder)
+    _remount("size=24m", folder)
     os.chown(folder, 65534, 65534)
     async with open_probe(server.url()) as probe:
         await probe.rows(f"CREATE TABLESPACE small LOCATION '{folder}'")
@@ -181,8 +181,8 @@ async def _database_on(server: PostgresServer, folder: Path) -> str:
     return server.url("small")
 
 
-def _mount(options: str, *paths: Path) -> None:
-    _run("mount", "-o", options, *paths)
+def _remount(options: str, folder: Path) -> None:
+    _run("mount", "-t", "tmpfs", "-o", f"remount,{options}", "tmpfs", folder)
 
 
 def _run(*command: str | Path) -> None:

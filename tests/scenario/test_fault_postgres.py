@@ -34,6 +34,8 @@ class Writer:
         self.tried: list[int] = []
         self.acknowledged: list[int] = []
         self.errors: list[Unavailable] = []
+        self.possible: list[int] = []
+        """What may be there too; the rest was refused for certain."""
         self._store = store
 
     async def write(self) -> None:
@@ -44,7 +46,12 @@ class Writer:
                 await self._store.journal.commit(saying(self.lease, self.tried[-1]))
             except Unavailable as exc:
                 self.errors.append(exc)
+                if isinstance(exc, OutcomeUnknown):
+                    self.possible.append(self.tried[-1])
                 await asyncio.sleep(0.05)
+            except asyncio.CancelledError:
+                self.possible.append(self.tried[-1])
+                raise
             else:
                 self.acknowledged.append(self.tried[-1])
 
@@ -82,7 +89,8 @@ async def test_a_server_that_is_killed_and_restarted_under_load_loses_no_acknowl
         assert any(writer.errors for writer in writers)
         await asyncio.gather(*(writer.stop() for writer in writers))
         for writer in writers:
-            await check_said(store, writer.lease, acknowledged=writer.acknowledged, tried=writer.tried)
+            possible = [*writer.acknowledged, *writer.possible]
+            await check_said(store, writer.lease, acknowledged=writer.acknowledged, tried=possible)
     async with open_probe(url) as probe:
         await check_rows(probe)
 
@@ -169,11 +177,22 @@ async def test_after_a_cut_during_another_write_reading_tells_what_became_of_it(
         await store.spaces.create(OTHER, name="Other")
 
 
+async def test_a_cut_after_the_commit_was_answered_is_nobodys_concern(proxy: Proxy) -> None:
+    async with asyncio.timeout(PATIENCE), open_store(proxy.url, bus=LocalBus()) as store:
+        proxy.fate = Fate.ANSWERED
+        await store.spaces.create(OTHER, name="Other")
+        (lease,) = await begin(store, 1)
+        proxy.fate = Fate.ANSWERED
+        await store.journal.commit(saying(lease, 1))
+        proxy.fate = Fate.ANSWERED
+        await check_said(store, lease, acknowledged=[1], tried=[1])
+
+
 async def test_a_server_that_says_nothing_hangs_nobody(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_store(proxy.url, bus=LocalBus()) as store:
         leases = await begin(store, 3)
     for timeout in ("COMMAND_TIMEOUT", "CONNECT_TIMEOUT"):
-        monkeypatch.setattr(holdfast.store.postgres.database, timeout, 1.0)
+        monkeypatch.setattr(holdfast.store.postgres.database, timeout, 2.0)
     async with asyncio.timeout(PATIENCE), open_store(proxy.url, bus=LocalBus()) as store:
         proxy.fate = Fate.SILENCE
         async with asyncio.timeout(20):

@@ -29,12 +29,13 @@ class Runs(Protocol):
     async def create(self, space: SpaceId, new: NewRun, *, fires: TimerClaim | None = None) -> Created:
         """Make a run with its input and its first event, all or nothing.
 
-        The same idempotency key returns the same run, and another body under it is a conflict (`IdempotencyMismatch`).
-        A run id already used is refused (`IdTaken`), also one of a deleted run. A thread that is archived or deleted
-        refuses it (`ThreadClosed`). Without a base it continues the newest run; `on_busy` decides where that is live.
-        It is `queued` if its base has ended and its worker has let go, else `pending`. Input enters the conversation at
-        once if the base has ended. A cut that parts a tool call from its result is refused (`Invalid`).
-        A timer that it `fires` is settled in the same transaction.
+        The same idempotency key returns the same run, and another body under it is a conflict
+        (`IdempotencyMismatch`). A run id already used is refused (`IdTaken`), also one of a deleted run. A thread
+        that is archived or deleted refuses it (`ThreadClosed`). Without a base it continues the newest run;
+        `on_busy` decides where that is live. It is `queued` if its base has ended and its worker has let go, else
+        `pending`; where the base was ended before it began, the run above it counts. Input enters the conversation
+        at once if the base has ended. A cut that parts a tool call from its result is refused (`Invalid`). A timer
+        that it `fires` is settled in the same transaction.
         """
 
     async def get(self, space: SpaceId, run: RunId) -> Run:
@@ -48,7 +49,10 @@ class Runs(Protocol):
         limit: int = DEFAULT_LIMIT,
         cursor: str | None = None,
     ) -> Page[Run]:
-        """Return runs, the newest first. The cursor is the id of the last run of the page before."""
+        """Return runs, the newest first.
+
+        The cursor is the id of the last run of the page before, and goes on after it even if that run is gone by now.
+        """
 
     async def children(self, space: SpaceId, run: RunId) -> list[Run]:
         """Return the runs that `run` spawned, the oldest first."""

@@ -57,7 +57,6 @@ async def _remove(tx: Transaction, run_key: int) -> None:
     while at is not None:
         row = await tx.one("run_identity", run_key=at)
         assert row is not None
-        await tx.run("forget_run_id", space_key=row["space_key"], id=row["id"])
         await tx.run("drop_values", run_key=at)
         await tx.run("drop_head", run_key=at)
         await tx.run("drop_run", run_key=at)

@@ -40,7 +40,7 @@ async def base_run(tx: Transaction, run_key: int) -> Row | None:
 async def list_runs(tx: Transaction, space: SpaceId, where: RunFilter, *, limit: int, cursor: str | None) -> Page[Run]:
     """Return runs, the newest first."""
     key = await space_key(tx, space)
-    before = 2**62 if cursor is None else (await run_row(tx, space, RunId(cursor)))["run_key"]
+    before = 2**62 if cursor is None else await _key_ever(tx, space, RunId(cursor))
     rows = await tx.all(
         "list_runs",
         space_key=key,
@@ -55,6 +55,14 @@ async def list_runs(tx: Transaction, space: SpaceId, where: RunFilter, *, limit:
         limit=limit + 1,
     )
     return page(rows, limit, value=to_run, cursor=lambda row: str(row["id"]))
+
+
+async def _key_ever(tx: Transaction, space: SpaceId, run: RunId) -> int:
+    row = await tx.one("run_key_ever", space=space, id=run)
+    if row is None:
+        raise NotFound(f"there is no run `{run}`", id=run)
+    key: int = row["run_key"]
+    return key
 
 
 async def run_by_key(tx: Transaction, run_key: int) -> Run:

@@ -35,7 +35,7 @@ class Statement(msgspec.Struct, frozen=True):
     def swaps_with(self, other: "Statement") -> bool:
         """Whether it makes no difference which of two writers' statements comes first.
 
-        A read sees what is committed, whatever the other is doing; writes and locks meet only in a table that both name.
+        A read sees what is committed, whatever the other is doing. Writes and locks meet only in a table of both.
         """
         if COMMIT in (self.name, other.name):
             return False
@@ -51,7 +51,7 @@ class Statement(msgspec.Struct, frozen=True):
 
     @property
     def _tables(self) -> frozenset[str]:
-        return _TABLES.intersection(re.findall(r"\w+", self._sql)) if _TABLES else frozenset()
+        return _TABLES.intersection(re.findall(r"\w+", self._sql))
 
 
 class Gate:
@@ -86,13 +86,14 @@ class GatedTransaction(PostgresTransaction):
     async def reach(self, statement: str) -> None:
         await self._gate.reach(statement, self._connection.get_server_pid())
 
-    async def lock(self, *, threads: Iterable[int] = (), runs: Iterable[int] = ()) -> None:
+    async def lock(self, *, threads: Iterable[int] = (), runs: Iterable[int] = ()) -> bool:
         if thread_keys := list(threads):
             await self.reach("lock_threads")
             await super().lock(threads=thread_keys)
-        if run_keys := list(runs):
+        run_keys = list(runs)
+        if run_keys:
             await self.reach("lock_heads")
-            await super().lock(runs=run_keys)
+        return await super().lock(runs=run_keys)
 
     async def one(self, name: str, /, **parameters: Any) -> Row | None:
         await self.reach(name)

@@ -1,6 +1,5 @@
 """Whatever the order of two writers' statements, no run waits for ever for a base that has ended."""
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -14,9 +13,7 @@ from holdfast.testing.clock import HeldClock
 from tests.builders import MINUTE, assistant, claim, user
 from tests.conformance.conftest import SPACE
 from tests.conformance.interleavings.orders import Two
-from tests.conformance.scenes import COMPLETED, commit, get, running
-
-End = Callable[[Store, Lease], Awaitable[Any]]
+from tests.conformance.scenes import COMPLETED, after, commit, get, running
 
 
 async def complete(store: Store, lease: Lease) -> None:
@@ -92,3 +89,24 @@ async def test_a_run_made_while_its_base_ends_may_be_claimed(
 
     await two.explore(scene)
     assert bases == {RunStatus.PENDING, RunStatus.QUEUED}
+
+
+async def test_a_run_behind_one_that_is_ended_while_its_base_ends_may_be_claimed(two: Two, store: Store) -> None:
+    async def scene() -> Any:
+        base = await running(store, "one")
+        between = await after(store, base.run, "two")
+        last = await after(store, between, "three")
+
+        async def check(ended: object, completed: object) -> None:
+            assert isinstance(ended, list)
+            assert completed is None
+            claimed = await claim(store)
+            assert claimed.run_id == last.id
+            assert await store.values.of_run(SPACE, last.id) == {"plan": ["new"]}
+            history = await store.messages.history(SPACE, last.id)
+            assert [message.content for message in history] == ["one", "done", "two", "three"]
+            await commit(store, claimed, move=COMPLETED)
+
+        return two.first.runs.end(SPACE, between.id), complete(two.second, base), check
+
+    await two.explore(scene)

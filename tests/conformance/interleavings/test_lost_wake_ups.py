@@ -106,9 +106,8 @@ async def test_of_two_answers_one_is_accepted(two: Two, store: Store) -> None:
 
         async def check(*outcomes: object) -> None:
             (winner,) = [outcome for outcome in outcomes if isinstance(outcome, Interrupt)]
-            (loser,) = [outcome for outcome in outcomes if isinstance(outcome, AlreadyAnswered)]
+            assert sum(isinstance(outcome, AlreadyAnswered) for outcome in outcomes) == 1
             winners.add(winner.answered_by)
-            assert loser is not winner
             assert await store.interrupts.get(SPACE, name) == winner
             assert winner.status is InterruptStatus.ANSWERED
             assert await unread(store, lease) == [{"interrupt_id": name, "response": winner.answered_by}]

@@ -61,3 +61,9 @@ def test_a_digest_is_no_answer_to_a_question_that_has_none() -> None:
     check_answer(question, Answer(response="Paris"), now=NOW)
     with pytest.raises(Invalid, match="for other arguments"):
         check_answer(question, YES, now=NOW)
+
+
+def test_an_approval_without_the_digest_of_what_it_approves_is_refused() -> None:
+    with pytest.raises(Invalid, match="names the digest"):
+        check_answer(ASKED, Answer(response=True), now=NOW)
+    check_answer(msgspec.structs.replace(ASKED, digest=None), Answer(response=True), now=NOW)

@@ -1,9 +1,9 @@
 """Whatever producers say, the log of a run is a legal AG-UI stream.
 
-        RUN_STARTED ──►  START ── CONTENT … ── END            ──►  RUN_FINISHED · RUN_ERROR
-    ▲   (protocolVersion)   of messages, thoughts, calls,            (nothing is open any more)  │
-    │                       steps, sub-agents, in any order                                      │
-    └─────────────────────────────────── the next segment ──────────────────────────────────────┘
+    ┌─► RUN_STARTED ──► START ─► CONTENT … ─► END ──► RUN_FINISHED · RUN_ERROR ─┐
+    │                   of messages, thoughts, calls, steps                     │
+    │                   and sub-agents, in each other or not                    │
+    └──────────────────────────── the next segment ─────────────────────────────┘
 
 Of every log it holds that
 - each segment begins with `RUN_STARTED` and has one terminal event, after which comes only the next `RUN_STARTED`;

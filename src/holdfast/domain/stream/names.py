@@ -16,7 +16,8 @@ Id = TypeVar("Id", bound=str)
 class Names(Generic[Id]):
     """Ids as producers say them, and as they are logged: one that was used before is logged as `<id>-2`.
 
-    Which logged id a said one stands for is seen from the logged ids alone, so that it survives a restart.
+    Which logged id a said one stands for is seen from the logged ids alone, so that it survives a restart. So
+    a producer's own `a-2`, said after the end of its `a`, is taken for `a` come again.
     """
 
     __slots__ = ("_logged", "_used", "open")

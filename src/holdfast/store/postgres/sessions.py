@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 import asyncpg
@@ -30,7 +30,7 @@ class Sessions:
     async def reading(self) -> AsyncIterator[PostgresTransaction]:
         """Read from one snapshot."""
         try:
-            async with self._pool.acquire() as connection:
+            async with self._connection() as connection:
                 block = connection.transaction(isolation="repeatable_read", readonly=True)
                 try:
                     await block.start()
@@ -50,7 +50,7 @@ class Sessions:
         """
         committing = False
         try:
-            async with self._pool.acquire() as connection:
+            async with self._connection() as connection:
                 transaction = self._transaction(connection)
                 block = connection.transaction()
                 try:
@@ -68,6 +68,16 @@ class Sessions:
             if committing and isinstance(error, Unavailable):
                 error = OutcomeUnknown("the connection broke while this was committed: read before you repeat it")
             raise error from exc
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[asyncpg.Connection]:
+        """Borrow a connection; if it breaks only when it is given back, what was done with it is done."""
+        connection = await self._pool.acquire()
+        try:
+            yield connection
+        finally:
+            with suppress(*DRIVER_ERRORS):
+                await self._pool.release(connection)
 
     def _tell(self, transaction: PostgresTransaction) -> None:
         wake = transaction.waking.wake()

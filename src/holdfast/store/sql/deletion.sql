@@ -20,9 +20,6 @@ DELETE FROM runs WHERE run_key = :run_key;
 -- name: drop_head
 DELETE FROM run_heads WHERE run_key = :run_key;
 
--- name: forget_run_id
-UPDATE run_ids SET run_key = NULL WHERE space_key = :space_key AND id = :id;
-
 -- name: forget_idempotency_key
 UPDATE idempotency_keys SET run_key = NULL WHERE run_key = :run_key;
 
@@ -55,7 +52,7 @@ DELETE FROM artifacts WHERE run_key = :run_key;
 DELETE FROM timers WHERE run_key = :run_key;
 
 -- name: run_identity
-SELECT r.id, r.space_key, r.base_key, r.thread_key, t.made_for_run FROM runs r JOIN threads t ON t.thread_key = r.thread_key
+SELECT r.base_key, r.thread_key, t.made_for_run FROM runs r JOIN threads t ON t.thread_key = r.thread_key
  WHERE r.run_key = :run_key;
 
 -- name: any_run_of_thread

@@ -10,6 +10,10 @@ SELECT r.run_key
   JOIN runs r ON r.run_key = i.run_key
  WHERE s.id = :space AND i.id = :id AND r.erased = 0;
 
+-- name: run_key_ever
+-- Also that of a run that is gone: a page goes on after it all the same.
+SELECT i.run_key FROM run_ids i JOIN spaces s ON s.space_key = i.space_key WHERE s.id = :space AND i.id = :id;
+
 -- name: run_by_key
 SELECT * FROM run_view WHERE run_key = :run_key;
 

@@ -39,6 +39,17 @@ def test_text_for_an_unknown_message_opens_it(stream: Stream) -> None:
     assert fed(stream, content("m", "x")) == [start("m"), content("m", "x")]
 
 
+def test_a_message_opened_by_its_text_has_the_owner_and_the_time_of_that_text(stream: Stream) -> None:
+    fed(stream, subagent(S))
+    said = replace(content("m", "x", S), timestamp=5)
+    assert stream.feed(said, at=NOW) == [replace(start("m", S), timestamp=5), said]
+    thought = ReasoningMessageContent(message_id=MessageId("r"), delta="x", subagent_run_id=S, timestamp=5)
+    assert stream.feed(thought, at=NOW) == [
+        ReasoningMessageStart(message_id=MessageId("r"), subagent_run_id=S, timestamp=5),
+        thought,
+    ]
+
+
 def test_a_second_start_of_an_open_message_is_left_out(stream: Stream) -> None:
     assert fed(stream, start("m"), start("m"), content("m", "x")) == [start("m"), content("m", "x")]
 

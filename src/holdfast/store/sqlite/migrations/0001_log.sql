@@ -35,11 +35,11 @@ CREATE TABLE threads (
 );
 CREATE INDEX threads_by_latest_run ON threads (space_key, listed_at, thread_key);
 
--- Every id ever used for a run, also of those that are gone.
+-- Every id ever used for a run, with its key, also of those that are gone.
 CREATE TABLE run_ids (
     space_key          INTEGER NOT NULL,
     id                 TEXT NOT NULL,
-    run_key            INTEGER,
+    run_key            INTEGER NOT NULL,
     UNIQUE (space_key, id)
 );
 

@@ -1,0 +1,54 @@
+"""The orders find what is wrong in few of them only."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.domain.inbox import InboxKind
+from holdfast.domain.run import RunStatus
+from holdfast.store.postgres.transaction import STATEMENTS
+from holdfast.store.store import Store
+from tests.conformance.conftest import SPACE
+from tests.conformance.interleavings.gates import Statement
+from tests.conformance.interleavings.orders import Two
+from tests.conformance.scenes import WAITING, commit, running, status
+
+
+async def test_a_fence_that_looks_at_what_was_there_before_its_lock_is_found_out(
+    two: Two, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fence = STATEMENTS["fence"]
+    before = "(SELECT u.unread FROM run_heads u WHERE u.run_key = w.run_key)"
+    sql = fence.sql.replace("h.unread = w.consumed", f"{before} = w.consumed")
+    assert sql != fence.sql
+    monkeypatch.setitem(STATEMENTS, "fence", replace(fence, sql=sql))
+    slept = []
+
+    async def scene() -> Any:
+        lease = await running(store)
+
+        async def check(*_: object) -> None:
+            slept.append(await status(store, lease.run_id) is RunStatus.WAITING)
+            await store.runs.end(SPACE, lease.run_id)
+
+        put = two.first.inbox.put(SPACE, lease.run_id, kind=InboxKind.MESSAGE, data="psst")
+        return put, commit(two.second, lease, move=WAITING), check
+
+    orders = await two.explore(scene)
+    assert len(set(orders)) == len(orders)
+    lost = [order for order, asleep in zip(orders, slept, strict=True) if asleep]
+    assert 0 < len(lost) < len(orders)
+    assert all("b:fence a:commit" in order or "b:fence a:add" in order for order in lost)
+
+
+def test_statements_swap_that_neither_lock_nor_write_what_the_other_does() -> None:
+    read, write, lock, elsewhere, commit = map(
+        Statement, ("head", "add_to_inbox", "lock_heads", "add_inbox_item", "commit")
+    )
+    assert read.swaps_with(write)
+    assert write.swaps_with(elsewhere)
+    assert not write.swaps_with(lock)
+    for statement in (read, write, lock, elsewhere, commit):
+        assert not commit.swaps_with(statement)
+        assert not statement.swaps_with(commit)
