@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
@@ -31,6 +32,17 @@ Thing = TypeVar("Thing", ModelRun, ModelThread, tuple[ModelRun, Lease])
 
 OWNERS: Final = tuple(OwnerId(name) for name in ("first", "second", "third"))
 THREADS: Final = (ThreadId("one"), ThreadId("two"))
+
+
+@dataclass(frozen=True)
+class Birth:
+    """A run to be made: where it should begin, or why it should not."""
+
+    new: NewRun
+    thread: ModelThread
+    said: list[Said]
+    parent: ModelRun | None
+    start: Start | type[HoldfastError]
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -122,33 +134,55 @@ class LogMachine(RuleBasedStateMachine):
         place: Callable[[], Start],
         parent: ModelRun | None = None,
     ) -> None:
+        birth = self._expecting(data, thread, new, place, parent)
+        create = self._store.runs.create(SPACE, birth.new)
+        if isinstance(birth.start, Start):
+            self._run(create)
+            self._born(birth, birth.start)
+        else:
+            self._refused(birth.start, create)
+
+    def _expecting(
+        self,
+        data: st.DataObject,
+        thread: ModelThread,
+        new: NewRun,
+        place: Callable[[], Start],
+        parent: ModelRun | None = None,
+        *,
+        keyed: bool = True,
+    ) -> Birth:
+        """Say what is to be made, and what should become of it."""
         said = self._input(data, thread)
         run_id = RunId(self._model.name("run"))
         messages = [user(message.name, id=message.id) for message in said]
-        new = structs.replace(new, id=run_id, messages=messages, idempotency_key=run_id)
-        create = self._store.runs.create(SPACE, new)
+        key = run_id if keyed and data.draw(st.booleans()) else None
+        new = structs.replace(new, id=run_id, messages=messages, idempotency_key=key)
         try:
             start = place()
             self._model.check_new(start, parent, [message.id for message in said])
         except HoldfastError as exc:
-            self._refused(type(exc), create)
-            return
-        self._run(create)
+            return Birth(new, thread, said, parent, type(exc))
+        return Birth(new, thread, said, parent, start)
+
+    def _born(self, birth: Birth, start: Start) -> None:
+        new, run_id = birth.new, birth.new.id
+        assert run_id is not None
         self._model.end_all(start.cancel, RunStatus.CANCELLED)
         run = ModelRun(
             id=run_id,
-            thread=thread,
+            thread=birth.thread,
             base=start.base,
             cut=start.cut,
-            parent=parent,
+            parent=birth.parent,
             given=dict(new.values),
-            said=said,
+            said=birth.said,
             wait_until=None if new.wait_until is None else millis(new.wait_until),
         )
         run.events += [event.data for event in self._run(self._store.events.after(SPACE, run_id))]
         assert len(run.events) == 1
-        if thread not in self._model.threads:
-            self._model.threads.append(thread)
+        if run.thread not in self._model.threads:
+            self._model.threads.append(run.thread)
         self._model.add(run)
         self._made[run] = new
 
@@ -174,10 +208,12 @@ class LogMachine(RuleBasedStateMachine):
     def _create_again(self, run: ModelRun) -> None:
         """Nothing is made twice, and an id is never used again."""
         new = self._made[run]
-        self._refused(IdempotencyMismatch, self._store.runs.create(SPACE, structs.replace(new, tags=["other"])))
         if run.thread in self._model.open_threads():
             other = NewRun(thread=run.thread.id, id=run.id, base=None)
             self._refused(IdTaken, self._store.runs.create(SPACE, other))
+        if new.idempotency_key is None:
+            return
+        self._refused(IdempotencyMismatch, self._store.runs.create(SPACE, structs.replace(new, tags=["other"])))
         if run.deleted:
             self._refused(Conflict, self._store.runs.create(SPACE, new))
         else:

@@ -211,7 +211,7 @@ class Model:
 
     def place(self, thread: ModelThread, wish: OnBusy) -> Start:
         """Return where a run begins for which no base was named."""
-        newest = next((run for run in reversed(self.existing()) if run.thread is thread), None)
+        newest = self._newest(thread)
         live: list[ModelRun] = []
         at = newest
         while at is not None and not at.over:
@@ -230,6 +230,10 @@ class Model:
                 return Start(live[0], cancel=tuple(reversed(live)))
             case OnBusy.FORK:
                 return Start(live[-1].base, live[-1].cut)
+
+    def is_busy(self, thread: ModelThread) -> bool:
+        newest = self._newest(thread)
+        return newest is not None and not newest.over
 
     def named_base(self, base: ModelRun, cut: int | None) -> Start:
         if base.deleted:
@@ -332,6 +336,9 @@ class Model:
             came = (run.inherited or {}).items()
             if came:  # what others hold of a deleted run becomes theirs
                 run.inherited = {name: (value, run if source.deleted else source) for name, (value, source) in came}
+
+    def _newest(self, thread: ModelThread) -> ModelRun | None:
+        return next((run for run in reversed(self.existing()) if run.thread is thread), None)
 
     def _move(self, run: ModelRun, to: RunStatus) -> None:
         check_move(run.id, run.status, to)

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.domain.artifact import ArtifactType, NewArtifact
 from holdfast.domain.commit import Commit, Committed, Lease
-from holdfast.domain.errors import Conflict, HoldfastError, InboxNotEmpty, Invalid
+from holdfast.domain.errors import Conflict, HoldfastError, IdTaken, InboxNotEmpty, Invalid
 from holdfast.domain.ids import ArtifactId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.run import RunStatus
@@ -33,7 +33,7 @@ def good(lease: Lease, number: int = 1) -> Commit:
 BAD: dict[str, tuple[Callable[[Lease], Commit], type[HoldfastError]]] = {
     "a message id that is taken": (
         lambda lease: Commit(lease=lease, messages=[assistant("again", id="said")], events=spoken("lost")),
-        Conflict,
+        IdTaken,
     ),
     "an inbox item that is not there": (
         lambda lease: Commit(lease=lease, consumed=[9], messages=[assistant("lost")], events=spoken("lost")),

@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
-from holdfast.domain.errors import IllegalMove, InboxNotEmpty, Invalid, LeaseLost
+from holdfast.domain.errors import IdTaken, IllegalMove, InboxNotEmpty, Invalid, LeaseLost
 from holdfast.domain.ids import RunId, TimerId
 from holdfast.domain.inbox import InboxItem, InboxKind
 from holdfast.domain.interrupt import InterruptStatus
@@ -14,7 +14,7 @@ from holdfast.domain.step import StepState
 from holdfast.domain.timer import NewTimer, TimerState
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
-from tests.builders import FIRST, MINUTE, SECOND, assistant, call, claim, result
+from tests.builders import FIRST, MINUTE, SECOND, assistant, call, claim, new_run, result
 from tests.conformance.conftest import SPACE
 from tests.conformance.scenes import (
     ASKING,
@@ -271,3 +271,27 @@ async def test_a_run_that_ended_is_over(store: Store) -> None:
     for to in (RunStatus.CANCELLED, RunStatus.FAILED):
         with pytest.raises(IllegalMove):
             await store.runs.end(SPACE, run.id, to=to)
+
+
+async def test_a_run_that_stops_is_told_of_an_item_that_was_never_there(store: Store) -> None:
+    lease = await running(store)
+    with pytest.raises(Invalid):
+        await commit(store, lease, consumed=[1], move=COMPLETED)
+    await commit(store, lease, move=COMPLETED)
+
+
+async def test_a_run_does_not_end_with_a_call_that_nobody_answered(store: Store) -> None:
+    lease = await running(store)
+    with pytest.raises(Invalid, match="nobody answered"):
+        await commit(store, lease, messages=[assistant("let me look", call("c1"))], move=COMPLETED)
+    await commit(store, lease, messages=[assistant("let me look", call("c1")), result("c1")], move=COMPLETED)
+
+
+async def test_a_message_id_is_used_once_on_a_chain(store: Store) -> None:
+    lease = await running(store)
+    await commit(store, lease, messages=[assistant("hello", id="said")], move=COMPLETED)
+    await new_run(store, SPACE, lease.thread_id, "go on")
+    following = await claim(store)
+    with pytest.raises(IdTaken):
+        await commit(store, following, messages=[assistant("hello again", id="said")])
+    await commit(store, following, messages=[assistant("hello again", id="said-2")])

@@ -3,10 +3,12 @@
 On a failure Hypothesis prints the shortest sequence of rules that leads to it.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import pytest
@@ -28,7 +30,7 @@ from holdfast.domain.ids import OwnerId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.interrupt import Answer, InterruptStatus
 from holdfast.domain.limits import ATTEMPT_CAP
-from holdfast.domain.new_run import Base, NewRun
+from holdfast.domain.new_run import Base, Created, NewRun
 from holdfast.domain.run import Priority, RunStatus
 from holdfast.domain.timer import TimerState
 from holdfast.testing.postgres import PostgresServer
@@ -94,6 +96,23 @@ class RunLog(LogMachine):
         self._create_on(data, thread, on_busy=wish, wait_until=self._in(wait), values=given, priority=priority)
         if self._made and data.draw(st.integers(0, 3)) == 0:
             self._create_again(self._pick(data, list(self._made)))
+
+    @rule(data=st.data(), wishes=st.permutations(list(OnBusy)))
+    def create_together(self, data: st.DataObject, wishes: list[OnBusy]) -> None:
+        """Runs on different threads that are made at once may be made together."""
+        births = []
+        for thread, wish in zip(self._model.threads[:2], wishes, strict=False):
+            place = partial(self._model.place, thread, wish)
+            births.append(self._expecting(data, thread, NewRun(thread=thread.id, on_busy=wish), place, keyed=False))
+        # Those whose thread is free come first in any case, so that whoever claims finds all in the same order.
+        births.sort(key=lambda birth: self._model.is_busy(birth.thread))
+        outcomes = self._at_once(*[self._store.runs.create(SPACE, birth.new) for birth in births])
+        for birth, outcome in zip(births, outcomes, strict=True):
+            if isinstance(birth.start, Start):
+                assert isinstance(outcome, Created)
+                self._born(birth, birth.start)
+            else:
+                assert type(outcome) is birth.start
 
     @precondition(lambda self: self._model.runs)
     @rule(data=st.data(), given=_values)
@@ -300,14 +319,22 @@ class RunLog(LogMachine):
 
 
 @pytest.fixture
+def folder() -> Iterator[Path]:
+    """Yield a folder in memory, if there is one: nothing is killed here, so the disk would add only its time."""
+    memory = Path("/dev/shm")
+    with TemporaryDirectory(dir=memory if memory.is_dir() else None) as name:
+        yield Path(name)
+
+
+@pytest.fixture
 async def database(postgres: PostgresServer) -> AsyncIterator[str]:
     """Yield an empty database on PostgreSQL."""
     yield await postgres.create_database("state_machine")
     await postgres.drop_database("state_machine")
 
 
-def test_sqlite_keeps_the_log_whatever_happens_in_whatever_order(tmp_path: Path) -> None:
-    _run_on(SqliteGround(tmp_path), settings(EVERY, max_examples=60, stateful_step_count=40))
+def test_sqlite_keeps_the_log_whatever_happens_in_whatever_order(folder: Path) -> None:
+    _run_on(SqliteGround(folder), settings(EVERY, max_examples=60, stateful_step_count=40))
 
 
 def test_postgres_keeps_the_log_whatever_happens_in_whatever_order(database: str) -> None:
@@ -315,8 +342,8 @@ def test_postgres_keeps_the_log_whatever_happens_in_whatever_order(database: str
 
 
 @pytest.mark.slow
-def test_sqlite_keeps_the_log_for_long(tmp_path: Path) -> None:
-    _run_on(SqliteGround(tmp_path), settings(EVERY, max_examples=1500, stateful_step_count=80))
+def test_sqlite_keeps_the_log_for_long(folder: Path) -> None:
+    _run_on(SqliteGround(folder), settings(EVERY, max_examples=1500, stateful_step_count=80))
 
 
 @pytest.mark.slow

@@ -54,7 +54,7 @@ async def test_a_kill_while_a_database_is_made_leaves_one_that_opens(
     await _kill_at_birth(victims, new_place, scripts, most=10 if backend == "sqlite" else 2)
 
 
-async def test_a_kill_while_a_file_is_opened_leaves_the_leases_of_the_dead_to_the_next_who_opens_it(
+async def test_a_kill_while_a_store_is_opened_frees_the_leases_of_the_dead_at_the_next_opening(
     victims: ForkServer, shared_memory: Path, scripts: Scripts
 ) -> None:
     async with hunting(victims, shared_memory / "holdfast.db", scripts) as hunt:

@@ -12,7 +12,7 @@ from holdfast.domain.events import Event
 from holdfast.domain.ids import MessageId, OwnerId, RunId, SpaceId, ThreadId, TimerId
 from holdfast.domain.instant import Instant
 from holdfast.domain.interrupt import NewInterrupt
-from holdfast.domain.message import NewMessage, Role, check_ids
+from holdfast.domain.message import NewMessage, Role, check_ids, open_calls
 from holdfast.domain.run import Move, Run, RunStatus, check_own_move
 from holdfast.domain.step import Step, StepKind, StepState
 from holdfast.domain.timer import NewTimer, check_new_timer
@@ -77,6 +77,8 @@ def check_commit(commit: Commit) -> None:
         check_own_move(commit.lease.run_id, commit.move)
     if commit.messages:
         check_ids(commit.messages)
+        if commit.move is not None and commit.move.to.terminal and open_calls(commit.messages):
+            raise Invalid("a run does not end with a call that nobody answered", field="messages")
     if commit.steps:
         _check_steps(commit)
     if not VALUE_NAMES.issuperset(commit.values):

@@ -87,7 +87,7 @@ def check_ids(messages: Sequence[NewMessage]) -> None:
         raise Invalid("two messages have the same id", field="messages.id")
 
 
-def open_calls(messages: Sequence[Message]) -> list[ToolCall]:
+def open_calls(messages: Sequence[Message | NewMessage]) -> list[ToolCall]:
     """Return the calls of the last assistant message that no later message answers."""
     answered: set[ToolCallId] = set()
     for message in reversed(messages):

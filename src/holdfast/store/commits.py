@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.domain.commit import Committed
+from holdfast.domain.commit import Committed, Lease
 from holdfast.domain.errors import Conflict, HoldfastError, InboxNotEmpty, Invalid, LeaseLost
 from holdfast.domain.ids import InterruptId, MessageId
 from holdfast.domain.instant import Millis, millis
@@ -21,7 +21,7 @@ from holdfast.store.artifacts import add_artifact
 from holdfast.store.encoding import dump, dump_optional
 from holdfast.store.endings import let_dependants_go
 from holdfast.store.inbox import tell_parent
-from holdfast.store.messages import message_values
+from holdfast.store.messages import Tip, check_new_ids, message_values
 from holdfast.store.notifications import news_row
 from holdfast.store.prepared import Prepared, step_values, usage_row
 from holdfast.store.timers import timer_values
@@ -113,6 +113,7 @@ async def _add_messages(
     speaking = [item.commit for item in accepted if item.commit.messages]
     if not speaking:
         return {}, {}
+    await check_new_ids(tx, [(_tip(commit.lease), commit.messages) for commit in speaking])
     counts: dict[int, int] = {}
     for commit in speaking:
         counts[commit.lease.thread_key] = counts.get(commit.lease.thread_key, 0) + len(commit.messages)
@@ -134,6 +135,10 @@ async def _add_messages(
         rows += own
     await tx.many("add_messages", rows)
     return sequences, ids
+
+
+def _tip(lease: Lease) -> Tip:
+    return Tip(lease.thread_key, lease.run_key)
 
 
 async def _add_events(tx: Transaction, accepted: Sequence[_Accepted]) -> None:

@@ -17,7 +17,7 @@ from holdfast.domain.thread import NewThread
 from holdfast.domain.usage import NOTHING
 from holdfast.store.encoding import dump, dump_optional
 from holdfast.store.frames import Frame, find_frame, find_plain_frames, key_of
-from holdfast.store.messages import END, check_new_ids, message_values
+from holdfast.store.messages import END, Tip, check_new_ids, message_values
 from holdfast.store.prepared import MessageRow, event_row, message_row
 from holdfast.store.run_rows import run_by_key
 from holdfast.store.spaces import hold_space
@@ -205,6 +205,7 @@ def _head_values(tx: Transaction, birth: _Birth) -> tuple[Any, ...]:
 
 async def _add_input(tx: Transaction, births: Sequence[_Birth]) -> None:
     """Keep the input; it enters the conversation now if the base has ended, else when it ends."""
+    await check_new_ids(tx, [(_tip(birth.frame), birth.input) for birth in births if birth.frame.base is not None])
     entering = {birth.key: len(birth.input) if birth.frame.base_has_ended else 0 for birth in births}
     begun = await tx.many(
         "begin_runs_on_threads", [(tx.now, entering[birth.key], birth.frame.thread["thread_key"]) for birth in births]
@@ -212,13 +213,17 @@ async def _add_input(tx: Transaction, births: Sequence[_Birth]) -> None:
     following = {row["thread_key"]: row["next_sequence"] for row in begun}
     rows: list[tuple[Any, ...]] = []
     for birth in births:
-        thread_key, frame = birth.frame.thread["thread_key"], birth.frame
-        await check_new_ids(tx, thread_key, birth.input, base_key=key_of(frame.base), cut=frame.base_sequence)
+        thread_key = birth.frame.thread["thread_key"]
         first = following[thread_key] - entering[birth.key]
         for index, message in enumerate(birth.input):
             sequence = first + index if entering[birth.key] else None
             rows.append(message_values(tx, message, thread_key=thread_key, run_key=birth.key, sequence=sequence))
     await tx.many("add_messages", rows)
+
+
+def _tip(frame: Frame) -> Tip:
+    assert frame.base is not None
+    return Tip(frame.thread["thread_key"], frame.base["run_key"], frame.base_sequence)
 
 
 def _started(tx: Transaction, run: Run) -> RunStarted:

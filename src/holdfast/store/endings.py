@@ -43,9 +43,10 @@ async def end_trees(tx: Transaction, run_keys: Sequence[int], ending: Ending) ->
 
 
 async def lock_trees(tx: Transaction, run_keys: Sequence[int]) -> list[Row]:
-    """Hold these runs and all below them, with their threads."""
+    """Hold these runs and all below them, with their threads, and the parents that may be told of their end."""
     tree = await _tree(tx, run_keys)
-    await tx.lock(threads={row["thread_key"] for row in tree}, runs=[row["run_key"] for row in tree])
+    told = {row["parent_key"] for row in tree} - {None}
+    await tx.lock(threads={row["thread_key"] for row in tree}, runs=told | {row["run_key"] for row in tree})
     locked = await _tree(tx, run_keys)
     if len(locked) != len(tree):
         raise Again  # a child came in between: lock it too

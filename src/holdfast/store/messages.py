@@ -1,7 +1,9 @@
 """Messages in SQL: the history of a run, and how messages enter it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
+
+import msgspec
 
 from holdfast.domain.errors import IdTaken, Invalid, NotFound
 from holdfast.domain.ids import MessageId, RunId, SpaceId
@@ -57,7 +59,7 @@ class SqlMessages:
 
         async def find(tx: Transaction) -> Message:
             row = await run_row(tx, space, run)
-            for candidate in await tx.all("messages_with_id", thread_key=row["thread_key"], id=message):
+            for candidate in await tx.many("messages_with_ids", [(row["thread_key"], message)]):
                 if await is_on_chain(tx, row["run_key"], candidate):
                     found = await tx.one("message_by_key", message_key=candidate["message_key"])
                     if found is not None:
@@ -87,16 +89,25 @@ async def is_on_chain(tx: Transaction, run_key: int, message: Row, *, cut: int |
     return cut is None or (message["sequence"] is not None and message["sequence"] <= cut)
 
 
-async def check_new_ids(
-    tx: Transaction, thread_key: int, messages: Sequence[MessageRow], *, base_key: int | None, cut: int | None
-) -> None:
-    """Raise if a chosen id is on the chain already; on another branch it may be: a revision keeps its id."""
-    for message in messages:
-        if message.id is None or base_key is None:
-            continue
-        for candidate in await tx.all("messages_with_id", thread_key=thread_key, id=message.id):
-            if await is_on_chain(tx, base_key, candidate, cut=cut):
-                raise IdTaken(f"there is a message `{message.id}` on this chain already", id=message.id)
+class Tip(msgspec.Struct, frozen=True):
+    """The end of a chain that messages are added to: a run, up to a cut."""
+
+    thread_key: int
+    run_key: int
+    cut: int | None = None
+
+
+async def check_new_ids(tx: Transaction, added: Iterable[tuple[Tip, Sequence[MessageRow]]]) -> None:
+    """Raise if a chosen id is on its chain already; on another branch it may be: a revision keeps its id."""
+    chosen = [(tip, message.id) for tip, messages in added for message in messages if message.id is not None]
+    names = list(dict.fromkeys((tip.thread_key, name) for tip, name in chosen))
+    found: dict[tuple[int, str], list[Row]] = {}
+    for row in await tx.many("messages_with_ids", names):
+        found.setdefault((row["thread_key"], row["id"]), []).append(row)
+    for tip, name in chosen:
+        for earlier in found.get((tip.thread_key, name), ()):
+            if await is_on_chain(tx, tip.run_key, earlier, cut=tip.cut):
+                raise IdTaken(f"there is a message `{name}` on this chain already", id=name)
 
 
 async def take_sequences(tx: Transaction, thread_key: int, count: int) -> int:

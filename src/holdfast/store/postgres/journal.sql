@@ -11,7 +11,7 @@ UPDATE run_heads h
    SET last_event_seq = h.last_event_seq + w.events, unread = h.unread - w.consumed,
        attempt = CASE WHEN w.settles = 1 THEN 0 ELSE h.attempt END
   FROM wanted w JOIN locked l ON l.run_key = w.run_key
- WHERE h.run_key = w.run_key AND h.lease_number = w.lease_number AND (w.stops = 0 OR h.unread = w.consumed)
+ WHERE h.run_key = w.run_key AND h.lease_number = w.lease_number AND (w.stops = 0 OR h.unread <= w.consumed)
 RETURNING h.run_key, h.last_event_seq;
 
 -- name: move_heads

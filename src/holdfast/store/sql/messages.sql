@@ -1,8 +1,3 @@
--- name: messages_with_id
-SELECT m.run_key, r.chain_depth, m.sequence, m.message_key FROM messages m JOIN runs r ON r.run_key = m.run_key
- WHERE m.thread_key = :thread_key AND m.id = :id
- ORDER BY m.message_key DESC;
-
 -- name: message_at
 SELECT m.run_key, r.chain_depth, m.sequence FROM messages m JOIN runs r ON r.run_key = m.run_key
  WHERE m.thread_key = :thread_key AND m.sequence = :sequence;

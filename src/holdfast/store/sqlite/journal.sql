@@ -3,7 +3,7 @@
 UPDATE run_heads
    SET last_event_seq = last_event_seq + :events, unread = unread - :consumed,
        attempt = CASE WHEN :settles = 1 THEN 0 ELSE attempt END
- WHERE run_key = :run_key AND lease_number = :lease_number AND (:stops = 0 OR unread = :consumed)
+ WHERE run_key = :run_key AND lease_number = :lease_number AND (:stops = 0 OR unread <= :consumed)
 RETURNING run_key, last_event_seq;
 
 -- name: move_heads

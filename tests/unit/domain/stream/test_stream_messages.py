@@ -78,6 +78,11 @@ def test_a_fresh_id_is_one_that_nobody_used(stream: Stream) -> None:
     ]
 
 
+def test_an_open_message_is_not_taken_for_another_whose_id_looks_like_its_next(stream: Stream) -> None:
+    fed(stream, start("m"), start("m-2"))
+    assert fed(stream, end("m"), content("m-2", "x")) == [end("m"), content("m-2", "x")]
+
+
 def test_a_text_and_a_thought_never_share_an_id(stream: Stream) -> None:
     thought = ReasoningMessageStart(message_id=MessageId("m"))
     assert fed(stream, thought, start("m"), content("m", "x")) == [thought, start("m-2"), content("m-2", "x")]

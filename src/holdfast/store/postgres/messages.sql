@@ -1,0 +1,5 @@
+-- name: messages_with_ids
+SELECT m.thread_key, m.id, m.run_key, r.chain_depth, m.sequence, m.message_key
+  FROM unnest(:thread_key::BIGINT[], :id::TEXT[]) AS w (thread_key, id)
+  JOIN messages m ON m.thread_key = w.thread_key AND m.id = w.id
+  JOIN runs r ON r.run_key = m.run_key;
