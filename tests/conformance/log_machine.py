@@ -13,13 +13,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 from msgspec import structs
 
 from holdfast.domain.commit import Lease
-from holdfast.domain.errors import Conflict, HoldfastError, IdempotencyMismatch, IdTaken, InboxNotEmpty
+from holdfast.domain.errors import Conflict, HoldfastError, IdempotencyMismatch, IdTaken
 from holdfast.domain.ids import MessageId, OwnerId, RunId, ThreadId
 from holdfast.domain.inbox import InboxItem, InboxKind
 from holdfast.domain.instant import Instant, Millis, instant, millis
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import RunStatus
 from holdfast.domain.thread import NewThread
+from holdfast.domain.timer import TimerState
 from holdfast.store.store import Store
 from tests.builders import user
 from tests.conformance.log_ground import Ground
@@ -246,7 +247,12 @@ class LogMachine(RuleBasedStateMachine):
         return len(self._held()) + len(ready) >= least
 
     def _waits_for_time(self) -> bool:
-        return any(run.owner is not None or run.wait_until is not None or run.timers for run in self._model.runs)
+        runs = self._model.runs
+        return any(run.owner is not None or run.wait_until is not None for run in runs) or self._timers_are_set()
+
+    def _timers_are_set(self) -> bool:
+        timers = [timer for run in self._model.existing() for timer in run.timers.values()]
+        return any(timer.state is TimerState.SCHEDULED for timer in timers)
 
     def _worker(self, data: st.DataObject) -> tuple[ModelRun, Lease]:
         """Return a lease that holds, claimed now if there is none."""
@@ -263,8 +269,8 @@ class LogMachine(RuleBasedStateMachine):
     def _commit(self, run: ModelRun, lease: Lease, turn: Turn) -> None:
         planned = self._plan(run, lease, turn)
         commit = self._store.journal.commit(planned.commit)
-        if planned.refused:
-            self._refused(InboxNotEmpty, commit)
+        if planned.error is not None:
+            self._refused(planned.error, commit)
             self._model.touched.add(run)
             return
         committed = self._run(commit)

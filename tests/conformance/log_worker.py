@@ -4,8 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, get_args
 
+from msgspec import structs
+
 from holdfast.domain.commit import Commit, Lease
 from holdfast.domain.content import Json
+from holdfast.domain.errors import HoldfastError, IdTaken, InboxNotEmpty, Invalid
 from holdfast.domain.events import (
     Event,
     RunError,
@@ -32,7 +35,9 @@ from tests.builders import assistant, call, result
 from tests.conformance.log_model import Model, ModelRun, ModelStep, ModelTimer, Said
 
 StepWish: TypeAlias = Literal["none", "start", "start effectful", "settle"]
+Mistake: TypeAlias = Literal["a message with an id of the chain", "an item that is not there"]
 STEPS: Final[tuple[StepWish, ...]] = get_args(StepWish)
+MISTAKES: Final[tuple[Mistake, ...]] = get_args(Mistake)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +57,7 @@ class Turn:
     questions: int = 0
     to: RunStatus | None = None
     delay: int | None = None
+    mistake: Mistake | None = None
 
 
 @dataclass(kw_only=True)
@@ -67,11 +73,14 @@ class Planned:
     wait_until: int | None
 
     @property
-    def refused(self) -> bool:
-        """Whether the run would stop with something unread."""
-        move = self.commit.move
-        stops = move is not None and move.to is not RunStatus.QUEUED
-        return stops and len(self.commit.consumed) < len(self.run.unread)
+    def error(self) -> type[HoldfastError] | None:
+        """Why it is refused: the run would stop with something unread, or the worker made a mistake."""
+        move, messages, consumed = self.commit.move, self.commit.messages, self.commit.consumed
+        if move is not None and move.to is not RunStatus.QUEUED and len(consumed) < len(self.run.unread):
+            return InboxNotEmpty
+        if not self.run.known_ids().isdisjoint(message.id for message in messages):
+            return IdTaken
+        return None if self.run.unread.keys() >= set(consumed) else Invalid
 
     def apply(self, model: Model) -> None:
         run, commit = self.run, self.commit
@@ -109,10 +118,10 @@ def plan(model: Model, run: ModelRun, lease: Lease, turn: Turn, now: Millis) -> 
     commit = Commit(
         lease=lease,
         events=speech.events,
-        messages=speech.messages,
+        messages=_messages(run, turn, speech),
         steps=[_step(number, step) for number, step in steps.items()],
         values=turn.values,
-        consumed=list(run.unread)[: turn.reads],
+        consumed=_consumed(run, turn),
         interrupts=_questions(model, turn),
         timers=[NewTimer(id=timer, kind="wake", due_at=instant(Millis(at.due_at))) for timer, at in timers.items()],
         iterations=int(turn.speaks),
@@ -176,6 +185,18 @@ class _Speech:
     def _feed(self, *events: Event) -> None:
         for event in events:
             self.events += self._stream.feed(event, at=self._now)
+
+
+def _messages(run: ModelRun, turn: Turn, speech: _Speech) -> list[NewMessage]:
+    used = sorted(run.known_ids())
+    if turn.mistake != "a message with an id of the chain" or not used or not speech.messages:
+        return speech.messages
+    return [structs.replace(speech.messages[0], id=used[0]), *speech.messages[1:]]
+
+
+def _consumed(run: ModelRun, turn: Turn) -> list[int]:
+    read = list(run.unread)[: turn.reads]
+    return [*read, run.received + 1] if turn.mistake == "an item that is not there" else read
 
 
 def _steps(run: ModelRun, turn: Turn, speech: _Speech) -> dict[int, ModelStep]:

@@ -22,7 +22,6 @@ from holdfast.domain.content import Json
 from holdfast.domain.errors import (
     AlreadyAnswered,
     Conflict,
-    InboxNotEmpty,
     LeaseLost,
     NotFound,
 )
@@ -38,7 +37,7 @@ from tests.conformance.log_ground import Ground, PostgresGround, SqliteGround
 from tests.conformance.log_invariants import SPACE
 from tests.conformance.log_machine import OWNERS, LogMachine
 from tests.conformance.log_model import DEEPEST, Start
-from tests.conformance.log_worker import STEPS, Turn, plan
+from tests.conformance.log_worker import MISTAKES, STEPS, Turn, plan
 
 MILLISECOND: Final = timedelta(milliseconds=1)
 EVERY: Final = settings(
@@ -52,8 +51,11 @@ _values = st.dictionaries(st.sampled_from(["state", "plan"]), st.integers(0, 9),
 _delays = st.sampled_from([None, None, None, 1, 2_000, 90_000])
 _reads = st.sampled_from([9, 9, 1, 0])
 _steps = st.sampled_from(STEPS)
+_mistakes = st.sampled_from([None, None, None, *MISTAKES])
 _turns = {
-    "speaks": st.builds(Turn, speaks=st.just(True), calls=st.integers(0, 2), values=_values, step=_steps),
+    "speaks": st.builds(
+        Turn, speaks=st.just(True), calls=st.integers(0, 2), values=_values, step=_steps, mistake=_mistakes
+    ),
     "settles": st.builds(Turn, answers=st.integers(1, 2), step=st.just("settle"), speaks=st.booleans(), reads=_reads),
     "notes": st.builds(Turn, streams=st.booleans(), values=_values, step=_steps, timer=_delays),
     "waits": st.builds(
@@ -114,11 +116,11 @@ class RunLog(LogMachine):
             else:
                 assert type(outcome) is birth.start
 
-    @precondition(lambda self: self._model.runs)
+    @precondition(lambda self: self._model.existing())
     @rule(data=st.data(), given=_values)
     def create_on_base(self, data: st.DataObject, given: dict[str, Json]) -> None:
         """Continue from any run, or from within it, or from nothing."""
-        base = self._pick(data, self._model.runs)
+        base = self._pick(data, self._model.existing() if data.draw(st.integers(0, 7)) else self._model.runs)
         thread = base.thread
         if thread not in self._model.open_threads() or data.draw(st.integers(0, 5)) == 0:
             thread = self._pick(data, self._model.open_threads())
@@ -126,7 +128,7 @@ class RunLog(LogMachine):
             return
         own = [] if base.deleted else self._run(self._store.messages.of_run(SPACE, base.id))
         sequences = [message.sequence for message in own if message.sequence is not None]
-        cut = data.draw(st.none() | st.integers(1, len(sequences))) if sequences else None
+        cut = data.draw(st.integers(0, len(sequences))) or None
         named = Base(run_id=base.id, sequence=None if cut is None else sequences[cut - 1])
         self._create(
             data, thread, NewRun(thread=thread.id, base=named, values=given), lambda: self._model.named_base(base, cut)
@@ -173,17 +175,20 @@ class RunLog(LogMachine):
     @precondition(lambda self: self._has_work(2))
     @rule(data=st.data(), turns=st.lists(_any_turn, min_size=2, max_size=3))
     def work_together(self, data: st.DataObject, turns: list[Turn]) -> None:
-        """Commits that come at once may be written at once; parents go first, so that all pass that may."""
+        """Commits that come at once may be written at once, and each fails alone.
+
+        Parents go first: one that stops just before its child tells it of its end is woken.
+        """
         self._claim(OWNERS[0], limit=3, seconds=60)
         held = [self._held()[index] for index in data.draw(st.permutations(range(len(self._held()))))]
         planned = [self._plan(run, lease, turn) for (run, lease), turn in zip(held, turns, strict=False)]
         planned.sort(key=lambda each: each.run.depth)
-        refused = [each.refused for each in planned]
+        expected = [each.error for each in planned]
         outcomes = self._at_once(*[self._store.journal.commit(each.commit) for each in planned])
-        assert [isinstance(outcome, InboxNotEmpty) for outcome in outcomes] == refused
-        assert [isinstance(outcome, Committed) for outcome in outcomes] == [not each for each in refused]
-        for each, was_refused in zip(planned, refused, strict=True):
-            if not was_refused:
+        assert [type(outcome) for outcome in outcomes] == [error or Committed for error in expected]
+        for each, error in zip(planned, expected, strict=True):
+            self._model.touched.add(each.run)
+            if error is None:
                 each.apply(self._model)
 
     @precondition(lambda self: self._has_work())
@@ -197,8 +202,8 @@ class RunLog(LogMachine):
         if comes_first:
             number, committed = self._in_order(put, commit)
             assert number == self._model.put(run, InboxKind.MESSAGE, what)
-            assert isinstance(committed, InboxNotEmpty if planned.refused else Committed)
-            if not planned.refused:
+            assert type(committed) is (planned.error or Committed)
+            if planned.error is None:
                 planned.apply(self._model)
         else:
             committed, number = self._in_order(commit, put)
@@ -281,7 +286,12 @@ class RunLog(LogMachine):
     @precondition(lambda self: self._model.existing())
     @rule(data=st.data(), to=st.sampled_from([RunStatus.CANCELLED, RunStatus.FAILED]))
     def end(self, data: st.DataObject, to: RunStatus) -> None:
-        run = self._pick(data, self._model.existing())
+        """End any run, more often one that is worked on."""
+        runs = self._model.existing()
+        live = [run for run in runs if run.live]
+        held = [run for run in live if run.owner is not None]
+        which = data.draw(st.sampled_from(["held", "held", "live", "any"]))
+        run = self._pick(data, {"held": held, "live": live, "any": runs}[which] or runs)
         self._expect(lambda: [ended.id for ended in self._model.end(run, to)], self._end(run, to))
 
     @precondition(lambda self: any(not run.live for run in self._model.existing()))
@@ -292,7 +302,7 @@ class RunLog(LogMachine):
         if run.deleted:
             self._refused(NotFound, self._store.runs.delete(SPACE, run.id))
 
-    @precondition(lambda self: any(run.timers for run in self._model.existing()))
+    @precondition(lambda self: self._timers_are_set())
     @rule(owner=st.sampled_from(OWNERS))
     def fire(self, owner: OwnerId) -> None:
         """Put what is due into the inboxes."""

@@ -48,7 +48,8 @@ async def check_said(store: Store, lease: Lease, *, acknowledged: Collection[int
     streamed = [_number(event.delta) for event in logged if isinstance(event, TextMessageContent)]
     assert spoke == streamed, "a commit is there in part"
     assert len(spoke) == len(set(spoke)), "a commit is there twice"
-    assert set(acknowledged) <= set(spoke) <= set(tried)
+    assert set(acknowledged) <= set(spoke), "what was acknowledged is not there"
+    assert set(spoke) <= set(tried), "what was refused is there"
     state = (await store.values.of_run(SPACE, lease.run_id)).get("state")
     assert state == ({"last": spoke[-1]} if spoke else None)
     return set(spoke)

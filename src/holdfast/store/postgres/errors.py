@@ -19,6 +19,7 @@ from holdfast.store.transaction import Again
 DRIVER_ERRORS: Final = (
     pg.PostgresError,
     pg.InterfaceError,
+    pg.InternalClientError,  # the server said goodbye while nobody asked
     OSError,
     EOFError,
     asyncio.TimeoutError,
@@ -49,6 +50,7 @@ _MEANING: Final[tuple[tuple[tuple[type[BaseException], ...], type[HoldfastError]
             pg.InsufficientResourcesError,
             pg.LockNotAvailableError,
             pg.InterfaceError,
+            pg.InternalClientError,
             OSError,
             EOFError,
             asyncio.TimeoutError,

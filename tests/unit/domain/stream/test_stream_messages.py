@@ -154,7 +154,8 @@ def test_a_chunk_without_an_id_goes_on_with_the_last_message_of_its_owner(stream
 
 
 def test_a_chunk_leaves_the_messages_of_others_open(stream: Stream) -> None:
-    fed(stream, subagent(S), start("m", S))
+    theirs = ReasoningMessageStart(message_id=MessageId("r"), subagent_run_id=S)
+    fed(stream, subagent(S), start("m", S), theirs)
     assert fed(stream, TextMessageChunk(message_id=MessageId("n"))) == [start("n")]
 
 
@@ -168,10 +169,19 @@ def test_a_chunk_that_opens_a_message_ends_the_one_before(stream: Stream) -> Non
     assert fed(stream, TextMessageChunk(message_id=MessageId("n"))) == [end("m"), start("n")]
 
 
-def test_a_chunk_of_nothing_but_metadata_still_carries_it(stream: Stream) -> None:
-    fed(stream, start("m"))
+def test_a_chunk_of_nothing_but_metadata_still_carries_it_once(stream: Stream) -> None:
     chunk = TextMessageChunk(metadata={"k": 1})
+    named = replace(chunk, message_id=MessageId("m"))
+    assert fed(stream, named) == [replace(start("m"), metadata={"k": 1})]
+    assert fed(stream, TextMessageChunk()) == []
     assert fed(stream, chunk) == [replace(content("m", ""), metadata={"k": 1})]
+
+
+def test_a_chunk_of_nothing_says_nothing(stream: Stream) -> None:
+    r = MessageId("r")
+    assert fed(stream, ReasoningMessageChunk(message_id=r), ReasoningMessageChunk()) == [
+        ReasoningMessageStart(message_id=r)
+    ]
 
 
 def test_a_snapshot_ends_open_reasoning_and_a_thought_goes_on_for_its_owner(stream: Stream) -> None:

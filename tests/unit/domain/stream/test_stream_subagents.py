@@ -8,6 +8,7 @@ from holdfast.domain.events import (
     Custom,
     Event,
     MessagesSnapshot,
+    ReasoningEnd,
     ReasoningMessageStart,
     ReasoningStart,
     StepFinished,
@@ -117,11 +118,13 @@ def test_what_only_continues_has_no_tag_of_its_own(stream: Stream) -> None:
     assert fed(stream, replace(delta, subagent_run_id=S)) == [delta]
 
 
-def test_a_subagent_that_ends_ends_its_work(stream: Stream) -> None:
-    fed(stream, subagent(S), start("m", S), start("n"), call("c", "m", S))
-    fed(stream, StepStarted(step_name="x", subagent_run_id=S))
+def test_a_subagent_that_ends_ends_its_work_and_no_other(stream: Stream) -> None:
+    step, span = StepStarted(step_name="x"), ReasoningStart(message_id=MessageId("p"))
+    fed(stream, subagent(S), start("m", S), start("n"), call("c", "m", S), call("d", "n"), step, span)
+    fed(stream, replace(step, subagent_run_id=S), ReasoningStart(message_id=MessageId("q"), subagent_run_id=S))
     assert fed(stream, SubagentError(subagent_run_id=S, message="no")) == [
         end("m", S),
+        ReasoningEnd(message_id=MessageId("q"), subagent_run_id=S),
         call_end("c", S),
         StepFinished(step_name="x", subagent_run_id=S),
         SubagentError(subagent_run_id=S, message="no"),
@@ -145,6 +148,11 @@ def test_a_result_belongs_to_the_owner_of_its_call(stream: Stream) -> None:
     fed(stream, subagent(S), subagent(U), call("c", "m", S), call_end("c"))
     (answered,) = fed(stream, replace(result("c", "r"), subagent_run_id=U))
     assert answered == replace(result("c", "r"), subagent_run_id=S)
+
+
+def test_a_call_in_the_message_of_a_result_has_the_owner_of_that_result(stream: Stream) -> None:
+    fed(stream, subagent(S), subagent(U), call("c", "m", S), result("c", "r"))
+    assert fed(stream, call("d", "r", U)) == [call("d", "r", S)]
 
 
 def test_a_call_in_a_message_of_the_history_says_nothing_of_its_owner(stream: Stream) -> None:
@@ -188,6 +196,20 @@ def test_a_suspended_subagent_goes_on_as_itself_in_a_later_segment(stream: Strea
     asked = Interrupted(interrupts=[Interrupt(id=InterruptId("i"), reason="why")])
     fed(stream, subagent(S), replace(FINISHED, outcome=asked))
     assert fed(stream, subagent(S))[-1] == subagent(S)
+
+
+def test_a_subagent_that_went_on_and_ended_does_not_come_again(stream: Stream) -> None:
+    fed(stream, subagent(S), SubagentFinished(subagent_run_id=S, outcome=SubagentSuspended()), FINISHED)
+    fed(stream, subagent(S), SubagentFinished(subagent_run_id=S), FINISHED)
+    assert fed(stream, subagent(S))[-1] == subagent(RunId("s-2"))
+
+
+def test_an_interrupt_names_its_subagent_by_the_logged_id(stream: Stream) -> None:
+    asked = Interrupt(id=InterruptId("i"), reason="why", subagent_run_id=S)
+    fed(stream, subagent(S), SubagentFinished(subagent_run_id=S), subagent(S))
+    (*_, finished) = fed(stream, replace(FINISHED, outcome=Interrupted(interrupts=[asked])))
+    renamed = replace(asked, subagent_run_id=RunId("s-2"))
+    assert finished == replace(FINISHED, outcome=Interrupted(interrupts=[renamed]))
 
 
 def test_a_suspended_subagent_does_not_go_on_in_the_same_segment(stream: Stream) -> None:

@@ -37,6 +37,7 @@ from tests.unit.domain.stream.said import (
 
 def test_a_tool_call_is_in_the_message_that_started_last(stream: Stream) -> None:
     assert fed(stream, start("m"), start("n"), end("n"), call("c"))[-1] == call("c", "n")
+    assert fed(stream, replace(start("o"), role="assistant"), call("d"))[-1] == call("d", "o")
 
 
 def test_a_tool_call_is_in_no_message_of_a_person(stream: Stream) -> None:
@@ -70,7 +71,9 @@ def test_a_tool_call_that_comes_again_gets_an_id_of_its_own_and_the_result_follo
 def test_a_result_ends_its_call(stream: Stream) -> None:
     fed(stream, call("c"))
     assert list(stream.open_tool_calls) == ["c"]
-    assert fed(stream, result("c", "r"), call_end("c"), args("c")) == [call_end("c"), result("c", "r")]
+    answered = replace(result("c", "r"), timestamp=5)
+    assert stream.feed(answered, at=NOW) == [replace(call_end("c"), timestamp=5), answered]
+    assert fed(stream, call_end("c"), args("c")) == []
     assert list(stream.open_tool_calls) == []
 
 
@@ -140,7 +143,8 @@ def test_what_a_tool_call_chunk_carries_is_on_the_events_it_becomes(stream: Stre
 
 def test_a_tool_call_chunk_ends_the_thought_before_it_and_no_text(stream: Stream) -> None:
     r = MessageId("r")
-    fed(stream, start("m"), ReasoningMessageStart(message_id=r))
+    fed(stream, subagent(S), start("m"), ReasoningMessageStart(message_id=r))
+    fed(stream, ReasoningMessageStart(message_id=MessageId("q"), subagent_run_id=S))
     assert fed(stream, ToolCallChunk(tool_call_id=ToolCallId("c"), tool_call_name="f")) == [
         ReasoningMessageEnd(message_id=r),
         call("c", "m"),
