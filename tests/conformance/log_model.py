@@ -232,8 +232,9 @@ class Model:
                 return Start(live[-1].base, live[-1].cut)
 
     def is_busy(self, thread: ModelThread) -> bool:
+        """Say whether a run on `thread` needs a closer look before it is made."""
         newest = self._newest(thread)
-        return newest is not None and not newest.over
+        return newest is not None and not (newest.over and newest.begun)
 
     def named_base(self, base: ModelRun, cut: int | None) -> Start:
         if base.deleted:

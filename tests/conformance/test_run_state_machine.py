@@ -353,12 +353,12 @@ def test_postgres_keeps_the_log_whatever_happens_in_whatever_order(database: str
 
 @pytest.mark.slow
 def test_sqlite_keeps_the_log_for_long(folder: Path) -> None:
-    _run_on(SqliteGround(folder), settings(EVERY, max_examples=1500, stateful_step_count=80))
+    _run_on(SqliteGround(folder), settings(EVERY, max_examples=1000, stateful_step_count=80))
 
 
 @pytest.mark.slow
 def test_postgres_keeps_the_log_for_long(database: str) -> None:
-    _run_on(PostgresGround(database), settings(EVERY, max_examples=300, stateful_step_count=80))
+    _run_on(PostgresGround(database), settings(EVERY, max_examples=200, stateful_step_count=80))
 
 
 def _run_on(ground: Ground, wanted: settings) -> None:

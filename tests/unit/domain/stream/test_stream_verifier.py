@@ -195,6 +195,14 @@ ILLEGAL: Final[dict[str, tuple[Event, ...]]] = {
         *(STARTED, SNAPSHOT, replace(TEXT, message_id=N)),
         replace(CALL, parent_message_id=N),
     ),
+    "a tool call with another tag than in a snapshot": (
+        *(STARTED, SUB, SNAPSHOT),
+        of(S, replace(CALL, parent_message_id=MessageId("unknown"))),
+    ),
+    "a tool call with the tag that its message had before a snapshot": (
+        *(STARTED, SUB, of(S, TEXT), of(S, TEXT_END), SNAPSHOT),
+        of(S, replace(CALL, tool_call_id=ToolCallId("d"))),
+    ),
     "a text id used again": (STARTED, TEXT, TEXT_END, TEXT),
     "a text id used again in a later segment": (STARTED, TEXT, TEXT_END, FINISHED, STARTED, TEXT),
     "a text id used again by a thought": (STARTED, TEXT, THOUGHT),
@@ -240,6 +248,14 @@ LEGAL: Final[dict[str, tuple[Event, ...]]] = {
     "the work of a subagent": (
         *(STARTED, SUB, of(S, TEXT), of(S, DELTA), DELTA, of(S, CALL), ARGS),
         *(of(S, CALL_END), TEXT_END, of(S, RESULT), SUB_END, FINISHED),
+    ),
+    "a call of a subagent in a message that has no text": (
+        *(STARTED, SUB, of(S, CALL), of(S, ARGS), of(S, CALL_END)),
+        *(SUB_END, FINISHED),
+    ),
+    "an untagged call in a message of a subagent": (
+        *(STARTED, SUB, of(S, TEXT), CALL, of(S, ARGS), of(S, CALL_END)),
+        *(TEXT_END, SUB_END, FINISHED),
     ),
     "a tag of a subagent that has ended": (STARTED, SUB, SUB_END, of(S, TEXT), TEXT_END, FINISHED),
     "a subagent of a subagent": (
