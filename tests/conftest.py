@@ -1,10 +1,17 @@
-"""The PostgreSQL servers of the whole suite; nothing is started before a test asks for it."""
+"""What the whole suite shares: its PostgreSQL servers, none of which is started before a test asks for it."""
 
+import os
 from collections.abc import AsyncIterator
 
 import pytest
+from hypothesis import settings
 
 from holdfast.testing.postgres import PostgresServer
+
+# What lands must not depend on luck: new examples are looked for where somebody is there to see them.
+settings.register_profile("ci", derandomize=True)
+if os.environ.get("CI"):
+    settings.load_profile("ci")
 
 
 @pytest.fixture(scope="session")

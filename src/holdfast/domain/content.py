@@ -36,7 +36,7 @@ Source: TypeAlias = DataSource | UrlSource | FileSource
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type"):
     id: str | UnsetType = UNSET
-    metadata: Json | UnsetType = UNSET
+    metadata: dict[str, Json] | UnsetType = UNSET
 
 
 class TextPart(_Part, frozen=True, kw_only=True, tag="text"):
