@@ -44,8 +44,3 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage | None = None
     started_at: Instant | None = None
     settled_at: Instant | None = None
-
-
-def cut_off(step: Step) -> StepState:
-    """Return how a started step settles when its run is ended under it."""
-    return StepState.UNKNOWN if step.effectful else StepState.FAILED

@@ -88,9 +88,9 @@ async def _end(tx: Transaction, row: Row, ending: Ending) -> Run:
     rows = [(run_key, seq, *event_row(event), tx.now) for seq, event in enumerate(events, start=first)]
     await tx.many("add_events", rows)
     await tx.run("end_run", run_key=run_key, error=dump_optional(ending.error), cancelled_by=ending.by, now=tx.now)
-    for closing in ("close_interrupts", "cancel_timers_of_run"):
-        await tx.run(closing, run_key=run_key)
-    await tx.run("cut_off_steps", run_key=run_key, now=tx.now)
+    for closing in ("stop_timers", "close_open_interrupts"):
+        await tx.many(closing, [(run_key,)])
+    await tx.many("cut_off_started_steps", [(tx.now, run_key)])
     if head["lease_owner"] is None and head["queued_at"] is not None:
         await let_dependants_go(tx, [run_key])
     await tx.many("add_to_outbox", [news_row(tx, row["space_key"], run, ending.to, ending.reason)])

@@ -112,9 +112,7 @@ async def check_new_ids(tx: Transaction, added: Iterable[tuple[Tip, Sequence[Mes
 
 async def take_sequences(tx: Transaction, thread_key: int, count: int) -> int:
     """Return the first of `count` new sequences of a thread."""
-    row = await tx.one("take_sequences_of_thread", thread_key=thread_key, count=count)
-    if row is None:
-        raise NotFound("the thread is gone")
+    (row,) = await tx.many("take_sequences", [(count, thread_key)])
     first: int = row["next_sequence"] - count
     return first
 

@@ -19,16 +19,6 @@ RETURNING last_event_seq, lease_owner, queued_at;
 -- name: end_run
 UPDATE runs SET error = :error, cancelled_by = :cancelled_by, completed_at = :now WHERE run_key = :run_key;
 
--- name: cut_off_steps
-UPDATE steps SET state = CASE WHEN effectful = 1 THEN 'unknown' ELSE 'failed' END, settled_at = :now
- WHERE run_key = :run_key AND state = 'started';
-
--- name: close_interrupts
-UPDATE interrupts SET status = 'cancelled' WHERE run_key = :run_key AND status = 'open';
-
--- name: cancel_timers_of_run
-UPDATE timers SET state = 'cancelled' WHERE run_key = :run_key AND state = 'scheduled';
-
 -- name: queue_pending
 UPDATE run_heads
    SET status = 'queued', queued_at = :now,

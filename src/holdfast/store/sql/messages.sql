@@ -57,8 +57,5 @@ SELECT m.*, r.id AS run_id, t.id AS thread_id
         WHERE a.run_key = :run_key AND a.role = 'assistant' AND a.sequence <= :cut), 0)
  ORDER BY m.sequence;
 
--- name: take_sequences_of_thread
-UPDATE threads SET next_sequence = next_sequence + :count WHERE thread_key = :thread_key RETURNING next_sequence;
-
 -- name: enter_message
 UPDATE messages SET sequence = :sequence WHERE message_key = :message_key;
