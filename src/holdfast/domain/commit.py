@@ -18,7 +18,7 @@ from holdfast.domain.step import Step, StepKind, StepState
 from holdfast.domain.timer import NewTimer, check_new_timer
 from holdfast.domain.usage import Usage
 
-VALUE_NAMES: Final = frozenset({"state", "plan", "todo", "compaction"})
+VALUE_NAMES: Final = frozenset({"state", "plan", "todo", "compaction", "tools"})
 """The values a run has; it starts with those of its base."""
 
 

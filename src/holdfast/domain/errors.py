@@ -16,12 +16,16 @@ HoldfastError
 │   ├── InUse               something else still needs it
 │   └── WouldDeadlock       it would wait for something that waits for it
 ├── Invalid                 the request can never succeed as written
-│   └── TooLarge
+│   ├── TooLarge
+│   └── ModelRefused        the provider will not serve this call as it is
+│       ├── ContextOverflow it is longer than the model can read
+│       └── ScriptError     a scripted model was asked for what its script does not expect
 ├── LimitExceeded           the run used up what it was given
 │   ├── IterationLimit
 │   ├── DeadlineExceeded
 │   └── BudgetExceeded
 └── Unavailable             a dependency failed: the same call may succeed later
+    ├── ModelUnavailable    the provider is down, busy, slow or talks nonsense: `retry_after` may say when
     ├── OutcomeUnknown      the connection broke while it committed: read before you repeat
     ├── StoreFull
     ├── StoreReadOnly
@@ -142,6 +146,24 @@ class TooLarge(Invalid):
     code = "TOO_LARGE"
 
 
+class ModelRefused(Invalid):
+    """The provider will not serve this call as it is, however often it is tried."""
+
+    code = "MODEL_REFUSED"
+
+
+class ContextOverflow(ModelRefused):
+    """The call is longer than the model can read."""
+
+    code = "CONTEXT_OVERFLOW"
+
+
+class ScriptError(ModelRefused):
+    """A scripted model was asked for something that its script does not expect."""
+
+    code = "SCRIPT_ERROR"
+
+
 class LimitExceeded(HoldfastError):
     """The run used up what it was given."""
 
@@ -170,6 +192,12 @@ class Unavailable(HoldfastError):
     """A dependency failed; the same call may succeed later."""
 
     code = "UNAVAILABLE"
+
+
+class ModelUnavailable(Unavailable):
+    """The provider did not serve the call this time; `details.retry_after` are seconds, if it named any."""
+
+    code = "MODEL_UNAVAILABLE"
 
 
 class OutcomeUnknown(Unavailable):

@@ -89,8 +89,31 @@ class ChildChanged(msgspec.Struct, frozen=True, kw_only=True):
     tool_call_id: ToolCallId | UnsetType = UNSET
 
 
+class Logged(msgspec.Struct, frozen=True, kw_only=True):
+    """The agent wrote a line into its log."""
+
+    message: str
+
+
+class ContextCompacted(msgspec.Struct, frozen=True, kw_only=True):
+    """Older messages, up to that sequence, are now told to the model in fewer words."""
+
+    through: int
+    tokens_before: int
+    tokens_after: int
+
+
 HoldfastEvent: TypeAlias = (
-    StatusChanged | StepChanged | PlanChanged | ArtifactMade | BudgetSpent | Abandoned | InterruptChanged | ChildChanged
+    StatusChanged
+    | StepChanged
+    | PlanChanged
+    | ArtifactMade
+    | BudgetSpent
+    | Abandoned
+    | InterruptChanged
+    | ChildChanged
+    | Logged
+    | ContextCompacted
 )
 
 CUSTOM_TYPES: Final[Mapping[str, type[HoldfastEvent]]] = MappingProxyType(
@@ -103,6 +126,8 @@ CUSTOM_TYPES: Final[Mapping[str, type[HoldfastEvent]]] = MappingProxyType(
         "holdfast.abandoned": Abandoned,
         "holdfast.interrupt": InterruptChanged,
         "holdfast.child": ChildChanged,
+        "holdfast.log": Logged,
+        "holdfast.compaction": ContextCompacted,
     }
 )
 

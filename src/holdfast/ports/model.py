@@ -1,0 +1,128 @@
+"""Models: what an agent thinks with. An adapter streams one call; whoever calls it retries, records and charges."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from enum import StrEnum
+from pathlib import Path
+from typing import Literal, Protocol, TypeAlias
+
+import msgspec
+
+from holdfast.domain.content import Json
+from holdfast.domain.ids import RunId, ToolCallId
+from holdfast.domain.message import Message, NewMessage
+from holdfast.domain.usage import Usage
+
+Thinking: TypeAlias = bool | Literal["minimal", "low", "medium", "high", "xhigh"]
+"""Whether a model thinks before it answers, and how hard."""
+
+
+class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool as a model sees it; `parameters` is a JSON Schema."""
+
+    name: str
+    description: str
+    parameters: dict[str, Json]
+
+
+class Purpose(StrEnum):
+    """What a call is for."""
+
+    TURN = "turn"
+    SUMMARY = "summary"
+    """A summary of what was said; it is no turn of the conversation."""
+
+
+class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a model should answer; null leaves it to the model."""
+
+    temperature: float | None = None
+    thinking: Thinking | None = None
+    max_output_tokens: int | None = None
+
+
+class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of a model: all that it is told."""
+
+    run_id: RunId
+    system: str
+    messages: Sequence[Message | NewMessage]
+    """The conversation, oldest first. Results of tools follow the message that asked for them."""
+    tools: Sequence[ToolDefinition] = ()
+    settings: ModelSettings = ModelSettings()
+    purpose: Purpose = Purpose.TURN
+    position: int = 0
+    """How many assistant messages there are since the user message that began this turn of the conversation."""
+
+
+class TextDelta(msgspec.Struct, frozen=True):
+    """More of what is said."""
+
+    text: str
+
+
+class ThoughtDelta(msgspec.Struct, frozen=True):
+    """More of what is thought."""
+
+    text: str
+
+
+class CallStarted(msgspec.Struct, frozen=True):
+    """The model asks for a tool; its arguments follow. `id` is unique in this answer."""
+
+    id: ToolCallId
+    name: str
+
+
+class CallDelta(msgspec.Struct, frozen=True):
+    """More of the JSON of a call's arguments."""
+
+    id: ToolCallId
+    arguments: str
+
+
+class Finished(msgspec.Struct, frozen=True, kw_only=True):
+    """The last delta of every call that did not fail."""
+
+    usage: Usage
+    """With a cost of null where the price is not known."""
+    reason: Literal["stop", "length", "tool_calls", "refused"] = "stop"
+    keep: dict[str, Json] = {}
+    """What the provider wants back with this message, such as signed thoughts: it is kept in `metadata["provider"]`
+    of the assistant message, and means something to the adapter only."""
+
+
+ModelDelta: TypeAlias = TextDelta | ThoughtDelta | CallStarted | CallDelta | Finished
+
+
+class Model(Protocol):
+    """One model of one provider."""
+
+    @property
+    def name(self) -> str:
+        """The name that it was asked for by."""
+
+    @property
+    def context_window(self) -> int:
+        """How many tokens a call may have in all."""
+
+    @property
+    def price_known(self) -> bool:
+        """Whether the cost of a call will be known."""
+
+    def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncIterator[ModelDelta]]:
+        """Make a call. Leaving the block ends it, and its connection, at once.
+
+        A stream ends with `Finished` or with an error: `ModelUnavailable` if the same call may succeed later,
+        `ContextOverflow` if it is too long, `ModelRefused` if it can never succeed. It never ends silently.
+        """
+
+
+class Models(Protocol):
+    """The models there are."""
+
+    def find(self, name: str, *, folder: Path | None = None) -> Model:
+        """Return the model `provider:name`, or raise `Invalid` and say what to do. Its provider is imported now.
+
+        Paths in names are relative to `folder`, the agent's own. Finding the same name again costs nothing.
+        """

@@ -1,0 +1,44 @@
+"""Processes that tools start. None outlives the worker that asked for it, however that worker ends."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """What to start. It inherits no environment, no open file and no working folder."""
+
+    argv: Sequence[str]
+    folder: Path
+    environment: Mapping[str, str] = {}
+    input: bytes = b""
+    timeout: float
+    """Seconds."""
+    output_limit: int = 8 * 1024 * 1024
+    """Bytes of each of the two outputs that are kept; what is more is counted and thrown away."""
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """How a command ended: with an exit code, by a signal, or killed because its time was up."""
+
+    exit_code: int | None
+    signal: int | None
+    timed_out: bool
+    output: bytes
+    errors: bytes
+    dropped: int = 0
+    """Bytes of both outputs that were thrown away."""
+
+
+class Processes(Protocol):
+    """Starts commands, each in a process group of its own."""
+
+    async def run(self, command: Command, *, on_output: Callable[[bytes], None] | None = None) -> Ended:
+        """Run a command to its end. Cancelled, it kills the whole group first.
+
+        When the time is up, the group is killed. What the command left behind, in whatever session, is killed with it.
+        If this process dies in any way, all that it started dies at once. A command that cannot be started raises
+        `Invalid`, a worker that cannot start anything `Unavailable`.
+        """

@@ -1,0 +1,1 @@
+"""What agents can do: tools, how they are described, checked and bounded."""

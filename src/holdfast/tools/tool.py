@@ -1,0 +1,131 @@
+"""What a tool is to the loop that calls it.
+
+    run ──► Outcome ─────────────────────────► settled with its effects, in one commit
+      └───► Outcome with a `wait` ··· arrival ──► resume ──► Outcome
+
+A tool never writes to the store. What a transactional one wants done there it returns, and it happens in the commit
+that settles the call, or not at all. Ids of what it makes derive from the key of the call, so nothing is made twice.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol, TypeAlias, runtime_checkable
+
+import msgspec
+
+from holdfast.domain.agent import Agent
+from holdfast.domain.artifact import NewArtifact
+from holdfast.domain.content import Json
+from holdfast.domain.events.custom import HoldfastEvent
+from holdfast.domain.ids import MessageId, RunId, TimerId, ToolCallId
+from holdfast.domain.instant import Instant
+from holdfast.domain.interrupt import NewInterrupt
+from holdfast.domain.new_run import NewRun
+from holdfast.domain.plan import Boundary
+from holdfast.domain.run import Run, RunError, RunStatus
+from holdfast.domain.tool import ToolSpec
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of a tool: who asks, where, and under which key."""
+
+    id: ToolCallId
+    key: str
+    """The same however often the call is made: an idempotency key for whoever the tool talks to."""
+    run: Run
+    agent: Agent
+    message_id: MessageId
+    """The assistant message that asked."""
+    at: Boundary
+    """Where in the conversation it asked."""
+    now: Instant
+    values: Mapping[str, Json]
+    """The values of the run as they are now."""
+    next_task_id: Callable[[], Awaitable[int]]
+    """Take the next number of the thread for an item of its plan."""
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """The run waits for a person."""
+
+    interrupt: NewInterrupt
+    """With an id that derives from the call's key."""
+
+
+class Spawned(msgspec.Struct, frozen=True, kw_only=True):
+    """The run waits for a child, which is among the outcome's `children`."""
+
+    run_id: RunId
+
+
+class Slept(msgspec.Struct, frozen=True, kw_only=True):
+    """The run waits for a time."""
+
+    timer_id: TimerId
+    until: Instant
+
+
+Wait: TypeAlias = Asked | Spawned | Slept
+
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True):
+    """A person answered, or nobody did in time and this is the default outcome."""
+
+    response: Json
+    by: str | None = None
+    expired: bool = False
+
+
+class ChildEnded(msgspec.Struct, frozen=True, kw_only=True):
+    """The child is over."""
+
+    run_id: RunId
+    status: RunStatus
+    output: Json = None
+    error: RunError | None = None
+
+
+class TimeCame(msgspec.Struct, frozen=True, kw_only=True):
+    """It is time."""
+
+
+class Disturbed(msgspec.Struct, frozen=True, kw_only=True):
+    """A person said something else to the run: the call is settled now, without what it waited for."""
+
+
+Arrival: TypeAlias = Answered | ChildEnded | TimeCame | Disturbed
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tool answers, and what is to be done in the commit that settles the call.
+
+    Only a transactional tool may have effects or wait. With a `wait` the call stays open.
+    """
+
+    content: Json = None
+    """What the model reads: text as it is, anything else as JSON."""
+    failed: bool = False
+    values: Mapping[str, Json] = {}
+    """Values of the run that change, whole: `plan`, `todo`, `tools`."""
+    artifacts: Sequence[NewArtifact] = ()
+    events: Sequence[HoldfastEvent] = ()
+    children: Sequence[NewRun] = ()
+    wait: Wait | None = None
+
+
+class Tool(Protocol):
+    """Something that an agent can do."""
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What it promises."""
+
+    async def run(self, call: Call, arguments: dict[str, Json]) -> Outcome:
+        """Do it. The arguments fit the schema. An error that is a `HoldfastError` is a result for the model."""
+
+
+@runtime_checkable
+class Resumable(Protocol):
+    """A tool whose calls may wait."""
+
+    async def resume(self, call: Call, arguments: dict[str, Json], arrival: Arrival) -> Outcome:
+        """Return the outcome of a call that waited, now that something came."""
