@@ -98,12 +98,15 @@ Arrival: TypeAlias = Answered | ChildEnded | TimeCame | Disturbed
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What a tool answers, and what is to be done in the commit that settles the call.
 
-    Only a transactional tool may have effects or wait. With a `wait` the call stays open.
+    Only a transactional tool may have effects or wait. With a `wait` the call stays open. (An output that is too long
+    is kept as an artifact whatever the tool: that is done around it, by `bounded`.)
     """
 
     content: Json = None
     """What the model reads: text as it is, anything else as JSON."""
     failed: bool = False
+    unknown: bool = False
+    """Nobody knows whether it happened: only an effectful tool that has `failed` may say so."""
     values: Mapping[str, Json] = {}
     """Values of the run that change, whole: `plan`, `todo`, `tools`."""
     artifacts: Sequence[NewArtifact] = ()

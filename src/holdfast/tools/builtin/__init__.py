@@ -1,0 +1,1 @@
+"""The tools that every workspace has, one file each."""

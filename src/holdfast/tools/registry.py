@@ -1,0 +1,111 @@
+"""The tools there are, and those that one agent may use."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from holdfast.domain.content import Json
+from holdfast.domain.errors import Invalid, NotFound
+from holdfast.domain.ids import RunId
+from holdfast.domain.tool import check_spec
+from holdfast.tools.builtin.tool_activate import tool_activate
+from holdfast.tools.builtin.tool_search import tool_search
+from holdfast.tools.exposure import DEFAULT, FINDERS, Exposure, crowded, visible
+from holdfast.tools.suggestion import did_you_mean
+from holdfast.tools.tool import Call, Tool
+from holdfast.tools.wrapped import wrapped
+
+SHADOWED: Final = "a local tool of this name wins"
+DOUBLE: Final = "another remote tool has this name"
+
+
+class Toolbox:
+    """The tools of one agent. With too many to be shown at once, it has those to find the others with."""
+
+    def __init__(self, tools: Iterable[Tool], *, finders: Iterable[str] = (), exposure: Exposure = DEFAULT) -> None:
+        self._tools = {tool.spec.name: tool for tool in tools}
+        self._exposure = exposure
+        wanted = FINDERS if crowded(self._tools.values(), exposure) else tuple(finders)
+        if wanted:
+            made = self._finders()
+            self._tools |= {name: made[name] for name in wanted}
+
+    def all(self) -> list[Tool]:
+        """Return every tool that the agent may use."""
+        return list(self._tools.values())
+
+    def visible(self, *, values: Mapping[str, Json], run_id: RunId) -> list[Tool]:
+        """Return the tools that the model is shown now."""
+        return visible(self._tools.values(), values=values, run_id=run_id, exposure=self._exposure)
+
+    def find(self, name: str) -> Tool:
+        """Return the tool, shown or not: an agent may use what it may use."""
+        if name not in self._tools:
+            raise NotFound(f"there is no tool `{name}`{did_you_mean(name, self._tools)}", name=name)
+        return self._tools[name]
+
+    def _finders(self) -> dict[str, Tool]:
+        specs = [tool.spec for tool in self._tools.values()]
+        search = tool_search(specs, shown=self._shown)
+        activate = tool_activate(specs, shown=self._shown, most=self._exposure.limit)
+        return {tool.spec.name: wrapped(tool) for tool in (search, activate)}
+
+    def _shown(self, call: Call) -> frozenset[str]:
+        return frozenset(tool.spec.name for tool in self.visible(values=call.values, run_id=call.run.id))
+
+
+class Catalog:
+    """All tools, by name. What is left out of it, and why, is in `left_out`."""
+
+    def __init__(self, local: Iterable[Tool], *, remote: Iterable[Tool] = ()) -> None:
+        self._tools: dict[str, Tool] = {}
+        self.left_out: dict[str, str] = {}
+        for tool in local:
+            self._add_local(tool)
+        self._local = {*self._tools, *FINDERS}
+        for tool in remote:
+            self._add_remote(tool)
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def toolbox(self, wanted: Sequence[str], *, exposure: Exposure = DEFAULT) -> Toolbox:
+        """Return the tools that an agent names: `name`, or `prefix*` for all whose names begin so.
+
+        A prefix may fit nothing, since what it stands for comes and goes. A name that is not there is `Invalid`.
+        """
+        names = dict.fromkeys(name for pattern in wanted for name in self._named(pattern))
+        return Toolbox(
+            [self._tools[name] for name in names if name not in FINDERS],
+            finders=[name for name in names if name in FINDERS],
+            exposure=exposure,
+        )
+
+    def _named(self, pattern: str) -> list[str]:
+        prefix, star, rest = pattern.partition("*")
+        if star and not rest:
+            return sorted(name for name in self._tools if name.startswith(prefix))
+        if pattern in self._tools or pattern in FINDERS:
+            return [pattern]
+        if star:
+            raise Invalid(f"`{pattern}` is no name of tools: a `*` may stand at the end only", field="tools")
+        hint = did_you_mean(pattern, [*self._tools, *FINDERS])
+        raise Invalid(f"there is no tool `{pattern}`{hint}", field="tools", name=pattern)
+
+    def _add_local(self, tool: Tool) -> None:
+        name = check_spec(tool.spec).name
+        if name in self._tools or name in FINDERS:
+            raise Invalid(f"there are two local tools `{name}`: rename one", field="name")
+        self._tools[name] = tool
+
+    def _add_remote(self, tool: Tool) -> None:
+        """Add a tool of somebody else; one that cannot be used does not keep the others away."""
+        name = tool.spec.name
+        if name in self._local or name in self._tools:
+            self.left_out[name] = SHADOWED if name in self._local else DOUBLE
+            return
+        try:
+            check_spec(tool.spec)
+        except Invalid as error:
+            self.left_out[name] = error.message
+        else:
+            self._tools[name] = tool

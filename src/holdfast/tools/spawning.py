@@ -1,0 +1,92 @@
+"""How tools make children: runs of other agents, each on a thread of its own."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
+
+from holdfast.domain.agent import Agent, check_mode
+from holdfast.domain.errors import NotFound
+from holdfast.domain.events.custom import ChildChanged
+from holdfast.domain.idempotency import derived_id
+from holdfast.domain.ids import RunId, ThreadId
+from holdfast.domain.message import NewMessage, Role
+from holdfast.domain.new_run import NewRun
+from holdfast.domain.run import Mode, Priority, RunStatus
+from holdfast.domain.text import check_text
+from holdfast.domain.thread import NewThread
+from holdfast.tools.suggestion import did_you_mean
+from holdfast.tools.tool import Call
+
+MAX_INPUT: Final = 100_000
+"""Characters that a child can be told."""
+
+_TITLE: Final = 80
+
+
+class Spawner(Protocol):
+    """Knows which agents a run may spawn, and what their runs are like."""
+
+    async def child(self, call: Call, *, agent: str, input: str, mode: Mode, priority: Priority) -> NewRun:
+        """Return the run that `call` wants to make, with ids that derive from its key.
+
+        An agent that does not exist, or that the run may not spawn, raises `NotFound`; one that is not enabled for
+        that mode, `Conflict`.
+        """
+
+
+class LibrarySpawner:
+    """`Spawner` over the agents of the workspace: a child has its agent's first model and its limits."""
+
+    def __init__(self, agents: Callable[[], Awaitable[Sequence[Agent]]]) -> None:
+        self._agents = agents
+
+    async def child(self, call: Call, *, agent: str, input: str, mode: Mode, priority: Priority) -> NewRun:
+        """Return the run to make."""
+        found = _named(agent, await self._agents())
+        check_mode(found, mode)
+        text = check_text(input, field="input", most=MAX_INPUT)
+        return NewRun(
+            id=child_run(call),
+            thread=NewThread(id=child_thread(call), title=_title(text), agent_type=found.name),
+            messages=[NewMessage(role=Role.USER, content=text)],
+            mode=mode,
+            agent_type=found.name,
+            model=found.models[0] if found.models else None,
+            parent_run_id=call.run.id,
+            priority=priority,
+            limits=found.limits,
+            created_by=call.run.created_by,
+        )
+
+
+def child_run(call: Call) -> RunId:
+    """Return the id of the run that `call` makes."""
+    return RunId(derived_id("run", key=call.key))
+
+
+def child_thread(call: Call) -> ThreadId:
+    """Return the id of the thread of that run."""
+    return ThreadId(derived_id("thr", key=call.key))
+
+
+def began(call: Call, *, agent: str) -> ChildChanged:
+    """Return the event of a child that nobody waits for."""
+    return ChildChanged(
+        run_id=child_run(call),
+        thread_id=child_thread(call),
+        status=RunStatus.QUEUED,
+        agent_type=agent,
+        tool_call_id=call.id,
+    )
+
+
+def _named(name: str, agents: Sequence[Agent]) -> Agent:
+    for agent in agents:
+        if agent.name == name:
+            return agent
+    hint = did_you_mean(name, [agent.name for agent in agents])
+    raise NotFound(f"there is no agent `{name}` that this run may spawn{hint}", agent=name)
+
+
+def _title(text: str) -> str | None:
+    first = text.strip().partition("\n")[0]
+    return (first if len(first) <= _TITLE else f"{first[: _TITLE - 1]}…") or None

@@ -1,0 +1,39 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.domain.errors import HoldfastError, Invalid, TooLarge
+from holdfast.domain.todo import MAX_ITEMS, MAX_TEXT, Todo, TodoItem, listed
+
+
+def test_items_stay_in_order_without_space_around_them() -> None:
+    todo = listed([TodoItem(text=" read "), TodoItem(text="write", done=True)])
+    assert todo == Todo(items=(TodoItem(text="read"), TodoItem(text="write", done=True)))
+
+
+def test_a_list_may_be_empty() -> None:
+    assert listed([]) == Todo()
+
+
+@pytest.mark.parametrize("text", ["", " \n", "a\x00b", "\ud800"])
+def test_an_item_that_says_nothing_or_cannot_be_kept_is_refused(text: str) -> None:
+    with pytest.raises(Invalid):
+        listed([TodoItem(text=text)])
+
+
+def test_what_is_too_long_is_refused() -> None:
+    assert listed([TodoItem(text="x" * MAX_TEXT)] * MAX_ITEMS)
+    with pytest.raises(TooLarge):
+        listed([TodoItem(text="x" * (MAX_TEXT + 1))])
+    with pytest.raises(TooLarge, match="at most 200 items"):
+        listed([TodoItem(text="x")] * (MAX_ITEMS + 1))
+
+
+@given(st.lists(st.builds(TodoItem, text=st.text(max_size=20), done=st.booleans())))
+def test_a_list_that_was_made_can_be_made_again(items: list[TodoItem]) -> None:
+    try:
+        todo = listed(items)
+    except HoldfastError:
+        return
+    assert listed(todo.items) == todo
+    assert [item.done for item in todo.items] == [item.done for item in items]

@@ -1,0 +1,97 @@
+from typing import Any, Final
+
+import pytest
+
+from holdfast.domain.content import Json
+from holdfast.domain.errors import Conflict
+from holdfast.domain.idempotency import derived_id
+from holdfast.domain.ids import InterruptId, ToolCallId
+from holdfast.domain.interrupt import InterruptKind, NewInterrupt
+from holdfast.tools.builtin.ask_user import ASK_USER, MAX_OPTIONS
+from holdfast.tools.builtin.task_respond import TASK_RESPOND
+from holdfast.tools.tool import Answered, Asked, Disturbed, Outcome, TimeCame
+from holdfast.tools.typed import WaitingTool
+from holdfast.tools.wrapped import wrapped
+from tests.unit.tools.calls import KEY, a_call
+
+ASKING: Final[dict[str, tuple[WaitingTool[Any], dict[str, Json]]]] = {
+    "ask_user": (ASK_USER, {"question": "Which one?"}),
+    "task_respond": (TASK_RESPOND, {"message": "Which one?"}),
+}
+both = pytest.mark.parametrize(("tool", "arguments"), ASKING.values(), ids=ASKING)
+
+
+def a_question(response_schema: dict[str, Json] | None = None) -> Outcome:
+    return Outcome(
+        wait=Asked(
+            interrupt=NewInterrupt(
+                kind=InterruptKind.INPUT,
+                id=InterruptId(derived_id("int", key=KEY)),
+                message="Which one?",
+                tool_call_id=ToolCallId("call_1"),
+                response_schema=response_schema,
+            )
+        )
+    )
+
+
+@both
+async def test_the_run_waits_for_a_person(tool: WaitingTool[Any], arguments: dict[str, Json]) -> None:
+    assert await tool.run(a_call(), arguments) == a_question()
+
+
+async def test_options_are_the_only_answers_that_there_are() -> None:
+    outcome = await ASK_USER.run(a_call(), {"question": "Which one?", "options": ["a", "b"]})
+    assert outcome == a_question({"type": "string", "enum": ["a", "b"]})
+
+
+@both
+@pytest.mark.parametrize("response", ["the left one", {"side": "left"}, None, False])
+async def test_the_answer_is_the_result(tool: WaitingTool[Any], arguments: dict[str, Json], response: Json) -> None:
+    outcome = await tool.resume(a_call(), arguments, Answered(response=response, by="ada"))
+    assert outcome == Outcome(content=response)
+
+
+@both
+async def test_when_nobody_answers_in_time_the_default_is_given(
+    tool: WaitingTool[Any], arguments: dict[str, Json]
+) -> None:
+    outcome = await tool.resume(a_call(), arguments, Answered(response={"go": 1}, expired=True))
+    assert outcome == Outcome(content='nobody answered in time. The default is {"go":1}: go on with that')
+
+
+@both
+async def test_when_there_is_no_default_the_model_decides(tool: WaitingTool[Any], arguments: dict[str, Json]) -> None:
+    outcome = await tool.resume(a_call(), arguments, Answered(response=None, expired=True))
+    assert outcome == Outcome(content="nobody answered in time, and there is no default: go on as you think best")
+
+
+@both
+async def test_when_the_person_says_something_else_it_is_not_answered(
+    tool: WaitingTool[Any], arguments: dict[str, Json]
+) -> None:
+    outcome = await tool.resume(a_call(), arguments, Disturbed())
+    assert outcome == Outcome(content="not answered: the person said something else instead")
+
+
+@both
+async def test_anything_else_is_none_of_its_business(tool: WaitingTool[Any], arguments: dict[str, Json]) -> None:
+    with pytest.raises(Conflict, match="does not wait for TimeCame"):
+        await tool.resume(a_call(), arguments, TimeCame())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"question": ""},
+        {"question": "a\x00"},
+        {"options": []},
+        {"options": [""]},
+        {"options": ["a", "a"]},
+        {"options": [str(number) for number in range(MAX_OPTIONS + 1)]},
+    ],
+)
+async def test_a_question_that_cannot_be_asked_is_refused(wrong: dict[str, Json]) -> None:
+    outcome = await wrapped(ASK_USER).run(a_call(), {"question": "Which one?", **wrong})
+    assert outcome.failed
+    assert outcome.wait is None

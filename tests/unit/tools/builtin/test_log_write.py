@@ -1,0 +1,17 @@
+from holdfast.domain.events.custom import Logged
+from holdfast.tools.builtin.log_write import LOG_WRITE, MAX_MESSAGE
+from holdfast.tools.tool import Outcome
+from holdfast.tools.wrapped import wrapped
+from tests.unit.tools.calls import a_call
+
+
+async def test_a_line_is_written_into_the_log() -> None:
+    outcome = await LOG_WRITE.run(a_call(), {"message": "halfway"})
+    assert outcome == Outcome(content={"logged": True}, events=[Logged(message="halfway")])
+
+
+async def test_a_line_that_cannot_be_kept_is_refused() -> None:
+    for message in ("", "x" * (MAX_MESSAGE + 1), "a\x00b"):
+        outcome = await wrapped(LOG_WRITE).run(a_call(), {"message": message})
+        assert outcome.failed
+        assert outcome.events == ()

@@ -1,0 +1,183 @@
+from typing import Final
+
+import msgspec
+import pytest
+
+from holdfast.domain.content import Json
+from holdfast.domain.events.custom import PlanChanged, to_custom
+from holdfast.domain.plan import (
+    MAX_SUBTASKS,
+    MAX_TEXT,
+    MAX_TITLE,
+    Boundary,
+    PlanItem,
+    PlanPriority,
+    PlanStatus,
+    Subtask,
+    SubtaskStatus,
+)
+from holdfast.tools.tool import Outcome
+from tests.unit.tools.builtin.plan_tools import Planner
+from tests.unit.tools.calls import HERE
+
+LATER: Final = Boundary(message_sequence_num=9, content_sequence_num=0)
+DONE: Final = SubtaskStatus.DONE
+
+
+async def planned(**task: Json) -> Planner:
+    planner = Planner()
+    await planner.call("create", title="read", **task)
+    return planner
+
+
+async def test_a_new_task_is_answered_by_its_id_and_status_alone() -> None:
+    planner = Planner()
+    outcome = await planner.call(
+        "create",
+        title=" read ",
+        description="all of it",
+        priority="urgent",
+        plan={"steps": [1]},
+        subtasks=["first", "second"],
+    )
+    item = PlanItem(
+        task_id=1,
+        position=0,
+        title="read",
+        description="all of it",
+        priority=PlanPriority.URGENT,
+        plan={"steps": [1]},
+        subtasks=(Subtask(title="first"), Subtask(title="second")),
+    )
+    assert outcome == Outcome(
+        content={"task_id": 1, "status": "pending"},
+        values={"plan": {"items": [msgspec.json.decode(msgspec.json.encode(item))]}},
+        events=[PlanChanged(items=(item,))],
+    )
+    assert to_custom(outcome.events[0]).value == planner.values["plan"]
+
+
+async def test_a_task_can_be_put_between_others() -> None:
+    planner = await planned()
+    await planner.call("create", title="write")
+    await planner.call("create", title="think", position=1)
+    assert [(item.task_id, item.title) for item in planner.plan.items] == [(1, "read"), (3, "think"), (2, "write")]
+
+
+async def test_the_only_task_in_progress_is_the_one_that_was_started_last() -> None:
+    planner = await planned()
+    await planner.call("create", title="write")
+    assert (await planner.call("start", task_id=1)).content == {"task_id": 1, "status": "in_progress"}
+    assert (await planner.call("start", task_id=2, at=LATER)).content == {"task_id": 2, "status": "in_progress"}
+    first, second = planner.plan.items
+    assert (first.status, first.start) == (PlanStatus.PLANNED, HERE)
+    assert (second.status, second.start) == (PlanStatus.IN_PROGRESS, LATER)
+
+
+async def test_starting_what_is_in_progress_changes_nothing() -> None:
+    planner = await planned()
+    await planner.call("start", task_id=1)
+    outcome = await planner.call("start", task_id=1, at=LATER)
+    assert outcome == Outcome(content={"task_id": 1, "status": "in_progress"})
+
+
+@pytest.mark.parametrize("subtask", [1, 1.0, "second"])
+async def test_a_subtask_is_checked_by_its_index_or_its_title(subtask: Json) -> None:
+    planner = await planned(subtasks=["first", "second"])
+    outcome = await planner.call("check", task_id=1, subtask=subtask)
+    assert outcome.content == {"task_id": 1, "status": "pending"}
+    assert [part.status for part in planner.plan.items[0].subtasks] == [SubtaskStatus.PENDING, DONE]
+
+
+async def test_a_task_is_completed_when_all_its_subtasks_are_done() -> None:
+    planner = await planned(subtasks=["first"])
+    refused = await planner.call("complete", task_id=1, conclusion="read it")
+    assert refused.failed
+    assert refused.content.startswith("CONFLICT: task 1 has open subtasks")
+    await planner.call("check", task_id=1, subtask=0)
+    outcome = await planner.call("complete", task_id=1, conclusion="read it", at=LATER)
+    assert outcome.content == {"task_id": 1, "status": "completed"}
+    (item,) = planner.plan.items
+    assert (item.conclusion, item.end) == ("read it", LATER)
+
+
+async def test_a_blocked_task_reads_as_pending() -> None:
+    planner = await planned()
+    assert (await planner.call("block", task_id=1, reason="no key")).content == {"task_id": 1, "status": "pending"}
+    assert (planner.plan.items[0].status, planner.plan.items[0].reason) == (PlanStatus.BLOCKED, "no key")
+
+
+async def test_a_cancelled_task_says_so_once() -> None:
+    planner = await planned()
+    outcome = await planner.call("cancel", task_id=1, reason="not wanted")
+    assert outcome.content == {"task_id": 1, "status": "cancelled"}
+    assert (await planner.call("start", task_id=1)).content.startswith("CONFLICT: task 1 is cancelled")
+
+
+async def test_an_update_changes_what_is_given_and_nothing_else() -> None:
+    planner = await planned(description="all", plan="slowly", priority="low")
+    outcome = await planner.call("update", task_id=1, title="write", description=None, position=0)
+    assert outcome.content == {"task_id": 1, "status": "pending"}
+    (item,) = planner.plan.items
+    assert item == PlanItem(task_id=1, position=0, title="write", priority=PlanPriority.LOW, plan="slowly")
+
+
+async def test_a_subtask_that_stays_keeps_whether_it_is_done() -> None:
+    planner = await planned(subtasks=["a", "b", "a"])
+    await planner.call("check", task_id=1, subtask=0)
+    await planner.call("update", task_id=1, subtasks=["c", " a ", "a", "a"])
+    assert [(part.title, part.status is DONE) for part in planner.plan.items[0].subtasks] == [
+        ("c", False),
+        ("a", True),
+        ("a", False),
+        ("a", False),
+    ]
+
+
+async def test_an_update_of_nothing_is_refused() -> None:
+    outcome = await (await planned()).call("update", task_id=1)
+    assert outcome == Outcome(
+        content="INVALID: nothing is to be changed: give at least one of `title`, `description`, `priority`, `plan`, "
+        "`position`, `subtasks`",
+        failed=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("create", {"title": ""}),
+        ("create", {"title": " "}),
+        ("create", {"title": "x" * (MAX_TITLE + 1)}),
+        ("create", {"title": "a", "description": "x" * (MAX_TEXT + 1)}),
+        ("create", {"title": "a", "position": -1}),
+        ("create", {"title": "a", "position": 5}),
+        ("create", {"title": "a", "priority": "normal"}),
+        ("create", {"title": "a", "subtasks": ["x"] * (MAX_SUBTASKS + 1)}),
+        ("create", {"title": "a", "plan": 5}),
+        ("update", {"task_id": 1, "title": None}),
+        ("update", {"task_id": 9, "title": "b"}),
+        ("update", {"task_id": 9, "subtasks": ["b"]}),
+        ("start", {"task_id": 9}),
+        ("start", {"task_id": "1"}),
+        ("check", {"task_id": 1, "subtask": 0}),
+        ("check", {"task_id": 1, "subtask": "b"}),
+        ("complete", {"task_id": 1}),
+        ("complete", {"task_id": 1, "conclusion": " "}),
+        ("block", {"task_id": 1, "reason": ""}),
+        ("cancel", {"task_id": 1}),
+    ],
+)
+async def test_what_breaks_a_rule_is_told_and_changes_nothing(name: str, arguments: dict[str, Json]) -> None:
+    planner = await planned()
+    outcome = await planner.call(name, **arguments)
+    assert outcome.failed
+    assert outcome.content.split(":")[0] in ("INVALID", "NOT_FOUND", "CONFLICT", "TOO_LARGE")
+    assert (outcome.values, outcome.events) == ({}, ())
+
+
+async def test_a_value_that_is_no_plan_is_told() -> None:
+    planner = Planner()
+    planner.values["plan"] = {"items": 5}
+    outcome = await planner.call("start", task_id=1)
+    assert outcome.content.startswith("INVALID: the `plan` of this run cannot be read")

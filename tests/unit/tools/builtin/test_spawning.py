@@ -1,0 +1,156 @@
+from typing import Any, Final
+
+import pytest
+
+from holdfast.domain.agent import Agent, ModeSettings
+from holdfast.domain.content import Json
+from holdfast.domain.errors import Conflict
+from holdfast.domain.events.custom import ChildChanged
+from holdfast.domain.idempotency import derived_id
+from holdfast.domain.ids import RunId, ThreadId, ToolCallId
+from holdfast.domain.limits import Limits
+from holdfast.domain.message import NewMessage, Role
+from holdfast.domain.new_run import NewRun, check_new_run
+from holdfast.domain.run import Mode, Priority, RunError, RunStatus
+from holdfast.domain.thread import NewThread
+from holdfast.tools.builtin.agent_spawn import AgentSpawn, agent_spawn
+from holdfast.tools.builtin.task_create import TaskCreate, task_create
+from holdfast.tools.spawning import MAX_INPUT, LibrarySpawner
+from holdfast.tools.tool import ChildEnded, Disturbed, Outcome, Spawned, TimeCame
+from holdfast.tools.typed import TypedTool, WaitingTool
+from holdfast.tools.wrapped import wrapped
+from tests.unit.tools.calls import KEY, a_call, a_run, an_agent
+
+CHILD: Final = RunId(derived_id("run", key=KEY))
+THREAD: Final = ThreadId(derived_id("thr", key=KEY))
+LIMITS: Final = Limits(max_iterations=7)
+ASKED: Final = {"agent": "reader", "input": "Read it.\nAll of it."}
+ENDED: Final = {"agent": "reader", "status": RunStatus.COMPLETED}
+
+
+async def agents() -> list[Agent]:
+    return [
+        an_agent("reader", limits=LIMITS),
+        an_agent("poet", chat=ModeSettings(enabled=False), task=ModeSettings(enabled=False)),
+    ]
+
+
+def spawn() -> WaitingTool[AgentSpawn]:
+    return agent_spawn(LibrarySpawner(agents))
+
+
+def create() -> TypedTool[TaskCreate]:
+    return task_create(LibrarySpawner(agents))
+
+
+def the_child(mode: Mode = Mode.CHAT, priority: Priority = Priority.NORMAL) -> NewRun:
+    return NewRun(
+        id=CHILD,
+        thread=NewThread(id=THREAD, title="Read it.", agent_type="reader"),
+        messages=[NewMessage(role=Role.USER, content="Read it.\nAll of it.")],
+        mode=mode,
+        agent_type="reader",
+        model="scripted:reader.json",
+        parent_run_id=RunId("run_1"),
+        priority=priority,
+        limits=LIMITS,
+        created_by="ada",
+    )
+
+
+def began() -> ChildChanged:
+    return ChildChanged(
+        run_id=CHILD,
+        thread_id=THREAD,
+        status=RunStatus.QUEUED,
+        agent_type="reader",
+        tool_call_id=ToolCallId("call_1"),
+    )
+
+
+async def test_a_child_is_made_under_ids_of_the_call_and_waited_for() -> None:
+    outcome = await spawn().run(a_call(), dict(ASKED))
+    assert outcome == Outcome(children=[the_child()], wait=Spawned(run_id=CHILD))
+    check_new_run(outcome.children[0])
+
+
+async def test_without_waiting_it_works_in_the_background() -> None:
+    outcome = await spawn().run(a_call(), {**ASKED, "wait": False})
+    assert outcome == Outcome(
+        content={"run_id": CHILD, "thread_id": THREAD, "status": "queued"}, children=[the_child()], events=[began()]
+    )
+
+
+async def test_a_child_is_as_urgent_as_its_parent_and_of_its_mode() -> None:
+    call = a_call(run=a_run(mode=Mode.API, priority=Priority.HIGH))
+    assert (await spawn().run(call, dict(ASKED))).children == [the_child(Mode.API, Priority.HIGH)]
+
+
+async def test_the_child_of_a_daemon_is_a_task() -> None:
+    call = a_call(run=a_run(mode=Mode.DAEMON))
+    assert (await spawn().run(call, dict(ASKED))).children == [the_child(Mode.TASK)]
+
+
+@pytest.mark.parametrize("output", ["done", {"found": 3}, None])
+async def test_the_output_of_the_child_is_the_result(output: Json) -> None:
+    arrival = ChildEnded(run_id=CHILD, status=RunStatus.COMPLETED, output=output)
+    assert await spawn().resume(a_call(), dict(ASKED), arrival) == Outcome(content=output)
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "told"),
+    [
+        (RunStatus.FAILED, RunError(code="ITERATION_LIMIT", message="too many"), "failed: ITERATION_LIMIT: too many"),
+        (RunStatus.FAILED, None, "failed"),
+        (RunStatus.CANCELLED, None, "was cancelled"),
+    ],
+)
+async def test_a_child_that_did_not_complete_is_a_failure(status: RunStatus, error: RunError | None, told: str) -> None:
+    arrival = ChildEnded(run_id=CHILD, status=status, error=error)
+    outcome = await spawn().resume(a_call(), dict(ASKED), arrival)
+    assert outcome == Outcome(content=f"agent `reader` {told}", failed=True)
+
+
+async def test_when_somebody_speaks_the_child_goes_on_in_the_background() -> None:
+    outcome = await spawn().resume(a_call(), dict(ASKED), Disturbed())
+    assert (outcome.content["run_id"], outcome.content["thread_id"], outcome.failed) == (CHILD, THREAD, False)
+    assert "goes on in the background" in outcome.content["note"]
+
+
+async def test_anything_else_is_none_of_its_business() -> None:
+    with pytest.raises(Conflict, match="`agent_spawn` does not wait for TimeCame"):
+        await spawn().resume(a_call(), dict(ASKED), TimeCame())
+
+
+async def test_a_task_is_made_for_the_background() -> None:
+    outcome = await create().run(a_call(), {**ASKED, "priority": "low"})
+    assert outcome == Outcome(
+        content={"task_id": CHILD, "status": "queued"},
+        children=[the_child(Mode.TASK, Priority.LOW)],
+        events=[began()],
+    )
+    assert (await create().run(a_call(), dict(ASKED))).children == [the_child(Mode.TASK)]
+
+
+@pytest.mark.parametrize("make", [spawn, create])
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"agent": "raeder"}, "NOT_FOUND: there is no agent `raeder` that this run may spawn: did you mean `reader`?"),
+        ({"agent": "poet"}, "CONFLICT: agent `poet` is not enabled for "),
+        ({"input": ""}, "INVALID: "),
+        ({"input": "a\x00"}, "INVALID: `input` may not contain a NUL character"),
+        ({"input": "x" * (MAX_INPUT + 1)}, "INVALID: "),
+    ],
+)
+async def test_a_child_that_cannot_be_is_refused(make: Any, wrong: dict[str, Json], told: str) -> None:
+    outcome = await wrapped(make()).run(a_call(), {**ASKED, **wrong})
+    assert outcome.failed
+    assert outcome.content.startswith(told)
+    assert outcome.children == ()
+
+
+async def test_a_long_input_gives_a_short_title() -> None:
+    (child,) = (await spawn().run(a_call(), {**ASKED, "input": "word " * 100})).children
+    assert isinstance(child.thread, NewThread)
+    assert len(child.thread.title or "") == 80

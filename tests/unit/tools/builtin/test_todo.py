@@ -1,0 +1,38 @@
+from holdfast.domain.content import Json
+from holdfast.domain.todo import MAX_ITEMS, MAX_TEXT
+from holdfast.tools.builtin.todo_read import TODO_READ
+from holdfast.tools.builtin.todo_write import TODO_WRITE
+from holdfast.tools.tool import Outcome
+from holdfast.tools.wrapped import wrapped
+from tests.unit.tools.calls import a_call
+
+
+async def test_what_was_written_is_read() -> None:
+    items = [{"text": "read", "done": True}, {"text": "write"}]
+    wrote = await TODO_WRITE.run(a_call(), {"items": items})
+    assert wrote.content == {"items": 2, "done": 1}
+    assert wrote.values == {"todo": {"items": [{"text": "read", "done": True}, {"text": "write", "done": False}]}}
+    assert await TODO_READ.run(a_call(values=wrote.values), {}) == Outcome(content=wrote.values["todo"])
+
+
+async def test_a_run_without_a_list_has_an_empty_one() -> None:
+    assert await TODO_READ.run(a_call(), {}) == Outcome(content={"items": []})
+
+
+async def test_writing_replaces_the_whole_list() -> None:
+    before = (await TODO_WRITE.run(a_call(), {"items": [{"text": "a"}]})).values
+    assert (await TODO_WRITE.run(a_call(values=before), {"items": []})).values == {"todo": {"items": []}}
+
+
+async def test_a_list_that_cannot_be_kept_is_refused() -> None:
+    too_many: Json = [{"text": "a"}] * (MAX_ITEMS + 1)
+    for items in (too_many, [{"text": ""}], [{"text": " "}], [{"text": "x" * (MAX_TEXT + 1)}], [{"text": "a\x00"}]):
+        outcome = await wrapped(TODO_WRITE).run(a_call(), {"items": items})
+        assert outcome.failed
+        assert outcome.values == {}
+
+
+async def test_a_value_that_is_no_list_is_told() -> None:
+    outcome = await wrapped(TODO_READ).run(a_call(values={"todo": {"items": 5}}), {})
+    assert outcome.failed
+    assert outcome.content.startswith("INVALID: the `todo` of this run cannot be read")

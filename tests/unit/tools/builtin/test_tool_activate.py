@@ -1,0 +1,66 @@
+from typing import Final
+
+from holdfast.domain.content import Json
+from holdfast.tools.builtin.tool_activate import tool_activate
+from holdfast.tools.builtin.tool_search import MAX_FOUND, tool_search
+from holdfast.tools.exposure import active
+from holdfast.tools.tool import Call, Outcome
+from holdfast.tools.wrapped import wrapped
+from tests.unit.tools.calls import a_call, a_run, a_spec
+
+SPECS: Final = [a_spec(f"tool_{letter}") for letter in "abcdefghijklmnop"]
+
+
+def shown(call: Call) -> frozenset[str]:
+    return frozenset({"tool_a", *active(call.values, call.run.id).active})
+
+
+async def activated(name: str, *, most: int = 3, call: Call | None = None) -> Outcome:
+    return await wrapped(tool_activate(SPECS, shown=shown, most=most)).run(call or a_call(), {"name": name})
+
+
+async def searched(query: str) -> Json:
+    return (await tool_search(SPECS, shown=shown).run(a_call(), {"query": query})).content
+
+
+async def test_activating_adds_to_what_is_active() -> None:
+    first = await activated("tool_b")
+    assert first == Outcome(
+        content={"name": "tool_b", "active": True},
+        values={"tools": {"run_id": "run_1", "active": ["tool_b"]}},
+    )
+    second = await activated("tool_c", call=a_call(values=first.values))
+    assert second.values == {"tools": {"run_id": "run_1", "active": ["tool_b", "tool_c"]}}
+
+
+async def test_what_is_shown_already_changes_nothing() -> None:
+    assert await activated("tool_a") == Outcome(content={"name": "tool_a", "active": True})
+
+
+async def test_what_another_run_activated_is_forgotten() -> None:
+    before = (await activated("tool_b")).values
+    after = await activated("tool_c", call=a_call(run=a_run(id="run_2"), values=before))
+    assert after.values == {"tools": {"run_id": "run_2", "active": ["tool_c"]}}
+
+
+async def test_there_is_an_end_to_activating() -> None:
+    first = await activated("tool_b", most=1)
+    outcome = await activated("tool_c", most=1, call=a_call(values=first.values))
+    assert outcome == Outcome(content="CONFLICT: 1 tools are active, and no more can be: use those", failed=True)
+
+
+async def test_a_tool_that_is_not_there_cannot_be_activated() -> None:
+    outcome = await activated("tol_b")
+    assert outcome.failed
+    assert outcome.content.startswith("NOT_FOUND: there is no tool `tol_b`: did you mean `tool_b`")
+
+
+async def test_a_search_finds_so_many_and_says_which_are_shown() -> None:
+    found = (await searched("tool"))["tools"]
+    assert len(found) == MAX_FOUND
+    assert found[0] == {"name": "tool_a", "description": "tool_a at it", "active": True}
+    assert found[1]["active"] is False
+
+
+async def test_a_search_that_finds_nothing_says_what_to_do() -> None:
+    assert await searched("zzz") == "none of 16 tools fits: try other words"

@@ -1,0 +1,84 @@
+"""What is written about tools is true."""
+
+import re
+from typing import Annotated, Any, Final
+
+import pytest
+from msgspec import Meta
+
+from holdfast.domain.artifact import MAX_CONTENT
+from holdfast.domain.plan import MAX_OPEN_ITEMS, MAX_SUBTASKS
+from holdfast.domain.todo import MAX_ITEMS, MAX_TEXT
+from holdfast.domain.tool import DEFAULT_OUTPUT_LIMIT, DEFAULT_TIMEOUT, ToolClass, ToolSpec
+from holdfast.tools.asking import MAX_QUESTION
+from holdfast.tools.built_ins import SPECS
+from holdfast.tools.builtin.ask_user import MAX_OPTIONS
+from holdfast.tools.builtin.sleep import LONGEST
+from holdfast.tools.exposure import CORE, DEFAULT_LIMIT
+from holdfast.tools.schema import Arguments, spec_of
+from holdfast.tools.spawning import MAX_INPUT
+from holdfast.tools.tool import Call, Outcome
+from holdfast.tools.typed import TypedTool
+from holdfast.tools.wrapped import wrapped
+from tests.architecture.markdown import python_blocks
+from tests.architecture.project import ROOT
+from tests.unit.tools.calls import a_call
+
+GUIDE: Final = ROOT / "docs" / "guides" / "tools.md"
+REFERENCE: Final = ROOT / "docs" / "reference" / "tools.md"
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+def test_every_built_in_is_in_the_reference_with_its_parameters(spec: ToolSpec) -> None:
+    required = spec.parameters.get("required", [])
+    takes = " ".join(f"`{name}`" if name in required else f"`{name}?`" for name in spec.parameters["properties"])
+    kind = "read-only" if spec.read_only else str(spec.kind)
+    row = f"| `{spec.name}` | {takes or 'nothing'} | {kind} | {spec.description} |"
+    assert row in REFERENCE.read_text().splitlines()
+
+
+def test_nothing_else_is_in_the_reference() -> None:
+    table, answers, core = REFERENCE.read_text().split("## ")
+    names = [spec.name for spec in SPECS]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == names
+    firsts = [line.split("|")[1] for line in answers.splitlines() if line.startswith("| `")]
+    assert [name for first in firsts for name in re.findall(r"`(\w+)`", first)] == names
+    assert set(re.findall(r"`(\w+)`", core)) == CORE
+
+
+async def test_the_tool_in_the_guide_works() -> None:
+    (block,) = python_blocks(GUIDE)
+    names: dict[str, Any] = {
+        "Annotated": Annotated,
+        "Arguments": Arguments,
+        "Call": Call,
+        "Meta": Meta,
+        "Outcome": Outcome,
+        "ToolClass": ToolClass,
+        "TypedTool": TypedTool,
+        "__name__": __name__,
+        "spec_of": spec_of,
+    }
+    exec(compile(block.code, str(GUIDE), "exec"), names)
+    tool = wrapped(names["WORD_COUNT"])
+    assert tool.spec.description == "Count the words of a text."
+    assert await tool.run(a_call(), {"text": "a b a", "unique": True}) == Outcome(content={"words": 2})
+    assert (await tool.run(a_call(), {})).failed
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        f"| output that a model reads | `output_limit`: {DEFAULT_OUTPUT_LIMIT:,} characters |",
+        f"| output that is kept | {MAX_CONTENT:,} characters; of a longer one the beginning |",
+        f"| duration of a call | `timeout`: {DEFAULT_TIMEOUT:g} seconds; waiting does not count |",
+        f"| tools that are shown at once | {DEFAULT_LIMIT}, then the core and at most {DEFAULT_LIMIT} active ones |",
+        f"| `sleep` | {LONGEST // 86_400} days |",
+        f"| a question | {MAX_QUESTION:,} characters, {MAX_OPTIONS} options |",
+        f"| a todo list | {MAX_ITEMS} items of {MAX_TEXT:,} characters |",
+        f"| open tasks of a plan | {MAX_OPEN_ITEMS}, each with {MAX_SUBTASKS} subtasks |",
+        f"| input of a child | {MAX_INPUT:,} characters |",
+    ],
+)
+def test_the_limits_in_the_guide_are_those_of_the_code(row: str) -> None:
+    assert row in GUIDE.read_text().splitlines()

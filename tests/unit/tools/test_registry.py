@@ -1,0 +1,121 @@
+import pytest
+
+from holdfast.domain.errors import Invalid, NotFound
+from holdfast.domain.ids import RunId
+from holdfast.tools.exposure import Exposure
+from holdfast.tools.registry import DOUBLE, SHADOWED, Catalog, Toolbox
+from holdfast.tools.tool import Tool
+from tests.unit.tools.calls import Recorder, a_call, a_spec
+
+FEW = Exposure(limit=2, core=frozenset({"look"}))
+
+
+def tools(*names: str) -> list[Tool]:
+    return [Recorder(spec=a_spec(name)) for name in names]
+
+
+def names(found: Toolbox) -> list[str]:
+    return [tool.spec.name for tool in found.all()]
+
+
+def test_an_agent_gets_the_tools_that_it_names_in_that_order() -> None:
+    assert names(Catalog(tools("a", "b", "c")).toolbox(["c", "a", "c"])) == ["c", "a"]
+
+
+def test_an_agent_that_names_no_tool_has_none() -> None:
+    assert names(Catalog(tools("a")).toolbox([])) == []
+
+
+def test_a_prefix_stands_for_all_tools_that_begin_so() -> None:
+    catalog = Catalog(tools("plan_b", "plan_a", "sleep"))
+    assert names(catalog.toolbox(["sleep", "plan_*"])) == ["sleep", "plan_a", "plan_b"]
+    assert names(catalog.toolbox(["*"])) == ["plan_a", "plan_b", "sleep"]
+
+
+def test_a_prefix_may_stand_for_nothing() -> None:
+    assert names(Catalog(tools("sleep")).toolbox(["mcp_*"])) == []
+
+
+def test_a_star_elsewhere_is_refused() -> None:
+    with pytest.raises(Invalid, match="a `\\*` may stand at the end only"):
+        Catalog(tools("sleep")).toolbox(["*eep"])
+
+
+def test_an_unknown_name_is_refused_and_close_ones_are_named() -> None:
+    catalog = Catalog(tools("plan_create", "plan_check", "sleep"))
+    with pytest.raises(Invalid, match="there is no tool `plan_creat`: did you mean `plan_create`"):
+        catalog.toolbox(["sleep", "plan_creat"])
+    with pytest.raises(Invalid, match="there is no tool `zzz`$"):
+        catalog.toolbox(["zzz"])
+
+
+def test_a_local_tool_wins_over_a_remote_one_of_its_name_and_the_catalog_says_so() -> None:
+    local, remote = tools("look", "look")
+    catalog = Catalog([local], remote=[remote, *tools("paint", "paint", "tool_search")])
+    assert catalog.toolbox(["look"]).find("look") is local
+    assert catalog.left_out == {"look": SHADOWED, "paint": DOUBLE, "tool_search": SHADOWED}
+    assert [tool.spec.name for tool in catalog] == ["look", "paint"]
+
+
+def test_a_remote_tool_that_can_be_none_keeps_no_other_away() -> None:
+    broken = Recorder(spec=a_spec("broken", parameters={"type": "string"}))
+    catalog = Catalog([], remote=[broken, *tools("1st", "good")])
+    assert [tool.spec.name for tool in catalog] == ["good"]
+    assert catalog.left_out["broken"] == "the parameters of `broken` must be a JSON Schema of an object"
+    assert "a tool's name" in catalog.left_out["1st"]
+
+
+@pytest.mark.parametrize("twice", [["a", "a"], ["tool_search"], ["tool_activate"]])
+def test_two_local_tools_of_one_name_are_refused(twice: list[str]) -> None:
+    with pytest.raises(Invalid, match="there are two local tools"):
+        Catalog(tools(*twice))
+
+
+def test_a_local_tool_that_can_be_none_is_refused() -> None:
+    with pytest.raises(Invalid, match="must be more than 0"):
+        Catalog([Recorder(spec=a_spec(timeout=0))])
+
+
+def test_a_tool_that_the_agent_may_not_use_is_not_found() -> None:
+    box = Catalog(tools("look", "paint")).toolbox(["look"])
+    with pytest.raises(NotFound, match="there is no tool `lok`: did you mean `look`"):
+        box.find("lok")
+    with pytest.raises(NotFound, match="there is no tool `paint`"):
+        box.find("paint")
+
+
+def test_with_few_tools_all_are_shown() -> None:
+    box = Catalog(tools("look", "paint", "hang")).toolbox(["*"], exposure=Exposure(limit=3))
+    assert names(box) == ["hang", "look", "paint"]
+    assert box.visible(values={}, run_id=RunId("run_1")) == box.all()
+
+
+def test_tools_to_find_tools_with_are_there_if_they_are_named() -> None:
+    box = Catalog(tools("look")).toolbox(["tool_search", "look"])
+    assert names(box) == ["look", "tool_search"]
+    assert box.visible(values={}, run_id=RunId("run_1")) == box.all()
+
+
+def test_with_many_tools_a_core_is_shown_and_the_tools_to_find_the_others_with() -> None:
+    box = Catalog(tools("hang", "look", "paint")).toolbox(["*"], exposure=FEW)
+    shown = box.visible(values={}, run_id=RunId("run_1"))
+    assert [tool.spec.name for tool in shown] == ["look", "tool_search", "tool_activate"]
+
+
+async def test_what_was_found_and_activated_is_shown_for_the_length_of_the_run() -> None:
+    box = Catalog(tools("hang", "look", "paint")).toolbox(["*"], exposure=FEW)
+    found = await box.find("tool_search").run(a_call(), {"query": "paint"})
+    assert found.content == {"tools": [{"name": "paint", "description": "paint at it", "active": False}]}
+    activated = await box.find("tool_activate").run(a_call(), {"name": "paint"})
+    assert activated.content == {"name": "paint", "active": True}
+    shown = box.visible(values=activated.values, run_id=RunId("run_1"))
+    assert [tool.spec.name for tool in shown] == ["look", "paint", "tool_search", "tool_activate"]
+    again = await box.find("tool_search").run(a_call(values=activated.values), {"query": "paint"})
+    assert again.content["tools"][0]["active"] is True
+    later = box.visible(values=activated.values, run_id=RunId("run_2"))
+    assert [tool.spec.name for tool in later] == ["look", "tool_search", "tool_activate"]
+
+
+async def test_a_tool_that_is_not_shown_can_still_be_called() -> None:
+    box = Catalog(tools("hang", "look", "paint")).toolbox(["*"], exposure=FEW)
+    assert (await box.find("paint").run(a_call(), {})).content == "seen"

@@ -1,0 +1,131 @@
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from holdfast.domain.content import Json
+from holdfast.domain.errors import Conflict, HoldfastError, Invalid, LeaseLost, OutcomeUnknown, StoreFull, Unavailable
+from holdfast.domain.tool import ToolClass
+from holdfast.tools.bounded import bounded
+from holdfast.tools.checked import checked
+from holdfast.tools.explained import explained
+from holdfast.tools.timed import timed
+from holdfast.tools.tool import Call, Outcome, Resumable, TimeCame, Tool
+from holdfast.tools.wrapped import wrapped
+from tests.unit.tools.calls import Raiser, Recorder, ResumableRecorder, a_call, a_spec
+
+WRAPPERS: list[Callable[[Tool], Tool]] = [bounded, checked, explained, timed, wrapped]
+NUMBER: dict[str, Json] = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+class Sleeper:
+    """A tool that never comes back."""
+
+    def __init__(self, kind: ToolClass, *, read_only: bool = False, timeout: float = 0.001) -> None:
+        self.spec = a_spec(kind=kind, read_only=read_only, timeout=timeout)
+
+    async def run(self, call: Call, arguments: dict[str, Json]) -> Outcome:
+        await asyncio.Event().wait()
+        return Outcome()
+
+    async def resume(self, call: Call, arguments: dict[str, Json], arrival: object) -> Outcome:
+        return await self.run(call, arguments)
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+async def test_a_wrapper_changes_neither_the_spec_nor_a_good_outcome(wrapper: Callable[[Tool], Tool]) -> None:
+    tool = Recorder(Outcome(content={"a": [1]}))
+    around = wrapper(tool)
+    assert around.spec is tool.spec
+    assert await around.run(a_call(), {"n": 1}) == Outcome(content={"a": [1]})
+    assert tool.asked == [{"n": 1}]
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+async def test_what_can_be_resumed_stays_so_and_nothing_else_becomes_so(wrapper: Callable[[Tool], Tool]) -> None:
+    assert not isinstance(wrapper(Recorder()), Resumable)
+    tool = wrapper(ResumableRecorder())
+    assert isinstance(tool, Resumable)
+    assert await tool.resume(a_call(), {}, TimeCame()) == Outcome(content="seen")
+
+
+async def test_bad_arguments_are_an_outcome_and_the_tool_is_not_run() -> None:
+    tool = Recorder(spec=a_spec(parameters=NUMBER))
+    outcome = await checked(tool).run(a_call(), {"n": "one"})
+    assert outcome.failed
+    assert outcome.content.startswith("INVALID: the arguments of `look` do not fit:")
+    assert tool.asked == []
+
+
+async def test_a_tool_whose_schema_is_none_cannot_be_called() -> None:
+    tool = Recorder(spec=a_spec(parameters={"type": "object", "properties": {"a": {"type": "thing"}}}))
+    outcome = await checked(tool).run(a_call(), {})
+    assert outcome.failed
+    assert "its parameters are no JSON Schema" in outcome.content
+
+
+async def test_an_error_on_purpose_is_told_with_its_code() -> None:
+    outcome = await explained(Raiser(Conflict("there are two of them: say which"))).run(a_call(), {})
+    assert outcome == Outcome(content="CONFLICT: there are two of them: say which", failed=True)
+
+
+@pytest.mark.parametrize("kind", ToolClass)
+async def test_a_lost_lease_is_no_result(kind: ToolClass) -> None:
+    with pytest.raises(LeaseLost):
+        await wrapped(Raiser(LeaseLost("gone"), kind=kind)).run(a_call(), {})
+
+
+async def test_when_our_store_is_away_there_is_no_result() -> None:
+    with pytest.raises(StoreFull):
+        await wrapped(Raiser(StoreFull("no room"), kind=ToolClass.TRANSACTIONAL)).run(a_call(), {})
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "unknown"),
+    [
+        (Unavailable("down"), ToolClass.IDEMPOTENT, False),
+        (Unavailable("down"), ToolClass.EFFECTFUL, False),
+        (OutcomeUnknown("cut off"), ToolClass.IDEMPOTENT, False),
+        (OutcomeUnknown("cut off"), ToolClass.EFFECTFUL, True),
+        (Invalid("no"), ToolClass.EFFECTFUL, False),
+    ],
+)
+async def test_only_an_effect_that_may_have_happened_is_unknown(
+    error: HoldfastError, kind: ToolClass, unknown: bool
+) -> None:
+    outcome = await explained(Raiser(error, kind=kind)).run(a_call(), {})
+    assert (outcome.failed, outcome.unknown) == (True, unknown)
+    assert outcome.content == f"{error.code}: {error.message}"
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), TimeoutError("the tool's own")])
+async def test_any_other_error_goes_on_to_the_loop(error: Exception) -> None:
+    with pytest.raises(type(error)):
+        await wrapped(Raiser(error)).run(a_call(), {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "read_only", "told", "unknown"),
+    [
+        (ToolClass.TRANSACTIONAL, False, "it changed nothing", False),
+        (ToolClass.IDEMPOTENT, True, "it changed nothing", False),
+        (ToolClass.IDEMPOTENT, False, "nobody knows whether it took effect: verify", False),
+        (ToolClass.EFFECTFUL, False, "nobody knows whether it took effect: verify", True),
+    ],
+)
+async def test_a_tool_that_takes_too_long_is_stopped_and_says_what_that_means(
+    kind: ToolClass, read_only: bool, told: str, unknown: bool
+) -> None:
+    tool = timed(Sleeper(kind, read_only=read_only))
+    assert isinstance(tool, Resumable)
+    for outcome in (await tool.run(a_call(), {}), await tool.resume(a_call(), {}, TimeCame())):
+        assert outcome.failed
+        assert outcome.unknown is unknown
+        assert outcome.content.startswith(f"`look` was stopped after 0.001 seconds: {told}")
+
+
+async def test_a_call_that_is_cancelled_from_outside_has_no_outcome() -> None:
+    tool = Sleeper(ToolClass.IDEMPOTENT, timeout=60)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.001):
+            await wrapped(tool).run(a_call(), {})
