@@ -1,13 +1,30 @@
 """An agent: a folder with instructions, a model, and what it may use."""
 
+import re
 from enum import StrEnum
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 from holdfast.domain.content import Json
-from holdfast.domain.errors import Conflict
+from holdfast.domain.errors import Conflict, Invalid
 from holdfast.domain.limits import Limits
 from holdfast.domain.run import Mode
+
+Thinking: TypeAlias = bool | Literal["minimal", "low", "medium", "high", "xhigh"]
+"""Whether a model thinks before it answers, and how hard."""
+
+_NAME: Final = r"^[a-z0-9][a-z0-9_-]{0,63}\Z"
+_RULE: Final = r"^[A-Za-z_][A-Za-z0-9_-]{0,63}(\([^\x00-\x1f]+\))?\Z"
+_NAME_IN_WORDS: Final = "1 to 64 lower-case letters, digits, `_` or `-`, not beginning with `_` or `-`"
+
+# `extra["expected"]` is how a reader of files says it to people, instead of with the pattern.
+AgentName: TypeAlias = Annotated[str, Meta(pattern=_NAME, extra={"expected": _NAME_IN_WORDS})]
+Rule: TypeAlias = Annotated[
+    str, Meta(pattern=_RULE, extra={"expected": "the name of a tool, or `tool(specifier)`, such as `bash(git *)`"})
+]
+"""Which calls of a tool a permission is about: a misspelt one would never match, so it is refused."""
 
 
 class UnknownOutcome(StrEnum):
@@ -24,15 +41,15 @@ class UnknownOutcome(StrEnum):
 class Permissions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Rules `Tool` or `Tool(specifier)`: deny, then ask, then allow; the first that matches decides."""
 
-    deny: list[str] = []
-    ask: list[str] = []
-    allow: list[str] = []
+    deny: Annotated[list[Rule], Meta(description="Calls that are refused.")] = []
+    ask: Annotated[list[Rule], Meta(description="Calls that a person must approve.")] = []
+    allow: Annotated[list[Rule], Meta(description="Calls that are made without asking.")] = []
 
 
 class ModeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether the agent may be run in a mode."""
 
-    enabled: bool = True
+    enabled: Annotated[bool, Meta(description="Whether the agent may be run in this mode.")] = True
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,11 +71,18 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     unknown_outcome: UnknownOutcome = UnknownOutcome.TELL
     temperature: float | None = None
-    thinking: bool | str | None = None
+    thinking: Thinking | None = None
     mcp_servers: dict[str, dict[str, Json]] = {}
     skills: list[str] = []
     folder: str | None = None
     digest: str = ""
+
+
+def check_agent_name(name: str) -> str:
+    """Return `name` if an agent may be called so."""
+    if re.match(_NAME, name) is None:
+        raise Invalid(f"an agent's name is {_NAME_IN_WORDS}", field="name")
+    return name
 
 
 def check_mode(agent: Agent, mode: Mode) -> None:

@@ -16,7 +16,7 @@ class BrokenAgent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Agents(Protocol):
-    """Agents as they are defined now: a changed file is seen at the next call."""
+    """Agents as they are defined now: a changed file is seen by calls from 200 ms later on."""
 
     def get(self, name: str) -> Agent:
         """Return the agent, or raise `NotFound`; one that is broken raises `Invalid` unless it was good before."""

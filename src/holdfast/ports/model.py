@@ -8,13 +8,11 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
+from holdfast.domain.agent import Thinking as Thinking
 from holdfast.domain.content import Json
 from holdfast.domain.ids import RunId, ToolCallId
 from holdfast.domain.message import Message, NewMessage
 from holdfast.domain.usage import Usage
-
-Thinking: TypeAlias = bool | Literal["minimal", "low", "medium", "high", "xhigh"]
-"""Whether a model thinks before it answers, and how hard."""
 
 
 class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,3 +124,6 @@ class Models(Protocol):
 
         Paths in names are relative to `folder`, the agent's own. Finding the same name again costs nothing.
         """
+
+    def fallback(self, names: Sequence[str], *, folder: Path | None = None) -> Model:
+        """Return the first of these models, with the others to fall back on while it is not available."""

@@ -1,0 +1,1 @@
+"""A workspace: the folder in which people keep their agents, tools, skills and settings."""

@@ -1,0 +1,128 @@
+"""Why a value is not what a file should say, in words for the person who wrote it.
+
+    limits.max: unknown key, known are `max_iterations`, `max_duration_seconds`, …
+    providers.local.api: expected one of `openai`, `openai-responses`, `anthropic`
+
+The key comes first, then the reason.
+"""
+
+import re
+from collections.abc import Iterator
+from enum import Enum
+from types import UnionType
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin
+
+import msgspec
+from msgspec import structs
+
+from holdfast.domain.content import Json
+from holdfast.domain.errors import Invalid
+
+_Steps: TypeAlias = list[str | int]
+
+_ABOUT_FIELD: Final = re.compile(r"Object (contains unknown|missing required) field `(?P<field>.*)`", re.DOTALL)
+_JSON_WORDS: Final = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
+
+
+class _Breach(NamedTuple):
+    """Where a value breaks its type, which type that is there, and how."""
+
+    steps: _Steps
+    kind: Any
+    error: msgspec.ValidationError | Invalid
+
+
+def explain(error: msgspec.ValidationError | Invalid, value: Json, kind: Any) -> str:
+    """Return which key of `value` cannot be read as part of a `kind`, and why.
+
+    What msgspec says does not name keys of mappings, and what a type raises itself knows no place at all. So the
+    smallest part is looked for that is wrong by itself.
+    """
+    steps, inner, reason = _breach(kind, value) or _Breach([], kind, error)
+    if isinstance(reason, Invalid):
+        field = reason.details.get("field")
+        return _at([*steps, field] if field else steps, reason.message)
+    about = _ABOUT_FIELD.fullmatch(str(reason))
+    if about is None:
+        return _at(steps, _reason(str(reason), inner))
+    return _at([*steps, about["field"]], _unknown(inner) if "unknown" in about[1] else "missing")
+
+
+def _breach(kind: Any, value: Json) -> _Breach | None:
+    try:
+        msgspec.convert(value, kind)
+    except (msgspec.ValidationError, Invalid) as error:
+        for step, inner, item in _parts(kind, value):
+            found = _breach(inner, item)
+            if found is not None:
+                return found._replace(steps=[step, *found.steps])
+        return _Breach([], kind, error)
+    return None
+
+
+def _parts(kind: Any, value: Json) -> Iterator[tuple[str | int, Any, Json]]:
+    """Yield what a value consists of: the step to it, its type, and the part; the names in a mapping are parts too."""
+    for one in _alternatives(kind):
+        origin, arguments = get_origin(one), get_args(one)
+        if isinstance(value, list) and origin is list:
+            yield from ((index, arguments[0], item) for index, item in enumerate(value))
+        elif isinstance(value, dict) and origin is dict:
+            yield from ((name, arguments[0], name) for name in value)
+            yield from ((name, arguments[1], item) for name, item in value.items())
+        elif isinstance(value, dict) and _is_struct(one):
+            known = {field.encode_name: field.type for field in structs.fields(one)}
+            yield from ((name, known[name], item) for name, item in value.items() if name in known)
+
+
+def _alternatives(kind: Any) -> Iterator[Any]:
+    """Yield a type, and those that it is made of where it is a choice or has notes."""
+    yield kind
+    origin = get_origin(kind)
+    if origin is Annotated:
+        yield from _alternatives(get_args(kind)[0])
+    elif origin in (Union, UnionType):
+        for one in get_args(kind):
+            yield from _alternatives(one)
+
+
+def _at(steps: _Steps, reason: str) -> str:
+    place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
+    return f"{place}: {reason}" if place else reason
+
+
+def _unknown(kind: Any) -> str:
+    known = [field.encode_name for one in _alternatives(kind) if _is_struct(one) for field in structs.fields(one)]
+    return f"unknown key, known are {_quoted(known)}"
+
+
+def _reason(what: str, kind: Any) -> str:
+    if "enum value" in what:
+        return f"expected one of {_quoted(list(_choices(kind)))}"
+    if "matching regex" in what:
+        return f"expected {_in_words(kind) or what.partition('matching ')[2]}"
+    words = re.sub(r"\b(str|int|float|bool)\b", lambda word: _JSON_WORDS[word[0]], what)
+    return words[:1].lower() + words[1:]
+
+
+def _choices(kind: Any) -> Iterator[str]:
+    for one in _alternatives(kind):
+        if get_origin(one) is Literal:
+            yield from map(str, get_args(one))
+        elif isinstance(one, type) and issubclass(one, Enum):
+            yield from (str(member.value) for member in one)
+        elif one is bool:
+            yield from ("true", "false")
+
+
+def _in_words(kind: Any) -> str | None:
+    """Return how the type itself says what it expects."""
+    notes = [note for one in _alternatives(kind) if get_origin(one) is Annotated for note in get_args(one)[1:]]
+    return next((note.extra["expected"] for note in notes if isinstance(note, msgspec.Meta) and note.extra), None)
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _quoted(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)

@@ -1,0 +1,131 @@
+"""`settings.json`: what holds for every agent of a workspace."""
+
+import time
+from hashlib import sha256
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
+from msgspec import Meta, structs
+
+from holdfast.domain.agent import Agent, AgentName, Permissions
+from holdfast.domain.errors import Invalid
+from holdfast.domain.limits import Limits
+from holdfast.domain.model_provider import ProviderSettings
+from holdfast.domain.thread import DEFAULT_CONTEXT_WINDOW
+from holdfast.workspace.folder import Workspace
+from holdfast.workspace.reload import Monotonic, Pace, Reloaded
+from holdfast.workspace.text_files import file_name, read_optional_text
+from holdfast.workspace.typed_json import decode
+
+DEFAULT_WORKERS: Final = 16
+DEFAULT_ANTI_DRIFT: Final = 10
+
+ProviderName: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-z0-9][a-z0-9_-]{0,63}\Z",
+        extra={"expected": "1 to 64 lower-case letters, digits, `_` or `-`, beginning with a letter or a digit"},
+    ),
+]
+Locale: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,3}\Z",
+        extra={"expected": "a language tag, such as `en`, `ja` or `pt-BR`"},
+    ),
+]
+
+
+class ContextSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a model is told."""
+
+    window_messages: Annotated[
+        Annotated[int, Meta(ge=1, le=1000)],
+        Meta(description="How many of the newest messages a model reads word for word, on threads that do not say so."),
+    ] = DEFAULT_CONTEXT_WINDOW
+    anti_drift_every: Annotated[
+        Annotated[int, Meta(ge=1, le=1000)] | None,
+        Meta(description="After how many model calls a run is reminded of its task, again and again; null is never."),
+    ] = DEFAULT_ANTI_DRIFT
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `settings.json` may say."""
+
+    schema_: Annotated[str | None, Meta(description="Where an editor finds this schema; it means nothing else.")] = (
+        msgspec.field(name="$schema", default=None)
+    )
+    providers: Annotated[
+        dict[ProviderName, ProviderSettings],
+        Meta(description="Servers of models, by the name that stands before the colon in the name of a model."),
+    ] = {}
+    limits: Annotated[Limits, Meta(description="Limits of every agent that does not set its own.")] = Limits()
+    permissions: Annotated[
+        Permissions, Meta(description="Rules for every agent, before its own; what is denied here stays denied.")
+    ] = Permissions()
+    default_agent: Annotated[AgentName | None, Meta(description="The agent of those who name none.")] = None
+    locale: Annotated[
+        Locale | None, Meta(description="The language of threads that do not say so; null leaves it to the model.")
+    ] = None
+    workers: Annotated[
+        Annotated[int, Meta(ge=1, le=1000)], Meta(description="How many runs a process works on at a time.")
+    ] = DEFAULT_WORKERS
+    context: Annotated[ContextSettings, Meta(description="What a model is told.")] = ContextSettings()
+
+
+class FolderSettings:
+    """The settings as they are now; while they are in error, as they were when they were last good."""
+
+    def __init__(self, workspace: Workspace, *, monotonic: Monotonic = time.monotonic) -> None:
+        self._workspace = workspace
+        self._pace = Pace(monotonic)
+        self._kept = Reloaded(self._read, files=[workspace.settings])
+
+    def get(self) -> Settings:
+        """Return the settings; those that never were good raise `Invalid`. No file is the same as an empty one."""
+        self._look()
+        return self._kept.get()
+
+    def broken(self) -> Invalid | None:
+        """Return what is wrong with the file now."""
+        self._look()
+        return self._kept.error
+
+    def refresh(self) -> None:
+        """Look at the file now, however short ago that was done."""
+        self._look(now=True)
+
+    def _look(self, *, now: bool = False) -> None:
+        at = self._pace.due(now=now)
+        if at is not None:
+            self._kept.look(at=at)
+
+    def _read(self) -> Settings:
+        root, path = self._workspace.path, self._workspace.settings
+        text = read_optional_text(path, root=root)
+        return Settings() if text is None else decode(text, Settings, file=file_name(path, root=root))
+
+
+def with_defaults(agent: Agent, settings: Settings) -> Agent:
+    """Return the agent with what the settings say for every agent. Its digest then changes with them too."""
+    if settings.limits == Limits() and settings.permissions == Permissions():
+        return agent
+    limits = {**structs.asdict(settings.limits), **_given(agent.limits)}
+    return structs.replace(
+        agent,
+        limits=Limits(**limits),
+        permissions=Permissions(
+            deny=settings.permissions.deny + agent.permissions.deny,
+            ask=settings.permissions.ask + agent.permissions.ask,
+            allow=settings.permissions.allow + agent.permissions.allow,
+        ),
+        digest=_digest(agent.digest, settings),
+    )
+
+
+def _given(limits: Limits) -> dict[str, float]:
+    return {field: value for field, value in structs.asdict(limits).items() if value is not None}
+
+
+def _digest(agent: str, settings: Settings) -> str:
+    return sha256(msgspec.json.encode([agent, settings.limits, settings.permissions])).hexdigest()

@@ -1,0 +1,61 @@
+"""Text files of a workspace, which people edit: whatever is wrong with one is said with its name."""
+
+import os
+import stat
+from pathlib import Path
+from typing import Final, NoReturn
+
+from holdfast.domain.errors import Invalid, TooLarge
+
+MAX_FILE_BYTES: Final = 256 * 1024
+"""The instructions of an agent are in every call of its model: what is longer is no instruction."""
+
+
+def read_text(path: Path, *, root: Path) -> str:
+    """Return what a file of the workspace at `root` says."""
+    file = file_name(path, root=root)
+    try:
+        raw = _read(path, root=root)
+    except FileNotFoundError:
+        refuse(file, "missing")
+    except OSError as exc:
+        refuse(file, f"cannot be read: {exc.strerror or exc}", cause=exc)
+    if len(raw) > MAX_FILE_BYTES:
+        raise TooLarge(f"{file}: has more than {MAX_FILE_BYTES} bytes", file=file)
+    try:
+        text = raw.decode("utf-8-sig")  # some editors begin a file with a mark, which is no text
+    except UnicodeDecodeError as exc:
+        refuse(file, f"is not UTF-8: byte {exc.start + 1} cannot be read", cause=exc)
+    if "\x00" in text:
+        refuse(file, "has a NUL character in it")
+    return text
+
+
+def read_optional_text(path: Path, *, root: Path) -> str | None:
+    """Return what a file says, or null if there is none."""
+    return read_text(path, root=root) if os.path.lexists(path) else None
+
+
+def file_name(path: Path, *, root: Path) -> str:
+    """Return a path as people write it."""
+    return printable(path.relative_to(root).as_posix())
+
+
+def printable(name: str) -> str:
+    """Return the name of a file in characters that can be shown: names on disk may be any bytes."""
+    return name.encode(errors="backslashreplace").decode()
+
+
+def refuse(file: str, reason: str, *, cause: Exception | None = None) -> NoReturn:
+    """Raise `Invalid` about a file."""
+    raise Invalid(f"{file}: {reason}", file=file) from cause
+
+
+def _read(path: Path, *, root: Path) -> bytes:
+    real = Path(os.path.realpath(path, strict=True))
+    if not real.is_relative_to(root):
+        refuse(file_name(path, root=root), "leads out of the workspace: put the file itself here")
+    if not stat.S_ISREG(real.stat().st_mode):  # to open a pipe would wait for a writer
+        refuse(file_name(path, root=root), "is not a file")
+    with real.open("rb") as opened:
+        return opened.read(MAX_FILE_BYTES + 1)

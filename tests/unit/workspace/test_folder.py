@@ -1,0 +1,111 @@
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from holdfast.domain.errors import Conflict, NotFound, Unavailable
+from holdfast.workspace.agents import FolderAgents
+from holdfast.workspace.folder import Workspace
+from holdfast.workspace.settings import FolderSettings
+
+
+def test_everything_in_a_workspace_has_its_place(workspace: Workspace) -> None:
+    assert workspace.agents == workspace.path / "agents"
+    assert workspace.tools == workspace.path / "tools"
+    assert workspace.skills == workspace.path / "skills"
+    assert workspace.settings == workspace.path / "settings.json"
+    assert workspace.database == workspace.path / ".holdfast" / "holdfast.db"
+    assert workspace.files == workspace.path / ".holdfast" / "files"
+    assert workspace.logs == workspace.path / ".holdfast" / "logs"
+
+
+def test_its_path_does_not_depend_on_where_the_process_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "agents").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert Workspace(".").path == tmp_path.resolve()
+
+
+@pytest.mark.parametrize("there", ["nothing", "a file", "an empty folder"])
+def test_a_folder_without_agents_is_no_workspace_and_the_error_says_how_to_make_one(tmp_path: Path, there: str) -> None:
+    path = tmp_path / "home"
+    if there == "a file":
+        path.write_text("")
+    if there == "an empty folder":
+        path.mkdir()
+    with pytest.raises(NotFound, match=f"holdfast init {path}"):
+        Workspace(path)
+
+
+def test_to_open_a_workspace_makes_nothing(workspace: Workspace) -> None:
+    assert not workspace.own.exists()
+
+
+def test_what_holdfast_keeps_is_made_once_and_is_private(workspace: Workspace) -> None:
+    workspace.prepare()
+    (workspace.files / "kept").write_text("x")
+    (workspace.own / ".gitignore").write_text("mine")
+    workspace.prepare()
+    assert (workspace.files / "kept").read_text() == "x"
+    assert (workspace.own / ".gitignore").read_text() == "mine"
+    assert workspace.logs.is_dir()
+    assert stat.S_IMODE(workspace.own.stat().st_mode) & 0o077 == 0
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_git_does_not_see_what_holdfast_keeps(workspace: Workspace) -> None:
+    workspace.prepare()
+    workspace.database.write_text("")
+    workspace.settings.write_text("{}")
+    subprocess.run(["git", "init", "-q"], cwd=workspace.path, check=True)
+    command = ["git", "status", "--porcelain", "--untracked-files=all"]
+    seen = subprocess.run(command, cwd=workspace.path, check=True, capture_output=True, text=True).stdout
+    assert seen.split() == ["??", "settings.json"]
+
+
+def test_a_file_in_the_place_of_the_own_folder_is_an_error_that_names_it(workspace: Workspace) -> None:
+    workspace.own.write_text("")
+    with pytest.raises(Unavailable, match=r"\.holdfast"):
+        workspace.prepare()
+
+
+def test_a_new_workspace_has_one_agent_that_needs_no_key(tmp_path: Path) -> None:
+    workspace = Workspace.create(tmp_path / "new" / "home")
+    agents = FolderAgents(workspace)
+    (agent,) = agents.all()
+    assert agents.broken() == []
+    assert FolderSettings(workspace).get().default_agent == agent.name
+    (model,) = agent.models
+    provider, _, script = model.partition(":")
+    assert provider == "scripted"
+    assert agent.folder is not None
+    assert (Path(agent.folder) / script).is_file()
+    assert workspace.tools.is_dir() and workspace.skills.is_dir()
+
+
+def test_a_workspace_can_be_made_beside_what_is_there(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("mine")
+    Workspace.create(tmp_path)
+    assert (tmp_path / "README.md").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["agents", "tools", "skills", "settings.json"])
+def test_nothing_that_is_there_is_overwritten_and_nothing_is_added_then(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(Conflict, match=name):
+        Workspace.create(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == "mine"
+
+
+def test_a_link_that_leads_nowhere_is_something_that_is_there(tmp_path: Path) -> None:
+    (tmp_path / "settings.json").symlink_to("nowhere")
+    with pytest.raises(Conflict, match=r"settings\.json"):
+        Workspace.create(tmp_path)
+
+
+def test_a_workspace_cannot_be_made_below_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Unavailable, match="file"):
+        Workspace.create(tmp_path / "file")

@@ -1,0 +1,119 @@
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.domain.agent import Agent, Permissions
+from holdfast.domain.errors import Invalid
+from holdfast.domain.limits import Limits
+from holdfast.domain.model_provider import ProviderSettings
+from holdfast.workspace.folder import Workspace
+from holdfast.workspace.settings import ContextSettings, FolderSettings, Settings, with_defaults
+from tests.unit.workspace.workshop import Seconds, replace, write_json
+
+AGENT = Agent(name="bot", description="", models=["a:b"], instructions="Help.", digest="d")
+
+counts = st.none() | st.integers(1, 100)
+limits = st.builds(Limits, max_iterations=counts, max_duration_seconds=counts, token_budget=counts)
+rules = st.lists(st.sampled_from(["bash", "bash(git *)", "read_file"]), max_size=3)
+permissions = st.builds(Permissions, deny=rules, ask=rules, allow=rules)
+
+
+@pytest.fixture
+def settings(workspace: Workspace, seconds: Seconds) -> FolderSettings:
+    return FolderSettings(workspace, monotonic=seconds)
+
+
+def test_every_key_is_read(workspace: Workspace, settings: FolderSettings) -> None:
+    said: dict[str, Any] = {
+        "$schema": "settings.schema.json",
+        "providers": {"local": {"api": "openai", "base_url": "http://127.0.0.1:11434/v1", "context_window": 8192}},
+        "limits": {"max_iterations": 50},
+        "permissions": {"deny": ["bash(rm *)"]},
+        "default_agent": "hello",
+        "locale": "ja",
+        "workers": 4,
+        "context": {"window_messages": 20, "anti_drift_every": None},
+    }
+    write_json(workspace.settings, said)
+    assert settings.get() == Settings(
+        schema_="settings.schema.json",
+        providers={"local": ProviderSettings(api="openai", base_url="http://127.0.0.1:11434/v1", context_window=8192)},
+        limits=Limits(max_iterations=50),
+        permissions=Permissions(deny=["bash(rm *)"]),
+        default_agent="hello",
+        locale="ja",
+        workers=4,
+        context=ContextSettings(window_messages=20, anti_drift_every=None),
+    )
+
+
+def test_no_file_is_the_same_as_an_empty_one(workspace: Workspace, settings: FolderSettings) -> None:
+    assert settings.get() == Settings()
+    write_json(workspace.settings, {})
+    settings.refresh()
+    assert settings.get() == Settings()
+    assert settings.broken() is None
+
+
+def test_settings_that_were_never_good_say_what_is_wrong(workspace: Workspace, settings: FolderSettings) -> None:
+    write_json(workspace.settings, {"worker": 3})
+    for _ in range(2):
+        with pytest.raises(Invalid, match=r"^settings\.json: worker: unknown key, known are .*`workers`"):
+            settings.get()
+
+
+def test_a_broken_edit_keeps_the_last_good_version_and_says_so(
+    workspace: Workspace, settings: FolderSettings, seconds: Seconds, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_json(workspace.settings, {"workers": 3})
+    assert settings.get().workers == 3
+    replace(workspace.settings, "{")
+    seconds.pass_a_look()
+    assert settings.get().workers == 3
+    error = settings.broken()
+    assert error is not None and error.message.startswith("settings.json: is not JSON: line 1, column 2: ")
+    assert [record.name for record in caplog.records] == ["holdfast.workspace"]
+    replace(workspace.settings, '{"workers": 4}')
+    seconds.pass_a_look()
+    assert settings.get().workers == 4
+    assert settings.broken() is None
+
+
+def test_a_link_may_not_lead_out_of_the_workspace(workspace: Workspace, settings: FolderSettings) -> None:
+    outside = workspace.path.parent / "settings.json"
+    write_json(outside, {})
+    workspace.settings.symlink_to(outside)
+    with pytest.raises(Invalid, match=r"^settings\.json: leads out of the workspace"):
+        settings.get()
+
+
+def test_settings_without_defaults_leave_an_agent_as_it_is() -> None:
+    assert with_defaults(AGENT, Settings(workers=2, locale="ja")) is AGENT
+
+
+@given(own=limits, default=limits)
+def test_a_limit_of_the_agent_counts_and_else_the_default(own: Limits, default: Limits) -> None:
+    agent = Agent(name="bot", description="", models=["a:b"], instructions="Help.", limits=own)
+    merged = with_defaults(agent, Settings(limits=default)).limits
+    for field in Limits.__struct_fields__:
+        mine, theirs = getattr(own, field), getattr(default, field)
+        assert getattr(merged, field) == (theirs if mine is None else mine)
+
+
+@given(own=permissions, common=permissions)
+def test_rules_of_the_workspace_come_first_and_none_is_lost(own: Permissions, common: Permissions) -> None:
+    agent = Agent(name="bot", description="", models=["a:b"], instructions="Help.", permissions=own)
+    merged = with_defaults(agent, Settings(permissions=common)).permissions
+    assert merged == Permissions(deny=common.deny + own.deny, ask=common.ask + own.ask, allow=common.allow + own.allow)
+
+
+def test_the_digest_changes_with_the_defaults() -> None:
+    found = [
+        with_defaults(AGENT, Settings()).digest,
+        with_defaults(AGENT, Settings(limits=Limits(max_iterations=1))).digest,
+        with_defaults(AGENT, Settings(limits=Limits(max_iterations=2))).digest,
+        with_defaults(AGENT, Settings(permissions=Permissions(deny=["bash"]))).digest,
+    ]
+    assert len(set(found)) == len(found)

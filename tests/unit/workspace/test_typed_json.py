@@ -1,0 +1,217 @@
+"""What is said about a file that is wrong: which file, which key, and what to write there."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.domain.errors import Invalid
+from holdfast.workspace.agent_files import AgentFile
+from holdfast.workspace.settings import Settings
+from holdfast.workspace.typed_json import decode
+
+SERVER = {"api": "openai", "base_url": "http://127.0.0.1/v1"}
+MODEL = "expected `provider:name`, such as `openai:gpt-5` or `scripted:script.json`"
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({}, "model: missing"),
+        ([], "expected `object`, got `array`"),
+        (None, "expected `object`, got `null`"),
+        ({"model": 1}, "model: expected `string | array`, got `integer`"),
+        ({"model": "gpt-5"}, f"model: {MODEL}"),
+        ({"model": "openai:"}, f"model: {MODEL}"),
+        ({"model": []}, "model: expected `array` of length >= 1"),
+        ({"model": ["a:b"] * 9}, "model: expected `array` of length <= 8"),
+        ({"model": ["openai:gpt-5", "x"]}, f"model[1]: {MODEL}"),
+        ({"description": None}, "description: expected `string`, got `null`"),
+        ({"description": "x" * 2001}, "description: expected `string` of length <= 2000"),
+        ({"description": "\0"}, "description: expected a text without a NUL character"),
+        ({"chat": True}, "chat: expected `object`, got `boolean`"),
+        ({"chat": {"enabled": 1}}, "chat.enabled: expected `boolean`, got `integer`"),
+        ({"daemon": {"enable": True}}, "daemon.enable: unknown key, known are `enabled`"),
+        ({"tools": "sleep"}, "tools: expected `array`, got `string`"),
+        ({"tools": ["sleep", 3]}, "tools[1]: expected `string`, got `integer`"),
+        (
+            {"tools": ["a b"]},
+            "tools[0]: expected the name of a tool, such as `ask_user`, or the beginning of some, such as `plan_*`",
+        ),
+        ({"permissions": {"forbid": []}}, "permissions.forbid: unknown key, known are `deny`, `ask`, `allow`"),
+        (
+            {"permissions": {"deny": ["bash(git *"]}},
+            "permissions.deny[0]: expected the name of a tool, or `tool(specifier)`, such as `bash(git *)`",
+        ),
+        (
+            {"limits": {"max_iteration": 1}},
+            "limits.max_iteration: unknown key, known are "
+            "`max_iterations`, `max_duration_seconds`, `token_budget`, `cost_budget_usd`",
+        ),
+        ({"limits": {"max_iterations": 0}}, "limits.max_iterations: expected `integer` >= 1"),
+        ({"limits": {"max_iterations": "20"}}, "limits.max_iterations: expected `integer | null`, got `string`"),
+        ({"limits": {"token_budget": 1.5}}, "limits.token_budget: expected `integer | null`, got `number`"),
+        ({"limits": {"cost_budget_usd": 0}}, "limits.cost_budget_usd: expected `number` > 0.0"),
+        ({"unknown_outcome": "retry"}, "unknown_outcome: expected one of `tell`, `ask`, `fail`"),
+        ({"temperature": 2.1}, "temperature: expected `number` <= 2.0"),
+        ({"temperature": "hot"}, "temperature: expected `number | null`, got `string`"),
+        (
+            {"thinking": "hard"},
+            "thinking: expected one of `true`, `false`, `minimal`, `low`, `medium`, `high`, `xhigh`",
+        ),
+        ({"mcp_servers": {"good": {}, "bad": "npx"}}, "mcp_servers.bad: expected `object`, got `string`"),
+        (
+            {"mcp_servers": {"good": {}, "git hub": {}}},
+            "mcp_servers.git hub: expected 1 to 64 letters, digits, `_` or `-`, beginning with a letter or a digit",
+        ),
+        (
+            {"skills": [""]},
+            "skills[0]: expected 1 to 64 letters, digits, `_` or `-`, beginning with a letter or a digit",
+        ),
+    ],
+    ids=json.dumps,
+)
+def test_a_wrong_agent_file_is_told_with_its_key(said: Any, message: str) -> None:
+    if isinstance(said, dict) and said:
+        said = {"model": "openai:gpt-5", **said}
+    assert _refused(json.dumps(said), AgentFile) == message
+
+
+def test_an_unknown_key_is_told_with_those_that_are_known() -> None:
+    message = _refused('{"model": "openai:gpt-5", "modle": 1}', AgentFile)
+    assert message.startswith("modle: unknown key, known are `$schema`, `model`, `description`, `chat`, ")
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"providers": {"local": {"api": "openai"}}}, "providers.local.base_url: missing"),
+        (
+            {"providers": {"a": SERVER, "b": {**SERVER, "api": "grpc"}, "c": {**SERVER, "api": "soap"}}},
+            "providers.b.api: expected one of `openai`, `openai-responses`, `anthropic`",
+        ),
+        (
+            {"providers": {"a": SERVER, "b": {**SERVER, "base_url": "localhost"}}},
+            "providers.b.base_url: `base_url` must begin with http:// or https://",
+        ),
+        (
+            {"providers": {"a": SERVER, "b": {**SERVER, "input_usd_per_million": 1}}},
+            "providers.b.input_usd_per_million: "
+            "give both `input_usd_per_million` and `output_usd_per_million`, or neither",
+        ),
+        (
+            {"providers": {"a": {**SERVER, "api_key_env": "sk-123"}}},
+            "providers.a.api_key_env: `api_key_env` must be the name of an environment variable",
+        ),
+        (
+            {"providers": {"A": SERVER}},
+            "providers.A: expected 1 to 64 lower-case letters, digits, `_` or `-`, beginning with a letter or a digit",
+        ),
+        ({"workers": 0}, "workers: expected `integer` >= 1"),
+        ({"locale": "english please"}, "locale: expected a language tag, such as `en`, `ja` or `pt-BR`"),
+        ({"context": {"window_messages": 1001}}, "context.window_messages: expected `integer` <= 1000"),
+        ({"context": {"windows": 1}}, "context.windows: unknown key, known are `window_messages`, `anti_drift_every`"),
+    ],
+    ids=json.dumps,
+)
+def test_wrong_settings_are_told_with_their_key(said: Any, message: str) -> None:
+    assert _refused(json.dumps(said), Settings) == message
+
+
+def test_an_error_in_another_place_does_not_hide_which_name_is_wrong() -> None:
+    said = {"providers": {"good": SERVER, "bad": {**SERVER, "x": 1}}, "workers": 0}
+    assert _refused(json.dumps(said), Settings).startswith("providers.bad.x: unknown key")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is not JSON: line 1, column 1: expecting value"),
+        ('{\n  "model": "a:b",\n}', "is not JSON: line "),
+        ('{\n  // mine\n  "model": "a:b"\n}', "is not JSON: line 2, column 3: "),
+        ('{"model": "a:b"} {}', "is not JSON: line 1, column 18: extra data"),
+        ('{"model": "a\n"}', "is not JSON: line 1, column 13: "),
+        ('{"model": NaN}', "`NaN` is not a number in JSON"),
+        ('{"temperature": -Infinity}', "`-Infinity` is not a number in JSON"),
+        ('{"model": "a:b", "tools": [], "model": "a:c"}', "`model` is there twice in one object: which one counts?"),
+        ('{"model": "a:b", "limits": {"x": 1, "x": 1}}', "`x` is there twice in one object: which one counts?"),
+        ('{"model": "a:\\ud800"}', "has half of a surrogate pair in a text"),
+        ('{"model": "a:b", "temperature": 1e999}', "`1e999` is too large a number"),
+        ('{"model": "a:b", "mcp_servers": {"a": {"b": -1e999}}}', "`-1e999` is too large a number"),
+    ],
+)
+def test_a_text_that_is_not_json_is_told_with_its_place(text: str, message: str) -> None:
+    assert _refused(text, AgentFile).startswith(message)
+
+
+def test_a_number_of_thousands_of_digits_is_refused() -> None:
+    assert "digits" in _refused(f'{{"model": "a:b", "temperature": {"9" * 5000}}}', AgentFile)
+
+
+@pytest.mark.parametrize("depth", [200, 900, 990, 1_000, 5_000, 50_000])
+def test_deep_nesting_is_read_or_refused_but_never_breaks_the_reader(depth: int) -> None:
+    text = f'{{"model": "a:b", "mcp_servers": {{"a": {{"b": {"[" * depth}{"]" * depth}}}, "c": 1}}}}'
+    assert _refused(text, AgentFile) in {"is nested too deeply", "mcp_servers.c: expected `object`, got `integer`"}
+
+
+@given(text=st.text())
+def test_any_text_is_refused_with_the_name_of_its_file(text: str) -> None:
+    _refused(text, AgentFile)
+
+
+@given(key=st.text(), value=json_values)
+def test_any_unknown_key_is_refused_by_its_name(key: str, value: Any) -> None:
+    text = json.dumps({"model": "a:b", "limits": {f"{key}?": value}})
+    assert _refused(text, AgentFile).startswith(f"limits.{key}?: unknown key, known are ")
+
+
+@given(name=st.text(), value=json_values.filter(lambda value: not isinstance(value, dict)))
+def test_a_wrong_value_in_a_mapping_is_told_by_its_name(name: str, value: Any) -> None:
+    text = json.dumps({"providers": {"good": SERVER, f"{name}!": value}})
+    assert _refused(text, Settings).startswith(f"providers.{name}!: ")
+
+
+@pytest.mark.parametrize("key", ["x - at `$.limits[...]", "x` - at `$.tools[...].y[3]`", "[...]", "`", ""])
+def test_a_key_that_looks_like_a_place_leads_nobody_astray(key: str) -> None:
+    _refused(json.dumps({"model": "a:b", "tools": [], "limits": {}, key: 1}), AgentFile)
+    _refused(json.dumps({"model": "a:b", "mcp_servers": {"a": {key: [1]}, key: 1}}), AgentFile)
+
+
+@pytest.mark.parametrize("kind", ["agent_files.AgentFile", "settings.Settings"])
+def test_reading_leaves_the_memory_of_the_process_as_it_should_be(kind: str) -> None:
+    module, name = kind.split(".")
+    program = f"""
+import json
+from holdfast.domain.errors import Invalid
+from holdfast.workspace.{module} import {name}
+from holdfast.workspace.typed_json import decode
+for key in {name}.__struct_encode_fields__:
+    for value in (None, True, 1, 0.5, "a", "a b", [], ["a b"], {{}}, {{"a b": 1}}, {{"a": {{"b": []}}}}):
+        for others in ({{}}, {{"model": "a:b"}}, {{"model": ["a"]}}):
+            try:
+                decode(json.dumps({{**others, key: value}}), {name}, file="the.json")
+            except Invalid:
+                pass
+"""
+    command = [sys.executable, "-W", "error", "-c", program]
+    done = subprocess.run(command, env={**os.environ, "PYTHONMALLOC": "debug"}, capture_output=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def _refused(text: str, kind: type) -> str:
+    with pytest.raises(Invalid) as refused:
+        decode(text, kind, file="the.json")
+    assert refused.value.details == {"file": "the.json"}
+    assert refused.value.message.startswith("the.json: ")
+    return refused.value.message.removeprefix("the.json: ")
