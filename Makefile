@@ -9,8 +9,8 @@ STAMP := $(VENV)/.installed
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: $(STAMP) ## show the log surviving a kill
-	@$(BIN)/python examples/log_demo.py
+run: $(STAMP) ## run an example agent, and kill its worker in the middle
+	@$(BIN)/python examples/agent_demo.py
 
 test: $(STAMP) ## run every test that takes seconds
 	@$(BIN)/pytest -q -m "not slow and not live" --durations=10

@@ -6,10 +6,17 @@ import sys
 
 import msgspec
 
-from benchmarks import claims, events, reads, runs
+from benchmarks import agents, claims, events, long_threads, reads, runs
 from benchmarks.databases import BACKENDS
 
-MEASURES = {"events": events.measure, "runs": runs.measure, "reads": reads.measure, "claims": claims.measure}
+MEASURES = {
+    "events": events.measure,
+    "runs": runs.measure,
+    "reads": reads.measure,
+    "claims": claims.measure,
+    "agents": agents.measure,
+    "long-threads": long_threads.measure,
+}
 
 
 def main() -> None:

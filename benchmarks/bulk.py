@@ -31,6 +31,7 @@ RUN_HEADS: Final[Columns] = {
     "status": "TEXT",
     "head_start": "BIGINT",
     "queue_key": "BIGINT",
+    "queued_at": "BIGINT",
     "last_event_seq": "BIGINT",
 }
 MESSAGES: Final[Columns] = {
@@ -86,4 +87,17 @@ async def add(where: str | Path, table: str, columns: Columns, rows: Sequence[tu
     server = await asyncpg.connect(where)
     await server.execute(statement, *map(list, zip(*rows, strict=True)))
     await server.execute(f"ANALYZE {table}")
+    await server.close()
+
+
+async def execute(where: str | Path, statement: str) -> None:
+    """Run a statement on a database that nobody else writes to."""
+    if isinstance(where, Path):
+        connection = sqlite3.connect(where)
+        with connection:
+            connection.execute(statement)
+        connection.close()
+        return
+    server = await asyncpg.connect(where)
+    await server.execute(statement)
     await server.close()

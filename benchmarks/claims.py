@@ -42,7 +42,7 @@ async def _add_runs(where: str | Path, runs: int, status: str) -> None:
     keys = [next(_keys) for _ in range(runs)]
     await add(where, "runs", RUNS, [run_row(key) for key in keys])
     await add(where, "run_ids", RUN_IDS, [(1, f"run_{key}", key) for key in keys])
-    await add(where, "run_heads", RUN_HEADS, [(key, status, 60_000, key, 1) for key in keys])
+    await add(where, "run_heads", RUN_HEADS, [(key, status, 60_000, key, 1, 1) for key in keys])
 
 
 async def _claim_all(store: Store, workers: int, limit: int) -> tuple[float, float]:

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from benchmarks.bulk import EVENTS, MESSAGES, RUN_HEADS, RUN_IDS, RUNS, add, run_row
+from benchmarks.bulk import EVENTS, MESSAGES, RUN_HEADS, RUN_IDS, RUNS, add, execute, run_row
 from benchmarks.databases import SPACE, databases, opened
 from benchmarks.runs import WORDS
 from benchmarks.table import Table
@@ -27,7 +27,7 @@ async def measure(backend: str, *, seconds: float) -> Table:
     async with databases(backend) as (where, _):
         async with opened(where) as store:
             await store.threads.create(SPACE, NewThread())
-        await _long_thread(where)
+        await long_thread(where)
         async with opened(where, new=False) as store:
             first = 0.0
             for seq in (0, LOGGED // 2, LOGGED - 60):
@@ -60,8 +60,8 @@ async def _median(read: Callable[[], Awaitable[object]], *, times: int = TIMES) 
     return median(taken)
 
 
-async def _long_thread(where: str | Path) -> None:
-    """Make one chain of completed runs, with five messages each."""
+async def long_thread(where: str | Path) -> None:
+    """Make one chain of completed runs, with five messages each, on the first thread of the first space."""
     depths: dict[int, int] = {}
     jumps: dict[int, int] = {}
     runs = []
@@ -73,13 +73,14 @@ async def _long_thread(where: str | Path) -> None:
     keys = range(1, max(DEPTHS) + 1)
     await add(where, "runs", RUNS, runs)
     await add(where, "run_ids", RUN_IDS, [(1, f"run_{key}", key) for key in keys])
-    await add(where, "run_heads", RUN_HEADS, [(key, "completed", 0, 0, LOGGED) for key in keys])
+    await add(where, "run_heads", RUN_HEADS, [(key, "completed", 0, 0, 1, LOGGED) for key in keys])
     messages = [
         (1, key, f"msg_{key}_{n}", key * MESSAGES_EACH + n, "user", f'"{WORDS}"', "{}", 1)
         for key in keys
         for n in range(MESSAGES_EACH)
     ]
     await add(where, "messages", MESSAGES, messages)
+    await execute(where, f"UPDATE threads SET next_sequence = {(len(keys) + 1) * MESSAGES_EACH} WHERE thread_key = 1")
     events = [(1, seq, "TEXT_MESSAGE_CONTENT", '{"delta":"word"}', 1) for seq in range(1, LOGGED + 1)]
     await add(where, "events", EVENTS, events)
 

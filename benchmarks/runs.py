@@ -106,7 +106,7 @@ class _BareRun:
             [
                 (self._into["runs"], [run_row(key)]),
                 (self._into["run_ids"], [(1, f"run_{key}", key)]),
-                (self._into["run_heads"], [(key, "completed", 60_000, 1, 1)]),
+                (self._into["run_heads"], [(key, "completed", 60_000, 1, 1, 1)]),
                 (self._into["messages"], [self._message(key, 0)]),
                 (self._into["events"], [(key, 1, "RUN_STARTED", _DATA, 1)]),
             ]

@@ -4,6 +4,8 @@ async with holdfast.open_store("holdfast.db") as store:
 ...
 """
 
+from typing import TYPE_CHECKING, Any
+
 from holdfast.bootstrap import open_bus, open_store
 from holdfast.domain.agent_task import (
     AgentSubtask,
@@ -28,6 +30,9 @@ from holdfast.domain.usage import Usage
 from holdfast.engine.watcher import Watcher
 from holdfast.store.store import Store
 
+if TYPE_CHECKING:
+    from holdfast.bootstrap.workspace import Holdfast, Options, open
+
 __all__ = [
     "AgentSubtask",
     "AgentSubtaskStatus",
@@ -39,6 +44,7 @@ __all__ = [
     "Base",
     "Commit",
     "Committed",
+    "Holdfast",
     "HoldfastError",
     "InboxKind",
     "InterruptKind",
@@ -50,6 +56,7 @@ __all__ = [
     "NewRun",
     "NewThread",
     "OnBusy",
+    "Options",
     "Role",
     "Run",
     "RunStatus",
@@ -63,8 +70,18 @@ __all__ = [
     "Usage",
     "Watcher",
     "__version__",
+    "open",
     "open_bus",
     "open_store",
 ]
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Import what runs agents when it is first asked for: the log alone needs none of it."""
+    if name in ("Holdfast", "Options", "open"):
+        from holdfast.bootstrap import workspace
+
+        return getattr(workspace, name)
+    raise AttributeError(f"module `holdfast` has no attribute `{name}`")

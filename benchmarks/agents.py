@@ -1,0 +1,160 @@
+"""A run of an agent on the scripted model (20 chunks, no delay), in process, from `start` to its end.
+
+The floor is the same rows in as many awaited commits, without our code.
+"""
+
+import asyncio
+import json
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from msgspec import UNSET
+
+from benchmarks.bulk import EVENTS, MESSAGES, OUTBOX, RUN_HEADS, RUN_IDS, RUNS, Columns, insert, run_row
+from benchmarks.databases import databases
+from benchmarks.floors import Floor, floor
+from benchmarks.table import Table
+from holdfast.bootstrap.workspace import DEFAULT_SPACE, Holdfast, Options
+from holdfast.bootstrap.workspace import open as open_workspace
+from holdfast.domain.ids import RunId, ThreadId
+from holdfast.domain.message import NewMessage, Role
+from holdfast.domain.new_run import Base, NewRun
+from holdfast.domain.thread import NewThread
+
+AT_ONCE = (1, 16, 64)
+ROUNDS = 3
+CHUNKS = 20
+WORDS = "word " * 42
+EVENTS_OF_A_RUN = 7
+
+_CLAIM = "UPDATE run_heads SET lease_number = lease_number + 1 WHERE run_key "
+_DATA = json.dumps({"type": "TEXT_MESSAGE_CONTENT", "timestamp": 1, "messageId": "msg_1", "delta": WORDS})
+_STEPS: Columns = {
+    "run_key": "BIGINT",
+    "number": "BIGINT",
+    "kind": "TEXT",
+    "name": "TEXT",
+    "key": "TEXT",
+    "state": "TEXT",
+    "attempt": "BIGINT",
+    "effectful": "BIGINT",
+    "started_at": "BIGINT",
+}
+_CONTEXTS: Columns = {"run_key": "BIGINT", "step": "BIGINT", "snapshot": "JSON"}
+
+
+async def measure(backend: str, *, seconds: float) -> Table:
+    """Return a table of runs per second, and of what each costs."""
+    columns = ["runs at once", "runs/s", "floor runs/s", "ratio", "CPU ms per run", "floor CPU ms"]
+    table = Table(f"a run of an agent, 20 chunks: {backend}", columns)
+    async with databases(backend) as (where, below), opened(where) as holdfast, floor(below) as ground:
+        bare = _BareRun(ground, below)
+        for at_once in AT_ONCE:
+            rates, floors = [], []
+            for _ in range(ROUNDS):
+                floors.append(await _rate([bare.run] * at_once, seconds / ROUNDS))
+                rates.append(await _rate([partial(run_agent, holdfast)] * at_once, seconds / ROUNDS))
+            (rate, cpu), (floor_rate, floor_cpu) = max(rates), max(floors)
+            table.add(at_once, rate, floor_rate, rate / floor_rate, cpu * 1000, floor_cpu * 1000)
+    return table
+
+
+@asynccontextmanager
+async def opened(database: str | Path) -> AsyncIterator[Holdfast]:
+    """Open a workspace with one agent that answers in 20 chunks."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
+        agent = Path(folder) / "agents" / "default"
+        agent.mkdir(parents=True)
+        (agent / "AGENT.md").write_text("Answer the user.\n")
+        (agent / "agent.json").write_text(json.dumps({"model": "scripted:script.json"}))
+        turn = {"say": WORDS, "chunks": CHUNKS}
+        (agent / "script.json").write_text(json.dumps({"turns": [turn], "after_last": "repeat"}))
+        async with open_workspace(folder, database=database, options=Options(workers=max(AT_ONCE))) as holdfast:
+            yield holdfast
+
+
+async def run_agent(holdfast: Holdfast, *, thread: ThreadId | None = None, base: RunId | None = None) -> None:
+    """Start a run, on a new thread or after a run of one, and wait for its end."""
+    new = NewRun(
+        thread=thread or NewThread(),
+        base=UNSET if base is None else Base(run_id=base),
+        messages=[NewMessage(role=Role.USER, content=WORDS)],
+    )
+    await ended(holdfast, (await holdfast.runs.start(DEFAULT_SPACE, new)).run.id)
+
+
+async def ended(holdfast: Holdfast, run: RunId) -> None:
+    """Wait until a run has ended."""
+    seq = 1
+    with holdfast.watcher.watch(DEFAULT_SPACE, run) as watch:
+        while (head := await watch.beyond(seq)) is not None and not head.status.terminal:
+            seq = head.last_event_seq
+
+
+async def _rate(works: list[Any], seconds: float) -> tuple[float, float]:
+    """Return runs per second, and CPU seconds per run."""
+    until = time.perf_counter() + seconds
+
+    async def repeat(work: Any) -> int:
+        done = 0
+        while time.perf_counter() < until:
+            await work()
+            done += 1
+        return done
+
+    began, used = time.perf_counter(), time.process_time()
+    done = sum(await asyncio.gather(*map(repeat, works)))
+    return done / (time.perf_counter() - began), (time.process_time() - used) / done
+
+
+class _BareRun:
+    """The rows of such a run, in three awaited commits."""
+
+    def __init__(self, ground: Floor, where: str | Path) -> None:
+        self._ground = ground
+        self._keys = count(1)
+        tables = {
+            "runs": RUNS,
+            "run_ids": RUN_IDS,
+            "run_heads": RUN_HEADS,
+            "messages": MESSAGES,
+            "events": EVENTS,
+            "steps": _STEPS,
+            "contexts": _CONTEXTS,
+            "outbox": OUTBOX,
+        }
+        self._into = {name: insert(name, columns, where) for name, columns in tables.items()}
+        self._claim = _CLAIM + ("= ?" if isinstance(where, Path) else "= ANY($1::BIGINT[])")
+
+    async def run(self) -> None:
+        """Make as many commits of the same rows."""
+        key = next(self._keys)
+        await self._ground.write(
+            [
+                (self._into["runs"], [run_row(key)]),
+                (self._into["run_ids"], [(1, f"run_{key}", key)]),
+                (self._into["run_heads"], [(key, "completed", 60_000, 1, 1, 1)]),
+                (self._into["messages"], [self._message(key, 0)]),
+                (self._into["events"], [(key, 1, "RUN_STARTED", _DATA, 1)]),
+            ]
+        )
+        await self._ground.write([(self._claim, [(key,)])])
+        events = [(key, seq, "TEXT_MESSAGE_CONTENT", _DATA, 1) for seq in range(2, 2 + EVENTS_OF_A_RUN)]
+        await self._ground.write(
+            [
+                (self._into["events"], events),
+                (self._into["messages"], [self._message(key, 1)]),
+                (self._into["steps"], [(key, 1, "model", "scripted", f"run_{key}.1", "done", 1, 0, 1)]),
+                (self._into["contexts"], [(key, 1, "{}")]),
+                (self._into["outbox"], [(1, "run.completed", f"run_{key}", "thr", "{}", 1)]),
+            ]
+        )
+
+    def _message(self, key: int, number: int) -> tuple[Any, ...]:
+        return 1, key, f"msg_{key}_{number}", 2 * key + number, "user", f'"{WORDS}"', "{}", 1

@@ -1,0 +1,39 @@
+"""The same run of an agent at the end of a short and of a long thread, the context window full in each."""
+
+import time
+from statistics import median
+
+from benchmarks.agents import opened, run_agent
+from benchmarks.databases import databases
+from benchmarks.reads import DEPTHS, long_thread
+from benchmarks.table import Table
+from holdfast.bootstrap.workspace import DEFAULT_SPACE, Holdfast
+from holdfast.domain.ids import RunId, ThreadId
+from holdfast.domain.thread import NewThread
+
+TURNS = 8
+RUNS_A_TURN = 12
+
+
+async def measure(backend: str, *, seconds: float) -> Table:
+    """Return a table of CPU milliseconds per run; each row is run so often that `seconds` does not matter."""
+    table = Table(f"a run of an agent at the end of a thread: {backend}", ["earlier runs", "CPU ms per run", "ratio"])
+    async with databases(backend) as (where, _):
+        async with opened(where) as holdfast:
+            thread = (await holdfast.store.threads.create(DEFAULT_SPACE, NewThread())).id
+        await long_thread(where)
+        async with opened(where) as holdfast:
+            used: dict[int, list[float]] = {depth: [] for depth in DEPTHS}
+            for _ in range(TURNS):  # in turns, so that noise falls on all alike
+                for depth in DEPTHS:
+                    used[depth].append(await _cost(holdfast, thread, RunId(f"run_{depth}")))
+        for depth in DEPTHS:
+            table.add(depth, median(used[depth]) * 1000, median(used[depth]) / median(used[DEPTHS[0]]))
+    return table
+
+
+async def _cost(holdfast: Holdfast, thread: ThreadId, base: RunId) -> float:
+    began = time.process_time()
+    for _ in range(RUNS_A_TURN):
+        await run_agent(holdfast, thread=thread, base=base)
+    return (time.process_time() - began) / RUNS_A_TURN

@@ -1,0 +1,171 @@
+"""Opening a workspace: its log, its agents, and the engine that runs them."""
+
+import os
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from holdfast.agent.executor import AgentExecutor
+from holdfast.agent.tokens import EstimatedTokens
+from holdfast.agent.work import Habits
+from holdfast.bootstrap.store import SystemClock, open_bus, open_store
+from holdfast.control.library import LocalLibrary
+from holdfast.control.platform_tools import PlatformTools
+from holdfast.control.runs import RunControl
+from holdfast.domain.errors import IdTaken
+from holdfast.domain.ids import OwnerId, SpaceId
+from holdfast.engine.engine import Engine
+from holdfast.engine.news import NewsLoop
+from holdfast.engine.timers import TimerLoop
+from holdfast.engine.watcher import Watcher
+from holdfast.engine.worker import BEAT, DRAIN, LEASE, Worker
+from holdfast.models.catalog import Catalog
+from holdfast.ports.agents import Agents
+from holdfast.ports.clock import Clock
+from holdfast.ports.executor import Executor
+from holdfast.ports.model import Models
+from holdfast.store.store import Store
+from holdfast.tools.tool import Tool
+from holdfast.workspace.agents import FolderAgents
+from holdfast.workspace.folder import Workspace
+from holdfast.workspace.settings import FolderSettings
+
+DEFAULT_SPACE: Final = SpaceId("default")
+"""The space that every workspace begins with."""
+
+
+class Holdfast:
+    """A workspace that is open: its store, its agents, and the engine that runs them."""
+
+    def __init__(
+        self, *, store: Store, runs: RunControl, agents: Agents, models: Models, watcher: Watcher, engine: Engine
+    ) -> None:
+        self.store = store
+        self.runs = runs
+        self.agents = agents
+        self.models = models
+        self.watcher = watcher
+        self.engine = engine
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How an engine works; what is not given comes from the settings of the workspace."""
+
+    workers: int | None = None
+    """Runs at a time in this process; 0 leaves them to others."""
+    lease: timedelta = LEASE
+    beat: timedelta = BEAT
+    drain: timedelta = DRAIN
+    habits: Habits = Habits()
+    tools: Sequence[Tool] = ()
+    """Tools of this process, beside the built-in."""
+
+
+@asynccontextmanager
+async def open(
+    workspace: str | Path,
+    *,
+    database: str | Path | None = None,
+    options: Options | None = None,
+    clock: Clock | None = None,
+) -> AsyncIterator[Holdfast]:
+    """Open a workspace and run its agents while the block runs.
+
+    The log is the workspace's own SQLite file, or the `database` that is given.
+    """
+    folder = Workspace(workspace)
+    folder.prepare()
+    where, now = database or folder.database, clock or SystemClock()
+    settings = FolderSettings(folder)
+    async with AsyncExitStack() as stack:
+        bus = await stack.enter_async_context(open_bus(where))
+        store = await stack.enter_async_context(open_store(where, bus=bus, clock=clock))
+        models = await stack.enter_async_context(Catalog(settings.get().providers))
+        agents = FolderAgents(folder, settings=settings.get)
+        watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=now)
+        executor = _executor(store, agents, models, now, folder, options or Options())
+        engine = _engine(store, watcher, executor, now, options or Options(), workers=settings.get().workers)
+        await _make_default_space(store)
+        await stack.enter_async_context(engine.running())
+        yield Holdfast(
+            store=store,
+            runs=_run_control(store, agents, models),
+            agents=agents,
+            models=models,
+            watcher=watcher,
+            engine=engine,
+        )
+
+
+def _executor(
+    store: Store, agents: Agents, models: Models, clock: Clock, workspace: Workspace, options: Options
+) -> AgentExecutor:
+    return AgentExecutor(
+        journal=store.journal,
+        library=LocalLibrary(agents),
+        remote=PlatformTools(store.runs),
+        models=models,
+        tokens=EstimatedTokens(),
+        clock=clock,
+        workspace=workspace.path.name,
+        tools=options.tools,
+        habits=options.habits,
+    )
+
+
+def _engine(
+    store: Store, watcher: Watcher, executor: Executor, clock: Clock, options: Options, *, workers: int
+) -> Engine:
+    owner = OwnerId(f"{os.getpid()}-{secrets.token_hex(8)}")
+    timers = TimerLoop(
+        timers=store.timers,
+        interrupts=store.interrupts,
+        runs=store.runs,
+        inbox=store.inbox,
+        watcher=watcher,
+        clock=clock,
+        owner=owner,
+    )
+    news = NewsLoop(notifications=store.notifications, watcher=watcher)
+    concurrency = workers if options.workers is None else options.workers
+    worker = _worker(store, watcher, executor, options, owner, concurrency) if concurrency else None
+    return Engine(watcher=watcher, timers=timers, news=news, worker=worker)
+
+
+def _worker(
+    store: Store, watcher: Watcher, executor: Executor, options: Options, owner: OwnerId, concurrency: int
+) -> Worker:
+    return Worker(
+        executor=executor,
+        leases=store.leases,
+        runs=store.runs,
+        events=store.events,
+        watcher=watcher,
+        owner=owner,
+        concurrency=concurrency,
+        lease=options.lease,
+        beat=options.beat,
+        drain=options.drain,
+    )
+
+
+def _run_control(store: Store, agents: Agents, models: Models) -> RunControl:
+    return RunControl(
+        runs=store.runs,
+        threads=store.threads,
+        messages=store.messages,
+        inbox=store.inbox,
+        interrupts=store.interrupts,
+        agents=agents,
+        models=models,
+    )
+
+
+async def _make_default_space(store: Store) -> None:
+    with suppress(IdTaken):
+        await store.spaces.create(DEFAULT_SPACE, name="default")

@@ -1,0 +1,1 @@
+"""What people and clients can do: start runs, answer them, steer them, end them, try them again."""

@@ -1,0 +1,44 @@
+"""The tools of the platform itself: they read what a run's lease alone does not show."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from holdfast.domain.commit import Lease
+from holdfast.domain.content import Json
+from holdfast.domain.errors import NotFound
+from holdfast.domain.ids import RunId
+from holdfast.domain.tool import Reply, ToolSpec
+from holdfast.ports.runs import Runs
+from holdfast.tools.builtin import task_status
+
+Handle: TypeAlias = Callable[[Lease, dict[str, Json]], Awaitable[Reply]]
+
+
+class PlatformTools:
+    """`RemoteTools` of the control plane in the same process."""
+
+    def __init__(self, runs: Runs) -> None:
+        self._runs = runs
+        self._tools: dict[str, tuple[ToolSpec, Handle]] = {
+            task_status.SPEC.name: (task_status.SPEC, self._task_status),
+        }
+        self._specs = [spec for _, (spec, _) in sorted(self._tools.items())]
+
+    async def list(self, lease: Lease) -> list[ToolSpec]:
+        """Return the tools that every run may use."""
+        return self._specs
+
+    async def call(self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str) -> Reply:
+        """Run a tool."""
+        if name not in self._tools:
+            raise NotFound(f"there is no tool `{name}`", name=name)
+        return await self._tools[name][1](lease, arguments)
+
+    async def _task_status(self, lease: Lease, arguments: dict[str, Json]) -> Reply:
+        run = await self._runs.get(lease.space_id, RunId(arguments["task_id"]))
+        told: dict[str, Json] = {"task_id": run.id, "status": str(run.status), "agent": run.agent_type}
+        if run.status.terminal:
+            told["output"] = run.output
+        if run.error is not None:
+            told["error"] = {"code": run.error.code, "message": run.error.message}
+        return Reply(content=told)

@@ -1,0 +1,154 @@
+"""Runs in the hands of people and clients."""
+
+from itertools import takewhile
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.domain.agent import Agent, check_mode
+from holdfast.domain.content import Content, Json
+from holdfast.domain.errors import AlreadyAnswered, Conflict, Invalid, Waiting
+from holdfast.domain.ids import InterruptId, MessageId, RunId, SpaceId, ThreadId
+from holdfast.domain.inbox import InboxKind
+from holdfast.domain.interrupt import Answer, Interrupt, InterruptStatus
+from holdfast.domain.limits import check_priced, tighten
+from holdfast.domain.message import NewMessage, Role, check_ids
+from holdfast.domain.new_run import Base, Created, NewRun
+from holdfast.domain.run import Run, RunStatus
+from holdfast.domain.thread import NewThread
+from holdfast.ports.agents import Agents
+from holdfast.ports.inbox import Inbox
+from holdfast.ports.interrupts import Interrupts
+from holdfast.ports.messages import Messages
+from holdfast.ports.model import Models
+from holdfast.ports.runs import Runs
+from holdfast.ports.threads import Threads
+
+_STOPPED = frozenset({RunStatus.FAILED, RunStatus.CANCELLED})
+
+
+class RunControl:
+    """What can be done with runs from outside."""
+
+    def __init__(
+        self,
+        *,
+        runs: Runs,
+        threads: Threads,
+        messages: Messages,
+        inbox: Inbox,
+        interrupts: Interrupts,
+        agents: Agents,
+        models: Models,
+    ) -> None:
+        self._runs = runs
+        self._threads = threads
+        self._messages = messages
+        self._inbox = inbox
+        self._interrupts = interrupts
+        self._agents = agents
+        self._models = models
+
+    async def start(self, space: SpaceId, new: NewRun) -> Created:
+        """Make a run of an agent, with the model that it has now and at most the limits that it has.
+
+        An unknown agent raises `NotFound`, one that may not be run in that mode `Conflict`. A cost budget needs a
+        model whose price is known (`Invalid`).
+        """
+        agent = self._agents.get(new.agent_type or await self._agent_of(space, new.thread))
+        check_mode(agent, new.mode)
+        model = new.model or agent.models[0]
+        limits = tighten(agent.limits, new.limits)
+        found = self._models.find(model, folder=_folder(agent))
+        check_priced(limits, price_known=found.price_known)
+        return await self._runs.create(space, replace(new, agent_type=agent.name, model=model, limits=limits))
+
+    async def cancel(self, space: SpaceId, run: RunId, *, by: str | None = None, reason: str | None = None) -> Run:
+        """End a run and all below it; one that has ended is refused (`IllegalMove`)."""
+        ended = await self._runs.end(space, run, to=RunStatus.CANCELLED, reason=reason or "cancelled", by=by)
+        return next(each for each in ended if each.id == run)
+
+    async def respond(
+        self,
+        space: SpaceId,
+        run: RunId,
+        response: Json,
+        *,
+        interrupt: InterruptId | None = None,
+        digest: str | None = None,
+        by: str | None = None,
+    ) -> Interrupt:
+        """Answer the question of a run, or of one below it; the id is needed only where several are open."""
+        chosen = interrupt or (await self._only_question(space, run)).id
+        return await self._interrupts.answer(space, chosen, Answer(response=response, digest=digest, by=by))
+
+    async def steer(
+        self, space: SpaceId, run: RunId, content: Content, *, message: MessageId | None = None, by: str | None = None
+    ) -> int:
+        """Tell a run something on its way; it hears it before its next model call. Return the number of the item.
+
+        A run that asks a person something wants an answer first (`Waiting`).
+        """
+        said = NewMessage(id=message, role=Role.USER, content=content)
+        check_ids([said])
+        questions = await self._open_questions(space, run, below=False)
+        if questions:
+            raise Waiting(f"run `{run}` waits for an answer: answer first", interrupts=[each.id for each in questions])
+        return await self._inbox.put(space, run, kind=InboxKind.MESSAGE, data=msgspec.to_builtins(said), by=by)
+
+    async def retry(self, space: SpaceId, run: RunId, *, from_start: bool = False, by: str | None = None) -> Created:
+        """Try a run again that failed or was cancelled: a new run goes on after its last settled step.
+
+        With `from_start` it is a fork that begins with the same input as if nothing had happened.
+        """
+        failed = await self._runs.get(space, run)
+        if failed.status not in _STOPPED:
+            raise Conflict(f"run `{run}` is {failed.status}: only one that failed or was cancelled is tried again")
+        again = NewRun(
+            thread=failed.thread_id,
+            base=Base(run_id=run),
+            input=failed.input,
+            mode=failed.mode,
+            agent_type=failed.agent_type,
+            model=failed.model,
+            priority=failed.priority,
+            tags=failed.tags,
+            limits=failed.limits,
+            created_by=by,
+        )
+        return await self.start(space, await self._from_start(space, failed, again) if from_start else again)
+
+    async def _from_start(self, space: SpaceId, failed: Run, again: NewRun) -> NewRun:
+        """Return the run that begins where `failed` began, with what it was told at first."""
+        told = takewhile(
+            lambda message: message.role is not Role.ASSISTANT, await self._messages.of_run(space, failed.id)
+        )
+        base = None if failed.base_run_id is None else Base(run_id=failed.base_run_id, sequence=failed.base_sequence)
+        messages = [
+            NewMessage(role=message.role, content=message.content, revises=message.id, metadata=message.metadata)
+            for message in told
+        ]
+        return replace(again, base=base, messages=messages)
+
+    async def _agent_of(self, space: SpaceId, thread: ThreadId | NewThread) -> str:
+        if isinstance(thread, NewThread):
+            return thread.agent_type
+        return (await self._threads.get(space, thread)).agent_type
+
+    async def _only_question(self, space: SpaceId, run: RunId) -> Interrupt:
+        questions = await self._open_questions(space, run)
+        if not questions:
+            raise AlreadyAnswered(f"run `{run}` has no open question", run_id=run)
+        if len(questions) > 1:
+            ids = [each.id for each in questions]
+            raise Invalid(f"run `{run}` has several open questions: name one of them", field="interrupt", ids=ids)
+        return questions[0]
+
+    async def _open_questions(self, space: SpaceId, run: RunId, *, below: bool = True) -> list[Interrupt]:
+        asked = await self._interrupts.of_run(space, run, below=below)
+        return [each for each in asked if each.status is InterruptStatus.OPEN]
+
+
+def _folder(agent: Agent) -> Path | None:
+    return None if agent.folder is None else Path(agent.folder)
