@@ -108,6 +108,9 @@ class Model(Protocol):
     def price_known(self) -> bool:
         """Whether the cost of a call will be known."""
 
+    def cost(self, *, input_tokens: int, output_tokens: int) -> float | None:
+        """Return the dollars that so many tokens cost, or null if that is not known: for a call that was cut off."""
+
     def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncIterator[ModelDelta]]:
         """Make a call. Leaving the block ends it, and its connection, at once.
 

@@ -1,0 +1,72 @@
+"""The models there are, by name: `scripted:<path>`, a script relative to the agent's folder, or `<provider>:<model>`.
+
+A provider is one from the settings, else one that pydantic-ai knows. Its library is imported when one of its models is
+first asked for.
+"""
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from holdfast.domain.errors import Invalid
+from holdfast.domain.model_provider import DEFAULT_TIMEOUT_SECONDS, Providers
+from holdfast.models.fallback import Fallback
+from holdfast.models.scripted import ScriptedModel
+from holdfast.ports.model import Model
+
+if TYPE_CHECKING:
+    from holdfast.models.provider import ProviderModel
+
+SCRIPTED: Final = "scripted"
+
+
+class Catalog:
+    """`Models`, with connections that close when it does. It belongs to one event loop."""
+
+    def __init__(self, providers: Providers | None = None, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> None:
+        self._providers = dict(providers or {})
+        if SCRIPTED in self._providers:
+            raise Invalid(f"a provider cannot be named `{SCRIPTED}`", field="providers")
+        self._timeout = timeout_seconds
+        self._scripted: dict[tuple[str, Path | None], ScriptedModel] = {}
+        self._provided: dict[str, ProviderModel] = {}
+
+    def find(self, name: str, *, folder: Path | None = None) -> Model:
+        """Return the model of that name."""
+        found = self._provided.get(name) or self._scripted.get((name, folder))
+        return found or self._make(name, folder)
+
+    def fallback(self, names: Sequence[str], *, folder: Path | None = None) -> Model:
+        """Return the first of these models, with the others to fall back on while it is not available."""
+        if not names:
+            raise Invalid("name at least one model", field="model")
+        models = [self.find(name, folder=folder) for name in names]
+        return models[0] if len(models) == 1 else Fallback(models)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        async with AsyncExitStack() as stack:
+            while self._provided:
+                stack.push_async_callback(self._provided.popitem()[1].aclose)
+
+    def _make(self, name: str, folder: Path | None) -> Model:
+        provider, _, model = name.partition(":")
+        if not (provider and model):
+            raise Invalid(f"`{name}` names no model: write `provider:model` or `{SCRIPTED}:path`", model=name)
+        if provider == SCRIPTED:
+            return self._scripted.setdefault((name, folder), ScriptedModel(name, (folder or Path()) / model))
+        return self._provided.setdefault(name, self._connected(name, provider))
+
+    def _connected(self, name: str, provider: str) -> "ProviderModel":
+        from holdfast.models import clients
+
+        settings = self._providers.get(provider)
+        if settings is not None:
+            return clients.custom(name, settings)
+        return clients.built_in(name, timeout=self._timeout, others=[SCRIPTED, *self._providers])

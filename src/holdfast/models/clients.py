@@ -1,0 +1,118 @@
+"""Models of providers, made by name or by settings. The retries of their clients are off: ours are durable."""
+
+import os
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.models import Model as Provided
+from pydantic_ai.models import infer_model, known_model_names
+from pydantic_ai.providers import infer_provider_class
+
+from holdfast.domain.errors import Invalid
+from holdfast.domain.model_provider import ProviderSettings
+from holdfast.models.prices import given_prices, listed_prices
+from holdfast.models.provider import ProviderModel
+
+_VARIABLE: Final = re.compile(r"`([A-Z][A-Z0-9_]*)`")
+_UNUSUAL: Final = {
+    "azure": "AZURE_OPENAI_API_KEY",
+    "azure-responses": "AZURE_OPENAI_API_KEY",
+    "bedrock": "AWS_ACCESS_KEY_ID",
+    "google-cloud": "GOOGLE_APPLICATION_CREDENTIALS",
+    "huggingface": "HF_TOKEN",
+    "openai-chat": "OPENAI_API_KEY",
+    "openai-responses": "OPENAI_API_KEY",
+}
+"""Where the key of a provider stands that is not in `<PROVIDER>_API_KEY`."""
+_NO_KEY: Final = "api-key-not-set"
+"""Clients insist on a key even where the server wants none."""
+
+
+def built_in(name: str, *, timeout: float, others: Sequence[str] = ()) -> ProviderModel:
+    """Return the model `provider:name` of a provider that pydantic-ai knows.
+
+    A provider that it does not know is refused (`Invalid`) with those there are, `others` first; and so is one that
+    lacks its key or its package.
+    """
+    provider, _, model = name.partition(":")
+    try:
+        infer_provider_class(provider)
+        provided = _without_retries(infer_model(name))
+    except ValueError as exc:
+        names = ", ".join(f"`{known}`" for known in [*others, *known_providers()])
+        raise Invalid(f"there is no provider `{provider}`: there are {names} and others", model=name) from exc
+    except ImportError as exc:
+        raise Invalid(f"`{name}` needs a package that is not installed: {exc}", model=name) from exc
+    except UserError as exc:
+        raise Invalid(_complaint(name, str(exc)), model=name) from exc
+    prices = listed_prices(model, provider=provided.system, url=_address(provided))
+    return ProviderModel(name, provided, prices=prices, timeout=timeout, key=_usual_variable(provider))
+
+
+def custom(name: str, settings: ProviderSettings) -> ProviderModel:
+    """Return a model at an address that the operator gave; without its key it is refused (`Invalid`)."""
+    provider, _, model = name.partition(":")
+    return ProviderModel(
+        name,
+        _without_retries(_served(provider, model, settings, key=_key(name, settings.api_key_env))),
+        prices=given_prices(settings) or listed_prices(model, url=settings.base_url),
+        context_window=settings.context_window,
+        timeout=settings.timeout_seconds,
+        key=settings.api_key_env,
+    )
+
+
+def known_providers() -> list[str]:
+    """Return the providers of the models that pydantic-ai lists."""
+    names = {name.partition(":")[0] for name in known_model_names() if ":" in name}
+    return sorted(name for name in names if "/" not in name)
+
+
+def _served(provider: str, model: str, settings: ProviderSettings, *, key: str | None) -> Provided:
+    if settings.api == "anthropic":
+        from pydantic_ai.models.anthropic import AnthropicModel
+        from pydantic_ai.providers.anthropic import AnthropicProvider
+
+        return AnthropicModel(model, provider=AnthropicProvider(api_key=key or _NO_KEY, base_url=settings.base_url))
+    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
+    compatible = OpenAICompatibleProvider(provider, base_url=settings.base_url, api_key=key)
+    if settings.api == "openai":
+        return OpenAIChatModel(model, provider=compatible)
+    return OpenAIResponsesModel(model, provider=compatible)
+
+
+def _address(provided: Provided) -> str | None:
+    try:
+        return provided.base_url
+    except (AttributeError, UserError):
+        return None  # some have none
+
+
+def _without_retries(provided: Provided) -> Provided:
+    client: Any = getattr(provided.provider, "client", None)
+    if hasattr(client, "max_retries"):
+        client.max_retries = 0
+    return provided
+
+
+def _key(name: str, variable: str | None) -> str | None:
+    if variable is None:
+        return None
+    key = os.environ.get(variable)
+    if not key:
+        raise Invalid(f"`{name}` needs its key in the environment variable `{variable}`: set it", variable=variable)
+    return key
+
+
+def _usual_variable(provider: str) -> str:
+    return _UNUSUAL.get(provider, f"{provider.upper().replace('-', '_')}_API_KEY")
+
+
+def _complaint(name: str, said: str) -> str:
+    if variable := _VARIABLE.search(said):
+        return f"`{name}` needs the environment variable `{variable[1]}`: set it"
+    return f"`{name}` cannot be used: {said}"

@@ -1,0 +1,82 @@
+"""What a call costs: by the list that genai-prices carries, never fetched, or by prices that the operator gave.
+
+What is not known is null, never nothing. The list names models without a price; those are not known either.
+"""
+
+from datetime import UTC, datetime
+from typing import Protocol
+
+from genai_prices.data_snapshot import get_snapshot
+from genai_prices.types import AbstractUsage, ModelInfo, Provider
+from pydantic_ai.usage import RequestUsage
+
+from holdfast.domain.model_provider import ProviderSettings
+
+_MILLION = 1_000_000
+
+
+class Prices(Protocol):
+    """The prices of one model."""
+
+    def cost(self, usage: RequestUsage) -> float | None:
+        """Return the dollars that a call with this usage costs, if that is known."""
+
+
+class ListedPrices:
+    """Prices from the list."""
+
+    def __init__(self, provider: Provider, model: ModelInfo) -> None:
+        self._provider = provider
+        self._model = model
+
+    def cost(self, usage: RequestUsage) -> float | None:
+        """Return what the list says; usage that contradicts itself has no price."""
+        priced: AbstractUsage = usage
+        try:
+            return float(self._model.calc_price(priced, self._provider).total_price)
+        except (LookupError, ValueError):
+            return None
+
+
+class GivenPrices:
+    """Prices from the settings of a provider."""
+
+    def __init__(self, *, input: float, output: float, cached_input: float | None = None) -> None:
+        self._input = input
+        self._output = output
+        self._cached = input if cached_input is None else cached_input
+
+    def cost(self, usage: RequestUsage) -> float | None:
+        """Return what the tokens cost."""
+        cached = min(usage.cache_read_tokens, usage.input_tokens)
+        fresh = usage.input_tokens - cached
+        return (fresh * self._input + cached * self._cached + usage.output_tokens * self._output) / _MILLION
+
+
+def listed_prices(model: str, *, provider: str | None = None, url: str | None = None) -> Prices | None:
+    """Return the prices of a model at a provider, known by its name or by its address."""
+    for provider_id, address in ((None, url), (provider, None)):
+        if provider_id is None and address is None:
+            continue
+        try:
+            found, info = get_snapshot().find_provider_model(model, None, provider_id, address)
+        except LookupError:
+            continue
+        return ListedPrices(found, info) if _is_priced(info) else None
+    return None
+
+
+def given_prices(settings: ProviderSettings) -> Prices | None:
+    """Return the prices that the settings name, if they name any."""
+    if settings.input_usd_per_million is None or settings.output_usd_per_million is None:
+        return None
+    return GivenPrices(
+        input=settings.input_usd_per_million,
+        output=settings.output_usd_per_million,
+        cached_input=settings.cached_input_usd_per_million,
+    )
+
+
+def _is_priced(model: ModelInfo) -> bool:
+    prices = model.get_prices(datetime.now(UTC))
+    return prices.input_mtok is not None and prices.output_mtok is not None

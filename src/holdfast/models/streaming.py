@@ -1,0 +1,150 @@
+"""A stream of pydantic-ai's events, told as our deltas.
+
+A call is told once its name is whole: with the first of its arguments, or when its part ends.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeAlias
+from uuid import uuid4
+
+import msgspec
+from pydantic_ai import messages as told
+
+from holdfast.domain.errors import ModelRefused, ModelUnavailable
+from holdfast.domain.ids import ToolCallId
+from holdfast.ports.model import CallDelta, CallStarted, ModelDelta, TextDelta, ThoughtDelta
+
+SHORTEST_ID: Final = 8
+"""Servers that count their calls (`0`, `call_1`) begin anew with each answer, so ids as short as that are replaced."""
+
+
+class Transcript:
+    """What one answer has said so far."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self.spoke = False
+        """Whether anything but thoughts was told."""
+        self._taken = set(taken)
+        self._calls: dict[int, _Call] = {}
+
+    def tell(self, event: told.ModelResponseStreamEvent) -> Iterable[ModelDelta]:
+        """Return what `event` adds."""
+        return _teller(EVENTS, event)(self, event)
+
+    def _change(self, event: told.PartDeltaEvent) -> Iterable[ModelDelta]:
+        return _teller(DELTAS, event.delta)(self, event.index, event.delta)
+
+    def _start(self, event: told.PartStartEvent) -> Iterable[ModelDelta]:
+        return _teller(PARTS, event.part)(self, event.index, event.part)
+
+    def _end(self, event: told.PartEndEvent) -> Iterable[ModelDelta]:
+        call = self._calls.get(event.index)
+        return () if call is None else call.told()
+
+    def _nothing(self, *_: Any) -> Iterable[ModelDelta]:
+        return ()
+
+    def _text(self, _: int, part: told.TextPart) -> Iterable[ModelDelta]:
+        return self._words(part.content)
+
+    def _more_text(self, _: int, delta: told.TextPartDelta) -> Iterable[ModelDelta]:
+        return self._words(delta.content_delta)
+
+    def _words(self, text: str) -> Iterable[ModelDelta]:
+        self.spoke = self.spoke or bool(text)
+        return (TextDelta(text),) if text else ()
+
+    def _thought(self, _: int, part: told.ThinkingPart) -> Iterable[ModelDelta]:
+        return (ThoughtDelta(part.content),) if part.content else ()
+
+    def _more_thought(self, _: int, delta: told.ThinkingPartDelta) -> Iterable[ModelDelta]:
+        return (ThoughtDelta(delta.content_delta),) if delta.content_delta else ()
+
+    def _call(self, index: int, part: told.ToolCallPart[Any]) -> Iterable[ModelDelta]:
+        if index in self._calls:
+            raise ModelUnavailable(f"the model began its call of `{part.tool_name}` a second time")
+        self.spoke = True
+        call = self._calls[index] = _Call(self._fresh(part.tool_call_id), part.tool_name)
+        return call.more(part.args)
+
+    def _more_call(self, index: int, delta: told.ToolCallPartDelta) -> Iterable[ModelDelta]:
+        call = self._calls.get(index)
+        if call is None:
+            return ()  # of a tool that runs at the provider
+        return call.renamed(delta.tool_name_delta) or call.more(delta.args_delta)
+
+    def _file(self, *_: Any) -> Iterable[ModelDelta]:
+        raise ModelRefused("the model answered with a file or with speech: use one that answers in words")
+
+    def _fresh(self, id: str) -> ToolCallId:
+        if len(id) < SHORTEST_ID or id in self._taken:
+            id = f"call_{uuid4().hex}"
+        self._taken.add(id)
+        return ToolCallId(id)
+
+
+class _Call:
+    """A call that is being told."""
+
+    def __init__(self, id: ToolCallId, name: str) -> None:
+        self._id = id
+        self._name = name
+        self._started = False
+
+    def renamed(self, more: str | None) -> Iterable[ModelDelta]:
+        """Add to the name."""
+        if more and self._started:
+            raise ModelUnavailable(f"the model changed the name of its call of `{self._name}` in the middle")
+        self._name += more or ""
+        return ()
+
+    def more(self, arguments: str | dict[str, Any] | None) -> Iterable[ModelDelta]:
+        """Add to the arguments."""
+        text = msgspec.json.encode(arguments).decode() if isinstance(arguments, dict) else arguments
+        return (*self.told(), CallDelta(self._id, text)) if text else ()
+
+    def told(self) -> Iterable[ModelDelta]:
+        """Say that there is a call, once."""
+        if self._started:
+            return ()
+        self._started = True
+        return (CallStarted(self._id, self._name),)
+
+
+_Teller: TypeAlias = Callable[..., Iterable[ModelDelta]]
+
+
+def _teller(table: Mapping[type, _Teller], thing: object) -> _Teller:
+    found = table.get(type(thing))
+    if found is None:
+        raise ModelRefused(f"the model answered with a `{type(thing).__name__}`, which this version does not know")
+    return found
+
+
+EVENTS: Final[Mapping[type, _Teller]] = {
+    told.PartDeltaEvent: Transcript._change,
+    told.PartStartEvent: Transcript._start,
+    told.PartEndEvent: Transcript._end,
+    told.FinalResultEvent: Transcript._nothing,
+}
+DELTAS: Final[Mapping[type, _Teller]] = {
+    told.TextPartDelta: Transcript._more_text,
+    told.ThinkingPartDelta: Transcript._more_thought,
+    told.ToolCallPartDelta: Transcript._more_call,
+    told.SpeechPartDelta: Transcript._file,
+}
+PARTS: Final[Mapping[type, _Teller]] = {
+    told.TextPart: Transcript._text,
+    told.ThinkingPart: Transcript._thought,
+    told.ToolCallPart: Transcript._call,
+    told.ToolSearchCallPart: Transcript._call,
+    told.LoadCapabilityCallPart: Transcript._call,
+    # What runs at the provider is for the provider: it is kept with the answer and sent back.
+    told.NativeToolCallPart: Transcript._nothing,
+    told.NativeToolReturnPart: Transcript._nothing,
+    told.NativeToolSearchCallPart: Transcript._nothing,
+    told.NativeToolSearchReturnPart: Transcript._nothing,
+    told.CompactionPart: Transcript._nothing,
+    told.FilePart: Transcript._file,
+    told.SpeechPart: Transcript._file,
+}

@@ -1,0 +1,22 @@
+"""The words of a message."""
+
+from collections.abc import Iterable
+
+from holdfast.domain.content import Content, TextPart
+from holdfast.domain.message import Message, NewMessage, Role
+from holdfast.domain.untrusted import unmarked
+
+
+def words(content: Content) -> str:
+    """Return the text of `content`; what is no text is left out."""
+    if isinstance(content, str):
+        return content
+    return "".join(part.text for part in content if isinstance(part, TextPart))
+
+
+def last_words(messages: Iterable[Message | NewMessage], role: Role) -> str | None:
+    """Return the text of the last message of `role` as it was said, if there is one."""
+    for message in reversed(list(messages)):
+        if message.role is role:
+            return unmarked(words(message.content))
+    return None

@@ -1,0 +1,241 @@
+"""A provider over a real connection, with the real client of OpenAI: what it says, and every way in which it fails.
+
+Nothing here may hang, and nothing is tried again behind our back: each call is one request.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from holdfast.domain.errors import ContextOverflow, HoldfastError, ModelRefused, ModelUnavailable
+from holdfast.domain.message import NewMessage, Role
+from holdfast.domain.model_provider import ProviderSettings
+from holdfast.domain.usage import Usage
+from holdfast.models.catalog import Catalog
+from holdfast.models.kept import KEY
+from holdfast.ports.model import Model, ModelDelta, TextDelta
+from holdfast.testing.openai_server import Fault, OpenAIServer, Reply, ReplyCall
+from tests.builders import user
+from tests.unit.models.asking import PATIENCE, asking, calls, deltas, finished, text, thoughts
+
+NAME = "local:some-model"
+AT_ONCE = (Fault.HANG_UP, Fault.SILENCE, Fault.PAGE)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[OpenAIServer]:
+    """Yield a provider that was told nothing yet."""
+    async with OpenAIServer() as stand_in:
+        yield stand_in
+
+
+@pytest.fixture
+async def model(server: OpenAIServer) -> AsyncIterator[Model]:
+    """Yield a model of it."""
+    async with _models(server) as models:
+        yield models.find(NAME)
+
+
+@pytest.fixture
+async def impatient(server: OpenAIServer) -> AsyncIterator[Model]:
+    """Yield a model of it that bears no second of silence."""
+    async with _models(server, timeout_seconds=1) as models:
+        yield models.find(NAME)
+
+
+async def test_an_answer_comes_in_the_chunks_that_were_sent(server: OpenAIServer, model: Model) -> None:
+    server.then(Reply(text="hello, world", chunks=4, think="hm", input_tokens=20, output_tokens=8, cached_tokens=5))
+    said = await deltas(model)
+    assert [delta.text for delta in said if isinstance(delta, TextDelta)] == ["hel", "lo,", " wo", "rld"]
+    assert thoughts(said) == "hm"
+    assert finished(said).usage == Usage(input_tokens=20, output_tokens=8, cached_input_tokens=5, cost_usd=None)
+
+
+async def test_calls_come_side_by_side_with_their_arguments_in_pieces(server: OpenAIServer, model: Model) -> None:
+    first = ReplyCall(name="look", arguments={"at": "the sea", "for": [1, 2]}, chunks=5)
+    server.then(Reply(text="I will", calls=[first, ReplyCall(name="jump")]))
+    said = await deltas(model, asking(tools=["look", "jump"]))
+    assert calls(said) == [("look", {"at": "the sea", "for": [1, 2]}), ("jump", {})]
+    assert finished(said).reason == "tool_calls"
+    assert [tool["function"]["name"] for tool in server.requests[0]["tools"]] == ["look", "jump"]
+
+
+async def test_ids_that_a_server_only_counts_are_made_unique(server: OpenAIServer, model: Model) -> None:
+    server.then(Reply(calls=[ReplyCall(name="look", id="0"), ReplyCall(name="look", id="0")]))
+    assert len(calls(await deltas(model, asking(tools=["look"])))) == 2
+
+
+async def test_thoughts_go_back_with_the_answer_that_they_led_to(server: OpenAIServer, model: Model) -> None:
+    server.then(Reply(text="so", think="hm"), Reply(text="ok"))
+    said = await deltas(model)
+    answer = NewMessage(role=Role.ASSISTANT, content="so", metadata={KEY: finished(said).keep})
+    await deltas(model, asking(user("hi"), answer, user("go on")))
+    assert "hm" in str(server.requests[1]["messages"])
+
+
+@pytest.mark.parametrize(("finish", "reason"), [("length", "length"), ("content_filter", "refused"), ("eos", "stop")])
+async def test_why_it_ended_is_told(server: OpenAIServer, model: Model, finish: str, reason: str) -> None:
+    server.then(Reply(text="so far", finish=finish))
+    assert finished(await deltas(model)).reason == reason
+
+
+async def test_what_it_says_when_it_refuses_is_told(server: OpenAIServer, model: Model) -> None:
+    server.then(Reply(refusal="not this"))
+    said = await deltas(model)
+    assert (text(said), finished(said).reason) == ("not this", "refused")
+
+
+@pytest.mark.filterwarnings("ignore:Failed to extract usage")
+async def test_usage_that_is_not_told_has_no_cost_and_neither_has_nonsense(server: OpenAIServer) -> None:
+    server.then(Reply(text="x"), Reply(text="x", input_tokens=None), Reply(text="x", input_tokens=-7))
+    async with _models(server, input_usd_per_million=1, output_usd_per_million=2) as models:
+        told, untold, nonsense = [finished(await deltas(models.find(NAME))).usage for _ in range(3)]
+    assert told.cost_usd == pytest.approx((10 * 1 + 5 * 2) / 1_000_000)
+    assert untold == nonsense == Usage(cost_usd=None)
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "details"),
+    [
+        (Reply(status=429, retry_after="7"), ModelUnavailable, {"status": 429, "retry_after": 7.0}),
+        (Reply(status=529, retry_after="3"), ModelUnavailable, {"status": 529, "retry_after": 3.0}),
+        (Reply(status=408), ModelUnavailable, {"status": 408}),
+        (Reply(status=500), ModelUnavailable, {"status": 500}),
+        (Reply(status=502), ModelUnavailable, {"status": 502}),
+        (Reply(status=503, retry_after="1"), ModelUnavailable, {"status": 503, "retry_after": 1.0}),
+        (Reply(status=504), ModelUnavailable, {"status": 504}),
+        (Reply(status=429, error_code="insufficient_quota"), ModelUnavailable, {"status": 429}),
+        (Reply(status=400, error_code="context_length_exceeded"), ContextOverflow, {"status": 400}),
+        (Reply(status=400, error_message="maximum context length is 8192 tokens"), ContextOverflow, {"status": 400}),
+        (Reply(status=413), ContextOverflow, {"status": 413}),
+        (Reply(status=400, error_message="no such setting"), ModelRefused, {"status": 400}),
+        (Reply(status=401), ModelRefused, {"status": 401}),
+        (Reply(status=403), ModelRefused, {"status": 403}),
+        (Reply(status=404, error_code="model_not_found"), ModelRefused, {"status": 404}),
+    ],
+)
+async def test_a_status_is_one_of_our_errors_after_one_request(
+    server: OpenAIServer, model: Model, reply: Reply, kind: type[HoldfastError], details: dict[str, Any]
+) -> None:
+    server.then(reply)
+    said, error = await _failing(model)
+    assert said == []
+    assert type(error) is kind
+    assert {key: error.details.get(key) for key in details} == details
+    assert NAME in error.message
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("fault", Fault)
+async def test_whatever_goes_wrong_in_an_answer_is_an_outage_after_what_was_said(
+    server: OpenAIServer, impatient: Model, fault: Fault
+) -> None:
+    server.then(Reply(text="so far", chunks=2, fault=fault, status=500))
+    said, error = await _failing(impatient)
+    assert type(error) is ModelUnavailable
+    assert text(said) == ("" if fault in AT_ONCE else "so far")
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("fault", [Fault.CUT, Fault.GARBAGE, Fault.NONSENSE, Fault.UNFINISHED, Fault.STALL])
+async def test_an_answer_that_goes_wrong_before_its_first_word_is_an_outage_too(
+    server: OpenAIServer, impatient: Model, fault: Fault
+) -> None:
+    server.then(Reply(fault=fault))
+    said, error = await _failing(impatient)
+    assert (said, type(error)) == ([], ModelUnavailable)
+
+
+async def test_calls_that_were_cut_are_an_outage_and_never_an_answer(server: OpenAIServer, model: Model) -> None:
+    server.then(Reply(calls=[ReplyCall(name="look", arguments={"at": 1}, chunks=3)], fault=Fault.UNFINISHED))
+    _, error = await _failing(model)
+    assert type(error) is ModelUnavailable
+
+
+async def test_a_server_that_is_slow_but_not_silent_is_waited_for(server: OpenAIServer, impatient: Model) -> None:
+    server.then(Reply(text="slowly but surely", chunks=8, delay_ms=150))
+    assert text(await deltas(impatient)) == "slowly but surely"
+
+
+async def test_nobody_at_the_address_is_an_outage() -> None:
+    async with OpenAIServer() as gone:
+        pass
+    async with _models(gone) as models:
+        _, error = await _failing(models.find(NAME))
+    assert type(error) is ModelUnavailable
+
+
+async def test_after_every_fault_the_next_call_is_served(server: OpenAIServer, impatient: Model) -> None:
+    for fault in Fault:
+        server.then(Reply(text="so far", fault=fault, status=500), Reply(text="well again"))
+        await _failing(impatient)
+        assert text(await deltas(impatient)) == "well again"
+
+
+async def test_a_call_that_is_left_closes_its_connection(server: OpenAIServer, model: Model) -> None:
+    server.then(Reply(text="hello", fault=Fault.STALL))
+    async with asyncio.timeout(PATIENCE):
+        async with model.stream(asking()) as stream:
+            assert await anext(stream) == TextDelta("hello")
+            assert server.open_connections == 1
+        await server.until(_nobody_is_connected)
+
+
+@pytest.mark.parametrize("fault", [Fault.SILENCE, Fault.STALL])
+async def test_a_call_that_is_cancelled_closes_its_connection(server: OpenAIServer, model: Model, fault: Fault) -> None:
+    server.then(Reply(text="hello", fault=fault))
+    async with asyncio.timeout(PATIENCE):
+        calling = asyncio.ensure_future(deltas(model))
+        await server.until(lambda it: len(it.requests) == 1)
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        await server.until(_nobody_is_connected)
+
+
+async def test_a_catalog_that_is_closed_leaves_no_connection_open(server: OpenAIServer) -> None:
+    server.then(Reply(text="one"), Reply(text="two"))
+    async with _models(server) as models:
+        await deltas(models.find(NAME))
+        await deltas(models.find(NAME))
+        assert server.open_connections == 1  # kept for the next call
+    async with asyncio.timeout(PATIENCE):
+        await server.until(_nobody_is_connected)
+
+
+async def test_the_next_model_answers_when_the_first_is_down(server: OpenAIServer) -> None:
+    server.then(Reply(status=529), Reply(text="from the second"))
+    async with _models(server) as models:
+        assert text(await deltas(models.fallback(["local:first", "local:second"]))) == "from the second"
+    assert [request["model"] for request in server.requests] == ["first", "second"]
+
+
+async def test_the_key_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatch, server: OpenAIServer) -> None:
+    monkeypatch.setenv("HOUSE_KEY", "not-the-right-one")
+    server.then(Reply(status=401))
+    async with _models(server, api_key_env="HOUSE_KEY") as models:
+        _, error = await _failing(models.find(NAME))
+    assert type(error) is ModelRefused
+    assert "`HOUSE_KEY`" in error.message
+    assert "not-the-right-one" not in error.message
+    assert server.keys == ["not-the-right-one"]
+
+
+def _models(server: OpenAIServer, **settings: Any) -> Catalog:
+    return Catalog({"local": ProviderSettings(api="openai", base_url=server.url, **settings)})
+
+
+async def _failing(model: Model) -> tuple[list[ModelDelta], HoldfastError]:
+    """Return what a call said before it failed, and how."""
+    said: list[ModelDelta] = []
+    with pytest.raises(HoldfastError) as caught:
+        async with asyncio.timeout(PATIENCE), model.stream(asking(tools=["look"])) as stream:
+            async for delta in stream:
+                said.append(delta)
+    return said, caught.value
+
+
+def _nobody_is_connected(server: OpenAIServer) -> bool:
+    return server.open_connections == 0

@@ -1,0 +1,145 @@
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.domain.errors import Invalid, ScriptError
+from holdfast.domain.model_provider import ProviderSettings
+from holdfast.models.catalog import Catalog
+from tests.unit.models.asking import deltas, scripted, text
+
+LOCAL = ProviderSettings(api="openai", base_url="http://127.0.0.1:9/v1")
+
+
+@pytest.fixture
+async def catalog() -> AsyncIterator[Catalog]:
+    async with Catalog({"local": LOCAL}) as models:
+        yield models
+
+
+@pytest.fixture(autouse=True)
+def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in [name for name in os.environ if name.endswith(("_API_KEY", "_BASE_URL"))]:
+        monkeypatch.delenv(variable)
+
+
+async def test_a_script_is_found_in_the_folder_of_its_agent(tmp_path: Path, catalog: Catalog) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    scripted(tmp_path / "a", {"say": "one"})
+    scripted(tmp_path / "b", {"say": "two"})
+    found = [catalog.find("scripted:script.json", folder=tmp_path / name) for name in ("a", "b")]
+    assert [text(await deltas(model)) for model in found] == ["one", "two"]
+    assert catalog.find("scripted:../a/script.json", folder=tmp_path / "b").name == "scripted:../a/script.json"
+
+
+def test_the_same_name_is_the_same_model(tmp_path: Path, catalog: Catalog) -> None:
+    scripted(tmp_path, {})
+    for name in ("scripted:script.json", "local:m"):
+        assert catalog.find(name, folder=tmp_path) is catalog.find(name, folder=tmp_path)
+
+
+def test_a_script_that_is_not_there_is_an_error_that_names_it(tmp_path: Path, catalog: Catalog) -> None:
+    with pytest.raises(ScriptError, match=r"nowhere\.json"):
+        catalog.find("scripted:nowhere.json", folder=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["", "gpt-5", ":", "openai:", ":gpt-5", "scripted:"])
+def test_a_name_without_a_provider_or_a_model_is_refused(name: str, catalog: Catalog) -> None:
+    with pytest.raises(Invalid, match="write `provider:model`"):
+        catalog.find(name)
+
+
+def test_an_unknown_provider_is_refused_with_those_there_are(catalog: Catalog) -> None:
+    with pytest.raises(Invalid, match="there is no provider `nobody`: there are `scripted`, `local`, `anthropic`"):
+        catalog.find("nobody:gpt-5")
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [
+        ("openai:gpt-5", "OPENAI_API_KEY"),
+        ("openai-chat:gpt-4o", "OPENAI_API_KEY"),
+        ("anthropic:claude-sonnet-5", "ANTHROPIC_API_KEY"),
+        ("deepseek:deepseek-chat", "DEEPSEEK_API_KEY"),
+        ("ollama:llama3", "OLLAMA_BASE_URL"),
+        ("vllm:qwen3", "VLLM_BASE_URL"),
+    ],
+)
+def test_a_missing_key_is_an_error_that_names_the_variable(name: str, variable: str, catalog: Catalog) -> None:
+    with pytest.raises(Invalid, match=f"`{name}` needs the environment variable `{variable}`"):
+        catalog.find(name)
+
+
+def test_a_provider_of_ours_names_its_variable_too() -> None:
+    settings = ProviderSettings(api="openai", base_url="http://127.0.0.1:9/v1", api_key_env="HOUSE_KEY")
+    with pytest.raises(Invalid, match="`house:m` needs its key in the environment variable `HOUSE_KEY`"):
+        Catalog({"house": settings}).find("house:m")
+
+
+def test_a_package_that_is_missing_is_named(catalog: Catalog) -> None:
+    with pytest.raises(Invalid, match="needs a package that is not installed.*mistral"):
+        catalog.find("mistral:mistral-large-latest")
+
+
+def test_a_provider_cannot_take_the_name_of_scripts() -> None:
+    with pytest.raises(Invalid, match="cannot be named `scripted`"):
+        Catalog({"scripted": LOCAL})
+
+
+async def test_what_is_known_of_a_model_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    async with Catalog() as catalog:
+        known = {
+            name: (catalog.find(name).context_window, catalog.find(name).price_known)
+            for name in ("openai-chat:gpt-4o", "anthropic:claude-sonnet-5", "openai-chat:not-out-yet")
+        }
+    assert known == {
+        "openai-chat:gpt-4o": (128_000, True),
+        "anthropic:claude-sonnet-5": (1_000_000, True),
+        "openai-chat:not-out-yet": (128_000, False),
+    }
+
+
+@pytest.mark.parametrize("api", ["openai", "openai-responses", "anthropic"])
+async def test_the_settings_of_a_provider_hold_for_its_models(api: str) -> None:
+    settings = ProviderSettings(
+        api=api,  # type: ignore[arg-type]
+        base_url="http://127.0.0.1:9",
+        context_window=32_000,
+        input_usd_per_million=1,
+        output_usd_per_million=2,
+    )
+    async with Catalog({"house": settings}) as catalog:
+        model = catalog.find("house:gpt-4o")
+        assert (model.name, model.context_window, model.price_known) == ("house:gpt-4o", 32_000, True)
+
+
+def test_a_name_that_is_expensive_elsewhere_has_no_price_at_home(catalog: Catalog) -> None:
+    assert not catalog.find("local:gpt-4o").price_known
+
+
+async def test_a_provider_of_ours_goes_before_one_that_is_built_in() -> None:
+    async with Catalog({"openai": ProviderSettings(api="openai", base_url="http://127.0.0.1:9/v1")}) as catalog:
+        assert not catalog.find("openai:gpt-4o").price_known
+
+
+async def test_clients_do_not_try_again_by_themselves(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    for name in ("local:m", "anthropic:claude-sonnet-5"):
+        assert catalog.find(name)._provided.client.max_retries == 0  # type: ignore[attr-defined]
+
+
+def test_nothing_of_a_provider_is_imported_before_one_is_asked_for(tmp_path: Path) -> None:
+    scripted(tmp_path, {})
+    program = (
+        "import sys, holdfast, holdfast.models.catalog as catalog; from pathlib import Path; "
+        f"catalog.Catalog().find('scripted:script.json', folder=Path({str(tmp_path)!r})); "
+        "print([name for name in ('pydantic_ai', 'pydantic', 'openai', 'genai_prices') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,137 @@
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+from pydantic_ai import exceptions as raised
+
+from holdfast.domain.errors import ContextOverflow, HoldfastError, ModelRefused, ModelUnavailable
+from holdfast.models.faults import fault, guarded, opening
+
+
+def http(status: int, body: Any = None, **headers: str) -> raised.ModelHTTPError:
+    return raised.ModelHTTPError(status, "m", body, headers={k.replace("_", "-"): v for k, v in headers.items()})
+
+
+@pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 529])
+def test_what_may_pass_is_an_outage(status: int) -> None:
+    assert type(fault(http(status), name="p:m")) is ModelUnavailable
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 405, 422])
+def test_what_will_not_pass_is_refused(status: int) -> None:
+    error = fault(http(status, {"message": "no such thing"}), name="p:m")
+    assert type(error) is ModelRefused
+    assert "`p:m`" in error.message
+    assert "no such thing" in error.message
+    assert error.details["status"] == status
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [({"retry_after": "7"}, 7.0), ({"retry_after_ms": "1500"}, 1.5), ({"retry_after": "soon"}, None)],
+)
+def test_when_to_come_back_is_told(headers: dict[str, str], seconds: float | None) -> None:
+    assert fault(http(429, **headers), name="p:m").details.get("retry_after") == seconds
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "This model's maximum context length is 8192 tokens.",
+        "Your input exceeds the context window of this model.",
+        "prompt is too long: 214087 tokens > 199999 maximum",
+        "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000",
+        "the request exceeds the available context size",
+        "Request has too many tokens",
+    ],
+)
+def test_a_call_that_is_too_long_is_an_overflow_however_it_is_put(words: str) -> None:
+    assert type(fault(http(400, {"error": {"message": words}}), name="p:m")) is ContextOverflow
+
+
+def test_a_body_that_is_too_large_is_an_overflow() -> None:
+    assert type(fault(http(413), name="p:m")) is ContextOverflow
+
+
+def test_other_complaints_about_tokens_are_no_overflow() -> None:
+    assert type(fault(http(400, {"message": "max_tokens must be positive"}), name="p:m")) is ModelRefused
+
+
+def test_a_key_that_is_refused_is_named_by_its_variable() -> None:
+    denied = raised.ModelHTTPError.for_category(raised.ModelAuthenticationError, status_code=401, model_name="m")
+    assert "`P_KEY`" in fault(denied, name="p:m", key="P_KEY").message
+    assert "`api_key_env`" in fault(denied, name="p:m").message
+
+
+def test_an_account_that_is_used_up_is_an_outage_that_says_so() -> None:
+    broke = raised.ModelHTTPError.for_category(raised.ModelQuotaExceededError, status_code=429, model_name="m")
+    error = fault(broke, name="p:m")
+    assert type(error) is ModelUnavailable
+    assert "add credit" in error.message
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        raised.ModelConnectionError("m", "reset"),
+        raised.UnexpectedModelBehavior("odd"),
+        httpx2.ReadError("reset"),
+        ConnectionResetError(),
+        TimeoutError(),
+        json.JSONDecodeError("no", "{", 0),
+        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"),
+        AttributeError("'list' object has no attribute 'choices'"),
+        TypeError(),
+        KeyError("x"),
+        AssertionError(),
+        RuntimeError("the client has been closed"),
+    ],
+)
+async def test_whatever_breaks_a_stream_is_an_outage(broken: Exception) -> None:
+    async def events() -> AsyncIterator[int]:
+        yield 1
+        raise broken
+
+    seen = []
+    with pytest.raises(ModelUnavailable) as caught:
+        async for event in guarded(events(), "p:m", key=None):
+            seen.append(event)
+    assert seen == [1]
+    assert caught.value.__cause__ is broken
+    assert caught.value.message.startswith("`p:m`")
+
+
+async def test_cancelling_is_no_fault() -> None:
+    async def events() -> AsyncIterator[int]:
+        yield 1
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        async for _ in guarded(events(), "p:m", key=None):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("broken", "kind"),
+    [
+        (raised.UserError("this model reads no video"), ModelRefused),
+        (NotImplementedError("no such part"), ModelRefused),
+        (ValueError("unknown media type"), ModelRefused),
+        (raised.ContentFilterError("blocked"), ModelRefused),
+        (httpx2.ConnectError("refused"), ModelUnavailable),
+        (http(529), ModelUnavailable),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_and_what_cannot_be_reached_is_an_outage(
+    broken: Exception, kind: type[HoldfastError]
+) -> None:
+    with pytest.raises(HoldfastError) as caught, opening("p:m", key=None):
+        raise broken
+    assert type(caught.value) is kind
+
+
+def test_a_long_complaint_is_cut_short() -> None:
+    assert len(fault(http(500, "x" * 10_000), name="p:m").message) < 700

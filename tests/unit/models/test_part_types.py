@@ -1,0 +1,33 @@
+"""pydantic-ai may gain a kind of part, delta or event: here we notice, and decide what it means to us."""
+
+from typing import Annotated, Any, get_args, get_origin
+
+from pydantic_ai import messages
+
+from holdfast.models.messages import NEVER_SENT, SENT
+from holdfast.models.streaming import DELTAS, EVENTS, PARTS
+
+
+def test_every_part_of_a_request_is_one_that_we_send_or_one_that_we_never_do() -> None:
+    assert set(SENT) | set(NEVER_SENT) == _members(messages.ModelRequestPart)
+    assert not SENT & NEVER_SENT
+
+
+def test_every_part_of_a_response_is_told() -> None:
+    assert set(PARTS) == _members(messages.ModelResponsePart)
+
+
+def test_every_delta_of_a_part_is_told() -> None:
+    assert set(DELTAS) == _members(messages.ModelResponsePartDelta)
+
+
+def test_every_event_of_a_stream_is_told() -> None:
+    assert set(EVENTS) == _members(messages.ModelResponseStreamEvent)
+
+
+def _members(union: Any) -> set[type]:
+    """Return the types of a union, however its members are annotated."""
+    if get_origin(union) is Annotated:
+        return _members(get_args(union)[0])
+    inner = get_args(union) if not isinstance(union, type) else ()
+    return set().union(*(_members(member) for member in inner)) if inner else {union}

@@ -1,0 +1,124 @@
+"""Any valid script, at any position: what comes out is well formed, or an error of ours."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from holdfast.domain.errors import HoldfastError, ScriptError
+from holdfast.models.scene import pieces
+from holdfast.ports.model import (
+    CallDelta,
+    CallStarted,
+    Finished,
+    ModelDelta,
+    ModelRequest,
+    Purpose,
+    TextDelta,
+    ThoughtDelta,
+)
+from tests.builders import assistant, call, result, user
+from tests.unit.models.asking import asking, calls, finished, scripted, text
+
+words = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+marked = st.lists(words | st.sampled_from(["{$last_user}", "{$last_tool}", "{$other}"]), max_size=4).map("".join)
+arguments = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | marked,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
+    max_leaves=6,
+)
+tools = st.sampled_from(["look", "jump"])
+turns = st.fixed_dictionaries(
+    {},
+    optional={
+        "say": marked,
+        "chunks": st.integers(1, 50),
+        "think": words,
+        "call": st.lists(
+            st.fixed_dictionaries(
+                {"name": tools}, optional={"arguments": st.dictionaries(words, arguments, max_size=3)}
+            ),
+            max_size=3,
+        ),
+        "usage": st.fixed_dictionaries({"input_tokens": st.integers(0, 10**9), "output_tokens": st.integers(0, 10**9)}),
+        "error": st.fixed_dictionaries({"code": st.sampled_from(["OVERLOADED", "CONTEXT_OVERFLOW", "OTHER"])}),
+    },
+)
+scripts = st.tuples(st.lists(turns, min_size=1, max_size=4), st.sampled_from(["repeat", "fail"]))
+conversations = st.sampled_from(
+    [
+        [user("hi")],
+        [assistant("begun")],
+        [user("{$last_tool}"), assistant("", call("c1")), result("c1", "seen {$last_user}")],
+    ]
+)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(script=scripts, position=st.integers(0, 6), messages=conversations, purpose=st.sampled_from(Purpose))
+async def test_a_stream_is_well_formed_and_the_same_each_time(
+    script: tuple[list[dict[str, Any]], str], position: int, messages: list[Any], purpose: Purpose
+) -> None:
+    played, after_last = script
+    request = asking(*messages, tools=["look", "jump"], position=position, purpose=purpose)
+    with tempfile.TemporaryDirectory() as folder:
+        model = scripted(Path(folder), *played, after_last=after_last)
+        said, error = await _attempt(model, request)
+        again, error_again = await _attempt(model, request)
+    assert said == again
+    assert repr(error) == repr(error_again)
+    _check_order(said)
+    if purpose is Purpose.SUMMARY:
+        assert error is None
+    elif position >= len(played) and after_last == "fail":
+        assert isinstance(error, ScriptError)
+        assert said == []
+    elif error is None:
+        turn = played[min(position, len(played) - 1)]
+        assert len([name for name, _ in calls(said)]) == len(turn.get("call", []))
+        assert (finished(said).reason == "tool_calls") == bool(turn.get("call"))
+        if "{$" not in turn.get("say", ""):
+            assert text(said) == turn.get("say", "")
+
+
+@given(st.text(max_size=40), st.integers(1, 60))
+def test_pieces_are_the_whole_and_nearly_equal(said: str, count: int) -> None:
+    parts = pieces(said, count)
+    assert "".join(parts) == said
+    assert len(parts) == min(count, len(said))
+    assert max(map(len, parts), default=0) - min(map(len, parts), default=0) <= 1
+
+
+async def _attempt(model: Any, request: ModelRequest) -> tuple[list[ModelDelta], HoldfastError | None]:
+    said: list[ModelDelta] = []
+    try:
+        async with model.stream(request) as stream:
+            async for delta in stream:
+                said.append(delta)
+    except HoldfastError as error:
+        return said, error
+    return said, None
+
+
+def _check_order(said: list[ModelDelta]) -> None:
+    """Thoughts, then text, then calls with their arguments, then the end; nothing is empty."""
+    order = [ThoughtDelta, TextDelta, CallStarted, Finished]
+    kinds = [CallStarted if isinstance(delta, CallDelta) else type(delta) for delta in said]
+    assert kinds == sorted(kinds, key=order.index)
+    open_calls: set[str] = set()
+    for delta in said:
+        match delta:
+            case TextDelta(text=more) | ThoughtDelta(text=more):
+                assert more
+            case CallStarted(id=id):
+                assert id not in open_calls
+                open_calls.add(id)
+            case CallDelta(id=id):
+                assert id in open_calls
+            case Finished():
+                assert delta is said[-1]
+            case _:
+                pytest.fail(f"what is {delta}?")

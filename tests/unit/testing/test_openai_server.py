@@ -1,0 +1,118 @@
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from openai import AsyncOpenAI
+
+from holdfast.testing.openai_server import Fault, OpenAIServer, Reply, ReplyCall
+
+HELLO: Any = {"model": "any", "messages": [{"role": "user", "content": "hi"}]}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[OpenAIServer]:
+    async with OpenAIServer() as stand_in:
+        yield stand_in
+
+
+@pytest.fixture
+async def client(server: OpenAIServer) -> AsyncIterator[AsyncOpenAI]:
+    async with AsyncOpenAI(api_key="k", base_url=server.url, max_retries=0) as openai:
+        yield openai
+
+
+async def test_it_answers_whole_or_in_pieces_as_the_client_of_openai_asks(
+    server: OpenAIServer, client: AsyncOpenAI
+) -> None:
+    reply = Reply(text="hello world", chunks=3, calls=[ReplyCall(name="look", arguments={"at": 1})])
+    server.then(reply, reply)
+    whole = await client.chat.completions.create(**HELLO)
+    assert whole.choices[0].message.content == "hello world"
+    assert whole.choices[0].finish_reason == "tool_calls"
+    assert whole.usage is not None
+    pieces = [chunk async for chunk in await client.chat.completions.create(**HELLO, stream=True)]
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in pieces if chunk.choices) == "hello world"
+    assert pieces[-1].usage == whole.usage
+    assert [request.get("stream") for request in server.requests] == [None, True]
+
+
+async def test_it_lists_its_model(client: AsyncOpenAI) -> None:
+    assert [model.id async for model in client.models.list()] == ["stand-in"]
+
+
+async def test_replies_are_given_in_order_and_then_the_other_one() -> None:
+    async with OpenAIServer(Reply(text="one"), Reply(text="two"), otherwise=Reply(text="more")) as server:
+        assert [await _ask(server) for _ in range(4)] == ["one", "two", "more", "more"]
+
+
+async def test_without_a_reply_left_it_says_so(server: OpenAIServer) -> None:
+    async with httpx2.AsyncClient() as http:
+        answer = await http.post(f"{server.url}/chat/completions", json=HELLO)
+    assert answer.status_code == 400
+    assert "no reply left" in answer.json()["error"]["message"]
+
+
+async def test_what_is_not_a_request_is_refused(server: OpenAIServer) -> None:
+    async with httpx2.AsyncClient() as http:
+        garbage, other = [
+            await http.post(f"{server.url}/chat/completions", content=content) for content in (b"{", b"[]")
+        ]
+        nowhere = await http.get(f"{server.url}/nowhere")
+    assert (garbage.status_code, other.status_code, nowhere.status_code) == (400, 400, 404)
+    assert server.requests == []
+
+
+async def test_it_knows_who_is_connected(server: OpenAIServer) -> None:
+    server.then(Reply(text="x", fault=Fault.STALL))
+    async with asyncio.timeout(20), httpx2.AsyncClient() as http:
+        body = {**HELLO, "stream": True}
+        async with http.stream("POST", f"{server.url}/chat/completions", json=body) as answer:
+            await anext(answer.aiter_bytes())
+            assert server.open_connections == 1
+        await server.until(lambda it: it.open_connections == 0)
+
+
+async def test_it_stops_while_somebody_is_connected() -> None:
+    async with asyncio.timeout(20), httpx2.AsyncClient() as http, OpenAIServer(Reply(fault=Fault.STALL)) as server:
+        asking = asyncio.ensure_future(http.post(f"{server.url}/chat/completions", json={**HELLO, "stream": True}))
+        await server.until(lambda it: len(it.requests) == 1)
+        await server.__aexit__(None, None, None)
+        with pytest.raises(httpx2.HTTPError):
+            await asking
+    assert server.open_connections == 0
+
+
+def test_it_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
+    replies = tmp_path / "replies.json"
+    replies.write_text(json.dumps([{"text": "first"}]))
+    command = [sys.executable, "-m", "holdfast.testing.openai_server", "--replies", str(replies), "--text", "then this"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process, httpx2.Client() as http:
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().strip()
+            said = [http.post(f"{url}/chat/completions", json=HELLO) for _ in range(2)]
+        finally:
+            process.terminate()
+    assert [answer.json()["choices"][0]["message"]["content"] for answer in said] == ["first", "then this"]
+
+
+async def test_what_is_not_http_is_hung_up_on(server: OpenAIServer) -> None:
+    host, port = server.url.removeprefix("http://").removesuffix("/v1").split(":")
+    async with asyncio.timeout(20):
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"hello\r\n\r\n")
+        assert await reader.read() == b""
+        writer.close()
+
+
+async def _ask(server: OpenAIServer) -> str:
+    async with httpx2.AsyncClient() as http:
+        answer = await http.post(f"{server.url}/chat/completions", json=HELLO)
+    text: str = answer.json()["choices"][0]["message"]["content"]
+    return text
