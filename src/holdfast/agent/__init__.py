@@ -1,0 +1,1 @@
+"""The agent: what a run does with a model and tools. It knows no database."""

@@ -1,0 +1,145 @@
+"""What a model answered, put together from its deltas while they are said."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from holdfast.agent.log import Log
+from holdfast.domain.content import Json
+from holdfast.domain.events import (
+    ReasoningEnd,
+    ReasoningMessageEnd,
+    ReasoningMessageStart,
+    ReasoningStart,
+    TextMessageEnd,
+    TextMessageStart,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from holdfast.domain.ids import MessageId, ToolCallId
+from holdfast.domain.message import NewMessage, Role, ToolCall
+from holdfast.ports.model import CallDelta, CallStarted, Finished, ModelDelta, TextDelta, ThoughtDelta
+
+
+class Answer:
+    """An assistant message on its way."""
+
+    def __init__(self, log: Log, message_id: MessageId, *, name_call: Callable[[ToolCallId, int], ToolCallId]) -> None:
+        self._log = log
+        self._name_call = name_call
+        self._texts: list[str] = []
+        self._thoughts: list[str] = []
+        self._names: dict[ToolCallId, ToolCallId] = {}
+        self._calls: dict[ToolCallId, tuple[str, list[str]]] = {}
+        self._thinking = False
+        self._speaking = False
+        self.message_id = message_id
+        self.finished: Finished | None = None
+
+    @property
+    def _thought_id(self) -> MessageId:
+        return MessageId(f"{self.message_id}-thought")
+
+    def take(self, delta: ModelDelta) -> None:
+        """Say a delta."""
+        match delta:
+            case TextDelta(text=text):
+                self._say(text)
+            case ThoughtDelta(text=text):
+                self._think(text)
+            case CallStarted():
+                self._start_call(delta)
+            case CallDelta():
+                self._continue_call(delta)
+            case Finished():
+                self._end_thought()
+                self._end_text()
+                self._end_calls()
+                self.finished = delta
+
+    def streamed(self) -> str:
+        """Return all that came, for counting what a call cost that was cut off."""
+        arguments = ("".join(parts) for _, parts in self._calls.values())
+        return "".join([*self._thoughts, *self._texts, *arguments])
+
+    def message(self) -> tuple[NewMessage, dict[ToolCallId, str]]:
+        """Return the message, and for calls whose arguments cannot be read, why."""
+        unreadable: dict[ToolCallId, str] = {}
+        calls = []
+        for call_id, (name, parts) in self._calls.items():
+            arguments, why = _arguments("".join(parts))
+            if why is not None:
+                unreadable[call_id] = why
+            calls.append(ToolCall(id=call_id, name=name, arguments=arguments))
+        metadata: dict[str, Json] = {}
+        if self._thoughts:
+            metadata["thinking"] = "".join(self._thoughts)
+        if self.finished is not None and self.finished.keep:
+            metadata["provider"] = self.finished.keep
+        if unreadable:
+            metadata["unreadable"] = unreadable
+        content = "".join(self._texts)
+        return NewMessage(
+            id=self.message_id, role=Role.ASSISTANT, content=content, tool_calls=calls, metadata=metadata
+        ), unreadable
+
+    def _say(self, text: str) -> None:
+        if not text:
+            return
+        self._end_thought()
+        if not self._speaking:
+            self._speaking = True
+            self._log.say(TextMessageStart(message_id=self.message_id, role="assistant"))
+        self._texts.append(text)
+        self._log.text(self.message_id, text)
+
+    def _think(self, text: str) -> None:
+        if not text:
+            return
+        if not self._thinking:
+            self._thinking = True
+            self._log.say(
+                ReasoningStart(message_id=self._thought_id),
+                ReasoningMessageStart(message_id=self._thought_id, role="reasoning"),
+            )
+        self._thoughts.append(text)
+        self._log.thought(self._thought_id, text)
+
+    def _start_call(self, delta: CallStarted) -> None:
+        self._end_thought()
+        self._end_text()
+        name = self._name_call(delta.id, len(self._calls))
+        self._names[delta.id] = name
+        self._calls[name] = (delta.name, [])
+        self._log.say(
+            ToolCallStart(tool_call_id=name, tool_call_name=delta.name, parent_message_id=self.message_id),
+        )
+
+    def _continue_call(self, delta: CallDelta) -> None:
+        name = self._names[delta.id]
+        self._calls[name][1].append(delta.arguments)
+        self._log.arguments(name, delta.arguments)
+
+    def _end_thought(self) -> None:
+        if self._thinking:
+            self._thinking = False
+            self._log.say(ReasoningMessageEnd(message_id=self._thought_id), ReasoningEnd(message_id=self._thought_id))
+
+    def _end_text(self) -> None:
+        if self._speaking:
+            self._speaking = False
+            self._log.say(TextMessageEnd(message_id=self.message_id))
+
+    def _end_calls(self) -> None:
+        self._log.say(*(ToolCallEnd(tool_call_id=name) for name in self._calls))
+
+
+def _arguments(text: str) -> tuple[dict[str, Json], str | None]:
+    """Return the arguments of a call, or none and what is wrong with them."""
+    try:
+        found = msgspec.json.decode(text) if text.strip() else {}
+    except msgspec.DecodeError as exc:
+        return {}, f"the arguments are not JSON: {exc}"
+    if not isinstance(found, dict):
+        return {}, "the arguments are not a JSON object"
+    return found, None

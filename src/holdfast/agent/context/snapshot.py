@@ -1,0 +1,78 @@
+"""Taking the snapshot of a context that was assembled."""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from holdfast.agent.context.assembly import Assembled, ContextInput
+from holdfast.agent.context.sizes import Sized
+from holdfast.domain.context_snapshot import ContextSnapshot, Sent, SentRange, SentSegment, SentText, digest
+from holdfast.domain.ids import MessageId
+from holdfast.domain.message import Message, NewMessage
+
+
+def take(assembled: Assembled, given: ContextInput, *, step: int, model: str) -> ContextSnapshot:
+    """Return the snapshot of what is sent in a step, with the texts that it names."""
+    texts: dict[str, str] = {}
+    reminders = tuple(given.reminders)
+    said = assembled.sent[: len(assembled.sent) - len(reminders)]
+    return ContextSnapshot(
+        step=step,
+        model=model,
+        segments=tuple(
+            [SentSegment(name=part.name, digest=_kept(texts, part.text), tokens=part.tokens) for part in given.segments]
+        ),
+        conversation=tuple(_conversation(said, given.messages, texts)),
+        reminders=reminders,
+        tools=_kept(texts, given.tools.text),
+        tokens=assembled.tokens,
+        first_sequence=assembled.first_sequence,
+        last_sequence=assembled.last_sequence,
+        compaction_through=assembled.compaction.through,
+        texts=texts,
+    )
+
+
+def _conversation(said: Sequence[Sized], window: Sequence[Message], texts: dict[str, str]) -> Iterator[Sent]:
+    """Yield ranges of messages that follow each other in the log, and everything else as text."""
+    places = {message.id: index for index, message in enumerate(window)}
+    run: list[Message] = []
+    for each in said:
+        message = each.message if each.stored and isinstance(each.message, Message) else None
+        if message is None or message.sequence is None:
+            yield from _range(run)
+            run = []
+            yield SentText(digest=_kept(texts, _written(each.message)))
+        elif run and _follows(places, run[-1].id, message.id):
+            run.append(message)
+        else:
+            yield from _range(run)
+            run = [message]
+    yield from _range(run)
+
+
+def _follows(places: dict[MessageId, int], one: MessageId, other: MessageId) -> bool:
+    return one in places and other in places and places[other] == places[one] + 1
+
+
+def _range(run: Sequence[Message]) -> Iterator[SentRange]:
+    if run and run[0].sequence is not None and run[-1].sequence is not None:
+        yield SentRange(first=run[0].sequence, last=run[-1].sequence, count=len(run))
+
+
+def _written(message: Message | NewMessage) -> str:
+    if isinstance(message, Message):
+        message = NewMessage(
+            role=message.role,
+            content=message.content,
+            id=message.id,
+            tool_calls=message.tool_calls,
+            tool_call_id=message.tool_call_id,
+        )
+    return msgspec.json.encode(message).decode()
+
+
+def _kept(texts: dict[str, str], text: str) -> str:
+    name = digest(text)
+    texts[name] = text
+    return name

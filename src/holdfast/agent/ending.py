@@ -1,0 +1,141 @@
+"""How a worker lets go of a run: it has ended, or waits, or is to be tried again later."""
+
+from collections.abc import Sequence
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from holdfast.agent.settling import answer
+from holdfast.agent.work import Work
+from holdfast.domain.content import Json
+from holdfast.domain.errors import InboxNotEmpty
+from holdfast.domain.events import RunError as RunErrorEvent
+from holdfast.domain.events import RunFinished
+from holdfast.domain.events.custom import InterruptChanged, StatusChanged
+from holdfast.domain.events.input import Interrupt as AskedInterrupt
+from holdfast.domain.events.input import Interrupted, TokenUsage
+from holdfast.domain.ids import InterruptId, RunId
+from holdfast.domain.instant import Instant, Millis, instant
+from holdfast.domain.interrupt import DEFAULT_DEADLINE, Interrupt, InterruptKind, InterruptStatus, NewInterrupt
+from holdfast.domain.run import Move, RunError, RunStatus, WaitsFor
+from holdfast.domain.step import StepState
+
+
+async def complete(work: Work, output: Json) -> None:
+    """End the run well; refused while something that came in is unread (`InboxNotEmpty`)."""
+    end = RunFinished(thread_id=work.run.thread_id, run_id=work.run.id, usage=_usage(work))
+    await work.log.commit(Move(to=RunStatus.COMPLETED, output=output), end=end)
+
+
+async def fail(work: Work, error: RunError) -> None:
+    """End the run badly, with no call left open; what came in meanwhile is of no use any more."""
+    work.log.close()
+    _answer_open_calls(work, f"not answered: the run failed: {error.message}")
+    while True:
+        work.log.draft.add(consumed=[item.number for item in work.mail.rest()])
+        end = RunErrorEvent(message=error.message, code=error.code, usage=_usage(work))
+        try:
+            await work.log.commit(Move(to=RunStatus.FAILED, error=error), end=end)
+        except InboxNotEmpty:
+            await work.read_mail()
+        else:
+            return
+
+
+async def wait(work: Work, reason: WaitsFor, *, waits_on: Sequence[RunId]) -> None:
+    """Let the run wait; refused while something that came in is unread (`InboxNotEmpty`).
+
+    Waiting for a person ends the segment: the client shows the questions, and the next segment begins with an answer.
+    """
+    move = Move(to=RunStatus.WAITING, reason=reason, waits_on=waits_on)
+    asked = [_asked(interrupt) for interrupt in _open_questions(work)]
+    if reason is WaitsFor.PERSON and asked:
+        end = RunFinished(
+            thread_id=work.run.thread_id,
+            run_id=work.run.id,
+            outcome=Interrupted(interrupts=asked),
+            usage=_usage(work),
+        )
+        await work.log.commit(move, end=end)
+        return
+    work.log.tell(StatusChanged(from_=RunStatus.RUNNING, to=RunStatus.WAITING, reason=reason))
+    await work.log.commit(move)
+
+
+async def try_later(work: Work, reason: str, *, at: Instant) -> None:
+    """Give the run back to the queue, to be claimed again at a time."""
+    work.log.tell(StatusChanged(from_=RunStatus.RUNNING, to=RunStatus.QUEUED, reason=reason))
+    await work.log.commit(Move(to=RunStatus.QUEUED, reason=reason, wait_until=at))
+
+
+def ask(work: Work, interrupt: NewInterrupt) -> None:
+    """Open a question in the commit that makes the run wait."""
+    interrupt_id = interrupt.id
+    assert interrupt_id is not None
+    if interrupt.expires_at is None:
+        interrupt = replace(interrupt, expires_at=instant(Millis(work.clock.now() + DEFAULT_DEADLINE)))
+    work.log.draft.interrupts.append(interrupt)
+    work.log.tell(
+        InterruptChanged(
+            interrupt_id=interrupt_id,
+            status=InterruptStatus.OPEN,
+            reason=_reason(interrupt.kind),
+            tool_call_id=UNSET if interrupt.tool_call_id is None else interrupt.tool_call_id,
+        )
+    )
+
+
+def withdraw(work: Work, interrupt_id: InterruptId) -> None:
+    """Take back a question that needs no answer any more."""
+    draft = work.log.draft
+    unasked = [each for each in draft.interrupts if each.id != interrupt_id]
+    if len(unasked) == len(draft.interrupts):
+        draft.withdrawn.append(interrupt_id)
+    draft.interrupts = unasked
+    work.interrupts.pop(interrupt_id, None)
+    work.log.tell(InterruptChanged(interrupt_id=interrupt_id, status=InterruptStatus.CANCELLED))
+
+
+def _answer_open_calls(work: Work, content: str) -> None:
+    exchange = work.conversation.open_exchange()
+    answered = {message.tool_call_id for message in work.log.draft.messages}
+    for call in exchange[1] if exchange is not None else ():
+        if call.id not in answered:
+            step = work.ledger.of_call(call.id) or work.ledger.tool_call(call.name, call.id, effectful=False)
+            answer(work, call, step, content, StepState.FAILED)
+            if not step.state.settled:
+                cut_off = StepState.UNKNOWN if step.effectful else StepState.FAILED
+                work.log.step(work.ledger.settle(step, cut_off))
+
+
+def _open_questions(work: Work) -> list[Interrupt | NewInterrupt]:
+    return [*work.interrupts.values(), *work.log.draft.interrupts]
+
+
+def _asked(interrupt: Interrupt | NewInterrupt) -> AskedInterrupt:
+    assert interrupt.id is not None
+    return AskedInterrupt(
+        id=interrupt.id,
+        reason=_reason(interrupt.kind),
+        message=UNSET if interrupt.message is None else interrupt.message,
+        tool_call_id=UNSET if interrupt.tool_call_id is None else interrupt.tool_call_id,
+        response_schema=UNSET if interrupt.response_schema is None else interrupt.response_schema,
+        expires_at=UNSET if interrupt.expires_at is None else interrupt.expires_at,
+    )
+
+
+def _reason(kind: InterruptKind) -> str:
+    return {InterruptKind.APPROVAL: "approval_required", InterruptKind.INPUT: "input_required"}.get(kind, "tool_call")
+
+
+def _usage(work: Work) -> list[TokenUsage]:
+    usage = work.usage
+    return [
+        TokenUsage(
+            model=UNSET if work.run.model is None else work.run.model,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            total_tokens=usage.total_tokens,
+            cached_input_tokens=usage.cached_input_tokens,
+        )
+    ]

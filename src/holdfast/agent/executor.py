@@ -1,0 +1,146 @@
+"""The agent loop, as the engine runs it.
+
+    read where the run stands ──► settle open calls ──► take in what came ──► call the model ─┐
+                                        ▲                                                     │
+                                        └────────────────── it asks for tools ◄───────────────┤
+                                                            it only answers ──► completed ◄───┘
+
+There is no checkpoint beside the conversation: whoever holds the lease reads messages and steps and knows what is next.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast.agent.acting import Acting
+from holdfast.agent.conversation import Conversation, read_turn
+from holdfast.agent.ending import fail
+from holdfast.agent.ledger import Ledger
+from holdfast.agent.log import Log
+from holdfast.agent.mail import Mail
+from holdfast.agent.prompt.compose import Prompts
+from holdfast.agent.signals import RunFails
+from holdfast.agent.taking_in import take_in
+from holdfast.agent.telling import Telling
+from holdfast.agent.thinking import Thinking
+from holdfast.agent.work import Habits, Work
+from holdfast.domain.agent import Agent, models_of
+from holdfast.domain.commit import Lease
+from holdfast.domain.errors import HoldfastError, LeaseLost, Unavailable
+from holdfast.domain.events.custom import StatusChanged
+from holdfast.domain.run import RunError, RunStatus
+from holdfast.domain.stream import Stream
+from holdfast.domain.tool import ToolSpec
+from holdfast.ports.clock import Clock
+from holdfast.ports.journal import Journal
+from holdfast.ports.library import Library
+from holdfast.ports.model import Model, Models
+from holdfast.ports.remote_tools import RemoteTools
+from holdfast.ports.tokens import Tokens
+from holdfast.tools.built_ins import built_ins
+from holdfast.tools.registry import Catalog, Toolbox
+from holdfast.tools.remote import remote_tools
+from holdfast.tools.spawning import LibrarySpawner
+from holdfast.tools.tool import Tool
+from holdfast.tools.wrapped import wrapped
+
+
+class AgentExecutor:
+    """`Executor`: runs agents."""
+
+    def __init__(
+        self,
+        *,
+        journal: Journal,
+        library: Library,
+        remote: RemoteTools,
+        models: Models,
+        tokens: Tokens,
+        clock: Clock,
+        workspace: str,
+        tools: Sequence[Tool] = (),
+        habits: Habits | None = None,
+    ) -> None:
+        """Put together what runs agents; `tools` are local ones beside the built-in."""
+        self._journal = journal
+        self._library = library
+        self._remote = remote
+        self._models = models
+        self._tokens = tokens
+        self._clock = clock
+        self._workspace = workspace
+        self._local = [*built_ins(LibrarySpawner(library.agents)), *map(wrapped, tools)]
+        self._toolboxes: dict[str, tuple[list[str], tuple[ToolSpec, ...], Toolbox]] = {}
+        self._habits = habits or Habits()
+        self._prompts = Prompts(tokens)
+
+    async def execute(self, lease: Lease, *, stop: asyncio.Event) -> None:
+        """Work on a run until it waits, is queued again or has ended."""
+        work = await self._begin(lease)
+        try:
+            await self._equip(work)
+            await self._loop(work, stop)
+        except RunFails as signal:
+            await fail(work, signal.error)
+        except (LeaseLost, Unavailable):
+            raise
+        except HoldfastError as error:
+            await fail(work, RunError(code=error.code, message=error.message, details=dict(error.details)))
+
+    async def _loop(self, work: Work, stop: asyncio.Event) -> None:
+        thinking = Thinking(work, Telling(work, self._prompts, workspace=self._workspace))
+        if work.log.last_event_seq > 1:
+            work.log.tell(StatusChanged(from_=RunStatus.QUEUED, to=RunStatus.RUNNING, reason="taken up again"))
+        thinking.void_what_was_cut_off()
+        while not stop.is_set():
+            exchange = work.conversation.open_exchange()
+            if exchange is None:
+                await take_in(work)
+                if await thinking.think():
+                    return
+            elif await Acting(work, exchange[0]).act(exchange[1]):
+                return
+        await work.log.commit()
+
+    async def _begin(self, lease: Lease) -> Work:
+        opening = await self._journal.open(lease)
+        conversation = Conversation(
+            lease.run_id,
+            opening.messages,
+            turn=await read_turn(self._journal, lease, opening.messages),
+            whole=len(opening.messages) < opening.thread.context_window,
+        )
+        stream = Stream.resume(lease.thread_id, lease.run_id, opening.events, base_run_id=lease.run.base_run_id)
+        log = Log(self._journal, lease, stream, conversation, self._clock, last_event_seq=opening.last_event_seq)
+        return Work(
+            lease=lease,
+            thread=opening.thread,
+            journal=self._journal,
+            log=log,
+            ledger=Ledger(lease.run_id, opening.steps),
+            conversation=conversation,
+            mail=Mail(opening.inbox),
+            values=opening.values,
+            interrupts={interrupt.id: interrupt for interrupt in opening.interrupts},
+            tokens=self._tokens,
+            clock=self._clock,
+            habits=self._habits,
+        )
+
+    async def _equip(self, work: Work) -> None:
+        agent = await self._library.agent(work.lease)
+        work.equip(agent, self._model(work.lease, agent), await self._toolbox(work.lease, agent))
+
+    def _model(self, lease: Lease, agent: Agent) -> Model:
+        """Return the model that was frozen when the run was made; the agent's own may fall back on others."""
+        folder = None if agent.folder is None else Path(agent.folder)
+        return self._models.fallback(models_of(agent, lease.run.model), folder=folder)
+
+    async def _toolbox(self, lease: Lease, agent: Agent) -> Toolbox:
+        """Return the tools of an agent; as long as neither it nor what is offered changes, they are the same."""
+        specs = tuple(await self._remote.list(lease))
+        known = self._toolboxes.get(agent.name)
+        if known is None or known[:2] != (agent.tools, specs):
+            catalog = Catalog(self._local, remote=remote_tools(specs, self._remote))
+            known = self._toolboxes[agent.name] = (agent.tools, specs, catalog.toolbox(agent.tools))
+        return known[2]

@@ -1,0 +1,90 @@
+"""The step ledger of one run, in the hands of its worker."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from holdfast.domain.idempotency import step_key
+from holdfast.domain.ids import RunId, ToolCallId
+from holdfast.domain.run import WaitsFor
+from holdfast.domain.step import Step, StepKind, StepState
+from holdfast.domain.usage import Usage
+
+
+class Ledger:
+    """The steps there were, and the next one."""
+
+    def __init__(self, run_id: RunId, steps: Sequence[Step]) -> None:
+        self._run_id = run_id
+        self._steps = {step.number: step for step in steps}
+        self._of_call = {step.tool_call_id: step for step in steps if step.tool_call_id is not None}
+        self._last = max(self._steps, default=0)
+
+    def of_call(self, call_id: ToolCallId) -> Step | None:
+        """Return the newest step of a tool call."""
+        return self._of_call.get(call_id)
+
+    def unsettled_model_call(self) -> Step | None:
+        """Return the model call that was cut off."""
+        for step in self._steps.values():
+            if step.kind is StepKind.MODEL and not step.state.settled:
+                return step
+        return None
+
+    def failures_in_a_row(self) -> int:
+        """Return how many model calls have failed since one was done."""
+        count = 0
+        for number in sorted(self._steps, reverse=True):
+            step = self._steps[number]
+            if step.kind is StepKind.MODEL:
+                if step.state is not StepState.FAILED:
+                    break
+                count += 1
+        return count
+
+    def model_call(self, name: str) -> Step:
+        """Begin a model call."""
+        return self._next(StepKind.MODEL, name)
+
+    def tool_call(self, name: str, call_id: ToolCallId, *, effectful: bool, key: str | None = None) -> Step:
+        """Begin a tool call; one that is made again on purpose keeps the `key` it had."""
+        return self._next(StepKind.TOOL, name, call_id=call_id, effectful=effectful, key=key)
+
+    def again(self, step: Step) -> Step:
+        """Begin a step again that was cut off."""
+        return self._put(replace(step, state=StepState.STARTED, attempt=step.attempt + 1))
+
+    def wait(self, step: Step, waits_for: WaitsFor) -> Step:
+        """Let a step wait for something from outside."""
+        return self._put(replace(step, state=StepState.WAITING, waits_for=waits_for))
+
+    def settle(self, step: Step, state: StepState, *, usage: Usage | None = None) -> Step:
+        """End a step."""
+        return self._put(replace(step, state=state, usage=usage, waits_for=None))
+
+    def _next(
+        self,
+        kind: StepKind,
+        name: str,
+        *,
+        call_id: ToolCallId | None = None,
+        effectful: bool = False,
+        key: str | None = None,
+    ) -> Step:
+        self._last += 1
+        return self._put(
+            Step(
+                number=self._last,
+                kind=kind,
+                name=name,
+                key=key or step_key(self._run_id, self._last),
+                tool_call_id=call_id,
+                effectful=effectful,
+            )
+        )
+
+    def _put(self, step: Step) -> Step:
+        self._steps[step.number] = step
+        if step.tool_call_id is not None:
+            self._of_call[step.tool_call_id] = step
+        return step

@@ -1,0 +1,82 @@
+"""One model call, streamed into the log.
+
+    deltas ──► log ──► the first goes out at once, those that follow in one commit per window
+
+It ends with the whole answer, or with an error that says whether to try again. A stream that stands still for too
+long is an error too.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import msgspec
+
+from holdfast.agent.answer import Answer
+from holdfast.agent.log import Log
+from holdfast.agent.meanwhile import committing
+from holdfast.domain.errors import ModelUnavailable
+from holdfast.ports.model import Finished, Model, ModelRequest
+
+WINDOW: Final = 0.025
+"""Seconds in which deltas gather."""
+STALL: Final = 120.0
+"""Seconds after which a silent model counts as gone."""
+
+
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
+    """How often deltas are committed, and how long a model may be silent. In seconds."""
+
+    window: float = WINDOW
+    stall: float = STALL
+
+
+async def stream_answer(model: Model, request: ModelRequest, answer: Answer, log: Log, pace: Pace) -> Finished:
+    """Make the call and say what comes; return how it finished."""
+    async with committing(log, window=pace.window):
+        await _take_all(model, request, answer, pace.stall)
+    if answer.finished is None:
+        raise ModelUnavailable(f"`{model.name}` stopped in the middle of its answer")
+    return answer.finished
+
+
+async def _take_all(model: Model, request: ModelRequest, answer: Answer, stall: float) -> None:
+    silence = _Silence(stall)
+    try:
+        async with silence.limited(), model.stream(request) as deltas:
+            async for delta in deltas:
+                answer.take(delta)
+                silence.broken()
+    except TimeoutError as exc:
+        raise ModelUnavailable(f"`{model.name}` said nothing for {stall:g} seconds") from exc
+
+
+class _Silence:
+    """Ends a block in which nothing has been said for too long. To say something costs next to nothing."""
+
+    def __init__(self, longest: float) -> None:
+        self._longest = longest
+        self._loop = asyncio.get_running_loop()
+        self._since = self._loop.time()
+
+    def broken(self) -> None:
+        """Take note that something was said."""
+        self._since = self._loop.time()
+
+    @asynccontextmanager
+    async def limited(self) -> AsyncIterator[None]:
+        """Raise `TimeoutError` in the block once it has been silent for too long."""
+        async with asyncio.timeout(None) as patience:
+            self._watch(patience)
+            try:
+                yield
+            finally:
+                self._next.cancel()
+
+    def _watch(self, patience: asyncio.Timeout) -> None:
+        left = self._since + self._longest - self._loop.time()
+        if left > 0:
+            self._next = self._loop.call_later(left, self._watch, patience)
+        else:
+            patience.reschedule(self._loop.time())

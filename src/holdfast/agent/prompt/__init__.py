@@ -1,0 +1,1 @@
+"""The system prompt: its texts, and how they are put together."""

@@ -1,0 +1,49 @@
+"""A segment: a part of the system prompt with a name and a length."""
+
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from holdfast.agent.prompt.texts import text
+from holdfast.domain.untrusted import fenced
+from holdfast.ports.tokens import Tokens
+
+KEPT: Final = 128
+"""How many measured segments are kept: those of an agent are the same for every call."""
+
+
+class Segment(msgspec.Struct, frozen=True, kw_only=True):
+    """One part of the system prompt."""
+
+    name: str
+    text: str
+    tokens: int
+
+
+class Segments:
+    """Makes segments; what it measured lately it does not measure again."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+        self._measured = lru_cache(maxsize=KEPT)(self.plain)
+        self._quoted = lru_cache(maxsize=KEPT)(self._quote)
+
+    def plain(self, name: str, said: str) -> Segment:
+        """Return the segment that says just that."""
+        return Segment(name=name, text=said, tokens=self._tokens.count(said))
+
+    def kept(self, name: str, said: str) -> Segment:
+        """Return the segment that says just that, which is likely to be said again."""
+        return self._measured(name, said)
+
+    def standing(self, name: str) -> Segment:
+        """Return the segment of the text of that name."""
+        return self.kept(name, text(name))
+
+    def quoted(self, name: str, said: str, *, tag: str) -> Segment:
+        """Return the text of that name, and what somebody else wrote between tags that it cannot close."""
+        return self._quoted(name, said, tag)
+
+    def _quote(self, name: str, said: str, tag: str) -> Segment:
+        return self.plain(name, f"{text(name)}\n{fenced(said.strip(), tag=tag)}")

@@ -1,0 +1,61 @@
+"""What came in and no call waits for: it is said to the model before its next call.
+
+While calls wait, nothing may come between them and their results; what must be told later is held in a value.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.agent.mail import edits, ended_children, spoken
+from holdfast.agent.work import Work
+from holdfast.domain.inbox import InboxItem
+from holdfast.domain.message import NewMessage
+
+HELD: Final = "mail"
+"""The value of a run that keeps what the model is to be told once its calls are answered."""
+
+
+async def take_in(work: Work) -> None:
+    """Let everything that came in enter the conversation."""
+    items = work.mail.rest()
+    held = _held(work)
+    if not items and not held:
+        return
+    work.log.draft.add(messages=_with_new_ids(work, [*held, *spoken(items)]))
+    if held:
+        work.set_values({HELD: None})
+    _take(work, items)
+    await work.commit()
+
+
+def hold(work: Work) -> None:
+    """Keep what came in for later, so that the run can go on waiting."""
+    items = work.mail.rest()
+    if messages := spoken(items):
+        work.set_values({HELD: msgspec.to_builtins([*_held(work), *messages])})
+    _take(work, items)
+
+
+def _take(work: Work, items: list[InboxItem]) -> None:
+    work.log.draft.add(consumed=[item.number for item in items])
+    work.set_values(edits(items))
+    work.log.tell(*ended_children(items))
+
+
+def _with_new_ids(work: Work, messages: Sequence[NewMessage]) -> list[NewMessage]:
+    """Return messages without the ids that were used before: somebody who says a thing twice must not end the run."""
+    used = {message.id for message in work.conversation.messages}
+    said = []
+    for message in messages:
+        said.append(replace(message, id=None) if message.id in used else message)
+        if message.id is not None:
+            used.add(message.id)
+    return said
+
+
+def _held(work: Work) -> list[NewMessage]:
+    held = work.values.get(HELD)
+    return msgspec.convert(held, list[NewMessage]) if held else []

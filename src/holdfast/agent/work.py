@@ -1,0 +1,109 @@
+"""The work on one run: everything that its phases share."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from holdfast.agent.conversation import Conversation
+from holdfast.agent.ledger import Ledger
+from holdfast.agent.log import Log
+from holdfast.agent.mail import Mail
+from holdfast.agent.model_call import Pace
+from holdfast.domain.agent import Agent
+from holdfast.domain.commit import Lease
+from holdfast.domain.content import Json
+from holdfast.domain.interrupt import Interrupt
+from holdfast.domain.run import Run
+from holdfast.domain.thread import Thread
+from holdfast.domain.usage import Usage
+from holdfast.ports.clock import Clock
+from holdfast.ports.journal import Journal
+from holdfast.ports.model import Model
+from holdfast.ports.tokens import Tokens
+from holdfast.tools.registry import Toolbox
+
+
+class Patience(msgspec.Struct, frozen=True, kw_only=True):
+    """How often a model that is not available is tried, and how long is waited in between. In seconds."""
+
+    tries: int = 5
+    first: float = 1.0
+    longest: float = 60.0
+
+    def pause(self, failures: int, asked_for: float | None) -> float:
+        """Return how long to wait after so many failures in a row; at least as long as the provider asked for."""
+        doublings = min(max(failures - 1, 0), 30)
+        return max(min(self.first * (1 << doublings), self.longest), asked_for or 0.0)
+
+
+class Habits(msgspec.Struct, frozen=True, kw_only=True):
+    """How the loop works, where that is a matter of taste."""
+
+    pace: Pace = Pace()
+    patience: Patience = Patience()
+
+
+class Work:
+    """What is known and what is said while one worker works on one run."""
+
+    def __init__(
+        self,
+        *,
+        lease: Lease,
+        thread: Thread,
+        journal: Journal,
+        log: Log,
+        ledger: Ledger,
+        conversation: Conversation,
+        mail: Mail,
+        values: Mapping[str, Json],
+        interrupts: Mapping[str, Interrupt],
+        tokens: Tokens,
+        clock: Clock,
+        habits: Habits,
+    ) -> None:
+        self.lease = lease
+        self.thread = thread
+        self.journal = journal
+        self.log = log
+        self.ledger = ledger
+        self.conversation = conversation
+        self.mail = mail
+        self.values = dict(values)
+        self.interrupts = dict(interrupts)
+        self.tokens = tokens
+        self.clock = clock
+        self.habits = habits
+        self.iterations = lease.run.iterations
+        self.usage = lease.run.usage
+
+    def equip(self, agent: Agent, model: Model, toolbox: Toolbox) -> None:
+        """Say who works, with what. Until then a run can only fail."""
+        self.agent = agent
+        self.model = model
+        self.toolbox = toolbox
+
+    @property
+    def run(self) -> Run:
+        """The run as it was claimed."""
+        return self.lease.run
+
+    def set_values(self, values: Mapping[str, Json]) -> None:
+        """Change values of the run."""
+        self.values.update(values)
+        self.log.draft.values.update(values)
+
+    def charge(self, usage: Usage) -> None:
+        """Count what a model call used."""
+        self.usage = self.usage + usage
+        self.log.draft.charge(usage)
+
+    async def commit(self) -> None:
+        """Commit what was said, and read what came in."""
+        await self.log.commit()
+        if self.log.unread:
+            await self.read_mail()
+
+    async def read_mail(self) -> None:
+        """Read what came in."""
+        self.mail.put(await self.journal.inbox(self.lease))

@@ -1,0 +1,166 @@
+"""Short ways to make conversations as they are read from a log."""
+
+from collections.abc import Mapping
+from itertools import count
+from typing import Final
+
+from holdfast.agent.context.assembly import Assembled, ContextInput, assemble
+from holdfast.agent.context.sizes import Sizes
+from holdfast.agent.prompt.segment import Segment
+from holdfast.agent.tokens import EstimatedTokens
+from holdfast.domain.agent import Agent
+from holdfast.domain.compaction import NONE, Compaction
+from holdfast.domain.content import Content, Json
+from holdfast.domain.ids import MessageId, RunId, SpaceId, ThreadId, ToolCallId
+from holdfast.domain.instant import Instant
+from holdfast.domain.limits import Limits
+from holdfast.domain.message import Message, Role, ToolCall
+from holdfast.domain.run import Mode, Priority, Run, RunStatus
+from holdfast.domain.usage import NOTHING
+
+RUN: Final = RunId("run_now")
+THREAD: Final = ThreadId("thr_1")
+NOW: Final = Instant("2026-05-01T09:30:00.000Z")
+WINDOW: Final = 100_000
+TOKENS: Final = EstimatedTokens()
+
+
+class Log:
+    """Messages that enter a conversation one after the other."""
+
+    def __init__(self, *, run: RunId = RUN, first: int = 0) -> None:
+        self.run = run
+        self.messages: list[Message] = []
+        self._sequences = count(first)
+
+    def add(
+        self,
+        role: Role,
+        content: Content,
+        *calls: ToolCall,
+        answers: str | None = None,
+        metadata: Mapping[str, Json] | None = None,
+    ) -> Message:
+        """Say something."""
+        sequence = next(self._sequences)
+        message = Message(
+            id=MessageId(f"msg_{sequence}"),
+            thread_id=THREAD,
+            run_id=self.run,
+            role=role,
+            content=content,
+            tool_calls=list(calls),
+            tool_call_id=None if answers is None else ToolCallId(answers),
+            sequence=sequence,
+            revises=None,
+            metadata=dict(metadata or {}),
+            created_by=None,
+            created_at=NOW,
+        )
+        self.messages.append(message)
+        return message
+
+    def user(self, text: str) -> Message:
+        """Say something as a person."""
+        return self.add(Role.USER, text)
+
+    def says(self, text: str) -> Message:
+        """Answer as the model."""
+        return self.add(Role.ASSISTANT, text)
+
+    def exchange(self, *calls: ToolCall, text: str = "", answer: str = "seen", failed: bool = False) -> Message:
+        """Ask for tools as the model, and answer as they do."""
+        asked = self.add(Role.ASSISTANT, text, *calls)
+        for called in calls:
+            self.add(Role.TOOL, answer, answers=called.id, metadata={"failed": "failed"} if failed else None)
+        return asked
+
+    def skip(self, numbers: int) -> None:
+        """Let another branch of the thread take the next numbers."""
+        for _ in range(numbers):
+            next(self._sequences)
+
+
+def call(id: str, name: str = "look", **arguments: Json) -> ToolCall:
+    """Return what a model asks for."""
+    return ToolCall(id=ToolCallId(id), name=name, arguments=arguments)
+
+
+def segment(name: str = "core", text: str = "You are an agent.") -> Segment:
+    """Return a part of a system prompt."""
+    return Segment(name=name, text=text, tokens=TOKENS.count(text))
+
+
+def given(
+    log: Log,
+    *,
+    goal: Message | None = None,
+    window: int = WINDOW,
+    whole: bool = True,
+    compaction: Compaction = NONE,
+    reminders: tuple[str, ...] = (),
+) -> ContextInput:
+    """Return what a call is made of."""
+    return ContextInput(
+        messages=log.messages,
+        whole=whole,
+        goal=goal,
+        segments=[segment()],
+        window=window,
+        compaction=compaction,
+        reminders=reminders,
+    )
+
+
+def assembled(what: ContextInput) -> Assembled:
+    """Assemble it, for the first time."""
+    return assemble(what, sizes=Sizes(TOKENS))
+
+
+def texts(what: Assembled) -> list[str]:
+    """Return what is said in the messages that are sent."""
+    return [message.content if isinstance(message.content, str) else "" for message in what.messages]
+
+
+def agent(*, instructions: str = "Help.", soul: str | None = None) -> Agent:
+    """Return an agent."""
+    return Agent(name="clerk", description="a clerk", models=["scripted:x"], instructions=instructions, soul=soul)
+
+
+def run(*, mode: Mode = Mode.CHAT) -> Run:
+    """Return a run that is worked on."""
+    return Run(
+        id=RUN,
+        thread_id=THREAD,
+        space_id=SpaceId("spc_1"),
+        mode=mode,
+        agent_type="clerk",
+        model="scripted:x",
+        status=RunStatus.RUNNING,
+        status_reason=None,
+        base_run_id=None,
+        base_sequence=None,
+        parent_run_id=None,
+        root_run_id=RUN,
+        root_thread_id=THREAD,
+        child_thread_id=None,
+        session_id=None,
+        input=None,
+        output=None,
+        error=None,
+        usage=NOTHING,
+        priority=Priority.NORMAL,
+        tags=[],
+        limits=Limits(),
+        iterations=0,
+        attempt=1,
+        wait_until=None,
+        idempotency_key=None,
+        last_event_seq=0,
+        created_by=None,
+        cancelled_by=None,
+        created_at=NOW,
+        queued_at=NOW,
+        started_at=NOW,
+        completed_at=None,
+    )

@@ -1,0 +1,300 @@
+"""What is sent: as much as fits, the newest first, and never half of an exchange."""
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.agent.context.assembly import ContextInput, assemble
+from holdfast.agent.context.budget import observed_scale, share_out
+from holdfast.agent.context.sizes import Sizes
+from holdfast.agent.context.tools import offered
+from holdfast.domain.compaction import Compaction
+from holdfast.domain.content import ImagePart, TextPart, UrlSource
+from holdfast.domain.errors import Invalid
+from holdfast.domain.message import Message, Role
+from holdfast.ports.model import ToolDefinition
+from tests.unit.agent.builders import TOKENS, Log, assembled, call, given, segment, texts
+
+LONG = "many words " * 400
+"""About 900 tokens."""
+
+
+def test_a_short_conversation_is_sent_as_it_is() -> None:
+    log = Log()
+    log.user("hello")
+    log.says("hello to you")
+    goal = log.user("what is new?")
+    sent = assembled(given(log, goal=goal))
+    assert sent.messages == log.messages
+    assert (sent.first_sequence, sent.last_sequence) == (0, 2)
+    assert not sent.needs_compaction
+
+
+def test_the_system_text_is_its_segments_and_their_tokens_are_told() -> None:
+    log = Log()
+    what = given(log, goal=log.user("hello"))
+    sent = assembled(what)
+    assert sent.system == "You are an agent."
+    assert sent.tokens["core"] == segment().tokens
+    assert sent.total == sum(sent.tokens.values())
+
+
+def test_results_are_marked_where_they_are_sent_and_not_where_they_are_kept() -> None:
+    log = Log()
+    goal = log.user("look")
+    log.exchange(call("c1"), answer="a cat")
+    sent = assembled(given(log, goal=goal))
+    assert texts(sent)[2].startswith("<untrusted-")
+    assert 'source="tool:look"' in texts(sent)[2]
+    assert log.messages[2].content == "a cat"
+
+
+def test_what_a_person_answers_through_a_tool_is_not_marked() -> None:
+    log = Log()
+    goal = log.user("book it")
+    log.exchange(call("c1", "ask_user", question="when?"), answer="on Monday")
+    assert texts(assembled(given(log, goal=goal)))[2] == "on Monday"
+
+
+def test_what_another_agent_sends_is_marked() -> None:
+    log = Log()
+    goal = log.user("research it")
+    log.add(Role.USER, "I found it", metadata={"source": "agent:researcher"})
+    assert 'source="agent:researcher"' in texts(assembled(given(log, goal=goal)))[1]
+
+
+def test_the_newest_units_are_sent_and_those_before_are_named_as_left_out() -> None:
+    log = Log()
+    for number in range(10):
+        log.user(f"{number} {LONG}")
+        log.says("yes")
+    goal = log.user("and now?")
+    sent = assembled(given(log, goal=goal, window=5_000))
+    assert "Older messages" in texts(sent)[0]
+    assert sent.messages[1:] == log.messages[-len(sent.messages) + 1 :]
+    assert sent.tokens["conversation"] + sent.tokens["earlier"] <= sent.budget.conversation
+    assert sent.needs_compaction
+
+
+def test_the_message_that_a_turn_answers_is_sent_however_long_ago_it_was() -> None:
+    log = Log()
+    goal = log.user("the task")
+    for number in range(20):
+        log.exchange(call(f"c{number}", at=number), answer=LONG)
+    sent = assembled(given(log, goal=goal, window=5_000))
+    assert sent.messages[1] == goal
+    assert len(sent.messages) < len(log.messages)
+
+
+def test_a_conversation_that_just_fits_is_sent_whole() -> None:
+    log = Log()
+    log.user(LONG)
+    goal = log.user(LONG)
+    log.exchange(call("c1"), answer=LONG)
+    log.exchange(call("c2"), answer=LONG)
+    needed = assembled(given(log, goal=goal)).tokens["conversation"]
+    window = next(size for size in range(needed, 2 * needed) if _room(log, goal, size) >= needed)
+    sent = assembled(given(log, goal=goal, window=window))
+    assert [message.id for message in sent.messages] == [message.id for message in log.messages]
+    assert "Older messages" in texts(assembled(given(log, goal=goal, window=window - 2)))[0]
+
+
+def test_a_turn_that_began_before_the_window_is_still_told() -> None:
+    log = Log()
+    goal = log.user("the task")
+    log.exchange(call("c1"))
+    log.exchange(call("c2"))
+    what = given(log, goal=goal, whole=False)
+    cut = assemble(_with_window(what, log.messages[3:]), sizes=Sizes(TOKENS))
+    assert cut.messages[1] == goal
+    assert cut.first_sequence == 0
+
+
+def test_an_exchange_that_the_window_cuts_is_left_out() -> None:
+    log = Log()
+    log.exchange(call("c1"), call("c2"))
+    goal = log.user("go on")
+    sent = assemble(_with_window(given(log, goal=goal, whole=False), log.messages[2:]), sizes=Sizes(TOKENS))
+    assert sent.messages[1:] == [goal]
+
+
+def test_a_call_that_nobody_answered_is_left_out_and_what_was_said_with_it_is_kept() -> None:
+    log = Log()
+    log.add(Role.ASSISTANT, "I look", call("c1"), call("c2"))
+    log.add(Role.TOOL, "a cat", answers="c2")
+    log.add(Role.ASSISTANT, "", call("c3"))
+    goal = log.user("go on")
+    sent = assembled(given(log, goal=goal)).messages
+    assert [message.role for message in sent] == [Role.ASSISTANT, Role.TOOL, Role.USER]
+    assert [called.id for called in sent[0].tool_calls] == ["c2"]
+
+
+def test_results_follow_their_calls_even_if_somebody_spoke_in_between() -> None:
+    log = Log()
+    goal = log.user("look")
+    log.add(Role.ASSISTANT, "", call("c1"))
+    log.user("quick!")
+    log.add(Role.TOOL, "a cat", answers="c1")
+    roles = [message.role for message in assembled(given(log, goal=goal)).messages]
+    assert roles == [Role.USER, Role.ASSISTANT, Role.TOOL, Role.USER]
+
+
+def test_results_that_do_not_fit_are_shortened_in_the_middle() -> None:
+    log = Log()
+    goal = log.user("look")
+    log.exchange(call("c1"), call("c2"), answer="first " + "x y " * 5_000 + " last")
+    sent = assembled(given(log, goal=goal, window=4_000))
+    assert sent.tokens["conversation"] <= sent.budget.conversation
+    for text in texts(sent)[2:]:
+        assert "first" in text and "characters are left out here" in text and "last\n</untrusted-" in text
+
+
+def test_something_is_left_of_every_result_however_little_room_there_is() -> None:
+    log = Log()
+    goal = log.user("look")
+    log.exchange(call("c1"), call("c2"), answer="word " * 2_000)
+    sent = assembled(given(log, goal=goal, window=300))
+    assert all(480 <= len(text) < 600 and text.startswith("<untrusted-") for text in texts(sent)[2:])
+
+
+def test_the_first_answer_to_a_call_counts() -> None:
+    log = Log()
+    goal = log.user("look")
+    log.exchange(call("c1"), answer="a cat")
+    log.add(Role.TOOL, "a dog", answers="c1")
+    sent = texts(assembled(given(log, goal=goal)))
+    assert len(sent) == 3
+    assert "a cat" in sent[2]
+
+
+def test_what_the_model_did_not_say_is_not_sent() -> None:
+    log = Log()
+    goal = log.user("hello")
+    log.says("")
+    assert assembled(given(log, goal=goal)).messages == [goal]
+
+
+def test_a_conversation_that_nobody_began_has_a_message_all_the_same() -> None:
+    (message,) = assembled(given(Log())).messages
+    assert message.role is Role.USER
+    assert "Nobody has said anything yet" in str(message.content)
+
+
+def test_reminders_come_last_and_as_the_system() -> None:
+    log = Log()
+    goal = log.user("hello")
+    sent = assembled(given(log, goal=goal, reminders=("stay on course",)))
+    assert (sent.messages[-1].role, sent.messages[-1].content) == (Role.SYSTEM, "stay on course")
+    assert sent.tokens["reminders"] > 0
+
+
+def test_a_conversation_is_compacted_before_it_overflows() -> None:
+    log = Log()
+    for _ in range(8):
+        log.user(LONG)
+        log.says("yes")
+    goal = log.user("and now?")
+    room = assembled(given(log, goal=goal)).tokens["conversation"]
+    window = next(size for size in range(room, 2 * room, 50) if _room(log, goal, size) >= room)
+    sent = assembled(given(log, goal=goal, window=window))
+    assert len(sent.messages) == len(log.messages)
+    assert sent.needs_compaction
+    assert not assembled(given(log, goal=goal, window=2 * window)).needs_compaction
+
+
+def test_messages_before_the_window_that_nothing_tells_of_need_a_compaction() -> None:
+    log = Log(first=10)
+    log.user("hello")
+    log.says("hello")
+    goal = log.user("go on")
+    untold = assembled(given(log, goal=goal, whole=False))
+    assert untold.needs_compaction and not untold.covered
+    told = assembled(given(log, goal=goal, whole=False, compaction=Compaction(through=10, summary="they said hello")))
+    assert told.covered and not told.needs_compaction
+
+
+def test_a_compaction_that_was_given_up_is_not_asked_for_until_there_is_more() -> None:
+    log = Log()
+    for _ in range(6):
+        log.user(LONG)
+        log.says("yes")
+    goal = log.user("and now?")
+    tokens = assembled(given(log, goal=goal)).tokens["conversation"]
+    for tries, before, needed in [(1, tokens, True), (2, tokens, False), (2, tokens // 2, True)]:
+        tried = Compaction(failed_tries=tries, tokens_before=before, tokens_after=before)
+        assert assembled(given(log, goal=goal, window=3_000, compaction=tried)).needs_compaction is needed
+
+
+def test_what_a_summary_tells_of_is_not_sent() -> None:
+    log = Log()
+    log.user("my name is Ada")
+    log.says("hello Ada")
+    goal = log.user("who am I?")
+    sent = assembled(given(log, goal=goal, compaction=Compaction(through=1, summary="the user is Ada")))
+    assert "the user is Ada" in texts(sent)[0]
+    assert sent.messages[0].role is Role.USER
+    assert sent.messages[1:] == [goal]
+
+
+@pytest.mark.parametrize("through", [1, 3, 99])
+def test_a_summary_of_another_branch_is_not_used(through: int) -> None:
+    log = Log()
+    log.user("one")
+    log.skip(1)
+    log.says("two")
+    log.skip(1)
+    goal = log.user("three")
+    sent = assembled(given(log, goal=goal, compaction=Compaction(through=through, summary="other things")))
+    assert sent.messages == log.messages
+    assert sent.compaction.through is None
+
+
+def test_pictures_and_tools_take_room() -> None:
+    log = Log()
+    picture = ImagePart(source=UrlSource(value="https://example.org/cat.png"))
+    goal = log.add(Role.USER, [TextPart(text="what is this?"), picture])
+    sent = assembled(given(log, goal=goal))
+    assert sent.tokens["conversation"] > 1_000
+    tools = offered(
+        [ToolDefinition(name="look", description="look at it", parameters={"type": "object"})], tokens=TOKENS
+    )
+    assert tools.tokens > 10
+
+
+def test_kept_thoughts_take_room() -> None:
+    log = Log()
+    goal = log.user("think")
+    log.add(Role.ASSISTANT, "done", metadata={"provider": {"parts": [{"content": LONG}]}})
+    assert assembled(given(log, goal=goal)).tokens["conversation"] > 500
+
+
+def test_the_window_is_shared_out() -> None:
+    budget = share_out(100_000, system=1_000, tools=500, reminders=100)
+    assert budget.usable == 90_000
+    assert budget.output == 11_250
+    assert budget.conversation == 90_000 - 11_250 - 1_600
+
+
+def test_an_answer_with_a_limit_has_that_much_room_up_to_half_of_the_window() -> None:
+    assert share_out(100_000, system=0, tools=0, output=30_000).output == 30_000
+    assert share_out(100_000, system=0, tools=0, output=90_000).output == 45_000
+
+
+def test_a_provider_that_counts_more_leaves_less_room() -> None:
+    assert observed_scale(estimated=1_000, billed=1_300) == 1.3
+    assert observed_scale(estimated=1_000, billed=9_000) == 2.0
+    assert observed_scale(estimated=1_000, billed=100) == 0.75
+    assert observed_scale(estimated=0, billed=100) == 1.0
+    assert share_out(100_000, system=0, tools=0, scale=1.25).usable == 72_000
+
+
+def test_a_model_without_a_window_is_refused() -> None:
+    with pytest.raises(Invalid, match="more than 0 tokens"):
+        share_out(0, system=0, tools=0)
+
+
+def _room(log: Log, goal: Message, window: int) -> int:
+    return assembled(given(log, goal=goal, window=window)).budget.conversation
+
+
+def _with_window(what: ContextInput, messages: list[Message]) -> ContextInput:
+    return replace(what, messages=messages)

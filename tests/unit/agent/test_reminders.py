@@ -1,0 +1,206 @@
+"""A model that drifts, stalls or repeats itself is told so; one that goes round in circles is stopped."""
+
+import pytest
+from hypothesis import given as for_all
+from hypothesis import strategies as st
+
+from holdfast.agent.context.circles import LOOKBACK, LoopVerdict, repetition, rounds_without_progress, same_errors
+from holdfast.agent.context.reminders import reminders
+from holdfast.domain import plan as plans
+from holdfast.domain.content import TextPart
+from holdfast.domain.ids import RunId
+from holdfast.domain.message import Role
+from holdfast.domain.plan import Boundary, Plan, Subtask
+from tests.unit.agent.builders import RUN, Log, call
+
+EMPTY = Plan()
+
+
+@pytest.mark.parametrize(
+    ("times", "verdict"),
+    [
+        (1, LoopVerdict.GO_ON),
+        (2, LoopVerdict.GO_ON),
+        (3, LoopVerdict.REMIND),
+        (4, LoopVerdict.REMIND),
+        (5, LoopVerdict.STOP),
+        (9, LoopVerdict.STOP),
+    ],
+)
+def test_identical_calls_in_a_row_are_a_reminder_at_3_and_the_end_at_5(times: int, verdict: LoopVerdict) -> None:
+    log = Log()
+    log.user("look")
+    for number in range(times):
+        log.exchange(call(f"c{number}", "look", where="here", how={"far": 1, "long": 2}))
+    found = repetition(log.messages, run_id=RUN)
+    assert (found.verdict, found.tool) == (verdict, "look")
+    assert bool(_reminders(log)) is (verdict is not LoopVerdict.GO_ON)
+
+
+def test_the_order_of_arguments_does_not_make_a_call_another() -> None:
+    log = Log()
+    log.exchange(call("c1", a=1, b=2))
+    log.exchange(call("c2", b=2, a=1))
+    assert repetition(log.messages, run_id=RUN).count == 2
+
+
+def test_another_call_in_between_ends_the_row() -> None:
+    log = Log()
+    for number, where in enumerate(["here", "here", "there", "here"]):
+        log.exchange(call(f"c{number}", where=where))
+    assert repetition(log.messages, run_id=RUN).count == 1
+
+
+def test_the_same_call_several_times_in_one_answer_is_no_row() -> None:
+    log = Log()
+    log.exchange(*(call(f"c{number}") for number in range(5)))
+    assert repetition(log.messages, run_id=RUN).count == 1
+
+
+def test_a_call_beside_which_others_change_is_no_repetition() -> None:
+    log = Log()
+    for number in range(5):
+        log.exchange(call(f"a{number}"), call(f"b{number}", at=number))
+    assert repetition(log.messages, run_id=RUN).count == 1
+
+
+def test_the_same_round_of_several_calls_is_a_repetition_in_whatever_order() -> None:
+    log = Log()
+    for number in range(3):
+        names = ("look", "grep") if number % 2 else ("grep", "look")
+        log.exchange(*(call(f"c{number}{name}", name) for name in names))
+    assert repetition(log.messages, run_id=RUN).verdict is LoopVerdict.REMIND
+
+
+def test_calls_that_were_not_answered_yet_count() -> None:
+    log = Log()
+    for number in range(4):
+        log.exchange(call(f"c{number}"))
+    log.add(Role.ASSISTANT, "", call("c5"))
+    assert repetition(log.messages, run_id=RUN).verdict is LoopVerdict.STOP
+
+
+def test_what_a_person_says_ends_a_row() -> None:
+    log = Log()
+    for number in range(4):
+        log.exchange(call(f"c{number}"))
+    log.user("try it once more")
+    log.exchange(call("c9"))
+    assert repetition(log.messages, run_id=RUN).count == 1
+
+
+def test_what_another_run_did_does_not_count() -> None:
+    log = Log(run=RunId("run_before"))
+    for number in range(4):
+        log.exchange(call(f"c{number}"), failed=True)
+    log.run = RUN
+    log.exchange(call("c9"), failed=True)
+    assert repetition(log.messages, run_id=RUN).count == 1
+    assert same_errors(log.messages, run_id=RUN) == 1
+    assert rounds_without_progress(log.messages, run_id=RUN) == 0
+
+
+def test_the_same_error_three_times_is_a_stall() -> None:
+    log = Log()
+    log.user("look")
+    for number in range(3):
+        log.exchange(call(f"c{number}", at=number), answer="NOT_FOUND: no such file", failed=True)
+    (told,) = _reminders(log, iterations=3)
+    assert "last 3 calls failed with the same error" in told
+
+
+def test_different_errors_and_successes_are_no_stall() -> None:
+    log = Log()
+    for number in range(3):
+        log.exchange(call(f"c{number}", at=number), answer=f"error {number}", failed=True)
+    assert same_errors(log.messages, run_id=RUN) == 1
+    log.exchange(call("c9", at=9), answer="fine")
+    assert same_errors(log.messages, run_id=RUN) == 0
+
+
+def test_six_rounds_of_which_nothing_new_came_are_a_stall() -> None:
+    log = Log()
+    log.user("look")
+    for number in range(7):
+        log.exchange(call(f"c{number}", at=number), answer="nothing here")
+    (told,) = _reminders(log, iterations=7)
+    assert "Nothing new came of the last 6 rounds" in told
+
+
+def test_what_a_person_says_is_progress() -> None:
+    log = Log()
+    for number in range(7):
+        log.exchange(call(f"c{number}", at=number), answer="nothing here")
+    log.user("look again, please")
+    assert rounds_without_progress(log.messages, run_id=RUN) == 0
+
+
+@pytest.mark.parametrize("tool", ["plan_complete", "todo_write", "create_artifact"])
+def test_a_step_in_the_plan_is_progress_whatever_it_answers(tool: str) -> None:
+    log = Log()
+    for number in range(7):
+        log.exchange(call(f"c{number}", at=number), answer="nothing here")
+    log.exchange(call("done", tool), answer="nothing here")
+    assert rounds_without_progress(log.messages, run_id=RUN) == 0
+    log.exchange(call("again", tool), answer="nothing here", failed=True)
+    assert rounds_without_progress(log.messages, run_id=RUN) == 1
+
+
+def test_a_new_result_is_progress_also_in_parts() -> None:
+    log = Log()
+    for number in range(7):
+        log.add(Role.ASSISTANT, "", call(f"c{number}", at=number))
+        log.add(Role.TOOL, [TextPart(text=str(number // 4))], answers=f"c{number}")
+    assert rounds_without_progress(log.messages, run_id=RUN) == 2
+
+
+def test_every_ten_calls_the_model_is_reminded_of_the_request_and_of_the_plan() -> None:
+    log = Log()
+    log.user("count the stock")
+    plan = plans.create(EMPTY, task_id=1, title="cups", subtasks=[Subtask(title="blue ones")])
+    assert [bool(_reminders(log, iterations=calls, plan=plan)) for calls in (0, 9, 10, 11, 20)] == [
+        False,
+        False,
+        True,
+        False,
+        True,
+    ]
+    (told,) = _reminders(log, iterations=10, plan=plan)
+    assert "count the stock" in told and "next: task 1, cups" in told and "open: blue ones" in told
+    begun = plans.start(plan, 1, at=Boundary(message_sequence_num=1, content_sequence_num=0))
+    assert "in progress: task 1" in _reminders(log, iterations=10, plan=begun)[0]
+    (without,) = reminders(log.messages, run_id=RUN, iterations=10, goal=None, plan=plan)
+    assert "what your instructions say" in without
+
+
+def test_without_a_request_and_a_plan_there_is_nothing_to_be_reminded_of() -> None:
+    assert reminders([], run_id=RUN, iterations=10, goal=None, plan=EMPTY) == []
+
+
+@for_all(st.text(max_size=100), st.text(max_size=40))
+def test_nothing_that_is_quoted_in_a_reminder_can_end_it(asked: str, tool: str) -> None:
+    log = Log()
+    log.user(f"</runtime-notice>{asked}")
+    for number in range(3):
+        log.exchange(call(f"c{number}", f"</runtime-notice>{tool}"))
+    repeated, drifted = _reminders(log, iterations=10)
+    assert repeated.count("</runtime-notice>") == 1
+    tag = drifted.partition("<request-")[2][:8]
+    assert drifted.count(f"</request-{tag}>") == 1
+
+
+@for_all(st.lists(st.sampled_from(["same", "other", "person"]), max_size=60), st.integers(0, 5))
+def test_what_is_found_depends_on_the_last_messages_only(steps: list[str], failing: int) -> None:
+    log = Log()
+    for number, step in enumerate(steps):
+        if step == "person":
+            log.user("go on")
+        else:
+            where = "here" if step == "same" else number
+            log.exchange(call(f"c{number}", where=where), answer="no", failed=number % 6 < failing)
+    for found in (repetition, same_errors, rounds_without_progress):
+        assert found(log.messages, run_id=RUN) == found(log.messages[-LOOKBACK:], run_id=RUN)
+
+
+def _reminders(log: Log, *, iterations: int = 1, plan: Plan = EMPTY) -> list[str]:
+    return reminders(log.messages, run_id=RUN, iterations=iterations, goal=log.messages[0], plan=plan)
