@@ -11,13 +11,19 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """What to start. It inherits no environment, no open file and no working folder."""
 
     argv: Sequence[str]
+    """The program and its arguments. A name without `/` is looked for in the `PATH` of `environment`."""
     folder: Path
+    """Absolute."""
     environment: Mapping[str, str] = {}
+    """All of it. Without a `PATH`, that is where a system keeps its programs: `/usr/local/bin:/usr/bin:/bin`."""
     input: bytes = b""
     timeout: float
     """Seconds."""
     output_limit: int = 8 * 1024 * 1024
-    """Bytes of each of the two outputs that are kept; what is more is counted and thrown away."""
+    """Bytes of each of the two outputs that are kept, half from its beginning and half from its end.
+
+    What is between them is counted and thrown away.
+    """
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +45,12 @@ class Processes(Protocol):
         """Run a command to its end. Cancelled, it kills the whole group first.
 
         When the time is up, the group is killed. What the command left behind, in whatever session, is killed with it.
-        If this process dies in any way, all that it started dies at once. A command that cannot be started raises
-        `Invalid`, a worker that cannot start anything `Unavailable`.
+        If this process dies in any way, all that it started dies at once. `on_output` is called with every piece of
+        either output as it comes, also with what is then thrown away; what it raises ends the command.
+
+        Raises:
+            Invalid: the command can never be started as it is.
+            Unavailable: it could not be started now, or was cut off; unless `details.started` is false, it may have
+                done something.
+
         """

@@ -1,0 +1,1 @@
+"""What tools run in: processes that die with their worker."""

@@ -1,0 +1,69 @@
+"""A command in the words of the supervisor, and in ours why it cannot be."""
+
+import errno
+import os
+from typing import Final
+
+from holdfast.domain.errors import HoldfastError, Invalid, TooLarge, Unavailable
+from holdfast.ports.processes import Command
+
+DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
+"""Where programs are looked for, by us and by the command, if its environment has no `PATH`."""
+
+_ADVICE: Final = {
+    ("folder", errno.ENOENT): "the folder `{folder}` does not exist: make it first",
+    ("folder", errno.ENOTDIR): "`{folder}` is not a folder: name the one to run in",
+    ("folder", errno.EACCES): "the folder `{folder}` may not be entered: allow it, or name another",
+    ("program", errno.ENOENT): "there is no program `{program}` (looked in {looked}), or not the one that its first "
+    "line names: install it, or name its path",
+    ("program", errno.EACCES): "`{program}` may not be executed: make it executable, or name the program that reads it",
+    ("program", errno.ENOEXEC): "`{program}` is not a program: begin a script with `#!`, or name what reads it",
+}
+_HOPELESS: Final = {errno.ELOOP, errno.ENAMETOOLONG, errno.EISDIR, errno.EPERM, errno.ELIBBAD}
+
+
+def encode(command: Command) -> bytes:
+    """Return the request for `command`.
+
+    Raises:
+        Invalid: no command can be like that.
+
+    """
+    _check(command)
+    environment = {"PATH": DEFAULT_PATH, **command.environment}
+    words = [*command.argv, str(command.folder), *(f"{name}={value}" for name, value in environment.items())]
+    try:
+        encoded = [os.fsencode(word) for word in words]
+    except UnicodeEncodeError as exc:
+        raise Invalid("an argument, the folder or the environment is not valid text: remove its surrogates") from exc
+    if any(b"\0" in word for word in encoded):
+        raise Invalid("an argument, the folder or the environment contains a zero byte: pass such bytes as input")
+    return b"\0".join([str(len(command.argv)).encode(), *encoded])
+
+
+def refusal(command: Command, *, step: str, number: int) -> HoldfastError:
+    """Return the error of a command that could not be started: at which step, and with which error number."""
+    advice = _ADVICE.get((step, number))
+    if advice is not None:
+        looked = "that place" if "/" in command.argv[0] else f"`{command.environment.get('PATH', DEFAULT_PATH)}`"
+        return Invalid(advice.format(folder=command.folder, program=command.argv[0], looked=looked), started=False)
+    if number == errno.E2BIG:
+        return TooLarge(
+            f"the arguments and environment of `{command.argv[0]}` are too long for the system: pass them as input",
+            started=False,
+        )
+    kind = Invalid if number in _HOPELESS else Unavailable
+    return kind(f"`{command.argv[0]}` could not be started ({step}): {os.strerror(number)}", started=False)
+
+
+def _check(command: Command) -> None:
+    if not command.argv or not command.argv[0]:
+        raise Invalid("a command needs a program: put its name first in `argv`", field="argv")
+    if not command.folder.is_absolute():
+        raise Invalid(f"the folder `{command.folder}` is relative to nothing: make it absolute", field="folder")
+    if not command.timeout > 0:
+        raise Invalid("`timeout` must be more than 0 seconds", field="timeout")
+    if command.output_limit < 0:
+        raise Invalid("`output_limit` must be 0 bytes or more", field="output_limit")
+    if any(not name or "=" in name for name in command.environment):
+        raise Invalid("a name in `environment` must not be empty or contain `=`", field="environment")

@@ -1,0 +1,405 @@
+"""A program that stands between a worker and the commands of its tools, so that no process of theirs outlives it.
+
+    worker ══ channel ══ supervisor      one per worker: forks a keeper for every socket that comes down the channel
+      ╚═════ control ═════ keeper        one per command: what the command leaves behind becomes a child of the keeper
+                             └─ command  leads a session of its own
+
+Whoever is orphaned becomes a child of the nearest *subreaper* above it, in whatever session it is. So nothing gets out
+from below a keeper, and one that has no children has nothing below it. A keeper kills its children until it has none
+
+- when its command has ended;
+- when its control socket ends: the worker wants no more of it, or is dead;
+- when its lifeline ends, a pipe that the supervisor alone holds open: the supervisor is dead, or its worker is.
+
+A keeper that is killed leaves what it kept to the supervisor, who kills every child that is not a keeper.
+
+Holdfast never imports this. It runs as `python -I -S supervisor.py CHANNEL WORKER`, needs nothing but the standard
+library, and has one thread, so that it may fork. Where there are no subreapers (not Linux), only the command's process
+group is killed.
+"""
+
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Final, NoReturn
+
+LINUX: Final = sys.platform == "linux"
+HEEDED: Final = {"SIGCHLD", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGSYS", "SIGTRAP"}
+"""Signals that tell of children, or of faults of our own."""
+PAUSE: Final = 10
+"""Milliseconds after which those who do not die are looked for again, if nobody died meanwhile."""
+LOOKS: Final = 100
+"""How often a supervisor looks for strays in vain: the kernel's list of children may miss some while others die."""
+LENGTH: Final = 4
+"""Bytes in which a request says how long it is."""
+
+_PR_SET_PDEATHSIG: Final = 1
+_PR_SET_CHILD_SUBREAPER: Final = 36
+_PR_SET_NO_NEW_PRIVS: Final = 38
+
+
+class Request:
+    """What to start: the number of arguments, the arguments, the folder, the environment, with zeros between them."""
+
+    def __init__(self, text: bytes) -> None:
+        count, *words = text.split(b"\0")
+        self.argv = words[: int(count)]
+        self.folder = words[int(count)]
+        self.environment = dict(word.split(b"=", 1) for word in words[int(count) + 1 :])
+
+    def programs(self) -> list[bytes]:
+        """Return the paths that may be the program, in the order in which they are tried."""
+        name = self.argv[0]
+        if b"/" in name:
+            return [name]
+        return [os.path.join(folder, name) for folder in self.environment.get(b"PATH", b"").split(b":") if folder]
+
+
+class Bell:
+    """Rings when something about a child has changed."""
+
+    def __init__(self) -> None:
+        self.fd, self._rope = os.pipe()
+        os.set_blocking(self.fd, False)
+        os.set_blocking(self._rope, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._rope, warn_on_full_buffer=False)
+
+    def silence(self) -> None:
+        """Let it ring again."""
+        with suppress(BlockingIOError):
+            os.read(self.fd, 4096)
+
+    def wait(self, milliseconds: int) -> None:
+        """Wait until it rings, but not for long."""
+        _ready([self.fd], milliseconds)
+        self.silence()
+
+    def close(self) -> None:
+        """Ring no more."""
+        os.close(self.fd)
+        os.close(self._rope)
+
+
+class Supervisor:
+    """Forks keepers while the worker lives, and is there for what a killed one leaves behind."""
+
+    def __init__(self, channel: socket.socket, worker: int) -> None:
+        self._channel = channel
+        self._worker = _watch(worker)
+        self._lifeline, self._held = os.pipe()
+        self._bell = Bell()
+        self._keepers: set[int] = set()
+        self._looks = 0
+
+    def run(self) -> None:
+        """Serve the worker until it is gone; then see that everything else goes."""
+        while self._serve():
+            self._collect()
+            if self._looks > 0:
+                self._kill_strays()
+        os.close(self._held)
+        while self._collect():
+            self._kill_strays()
+            self._bell.wait(PAUSE)
+
+    def _serve(self) -> bool:
+        """Wait for something to do; say whether the worker lives."""
+        ready = _ready([self._channel.fileno(), self._bell.fd, *self._worker], PAUSE if self._looks > 0 else None)
+        self._bell.silence()
+        if not ready.isdisjoint(self._worker):
+            return False
+        return self._channel.fileno() not in ready or self._hire()
+
+    def _hire(self) -> bool:
+        """Take a control socket from the channel and fork its keeper; say whether there was one."""
+        message, controls = _take(self._channel, 1, 1)
+        for control in controls:  # none, if there was no room for another open file
+            self._fork(control)
+            os.close(control)
+        return message != b""
+
+    def _fork(self, control: int) -> None:
+        try:
+            keeper = os.fork()
+        except OSError as exc:
+            _say(control, f"failed fork {exc.errno}")
+            return
+        if keeper == 0:
+            _end_with(lambda: self._become_keeper(control))
+        self._keepers.add(keeper)
+
+    def _become_keeper(self, control: int) -> None:
+        self._channel.close()
+        self._bell.close()
+        for unneeded in (self._held, *self._worker):
+            os.close(unneeded)
+        Keeper(control, self._lifeline).run()
+
+    def _kill_strays(self) -> None:
+        strays = set(children()) - self._keepers
+        _kill(strays)
+        self._looks = LOOKS if strays else self._looks - 1
+
+    def _collect(self) -> bool:
+        """Collect the dead; say whether anyone is left."""
+        with suppress(ChildProcessError):
+            while (found := os.waitpid(-1, os.WNOHANG | os.WUNTRACED))[0] != 0:
+                self._see(*found)
+            return True
+        return False
+
+    def _see(self, pid: int, status: int) -> None:
+        if os.WIFSTOPPED(status):
+            _kill({pid} & self._keepers)  # its command is up to no good
+        elif pid in self._keepers:
+            self._keepers.discard(pid)
+            self._looks = LOOKS if status != 0 else self._looks
+
+
+class Keeper:
+    """Starts one command, and ends it with all that is below it."""
+
+    def __init__(self, control: int, lifeline: int) -> None:
+        self._control = socket.socket(fileno=control)
+        self._lifeline = lifeline
+        self._bell = Bell()
+        self._command = 0
+        self._silent = False
+
+    def run(self) -> None:
+        """Live as long as the command, and as anything that it started."""
+        _control_process(_PR_SET_CHILD_SUBREAPER, 1)
+        self._say("here")
+        if not self._is_addressed():
+            return
+        length, streams = _take(self._control, LENGTH, 3)
+        text = self._receive(int.from_bytes(length, "big")) if len(length) == LENGTH and len(streams) == 3 else b""
+        # A worker that died while this was on its way must not have anything done after its death.
+        if text and not self._is_called_off():
+            self._keep(Request(text), streams)
+
+    def _receive(self, length: int) -> bytes:
+        """Return as many bytes, or none if nobody is there to send them."""
+        text = b""
+        while len(text) < length:
+            piece = self._control.recv(length - len(text)) if self._is_addressed() else b""
+            if not piece:
+                return b""
+            text += piece
+        return text
+
+    def _is_addressed(self) -> bool:
+        """Wait until the worker says something or hangs up; say no if the supervisor is dead."""
+        return self._lifeline not in _ready([self._control.fileno(), self._lifeline])
+
+    def _is_called_off(self) -> bool:
+        return bool(_ready([self._control.fileno(), self._lifeline], 0))
+
+    def _keep(self, request: Request, streams: list[int]) -> None:
+        reading, writing = os.pipe()
+        keeper = os.getpid()
+        try:
+            self._command = os.fork()
+        except OSError as exc:
+            self._say(f"failed fork {exc.errno}")
+            return
+        if self._command == 0:
+            _end_with(lambda: _become_command(request, streams, writing, keeper=keeper))
+        for not_ours in (writing, *streams):
+            os.close(not_ours)
+        self._wait(reading)
+        self._clear()
+
+    def _wait(self, starting: int) -> None:
+        """Wait until the command has ended or is to end; on the way, say whether it has started."""
+        orders = {self._control.fileno(), self._lifeline}
+        awaited = {*orders, self._bell.fd, starting}
+        while True:
+            ready = _ready(awaited)
+            self._bell.silence()
+            if starting in ready:
+                self._say(os.read(starting, 64).decode() or "started")
+                awaited.discard(starting)
+            if not ready.isdisjoint(orders):
+                self._silent = self._lifeline in ready
+                return
+            if self._has_ended():
+                return
+
+    def _has_ended(self) -> bool:
+        """Say whether the command is over, and collect the others that are."""
+        if not LINUX:
+            return not self._collect()
+        # The command itself stays a zombie, so that its number still means its group when that is killed.
+        while (dead := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+            if dead.si_pid == self._command:
+                return True
+            os.waitpid(dead.si_pid, 0)
+        return False
+
+    def _clear(self) -> None:
+        """Kill until nothing is left."""
+        _kill([-self._command])
+        while self._collect():
+            _kill(children() if LINUX else [self._command])
+            self._bell.wait(PAUSE)
+
+    def _collect(self) -> bool:
+        """Collect the dead, tell how the command ended, and say whether anyone is left."""
+        with suppress(ChildProcessError):
+            while (found := os.waitpid(-1, os.WNOHANG))[0] != 0:
+                if found[0] == self._command:
+                    self._say(f"ended {found[1]}")
+            return True
+        return False
+
+    def _say(self, what: str) -> None:
+        if not self._silent:
+            _say(self._control.fileno(), what)
+
+
+def children() -> list[int]:
+    """Return the children of this process, dead ones too. None, where nobody can tell."""
+    me = os.getpid()
+    try:
+        with open(f"/proc/{me}/task/{me}/children", "rb") as listed:
+            return [int(pid) for pid in listed.read().split()]
+    except FileNotFoundError:  # a kernel that keeps no such list
+        return children_found()
+
+
+def children_found() -> list[int]:
+    """Return the children of this process by asking everyone."""
+    me = os.getpid()
+    return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and _parent(pid) == me] if LINUX else []
+
+
+def main(channel: int, worker: int) -> None:
+    """Supervise the commands of `worker` until it is gone."""
+    os.set_inheritable(channel, False)
+    _block_signals()
+    # A program that gains rights would be out of reach of our signals. All that are forked from here inherit this.
+    _control_process(_PR_SET_NO_NEW_PRIVS, 1)
+    _control_process(_PR_SET_CHILD_SUBREAPER, 1)
+    Supervisor(socket.socket(fileno=channel), worker).run()
+
+
+def _become_command(request: Request, streams: list[int], report: int, *, keeper: int) -> None:
+    """Become the program, or report at what and why that failed."""
+    step = "fork"
+    try:
+        os.setsid()
+        _control_process(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != keeper:  # it died before we asked to be told
+            return
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+        step = "folder"
+        os.chdir(request.folder)
+        step = "program"
+        _execute(request)
+    except OSError as exc:
+        os.write(report, f"failed {step} {exc.errno}".encode())
+
+
+def _execute(request: Request) -> None:
+    """Replace this process by the first program that is there; raise why the best of them cannot be."""
+    failure: OSError = FileNotFoundError(2, "")
+    for program in request.programs():
+        try:
+            os.execve(program, request.argv, request.environment)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as exc:
+            failure = exc
+    raise failure
+
+
+def _end_with(act: Callable[[], None]) -> NoReturn:
+    """Do this and be gone, without the farewells that Python would say for the process that this was forked from."""
+    code = 1
+    try:
+        act()
+        code = 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        raise
+    finally:
+        os._exit(code)
+
+
+def _parent(pid: str) -> int | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            return int(stat.read().rpartition(b")")[2].split()[1])  # the name before it may hold anything
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def _take(sender: socket.socket, length: int, files: int) -> tuple[bytes, list[int]]:
+    """Receive a message and open files, which no program shall inherit."""
+    message, taken, _, _ = socket.recv_fds(sender, length, files)
+    for file in taken:
+        os.set_inheritable(file, False)
+    return message, taken
+
+
+def _kill(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _say(control: int, what: str) -> None:
+    with suppress(BrokenPipeError, ConnectionResetError):
+        os.write(control, f"{what}\n".encode())
+
+
+def _ready(fds: Iterable[int], milliseconds: int | None = None) -> set[int]:
+    poll = select.poll()
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    return {fd for fd, _ in poll.poll(milliseconds)}
+
+
+def _watch(worker: int) -> list[int]:
+    """Return what becomes readable when the worker ends: the channel stays open if it forked and its child lives."""
+    if not LINUX:
+        return []
+    try:
+        found = os.pidfd_open(worker)
+    except OSError:  # an old kernel, or the worker is gone already
+        return []
+    return [found] if os.getppid() == worker else []
+
+
+def _block_signals() -> None:
+    """Be deaf to what is sent to everybody: a keeper that went first could not end its command in order.
+
+    Blocked, and not ignored, so that a command has the defaults again with one call.
+    """
+    signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals() - {getattr(signal, name) for name in HEEDED})
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_DFL)
+
+
+def _control_process(option: int, value: int) -> None:
+    """Call `prctl`, where there is one."""
+    if LINUX and _prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl {option} failed")
+
+
+if LINUX:
+    import ctypes
+
+    _prctl = ctypes.CDLL(None, use_errno=True).prctl
+    _prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
+
+if __name__ == "__main__":
+    _end_with(lambda: main(int(sys.argv[1]), int(sys.argv[2])))

@@ -1,0 +1,102 @@
+"""The open files between a worker and one command, and what the event loop does with the worker's ends of them."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from io import FileIO
+from typing import Final
+
+_MOST: Final = 1 << 16
+"""Bytes read at once: as many as a pipe holds, unless it was made larger."""
+_DRAUGHTS: Final = 64
+"""How often an output is read once its command is gone: more than the largest pipe needs."""
+
+
+class Wires:
+    """A socket to talk with the keeper and three pipes, each with the worker's end and theirs."""
+
+    def __init__(self) -> None:
+        with ExitStack() as opened:
+            self.control, self.their_control = (opened.enter_context(end) for end in socket.socketpair())
+            self.their_input, self.input = (opened.enter_context(end) for end in _pipe())
+            self.output, self.their_output = (opened.enter_context(end) for end in _pipe())
+            self.errors, self.their_errors = (opened.enter_context(end) for end in _pipe())
+            opened.pop_all()
+        self.their_control.setblocking(True)
+        self.control.setblocking(False)
+        for ours in (self.input, self.output, self.errors):
+            os.set_blocking(ours.fileno(), False)
+
+    def hand_over(self) -> None:
+        """Close the ends that others have by now."""
+        for theirs in (self.their_control, self.their_input, self.their_output, self.their_errors):
+            theirs.close()
+
+    def close(self) -> None:
+        """Close every end."""
+        self.hand_over()
+        for ours in (self.control, self.input, self.output, self.errors):
+            ours.close()
+
+
+class Tap:
+    """Reads an output of a command as it comes."""
+
+    def __init__(self, file: FileIO, hear: Callable[[bytes], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._file = file
+        self._hear = hear
+        self._loop.add_reader(file.fileno(), self._read)
+
+    def drain(self) -> None:
+        """Read all that is there, and no more: somebody else may hold the other end open."""
+        for _ in range(_DRAUGHTS):
+            if not self._read():
+                break
+        self.close()
+
+    def close(self) -> None:
+        """Read no more."""
+        if not self._file.closed:
+            self._loop.remove_reader(self._file.fileno())
+            self._file.close()
+
+    def _read(self) -> bool:
+        """Read a piece; say whether there may be another."""
+        piece = None if self._file.closed else self._file.read(_MOST)
+        if piece:
+            self._hear(piece)
+        elif piece == b"":
+            self.close()
+        return bool(piece)
+
+
+class Feed:
+    """Writes the input of a command as fast as it is read."""
+
+    def __init__(self, file: FileIO, text: bytes) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._file = file
+        self._rest = memoryview(text)
+        self._loop.add_writer(file.fileno(), self._write)
+
+    def close(self) -> None:
+        """End the input."""
+        if not self._file.closed:
+            self._loop.remove_writer(self._file.fileno())
+            self._file.close()
+
+    def _write(self) -> None:
+        with suppress(BrokenPipeError):  # a command need not read what it is given
+            if self._rest:
+                self._rest = self._rest[self._file.write(self._rest) or 0 :]
+            if self._rest:
+                return
+        self.close()
+
+
+def _pipe() -> tuple[FileIO, FileIO]:
+    reading, writing = os.pipe()
+    return FileIO(reading, "rb"), FileIO(writing, "wb")

@@ -1,0 +1,235 @@
+"""A worker dies, or what supervises its commands, or both: soon nothing of the commands is alive, whatever they do."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import msgspec
+import psutil
+import pytest
+
+from holdfast.bootstrap import open_store
+from holdfast.bus.local import LocalBus
+from holdfast.domain.errors import Unavailable
+from holdfast.ports.processes import Ended
+from holdfast.sandbox.processes import SupervisedProcesses, open_processes
+from holdfast.testing.kills import Death, ForkServer, Say
+from tests.unit.sandbox.commands import (
+    KINDS,
+    begin,
+    command,
+    died_out,
+    eventually,
+    marked,
+    new_mark,
+    shell,
+    stubborn,
+    supervisor,
+    supervisors,
+)
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only the process group is killed")
+
+SEED: Final = 20_260_131
+KILLS: Final = 60
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker does, and when it dies: so many seconds after so many of its commands are up."""
+
+    mark: str
+    way: str
+    up: int = 0
+    after: float = 0.0
+    store: str = ""
+
+
+def work(raw: Any, say: Say) -> None:
+    """Be a worker whose tools run every kind of command."""
+    say({"worker": os.getpid()})
+    asyncio.run(WAYS[raw["way"]](msgspec.convert(raw, Task), say))
+
+
+async def _die(task: Task, say: Say) -> None:
+    """Die alone."""
+    await _die_by(_kill_self, task, say)
+
+
+async def _slay(task: Task, say: Say) -> None:
+    """Die at the same time as the supervisor."""
+    await _die_by(_kill_family, task, say)
+
+
+async def _raze(task: Task, say: Say) -> None:
+    """Die together with the supervisor and the keeper."""
+    async with open_processes() as processes:
+        running = await begin(processes, shell(f"echo up; exec sleep {task.mark}"))
+        say({"running": not running.done()})
+        for process in sorted(supervisors(os.getpid()), reverse=True):
+            os.kill(process, signal.SIGKILL)
+        _kill_self()
+
+
+async def _outlive(task: Task, say: Say) -> None:
+    """Have only the supervisor die, and go on."""
+    async with open_processes() as processes:
+        running = await _run_all(processes, task, say)
+        supervisor().kill()
+        ended = await asyncio.gather(*running, return_exceptions=True)
+        say({"cut off": [isinstance(end, Unavailable) for end in ended], "left": len(marked(task.mark))})
+        say({"again": (await processes.run(command("echo", "again"))).output.decode()})
+
+
+async def _own(task: Task, say: Say) -> None:
+    """Own a database, and die while the supervisor cannot."""
+    async with open_store(task.store, bus=LocalBus()), open_processes() as processes:
+        await _run_all(processes, task, say)
+        supervisor().suspend()
+        say({"stopped": supervisor().pid})
+        _kill_self()
+
+
+async def _fork(task: Task, say: Say) -> None:
+    """Die, and leave a fork that holds all the worker's ends open until everything is gone."""
+    async with open_processes() as processes:
+        await _run_all(processes, task, say)
+        worker = os.getpid()
+        if os.fork() == 0:
+            with asyncio.Runner() as runner:  # the loop of the worker is not ours
+                say({"died out": runner.run(died_out(task.mark))})
+                say({"alone": runner.run(eventually(lambda: not supervisors(worker), within=30))})
+            os._exit(0)
+        os.kill(worker, signal.SIGKILL)
+
+
+async def _stop(task: Task, say: Say) -> None:
+    """Be stopped, and be continued by a command."""
+    async with open_processes() as processes:
+        running = await begin(processes, shell(f"echo up; sleep 0.3; kill -CONT {os.getpid()}; echo still here"))
+        os.kill(os.getpid(), signal.SIGSTOP)
+        say({"output": (await running).output.decode()})
+
+
+WAYS: Final = {
+    "die": _die,
+    "slay": _slay,
+    "raze": _raze,
+    "outlive": _outlive,
+    "own": _own,
+    "fork": _fork,
+    "stop": _stop,
+}
+
+
+@pytest.fixture(scope="module")
+async def workers() -> AsyncIterator[ForkServer]:
+    async with ForkServer(f"{__name__}:work") as server:
+        yield server
+
+
+@pytest.mark.parametrize(("way", "kills"), [("die", KILLS), ("slay", KILLS // 2)])
+async def test_nothing_outlives_a_worker_that_is_killed_at_any_time(workers: ForkServer, way: str, kills: int) -> None:
+    """Alone, and together with its supervisor."""
+    random = Random(SEED)
+    for _ in range(kills):
+        up = random.randint(0, len(KINDS))
+        task = Task(mark=new_mark(), way=way, up=up, after=random.uniform(0, 0.05 if up else 0.3))
+        death = await workers.send(msgspec.to_builtins(task))
+        assert death.killed
+        assert sum("up" in word for word in death.said) >= up
+        await _assert_gone(task, death)
+
+
+async def test_a_command_dies_also_with_its_keeper(workers: ForkServer) -> None:
+    task = Task(mark=new_mark(), way="raze")
+    death = await workers.send(msgspec.to_builtins(task))
+    assert death.killed
+    assert death.said[-1] == {"running": True}
+    await _assert_gone(task, death)
+
+
+async def test_nothing_outlives_a_supervisor_that_is_killed(workers: ForkServer) -> None:
+    task = Task(mark=new_mark(), way="outlive")
+    death = await workers.send(msgspec.to_builtins(task))
+    assert not death.killed
+    assert death.said[-2:] == [{"cut off": [True] * len(KINDS), "left": 0}, {"again": "again\n"}]
+    await _assert_gone(task, death)
+
+
+async def test_a_database_can_be_opened_at_once_after_its_worker_was_killed(
+    workers: ForkServer, tmp_path: Path
+) -> None:
+    task = Task(mark=new_mark(), way="own", store=str(tmp_path / "holdfast.db"))
+    death = await workers.send(msgspec.to_builtins(task))
+    assert death.killed
+    stopped = psutil.Process(death.said[-1]["stopped"])
+    async with open_store(task.store, bus=LocalBus()):
+        assert stopped.status() == psutil.STATUS_STOPPED
+        assert await died_out(task.mark)  # the keepers need no supervisor for it
+    stopped.resume()
+    await _assert_gone(task, death)
+
+
+async def test_a_fork_of_the_worker_keeps_nothing_alive(workers: ForkServer) -> None:
+    task = Task(mark=new_mark(), way="fork")
+    death = await workers.send(msgspec.to_builtins(task))
+    assert death.killed
+    assert death.said[-2:] == [{"died out": True}, {"alone": True}]
+
+
+async def test_a_worker_that_is_stopped_is_not_dead(workers: ForkServer) -> None:
+    task = Task(mark=new_mark(), way="stop")
+    death = await workers.send(msgspec.to_builtins(task))
+    assert death.said[-1] == {"output": "up\nstill here\n"}
+    await _assert_gone(task, death)
+
+
+async def _die_by(kill: Callable[[], None], task: Task, say: Say) -> None:
+    ups = 0
+
+    def note(something: Any) -> None:
+        nonlocal ups
+        say(something)
+        ups += 1
+        if ups == task.up:
+            loop.call_later(task.after, kill)
+
+    loop = asyncio.get_running_loop()
+    async with open_processes() as processes:
+        if task.up == 0:
+            loop.call_later(task.after, kill)
+        await _run_all(processes, task, note)
+        await asyncio.Event().wait()
+
+
+async def _run_all(processes: SupervisedProcesses, task: Task, say: Say) -> list[asyncio.Task[Ended]]:
+    """Start a command of each kind, and say when it is up."""
+
+    async def run(kind: str) -> asyncio.Task[Ended]:
+        running = await begin(processes, stubborn(kind, task.mark))
+        say({"up": kind})
+        return running
+
+    return await asyncio.gather(*map(run, KINDS))
+
+
+def _kill_self() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _kill_family() -> None:
+    for child in psutil.Process().children():
+        child.kill()
+    _kill_self()
+
+
+async def _assert_gone(task: Task, death: Death) -> None:
+    """See that soon nothing of the commands is alive; a supervisor that just starts takes longer to find out."""
+    assert await died_out(task.mark), f"{marked(task.mark)} of {death.said} (seed {SEED})"
+    assert await eventually(lambda: not supervisors(death.said[0]["worker"]), within=30)
+    assert marked(task.mark) == []

@@ -1,0 +1,126 @@
+"""However a command ends, nothing of it is left: no process, no open file, no task."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+import pytest
+
+from holdfast.domain.errors import Invalid
+from holdfast.sandbox.processes import SupervisedProcesses, open_processes
+from tests.unit.sandbox.commands import KINDS, begin, command, eventually, marked, new_mark, shell, stubborn, supervisor
+
+ORPHAN = """
+mkfifo pipe
+sh -c 'setsid sh -c "while kill -0 \\$0; do :; done; echo orphaned > pipe" $$ &' 2> /dev/null
+cat pipe
+"""
+
+
+class Holdings(NamedTuple):
+    """What this process has."""
+
+    files: list[str]
+    children: set[int]
+    tasks: int
+
+
+async def test_what_a_command_leaves_behind_dies_when_it_ends(processes: SupervisedProcesses) -> None:
+    mark = new_mark()
+    ended = await processes.run(shell(f"(setsid sleep {mark} &); sleep {mark} & echo done"))
+    assert (ended.exit_code, ended.output) == (0, b"done\n")
+    assert marked(mark) == []
+
+
+async def test_whoever_is_orphaned_lives_on_while_the_command_does(
+    processes: SupervisedProcesses, tmp_path: Path
+) -> None:
+    assert (await processes.run(shell(ORPHAN, folder=tmp_path))).output == b"orphaned\n"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_when_the_time_is_up_nothing_is_left(processes: SupervisedProcesses, kind: str) -> None:
+    mark = new_mark()
+    ended = await processes.run(stubborn(kind, mark, timeout=0.3))
+    assert ended.timed_out
+    assert marked(mark) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_when_it_is_cancelled_nothing_is_left(processes: SupervisedProcesses, kind: str) -> None:
+    mark = new_mark()
+    running = await begin(processes, stubborn(kind, mark))
+    assert marked(mark)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert marked(mark) == []
+
+
+async def test_when_a_listener_fails_nothing_is_left(processes: SupervisedProcesses) -> None:
+    mark = new_mark()
+    with pytest.raises(ZeroDivisionError):
+        await processes.run(shell(f"echo up; sleep {mark}"), on_output=_fail)
+    assert marked(mark) == []
+
+
+async def test_one_command_ends_without_the_others(processes: SupervisedProcesses) -> None:
+    marks = [new_mark() for _ in range(3)]
+    first, second, third = [await begin(processes, stubborn("daemon", mark)) for mark in marks]
+    second.cancel()
+    await asyncio.wait([second])
+    assert [bool(marked(mark)) for mark in marks] == [True, False, True]
+    for running in (first, third):
+        running.cancel()
+    await asyncio.wait([first, third])
+
+
+async def test_nobody_keeps_anything_of_a_command_that_is_over() -> None:
+    empty = _holdings()
+    async with open_processes() as processes:
+        await processes.run(command("true"))
+        before = _holdings()
+        for end in (_succeed, _time_out, _do_not_start, _be_cancelled, _be_failed):
+            await end(processes)
+            assert _holdings() == before, end.__name__
+        keeper_free = supervisor().num_fds()
+        assert await eventually(lambda: supervisor().children() == [] and supervisor().num_fds() == keeper_free)
+    assert _holdings() == empty
+
+
+async def _succeed(processes: SupervisedProcesses) -> None:
+    await processes.run(shell("cat; exit 1", input=bytes(100_000)))
+
+
+async def _time_out(processes: SupervisedProcesses) -> None:
+    await processes.run(command("sleep", new_mark(), input=bytes(100_000), timeout=0.1))
+
+
+async def _do_not_start(processes: SupervisedProcesses) -> None:
+    for wrong in (command("no-such-program"), command("true", folder=Path("/no/such")), command("")):
+        with pytest.raises(Invalid):
+            await processes.run(wrong)
+
+
+async def _be_cancelled(processes: SupervisedProcesses) -> None:
+    running = await begin(processes, shell(f"echo up; sleep {new_mark()}"))
+    running.cancel()
+    await asyncio.wait([running])
+
+
+async def _be_failed(processes: SupervisedProcesses) -> None:
+    with pytest.raises(ZeroDivisionError):
+        await processes.run(command("echo"), on_output=_fail)
+
+
+def _fail(piece: bytes) -> None:
+    raise ZeroDivisionError
+
+
+def _holdings() -> Holdings:
+    with os.scandir("/proc/self/fd") as links:
+        files = [os.readlink(link) for link in links]
+    children = {child.pid for child in psutil.Process().children()}
+    return Holdings(sorted(files), children, len(asyncio.all_tasks()))

@@ -1,0 +1,171 @@
+"""Commands run as they are told, to their end."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from holdfast.domain.errors import Invalid, TooLarge
+from holdfast.ports.processes import Command, Ended, Processes
+from holdfast.sandbox.processes import SupervisedProcesses
+from holdfast.sandbox.request import DEFAULT_PATH
+from tests.unit.sandbox.commands import command, new_gate, new_mark, python, shell
+
+MANY: Final = 200
+
+# A type checker sees that it fits.
+_ADAPTER: type[Processes] = SupervisedProcesses
+
+
+async def test_a_command_ends_with_its_exit_code_and_both_outputs(processes: SupervisedProcesses) -> None:
+    ended = await processes.run(shell("echo said; echo wrong >&2; exit 7"))
+    assert ended == Ended(exit_code=7, signal=None, timed_out=False, output=b"said\n", errors=b"wrong\n")
+
+
+async def test_a_command_that_a_signal_ends_has_no_exit_code(processes: SupervisedProcesses) -> None:
+    ended = await processes.run(shell("kill -TERM $$"))
+    assert (ended.exit_code, ended.signal, ended.timed_out) == (None, signal.SIGTERM, False)
+
+
+async def test_when_the_time_is_up_the_command_is_killed_and_what_it_said_is_kept(
+    processes: SupervisedProcesses,
+) -> None:
+    ended = await processes.run(shell(f"echo first; sleep {new_mark()}", timeout=0.3))
+    assert (ended.exit_code, ended.signal, ended.timed_out) == (None, signal.SIGKILL, True)
+    assert ended.output == b"first\n"
+
+
+async def test_input_goes_in_and_comes_out_byte_for_byte(processes: SupervisedProcesses) -> None:
+    text = os.urandom(3_000_000)
+    ended = await processes.run(command("cat", input=text))
+    assert (ended.exit_code, ended.dropped) == (0, 0)
+    assert ended.output == text
+
+
+async def test_a_command_need_not_read_its_input(processes: SupervisedProcesses) -> None:
+    assert (await processes.run(command("true", input=bytes(1_000_000)))).exit_code == 0
+
+
+async def test_a_command_without_input_finds_its_end(processes: SupervisedProcesses) -> None:
+    assert (await processes.run(command("cat"))).output == b""
+
+
+async def test_of_an_endless_output_the_beginning_and_the_end_are_kept(processes: SupervisedProcesses) -> None:
+    script = "echo begun; head -c 20000000 /dev/zero; echo ended; head -c 100 /dev/zero >&2"
+    ended = await processes.run(shell(script, output_limit=1000))
+    assert (len(ended.output), len(ended.errors)) == (1000, 100)
+    assert ended.output.startswith(b"begun\n\0")
+    assert ended.output.endswith(b"\0ended\n")
+    assert ended.dropped == 20_000_012 - 1000
+
+
+async def test_output_is_told_of_as_it_comes_also_what_is_thrown_away(processes: SupervisedProcesses) -> None:
+    pieces: list[bytes] = []
+    script = "echo one; read line; echo $line; echo three >&2"
+    ended = await processes.run(shell(script, input=b"two\n", output_limit=0), on_output=pieces.append)
+    assert sorted(b"".join(pieces).split()) == [b"one", b"three", b"two"]
+    assert (ended.output, ended.errors, ended.dropped) == (b"", b"", 14)
+
+
+async def test_what_a_listener_raises_ends_the_command(processes: SupervisedProcesses) -> None:
+    def refuse(piece: bytes) -> None:
+        raise TimeoutError(piece)
+
+    with pytest.raises(TimeoutError, match="first"):
+        await processes.run(shell(f"echo first; sleep {new_mark()}"), on_output=refuse)
+
+
+async def test_a_command_has_the_environment_it_is_given_and_no_more(processes: SupervisedProcesses) -> None:
+    given = {"PATH": os.environ["PATH"], "NAME": "a=b\nc"}
+    assert _environment(await processes.run(command("env", "-0", environment=given))) == given
+
+
+async def test_without_a_path_programs_are_where_a_system_keeps_them(processes: SupervisedProcesses) -> None:
+    assert _environment(await processes.run(command("env", "-0"))) == {"PATH": DEFAULT_PATH}
+
+
+async def test_a_command_runs_in_its_folder(processes: SupervisedProcesses, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\npwd -P\n")
+    program.chmod(0o755)
+    ended = await processes.run(command("./program", folder=tmp_path))
+    assert ended.output.decode() == f"{tmp_path}\n"
+
+
+async def test_a_command_leads_a_session_of_its_own(processes: SupervisedProcesses) -> None:
+    ended = await processes.run(python("import os; print(os.getpid() == os.getsid(0) == os.getpgid(0))"))
+    assert ended.output == b"True\n"
+
+
+async def test_a_command_has_no_other_open_file(processes: SupervisedProcesses) -> None:
+    ended = await processes.run(python("import os; print(sorted(map(int, os.listdir('/proc/self/fd'))))"))
+    assert ended.output == b"[0, 1, 2, 3]\n"  # the last is the listing itself
+
+
+async def test_a_command_blocks_and_ignores_no_signal(processes: SupervisedProcesses) -> None:
+    ended = await processes.run(command("grep", "-E", "^Sig(Blk|Ign|Pnd)", "/proc/self/status"))
+    assert {line.split()[1] for line in ended.output.splitlines()} == {b"0" * 16}
+
+
+async def test_a_command_gains_no_rights(processes: SupervisedProcesses) -> None:
+    ended = await processes.run(command("grep", "NoNewPrivs", "/proc/self/status"))
+    assert ended.output.split() == [b"NoNewPrivs:", b"1"]
+
+
+async def test_a_program_that_is_not_there_is_invalid(processes: SupervisedProcesses) -> None:
+    await _refused(processes, command("no-such-program"), "no program `no-such-program` .looked in `/usr/local")
+    await _refused(processes, command("/no/such"), "no program `/no/such` .looked in that place")
+
+
+async def test_a_program_that_may_not_be_executed_is_invalid(processes: SupervisedProcesses, tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("data")
+    await _refused(processes, command("./data", folder=tmp_path), "make it executable")
+    await _refused(processes, command("data", environment={"PATH": str(tmp_path)}), "make it executable")
+
+
+async def test_a_file_that_is_no_program_is_invalid(processes: SupervisedProcesses, tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("data")
+    (tmp_path / "data").chmod(0o755)
+    await _refused(processes, command("./data", folder=tmp_path), "begin a script with `#!`")
+
+
+async def test_a_folder_that_is_none_is_invalid(processes: SupervisedProcesses, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    await _refused(processes, command("true", folder=tmp_path / "nowhere"), "does not exist: make it first")
+    await _refused(processes, command("true", folder=tmp_path / "file"), "is not a folder")
+
+
+async def test_arguments_that_the_system_does_not_take_are_too_large(processes: SupervisedProcesses) -> None:
+    with pytest.raises(TooLarge, match="pass them as input"):
+        await processes.run(command("true", "x" * 5_000_000))
+
+
+async def test_an_argument_may_be_as_long_as_the_system_takes(processes: SupervisedProcesses) -> None:
+    arguments = ["x" * 100_000] * 10
+    ended = await processes.run(command("sh", "-c", 'printf %s "$@" | wc -c', "sh", *arguments))
+    assert ended.output.split() == [b"1000000"]
+
+
+async def test_hundreds_run_at_the_same_time(processes: SupervisedProcesses, tmp_path: Path) -> None:
+    waiting = asyncio.Semaphore(0)
+    with new_gate(tmp_path) as gate:
+        async with asyncio.TaskGroup() as group:
+            commands = [shell(f"echo {number}; read line < gate", folder=tmp_path) for number in range(MANY)]
+            runs = [group.create_task(processes.run(each, on_output=lambda _: waiting.release())) for each in commands]
+            for _ in runs:
+                await waiting.acquire()
+            gate.write(b"\n" * MANY)  # all are there, and each reads one
+    assert [int(run.result().output) for run in runs] == list(range(MANY))
+
+
+def _environment(ended: Ended) -> dict[str, str]:
+    return dict(entry.split("=", 1) for entry in ended.output.decode().split("\0") if entry)
+
+
+async def _refused(processes: SupervisedProcesses, refused: Command, message: str) -> None:
+    with pytest.raises(Invalid, match=message) as error:
+        await processes.run(refused)
+    assert error.value.details == {"started": False}

@@ -1,0 +1,85 @@
+"""A request says all of a command, and a command that cannot be is refused with what to do."""
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.domain.errors import HoldfastError, Invalid, TooLarge, Unavailable
+from holdfast.ports.processes import Command
+from holdfast.sandbox.request import DEFAULT_PATH, encode, refusal
+from holdfast.sandbox.supervisor import Request
+from tests.unit.sandbox.commands import command
+
+WORDS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
+NAMES = st.text(st.characters(exclude_characters="\0=", exclude_categories=["Cs"]), min_size=1)
+
+
+@given(st.lists(WORDS), WORDS, st.dictionaries(NAMES, WORDS))
+def test_the_supervisor_reads_what_the_worker_wrote(
+    arguments: list[str], folder: str, environment: dict[str, str]
+) -> None:
+    read = Request(encode(command("program", *arguments, folder=Path("/", folder), environment=environment)))
+    assert [word.decode() for word in read.argv] == ["program", *arguments]
+    assert read.folder.decode() == str(Path("/", folder))
+    expected = {"PATH": DEFAULT_PATH, **environment}
+    assert {name.decode(): value.decode() for name, value in read.environment.items()} == expected
+
+
+def test_bytes_that_are_no_text_arrive_as_they_are() -> None:
+    assert Request(encode(command("program", "\udcff"))).argv == [b"program", b"\xff"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"argv": []}, "put its name first"),
+        ({"argv": [""]}, "put its name first"),
+        ({"argv": ["true", "a\0b"]}, "pass such bytes as input"),
+        ({"argv": ["true", "\ud800"]}, "remove its surrogates"),
+        ({"folder": Path("here")}, "make it absolute"),
+        ({"folder": Path("/a\0b")}, "pass such bytes as input"),
+        ({"timeout": 0.0}, "`timeout` must be more than 0"),
+        ({"timeout": float("nan")}, "`timeout` must be more than 0"),
+        ({"output_limit": -1}, "`output_limit` must be 0 bytes or more"),
+        ({"environment": {"": "x"}}, "must not be empty or contain `=`"),
+        ({"environment": {"A=B": "x"}}, "must not be empty or contain `=`"),
+        ({"environment": {"A": "x\0"}}, "pass such bytes as input"),
+    ],
+)
+def test_a_command_that_cannot_be_is_refused_with_what_to_do(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(Invalid, match=message):
+        encode(Command(**{"argv": ["true"], "folder": Path("/"), "timeout": 1.0, **fields}))
+
+
+@pytest.mark.parametrize(
+    ("step", "number", "kind", "message"),
+    [
+        ("program", errno.E2BIG, TooLarge, "pass them as input"),
+        ("program", errno.ELOOP, Invalid, "could not be started"),
+        ("folder", errno.EACCES, Invalid, "may not be entered"),
+        ("folder", errno.ENOTDIR, Invalid, "is not a folder"),
+        ("program", errno.ETXTBSY, Unavailable, "could not be started"),
+        ("fork", errno.EAGAIN, Unavailable, "could not be started"),
+        ("fork", errno.ENOMEM, Unavailable, "could not be started"),
+    ],
+)
+def test_what_may_succeed_later_is_told_from_what_never_will(
+    step: str, number: int, kind: type[HoldfastError], message: str
+) -> None:
+    error = refusal(command("program"), step=step, number=number)
+    assert type(error) is kind
+    assert message in error.message
+    assert error.details == {"started": False}
+
+
+def test_a_program_with_a_slash_is_looked_for_nowhere_else() -> None:
+    assert Request(encode(command("./program"))).programs() == [b"./program"]
+
+
+def test_a_program_without_one_is_looked_for_along_the_path_in_order() -> None:
+    request = Request(encode(command("program", environment={"PATH": "/first::/second"})))
+    assert request.programs() == [b"/first/program", b"/second/program"]

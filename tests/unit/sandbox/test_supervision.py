@@ -1,0 +1,221 @@
+"""The supervisor is there when it is needed, holds nothing of the worker's, and may die."""
+
+import asyncio
+import inspect
+import os
+import resource
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from holdfast.domain.errors import Unavailable
+from holdfast.sandbox import processes as adapter
+from holdfast.sandbox import supervision
+from holdfast.sandbox import supervisor as program
+from holdfast.sandbox.processes import SupervisedProcesses, open_processes
+from holdfast.sandbox.supervisor import children, children_found
+from tests.unit.sandbox.commands import (
+    begin,
+    command,
+    died_out,
+    eventually,
+    marked,
+    new_gate,
+    new_mark,
+    shell,
+    stubborn,
+    supervisor,
+    supervisors,
+)
+
+
+async def test_there_is_no_supervisor_before_there_is_a_command() -> None:
+    async with open_processes() as processes:
+        assert supervisors(os.getpid()) == []
+        await processes.run(command("true"))
+        assert supervisor().is_running()
+    assert supervisors(os.getpid()) == []
+
+
+async def test_the_supervisor_holds_nothing_of_the_workers(processes: SupervisedProcesses, tmp_path: Path) -> None:
+    opened = os.open(tmp_path / "file", os.O_CREAT | os.O_RDWR)
+    os.set_inheritable(opened, True)
+    running = await begin(processes, shell(f"echo up; sleep {new_mark()}"))
+    ours = _files(os.getpid())
+    assert str(tmp_path / "file") in ours
+    for process in (supervisor(), *supervisor().children()):
+        assert _files(process.pid) & ours <= {"/dev/null", os.readlink("/proc/self/fd/2")}
+    running.cancel()
+    await asyncio.wait([running])
+    os.close(opened)
+
+
+async def test_the_supervisor_knows_no_secrets_and_no_folder(processes: SupervisedProcesses) -> None:
+    await processes.run(command("true"))
+    assert set(supervisor().environ()) <= {"LD_LIBRARY_PATH"}
+    assert supervisor().cwd() == "/"
+
+
+async def test_a_signal_to_everybody_is_none_to_the_supervisor(processes: SupervisedProcesses, tmp_path: Path) -> None:
+    with new_gate(tmp_path) as gate:
+        running = await begin(processes, shell("echo up; read line < gate; echo done", folder=tmp_path))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGPIPE):
+            for process in (supervisor(), *supervisor().children()):
+                process.send_signal(number)
+        gate.write(b"\n")
+        assert (await running).output == b"up\ndone\n"
+
+
+async def test_when_the_supervisor_dies_its_commands_are_cut_off_and_the_next_has_another(
+    processes: SupervisedProcesses,
+) -> None:
+    marks = [new_mark(), new_mark()]
+    running = [
+        await begin(processes, stubborn(kind, mark)) for kind, mark in zip(("daemon", "comet"), marks, strict=True)
+    ]
+    dead = supervisor()
+    dead.kill()
+    for cut_off in running:
+        with pytest.raises(Unavailable, match="what supervised it has died") as error:
+            await cut_off
+        assert error.value.details == {"started": True}
+    assert [marked(mark) for mark in marks] == [[], []]
+    assert (await processes.run(command("echo", "again"))).output == b"again\n"
+    assert supervisor().pid != dead.pid
+
+
+@pytest.mark.parametrize("blow", ["KILL", "STOP"])
+async def test_a_command_that_turns_against_its_keeper_dies(processes: SupervisedProcesses, blow: str) -> None:
+    mark = new_mark()
+    with pytest.raises(Unavailable, match="what supervised it has died"):
+        await processes.run(shell(f"(setsid sleep {mark} &); kill -{blow} $PPID; sleep {mark}"))
+    assert await died_out(mark)
+    assert (await processes.run(command("true"))).exit_code == 0
+    assert await eventually(lambda: supervisor().children() == [])
+
+
+async def test_a_supervisor_that_hangs_is_replaced(
+    processes: SupervisedProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = new_mark()
+    running = await begin(processes, stubborn("daemon", mark))
+    hung = supervisor()
+    hung.suspend()
+    monkeypatch.setattr(adapter, "STARTING", 0.2)
+    with pytest.raises(Unavailable, match="hung, and was ended"):
+        await processes.run(command("true"))
+    monkeypatch.undo()
+    assert not hung.is_running()
+    with pytest.raises(Unavailable, match="what supervised it has died"):
+        await running
+    assert marked(mark) == []
+    assert (await processes.run(command("true"))).exit_code == 0
+
+
+async def test_a_command_that_hangs_before_it_starts_ends_alone(
+    processes: SupervisedProcesses, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _alter(monkeypatch, tmp_path, "os.chdir(request.folder)", "request.folder == b'/' or signal.pause()")
+    running = await begin(processes, shell(f"echo up; sleep {new_mark()}"))
+    monkeypatch.setattr(adapter, "STARTING", 0.5)
+    with pytest.raises(Unavailable, match="`true` does not start"):
+        await processes.run(command("true", folder=tmp_path))
+    assert not running.done()
+    assert await eventually(lambda: len(supervisor().children()) == 1)
+    running.cancel()
+    await asyncio.wait([running])
+
+
+async def test_commands_that_are_cancelled_before_they_started_never_start(
+    processes: SupervisedProcesses, tmp_path: Path
+) -> None:
+    await processes.run(command("true"))
+    supervisor().suspend()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await asyncio.gather(*(processes.run(command("touch", str(n), folder=tmp_path)) for n in range(10)))
+    supervisor().resume()
+    assert (await processes.run(command("true"))).exit_code == 0
+    assert await eventually(lambda: supervisor().children() == [])
+    assert os.listdir(tmp_path) == []
+
+
+async def test_at_the_end_of_the_block_what_still_runs_is_killed() -> None:
+    mark = new_mark()
+    async with open_processes() as processes:
+        running = await begin(processes, stubborn("daemon", mark))
+    assert marked(mark) == []
+    assert supervisors(os.getpid()) == []
+    with pytest.raises(Unavailable, match="what supervised it has died"):
+        await running
+    with pytest.raises(Unavailable, match="this worker is closing"):
+        await processes.run(command("true"))
+    await processes.close()
+
+
+async def test_without_open_files_a_command_is_unavailable(processes: SupervisedProcesses) -> None:
+    with _open_files(len(os.listdir("/proc/self/fd")) + 3), pytest.raises(Unavailable, match="allow more open files"):
+        await processes.run(command("true"))
+    assert (await processes.run(command("true"))).exit_code == 0
+
+
+@pytest.mark.parametrize(("python", "message"), [("", "names no Python"), ("/no/such", "cannot be reached")])
+async def test_without_a_python_to_run_it_a_command_is_unavailable(
+    processes: SupervisedProcesses, monkeypatch: pytest.MonkeyPatch, python: str, message: str
+) -> None:
+    monkeypatch.setattr(sys, "executable", python)
+    with pytest.raises(Unavailable, match=message) as error:
+        await processes.run(command("true"))
+    assert error.value.details == {"started": False}
+    monkeypatch.undo()
+    assert (await processes.run(command("true"))).exit_code == 0
+
+
+async def test_where_there_are_no_subreapers_the_process_group_is_killed(
+    processes: SupervisedProcesses, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _alter(monkeypatch, tmp_path, 'sys.platform == "linux"', "False")
+    mark = new_mark()
+    ended = await processes.run(shell(f"sleep {mark} & sleep {mark} & exit 3"))
+    assert (ended.exit_code, ended.timed_out) == (3, False)
+    running = await begin(processes, stubborn("deaf", mark))
+    running.cancel()
+    await asyncio.wait([running])
+    assert await died_out(mark)
+    ended = await processes.run(stubborn("plain", mark, timeout=0.2))
+    assert (ended.signal, ended.timed_out) == (signal.SIGKILL, True)
+    assert await died_out(mark)
+
+
+async def test_children_are_found_with_and_without_a_list_of_them(processes: SupervisedProcesses) -> None:
+    await processes.run(command("true"))
+    ours = {child.pid for child in psutil.Process().children()}
+    assert supervisor().pid in ours
+    assert set(children()) == set(children_found()) == ours
+
+
+def _alter(monkeypatch: pytest.MonkeyPatch, folder: Path, before: str, after: str) -> None:
+    """Have the next supervisor run with another line."""
+    altered = inspect.getsource(program).replace(before, after)
+    assert altered != inspect.getsource(program)
+    (folder / "supervisor.py").write_text(altered)
+    monkeypatch.setattr(supervision, "_PROGRAM", folder / "supervisor.py")
+
+
+def _files(pid: int) -> set[str]:
+    folder = f"/proc/{pid}/fd"
+    with os.scandir(folder) as links:
+        return {os.readlink(link) for link in links}
+
+
+@contextmanager
+def _open_files(most: int) -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
