@@ -24,6 +24,8 @@ IMPURE: Final = {
 
 # Where an error of any kind may be caught, once, and not raised again: `module::function`, and why.
 BROAD: Final[dict[str, str]] = {
+    "engine/worker.py::Worker._execute": "a run that fails must not end the others",
+    "agent/acting.py::Acting._guarded": "a tool that breaks is a result for the model, not the end of the run",
     "store/postgres/batches.py::_Queue._write": "an error must reach its caller and not end the batches",
     "store/sqlite/readers.py::Readers._work": "an error must reach its caller and not end the thread",
     "store/sqlite/writer.py::Writer._attempt": "an error must reach its caller, and the others go on",

@@ -1,28 +1,36 @@
 """The one watcher of a process: it knows when a run's log has grown, and when there is work.
 
-    bus ── hint ──┐
+    bus ── hint ──┬──► everybody in this process who listens
                   ├──► one read of all that may have changed ──► every stream that waits for it
     2 seconds ────┘
+    a run is due ────► one read of the queue ──► the worker
 
 A hint that is lost costs the rest of the two seconds, nothing more. However many streams there are, one reads.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, TypeAlias
 
 from holdfast.domain.errors import Unavailable
 from holdfast.domain.ids import RunId, SpaceId
+from holdfast.domain.instant import Instant, millis
 from holdfast.ports.bus import Bus, Wake
+from holdfast.ports.clock import Clock
 from holdfast.ports.event_log import EventLog, Head
 from holdfast.ports.leases import Leases
 
 PATIENCE: Final = 2.0
 """Seconds that a lost hint may cost."""
+QUEUE_GAP: Final = 0.02
+"""Seconds between two looks at the queue: under load every hint tells of it, and few of them of a delayed run."""
 MOST_AT_ONCE: Final = 1000
 
 Name: TypeAlias = tuple[SpaceId, RunId]
+Hear: TypeAlias = Callable[[Wake], None]
+
+_NEVER: Final = float("inf")
 
 
 class Watch:
@@ -54,13 +62,16 @@ class Watch:
 class Watcher:
     """Watches runs and the queue for everybody in this process."""
 
-    def __init__(self, *, bus: Bus, events: EventLog, leases: Leases, patience: float = PATIENCE) -> None:
+    def __init__(self, *, bus: Bus, events: EventLog, leases: Leases, clock: Clock, patience: float = PATIENCE) -> None:
         self._bus = bus
         self._events = events
         self._leases = leases
+        self._clock = clock
         self._patience = patience
         self._watches: dict[Name, Watch] = {}
-        self._work = asyncio.Event()
+        self._listeners: list[Hear] = []
+        # Times of the event loop: when to look at everything, when at the queue, and when it was looked at last.
+        self._all_at = self._queue_at = self._queue_seen = -_NEVER
 
     @contextmanager
     def watch(self, space: SpaceId, run: RunId) -> Iterator[Watch]:
@@ -74,10 +85,14 @@ class Watcher:
             if watch.users == 0:
                 del self._watches[space, run]
 
-    async def work(self) -> None:
-        """Wait until a run may be claimed."""
-        await self._work.wait()
-        self._work.clear()
+    @contextmanager
+    def listen(self, hear: Hear) -> Iterator[None]:
+        """Call `hear` with each hint while the block runs, and with one about the queue when a run may be claimed."""
+        self._listeners.append(hear)
+        try:
+            yield
+        finally:
+            self._listeners.remove(hear)
 
     async def run(self) -> None:
         """Watch until cancelled; while the store does not answer, try again."""
@@ -87,24 +102,52 @@ class Watcher:
                 try:
                     await self._look(wake)
                 except Unavailable:
-                    await asyncio.sleep(self._patience)
+                    self._all_at, self._queue_at = _now() + self._patience, _NEVER
 
     async def _next(self, hints: AsyncIterator[Wake]) -> Wake:
-        try:
-            async with asyncio.timeout(self._patience):
-                return await anext(hints)
-        except TimeoutError:
+        """Return the next hint, or what stands for those that were lost when it is time to look."""
+        if _now() >= self._all_at:  # also while hints about other things keep coming
             return Wake(everything=True)
+        try:
+            async with asyncio.timeout_at(min(self._all_at, self._queue_at)):
+                wake = await anext(hints)
+        except TimeoutError:
+            return Wake()
+        self._tell(wake)
+        if wake.queue:
+            self._queue_at = min(self._queue_at, self._queue_seen + QUEUE_GAP)
+        return wake
+
+    def _tell(self, wake: Wake) -> None:
+        for hear in self._listeners:
+            hear(wake)
 
     async def _look(self, wake: Wake) -> None:
         names = list(self._watches if wake.everything else self._watches.keys() & wake.runs)
         for start in range(0, len(names), MOST_AT_ONCE):
             await self._read(names[start : start + MOST_AT_ONCE])
-        if wake.queue or (wake.everything and (await self._leases.queue()).ready):
-            self._work.set()
+        if wake.everything or _now() >= self._queue_at:
+            await self._look_at_queue()
+        if wake.everything:
+            self._all_at = _now() + self._patience
 
     async def _read(self, names: Iterable[Name]) -> None:
         heads = {(head.space_id, head.run_id): head for head in await self._events.heads(list(names))}
         for name in names:
             if name in self._watches:
                 self._watches[name].see(heads.get(name))
+
+    async def _look_at_queue(self) -> None:
+        """Say that there is work, if there is, and look again when the next delayed run may be claimed."""
+        state = await self._leases.queue()
+        self._queue_seen = _now()
+        self._queue_at = self._queue_seen + max(self._until(state.next_at), QUEUE_GAP)
+        if state.ready:
+            self._tell(Wake(queue=True))
+
+    def _until(self, at: Instant | None) -> float:
+        return _NEVER if at is None else (millis(at) - self._clock.now()) / 1000
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

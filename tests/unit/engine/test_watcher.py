@@ -1,29 +1,26 @@
 """Streams wait on the watcher; it must never let one sleep, whatever happens to the hints."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from holdfast.bootstrap import open_store
+from holdfast.bootstrap import SystemClock, open_store
 from holdfast.bus.local import LocalBus
 from holdfast.domain.commit import Commit
 from holdfast.domain.ids import RunId, SpaceId
+from holdfast.domain.instant import Instant, Millis, instant, millis
+from holdfast.domain.new_run import NewRun
+from holdfast.domain.thread import NewThread
 from holdfast.engine.watcher import Watcher
 from holdfast.ports.bus import Bus, Wake
 from holdfast.store.store import Store
 from tests.builders import claim, finish, new_run, new_thread, spoken
+from tests.unit.engine.rig import DeafBus
 
 SPACE = SpaceId("acme")
-
-
-class DeafBus(LocalBus):
-    """A bus that loses every hint."""
-
-    def publish(self, wake: Wake) -> None:
-        pass
 
 
 @pytest.fixture(params=[LocalBus, DeafBus])
@@ -40,16 +37,32 @@ async def store(bus: LocalBus, tmp_path: Path) -> AsyncIterator[Store]:
 
 
 @asynccontextmanager
-async def watching(store: Store, bus: Bus) -> AsyncIterator[Watcher]:
-    watcher = Watcher(bus=bus, events=store.events, leases=store.leases, patience=0.02)
+async def watching(store: Store, bus: Bus, *, patience: float = 0.02) -> AsyncIterator[Watcher]:
+    watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=SystemClock(), patience=patience)
     async with asyncio.timeout(20):
         task = asyncio.get_running_loop().create_task(watcher.run())
+        await asyncio.sleep(0)  # it subscribes
         try:
             yield watcher
         finally:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+
+
+@asynccontextmanager
+async def told(watcher: Watcher, what: Callable[[Wake], bool]) -> AsyncIterator[None]:
+    """Leave the block once the watcher has told of `what`."""
+    heard = asyncio.Event()
+    with watcher.listen(lambda wake: heard.set() if what(wake) else None):
+        yield
+        await heard.wait()
+
+
+async def new_delayed_run(store: Store, seconds: float) -> Instant:
+    at = instant(Millis(SystemClock().now() + round(seconds * 1000)))
+    await store.runs.create(SPACE, NewRun(thread=NewThread(), wait_until=at))
+    return at
 
 
 async def test_a_stream_hears_of_what_is_committed(store: Store, bus: LocalBus) -> None:
@@ -103,10 +116,79 @@ async def test_a_stream_hears_that_its_run_was_ended_from_outside(store: Store, 
 
 async def test_work_is_announced(store: Store, bus: LocalBus) -> None:
     thread = await new_thread(store, SPACE)
-    async with watching(store, bus) as watcher:
-        waiting = asyncio.gather(watcher.work())
+    async with watching(store, bus) as watcher, told(watcher, lambda wake: wake.queue):
         await new_run(store, SPACE, thread, "hi")
-        await waiting
+
+
+async def test_work_that_was_there_before_is_announced(store: Store, bus: LocalBus) -> None:
+    await new_run(store, SPACE, await new_thread(store, SPACE), "hi")
+    async with watching(store, bus) as watcher, told(watcher, lambda wake: wake.queue):
+        pass
+
+
+async def test_a_delayed_run_is_announced_when_its_time_has_come(store: Store, bus: LocalBus) -> None:
+    """Only where its hint was lost does that need patience."""
+    async with watching(store, bus, patience=0.02 if isinstance(bus, DeafBus) else 3600) as watcher:
+        delayed = await new_delayed_run(store, 0.15)
+        async with told(watcher, lambda wake: wake.queue and not wake.runs):
+            pass
+    assert (await store.leases.queue()).ready
+    assert SystemClock().now() >= millis(delayed)
+
+
+async def test_a_delayed_run_that_comes_while_others_come_is_announced_in_time(store: Store) -> None:
+    """Hints about the queue are too many under load to look at it for each."""
+    bus = LocalBus()
+    async with watching(store, bus, patience=3600) as watcher:
+        for _ in range(10):
+            bus.publish(Wake(queue=True))
+            await asyncio.sleep(0)
+        await new_delayed_run(store, 0.05)
+        bus.publish(Wake(queue=True))
+        async with told(watcher, lambda wake: wake.queue):
+            pass
+        while not (await store.leases.queue()).ready:
+            async with told(watcher, lambda wake: wake.queue):
+                pass
+
+
+async def test_whoever_listens_hears_every_hint(store: Store) -> None:
+    bus = LocalBus()
+    sent = Wake(ended=frozenset({(SPACE, RunId("r"))}), timers=True, news=True)
+    async with watching(store, bus) as watcher, told(watcher, lambda wake: wake == sent):
+        bus.publish(sent)
+
+
+async def test_nobody_is_told_after_they_stopped_to_listen(store: Store) -> None:
+    bus, heard = LocalBus(), list[Wake]()
+    async with watching(store, bus, patience=3600) as watcher:
+        with watcher.listen(heard.append):
+            pass
+        async with told(watcher, lambda wake: wake.news):
+            bus.publish(Wake(news=True))
+    assert not any(wake.news for wake in heard)
+
+
+async def test_a_hint_that_was_lost_is_made_up_for_while_others_keep_coming(store: Store) -> None:
+    run = await new_run(store, SPACE, await new_thread(store, SPACE), "hi")
+    loud, events = LocalBus(), store.events
+    watcher = Watcher(bus=loud, events=events, leases=store.leases, clock=SystemClock(), patience=0.05)
+
+    async def chatter() -> None:
+        while True:
+            loud.publish(Wake(runs=frozenset({(SPACE, RunId("another"))})))
+            await asyncio.sleep(0)
+
+    async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+        talking = [tasks.create_task(watcher.run()), tasks.create_task(chatter())]
+        with watcher.watch(SPACE, run.id) as watch:
+            assert await watch.beyond(0) is not None
+            waiting = tasks.create_task(watch.beyond(1))
+            await store.runs.end(SPACE, run.id)  # the store's own bus is not the one that is heard here
+            head = await waiting
+            assert head is not None and head.status.terminal
+        for task in talking:
+            task.cancel()
 
 
 async def test_a_watch_that_nobody_uses_is_forgotten(store: Store, bus: LocalBus) -> None:

@@ -1,0 +1,108 @@
+"""A process with a worker in it, which says what it does. Tests stop it, continue it and kill it."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from holdfast.bootstrap import SystemClock, open_bus, open_store
+from holdfast.domain.commit import Lease
+from holdfast.domain.errors import HoldfastError
+from holdfast.domain.ids import OwnerId
+from holdfast.engine.watcher import Watcher
+from holdfast.engine.worker import Worker
+from holdfast.store.leases import SqlLeases
+from holdfast.store.store import Store
+from tests.builders import spoken
+from tests.conformance.scenes import commit
+
+LEASE: Final = timedelta(milliseconds=1500)
+BEAT: Final = timedelta(milliseconds=400)
+
+What: TypeAlias = Literal["begun", "beat", "committed", "refused", "cut"]
+
+
+class Part(msgspec.Struct, frozen=True):
+    """What the process does with a run: nothing at all, or one commit after the other."""
+
+    url: str
+    name: OwnerId
+    plays: Literal["idle", "busy"]
+
+
+class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What happened."""
+
+    what: What
+    code: str | None = None
+
+
+class Heard(SqlLeases):
+    """Leases of which each renewal is said."""
+
+    def __init__(self, store: Store) -> None:
+        self.__dict__ |= vars(store.leases)
+
+    async def renew(self, owner: OwnerId, leases: Sequence[Lease], *, lease: timedelta) -> list[Lease]:
+        say("beat")
+        return await super().renew(owner, leases, lease=lease)
+
+
+class Performer:
+    """`Executor`."""
+
+    def __init__(self, store: Store, part: Part) -> None:
+        self._store = store
+        self._part = part
+
+    async def execute(self, lease: Lease, *, stop: asyncio.Event) -> None:
+        """Play a part until it is cut off."""
+        say("begun")
+        try:
+            await (asyncio.Event().wait() if self._part.plays == "idle" else self._commit(lease))
+        except asyncio.CancelledError:
+            say("cut")
+            raise
+        except HoldfastError as exc:
+            say("refused", exc.code)
+            raise
+
+    async def _commit(self, lease: Lease) -> None:
+        number = 0
+        while True:
+            number += 1
+            await commit(self._store, lease, events=spoken("x", id=f"{self._part.name}-{number}"))
+            say("committed")
+
+
+def say(what: What, code: str | None = None) -> None:
+    """Write a line."""
+    sys.stdout.buffer.write(msgspec.json.encode(Said(what=what, code=code)) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+async def _work(part: Part) -> None:
+    async with open_bus(part.url) as bus, open_store(part.url, bus=bus) as store:
+        leases = Heard(store)
+        watcher = Watcher(bus=bus, events=store.events, leases=leases, clock=SystemClock(), patience=0.1)
+        worker = Worker(
+            executor=Performer(store, part),
+            leases=leases,
+            runs=store.runs,
+            events=store.events,
+            watcher=watcher,
+            owner=part.name,
+            concurrency=1,
+            lease=LEASE,
+            beat=BEAT,
+        )
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(watcher.run())
+            tasks.create_task(worker.run())
+
+
+if __name__ == "__main__":
+    asyncio.run(_work(msgspec.json.decode(sys.argv[1], type=Part)))

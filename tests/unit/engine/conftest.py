@@ -1,0 +1,29 @@
+"""A store in a folder, on a clock of the test."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.bootstrap import open_store
+from holdfast.bus.local import LocalBus
+from holdfast.store.store import Store
+from holdfast.testing.clock import HeldClock
+from tests.conformance.conftest import SPACE
+
+
+@pytest.fixture
+def clock() -> HeldClock:
+    return HeldClock()
+
+
+@pytest.fixture
+def bus() -> LocalBus:
+    return LocalBus()
+
+
+@pytest.fixture
+async def store(bus: LocalBus, tmp_path: Path, clock: HeldClock) -> AsyncIterator[Store]:
+    async with open_store(tmp_path / "holdfast.db", bus=bus, clock=clock) as store:
+        await store.spaces.create(SPACE, name="Acme")
+        yield store

@@ -1,0 +1,203 @@
+"""A worker at work, an executor that does what a test says, and a store that fails when it is told to."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from typing import Any, Final, TypeAlias
+
+from holdfast.bootstrap import SystemClock
+from holdfast.bus.local import LocalBus
+from holdfast.domain.commit import Lease
+from holdfast.domain.errors import Unavailable
+from holdfast.domain.ids import OwnerId, RunId
+from holdfast.domain.run import Run, RunStatus
+from holdfast.engine.timers import Fire, TimerLoop
+from holdfast.engine.watcher import Watcher
+from holdfast.engine.worker import Worker
+from holdfast.ports.bus import Bus, Wake
+from holdfast.ports.clock import Clock
+from holdfast.ports.leases import Leases, QueueState
+from holdfast.store.store import Store
+from tests.builders import finish
+from tests.conformance.scenes import get
+
+Play: TypeAlias = Callable[[Lease, asyncio.Event], Awaitable[None]]
+
+WORKER: Final = OwnerId("worker")
+TIMERS: Final = OwnerId("timers")
+HOUR: Final = timedelta(hours=1)
+SOON: Final = timedelta(milliseconds=20)
+NEVER: Final = 3600.0
+"""Seconds that no test waits for: whatever happens does so because of something else."""
+LIMIT: Final = 30.0
+"""Seconds after which something hangs."""
+
+
+class DeafBus(LocalBus):
+    """A bus that loses every hint."""
+
+    def publish(self, wake: Wake) -> None:
+        pass
+
+
+class Actor:
+    """`Executor`: plays each run as the test says, and notes what it is at."""
+
+    def __init__(self, play: Play) -> None:
+        self._play = play
+        self.begun: asyncio.Queue[Lease] = asyncio.Queue()
+        self.cut: asyncio.Queue[Lease] = asyncio.Queue()
+        self.at: list[RunId] = []
+        self.most = 0
+
+    async def execute(self, lease: Lease, *, stop: asyncio.Event) -> None:
+        """Play a run."""
+        self.at.append(lease.run_id)
+        self.most = max(self.most, len(self.at))
+        self.begun.put_nowait(lease)
+        try:
+            await self._play(lease, stop)
+        except asyncio.CancelledError:
+            self.cut.put_nowait(lease)
+            raise
+        finally:
+            self.at.remove(lease.run_id)
+
+
+def completing(store: Store) -> Play:
+    """Return a play that completes its run at once."""
+    return lambda lease, _: finish(store, lease)
+
+
+async def hanging(lease: Lease, stop: asyncio.Event) -> None:
+    """Work on a run for ever, whatever one is told."""
+    await asyncio.Event().wait()
+
+
+async def obeying(lease: Lease, stop: asyncio.Event) -> None:
+    """Work on a run until told to stop."""
+    await stop.wait()
+
+
+class Watched:
+    """`Leases` that count what is asked of them, and do not answer while they are told not to."""
+
+    def __init__(self, leases: Leases) -> None:
+        self._leases = leases
+        self.asked: dict[str, int] = {}
+        self.down: set[str] = set()
+        """What is not answered."""
+        self.gate: asyncio.Event | None = None
+        """What a claim waits for, once it was made."""
+
+    async def claim(self, owner: OwnerId, *, lease: timedelta, limit: int = 1) -> list[Lease]:
+        self._ask("claim")
+        claimed = await self._leases.claim(owner, lease=lease, limit=limit)
+        if self.gate is not None:
+            await self.gate.wait()
+        return claimed
+
+    async def renew(self, owner: OwnerId, leases: Sequence[Lease], *, lease: timedelta) -> list[Lease]:
+        self._ask("renew")
+        return await self._leases.renew(owner, leases, lease=lease)
+
+    async def release(self, lease: Lease, *, delay: timedelta = timedelta()) -> None:
+        self._ask("release")
+        await self._leases.release(lease, delay=delay)
+
+    async def expire(self, *, cap: int = 5) -> list[RunId]:
+        self._ask("expire")
+        return await self._leases.expire(cap=cap)
+
+    async def queue(self) -> QueueState:
+        self._ask("queue")
+        return await self._leases.queue()
+
+    async def was_asked(self, what: str, times: int = 1) -> None:
+        """Wait until it was asked so often from now on."""
+        wanted = self.asked.get(what, 0) + times
+        while self.asked.get(what, 0) < wanted:  # noqa: ASYNC110 - others ask meanwhile
+            await asyncio.sleep(0.002)
+
+    def _ask(self, what: str) -> None:
+        self.asked[what] = self.asked.get(what, 0) + 1
+        if what in self.down:
+            raise Unavailable("as the test says")
+
+
+def new_worker(store: Store, watcher: Watcher, actor: Actor, **options: Any) -> Worker:
+    """Make a worker whose beat never comes, unless told otherwise."""
+    given = {"leases": store.leases, "owner": WORKER, "concurrency": 4, "lease": 2 * HOUR, "beat": HOUR, **options}
+    return Worker(executor=actor, runs=store.runs, events=store.events, watcher=watcher, **given)
+
+
+@asynccontextmanager
+async def working(
+    store: Store,
+    bus: Bus,
+    actor: Actor,
+    *,
+    leases: Leases | None = None,
+    clock: Clock | None = None,
+    patience: float = NEVER,
+    **options: Any,
+) -> AsyncIterator[Worker]:
+    """Run a worker while the block runs. Unless told otherwise nothing happens in it because time passes."""
+    asked = leases or store.leases
+    watcher = Watcher(bus=bus, events=store.events, leases=asked, clock=clock or SystemClock(), patience=patience)
+    worker = new_worker(store, watcher, actor, leases=asked, **options)
+    async with asyncio.timeout(LIMIT), background(watcher.run()), background(worker.run()) as work:
+        try:
+            yield worker
+        finally:
+            worker.drain(timedelta())
+            await asyncio.wait([work])
+
+
+@asynccontextmanager
+async def background(doing: Any) -> AsyncIterator[asyncio.Task[None]]:
+    """Do something while the block runs; if it fails, so does the block."""
+    task = asyncio.get_running_loop().create_task(doing)
+    await asyncio.sleep(0)  # it begins
+    try:
+        yield task
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+@asynccontextmanager
+async def firing(
+    store: Store,
+    bus: Bus,
+    clock: Clock,
+    *,
+    kinds: Mapping[str, Fire] | None = None,
+    patience: float = NEVER,
+    owner: OwnerId = TIMERS,
+) -> AsyncIterator[None]:
+    """Fire timers while the block runs."""
+    watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=clock, patience=NEVER)
+    loop = TimerLoop(
+        timers=store.timers,
+        interrupts=store.interrupts,
+        runs=store.runs,
+        inbox=store.inbox,
+        watcher=watcher,
+        clock=clock,
+        owner=owner,
+        kinds=kinds,
+        lease=timedelta(minutes=1),
+        patience=patience,
+    )
+    async with asyncio.timeout(LIMIT), background(watcher.run()), background(loop.run()):
+        yield
+
+
+async def becomes(store: Store, run: Run, status: RunStatus) -> Run:
+    """Wait until a run is where it should be."""
+    while (now := await get(store, run.id)).status is not status:  # noqa: ASYNC110 - the worker goes on meanwhile
+        await asyncio.sleep(0.002)
+    return now

@@ -1,0 +1,46 @@
+"""A bell wakes its sleeper at once, and not more often than is good."""
+
+import asyncio
+
+from holdfast.engine.bell import Bell
+
+
+async def test_a_ring_is_heard_at_once() -> None:
+    bell = Bell(gap=3600)
+    bell.ring()
+    assert await bell.wait(within=0)
+
+
+async def test_silence_ends_the_sleep_when_its_time_is_over() -> None:
+    assert not await Bell().wait(within=0.001)
+
+
+async def test_what_rings_while_nobody_sleeps_is_heard_once() -> None:
+    bell = Bell()
+    bell.ring()
+    bell.ring()
+    assert await bell.wait(within=0)
+    assert not await bell.wait(within=0)
+
+
+async def test_what_rings_too_soon_is_heard_when_the_gap_is_over() -> None:
+    bell, loop = Bell(gap=0.05), asyncio.get_running_loop()
+    heard = []
+    for _ in range(4):
+        bell.ring()
+        assert await bell.wait()
+        heard.append(loop.time())
+        bell.ring()
+    assert all(later - earlier >= 0.05 for earlier, later in zip(heard, heard[1:], strict=False))
+
+
+async def test_a_sleeper_that_is_cancelled_loses_no_ring() -> None:
+    bell = Bell(gap=0.05)
+    bell.ring()
+    assert await bell.wait()
+    bell.ring()
+    sleeper = asyncio.ensure_future(bell.wait())  # it has heard it, and waits for the gap
+    await asyncio.sleep(0)
+    sleeper.cancel()
+    await asyncio.wait([sleeper])
+    assert await bell.wait(within=0)

@@ -1,0 +1,166 @@
+"""The engine puts the loops of a process together, and ends with nothing lost."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from holdfast.bootstrap import SystemClock
+from holdfast.bus.local import LocalBus
+from holdfast.domain.commit import Lease
+from holdfast.domain.ids import OwnerId, SpaceId
+from holdfast.domain.run import RunStatus
+from holdfast.domain.timer import NewTimer
+from holdfast.engine.engine import Engine
+from holdfast.engine.news import NewsLoop
+from holdfast.engine.timers import TimerLoop
+from holdfast.engine.watcher import Watcher
+from holdfast.ports.notifications import Notifications
+from holdfast.store.notifications import SqlNotifications
+from holdfast.store.store import Store
+from holdfast.testing.clock import HeldClock
+from tests.conformance.conftest import SPACE
+from tests.conformance.scenes import at, get, queued, status
+from tests.unit.engine.rig import (
+    HOUR,
+    LIMIT,
+    NEVER,
+    Actor,
+    becomes,
+    completing,
+    hanging,
+    new_worker,
+    obeying,
+)
+from tests.unit.engine.test_news import numbered
+
+
+def new_engine(
+    store: Store, bus: LocalBus, actor: Actor | None, *, notifications: Notifications | None = None
+) -> Engine:
+    """Make an engine that works because of hints, and never because time passes."""
+    clock = SystemClock()
+    watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=clock, patience=NEVER)
+    timers = TimerLoop(
+        timers=store.timers,
+        interrupts=store.interrupts,
+        runs=store.runs,
+        inbox=store.inbox,
+        watcher=watcher,
+        clock=clock,
+        owner=OwnerId("engine"),
+        patience=NEVER,
+    )
+    news = NewsLoop(notifications=notifications or store.notifications, watcher=watcher, patience=NEVER)
+    worker = None if actor is None else new_worker(store, watcher, actor)
+    return Engine(watcher=watcher, timers=timers, news=news, worker=worker)
+
+
+async def test_runs_are_worked_on_timers_fired_and_news_numbered(store: Store, bus: LocalBus, clock: HeldClock) -> None:
+    async with asyncio.timeout(LIMIT), new_engine(store, bus, Actor(completing(store))).running():
+        await becomes(store, await queued(store, "hi"), RunStatus.COMPLETED)
+        assert len(await numbered(store, 1)) == 1
+        late = await queued(store, "late", wait_until=at(clock, 3600))
+        await store.timers.set(SPACE, NewTimer(kind="deadline", due_at=at(clock, -1)), run=late.id)
+        await becomes(store, late, RunStatus.FAILED)
+
+
+async def test_a_process_without_a_worker_leaves_runs_to_others(store: Store, bus: LocalBus, clock: HeldClock) -> None:
+    run = await queued(store, "hi")
+    async with asyncio.timeout(LIMIT), new_engine(store, bus, None).running():
+        await store.timers.set(SPACE, NewTimer(kind="deadline", due_at=at(clock, -1)), run=run.id)
+        await becomes(store, run, RunStatus.FAILED)
+    assert (await get(store, run.id)).session_id is None
+
+
+async def test_after_the_block_what_was_in_hand_has_gone_back(store: Store, bus: LocalBus) -> None:
+    actor, run = Actor(obeying), await queued(store, "hi")
+    async with asyncio.timeout(LIMIT), new_engine(store, bus, actor).running():
+        await actor.begun.get()
+    assert await status(store, run.id) is RunStatus.QUEUED
+    assert actor.cut.empty()
+
+
+async def test_a_block_that_fails_raises_its_own_error_after_everything_has_gone_back(
+    store: Store, bus: LocalBus
+) -> None:
+    actor, run = Actor(obeying), await queued(store, "hi")
+    with pytest.raises(ValueError, match="mine"):
+        async with asyncio.timeout(LIMIT), new_engine(store, bus, actor).running():
+            await actor.begun.get()
+            raise ValueError("mine")
+    assert await status(store, run.id) is RunStatus.QUEUED
+
+
+async def test_a_block_may_drain_by_itself_and_the_end_of_it_does_not_hurry(store: Store, bus: LocalBus) -> None:
+    async def finish_slowly(lease: Lease, stop: asyncio.Event) -> None:
+        await stop.wait()
+        await asyncio.sleep(0.05)
+        await completing(store)(lease, stop)
+
+    actor, run = Actor(finish_slowly), await queued(store, "hi")
+    engine = new_engine(store, bus, actor)
+    async with asyncio.timeout(LIMIT), engine.running():
+        await actor.begun.get()
+        engine.drain(HOUR)
+    assert actor.cut.empty()
+    assert await status(store, run.id) is RunStatus.COMPLETED
+
+
+async def test_run_returns_when_drained_and_a_second_call_hurries(store: Store, bus: LocalBus) -> None:
+    actor, run = Actor(hanging), await queued(store, "hi")
+    engine = new_engine(store, bus, actor)
+    async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(engine.run())
+        await actor.begun.get()
+        engine.drain(HOUR)
+        await asyncio.sleep(0.01)
+        assert not running.done()
+        engine.drain(HOUR)
+    assert await status(store, run.id) is RunStatus.QUEUED
+
+
+async def test_an_engine_that_is_cancelled_gives_back_what_it_has(store: Store, bus: LocalBus) -> None:
+    actor, run = Actor(hanging), await queued(store, "hi")
+    async with asyncio.timeout(LIMIT):
+        running = asyncio.ensure_future(new_engine(store, bus, actor).run())
+        await actor.begun.get()
+        running.cancel()
+        await asyncio.wait([running])
+        assert running.cancelled()
+    assert await status(store, run.id) is RunStatus.QUEUED
+
+
+class Broken(SqlNotifications):
+    """Notifications with a bug."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+
+    async def dispatch(self, *, limit: int = 1000) -> list[SpaceId]:
+        await self.gate.wait()
+        raise ZeroDivisionError("a bug")
+
+
+async def test_an_engine_that_fails_ends_its_block_with_the_error_and_gives_back_what_it_has(
+    store: Store, bus: LocalBus
+) -> None:
+    actor, run, broken = Actor(hanging), await queued(store, "hi"), Broken()
+    engine = new_engine(store, bus, actor, notifications=broken)
+    with pytest.raises(ExceptionGroup) as raised:
+        async with asyncio.timeout(LIMIT), engine.running():
+            await actor.begun.get()
+            broken.gate.set()
+            await asyncio.Event().wait()
+    assert raised.group_contains(ZeroDivisionError, match="a bug")
+    assert await status(store, run.id) is RunStatus.QUEUED
+    task = asyncio.current_task()
+    assert task is not None and task.cancelling() == 0
+
+
+async def test_an_engine_without_a_worker_can_be_drained(store: Store, bus: LocalBus) -> None:
+    engine = new_engine(store, bus, None)
+    async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
+        tasks.create_task(engine.run())
+        await asyncio.sleep(0)
+        engine.drain(timedelta())

@@ -1,0 +1,59 @@
+"""News are numbered soon after they happen, whatever happens to the hints."""
+
+import asyncio
+
+import pytest
+
+from holdfast.bootstrap import SystemClock
+from holdfast.bus.local import LocalBus
+from holdfast.domain.errors import Unavailable
+from holdfast.domain.ids import SpaceId
+from holdfast.domain.notification import Notification
+from holdfast.engine.news import NewsLoop
+from holdfast.engine.watcher import Watcher
+from holdfast.store.notifications import SqlNotifications
+from holdfast.store.store import Store
+from tests.builders import finish
+from tests.conformance.conftest import SPACE
+from tests.conformance.scenes import running
+from tests.unit.engine.rig import LIMIT, NEVER, DeafBus, background
+
+
+async def numbered(store: Store, count: int) -> list[Notification]:
+    """Wait for so many notifications."""
+    while len(news := await store.notifications.after(SPACE)) < count:  # noqa: ASYNC110 - the loop goes on meanwhile
+        await asyncio.sleep(0.002)
+    return news
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+async def test_news_are_numbered_on_a_hint_or_when_patience_is_over(store: Store, bus: LocalBus, deaf: bool) -> None:
+    heard = DeafBus() if deaf else bus
+    watcher = Watcher(bus=heard, events=store.events, leases=store.leases, clock=SystemClock(), patience=NEVER)
+    loop = NewsLoop(notifications=store.notifications, watcher=watcher, patience=0.02 if deaf else NEVER)
+    async with asyncio.timeout(LIMIT), background(watcher.run()), background(loop.run()):
+        for number in range(1, 4):
+            await finish(store, await running(store, "hi"))
+            assert [each.number for each in await numbered(store, number)] == list(range(1, number + 1))
+
+
+class Failing(SqlNotifications):
+    """Notifications that cannot be dispatched the first few times."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.tried = 0
+
+    async def dispatch(self, *, limit: int = 1000) -> list[SpaceId]:
+        self.tried += 1
+        if self.tried < 4:
+            raise Unavailable("as the test says")
+        return await self._store.notifications.dispatch(limit=limit)
+
+
+async def test_a_store_that_does_not_answer_is_asked_again(store: Store, bus: LocalBus) -> None:
+    watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=SystemClock(), patience=NEVER)
+    await finish(store, await running(store, "hi"))
+    loop = NewsLoop(notifications=Failing(store), watcher=watcher, patience=NEVER)
+    async with asyncio.timeout(LIMIT), background(watcher.run()), background(loop.run()):
+        await numbered(store, 1)

@@ -1,0 +1,131 @@
+"""A worker claims what there is, when there is something, and no more than it may work on at a time."""
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.bootstrap import SystemClock, open_store
+from holdfast.bus.local import LocalBus
+from holdfast.domain.commit import Lease
+from holdfast.domain.errors import Invalid
+from holdfast.domain.instant import Millis, instant, millis
+from holdfast.domain.run import RunStatus
+from holdfast.ports.bus import Wake
+from holdfast.store.store import Store
+from tests.conformance.conftest import SPACE
+from tests.conformance.scenes import after, queued, status
+from tests.unit.engine.rig import HOUR, Actor, DeafBus, Watched, becomes, completing, hanging, working
+
+
+async def test_a_run_that_comes_to_an_idle_worker_starts_because_of_its_hint(store: Store, bus: LocalBus) -> None:
+    leases = Watched(store.leases)
+    async with working(store, bus, Actor(completing(store)), leases=leases):
+        await leases.was_asked("claim")  # and there was nothing
+        await becomes(store, await queued(store, "hi"), RunStatus.COMPLETED)
+
+
+async def test_a_run_that_was_there_before_the_worker_is_claimed(store: Store, bus: LocalBus) -> None:
+    run = await queued(store, "hi")
+    async with working(store, bus, Actor(completing(store))):
+        await becomes(store, run, RunStatus.COMPLETED)
+
+
+async def test_a_run_whose_hint_was_lost_starts_when_patience_is_over(tmp_path: Path) -> None:
+    bus = DeafBus()
+    async with open_store(tmp_path / "holdfast.db", bus=bus) as store:
+        await store.spaces.create(SPACE, name="Acme")
+        leases = Watched(store.leases)
+        async with working(store, bus, Actor(completing(store)), leases=leases, patience=0.02):
+            await leases.was_asked("claim")
+            await becomes(store, await queued(store, "hi"), RunStatus.COMPLETED)
+
+
+async def test_a_delayed_run_starts_when_its_time_has_come(tmp_path: Path) -> None:
+    bus, clock = LocalBus(), SystemClock()
+    async with open_store(tmp_path / "holdfast.db", bus=bus) as store:
+        await store.spaces.create(SPACE, name="Acme")
+        actor = Actor(completing(store))
+        async with working(store, bus, actor):
+            due = instant(Millis(clock.now() + 100))
+            run = await queued(store, "later", wait_until=due)
+            assert (await actor.begun.get()).run_id == run.id
+            assert clock.now() >= millis(due)
+
+
+async def test_never_are_more_runs_worked_on_than_there_are_slots_and_all_are_used(store: Store, bus: LocalBus) -> None:
+    async def slowly(lease: Lease, stop: asyncio.Event) -> None:
+        await asyncio.sleep(0.005)
+        await completing(store)(lease, stop)
+
+    runs = [await queued(store, f"{number}") for number in range(20)]
+    actor = Actor(slowly)
+    async with working(store, bus, actor, concurrency=3):
+        for run in runs:
+            await becomes(store, run, RunStatus.COMPLETED)
+    assert actor.most == 3
+
+
+async def test_a_worker_with_no_free_slot_claims_nothing_until_one_is_free(store: Store, bus: LocalBus) -> None:
+    gate = asyncio.Event()
+
+    async def wait(lease: Lease, stop: asyncio.Event) -> None:
+        await gate.wait()
+        await completing(store)(lease, stop)
+
+    leases, actor = Watched(store.leases), Actor(wait)
+    async with working(store, bus, actor, leases=leases, concurrency=1):
+        first, second = await queued(store, "one"), await queued(store, "two")
+        assert (await actor.begun.get()).run_id == first.id
+        asked = leases.asked["claim"]
+        for _ in range(5):
+            bus.publish(Wake(queue=True))
+            await asyncio.sleep(0.005)
+        assert leases.asked["claim"] == asked
+        assert await status(store, second.id) is RunStatus.QUEUED
+        gate.set()
+        assert (await actor.begun.get()).run_id == second.id
+
+
+async def test_as_many_are_claimed_at_once_as_there_are_slots(store: Store, bus: LocalBus) -> None:
+    for number in range(10):
+        await queued(store, f"{number}")
+    leases, actor = Watched(store.leases), Actor(hanging)
+    async with working(store, bus, actor, leases=leases, concurrency=8) as worker:
+        for _ in range(8):
+            await actor.begun.get()
+        assert leases.asked["claim"] == 1
+        assert worker.holds == 8
+
+
+async def test_an_empty_queue_is_not_asked_again_and_again(store: Store, bus: LocalBus) -> None:
+    leases = Watched(store.leases)
+    async with working(store, bus, Actor(hanging), leases=leases, patience=0.01):
+        await leases.was_asked("queue", times=10)
+        assert leases.asked["claim"] == 1
+
+
+async def test_runs_of_one_branch_are_worked_on_one_after_the_other(store: Store, bus: LocalBus) -> None:
+    first = await queued(store, "one")
+    second = await after(store, first, "two")
+    third = await after(store, second, "three")
+    actor = Actor(completing(store))
+    async with working(store, bus, actor):
+        assert [(await actor.begun.get()).run_id for _ in range(3)] == [first.id, second.id, third.id]
+    assert actor.most == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"concurrency": 0},
+        {"beat": HOUR, "lease": HOUR},
+        {"beat": timedelta()},
+    ],
+)
+async def test_a_worker_that_could_not_work_is_refused(store: Store, bus: LocalBus, options: dict[str, Any]) -> None:
+    with pytest.raises(Invalid):
+        async with working(store, bus, Actor(hanging), **options):
+            pass

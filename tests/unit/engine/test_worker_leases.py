@@ -1,0 +1,212 @@
+"""A worker whose lease is gone stops at once, and writes nothing more."""
+
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+
+from holdfast.bus.local import LocalBus
+from holdfast.domain.commit import Commit, Lease
+from holdfast.domain.errors import LeaseLost
+from holdfast.domain.ids import RunId
+from holdfast.domain.run import RunStatus
+from holdfast.ports.bus import Wake
+from holdfast.store.store import Store
+from holdfast.testing.clock import HeldClock
+from tests.builders import MINUTE, SECOND, claim, spoken
+from tests.conformance.conftest import SPACE
+from tests.conformance.scenes import QUEUED, after, commit, get, queued, status, stream
+from tests.unit.engine.rig import HOUR, SOON, Actor, Watched, becomes, completing, hanging, working
+
+MOMENT = timedelta(milliseconds=200)
+
+
+async def test_one_beat_renews_every_lease(store: Store, bus: LocalBus, clock: HeldClock) -> None:
+    leases, actor = Watched(store.leases), Actor(hanging)
+    for number in range(4):
+        await queued(store, f"{number}")
+    async with working(store, bus, actor, leases=leases, lease=MINUTE, beat=SOON):
+        for _ in range(4):
+            await actor.begun.get()
+        for _ in range(5):
+            clock.tick(MINUTE / 2)
+            await leases.was_asked("renew", times=2)  # the second begins after the first is done
+        assert await store.leases.expire() == []
+        assert actor.cut.empty()
+
+
+async def test_work_under_a_lease_that_was_lost_is_cut_off_and_writes_nothing(
+    store: Store, bus: LocalBus, clock: HeldClock
+) -> None:
+    actor = Actor(hanging)
+    run = await queued(store, "hi")
+    async with working(store, bus, actor, lease=MINUTE, beat=SOON):
+        lost = await actor.begun.get()
+        clock.tick(2 * MINUTE)
+        while await store.leases.expire() != [run.id]:  # unless a beat came first
+            clock.tick(2 * MINUTE)
+        clock.tick(2 * MINUTE)
+        (taken,) = await store.leases.claim(SECOND, lease=HOUR)
+        before = await stream(store, run.id)
+        assert await actor.cut.get() == lost
+    assert await stream(store, run.id) == before
+    (kept,) = await store.leases.renew(SECOND, [taken], lease=HOUR)  # letting go of the lost one did not touch it
+    assert kept.number == taken.number
+    with pytest.raises(LeaseLost):
+        await store.journal.commit(Commit(lease=lost, events=spoken("late")))
+
+
+async def test_a_run_that_was_ended_is_cut_off_without_waiting_for_a_beat(store: Store, bus: LocalBus) -> None:
+    actor = Actor(hanging)
+    run, other = await queued(store, "hi"), await queued(store, "ho")
+    async with working(store, bus, actor, beat=HOUR):
+        await actor.begun.get()
+        await actor.begun.get()
+        await store.runs.end(SPACE, run.id)
+        assert (await actor.cut.get()).run_id == run.id
+        assert actor.at == [other.id]
+
+
+async def test_what_waited_for_an_ended_run_begins_once_its_work_was_cut_off(store: Store, bus: LocalBus) -> None:
+    async def hang_first(lease: Lease, stop: asyncio.Event) -> None:
+        await (hanging(lease, stop) if lease.run_id == first.id else completing(store)(lease, stop))
+
+    actor = Actor(hang_first)
+    first = await queued(store, "one")
+    second = await after(store, first, "two")
+    async with working(store, bus, actor):
+        await actor.begun.get()
+        await store.runs.end(SPACE, first.id)
+        await becomes(store, second, RunStatus.COMPLETED)
+
+
+async def test_work_that_returns_when_it_is_cut_off_has_let_go_too(store: Store, bus: LocalBus) -> None:
+    async def shrug(lease: Lease, stop: asyncio.Event) -> None:
+        if lease.run_id == first.id:
+            with suppress(asyncio.CancelledError):
+                await hanging(lease, stop)
+        else:
+            await completing(store)(lease, stop)
+
+    actor = Actor(shrug)
+    first = await queued(store, "one")
+    second = await after(store, first, "two")
+    async with working(store, bus, actor):
+        await actor.begun.get()
+        await store.runs.end(SPACE, first.id)
+        await becomes(store, second, RunStatus.COMPLETED)
+
+
+async def test_an_end_of_which_the_hint_was_lost_is_noticed_at_the_next_beat(store: Store) -> None:
+    actor = Actor(hanging)
+    run = await queued(store, "hi")
+    async with working(store, LocalBus(), actor, beat=SOON):  # not the bus that the store tells
+        await actor.begun.get()
+        await store.runs.end(SPACE, run.id)
+        assert (await actor.cut.get()).run_id == run.id
+
+
+async def test_the_end_of_a_run_in_other_hands_needs_no_beat(store: Store, bus: LocalBus) -> None:
+    leases, actor = Watched(store.leases), Actor(hanging)
+    await queued(store, "hi")
+    async with working(store, bus, actor, leases=leases):
+        await actor.begun.get()
+        bus.publish(Wake(ended=frozenset({(SPACE, RunId("another"))})))
+        await becomes(store, await queued(store, "ho"), RunStatus.RUNNING)  # the hint before this one was heard
+        assert "renew" not in leases.asked
+
+
+async def test_when_hints_may_have_been_lost_leases_are_looked_at(store: Store) -> None:
+    bus, actor = LocalBus(), Actor(hanging)
+    run = await queued(store, "hi")
+    async with working(store, bus, actor):
+        await actor.begun.get()
+        await store.runs.end(SPACE, run.id)
+        bus.publish(Wake(everything=True))
+        assert (await actor.cut.get()).run_id == run.id
+
+
+async def test_work_is_cut_off_when_its_lease_could_not_be_renewed_in_time(
+    store: Store, bus: LocalBus, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody else may have the run by then: that the store does not answer us says nothing about others."""
+    leases, actor = Watched(store.leases), Actor(hanging)
+    run = await queued(store, "hi")
+    async with working(store, bus, actor, leases=leases, lease=MOMENT, beat=MOMENT / 4):
+        await actor.begun.get()
+        leases.down = {"renew"}
+        assert (await actor.cut.get()).run_id == run.id
+        leases.down = set()
+        await actor.begun.get()  # it was given back, and is taken up again
+    assert f"run {run.id} is dropped" in caplog.text
+
+
+async def test_a_beat_that_fails_is_tried_again_before_the_lease_runs_out(store: Store, bus: LocalBus) -> None:
+    leases, actor = Watched(store.leases), Actor(hanging)
+    await queued(store, "hi")
+    async with working(store, bus, actor, leases=leases, beat=SOON):
+        await actor.begun.get()
+        leases.down = {"renew"}
+        await leases.was_asked("renew", times=3)
+        leases.down = set()
+        await leases.was_asked("renew", times=3)
+        assert actor.cut.empty()
+
+
+async def test_a_lease_lasts_from_its_last_renewal_on(store: Store, bus: LocalBus) -> None:
+    leases, actor = Watched(store.leases), Actor(hanging)
+    loop = asyncio.get_running_loop()
+    await queued(store, "hi")
+    async with working(store, bus, actor, leases=leases, lease=3 * MOMENT, beat=SOON):
+        await actor.begun.get()
+        begun = loop.time()
+        while loop.time() < begun + 3 * MOMENT.total_seconds():
+            await leases.was_asked("renew")
+        leases.down = {"renew"}
+        await leases.was_asked("renew")
+        leases.down = set()
+        await leases.was_asked("renew", times=2)
+        assert actor.cut.empty()
+
+
+async def test_a_run_that_comes_back_to_the_worker_begins_when_its_earlier_work_is_over(
+    store: Store, bus: LocalBus
+) -> None:
+    tidy, at_once = asyncio.Event(), asyncio.Event()
+
+    async def requeue_then_linger(lease: Lease, stop: asyncio.Event) -> None:
+        if lease.number > 1:
+            await completing(store)(lease, stop)
+            return
+        await commit(store, lease, move=QUEUED)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            at_once.set()
+            await tidy.wait()
+
+    actor = Actor(requeue_then_linger)
+    run = await queued(store, "hi")
+    async with working(store, bus, actor):
+        await actor.begun.get()
+        await at_once.wait()  # the worker has it again, under another lease
+        assert (await get(store, run.id)).status is RunStatus.RUNNING
+        assert actor.begun.empty()
+        tidy.set()
+        await becomes(store, run, RunStatus.COMPLETED)
+    assert actor.most == 1
+
+
+async def test_the_run_of_a_dead_worker_comes_back(store: Store, bus: LocalBus, clock: HeldClock) -> None:
+    run = await queued(store, "hi")
+    await claim(store, SECOND)  # who dies now
+    leases = Watched(store.leases)
+    async with working(store, bus, Actor(completing(store)), leases=leases, beat=SOON, patience=0.02, clock=clock):
+        await leases.was_asked("expire", times=2)
+        assert await status(store, run.id) is RunStatus.RUNNING
+        clock.tick(2 * MINUTE)
+        while await status(store, run.id) is RunStatus.RUNNING:  # noqa: ASYNC110 - until the worker took it back
+            await asyncio.sleep(0.002)
+        clock.tick(MINUTE)  # its delay
+        assert (await becomes(store, run, RunStatus.COMPLETED)).session_id == "worker.3"

@@ -1,0 +1,40 @@
+"""A store that does not answer kills no worker: it tries on, and says so once."""
+
+import logging
+
+import pytest
+
+from holdfast.bus.local import LocalBus
+from holdfast.domain.errors import Unavailable
+from holdfast.domain.run import RunStatus
+from holdfast.engine.outage import FIRST_PAUSE, LONGEST_PAUSE, Outage
+from holdfast.store.store import Store
+from tests.conformance.scenes import queued
+from tests.unit.engine.rig import SOON, Actor, Watched, becomes, completing, working
+
+
+async def test_a_worker_outlives_a_store_that_does_not_answer(
+    store: Store, bus: LocalBus, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="holdfast")
+    leases = Watched(store.leases)
+    leases.down = {"claim", "renew", "release", "expire", "queue"}
+    run = await queued(store, "hi")
+    async with working(store, bus, Actor(completing(store)), leases=leases, beat=SOON, patience=0.01):
+        await leases.was_asked("claim", times=3)
+        await leases.was_asked("expire", times=3)
+        leases.down = set()
+        await becomes(store, run, RunStatus.COMPLETED)
+        await leases.was_asked("expire", times=2)
+    claiming = [record.getMessage() for record in caplog.records if "claiming runs" in record.getMessage()]
+    assert len(claiming) == 2, "once when it began, once when it was over"
+    assert "does not answer" in claiming[0] and "as the test says" in claiming[0] and "works again" in claiming[1]
+
+
+def test_pauses_grow_up_to_a_limit_and_begin_anew_after_an_answer() -> None:
+    outage = Outage("doing this")
+    pauses = [outage.pause(Unavailable("down")) for _ in range(40)]
+    assert pauses[0] == FIRST_PAUSE and pauses[-1] == LONGEST_PAUSE
+    assert pauses == sorted(pauses)
+    outage.over()
+    assert outage.pause(Unavailable("down")) == FIRST_PAUSE

@@ -1,0 +1,245 @@
+"""However an executor is done with a run, the run is neither lost nor stuck."""
+
+import asyncio
+import logging
+
+import pytest
+
+from holdfast.bus.local import LocalBus
+from holdfast.domain.commit import Lease
+from holdfast.domain.errors import Conflict, LeaseLost, Unavailable
+from holdfast.domain.events import RunError
+from holdfast.domain.instant import millis
+from holdfast.domain.run import RunStatus
+from holdfast.store.store import Store
+from holdfast.testing.clock import HeldClock
+from tests.builders import SECOND
+from tests.conformance.conftest import SPACE
+from tests.conformance.scenes import COMPLETED, QUEUED, WAITING, after, commit, get, queued, status, stream
+from tests.unit.engine.rig import HOUR, SOON, Actor, Play, Watched, becomes, completing, working
+
+
+def raising(error: BaseException) -> Play:
+    """Return a play that goes wrong."""
+
+    async def play(lease: Lease, stop: asyncio.Event) -> None:
+        raise error
+
+    return play
+
+
+@pytest.mark.parametrize(("move", "left"), [(COMPLETED, RunStatus.COMPLETED), (WAITING, RunStatus.WAITING)])
+async def test_a_run_whose_lease_a_commit_gave_back_is_left_where_it_is(
+    store: Store, bus: LocalBus, move: object, left: RunStatus
+) -> None:
+    async def play(lease: Lease, stop: asyncio.Event) -> None:
+        await commit(store, lease, move=move)
+
+    leases, run = Watched(store.leases), await queued(store, "hi")
+    leases.down = {"renew"}  # a beat that falls into the last commit may cut the work off, and then lets go
+    async with working(store, bus, Actor(play), leases=leases, beat=SOON):
+        await becomes(store, run, left)
+        await leases.was_asked("expire", times=2)
+    assert (await get(store, run.id)).status is left
+    assert "release" not in leases.asked, "to give back what is given back is a transaction for nothing"
+
+
+async def test_a_run_that_is_queued_again_by_its_own_commit_is_claimed_again(store: Store, bus: LocalBus) -> None:
+    async def three_times(lease: Lease, stop: asyncio.Event) -> None:
+        await (commit(store, lease, move=QUEUED) if actor.begun.qsize() < 3 else completing(store)(lease, stop))
+
+    actor, run = Actor(three_times), await queued(store, "hi")
+    async with working(store, bus, actor):
+        await becomes(store, run, RunStatus.COMPLETED)
+    assert [(await actor.begun.get()).run_id for _ in range(3)] == [run.id] * 3
+
+
+async def test_a_run_that_was_returned_with_its_lease_is_given_back(store: Store, bus: LocalBus) -> None:
+    async def second_time(lease: Lease, stop: asyncio.Event) -> None:
+        if actor.begun.qsize() == 2:
+            await completing(store)(lease, stop)
+
+    actor, run = Actor(second_time), await queued(store, "hi")
+    async with working(store, bus, actor, beat=SOON):
+        done = await becomes(store, run, RunStatus.COMPLETED)
+    assert done.attempt == 1, "to give a run back is not an attempt"
+
+
+async def test_a_run_that_could_not_be_worked_on_comes_back_after_a_delay_that_grows(
+    store: Store, bus: LocalBus, clock: HeldClock
+) -> None:
+    actor, run = Actor(raising(Unavailable("not now"))), await queued(store, "hi")
+    delays = []
+    async with working(store, bus, actor, clock=clock, patience=0.01):
+        for _ in range(12):
+            await actor.begun.get()
+            put_off = await becomes(store, run, RunStatus.QUEUED)
+            assert put_off.wait_until is not None and put_off.attempt == 0
+            delays.append(millis(put_off.wait_until) - clock.now())
+            clock.tick(HOUR)
+    assert delays == [100, 200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000, 30000]
+
+
+async def test_after_it_was_worked_on_again_a_run_is_put_off_for_a_short_time(
+    store: Store, bus: LocalBus, clock: HeldClock
+) -> None:
+    async def now_and_then(lease: Lease, stop: asyncio.Event) -> None:
+        if actor.begun.qsize() == 3:
+            await commit(store, lease, move=QUEUED)
+        else:
+            raise Unavailable("not now")
+
+    actor, run = Actor(now_and_then), await queued(store, "hi")
+    delays = []
+    async with working(store, bus, actor, clock=clock, patience=0.01):
+        for times in (1, 2, 4):
+            while actor.begun.qsize() < times:  # noqa: ASYNC110 - it is worked on meanwhile
+                await asyncio.sleep(0.002)
+            put_off = await becomes(store, run, RunStatus.QUEUED)
+            assert put_off.wait_until is not None
+            delays.append(millis(put_off.wait_until) - clock.now())
+            clock.tick(HOUR)
+    assert delays == [100, 200, 100]
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "details"),
+    [
+        (ValueError("it broke"), "ValueError: it broke", {"error": "ValueError"}),
+        (
+            Conflict("nobody expected this"),
+            "holdfast.domain.errors.Conflict: nobody expected this",
+            {"error": "Conflict", "code": "CONFLICT"},
+        ),
+        (KeyError(), "KeyError", {"error": "KeyError"}),
+        (ValueError("\x00 \ud800"), "ValueError: � ?", {"error": "ValueError"}),
+        (ValueError("x" * 10_000), "ValueError: " + "x" * 1988, {"error": "ValueError"}),
+    ],
+)
+async def test_an_error_that_nobody_expected_fails_its_run_and_can_be_seen(
+    store: Store,
+    bus: LocalBus,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+    message: str,
+    details: dict[str, str],
+) -> None:
+    run = await queued(store, "hi")
+    async with working(store, bus, Actor(raising(error))):
+        failed = await becomes(store, run, RunStatus.FAILED)
+    assert failed.error is not None
+    assert (failed.error.code, failed.error.message, failed.error.details) == ("INTERNAL", message, details)
+    assert failed.status_reason == "internal error"
+    last = (await stream(store, run.id))[-1]
+    assert isinstance(last, RunError) and last.code == "INTERNAL"
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert run.id in record.getMessage() and record.exc_info is not None and record.exc_info[1] is error
+
+
+async def test_one_run_that_fails_does_not_disturb_the_others(store: Store, bus: LocalBus) -> None:
+    async def play(lease: Lease, stop: asyncio.Event) -> None:
+        if lease.run.tags == ["bad"]:
+            raise RuntimeError("only this one")
+        await completing(store)(lease, stop)
+
+    bad = [await queued(store, "hi", tags=["bad"]) for _ in range(5)]
+    good = [await queued(store, "hi") for _ in range(5)]
+    async with working(store, bus, Actor(play), concurrency=2):
+        for run in bad:
+            await becomes(store, run, RunStatus.FAILED)
+        for run in good:
+            await becomes(store, run, RunStatus.COMPLETED)
+
+
+async def test_what_waited_for_a_run_that_failed_goes_on(store: Store, bus: LocalBus) -> None:
+    async def play(lease: Lease, stop: asyncio.Event) -> None:
+        if lease.run_id == first.id:
+            raise RuntimeError("broken")
+        await completing(store)(lease, stop)
+
+    first = await queued(store, "one")
+    second = await after(store, first, "two")
+    async with working(store, bus, Actor(play)):
+        await becomes(store, second, RunStatus.COMPLETED)
+
+
+async def test_an_error_does_not_fail_a_run_that_is_somebody_elses_by_now(store: Store, bus: LocalBus) -> None:
+    gate = asyncio.Event()
+
+    async def play(lease: Lease, stop: asyncio.Event) -> None:
+        await gate.wait()
+        raise RuntimeError("too late")
+
+    actor, run = Actor(play), await queued(store, "hi")
+    async with working(store, bus, actor) as worker:
+        await store.leases.release(await actor.begun.get())
+        (taken,) = await store.leases.claim(SECOND, lease=HOUR)
+        gate.set()
+        while worker.holds:  # noqa: ASYNC110 - until it has let go
+            await asyncio.sleep(0.002)
+        assert await store.leases.renew(SECOND, [taken], lease=HOUR)
+        assert await status(store, run.id) is RunStatus.RUNNING
+
+
+async def test_a_run_that_was_lost_is_let_go_without_a_word(
+    store: Store, bus: LocalBus, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def play(lease: Lease, stop: asyncio.Event) -> None:
+        await store.runs.end(SPACE, lease.run_id)
+        await commit(store, lease, move=COMPLETED)
+
+    first = await queued(store, "one")
+    second = await after(store, first, "two")
+    async with working(store, bus, Actor(play)):
+        await becomes(store, second, RunStatus.CANCELLED)
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), LeaseLost("so it says")])
+async def test_a_run_that_is_left_for_no_reason_goes_back_to_the_queue(
+    store: Store, bus: LocalBus, clock: HeldClock, error: BaseException
+) -> None:
+    """What is cancelled from inside comes back after a while, and not again and again at once."""
+
+    async def once(lease: Lease, stop: asyncio.Event) -> None:
+        if actor.begun.qsize() == 1:
+            raise error
+        await completing(store)(lease, stop)
+
+    actor, run = Actor(once), await queued(store, "hi")
+    async with working(store, bus, actor, clock=clock, patience=0.01):
+        if isinstance(error, asyncio.CancelledError):
+            await actor.cut.get()
+            put_off = await becomes(store, run, RunStatus.QUEUED)
+            assert put_off.wait_until is not None
+            clock.tick(HOUR)
+        await becomes(store, run, RunStatus.COMPLETED)
+
+
+async def test_a_store_that_does_not_answer_is_asked_again_until_the_run_is_given_back(
+    store: Store, bus: LocalBus, clock: HeldClock
+) -> None:
+    leases, actor = Watched(store.leases), Actor(raising(Unavailable("not now")))
+    run = await queued(store, "hi")
+    leases.down = {"release"}
+    async with working(store, bus, actor, leases=leases, clock=clock):
+        await leases.was_asked("release", times=3)
+        assert await status(store, run.id) is RunStatus.RUNNING
+        leases.down = set()
+        put_off = await becomes(store, run, RunStatus.QUEUED)
+        assert put_off.wait_until is not None
+        assert millis(put_off.wait_until) - clock.now() == 100, "it was put off once, however often that was tried"
+
+
+async def test_what_cannot_be_given_back_runs_out_by_itself(
+    store: Store, bus: LocalBus, caplog: pytest.LogCaptureFixture
+) -> None:
+    leases, actor = Watched(store.leases), Actor(raising(Unavailable("not now")))
+    run = await queued(store, "hi")
+    leases.down = {"release", "renew"}
+    async with working(store, bus, actor, leases=leases, lease=5 * SOON, beat=SOON) as worker:
+        await actor.begun.get()
+        while worker.holds:  # noqa: ASYNC110 - until it has given up
+            await asyncio.sleep(0.002)
+        assert f"run {run.id} could not be given back" in caplog.text
+        assert await status(store, run.id) is RunStatus.RUNNING
