@@ -6,7 +6,7 @@ import sys
 
 import msgspec
 
-from benchmarks import agents, claims, events, long_threads, reads, runs
+from benchmarks import agents, claims, events, long_threads, providers, reads, runs
 from benchmarks.databases import BACKENDS
 
 MEASURES = {
@@ -16,12 +16,13 @@ MEASURES = {
     "claims": claims.measure,
     "agents": agents.measure,
     "long-threads": long_threads.measure,
+    "providers": providers.measure,
 }
 
 
 def main() -> None:
     """Measure, and print what was measured."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="What the store costs, beside its floor.")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="What Holdfast costs, beside its floor.")
     parser.add_argument("names", nargs="*", choices=[*MEASURES, []], help="what to measure (default: everything)")
     parser.add_argument("--backend", choices=BACKENDS, help="on what (default: both)")
     parser.add_argument("--seconds", type=float, default=3.0, help="how long each line may take (default: 3)")

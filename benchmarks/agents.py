@@ -1,6 +1,7 @@
 """A run of an agent on the scripted model (20 chunks, no delay), in process, from `start` to its end.
 
-The floor is the same rows in as many awaited commits, without our code.
+The store's floor is the same run without an engine and an agent: created, claimed and finished through the store, with
+the same events, message, step and context. The bare floor is the same rows in as many awaited commits, without us.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -20,12 +22,20 @@ from benchmarks.bulk import EVENTS, MESSAGES, OUTBOX, RUN_HEADS, RUN_IDS, RUNS, 
 from benchmarks.databases import databases
 from benchmarks.floors import Floor, floor
 from benchmarks.table import Table
+from holdfast.bootstrap import open_bus, open_store
 from holdfast.bootstrap.workspace import DEFAULT_SPACE, Holdfast, Options
 from holdfast.bootstrap.workspace import open as open_workspace
-from holdfast.domain.ids import RunId, ThreadId
+from holdfast.domain.commit import Commit, Lease
+from holdfast.domain.context_snapshot import ContextSnapshot
+from holdfast.domain.events import TextMessageContent
+from holdfast.domain.ids import MessageId, OwnerId, RunId, ThreadId
 from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.new_run import Base, NewRun
+from holdfast.domain.run import Move, RunStatus
+from holdfast.domain.step import Step, StepKind, StepState
 from holdfast.domain.thread import NewThread
+from holdfast.domain.usage import NOTHING
+from holdfast.store.store import Store
 
 AT_ONCE = (1, 16, 64)
 ROUNDS = 3
@@ -33,7 +43,21 @@ CHUNKS = 20
 WORDS = "word " * 42
 EVENTS_OF_A_RUN = 7
 
+_KEYS = count(1)
 _CLAIM = "UPDATE run_heads SET lease_number = lease_number + 1 WHERE run_key "
+_EVENT = TextMessageContent(message_id=MessageId("msg_1"), delta=WORDS, timestamp=1)
+_CONTEXT = ContextSnapshot(
+    step=1,
+    model="scripted",
+    segments=(),
+    conversation=(),
+    reminders=(),
+    tools="",
+    tokens={},
+    first_sequence=0,
+    last_sequence=0,
+    compaction_through=None,
+)
 _DATA = json.dumps({"type": "TEXT_MESSAGE_CONTENT", "timestamp": 1, "messageId": "msg_1", "delta": WORDS})
 _STEPS: Columns = {
     "run_key": "BIGINT",
@@ -51,18 +75,59 @@ _CONTEXTS: Columns = {"run_key": "BIGINT", "step": "BIGINT", "snapshot": "JSON"}
 
 async def measure(backend: str, *, seconds: float) -> Table:
     """Return a table of runs per second, and of what each costs."""
-    columns = ["runs at once", "runs/s", "floor runs/s", "ratio", "CPU ms per run", "floor CPU ms"]
+    columns = ["runs at once", "runs/s", "CPU ms", "store runs/s", "ratio", "CPU ms", "bare runs/s", "ratio", "CPU ms"]
     table = Table(f"a run of an agent, 20 chunks: {backend}", columns)
-    async with databases(backend) as (where, below), opened(where) as holdfast, floor(below) as ground:
-        bare = _BareRun(ground, below)
+    async with databases(backend) as (where, below):
         for at_once in AT_ONCE:
-            rates, floors = [], []
-            for _ in range(ROUNDS):
-                floors.append(await _rate([bare.run] * at_once, seconds / ROUNDS))
-                rates.append(await _rate([partial(run_agent, holdfast)] * at_once, seconds / ROUNDS))
-            (rate, cpu), (floor_rate, floor_cpu) = max(rates), max(floors)
-            table.add(at_once, rate, floor_rate, rate / floor_rate, cpu * 1000, floor_cpu * 1000)
+            rates = await _agents(where, at_once, seconds)
+            stores, bares = await _store(where, at_once, seconds), await _bare(below, at_once, seconds)
+            cells: list[Any] = [at_once, rates[0], rates[1] * 1000]
+            for rate, cpu in (stores, bares):
+                cells += [rate, rates[0] / rate, cpu * 1000]
+            table.add(*cells)
     return table
+
+
+async def _agents(where: str | Path, at_once: int, seconds: float) -> tuple[float, float]:
+    async with opened(where) as holdfast:
+        return await _best([partial(run_agent, holdfast)] * at_once, seconds)
+
+
+async def _store(where: str | Path, at_once: int, seconds: float) -> tuple[float, float]:
+    async with open_bus(where) as bus, open_store(where, bus=bus) as store:
+        return await _best([partial(_run_in_store, store)] * at_once, seconds)
+
+
+async def _bare(below: str | Path, at_once: int, seconds: float) -> tuple[float, float]:
+    async with floor(below) as ground:
+        return await _best([_BareRun(ground, below).run] * at_once, seconds)
+
+
+async def _best(works: list[Any], seconds: float) -> tuple[float, float]:
+    return max([await _rate(works, seconds / ROUNDS) for _ in range(ROUNDS)])
+
+
+async def _run_in_store(store: Store) -> None:
+    """Make the same run by hand."""
+    asked = NewMessage(role=Role.USER, content=WORDS)
+    await store.runs.create(DEFAULT_SPACE, NewRun(thread=NewThread(), messages=[asked]))
+    leases: list[Lease] = []
+    while not leases:  # another may be faster: as many are queued as there are claimers
+        leases = await store.leases.claim(OwnerId("bench"), lease=timedelta(minutes=1))
+    lease = leases[0]
+    await store.journal.open(lease)
+    await store.journal.commit(
+        Commit(
+            lease=lease,
+            events=[_EVENT] * EVENTS_OF_A_RUN,
+            messages=[NewMessage(role=Role.ASSISTANT, content=WORDS)],
+            steps=[Step(number=1, kind=StepKind.MODEL, name="scripted", key=f"{lease.run_id}.1", state=StepState.DONE)],
+            contexts=[_CONTEXT],
+            usage=NOTHING,
+            iterations=1,
+            move=Move(to=RunStatus.COMPLETED, output=WORDS),
+        )
+    )
 
 
 @asynccontextmanager
@@ -118,7 +183,7 @@ class _BareRun:
 
     def __init__(self, ground: Floor, where: str | Path) -> None:
         self._ground = ground
-        self._keys = count(1)
+        self._keys = _KEYS
         tables = {
             "runs": RUNS,
             "run_ids": RUN_IDS,

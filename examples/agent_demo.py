@@ -28,7 +28,6 @@ from holdfast.domain.events import (
     SubagentFinished,
     SubagentStarted,
     TextMessageContent,
-    TextMessageEnd,
     TextMessageStart,
     ToolCallResult,
     ToolCallStart,
@@ -88,17 +87,21 @@ class _Screen:
         self.said = ""
         self.deaths = 0
         self._names: dict[str, str] = {}
+        self._in_line = False
 
     def show(self, event: Event) -> None:
         """Print one event."""
+        if isinstance(event, TextMessageContent):
+            self.said += event.delta
+            print(event.delta, end="", flush=True)
+            return
+        if self._in_line:
+            self._in_line = False
+            print()
         match event:
             case TextMessageStart():
+                self._in_line = True
                 print("agent  ", end="", flush=True)
-            case TextMessageContent(delta=delta):
-                self.said += delta
-                print(delta, end="", flush=True)
-            case TextMessageEnd():
-                print()
             case ToolCallStart(tool_call_id=call, tool_call_name=name):
                 self._names[call] = name
             case ToolCallResult(tool_call_id=call, content=content):
@@ -117,7 +120,8 @@ class _Screen:
     def death(self) -> None:
         """Print that the worker was killed."""
         self.deaths += 1
-        print("\n\n       ── the worker was killed with SIGKILL; another one opens the file ──\n")
+        print("\n\n       ── the worker was killed with SIGKILL; another one opens the file ──\n\n       ", end="")
+        self._in_line = True
 
     def _show_own(self, event: Custom) -> None:
         match from_custom(event):
@@ -174,7 +178,8 @@ async def _summary(workspace: Path) -> None:
     async with open_store(workspace / ".holdfast" / "holdfast.db", read_only=True) as store:
         print("\nEvery step settled once:")
         for step in await store.steps.of_run(DEFAULT_SPACE, RUN):
-            print(f"  {step.number:3}  {step.kind:5}  {step.name:22}  {step.state}")
+            tries = f", at try {step.attempt}" if step.attempt > 1 else ""
+            print(f"  {step.number:3}  {step.kind:5}  {step.name:22}  {step.state}{tries}")
         await _print_artifacts(store)
 
 

@@ -4,7 +4,7 @@ async with holdfast.open_store("holdfast.db") as store:
 ...
 """
 
-from typing import TYPE_CHECKING, Any
+import typing as _typing
 
 from holdfast.bootstrap import open_bus, open_store
 from holdfast.domain.agent_task import (
@@ -30,7 +30,7 @@ from holdfast.domain.usage import Usage
 from holdfast.engine.watcher import Watcher
 from holdfast.store.store import Store
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from holdfast.bootstrap.workspace import Holdfast, Options, open
 
 __all__ = [
@@ -78,7 +78,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _typing.Any:
     """Import what runs agents when it is first asked for: the log alone needs none of it."""
     if name in ("Holdfast", "Options", "open"):
         from holdfast.bootstrap import workspace

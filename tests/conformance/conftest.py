@@ -36,7 +36,7 @@ async def where(backend: str, tmp_path: Path, postgres_database: str) -> AsyncIt
         yield tmp_path / "holdfast.db"
     else:
         yield postgres_database
-        await _wipe(postgres_database)
+        await wipe(postgres_database)
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +47,8 @@ async def postgres_database(postgres: PostgresServer) -> str:
         return url
 
 
-async def _wipe(url: str) -> None:
+async def wipe(url: str) -> None:
+    """Remove all that tests put into a database."""
     connection = await asyncpg.connect(url)
     try:
         tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")

@@ -9,9 +9,11 @@ from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.events import decode, event_type
 from holdfast.domain.ids import MessageId, SpaceId
 from holdfast.domain.instant import Millis, maybe_instant
+from holdfast.domain.interrupt import InterruptStatus
 from holdfast.domain.message import Message, Role
 from holdfast.domain.run import RunStatus
 from holdfast.domain.stream import Stream
+from holdfast.ports.journal import Opening
 from holdfast.store.store import Store
 from holdfast.testing.log_check import check_log
 from holdfast.testing.probe import Probe
@@ -22,6 +24,7 @@ SPACE: Final = SpaceId("acme")
 ALL: Final = 1000
 
 _ENDS: Final = {"RUN_FINISHED", "RUN_ERROR"}
+_BUDGETS: Final = "SELECT r.id, b.tokens FROM budgets b JOIN runs r ON r.run_key = b.run_key"
 _HEADS: Final = """
     SELECT r.id, r.erased, h.status, h.lease_number, h.lease_owner, h.lease_expires_at, h.attempt, h.unread,
            h.wait_until, h.last_event_seq
@@ -52,11 +55,26 @@ async def check_heads(store: Store, probe: Probe, model: Model, now: Millis) -> 
     assert state.next_at == maybe_instant(Millis(min(later)) if later else None)
 
 
+def check_opening(opening: Opening, run: ModelRun) -> None:
+    """Compare what a worker begins with."""
+    assert _names(opening.messages) == [said.name for said in run.chain()][-opening.thread.context_window :]
+    assert opening.values == run.values()
+    assert {step.number: step.state for step in opening.steps} == {n: step.state for n, step in run.steps.items()}
+    still_open = [name for name, status in run.asked.items() if status is InterruptStatus.OPEN]
+    assert [asked.id for asked in opening.interrupts] == still_open
+    assert opening.last_event_seq == len(run.events)
+    stream = Stream.resume(run.thread.id, run.id, opening.events)
+    assert set(stream.open_tool_calls) == set(run.open_calls())
+
+
 async def check_everything(store: Store, probe: Probe, model: Model) -> None:
     """Compare all runs, and read every chain in pages and by the ids of its messages."""
     model.touched |= set(model.runs)
     await check_touched(store, model)
     await check_log(probe)
+    budgets = await probe.rows(_BUDGETS)
+    spent = {run.id: run.spent for run in model.existing() if run.budget is not None}
+    assert {row["id"]: row["tokens"] for row in budgets} == spent
     for run in model.existing():
         await _check_pages(store, run, model)
         await _check_ids(store, run, model)

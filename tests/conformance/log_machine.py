@@ -24,7 +24,7 @@ from holdfast.domain.timer import TimerState
 from holdfast.store.store import Store
 from tests.builders import user
 from tests.conformance.log_ground import Ground
-from tests.conformance.log_invariants import SPACE, check_everything, check_heads, check_touched
+from tests.conformance.log_invariants import SPACE, check_everything, check_heads, check_opening, check_touched
 from tests.conformance.log_model import Model, ModelRun, ModelThread, Said, Start
 from tests.conformance.log_worker import Planned, Turn, plan
 
@@ -179,6 +179,7 @@ class LogMachine(RuleBasedStateMachine):
             given=dict(new.values),
             said=birth.said,
             wait_until=None if new.wait_until is None else millis(new.wait_until),
+            budget=new.limits.token_budget,
         )
         run.events += [event.data for event in self._run(self._store.events.after(SPACE, run_id))]
         assert len(run.events) == 1
@@ -261,10 +262,19 @@ class LogMachine(RuleBasedStateMachine):
         return self._pick(data, self._held())
 
     def _plan(self, run: ModelRun, lease: Lease, turn: Turn) -> Planned:
-        """Read the inbox as a worker does, and decide what to commit."""
-        items = self._run(self._store.journal.inbox(lease))
-        assert {item.number: (item.kind, _what(item)) for item in items} == run.unread
+        """Read where the run stands as a worker does, and decide what to commit."""
+        opening = self._run(self._store.journal.open(lease))
+        assert {item.number: (item.kind, _what(item)) for item in opening.inbox} == run.unread
+        check_opening(opening, run)
         return plan(self._model, run, lease, turn, self._clock.now())
+
+    def _apply(self, planned: Planned) -> None:
+        """Do to the model what a commit did to the store."""
+        planned.apply(self._model)
+        for new in planned.commit.children:
+            assert isinstance(new.thread, NewThread) and new.thread.id is not None
+            thread = ModelThread(new.thread.id, made_for_run=True)
+            self._born(Birth(new, thread, [], planned.run, Start(None)), Start(None))
 
     def _commit(self, run: ModelRun, lease: Lease, turn: Turn) -> None:
         planned = self._plan(run, lease, turn)
@@ -274,8 +284,8 @@ class LogMachine(RuleBasedStateMachine):
             self._model.touched.add(run)
             return
         committed = self._run(commit)
-        planned.apply(self._model)
-        assert committed.last_event_seq == len(run.events)
+        self._apply(planned)
+        assert (committed.last_event_seq, committed.unread) == (len(run.events), len(run.unread))
         assert len(committed.sequences) == len(committed.message_ids) == len(planned.said)
 
     async def _put_item(self, run: ModelRun, what: str) -> int:

@@ -73,6 +73,11 @@ class ModelRun:
     given: dict[str, Json]
     said: list[Said]
     wait_until: int | None
+    budget: int | None = None
+    """How many tokens it and the runs below it may use."""
+    spent: int = 0
+    """What they used."""
+    waits_on: "list[ModelRun]" = field(default_factory=list)
     status: RunStatus = RunStatus.PENDING
     begun: bool = False
     lease_number: int = 0
@@ -113,6 +118,22 @@ class ModelRun:
     @property
     def depth(self) -> int:
         return 0 if self.parent is None else self.parent.depth + 1
+
+    def budgets(self) -> "list[ModelRun]":
+        """Return those above it, and itself, that have one."""
+        above = [] if self.parent is None else self.parent.budgets()
+        return above if self.budget is None else [*above, self]
+
+    def ahead(self) -> "set[ModelRun]":
+        """Return itself, and all that must end before it can go on."""
+        found, following = {self}, [self]
+        while following:
+            at = following.pop()
+            base = [] if at.begun or at.base is None else [at.base]
+            new = {*at.waits_on, *base} - found
+            found |= new
+            following += new
+        return found
 
     def ready(self, now: int) -> bool:
         return self.status is RunStatus.QUEUED and (self.wait_until is None or self.wait_until <= now)
@@ -344,6 +365,7 @@ class Model:
     def _move(self, run: ModelRun, to: RunStatus) -> None:
         check_move(run.id, run.status, to)
         run.status = to
+        run.waits_on = []
         self.touched.add(run)
 
     def _tell(self, child: ModelRun) -> None:

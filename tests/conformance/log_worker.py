@@ -8,7 +8,7 @@ from msgspec import structs
 
 from holdfast.domain.commit import Commit, Lease
 from holdfast.domain.content import Json
-from holdfast.domain.errors import HoldfastError, IdTaken, InboxNotEmpty, Invalid
+from holdfast.domain.errors import BudgetExceeded, HoldfastError, IdTaken, InboxNotEmpty, Invalid, WouldDeadlock
 from holdfast.domain.events import (
     Event,
     RunError,
@@ -23,16 +23,20 @@ from holdfast.domain.events import (
     decode,
     encode,
 )
-from holdfast.domain.ids import InterruptId, MessageId, TimerId, ToolCallId
+from holdfast.domain.ids import InterruptId, MessageId, RunId, ThreadId, TimerId, ToolCallId
 from holdfast.domain.instant import Millis, instant
 from holdfast.domain.interrupt import InterruptKind, InterruptStatus, NewInterrupt
+from holdfast.domain.limits import Limits
 from holdfast.domain.message import NewMessage
+from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import Move, RunStatus, WaitsFor
 from holdfast.domain.step import Step, StepKind, StepState
 from holdfast.domain.stream import Stream
+from holdfast.domain.thread import NewThread
 from holdfast.domain.timer import NewTimer
+from holdfast.domain.usage import Usage
 from tests.builders import assistant, call, result
-from tests.conformance.log_model import Model, ModelRun, ModelStep, ModelTimer, Said
+from tests.conformance.log_model import DEEPEST, Model, ModelRun, ModelStep, ModelTimer, Said
 
 StepWish: TypeAlias = Literal["none", "start", "start effectful", "settle"]
 Mistake: TypeAlias = Literal["a message with an id of the chain", "an item that is not there"]
@@ -55,6 +59,12 @@ class Turn:
     timer: int | None = None
     """In how many milliseconds."""
     questions: int = 0
+    spawns: tuple[int | None, ...] = ()
+    """The budgets of the children it makes."""
+    tokens: int = 0
+    """What it used."""
+    targets: tuple[int, ...] = ()
+    """For whom it waits, if it waits for runs: numbers of any."""
     to: RunStatus | None = None
     delay: int | None = None
     mistake: Mistake | None = None
@@ -70,17 +80,34 @@ class Planned:
     events: list[bytes]
     steps: dict[int, ModelStep]
     timers: dict[TimerId, ModelTimer]
+    targets: list[ModelRun]
     wait_until: int | None
 
     @property
     def error(self) -> type[HoldfastError] | None:
-        """Why it is refused: the run would stop with something unread, or the worker made a mistake."""
+        """Why it is refused: because of something unread, a mistake, no budget, or a wait without end."""
         move, messages, consumed = self.commit.move, self.commit.messages, self.commit.consumed
         if move is not None and move.to is not RunStatus.QUEUED and len(consumed) < len(self.run.unread):
             return InboxNotEmpty
         if not self.run.known_ids().isdisjoint(message.id for message in messages):
             return IdTaken
-        return None if self.run.unread.keys() >= set(consumed) else Invalid
+        if not self.run.unread.keys() >= set(consumed):
+            return Invalid
+        if self._starts_a_model and any(self._is_used_up(budget) for budget in self.run.budgets()):
+            return BudgetExceeded
+        return WouldDeadlock if any(self.run in target.ahead() for target in self.targets) else None
+
+    @property
+    def tokens(self) -> int:
+        """Return what it used."""
+        return 0 if self.commit.usage is None else self.commit.usage.total_tokens
+
+    @property
+    def _starts_a_model(self) -> bool:
+        return any(step.state is StepState.STARTED and step.call is None for step in self.steps.values())
+
+    def _is_used_up(self, above: ModelRun) -> bool:
+        return above.budget is not None and above.spent + self.tokens >= above.budget
 
     def apply(self, model: Model) -> None:
         run, commit = self.run, self.commit
@@ -88,6 +115,8 @@ class Planned:
         run.said += self.said
         run.events += self.events
         run.iterations += commit.iterations
+        for above in run.budgets():
+            above.spent += self.tokens
         run.written += [(len(run.said), name, value) for name, value in commit.values.items()]
         run.steps |= self.steps
         run.timers |= self.timers
@@ -98,6 +127,7 @@ class Planned:
             run.attempt = 0
         if commit.move is not None:
             model.give_back(run, commit.move.to, wait_until=self.wait_until)
+            run.waits_on = self.targets
 
 
 def plan(model: Model, run: ModelRun, lease: Lease, turn: Turn, now: Millis) -> Planned:
@@ -112,7 +142,8 @@ def plan(model: Model, run: ModelRun, lease: Lease, turn: Turn, now: Millis) -> 
         speech.stream_on()
     steps = _steps(run, turn, speech)
     timers = {} if turn.timer is None else {TimerId(model.name("timer")): ModelTimer(now + turn.timer)}
-    move = _move(turn, now)
+    targets = _targets(model, turn)
+    move = _move(turn, targets, now)
     if move is not None and move.to is not RunStatus.QUEUED:
         speech.end(move.to)
     commit = Commit(
@@ -124,6 +155,8 @@ def plan(model: Model, run: ModelRun, lease: Lease, turn: Turn, now: Millis) -> 
         consumed=_consumed(run, turn),
         interrupts=_questions(model, turn),
         timers=[NewTimer(id=timer, kind="wake", due_at=instant(Millis(at.due_at))) for timer, at in timers.items()],
+        children=_children(model, run, turn),
+        usage=Usage(input_tokens=turn.tokens, cost_usd=0.0) if turn.tokens else None,
         iterations=int(turn.speaks),
         move=move,
     )
@@ -134,6 +167,7 @@ def plan(model: Model, run: ModelRun, lease: Lease, turn: Turn, now: Millis) -> 
         events=[encode(event) for event in speech.events],
         steps=steps,
         timers=timers,
+        targets=targets,
         wait_until=None if turn.delay is None or turn.to is not RunStatus.QUEUED else now + turn.delay,
     )
 
@@ -236,12 +270,35 @@ def _questions(model: Model, turn: Turn) -> Sequence[NewInterrupt]:
     ]
 
 
-def _move(turn: Turn, now: Millis) -> Move | None:
+def _children(model: Model, run: ModelRun, turn: Turn) -> list[NewRun]:
+    if run.depth >= DEEPEST:
+        return []
+    return [
+        NewRun(
+            id=RunId(model.name("run")),
+            thread=NewThread(id=ThreadId(model.name("thread"))),
+            parent_run_id=run.id,
+            limits=Limits(token_budget=budget),
+        )
+        for budget in turn.spawns
+    ]
+
+
+def _targets(model: Model, turn: Turn) -> list[ModelRun]:
+    """Return for whom a run waits that waits for runs: any but those that are gone."""
+    if turn.to is not RunStatus.WAITING or turn.questions:
+        return []
+    runs = model.existing()
+    return [runs[number % len(runs)] for number in turn.targets if runs]
+
+
+def _move(turn: Turn, targets: Sequence[ModelRun], now: Millis) -> Move | None:
     match turn.to:
         case None:
             return None
         case RunStatus.WAITING:
-            return Move(to=turn.to, reason=WaitsFor.PERSON if turn.questions else WaitsFor.CHILD)
+            waits_on = [target.id for target in targets]
+            return Move(to=turn.to, reason=WaitsFor.PERSON if turn.questions else WaitsFor.CHILD, waits_on=waits_on)
         case RunStatus.QUEUED:
             until = None if turn.delay is None else instant(Millis(now + turn.delay))
             return Move(to=turn.to, wait_until=until)

@@ -12,6 +12,7 @@ import msgspec
 import holdfast.ports
 from holdfast.ports.api_keys import ApiKeys
 from holdfast.ports.artifacts import Artifacts, Files
+from holdfast.ports.contexts import Contexts
 from holdfast.ports.event_log import EventLog
 from holdfast.ports.inbox import Inbox
 from holdfast.ports.interrupts import Interrupts
@@ -42,6 +43,7 @@ class Ports(NamedTuple):
     steps: Steps
     values: Values
     interrupts: Interrupts
+    contexts: Contexts
     artifacts: Artifacts
     files: Files
     timers: Timers
@@ -63,6 +65,7 @@ def ports_of(store: Store) -> Ports:
         steps=store.steps,
         values=store.values,
         interrupts=store.interrupts,
+        contexts=store.contexts,
         artifacts=store.artifacts,
         files=store.files,
         timers=store.timers,

@@ -3,6 +3,7 @@
 from typing import Any
 
 from holdfast.domain.commit import Commit, Committed, Lease
+from holdfast.domain.context_snapshot import ContextSnapshot, SentSegment, digest
 from holdfast.domain.events import Event, decode
 from holdfast.domain.ids import InterruptId, RunId, ToolCallId
 from holdfast.domain.instant import Instant, Millis, instant
@@ -101,6 +102,15 @@ def tool_step(number: int, call_id: str, state: StepState = StepState.STARTED, *
         tool_call_id=tool_call_id,
         **options,
     )
+
+
+def told(step: int, system: str = "be good", **options: Any) -> ContextSnapshot:
+    """Return what a model was told in a step: a system prompt and no tools."""
+    texts = {digest(text): text for text in (system, "[]")}
+    nothing: dict[str, Any] = dict.fromkeys(("first_sequence", "last_sequence", "compaction_through"))
+    plain = {"model": "m", "conversation": (), "reminders": (), "tokens": {}, "texts": texts, **nothing}
+    segments = (SentSegment(name="core", digest=digest(system), tokens=1),)
+    return ContextSnapshot(step=step, segments=segments, tools=digest("[]"), **{**plain, **options})
 
 
 def at(clock: HeldClock, seconds: float) -> Instant:

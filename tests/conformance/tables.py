@@ -12,6 +12,7 @@ Rows: TypeAlias = list[dict[str, Any]]
 # Which column of which table must name a row of which other.
 _REFERENCES: Final = (
     ("messages", "thread_key", "threads", "thread_key"),
+    ("task_numbers", "thread_key", "threads", "thread_key"),
     ("runs", "thread_key", "threads", "thread_key"),
     ("runs", "base_key", "runs", "run_key"),
     ("runs", "jump_key", "runs", "run_key"),

@@ -65,7 +65,7 @@ async def buses(request: pytest.FixtureRequest, postgres_url: str) -> AsyncItera
 
 async def test_a_hint_reaches_every_reader_as_it_was_sent(buses: Pair) -> None:
     here, there = buses
-    sent = Wake(runs=about("a", "b").runs, queue=True, news=True)
+    sent = Wake(runs=about("a", "b").runs, ended=about("b").runs, queue=True, news=True, timers=True)
     async with here.subscribe() as near, there.subscribe() as far, there.subscribe() as further:
         here.publish(sent)
         assert [await heard(hints, at_least(sent)) for hints in (near, far, further)] == [sent] * 3
@@ -155,6 +155,8 @@ async def test_a_hint_that_is_too_large_says_that_everything_may_have_changed(po
         assert await heard(hints, everything) == Wake(queue=True, everything=True)
         here.publish(Wake(runs=large.runs, news=True))
         assert await heard(hints, everything) == Wake(news=True, everything=True)
+        here.publish(Wake(ended=large.runs, timers=True))
+        assert await heard(hints, everything) == Wake(timers=True, everything=True)
 
 
 async def test_a_hint_of_any_size_arrives(postgres_url: str) -> None:

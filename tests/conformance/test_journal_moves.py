@@ -175,7 +175,8 @@ async def test_an_end_tells_the_parent(store: Store) -> None:
         assert item.kind is InboxKind.CHILD
         failure: Json = {"code": "X", "message": "x", "iteration": None, "details": {}}
         error = None if move.error is None else failure
-        assert item.data == {"run_id": child.id, "status": move.to, "output": move.output, "error": error}
+        names = {"run_id": child.id, "thread_id": child.thread_id}
+        assert item.data == {**names, "status": move.to, "output": move.output, "error": error}
         await commit(store, parent, consumed=[item.number])
 
 

@@ -13,12 +13,20 @@ import pytest
 
 from holdfast.bootstrap import open_store
 from holdfast.bus.local import LocalBus
+from holdfast.domain.commit import Commit
 from holdfast.domain.errors import StoreCorrupt, StoreReadOnly, StoreTooNew
-from holdfast.domain.ids import SpaceId
+from holdfast.domain.ids import InterruptId, RunId, SpaceId
+from holdfast.domain.interrupt import InterruptStatus
+from holdfast.domain.limits import Limits
+from holdfast.domain.new_run import NewRun
+from holdfast.domain.thread import NewThread
+from holdfast.domain.usage import Usage
 from holdfast.store import statements
 from holdfast.testing.clock import HeldClock
+from holdfast.testing.log_check import check_rows
 from holdfast.testing.postgres import PostgresServer
-from tests.builders import MINUTE
+from holdfast.testing.probe import open_probe
+from tests.builders import MINUTE, claim
 from tests.conformance.conftest import SPACE
 from tests.conformance.tables import Rows, rows_of
 from tests.schemas import Catalogue, catalogue_of, execute, fetch
@@ -29,6 +37,31 @@ BROKEN = (
     "CREATE TABLE half (name TEXT);\nINSERT INTO half VALUES ('x');\nINSERT INTO nowhere VALUES (1);\n",
 )
 DATABASE_ERRORS = (sqlite3.Error, asyncpg.PostgresError)
+
+OLD = RunId("r")
+OF_THE_FIRST_VERSION = (
+    "INSERT INTO spaces (id, name, metadata, created_at) VALUES ('acme', 'Acme', '{}', 1)",
+    """INSERT INTO threads (space_key, id, agent_type, status, context_window, metadata, next_sequence,
+                            listed_at, created_at)
+       VALUES (1, 't', 'default', 'active', 50, '{}', 1, 1, 1)""",
+    "INSERT INTO run_ids (space_key, id, run_key) VALUES (1, 'r', 1)",
+    """INSERT INTO runs (space_key, thread_key, id, mode, agent_type, chain_depth, nesting, priority, tags,
+                         limits, created_at)
+       VALUES (1, 1, 'r', 'chat', 'default', 0, 0, 'normal', '[]', '{}', 1)""",
+    """INSERT INTO run_heads (run_key, status, status_reason, head_start, queued_at, lease_number, last_event_seq)
+       VALUES (1, 'waiting', 'person', 0, 1, 2, 1)""",
+    """INSERT INTO messages (thread_key, run_key, id, sequence, role, content, metadata, created_at)
+       VALUES (1, 1, 'm', 0, 'user', '"hello"', '{}', 1)""",
+    """INSERT INTO events (run_key, seq, type, data, created_at)
+       VALUES (1, 1, 'RUN_STARTED', '{"type":"RUN_STARTED","threadId":"t","runId":"r"}', 1)""",
+    """INSERT INTO steps (run_key, number, kind, name, key, state, attempt, effectful, started_at)
+       VALUES (1, 1, 'tool', 'look', 'k', 'started', 1, 1, 1)""",
+    """INSERT INTO interrupts (space_key, run_key, id, kind, status, metadata, expires_at, created_at)
+       VALUES (1, 1, 'i', 'input', 'open', '{}', 5, 1)""",
+    """INSERT INTO timers (space_key, run_key, id, kind, due_at, state, created_at)
+       VALUES (1, 1, 'x', 'nap', 9999999999999, 'scheduled', 1)""",
+)
+"""A run that waits for a person, as the first version kept it; each key that the database chose is 1."""
 
 Script: TypeAlias = tuple[str, str]
 Known: TypeAlias = Callable[[list[Script]], None]
@@ -122,6 +155,36 @@ async def test_a_migration_keeps_what_is_there(empty: str | Path, scripts: list[
         assert await store.spaces.get(SPACE) == made
         await store.spaces.create(SpaceId("new"), name="New")
     assert await names(empty) == [*(name for name, _ in scripts), "0998_colours"]
+
+
+async def test_a_database_of_the_first_version_is_brought_up_to_date_with_all_that_is_in_it(
+    empty: str | Path, scripts: list[Script], known: Known, clock: HeldClock
+) -> None:
+    known(scripts[:1])
+    await open_once(empty, clock)
+    for statement in OF_THE_FIRST_VERSION:
+        await execute(empty, statement)
+    before = await rows_of(empty)
+    known(scripts)
+    await open_once(empty, clock)
+    after = await rows_of(empty)
+    for table in before.keys() - {"migrations"}:
+        kept = [{column: row[column] for column in old} for old, row in zip(before[table], after[table], strict=True)]
+        assert kept == before[table]
+    async with open_store(empty, bus=LocalBus(), clock=clock) as store:
+        asking, step = await store.interrupts.get(SPACE, InterruptId("i")), (await store.steps.of_run(SPACE, OLD))[0]
+        assert (asking.status, step.waits_for) == (InterruptStatus.OPEN, None)
+        assert await store.interrupts.expire() == ["i"]
+        lease = await claim(store)
+        opening = await store.journal.open(lease)
+        assert ([message.content for message in opening.messages], len(opening.steps)) == (["hello"], 1)
+        assert await store.journal.next_task_id(lease, step="s") == 1
+        child = NewRun(thread=NewThread(), parent_run_id=OLD, limits=Limits(token_budget=5, max_duration_seconds=60))
+        await store.journal.commit(Commit(lease=lease, consumed=[1], children=[child]))
+        await store.journal.commit(Commit(lease=await claim(store), usage=Usage(input_tokens=5, cost_usd=None)))
+        assert len(await store.runs.end(SPACE, OLD)) == 2
+    async with open_probe(empty) as probe:
+        await check_rows(probe)
 
 
 async def test_a_database_of_a_later_version_is_refused_in_one_sentence_and_left_as_it_is(

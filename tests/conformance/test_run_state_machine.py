@@ -28,7 +28,7 @@ from holdfast.domain.errors import (
 from holdfast.domain.ids import OwnerId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.interrupt import Answer, InterruptStatus
-from holdfast.domain.limits import ATTEMPT_CAP
+from holdfast.domain.limits import ATTEMPT_CAP, Limits
 from holdfast.domain.new_run import Base, Created, NewRun
 from holdfast.domain.run import Priority, RunStatus
 from holdfast.domain.timer import TimerState
@@ -52,14 +52,35 @@ _delays = st.sampled_from([None, None, None, 1, 2_000, 90_000])
 _reads = st.sampled_from([9, 9, 1, 0])
 _steps = st.sampled_from(STEPS)
 _mistakes = st.sampled_from([None, None, None, *MISTAKES])
+_budgets = st.sampled_from([None, 2, 5])
+_limits = st.builds(Limits, token_budget=_budgets)
+_tokens = st.integers(0, 3)
+_spawns = st.lists(_budgets, max_size=2).map(tuple) | st.just(())
+_targets = st.lists(st.integers(0, 30), max_size=2).map(tuple)
 _turns = {
     "speaks": st.builds(
-        Turn, speaks=st.just(True), calls=st.integers(0, 2), values=_values, step=_steps, mistake=_mistakes
+        Turn,
+        speaks=st.just(True),
+        calls=st.integers(0, 2),
+        values=_values,
+        step=_steps,
+        tokens=_tokens,
+        spawns=_spawns,
+        mistake=_mistakes,
     ),
-    "settles": st.builds(Turn, answers=st.integers(1, 2), step=st.just("settle"), speaks=st.booleans(), reads=_reads),
-    "notes": st.builds(Turn, streams=st.booleans(), values=_values, step=_steps, timer=_delays),
+    "settles": st.builds(
+        Turn, answers=st.integers(1, 2), step=st.just("settle"), tokens=_tokens, speaks=st.booleans(), reads=_reads
+    ),
+    "notes": st.builds(Turn, streams=st.booleans(), values=_values, step=_steps, tokens=_tokens, timer=_delays),
     "waits": st.builds(
-        Turn, to=st.just(RunStatus.WAITING), questions=st.integers(0, 2), step=_steps, reads=_reads, timer=_delays
+        Turn,
+        to=st.just(RunStatus.WAITING),
+        questions=st.integers(0, 2),
+        targets=_targets,
+        spawns=_spawns,
+        step=_steps,
+        reads=_reads,
+        timer=_delays,
     ),
     "stops": st.builds(
         Turn,
@@ -69,6 +90,7 @@ _turns = {
         values=_values,
         reads=_reads,
         timer=_delays,
+        spawns=_spawns,
         to=st.sampled_from([RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.QUEUED]),
         delay=_delays,
     ),
@@ -83,19 +105,33 @@ class RunLog(LogMachine):
     def begin(self, data: st.DataObject, runs: int, claims: int, children: int) -> None:
         """Have something to work on, whichever rules Hypothesis leaves out."""
         for _ in range(runs):
-            self._create_on(data, self._pick(data, self._model.threads))
+            self._create_on(data, self._pick(data, self._model.threads), limits=data.draw(_limits))
         for _ in range(claims):
             self._claim(OWNERS[0], limit=1, seconds=60)
         for _ in range(children):
             self._spawn(data, self._pick(data, self._model.runs))
 
-    @rule(data=st.data(), wish=st.sampled_from(OnBusy), wait=_delays, given=_values, priority=st.sampled_from(Priority))
+    @rule(
+        data=st.data(),
+        wish=st.sampled_from(OnBusy),
+        wait=_delays,
+        given=_values,
+        priority=st.sampled_from(Priority),
+        limits=_limits,
+    )
     def create(
-        self, data: st.DataObject, wish: OnBusy, wait: int | None, given: dict[str, Json], priority: Priority
+        self,
+        data: st.DataObject,
+        wish: OnBusy,
+        wait: int | None,
+        given: dict[str, Json],
+        priority: Priority,
+        limits: Limits,
     ) -> None:
         """Say something on a thread, wherever it stands; the same request again makes no second run."""
         thread = self._pick(data, self._model.open_threads())
-        self._create_on(data, thread, on_busy=wish, wait_until=self._in(wait), values=given, priority=priority)
+        until = self._in(wait)
+        self._create_on(data, thread, on_busy=wish, wait_until=until, values=given, priority=priority, limits=limits)
         if self._made and data.draw(st.integers(0, 3)) == 0:
             self._create_again(self._pick(data, list(self._made)))
 
@@ -183,13 +219,13 @@ class RunLog(LogMachine):
         held = [self._held()[index] for index in data.draw(st.permutations(range(len(self._held()))))]
         planned = [self._plan(run, lease, turn) for (run, lease), turn in zip(held, turns, strict=False)]
         planned.sort(key=lambda each: each.run.depth)
-        expected = [each.error for each in planned]
         outcomes = self._at_once(*[self._store.journal.commit(each.commit) for each in planned])
-        assert [type(outcome) for outcome in outcomes] == [error or Committed for error in expected]
-        for each, error in zip(planned, expected, strict=True):
+        for each, outcome in zip(planned, outcomes, strict=True):
+            error = each.error  # now: one before it may have used up a budget, or begun to wait
+            assert type(outcome) is (error or Committed)
             self._model.touched.add(each.run)
             if error is None:
-                each.apply(self._model)
+                self._apply(each)
 
     @precondition(lambda self: self._has_work())
     @rule(data=st.data(), turn=_turns["waits"] | _turns["stops"], comes_first=st.booleans())
@@ -204,11 +240,12 @@ class RunLog(LogMachine):
             assert number == self._model.put(run, InboxKind.MESSAGE, what)
             assert type(committed) is (planned.error or Committed)
             if planned.error is None:
-                planned.apply(self._model)
+                self._apply(planned)
         else:
             committed, number = self._in_order(commit, put)
-            assert isinstance(committed, Committed)
-            planned.apply(self._model)
+            assert type(committed) is (planned.error or Committed)
+            if planned.error is None:
+                self._apply(planned)
             assert isinstance(number, int if run.live else Conflict)
             assert not run.live or number == self._model.put(run, InboxKind.MESSAGE, what)
 
@@ -220,6 +257,7 @@ class RunLog(LogMachine):
         late = plan(self._model, run, lease, replace(turn, reads=0), self._clock.now())
         self._refused(LeaseLost, self._store.journal.commit(late.commit))
         self._refused(LeaseLost, self._store.journal.inbox(lease))
+        self._refused(LeaseLost, self._store.journal.open(lease))
         assert self._run(self._store.leases.renew(lease.owner, [lease], lease=MILLISECOND)) == []
         self._model.touched.add(run)
 

@@ -6,22 +6,37 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.domain.artifact import ArtifactType, NewArtifact
 from holdfast.domain.commit import Commit, Committed, Lease
 from holdfast.domain.errors import LeaseLost
-from holdfast.domain.ids import TimerId
+from holdfast.domain.ids import InterruptId, RunId, TimerId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.instant import Instant
+from holdfast.domain.limits import Limits
+from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import Move, RunStatus
 from holdfast.domain.step import StepState
+from holdfast.domain.thread import NewThread
 from holdfast.domain.timer import NewTimer
 from holdfast.domain.usage import Usage
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE, SECOND, assistant, claim, spoken
 from tests.conformance.conftest import SPACE
-from tests.conformance.scenes import ASKING, COMPLETED, FAILED, QUEUED, WAITING, asked, commit, model_step, running
+from tests.conformance.scenes import (
+    ASKING,
+    COMPLETED,
+    FAILED,
+    QUEUED,
+    WAITING,
+    asked,
+    commit,
+    model_step,
+    running,
+    told,
+)
 from tests.conformance.tables import rows_of
 
 LATE = Instant("2030-01-01T00:00:00.000Z")
@@ -43,9 +58,32 @@ WRITES: Final[dict[str, dict[str, Any]]] = {
     "the queue": {"move": QUEUED},
     "a delay": {"move": Move(to=RunStatus.QUEUED, wait_until=LATE)},
     "a wait": {"move": WAITING, "consumed": [1]},
+    "a wait for a run": {"move": replace(WAITING, waits_on=[RunId("other")]), "consumed": [1]},
+    "a withdrawn question": {"withdrawn": [InterruptId("asked")]},
+    "a context": {"contexts": [told(7, "late")]},
+    "a child": {"children": [NewRun(thread=NewThread(), limits=Limits(token_budget=5))]},
     "an end": {"move": COMPLETED, "consumed": [1]},
     "a failure": {"move": FAILED, "consumed": [1]},
 }
+
+
+def made_by(lease: Lease, parts: dict[str, Any]) -> Commit:
+    """Return a commit of `parts`, with children that are those of its run."""
+    children = [replace(child, parent_run_id=lease.run_id) for child in parts.get("children", ())]
+    return Commit(lease=lease, **{**parts, "children": children})
+
+
+async def another_waits(store: Store) -> None:
+    await commit(store, await running(store, id=RunId("other")), move=WAITING)
+
+
+async def begun(store: Store, timer: str) -> Lease:
+    """Claim a run that has a message, a step, a timer, a budget and something unread."""
+    lease = await running(store, "begin", limits=Limits(token_budget=100, max_duration_seconds=60))
+    alarm = NewTimer(kind="alarm", due_at=LATE, id=TimerId(timer))
+    await commit(store, lease, messages=[assistant("hello")], steps=[model_step(1)], timers=[alarm])
+    await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.MESSAGE, data="psst")
+    return lease
 
 
 async def expired(store: Store, clock: HeldClock, lease: Lease) -> None:
@@ -116,15 +154,13 @@ async def test_a_lease_that_is_no_longer_the_runs_writes_nothing(
     where: str | Path,
     lose: Callable[[Store, HeldClock, Lease], Awaitable[None]],
 ) -> None:
-    lease = await running(store, "begin")
-    alarm = NewTimer(kind="alarm", due_at=LATE, id=TimerId("alarm"))
-    await commit(store, lease, messages=[assistant("hello")], steps=[model_step(1)], timers=[alarm])
-    await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.MESSAGE, data="psst")
+    await another_waits(store)
+    lease = await begun(store, "alarm")
     await lose(store, clock, lease)
     before = await rows_of(where)
     for write, parts in WRITES.items():
         with pytest.raises(LeaseLost):
-            await store.journal.commit(Commit(lease=lease, **parts))
+            await store.journal.commit(made_by(lease, parts))
         assert await rows_of(where) == before, f"{write} was written"
     with pytest.raises(LeaseLost):
         await store.journal.inbox(lease)
@@ -136,12 +172,10 @@ async def test_a_lease_that_is_no_longer_the_runs_writes_nothing(
 
 
 async def test_every_write_that_a_lost_lease_is_refused_is_one_that_a_lease_can_make(store: Store) -> None:
-    for parts in WRITES.values():
-        lease = await running(store, "begin")
-        alarm = NewTimer(kind="alarm", due_at=LATE, id=TimerId(f"alarm-{lease.run_key}"))
-        await commit(store, lease, messages=[assistant("hello")], steps=[model_step(1)], timers=[alarm])
-        await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.MESSAGE, data="psst")
-        await store.journal.commit(Commit(lease=lease, **parts))
+    await another_waits(store)
+    for number, parts in enumerate(WRITES.values()):
+        lease = await begun(store, f"alarm-{number}")
+        await store.journal.commit(made_by(lease, parts))
         if "move" not in parts or parts["move"].to is RunStatus.QUEUED:
             await store.runs.end(SPACE, lease.run_id)
 

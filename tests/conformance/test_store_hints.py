@@ -1,7 +1,7 @@
 """What a store tells those who watch: only what has happened, and only once it has."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -14,13 +14,16 @@ from holdfast.domain.errors import LeaseLost, NotFound
 from holdfast.domain.ids import RunId, ThreadId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.interrupt import Answer
+from holdfast.domain.limits import Limits
 from holdfast.domain.new_run import NewRun
+from holdfast.domain.thread import NewThread
+from holdfast.domain.timer import NewTimer
 from holdfast.ports.bus import Wake
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE, claim, finish, new_run, new_thread, spoken
 from tests.conformance.conftest import SPACE
-from tests.conformance.scenes import ASKING, COMPLETED, QUEUED, WAITING, asked, child_of, commit, queued, running
+from tests.conformance.scenes import ASKING, COMPLETED, QUEUED, WAITING, asked, at, child_of, commit, queued, running
 
 PATIENCE: Final = 30.0
 
@@ -52,8 +55,8 @@ async def watched(where: str | Path, clock: HeldClock) -> AsyncIterator[Watched]
         yield watched
 
 
-def hint(*runs: RunId, queue: bool = False, news: bool = False) -> Wake:
-    return Wake(runs=frozenset((SPACE, run) for run in runs), queue=queue, news=news)
+def hint(*runs: RunId, ended: Sequence[RunId] = (), **what: bool) -> Wake:
+    return Wake(runs=frozenset((SPACE, run) for run in runs), ended=frozenset((SPACE, run) for run in ended), **what)
 
 
 async def test_a_new_run_is_told_with_the_queue_if_it_may_be_claimed(watched: Watched) -> None:
@@ -134,7 +137,59 @@ async def test_an_end_from_outside_tells_of_every_run_that_it_ended(watched: Wat
     child = await child_of(watched.store, parent.id, "b")
     await watched.said()
     await watched.store.runs.end(SPACE, parent.id)
-    assert await watched.said() == hint(parent.id, child.id, news=True)
+    assert await watched.said() == hint(parent.id, child.id, ended=[parent.id, child.id], news=True)
+
+
+async def test_whoever_ends_a_run_itself_is_not_told_that_it_was_ended(watched: Watched) -> None:
+    lease = await running(watched.store, "a")
+    await watched.said()
+    await commit(watched.store, lease, move=COMPLETED)
+    assert await watched.said() == hint(lease.run_id, news=True)
+
+
+async def test_every_timer_that_is_set_is_told(watched: Watched, clock: HeldClock) -> None:
+    store = watched.store
+    timer = await store.timers.set(SPACE, NewTimer(kind="nap", due_at=at(clock, 0)))
+    assert await watched.said() == hint(timers=True)
+    (due,) = await store.timers.due(FIRST, lease=MINUTE)
+    await store.timers.settle(due, next_due=at(clock, 60))
+    assert await watched.said() == hint(timers=True)
+    await store.timers.cancel(SPACE, timer.id)
+    lease = await running(store, "a")
+    await watched.said()
+    await commit(store, lease, timers=[NewTimer(kind="nap", due_at=at(clock, 9))])
+    assert await watched.said() == hint(lease.run_id, timers=True)
+
+
+async def test_the_deadline_of_a_run_is_told_when_it_is_set_and_when_it_goes_on(watched: Watched) -> None:
+    store = watched.store
+    run = await queued(store, "a", limits=Limits(max_duration_seconds=60))
+    await watched.said()
+    lease = await claim(store)
+    assert await watched.said() == hint(run.id, timers=True)
+    await commit(store, lease, interrupts=[asked("q")], move=ASKING)
+    assert await watched.said() == hint(run.id, news=True)
+    await store.inbox.put(SPACE, run.id, kind=InboxKind.MESSAGE, data="hi")
+    assert await watched.said() == hint(run.id, queue=True, timers=True)
+    await claim(store)
+    assert await watched.said() == hint(run.id)
+
+
+async def test_a_child_that_a_commit_makes_is_told_with_the_queue(watched: Watched) -> None:
+    lease = await running(watched.store, "a")
+    await watched.said()
+    child = NewRun(thread=NewThread(), id=RunId("child"), parent_run_id=lease.run_id)
+    await commit(watched.store, lease, children=[child])
+    assert await watched.said() == hint(lease.run_id, RunId("child"), queue=True)
+
+
+async def test_a_question_that_ran_out_tells_of_its_run_and_the_queue(watched: Watched, clock: HeldClock) -> None:
+    lease = await running(watched.store, "a")
+    await commit(watched.store, lease, interrupts=[asked("q", expires_at=at(clock, 1))], move=ASKING)
+    await watched.said()
+    clock.tick(MINUTE)
+    await watched.store.interrupts.expire()
+    assert await watched.said() == hint(lease.run_id, queue=True)
 
 
 async def test_numbered_news_are_told(watched: Watched) -> None:

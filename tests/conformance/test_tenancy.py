@@ -16,7 +16,7 @@ from holdfast.domain.api_key import NewApiKey, Scope
 from holdfast.domain.artifact import ArtifactType, NewArtifact, NewFile
 from holdfast.domain.commit import Commit
 from holdfast.domain.content import Json
-from holdfast.domain.errors import HoldfastError, NotFound
+from holdfast.domain.errors import HoldfastError, Invalid, NotFound
 from holdfast.domain.ids import (
     ApiKeyId,
     ArtifactId,
@@ -32,7 +32,7 @@ from holdfast.domain.inbox import InboxKind
 from holdfast.domain.instant import Instant
 from holdfast.domain.interrupt import Answer, InterruptStatus
 from holdfast.domain.new_run import Base, NewRun
-from holdfast.domain.run import RunError, RunStatus
+from holdfast.domain.run import Move, RunError, RunStatus, WaitsFor
 from holdfast.domain.thread import NewThread, ThreadFilter, ThreadPatch
 from holdfast.domain.timer import NewTimer, TimerClaim
 from holdfast.ports.runs import RunFilter
@@ -41,7 +41,7 @@ from tests.builders import user
 from tests.conformance.conftest import OTHER, SPACE
 from tests.conformance.conversations import claimed
 from tests.conformance.ports import Method, methods
-from tests.conformance.scenes import ASKING, asked
+from tests.conformance.scenes import ASKING, asked, told
 from tests.conformance.tables import rows_of
 
 LATER: Final = Instant("2030-01-01T00:00:00.000Z")
@@ -102,6 +102,8 @@ NAMING_BY_PARAMETER: Final[dict[tuple[str, str], Callable[[World, World], list[A
     ("runs.page", "cursor"): lambda own, named: [named.run],
     ("notifications.mark_read", "number"): lambda own, named: [named.news],
 }
+# What must be given for a method to find anything.
+PLAIN_BY_PARAMETER: Final[dict[tuple[str, str], Any]] = {("contexts.get", "step"): 1}
 # Types that name nothing, with a value where one must be given. A claim is held by whoever the timers gave it to.
 PLAIN: Final[dict[Any, Any]] = {
     NewThread: NewThread(title="x"),
@@ -123,8 +125,14 @@ WITHOUT_SPACE: Final = {
     **dict.fromkeys(
         ["leases.claim", "leases.renew", "leases.release", "leases.expire", "leases.queue"], "workers serve all spaces"
     ),
-    **dict.fromkeys(["journal.commit", "journal.inbox"], "a lease names its run: tested below"),
-    **dict.fromkeys(["timers.due", "timers.settle", "timers.next_due"], "one clockwork serves all spaces"),
+    **dict.fromkeys(
+        ["journal.open", "journal.history", "journal.commit", "journal.inbox", "journal.next_task_id"],
+        "a lease names its run: tested below",
+    ),
+    **dict.fromkeys(
+        ["timers.due", "timers.settle", "timers.next_due", "interrupts.expire", "interrupts.next_expiry"],
+        "one clockwork serves all spaces",
+    ),
     "notifications.dispatch": "one dispatcher serves all spaces",
 }
 
@@ -156,7 +164,9 @@ def _names(method: Method, parameter: str) -> Callable[[World, World], list[Any]
 
 def _values(method: Method, parameter: str, own: World, named: World) -> list[Any]:
     names = _names(method, parameter)
-    return [PLAIN[method.hints[parameter]]] if names is None else names(own, named)
+    if names is not None:
+        return names(own, named)
+    return [PLAIN_BY_PARAMETER.get((method.path, parameter), PLAIN[method.hints[parameter]])]
 
 
 async def outcome(method: Method, store: Store, space: SpaceId, given: dict[str, Any], named: World) -> tuple[str, str]:
@@ -193,6 +203,7 @@ async def populate(store: Store, space: SpaceId, mark: str) -> World:
         Commit(
             lease=await claimed(store, run),
             values={"state": {"mark": mark}},
+            contexts=[told(1, mark)],
             artifacts=[artifact],
             interrupts=[asked(f"int-{mark}", message=mark)],
             move=ASKING,
@@ -287,8 +298,36 @@ async def test_a_commit_cannot_make_an_artifact_of_a_foreign_file(
         artifact = NewArtifact(type=ArtifactType.DOC, title="x", file_id=file)
         with pytest.raises(NotFound, match=f"there is no file `{file}`"):
             await store.journal.commit(Commit(lease=lease, artifacts=[artifact]))
-    await store.journal.commit(Commit(lease=lease, cancelled_timers=[theirs.timer]))
+    await store.journal.commit(Commit(lease=lease, cancelled_timers=[theirs.timer], withdrawn=[theirs.interrupt]))
     assert await rows_of(where) == before
+
+
+async def test_a_commit_cannot_wait_for_a_foreign_run_nor_spawn_in_its_name(
+    store: Store, where: str | Path, theirs: World
+) -> None:
+    lease = await claimed(store, (await store.runs.create(SPACE, NewRun(thread=NewThread()))).run)
+    before = await rows_of(where)
+    for run in (theirs.run, MISSING.run):
+        wait = Move(to=RunStatus.WAITING, reason=WaitsFor.CHILD, waits_on=[run])
+        with pytest.raises(NotFound, match=f"there is no run `{run}`"):
+            await store.journal.commit(Commit(lease=lease, move=wait))
+        with pytest.raises(Invalid, match="a child names its parent"):
+            child = NewRun(thread=NewThread(), parent_run_id=run)
+            await store.journal.commit(Commit(lease=lease, children=[child]))
+    assert await rows_of(where) == before
+
+
+async def test_a_lease_opens_its_own_run_and_its_own_thread(store: Store, ours: World, theirs: World) -> None:
+    await store.inbox.put(SPACE, ours.run, kind=InboxKind.MESSAGE, data="ours")
+    lease = await claimed(store, await store.runs.get(SPACE, ours.run))
+    opening = await store.journal.open(lease)
+    assert (opening.thread.id, opening.thread.space_id, opening.values) == (
+        ours.thread,
+        SPACE,
+        {"state": {"mark": "ours"}},
+    )
+    assert [message.content for message in opening.messages] == ["ours"]
+    assert "theirs" not in msgspec.json.encode(opening).decode()
 
 
 async def test_an_id_used_in_one_space_is_free_in_another(store: Store, theirs: World) -> None:

@@ -10,8 +10,10 @@ from typing import Final, TypeAlias
 import asyncpg
 import pytest
 
+from holdfast.testing.counting_server import CountingServer
 from holdfast.testing.kills import ForkServer
 from holdfast.testing.postgres import PostgresServer
+from tests.scenario.crash_relay import WORKER
 from tests.scenario.hunt import VICTIM, Script, write_script
 from tests.scenario.workload import PLAYS
 
@@ -62,6 +64,18 @@ async def new_place(backend: str, shared_memory: Path, postgres: PostgresServer)
 @pytest.fixture(scope="session")
 async def victims() -> AsyncIterator[ForkServer]:
     async with ForkServer(VICTIM) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+async def sailors() -> AsyncIterator[ForkServer]:
+    async with ForkServer(WORKER) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+async def tool_server() -> AsyncIterator[CountingServer]:
+    async with CountingServer() as server:
         yield server
 
 

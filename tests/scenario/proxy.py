@@ -13,7 +13,7 @@ _READY = b"Z\0\0\0\5"
 
 
 class Fate(Enum):
-    """What becomes of a COMMIT."""
+    """What becomes of a COMMIT, or of whatever else a test looks out for."""
 
     PASSES = auto()
     LOST = auto()
@@ -27,13 +27,14 @@ class Fate(Enum):
 
 
 class Proxy:
-    """Passes everything on, until a test says otherwise of the next COMMIT."""
+    """Passes everything on, until a test says otherwise of the next COMMIT, or of the next that holds certain bytes."""
 
     def __init__(self, url: str, folder: Path) -> None:
         parts = urlsplit(url)
         (self._server,) = parse_qs(parts.query)["host"]
         self.url = parts._replace(query=f"host={folder}").geturl()
         self.fate = Fate.PASSES
+        self.mark = _COMMIT
 
     async def pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one client."""
@@ -61,7 +62,7 @@ class Proxy:
         while asked := await reader.read(1 << 16):
             if self.fate is Fate.SILENCE:
                 continue
-            if self.fate is not Fate.PASSES and _COMMIT in asked:
+            if self.fate is not Fate.PASSES and self.mark in asked:
                 fate, self.fate = self.fate, Fate.PASSES
                 return asked, fate
             server.write(asked)

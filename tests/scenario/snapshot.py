@@ -14,6 +14,7 @@ Snapshot: TypeAlias = Mapping[str, list[str]]
 
 _OF_SPACE: Final = "space_key = {space}"
 _OF_RUN: Final = "run_key IN (SELECT run_key FROM runs WHERE space_key = {space})"
+_OF_THREAD: Final = "thread_key IN (SELECT thread_key FROM threads WHERE space_key = {space})"
 _OF_KEY: Final = "api_key IN (SELECT api_key FROM api_key_spaces WHERE space_key = {space})"
 TABLES: Final = {
     "spaces": _OF_SPACE,
@@ -32,13 +33,18 @@ TABLES: Final = {
     "blobs": _OF_SPACE,
     "files": _OF_SPACE,
     "timers": _OF_SPACE,
+    "budgets": _OF_RUN,
+    "waits": _OF_RUN,
+    "contexts": _OF_RUN,
+    "texts": _OF_SPACE,
+    "task_numbers": _OF_THREAD,
     "api_keys": _OF_KEY,
     "api_key_spaces": _OF_SPACE,
     "outbox": _OF_SPACE,
     "notifications": _OF_SPACE,
 }
 
-_RUN_KEYS: Final = ("run_key", "base_key", "jump_key", "parent_key", "root_key", "made_for_run")
+_RUN_KEYS: Final = ("run_key", "base_key", "jump_key", "parent_key", "root_key", "made_for_run", "target_key")
 _ONLY_SOMEWHERE: Final = ("event_key",)
 _MADE_ID: Final = re.compile(r"\b[a-z]{3}_[0-9a-f]{32}\b")
 

@@ -1,7 +1,7 @@
 """PostgreSQL dies, does not answer, or is cut off in the middle: a typed error, nothing in part, and it works again."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,14 @@ import pytest
 import holdfast.store.postgres.database
 from holdfast.bootstrap import open_bus, open_store
 from holdfast.bus.local import LocalBus
-from holdfast.domain.commit import Lease
+from holdfast.domain.commit import Commit, Lease
 from holdfast.domain.errors import NotFound, OutcomeUnknown, Unavailable
 from holdfast.domain.ids import SpaceId
 from holdfast.store.store import Store
 from holdfast.testing.log_check import check_rows
 from holdfast.testing.postgres import PostgresServer
 from holdfast.testing.probe import open_probe
+from tests.builders import spoken
 from tests.scenario.load import PATIENCE, SPACE, begin, check_said, saying
 from tests.scenario.proxy import Fate, Proxy, proxied
 
@@ -164,6 +165,23 @@ async def test_after_a_cut_during_a_commit_reading_tells_what_became_of_it(proxy
 
 
 @pytest.mark.parametrize("fate", [Fate.LOST, Fate.UNANSWERED])
+async def test_after_a_cut_during_a_commit_of_events_alone_reading_tells_what_became_of_it(
+    proxy: Proxy, fate: Fate
+) -> None:
+    async with asyncio.timeout(PATIENCE), open_store(proxy.url, bus=LocalBus()) as store:
+        (lease,) = await begin(store, 1)
+        before = await store.journal.commit(Commit(lease=lease, events=spoken("before")))
+        proxy.fate, proxy.mark = fate, b"cut here"
+        with pytest.raises(OutcomeUnknown):
+            await store.journal.commit(Commit(lease=lease, events=spoken("cut here")))
+        after = await store.journal.commit(Commit(lease=lease, events=spoken("after")))
+        events = await store.events.after(SPACE, lease.run_id)
+        assert [event.seq for event in events] == list(range(1, after.last_event_seq + 1))
+        written = after.last_event_seq - before.last_event_seq
+        assert written == len(spoken("x")) * (2 if fate is Fate.UNANSWERED else 1)
+
+
+@pytest.mark.parametrize("fate", [Fate.LOST, Fate.UNANSWERED])
 async def test_after_a_cut_during_another_write_reading_tells_what_became_of_it(proxy: Proxy, fate: Fate) -> None:
     async with asyncio.timeout(PATIENCE), open_store(proxy.url, bus=LocalBus()) as store:
         proxy.fate = fate
@@ -209,7 +227,12 @@ async def test_a_server_that_says_nothing_hangs_nobody(proxy: Proxy, monkeypatch
             await check_said(store, lease, acknowledged=[2], tried=[2])
 
 
-async def test_a_statement_that_takes_too_long_is_given_up(url: str) -> None:
+def _events_alone(lease: Lease, number: int) -> Commit:
+    return Commit(lease=lease, events=spoken(f"{number}"))
+
+
+@pytest.mark.parametrize("make", [saying, _events_alone])
+async def test_a_statement_that_takes_too_long_is_given_up(url: str, make: Callable[[Lease, int], Commit]) -> None:
     async with asyncio.timeout(PATIENCE):
         connection = await asyncpg.connect(url)
         await connection.execute("ALTER DATABASE faults SET statement_timeout = '200ms'")
@@ -219,7 +242,7 @@ async def test_a_statement_that_takes_too_long_is_given_up(url: str) -> None:
             async with holding_the_lock_of(url, lease) as locker:
                 await locker.execute("SET statement_timeout = 0")
                 with pytest.raises(Unavailable) as caught:
-                    await store.journal.commit(saying(lease, 1))
+                    await store.journal.commit(make(lease, 1))
                 assert not isinstance(caught.value, OutcomeUnknown)
             await store.journal.commit(saying(lease, 2))
             await check_said(store, lease, acknowledged=[2], tried=[2])

@@ -14,6 +14,16 @@ from tests.scenario.hunt import write_script
 from tests.scenario.snapshot import TABLES
 
 RUN: Final = "(SELECT MIN(run_key) FROM runs)"
+
+
+def _timer(state: str) -> str:
+    """Give the first run a timer in that state."""
+    return f"""
+        INSERT INTO timers (space_key, run_key, id, kind, due_at, state, created_at)
+        SELECT space_key, run_key, 't', 'deadline', 0, '{state}', 0 FROM runs WHERE run_key = {{run}}
+    """
+
+
 DAMAGE: Final = {
     "every run has a head": "DELETE FROM run_heads WHERE run_key = {run}",
     "every run stands on a thread": "UPDATE runs SET thread_key = 99",
@@ -34,6 +44,16 @@ DAMAGE: Final = {
     "a run is pending": "UPDATE run_heads SET status = 'pending'",
     "a run has ended if and only if": "UPDATE runs SET completed_at = NULL",
     "no open interrupt, timer or step": "UPDATE steps SET state = 'started', settled_at = NULL",
+    "a timer is paused only while": _timer("paused"),
+    "no open interrupt, timer or step: [{'id': 'run-1', 'kind': 'timer'}": _timer("paused"),
+    "for whom a run waits is kept only while it waits": "INSERT INTO waits SELECT run_key, run_key + 1 FROM runs",
+    "no runs wait for each other": "INSERT INTO waits SELECT 3 - run_key, run_key FROM runs",
+    "a budget has counted all": "INSERT INTO budgets (run_key, tokens) VALUES ({run}, 14)",
+    "all that is used below it: [{'budget_key'": "INSERT INTO budgets (run_key, tokens) VALUES ({run}, 15)",
+    "is not there: [{'kind': 'budget'": "INSERT INTO budgets (run_key) VALUES (99)",
+    "is not there: [{'kind': 'context'": "INSERT INTO contexts (run_key, step, snapshot) VALUES (99, 1, '{{}}')",
+    "is not there: [{'kind': 'wait'": "INSERT INTO waits VALUES (99, {run})",
+    "the numbers of plan items": "INSERT INTO task_numbers (thread_key, number, step) VALUES (99, 1, 'x')",
     "a step has settled": "UPDATE steps SET settled_at = NULL",
     "a value that was inherited": "DELETE FROM run_values WHERE source_key IS NULL",
     "news are numbered": "UPDATE spaces SET last_notification = 3",

@@ -10,6 +10,7 @@ import pytest
 from holdfast.domain.api_key import NewApiKey, Scope
 from holdfast.domain.artifact import ArtifactType, NewArtifact, NewFile
 from holdfast.domain.commit import Commit
+from holdfast.domain.context_snapshot import ContextSnapshot, SentSegment, digest
 from holdfast.domain.errors import InboxNotEmpty
 from holdfast.domain.events import (
     Event,
@@ -27,6 +28,7 @@ from holdfast.domain.events.input import Interrupt, Interrupted
 from holdfast.domain.ids import ArtifactId, FileId, InterruptId, MessageId, RunId, ThreadId, TimerId, ToolCallId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.interrupt import Answer, InterruptKind, NewInterrupt
+from holdfast.domain.limits import Limits
 from holdfast.domain.new_run import Base, NewRun
 from holdfast.domain.run import Move, RunError, RunStatus, WaitsFor
 from holdfast.domain.space import SpacePatch
@@ -40,6 +42,8 @@ from tests.scenario.stage import FAR_OFF, LEASE, WORKER, Stage, Worker
 Play: TypeAlias = Callable[[Stage], Coroutine[Any, Any, None]]
 
 SECOND: Final = timedelta(seconds=1)
+NONE: Final = Limits()
+SPENT: Final = Usage(input_tokens=10, output_tokens=5, cost_usd=0.01)
 DONE: Final = Move(to=RunStatus.COMPLETED, output={"ok": True})
 
 
@@ -58,7 +62,7 @@ async def conversation(stage: Stage) -> None:
         )
         await stage.do(store.runs.create(space, begin))
         worker = await stage.claim()
-    await worker.commit(*_beginning("a1", "I look"), steps=[_model(1)])
+    await worker.commit(*_beginning("a1", "I look"), steps=[_model(1)], contexts=[_told(1)])
     await worker.commit(
         *_ending("a1"),
         *_asked("a1", "c1", "c2"),
@@ -66,7 +70,7 @@ async def conversation(stage: Stage) -> None:
         messages=[assistant("I look", call("c1"), call("c2"), id="a1")],
         steps=[_model(1, StepState.DONE), _tool(2, "c1", effectful=True), _tool(3, "c2")],
         values={"state": {"n": 1}, "plan": ["look", "tell"]},
-        usage=Usage(input_tokens=10, output_tokens=5, cost_usd=0.01),
+        usage=SPENT,
         iterations=1,
     )
     await worker.commit(
@@ -83,26 +87,28 @@ async def conversation(stage: Stage) -> None:
 
 
 async def waiting(stage: Stage) -> None:
-    """Ask a person, wait, go on with the answer, and be steered."""
+    """Ask a person, wait, go on with the answer, and be steered; all that while a deadline is set."""
     store, space = stage.store, stage.space
     await stage.do(store.spaces.create(space, name="Acme"))
-    run, interrupt = RunId("asks"), InterruptId("question")
+    run, interrupt, spare = RunId("asks"), InterruptId("question"), InterruptId("spare")
     async with stage.queue:
-        await stage.do(store.runs.create(space, _alone(run)))
+        await stage.do(store.runs.create(space, _alone(run, limits=Limits(max_duration_seconds=3600))))
         worker = await stage.claim()
     asked = Interrupted(interrupts=[Interrupt(id=interrupt, reason="input_required")])
     await worker.commit(
         *spoken("may I?", id="a1"),
         end=RunFinished(thread_id=worker.lease.thread_id, run_id=run, outcome=asked),
         messages=[assistant("may I?", id="a1")],
-        interrupts=[NewInterrupt(id=interrupt, kind=InterruptKind.INPUT, message="may I?")],
+        interrupts=[NewInterrupt(id=name, kind=InterruptKind.INPUT, message="may I?") for name in (interrupt, spare)],
         timers=[NewTimer(id=TimerId("deadline"), kind="deadline", due_at=stage.at(FAR_OFF))],
         move=Move(to=RunStatus.WAITING, reason=WaitsFor.PERSON),
     )
     async with stage.queue:
         await stage.do(store.interrupts.answer(space, interrupt, Answer(response="yes", by="ann")))
         worker = await stage.claim()
-    await worker.commit(StateSnapshot(snapshot={"answer": "yes"}), consumed=[1], cancelled_timers=["deadline"])
+    await worker.commit(
+        StateSnapshot(snapshot={"answer": "yes"}), consumed=[1], cancelled_timers=["deadline"], withdrawn=[spare]
+    )
     await stage.do(store.inbox.put(space, run, kind=InboxKind.MESSAGE, data={"text": "hurry"}, by="ann"))
     with pytest.raises(InboxNotEmpty):
         await store.journal.commit(Commit(lease=worker.lease, move=DONE))
@@ -134,6 +140,49 @@ async def tree(stage: Stage) -> None:
     await stage.do(store.runs.end(space, root, reason="enough", by="ann"))
     await stage.do(store.leases.release(busy.lease))
     await stage.do(store.leases.release(parent.lease))
+    await stage.do(store.runs.delete(space, root))
+
+
+async def family(stage: Stage) -> None:
+    """Make a child in the commit that waits for it, spend from one budget, and go on when nobody answers."""
+    store, space = stage.store, stage.space
+    await stage.do(store.spaces.create(space, name="Acme"))
+    root, child, interrupt = RunId("parent"), RunId("child"), InterruptId("unheard")
+    limits = Limits(token_budget=1_000, cost_budget_usd=1.0, max_duration_seconds=3600)
+    async with stage.queue:
+        await stage.do(store.runs.create(space, _alone(root, limits=limits)))
+        parent = await stage.claim()
+    await stage.do(store.journal.next_task_id(parent.lease, step="key-1"))
+    async with stage.queue:
+        await parent.commit(
+            *_asked("a1", "c1"),
+            messages=[assistant("", call("c1", "spawn"), id="a1")],
+            steps=[_model(1, StepState.DONE), _tool(2, "c1")],
+            children=[_alone(child, parent=root, limits=Limits(token_budget=50))],
+            usage=SPENT,
+            move=Move(to=RunStatus.WAITING, reason=WaitsFor.CHILD, waits_on=[child]),
+        )
+        worker = await stage.claim()
+    await worker.commit(*_beginning("b1", "I help"), steps=[_model(1)])
+    async with stage.queue:
+        await worker.commit(end=worker.finished(), messages=[assistant("I help")], usage=SPENT, move=DONE)
+        parent = await stage.claim()
+    await parent.commit(
+        _answered("c1"), messages=[result("c1")], steps=[_tool(2, "c1", StepState.DONE), _model(3)], consumed=[1]
+    )
+    asked = Interrupted(interrupts=[Interrupt(id=interrupt, reason="input_required")])
+    question = NewInterrupt(id=interrupt, kind=InterruptKind.INPUT, default="no", expires_at=stage.at(-SECOND))
+    async with stage.queue:
+        await parent.commit(
+            end=RunFinished(thread_id=parent.lease.thread_id, run_id=root, outcome=asked),
+            steps=[_model(3, StepState.FAILED)],
+            usage=SPENT,
+            interrupts=[question],
+            move=Move(to=RunStatus.WAITING, reason=WaitsFor.PERSON),
+        )
+        assert await stage.do(store.interrupts.expire()) == [interrupt]
+        parent = await stage.claim()
+    await parent.commit(end=parent.finished(), consumed=[2], move=DONE)
     await stage.do(store.runs.delete(space, root))
 
 
@@ -236,6 +285,7 @@ TOGETHER: Final[Mapping[str, Play]] = {
     "conversation": conversation,
     "waiting": waiting,
     "tree": tree,
+    "family": family,
     "deletion": deletion,
     "timers": timers,
 }
@@ -243,7 +293,7 @@ TOGETHER: Final[Mapping[str, Play]] = {
 PLAYS: Final[Mapping[str, Play]] = {**TOGETHER, "leases": leases, "library": library}
 
 
-def _alone(run: RunId, *, parent: RunId | None = None, later: Stage | None = None) -> NewRun:
+def _alone(run: RunId, *, parent: RunId | None = None, later: Stage | None = None, limits: Limits = NONE) -> NewRun:
     """Return a run on a thread that is made with it, which nobody may claim for long if it is for `later`."""
     return NewRun(
         id=run,
@@ -251,6 +301,7 @@ def _alone(run: RunId, *, parent: RunId | None = None, later: Stage | None = Non
         messages=[user("go", id=f"{run}-in")],
         parent_run_id=parent,
         wait_until=None if later is None else later.at(FAR_OFF),
+        limits=limits,
     )
 
 
@@ -292,6 +343,24 @@ def _asked(message: str, *calls: str) -> list[Event]:
 
 def _answered(name: str) -> ToolCallResult:
     return ToolCallResult(message_id=MessageId(f"{name}-result"), tool_call_id=ToolCallId(name), content="seen")
+
+
+def _told(step: int) -> ContextSnapshot:
+    """Return what a model was told: nothing but a prompt."""
+    prompt, tools = digest("be good"), digest("[]")
+    return ContextSnapshot(
+        step=step,
+        model="model",
+        segments=(SentSegment(name="core", digest=prompt, tokens=2),),
+        conversation=(),
+        reminders=(),
+        tools=tools,
+        tokens={"core": 2},
+        first_sequence=None,
+        last_sequence=None,
+        compaction_through=None,
+        texts={prompt: "be good", tools: "[]"},
+    )
 
 
 def _model(number: int, state: StepState = StepState.STARTED) -> Step:

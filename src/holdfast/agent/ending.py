@@ -32,12 +32,12 @@ async def fail(work: Work, error: RunError) -> None:
     work.log.close()
     _answer_open_calls(work, f"not answered: the run failed: {error.message}")
     while True:
-        work.log.draft.add(consumed=[item.number for item in work.mail.rest()])
         end = RunErrorEvent(message=error.message, code=error.code, usage=_usage(work))
         try:
             await work.log.commit(Move(to=RunStatus.FAILED, error=error), end=end)
         except InboxNotEmpty:
-            await work.read_mail()
+            unread = await work.journal.inbox(work.lease)
+            work.log.draft.consumed = [item.number for item in unread]
         else:
             return
 

@@ -85,7 +85,10 @@ class AgentExecutor:
         except (LeaseLost, Unavailable):
             raise
         except HoldfastError as error:
-            await fail(work, RunError(code=error.code, message=error.message, details=dict(error.details)))
+            # What the store refuses for good is not logged: the end follows what is.
+            logged = await self._begin(lease)
+            logged.usage = work.usage
+            await fail(logged, RunError(code=error.code, message=error.message, details=dict(error.details)))
 
     async def _loop(self, work: Work, stop: asyncio.Event) -> None:
         thinking = Thinking(work, Telling(work, self._prompts, workspace=self._workspace))

@@ -5,8 +5,6 @@ one is on its way goes into the next.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import TypeAlias
 
 import msgspec
 
@@ -32,9 +30,6 @@ from holdfast.domain.stream import Stream
 from holdfast.domain.usage import Usage
 from holdfast.ports.clock import Clock
 from holdfast.ports.journal import Journal
-
-Say: TypeAlias = Callable[[str], Event]
-"""Makes the event of a delta."""
 
 
 class Log:

@@ -17,6 +17,7 @@ from holdfast.domain.ids import RunId, ThreadId
 from holdfast.domain.inbox import InboxItem, InboxKind
 from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.run import RunError, RunStatus
+from holdfast.domain.untrusted import SOURCE
 from holdfast.domain.values import check_value_names
 from holdfast.tools.content import as_text
 from holdfast.tools.tool import Answered, Arrival, ChildEnded, TimeCame
@@ -131,14 +132,20 @@ def _message(item: InboxItem) -> NewMessage | None:
             )
         case InboxKind.CHILD:
             ended = _ended(item)
-            result = as_text(ended.output) if ended.error is None else f"{ended.error.code}: {ended.error.message}"
             return NewMessage(
                 role=Role.USER,
-                content=f"Run `{ended.run_id}`, which you started in the background, has {ended.status}: {result}",
-                metadata={STEERING: True, "child": ended.run_id},
+                content=f"Run `{ended.run_id}`, which you started in the background, {_how(ended)}",
+                metadata={STEERING: True, "child": ended.run_id, SOURCE: f"run:{ended.run_id}"},
             )
         case _:
             return None
+
+
+def _how(ended: _Ended) -> str:
+    if ended.status is RunStatus.COMPLETED:
+        return f"has completed: {as_text(ended.output)}"
+    how = "was cancelled" if ended.status is RunStatus.CANCELLED else "has failed"
+    return how if ended.error is None else f"{how}: {ended.error.code}: {ended.error.message}"
 
 
 def _said(item: InboxItem) -> NewMessage:

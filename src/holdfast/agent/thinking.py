@@ -52,9 +52,12 @@ class Thinking:
         """Call the model once; return whether the worker has let go of the run."""
         self._check_limits()
         for compact in (False, True):
+            again = self._cut_off is not None
+            step = await self._begin()  # first of all: a summary is paid for from the same budget
             given, assembled = await self._telling.tell(compact=compact)
-            self._pay(assembled.total)
-            step = await self._begin()
+            if again:
+                await self._pay(assembled.total)
+            self._work.count_call()
             self._work.log.draft.add(contexts=[self._telling.snapshot(given, assembled, step=step.number)])
             answer = Answer(self._work.log, _message_id(step), name_call=self._name_call(step))
             try:
@@ -93,8 +96,6 @@ class Thinking:
             except BudgetExceeded as error:
                 work.log.take_back(step)
                 raise self._failed(error) from error
-        work.iterations += 1
-        work.log.draft.iterations += 1
         return step
 
     def _next_step(self) -> Step:
@@ -137,10 +138,10 @@ class Thinking:
             return False
         return True
 
-    def _pay(self, tokens: int) -> None:
+    async def _pay(self, tokens: int) -> None:
         """Charge for a call that a lost worker had begun: about what this one is told, and no answer."""
-        if self._cut_off is not None:
-            self._work.charge(self._used(tokens, 0))
+        self._work.charge(self._used(tokens, 0))
+        await self._work.log.commit()
 
     def _estimate(self, tokens: int, streamed: str) -> Usage | None:
         """Return what a call used that broke off: nothing if nothing came, for then it was not served."""

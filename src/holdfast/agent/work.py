@@ -93,6 +93,11 @@ class Work:
         self.values.update(values)
         self.log.draft.values.update(values)
 
+    def count_call(self) -> None:
+        """Count a model call."""
+        self.iterations += 1
+        self.log.draft.iterations += 1
+
     def charge(self, usage: Usage) -> None:
         """Count what a model call used."""
         self.usage = self.usage + usage

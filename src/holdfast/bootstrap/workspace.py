@@ -108,7 +108,7 @@ def _executor(
     return AgentExecutor(
         journal=store.journal,
         library=LocalLibrary(agents),
-        remote=PlatformTools(store.runs),
+        remote=PlatformTools(store.runs, store.journal),
         models=models,
         tokens=EstimatedTokens(),
         clock=clock,
@@ -130,6 +130,7 @@ def _engine(
         watcher=watcher,
         clock=clock,
         owner=owner,
+        lease=options.lease,
     )
     news = NewsLoop(notifications=store.notifications, watcher=watcher)
     concurrency = workers if options.workers is None else options.workers

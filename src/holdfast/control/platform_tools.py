@@ -5,21 +5,24 @@ from typing import TypeAlias
 
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
-from holdfast.domain.errors import NotFound
+from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.ids import RunId
 from holdfast.domain.tool import Reply, ToolSpec
+from holdfast.ports.journal import Journal
 from holdfast.ports.runs import Runs
+from holdfast.tools.arguments import check_arguments
 from holdfast.tools.builtin import task_status
 
-Handle: TypeAlias = Callable[[Lease, dict[str, Json]], Awaitable[Reply]]
+Do: TypeAlias = Callable[[Lease, dict[str, Json]], Awaitable[Reply]]
 
 
 class PlatformTools:
     """`RemoteTools` of the control plane in the same process."""
 
-    def __init__(self, runs: Runs) -> None:
+    def __init__(self, runs: Runs, journal: Journal) -> None:
         self._runs = runs
-        self._tools: dict[str, tuple[ToolSpec, Handle]] = {
+        self._journal = journal
+        self._tools: dict[str, tuple[ToolSpec, Do]] = {
             task_status.SPEC.name: (task_status.SPEC, self._task_status),
         }
         self._specs = [spec for _, (spec, _) in sorted(self._tools.items())]
@@ -32,7 +35,13 @@ class PlatformTools:
         """Run a tool."""
         if name not in self._tools:
             raise NotFound(f"there is no tool `{name}`", name=name)
-        return await self._tools[name][1](lease, arguments)
+        await self._journal.inbox(lease)  # refused if the lease is lost: nothing is done in its name any more
+        spec, do = self._tools[name]
+        try:
+            check_arguments(spec, arguments)
+            return await do(lease, arguments)
+        except (NotFound, Invalid) as error:
+            return Reply(content=f"{error.code}: {error.message}", failed=True)
 
     async def _task_status(self, lease: Lease, arguments: dict[str, Json]) -> Reply:
         run = await self._runs.get(lease.space_id, RunId(arguments["task_id"]))

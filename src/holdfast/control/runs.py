@@ -1,20 +1,22 @@
 """Runs in the hands of people and clients."""
 
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.domain.agent import Agent, check_mode
+from holdfast.control.answers import check_response
+from holdfast.domain.agent import Agent, check_mode, models_of
 from holdfast.domain.content import Content, Json
-from holdfast.domain.errors import AlreadyAnswered, Conflict, Invalid, Waiting
+from holdfast.domain.errors import AlreadyAnswered, Conflict, IdTaken, Invalid, NotFound, Waiting
 from holdfast.domain.ids import InterruptId, MessageId, RunId, SpaceId, ThreadId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.interrupt import Answer, Interrupt, InterruptStatus
 from holdfast.domain.limits import check_priced, tighten
 from holdfast.domain.message import NewMessage, Role, check_ids
-from holdfast.domain.new_run import Base, Created, NewRun
+from holdfast.domain.new_run import Base, Created, NewRun, body_digest
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.thread import NewThread
 from holdfast.ports.agents import Agents
@@ -53,16 +55,17 @@ class RunControl:
     async def start(self, space: SpaceId, new: NewRun) -> Created:
         """Make a run of an agent, with the model that it has now and at most the limits that it has.
 
-        An unknown agent raises `NotFound`, one that may not be run in that mode `Conflict`. A cost budget needs a
-        model whose price is known (`Invalid`).
+        An unknown agent raises `NotFound`, one that may not be run in that mode `Conflict`. A cost budget needs
+        models whose prices are known (`Invalid`).
         """
         agent = self._agents.get(new.agent_type or await self._agent_of(space, new.thread))
         check_mode(agent, new.mode)
         model = new.model or agent.models[0]
         limits = tighten(agent.limits, new.limits)
-        found = self._models.find(model, folder=_folder(agent))
+        found = self._models.fallback(models_of(agent, model), folder=_folder(agent))
         check_priced(limits, price_known=found.price_known)
-        return await self._runs.create(space, replace(new, agent_type=agent.name, model=model, limits=limits))
+        made = replace(new, agent_type=agent.name, model=model, limits=limits)
+        return await self._runs.create(space, made, body=_body(new))
 
     async def cancel(self, space: SpaceId, run: RunId, *, by: str | None = None, reason: str | None = None) -> Run:
         """End a run and all below it; one that has ended is refused (`IllegalMove`)."""
@@ -79,19 +82,29 @@ class RunControl:
         digest: str | None = None,
         by: str | None = None,
     ) -> Interrupt:
-        """Answer the question of a run, or of one below it; the id is needed only where several are open."""
-        chosen = interrupt or (await self._only_question(space, run)).id
-        return await self._interrupts.answer(space, chosen, Answer(response=response, digest=digest, by=by))
+        """Answer the question of a run, or of one below it; the id is needed only where several are open.
+
+        A question of another run raises `NotFound`, an answer that does not fit its schema `Invalid`.
+        """
+        if interrupt is None:
+            asked = await self._only_question(space, run)
+        else:
+            asked = await self._question(space, run, interrupt)
+        check_response(asked, response)
+        return await self._interrupts.answer(space, asked.id, Answer(response=response, digest=digest, by=by))
 
     async def steer(
         self, space: SpaceId, run: RunId, content: Content, *, message: MessageId | None = None, by: str | None = None
     ) -> int:
         """Tell a run something on its way; it hears it before its next model call. Return the number of the item.
 
-        A run that asks a person something wants an answer first (`Waiting`).
+        A run that asks a person something wants an answer first (`Waiting`). An id that a message of its chain has is
+        refused (`IdTaken`).
         """
-        said = NewMessage(id=message, role=Role.USER, content=content)
+        said = NewMessage(id=message, role=Role.USER, content=content, created_by=by)
         check_ids([said])
+        if message is not None:
+            await self._check_unused(space, run, message)
         questions = await self._open_questions(space, run, below=False)
         if questions:
             raise Waiting(f"run `{run}` waits for an answer: answer first", interrupts=[each.id for each in questions])
@@ -136,6 +149,18 @@ class RunControl:
             return thread.agent_type
         return (await self._threads.get(space, thread)).agent_type
 
+    async def _check_unused(self, space: SpaceId, run: RunId, message: MessageId) -> None:
+        await self._runs.get(space, run)
+        with suppress(NotFound):
+            await self._messages.get(space, run, message)
+            raise IdTaken(f"there is a message `{message}` on the chain of run `{run}` already", id=message)
+
+    async def _question(self, space: SpaceId, run: RunId, interrupt: InterruptId) -> Interrupt:
+        asked = await self._interrupts.get(space, interrupt)
+        if asked.run_id != run and asked not in await self._interrupts.of_run(space, run, below=True):
+            raise NotFound(f"run `{run}` does not ask `{interrupt}`", id=interrupt)
+        return asked
+
     async def _only_question(self, space: SpaceId, run: RunId) -> Interrupt:
         questions = await self._open_questions(space, run)
         if not questions:
@@ -148,6 +173,11 @@ class RunControl:
     async def _open_questions(self, space: SpaceId, run: RunId, *, below: bool = True) -> list[Interrupt]:
         asked = await self._interrupts.of_run(space, run, below=below)
         return [each for each in asked if each.status is InterruptStatus.OPEN]
+
+
+def _body(new: NewRun) -> str | None:
+    """Return what makes a request the same as another: what was asked for, not what the agent makes of it."""
+    return None if new.idempotency_key is None else body_digest(new)
 
 
 def _folder(agent: Agent) -> Path | None:

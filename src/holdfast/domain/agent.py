@@ -85,6 +85,11 @@ def check_agent_name(name: str) -> str:
     return name
 
 
+def models_of(agent: Agent, chosen: str | None) -> list[str]:
+    """Return the models that a run may use: the agent's own, in order, or the other one that was chosen for it."""
+    return agent.models if chosen is None or chosen == agent.models[0] else [chosen]
+
+
 def check_mode(agent: Agent, mode: Mode) -> None:
     """Raise unless `agent` may be run in `mode`."""
     settings = {Mode.CHAT: agent.chat, Mode.TASK: agent.task, Mode.DAEMON: agent.daemon}.get(mode)

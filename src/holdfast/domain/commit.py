@@ -1,25 +1,25 @@
 """A commit: everything that the lease holder adds to its run's log at once."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 import msgspec
 
 from holdfast.domain.artifact import NewArtifact, check_new_artifact
 from holdfast.domain.content import Json
+from holdfast.domain.context_snapshot import ContextSnapshot
 from holdfast.domain.errors import Invalid
 from holdfast.domain.events import Event
-from holdfast.domain.ids import MessageId, OwnerId, RunId, SpaceId, ThreadId, TimerId
+from holdfast.domain.ids import InterruptId, MessageId, OwnerId, RunId, SpaceId, ThreadId, TimerId
 from holdfast.domain.instant import Instant
 from holdfast.domain.interrupt import NewInterrupt
 from holdfast.domain.message import NewMessage, Role, check_ids, open_calls
+from holdfast.domain.new_run import NewRun, check_new_run
 from holdfast.domain.run import Move, Run, RunStatus, check_own_move
 from holdfast.domain.step import Step, StepKind, StepState
+from holdfast.domain.thread import NewThread
 from holdfast.domain.timer import NewTimer, check_new_timer
 from holdfast.domain.usage import Usage
-
-VALUE_NAMES: Final = frozenset({"state", "plan", "todo", "compaction", "tools"})
-"""The values a run has; it starts with those of its base."""
+from holdfast.domain.values import check_value_names
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +38,8 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     run_key: int
     thread_key: int
     parent_key: int | None
+    budget_keys: tuple[int, ...] = ()
+    """The budgets that the run spends from, the nearest first."""
     run: Run
     """The run as it was claimed."""
 
@@ -45,7 +47,8 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 class Commit(msgspec.Struct, frozen=True, kw_only=True):
     """What to add, all of it or nothing.
 
-    `usage` and `iterations` are added to the run's; `consumed` are inbox numbers.
+    `usage` and `iterations` are added to the run's; `consumed` are inbox numbers; `children` are runs that this one
+    spawns, each on a thread of its own; `withdrawn` are open questions that need no answer any more.
     """
 
     lease: Lease
@@ -55,9 +58,12 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     values: Mapping[str, Json] = {}
     consumed: Sequence[int] = ()
     interrupts: Sequence[NewInterrupt] = ()
+    withdrawn: Sequence[InterruptId] = ()
+    children: Sequence[NewRun] = ()
     artifacts: Sequence[NewArtifact] = ()
     timers: Sequence[NewTimer] = ()
     cancelled_timers: Sequence[TimerId] = ()
+    contexts: Sequence[ContextSnapshot] = ()
     usage: Usage | None = None
     iterations: int = 0
     move: Move | None = None
@@ -67,6 +73,10 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True):
     """Where it went: the last event's number, and the messages as they entered."""
 
     last_event_seq: int
+    unread: int = 0
+    """How many inbox items wait to be read."""
+    spent: Usage | None = None
+    """What has been spent of the nearest budget, if the commit spent something: `input_tokens` are all tokens."""
     message_ids: Sequence[MessageId] = ()
     sequences: Sequence[int] = ()
 
@@ -81,16 +91,25 @@ def check_commit(commit: Commit) -> None:
             raise Invalid("a run does not end with a call that nobody answered", field="messages")
     if commit.steps:
         _check_steps(commit)
-    if not VALUE_NAMES.issuperset(commit.values):
-        raise Invalid(f"a run has the values {', '.join(sorted(VALUE_NAMES))}", field="values")
+    check_value_names(commit.values)
     if len(set(commit.consumed)) != len(commit.consumed):
         raise Invalid("an inbox item is named twice", field="consumed")
     for artifact in commit.artifacts:
         check_new_artifact(artifact)
     for timer in commit.timers:
         check_new_timer(timer)
+    for child in commit.children:
+        _check_child(commit.lease, child)
     if commit.interrupts and (commit.move is None or commit.move.to is not RunStatus.WAITING):
         raise Invalid("an interrupt opens in the commit that makes its run wait", field="interrupts")
+
+
+def _check_child(lease: Lease, child: NewRun) -> None:
+    check_new_run(child)
+    if child.parent_run_id != lease.run_id or not isinstance(child.thread, NewThread):
+        raise Invalid("a child names its parent and begins a thread of its own", field="children")
+    if child.idempotency_key is not None:
+        raise Invalid("a child needs no idempotency key: it is made with the commit, or not at all", field="children")
 
 
 def _check_steps(commit: Commit) -> None:

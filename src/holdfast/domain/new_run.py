@@ -7,7 +7,6 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from holdfast.domain.busy import OnBusy
-from holdfast.domain.commit import VALUE_NAMES
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.idempotency import check_key, request_digest
@@ -18,6 +17,7 @@ from holdfast.domain.message import NewMessage, check_input
 from holdfast.domain.run import Mode, Priority, Run
 from holdfast.domain.text import check_text
 from holdfast.domain.thread import NewThread, check_new_thread
+from holdfast.domain.values import check_value_names
 
 MAX_TAGS: Final = 50
 
@@ -72,8 +72,7 @@ def check_new_run(new: NewRun) -> None:
         check_new_thread(new.thread)
         if new.base is not UNSET and new.base is not None:
             raise Invalid("a run on a new thread has no base", field="base")
-    if not VALUE_NAMES.issuperset(new.values):
-        raise Invalid(f"a run has the values {', '.join(sorted(VALUE_NAMES))}", field="values")
+    check_value_names(new.values)
     _check_labels(new)
 
 

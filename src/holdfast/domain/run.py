@@ -8,7 +8,7 @@ A crash is not a move: a run whose lease has expired is `running` until somebody
 claim raises the lease number or needs it, so a worker that was left behind can write nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -136,6 +136,8 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     output: Json = None
     error: RunError | None = None
     wait_until: Instant | None = None
+    waits_on: Sequence[RunId] = ()
+    """The runs that must end before this one goes on, when it waits for a child."""
 
 
 def check_move(run_id: RunId, at: RunStatus, to: RunStatus) -> None:
@@ -150,6 +152,8 @@ def check_own_move(run_id: RunId, move: Move) -> None:
         raise Invalid("a worker cannot cancel its run: end it instead")
     if move.wait_until is not None and move.to is not RunStatus.QUEUED:
         raise Invalid("`wait_until` is for a run that goes back to the queue")
+    if move.waits_on and move.to is not RunStatus.WAITING:
+        raise Invalid("`waits_on` is for a run that waits")
     check_move(run_id, RunStatus.RUNNING, move.to)
 
 

@@ -1,10 +1,15 @@
 """A space: the tenant that everything else belongs to."""
 
+from typing import Final
+
 import msgspec
 
 from holdfast.domain.content import Json
 from holdfast.domain.ids import SpaceId
 from holdfast.domain.instant import Instant
+
+DEFAULT_SPACE: Final = SpaceId("default")
+"""The space that every workspace begins with."""
 
 
 class Space(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.domain.ids import ToolCallId
 from holdfast.domain.instant import Instant
+from holdfast.domain.run import WaitsFor
 from holdfast.domain.usage import Usage
 
 
@@ -24,9 +25,16 @@ class StepState(StrEnum):
     """How far it is."""
 
     STARTED = "started"
+    WAITING = "waiting"
+    """It began, and waits for a person, a child or a time."""
     DONE = "done"
     FAILED = "failed"
     UNKNOWN = "unknown"
+
+    @property
+    def settled(self) -> bool:
+        """Whether this is how it ended."""
+        return self not in (StepState.STARTED, StepState.WAITING)
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +49,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     tool_call_id: ToolCallId | None = None
     effectful: bool = False
     request_digest: str | None = None
+    waits_for: WaitsFor | None = None
     usage: Usage | None = None
     started_at: Instant | None = None
     settled_at: Instant | None = None

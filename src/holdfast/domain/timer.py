@@ -18,6 +18,8 @@ class TimerState(StrEnum):
     """Whether it will fire."""
 
     SCHEDULED = "scheduled"
+    PAUSED = "paused"
+    """The deadline of a run that waits for a person: its `due_at` moves as long as that takes."""
     FIRED = "fired"
     CANCELLED = "cancelled"
 

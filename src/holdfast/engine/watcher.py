@@ -46,7 +46,8 @@ class Watch:
     async def beyond(self, seq: int) -> Head | None:
         """Wait until the log is longer than `seq` or the run has ended; `None` if the run is gone."""
         if self._head is None:
-            self.see(next(iter(await self._events.heads([self._name])), None))
+            head = next(iter(await self._events.heads([self._name])), None)
+            self.see(self._head or head)  # the watcher may have seen a later one meanwhile
         while self._head is not None and self._head.last_event_seq <= seq and not self._head.status.terminal:
             self._moved.clear()
             await self._moved.wait()

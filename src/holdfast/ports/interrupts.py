@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from holdfast.domain.ids import InterruptId, RunId, SpaceId
+from holdfast.domain.instant import Instant
 from holdfast.domain.interrupt import Answer, Interrupt, InterruptStatus
 from holdfast.domain.page import DEFAULT_LIMIT, Page
 
@@ -25,6 +26,15 @@ class Interrupts(Protocol):
         cursor: str | None = None,
     ) -> Page[Interrupt]:
         """Return the interrupts of a space, the newest first."""
+
+    async def expire(self, *, limit: int = 100) -> list[InterruptId]:
+        """Close those that nobody answered in time, give each run its default outcome, and return them.
+
+        However many processes ask at once, each is closed once; an answer that comes first wins.
+        """
+
+    async def next_expiry(self) -> Instant | None:
+        """Return when the next open one runs out."""
 
     async def answer(self, space: SpaceId, interrupt: InterruptId, answer: Answer) -> Interrupt:
         """Settle the interrupt, put the answer into its run's inbox and queue the run, in one transaction.

@@ -1,13 +1,45 @@
-"""The journal: the one way in which a worker writes."""
+"""The journal: a run's log in the hands of its lease holder. It is the one way in which a worker reads and writes."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
+import msgspec
+
 from holdfast.domain.commit import Commit, Committed, Lease
+from holdfast.domain.content import Json
+from holdfast.domain.events import Event
 from holdfast.domain.inbox import InboxItem
+from holdfast.domain.interrupt import Interrupt
+from holdfast.domain.message import Message
+from holdfast.domain.step import Step
+from holdfast.domain.thread import Thread
+
+
+class Opening(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a worker needs to begin a run, or to go on with one."""
+
+    thread: Thread
+    messages: Sequence[Message]
+    """The end of the conversation: as many messages as the thread's `context_window`, oldest first."""
+    steps: Sequence[Step]
+    """Those of this run, by number."""
+    values: dict[str, Json]
+    inbox: Sequence[InboxItem]
+    interrupts: Sequence[Interrupt]
+    """The questions that are open."""
+    events: Sequence[Event]
+    """Those that say how the run's stream stands: of `STRUCTURAL_TYPES`, in order."""
+    last_event_seq: int
 
 
 class Journal(Protocol):
-    """A run's log, in the hands of its lease holder."""
+    """A run's log. Every method needs a lease that still holds, and raises `LeaseLost` otherwise."""
+
+    async def open(self, lease: Lease) -> Opening:
+        """Return where the run stands, all of it at one moment."""
+
+    async def history(self, lease: Lease, *, before: int, limit: int) -> list[Message]:
+        """Return up to `limit` messages of the run's chain before a sequence on it, oldest first."""
 
     async def commit(self, commit: Commit) -> Committed:
         """Add everything in `commit` in one transaction, or nothing.
@@ -15,9 +47,18 @@ class Journal(Protocol):
         When it returns, the commit is on disk. Events are numbered without gaps. Messages get their sequence; input
         that waited gets its own first. A lease that is no longer the run's writes nothing (`LeaseLost`). A move to
         `waiting` or to an end is refused while an inbox item is unread (`InboxNotEmpty`). A step settles once
-        (`Conflict`). A move gives the lease back; an end lets the runs based on this one go, and tells the parent.
-        Commits of one lease are applied in the order in which they were made. A commit that fails does so alone.
+        (`Conflict`). A model call may begin only while every budget above it has something left (`BudgetExceeded`).
+        Children are made with it, or not at all. A wait for a run that waits for this one is refused
+        (`WouldDeadlock`). A move gives the lease back; an end lets the runs based on this one go, and tells the
+        parent. Commits of one lease are applied in the order in which they were made. A commit that fails does so
+        alone.
         """
 
     async def inbox(self, lease: Lease) -> list[InboxItem]:
         """Return what is unread, the oldest first."""
+
+    async def next_task_id(self, lease: Lease, *, step: str) -> int:
+        """Take the next number for an item of a plan on the run's thread; a step that asks again gets the same.
+
+        No two steps receive the same number.
+        """

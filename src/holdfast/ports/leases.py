@@ -26,7 +26,8 @@ class Leases(Protocol):
 
         Each lease has a number greater than every earlier one of its run. Two owners that claim at once never
         receive the same run. A run whose `wait_until` has not passed is left. Low priority waits longer, but not
-        for ever. The cost does not depend on how many runs are pending.
+        for ever. The cost does not depend on how many runs are pending. The first claim of a run that may work only
+        for so long sets its deadline: a timer, which is paused while the run waits for a person.
         """
 
     async def renew(self, owner: OwnerId, leases: Sequence[Lease], *, lease: timedelta) -> list[Lease]:

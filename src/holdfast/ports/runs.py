@@ -7,7 +7,8 @@ import msgspec
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
 from holdfast.domain.new_run import Created, NewRun
 from holdfast.domain.page import DEFAULT_LIMIT, Page
-from holdfast.domain.run import Mode, Run, RunError, RunStatus
+from holdfast.domain.phase import Phase
+from holdfast.domain.run import Mode, Priority, Run, RunError, RunStatus
 from holdfast.domain.timer import TimerClaim
 
 
@@ -16,6 +17,8 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
 
     thread_id: ThreadId | None = None
     status: RunStatus | None = None
+    phase: Phase | None = None
+    priority: Priority | None = None
     agent_type: str | None = None
     mode: Mode | None = None
     tag: str | None = None
@@ -26,16 +29,19 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
 class Runs(Protocol):
     """The runs of a space. Each method is one transaction."""
 
-    async def create(self, space: SpaceId, new: NewRun, *, fires: TimerClaim | None = None) -> Created:
+    async def create(
+        self, space: SpaceId, new: NewRun, *, body: str | None = None, fires: TimerClaim | None = None
+    ) -> Created:
         """Make a run with its input and its first event, all or nothing.
 
         The same idempotency key returns the same run, and another body under it is a conflict
-        (`IdempotencyMismatch`). A run id already used is refused (`IdTaken`), also one of a deleted run. A thread
-        that is archived or deleted refuses it (`ThreadClosed`). Without a base it continues the newest run;
-        `on_busy` decides where that is live. It is `queued` if its base has ended and its worker has let go, else
-        `pending`; where the base was ended before it began, the run above it counts. Input enters the conversation
-        at once if the base has ended. A cut that parts a tool call from its result is refused (`Invalid`). A timer
-        that it `fires` is settled in the same transaction.
+        (`IdempotencyMismatch`); where `new` says more than the caller did, `body` is the digest of what the caller
+        said. A run id already used is refused (`IdTaken`), also one of a deleted run. A thread that is archived or
+        deleted refuses it (`ThreadClosed`). Without a base it continues the newest run; `on_busy` decides where that
+        is live. It is `queued` if its base has ended and its worker has let go, else `pending`; where the base was
+        ended before it began, the run above it counts. Input enters the conversation at once if the base has ended. A
+        cut that parts a tool call from its result is refused (`Invalid`). A timer that it `fires` is settled in the
+        same transaction.
         """
 
     async def get(self, space: SpaceId, run: RunId) -> Run:

@@ -1,16 +1,22 @@
 """How runs are claimed, for all workers of a process that ask at once."""
 
 from collections.abc import Hashable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from holdfast.domain.commit import Lease
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.ids import OwnerId
-from holdfast.domain.instant import instant
+from holdfast.domain.instant import Millis, instant
+from holdfast.domain.timer import NewTimer
+from holdfast.store.budgets import budget_path, has_budget
 from holdfast.store.run_rows import to_run
+from holdfast.store.timers import timer_values
 from holdfast.store.transaction import Batch, Row, Transaction
+
+_LONGEST: Final = 1000 * 365 * 24 * 3600
+"""Seconds: a moment that is much further off cannot be written down."""
 
 
 class Claim(msgspec.Struct, frozen=True, eq=False):
@@ -46,13 +52,31 @@ async def _take(tx: Transaction, owner: OwnerId, length: int, *, limit: int) -> 
     rows = await tx.all("claim_heads", owner=owner, now=tx.lease_now, lease=length, limit=limit)
     ordered = sorted(rows, key=lambda row: (row["queue_key"], row["run_key"]))
     runs = {row["run_key"]: row for row in await tx.many("runs_by_key", [(row["run_key"],) for row in rows])}
-    leases = [_lease(owner, row, runs[row["run_key"]]) for row in ordered]
+    leases = [await _lease(tx, owner, row, runs[row["run_key"]]) for row in ordered]
+    deadlines = [_deadline(tx, lease) for lease in leases if _begins_with_deadline(lease)]
+    await tx.many("add_timers", deadlines)
+    tx.wake(timers=bool(deadlines))
     for lease in leases:
         tx.wake(run=(lease.space_id, lease.run_id))
     return leases
 
 
-def _lease(owner: OwnerId, head: Row, run: Row) -> Lease:
+def _begins_with_deadline(lease: Lease) -> bool:
+    return lease.number == 1 and lease.run.limits.max_duration_seconds is not None
+
+
+def _deadline(tx: Transaction, lease: Lease) -> tuple[Any, ...]:
+    """Return the timer that ends a run which works for longer than it may."""
+    seconds = lease.run.limits.max_duration_seconds
+    assert seconds is not None
+    due_at = Millis(tx.now + min(seconds, _LONGEST) * 1000)
+    timer = NewTimer(kind="deadline", due_at=instant(due_at), data={"seconds": seconds})
+    return timer_values(tx, timer, space=lease.space_key, run_key=lease.run_key)
+
+
+async def _lease(tx: Transaction, owner: OwnerId, head: Row, run: Row) -> Lease:
+    value = to_run(run)
+    spends = run["parent_key"] is not None or has_budget(value.limits)
     return Lease(
         space_id=run["space_id"],
         run_id=run["id"],
@@ -64,5 +88,6 @@ def _lease(owner: OwnerId, head: Row, run: Row) -> Lease:
         run_key=run["run_key"],
         thread_key=run["thread_key"],
         parent_key=run["parent_key"],
-        run=to_run(run),
+        budget_keys=await budget_path(tx, run["run_key"]) if spends else (),
+        run=value,
     )

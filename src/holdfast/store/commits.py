@@ -18,6 +18,8 @@ from holdfast.domain.interrupt import DEFAULT_DEADLINE, NewInterrupt
 from holdfast.domain.notification import NEWS
 from holdfast.domain.run import Move, RunStatus, WaitsFor
 from holdfast.store.artifacts import add_artifact
+from holdfast.store.budgets import check_budgets, spend, spent_of
+from holdfast.store.creation import Request, create_run
 from holdfast.store.encoding import dump, dump_optional
 from holdfast.store.endings import let_dependants_go
 from holdfast.store.inbox import tell_parent
@@ -26,40 +28,53 @@ from holdfast.store.notifications import news_row
 from holdfast.store.prepared import Prepared, step_values, usage_row
 from holdfast.store.timers import timer_values
 from holdfast.store.transaction import Batch, Transaction
-
-
-class _Accepted(msgspec.Struct, frozen=True):
-    """A commit that passed the fence, with the numbers it was given."""
-
-    commit: Prepared
-    last_event_seq: int
+from holdfast.store.waits import runs_ahead, wait_for
 
 
 async def apply(tx: Transaction, commits: Sequence[Prepared]) -> list[Committed | HoldfastError]:
     """Write commits of different runs and return what became of each."""
-    await _lock(tx, commits)
-    accepted = await _fence(tx, commits)
+    if all(commit.plain for commit in commits):
+        return await _append(tx, commits)
+    held = await _lock(tx, commits)
+    heads = {row["run_key"]: row for row in await tx.append([commit.entry for commit in commits])}
+    accepted = [commit for commit in commits if commit.lease.run_key in heads and not commit.plain]
     sequences, message_ids = await _add_messages(tx, accepted)
-    await _add_events(tx, accepted)
     await _consume(tx, accepted)
     await _put_steps(tx, accepted)
     await _add_values(tx, accepted, sequences)
     await _add_usage(tx, accepted)
+    await _add_contexts(tx, accepted)
     await _add_what_is_rare(tx, accepted)
-    await _move(tx, accepted)
-    for item in accepted:
-        tx.wake(run=(item.commit.lease.space_id, item.commit.lease.run_id))
-    last = {item.commit.lease.run_key: item.last_event_seq for item in accepted}
+    await _move(tx, accepted, held=held)
+    for commit in commits:
+        if commit.lease.run_key in heads:
+            tx.wake(run=(commit.lease.space_id, commit.lease.run_id))
     return [
         Committed(
-            last_event_seq=last[key],
+            last_event_seq=heads[key]["last_event_seq"],
+            unread=heads[key]["unread"],
+            spent=await spent_of(tx, commit),
             message_ids=message_ids.get(key, ()),
             sequences=sequences.get(key, ()),
         )
-        if (key := commit.lease.run_key) in last
+        if (key := commit.lease.run_key) in heads
         else await _refusal(tx, commit)
         for commit in commits
     ]
+
+
+async def _append(tx: Transaction, commits: Sequence[Prepared]) -> list[Committed | HoldfastError]:
+    """Write commits that add events alone. They may be there for good then, so nothing after that can fail."""
+    heads = {row["run_key"]: row for row in await tx.append([commit.entry for commit in commits], alone=True)}
+    outcomes: list[Committed | HoldfastError] = []
+    for commit in commits:
+        head = heads.get(commit.lease.run_key)
+        if head is None:
+            outcomes.append(_lost(commit.lease))
+        else:
+            tx.wake(run=(commit.lease.space_id, commit.lease.run_id))
+            outcomes.append(Committed(last_event_seq=head["last_event_seq"], unread=head["unread"]))
+    return outcomes
 
 
 def _run_of(commit: Prepared) -> int:
@@ -69,32 +84,18 @@ def _run_of(commit: Prepared) -> int:
 COMMITS: Final = Batch(name=_run_of, apply=apply)
 
 
-async def _lock(tx: Transaction, commits: Iterable[Prepared]) -> None:
-    """Hold what the fence does not: threads that are given messages, and parents that will be told of an end."""
+async def _lock(tx: Transaction, commits: Iterable[Prepared]) -> frozenset[int]:
+    """Hold what the fence does not: threads that are given messages, and parents that will be told of an end.
+
+    Those that a run which begins to wait depends on are held too, and returned.
+    """
     threads = {commit.lease.thread_key for commit in commits if commit.messages or commit.ends}
     told = {commit.lease.parent_key for commit in commits if commit.ends and commit.lease.parent_key is not None}
-    runs = {commit.lease.run_key for commit in commits} | told if told else ()
+    ahead = await runs_ahead(tx, [(commit.lease.space_id, commit.waits_on) for commit in commits if commit.waits_on])
+    runs = {commit.lease.run_key for commit in commits} | told | ahead if told or ahead else ()
     if threads or runs:
         await tx.lock(threads=threads, runs=runs)
-
-
-async def _fence(tx: Transaction, commits: Sequence[Prepared]) -> list[_Accepted]:
-    rows = await tx.many(
-        "fence",
-        [
-            (
-                len(commit.events),
-                len(commit.commit.consumed),
-                int(commit.settles),
-                commit.lease.run_key,
-                commit.lease.number,
-                int(commit.stops),
-            )
-            for commit in commits
-        ],
-    )
-    last = {row["run_key"]: row["last_event_seq"] for row in rows}
-    return [_Accepted(commit, last[commit.lease.run_key]) for commit in commits if commit.lease.run_key in last]
+    return ahead
 
 
 async def _refusal(tx: Transaction, commit: Prepared) -> HoldfastError:
@@ -103,14 +104,18 @@ async def _refusal(tx: Transaction, commit: Prepared) -> HoldfastError:
     head = await tx.one("head", run_key=lease.run_key)
     if head is not None and head["lease_number"] == lease.number:
         return InboxNotEmpty(f"run `{lease.run_id}` has unread items in its inbox", run_id=lease.run_id)
+    return _lost(lease)
+
+
+def _lost(lease: Lease) -> LeaseLost:
     return LeaseLost(f"lease {lease.number} of run `{lease.run_id}` is lost", run_id=lease.run_id, number=lease.number)
 
 
 async def _add_messages(
-    tx: Transaction, accepted: Sequence[_Accepted]
+    tx: Transaction, accepted: Sequence[Prepared]
 ) -> tuple[dict[int, list[int]], dict[int, list[MessageId]]]:
     """Give messages their sequences and keep them; return both by run."""
-    speaking = [item.commit for item in accepted if item.commit.messages]
+    speaking = [item for item in accepted if item.messages]
     if not speaking:
         return {}, {}
     await check_new_ids(tx, [(_tip(commit.lease), commit.messages) for commit in speaking])
@@ -141,32 +146,21 @@ def _tip(lease: Lease) -> Tip:
     return Tip(lease.thread_key, lease.run_key)
 
 
-async def _add_events(tx: Transaction, accepted: Sequence[_Accepted]) -> None:
-    rows = []
-    for item in accepted:
-        key, events = item.commit.lease.run_key, item.commit.events
-        seq = item.last_event_seq - len(events)
-        for type_, data in events:
-            seq += 1
-            rows.append((key, seq, type_, data, tx.now))
-    await tx.many("add_events", rows)
-
-
-async def _consume(tx: Transaction, accepted: Sequence[_Accepted]) -> None:
-    named = [(item.commit.lease.run_key, number) for item in accepted for number in item.commit.commit.consumed]
+async def _consume(tx: Transaction, accepted: Sequence[Prepared]) -> None:
+    named = [(item.lease.run_key, number) for item in accepted for number in item.commit.consumed]
     if len(await tx.many("consume", named)) != len(named):
         raise Invalid("an inbox item that was named is not there", field="consumed")
 
 
-async def _put_steps(tx: Transaction, accepted: Sequence[_Accepted]) -> None:
-    rows = [step_values(item.commit.lease.run_key, step, tx.now) for item in accepted for step in item.commit.steps]
+async def _put_steps(tx: Transaction, accepted: Sequence[Prepared]) -> None:
+    rows = [step_values(item.lease.run_key, step, tx.now) for item in accepted for step in item.steps]
     if len(await tx.many("put_steps", rows)) != len(rows):
         raise Conflict("a step settles once")
 
 
-async def _add_values(tx: Transaction, accepted: Sequence[_Accepted], sequences: dict[int, list[int]]) -> None:
+async def _add_values(tx: Transaction, accepted: Sequence[Prepared], sequences: dict[int, list[int]]) -> None:
     """Keep values, valid from the last message of their run on that was there when they were written."""
-    holding = [item.commit for item in accepted if item.commit.values]
+    holding = [item for item in accepted if item.values]
     if not holding:
         return
     silent = [(commit.lease.run_key,) for commit in holding if not commit.messages]
@@ -179,35 +173,59 @@ async def _add_values(tx: Transaction, accepted: Sequence[_Accepted], sequences:
     await tx.many("add_values", rows)
 
 
-async def _add_usage(tx: Transaction, accepted: Sequence[_Accepted]) -> None:
+async def _add_usage(tx: Transaction, accepted: Sequence[Prepared]) -> None:
     rows = [
-        (*usage_row(item.commit.commit.usage), item.commit.commit.iterations, item.commit.lease.run_key)
+        (*usage_row(item.commit.usage), item.commit.iterations, item.lease.run_key)
         for item in accepted
-        if item.commit.commit.usage is not None or item.commit.commit.iterations
+        if item.commit.usage is not None or item.commit.iterations
     ]
     await tx.many("add_usage", rows)
+    await spend(tx, accepted)
+    await check_budgets(tx, accepted)
 
 
-async def _add_what_is_rare(tx: Transaction, accepted: Sequence[_Accepted]) -> None:
-    interrupts, timers, cancelled = [], [], []
+async def _add_contexts(tx: Transaction, accepted: Sequence[Prepared]) -> None:
+    commits = [item for item in accepted if item.contexts]
+    if not commits:
+        return
+    snapshots = {(each.lease.run_key, step): snapshot for each in commits for step, snapshot in each.contexts}
+    texts = {(each.lease.space_key, digest): text for each in commits for digest, text in each.texts}
+    await tx.many("add_contexts", [(*name, snapshot) for name, snapshot in snapshots.items()])
+    await tx.many("add_texts", [(*name, text) for name, text in sorted(texts.items())])
+
+
+async def _add_what_is_rare(tx: Transaction, accepted: Sequence[Prepared]) -> None:
+    interrupts, withdrawn, timers, cancelled = [], [], [], []
     for item in accepted:
-        commit, lease = item.commit.commit, item.commit.lease
+        commit, lease = item.commit, item.lease
         interrupts += [_interrupt_values(tx, new, lease.space_key, lease.run_key) for new in commit.interrupts]
+        withdrawn += [(lease.run_key, interrupt_id) for interrupt_id in commit.withdrawn]
         timers += [timer_values(tx, new, space=lease.space_key, run_key=lease.run_key) for new in commit.timers]
         cancelled += [(lease.run_key, timer_id) for timer_id in commit.cancelled_timers]
         for artifact in commit.artifacts:
             await add_artifact(tx, lease.space_key, lease.run_key, artifact)
+        for child in commit.children:
+            await create_run(tx, Request(lease.space_id, child))
+        if commit.timers:
+            tx.wake(timers=True)
     await tx.many("add_interrupts", interrupts)
+    await tx.many("withdraw_interrupts", withdrawn)
     await tx.many("add_timers", timers)
     await tx.many("cancel_timers", cancelled)
 
 
-async def _move(tx: Transaction, accepted: Sequence[_Accepted]) -> None:
-    moving = [(item.commit, item.commit.move) for item in accepted if item.commit.move is not None]
+async def _move(tx: Transaction, accepted: Sequence[Prepared], *, held: frozenset[int]) -> None:
+    moving = [(item, item.move) for item in accepted if item.move is not None]
     if not moving:
         return
     heads = [(move.to.value, move.reason, _wait_until(move), tx.now, commit.lease.run_key) for commit, move in moving]
+    for commit, move in moving:
+        if move.waits_on:
+            await wait_for(tx, commit.lease, move.waits_on, held=held)
     await tx.many("move_heads", heads)
+    await tx.many(
+        "pause_deadlines", [(tx.now, commit.lease.run_key) for commit, move in moving if _pauses(commit, move)]
+    )
     ending = [(commit, move) for commit, move in moving if move.to.terminal]
     ends = [
         (dump_optional(move.output), dump_optional(move.error), tx.now, commit.lease.run_key) for commit, move in ending
@@ -228,6 +246,12 @@ async def _move(tx: Transaction, accepted: Sequence[_Accepted]) -> None:
         if commit.lease.parent_key is not None:
             run = msgspec.structs.replace(commit.lease.run, status=move.to, output=move.output, error=move.error)
             await tell_parent(tx, commit.lease.parent_key, run)
+
+
+def _pauses(commit: Prepared, move: Move) -> bool:
+    """Say whether a run has a deadline and will not work towards it now."""
+    waits = move.to is RunStatus.WAITING and move.reason == WaitsFor.PERSON
+    return waits and commit.lease.run.limits.max_duration_seconds is not None
 
 
 def _is_news(move: Move) -> bool:

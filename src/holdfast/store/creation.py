@@ -15,6 +15,7 @@ from holdfast.domain.new_run import Created, NewRun, body_digest
 from holdfast.domain.run import HEAD_START, Run, RunStatus, queue_key
 from holdfast.domain.thread import NewThread
 from holdfast.domain.usage import NOTHING
+from holdfast.store.budgets import has_budget
 from holdfast.store.encoding import dump, dump_optional
 from holdfast.store.frames import Frame, find_frame, find_plain_frames, key_of
 from holdfast.store.messages import END, Tip, check_new_ids, message_values
@@ -29,6 +30,8 @@ class Request(msgspec.Struct, frozen=True, eq=False):
 
     space: SpaceId
     new: NewRun
+    body: str | None = None
+    """The digest of what the caller said, if `new` says more."""
 
 
 class _Birth(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +53,7 @@ async def create_run(tx: Transaction, request: Request) -> Created:
     """Make any run, or find the one that was made under the same idempotency key."""
     space, new = request.space, request.new
     in_space = await hold_space(tx, space)
-    earlier = await _earlier(tx, in_space, new)
+    earlier = await _earlier(tx, in_space, request)
     if earlier is not None:
         return Created(run=earlier, replayed=True)
     (birth,) = await _insert(tx, [(new, await find_frame(tx, space, in_space, new))])
@@ -77,11 +80,12 @@ def _thread_name(request: Request) -> Hashable:
 CREATIONS: Final = Batch(name=_thread_name, apply=_create_plain_runs)
 
 
-async def _earlier(tx: Transaction, in_space: int, new: NewRun) -> Run | None:
+async def _earlier(tx: Transaction, in_space: int, request: Request) -> Run | None:
     """Return the run of this key. A new key is taken first, so that others who have it wait here for this run."""
-    if new.idempotency_key is None:
+    key = request.new.idempotency_key
+    if key is None:
         return None
-    key, digest = new.idempotency_key, body_digest(new)
+    digest = request.body or body_digest(request.new)
     if await tx.one("take_idempotency_key", space_key=in_space, key=key, digest=digest) is not None:
         return None
     row = await tx.one("idempotency_key", space_key=in_space, key=key)
@@ -105,6 +109,7 @@ async def _insert(tx: Transaction, framed: Sequence[tuple[NewRun, Frame]]) -> li
     await _add_input(tx, births)
     await tx.many("add_events", [(birth.key, 1, *event_row(_started(tx, birth.run)), tx.now) for birth in births])
     await _add_values(tx, births)
+    await tx.many("add_budgets", [(birth.key,) for birth in births if has_budget(birth.run.limits)])
     made = [birth for birth in births if isinstance(birth.new.thread, NewThread)]
     await tx.many("mark_made_for_runs", [(birth.key, birth.frame.thread["thread_key"]) for birth in made])
     for birth in births:
@@ -243,6 +248,6 @@ async def _add_values(tx: Transaction, births: Sequence[_Birth]) -> None:
     inherited = [
         (birth.key, birth.frame.base["run_key"], END if birth.run.base_sequence is None else birth.run.base_sequence)
         for birth in births
-        if birth.frame.base is not None and birth.frame.base_has_ended
+        if birth.frame.base is not None and birth.frame.base_has_ended and birth.frame.base["has_values"]
     ]
     await tx.many("inherit_values", inherited)

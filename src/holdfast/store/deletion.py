@@ -19,6 +19,8 @@ _CONTENT: Final = (
     "drop_interrupts",
     "drop_artifacts",
     "drop_timers",
+    "drop_budget",
+    "drop_contexts",
     "forget_idempotency_key",
 )
 
@@ -64,4 +66,5 @@ async def _remove(tx: Transaction, run_key: int) -> None:
         bare = None if above is None else await tx.one("bare_tombstone", run_key=above)
         at = None if bare is None else above
         if row["made_for_run"] is not None and await tx.one("any_run_of_thread", thread_key=row["thread_key"]) is None:
+            await tx.run("drop_task_numbers", thread_key=row["thread_key"])
             await tx.run("drop_thread", thread_key=row["thread_key"])

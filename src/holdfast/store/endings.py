@@ -91,10 +91,11 @@ async def _end(tx: Transaction, row: Row, ending: Ending) -> Run:
     for closing in ("stop_timers", "close_open_interrupts"):
         await tx.many(closing, [(run_key,)])
     await tx.many("cut_off_started_steps", [(tx.now, run_key)])
+    await tx.run("forget_waits", run_key=run_key)
     if head["lease_owner"] is None and head["queued_at"] is not None:
         await let_dependants_go(tx, [run_key])
     await tx.many("add_to_outbox", [news_row(tx, row["space_key"], run, ending.to, ending.reason)])
-    tx.wake(run=(run.space_id, run.id), news=True)
+    tx.wake(run=(run.space_id, run.id), ended=(run.space_id, run.id), news=True)
     return await run_by_key(tx, run_key)
 
 

@@ -7,7 +7,7 @@ from holdfast.domain.errors import Conflict
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.inbox import InboxItem, InboxKind
 from holdfast.domain.instant import instant
-from holdfast.domain.run import Run
+from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.timer import TimerClaim
 from holdfast.store.encoding import dump, load
 from holdfast.store.run_rows import run_key_of
@@ -54,6 +54,8 @@ async def put_item(tx: Transaction, run_key: int, *, kind: InboxKind, data: str,
     if head is None:
         return None
     number: int = head["last_inbox_number"]
+    if head["status"] == RunStatus.QUEUED:
+        await _go_on(tx, run_key)
     await tx.run(
         "add_inbox_item",
         run_key=run_key,
@@ -66,11 +68,19 @@ async def put_item(tx: Transaction, run_key: int, *, kind: InboxKind, data: str,
     return number
 
 
+async def _go_on(tx: Transaction, run_key: int) -> None:
+    """Let a run that may have been waiting work towards its deadline again, and forget for whom it waited."""
+    if await tx.one("resume_deadline", run_key=run_key, now=tx.now) is not None:
+        tx.wake(timers=True)
+    await tx.run("forget_waits", run_key=run_key)
+
+
 async def tell_parent(tx: Transaction, parent_key: int | None, child: Run, *, besides: Collection[int] = ()) -> None:
     """Put a child's end into its parent's inbox, unless the parent is among those that end with it."""
     if parent_key is None or parent_key in besides:
         return
-    data = dump({"run_id": child.id, "status": child.status, "output": child.output, "error": child.error})
+    told = {"run_id": child.id, "thread_id": child.thread_id, "status": child.status}
+    data = dump({**told, "output": child.output, "error": child.error})
     if await put_item(tx, parent_key, kind=InboxKind.CHILD, data=data) is not None:
         tx.wake(queue=True)
 

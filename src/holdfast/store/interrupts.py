@@ -3,7 +3,7 @@
 from holdfast.domain.errors import Conflict, NotFound
 from holdfast.domain.ids import InterruptId, RunId, SpaceId
 from holdfast.domain.inbox import InboxKind
-from holdfast.domain.instant import instant, maybe_instant
+from holdfast.domain.instant import Instant, instant, maybe_instant
 from holdfast.domain.interrupt import Answer, Interrupt, InterruptKind, InterruptStatus, check_answer
 from holdfast.domain.page import DEFAULT_LIMIT, Page, check_limit
 from holdfast.store.cursors import number_cursor, page
@@ -62,6 +62,24 @@ class SqlInterrupts:
 
         return await self._database.read(find)
 
+    async def expire(self, *, limit: int = 100) -> list[InterruptId]:
+        """Close those that nobody answered in time."""
+        check_limit(limit, most=1000)
+        due = await self._database.read(lambda tx: tx.all("due_interrupts", now=tx.now, limit=limit))
+        return [row["id"] for row in due if await self._close(row)]
+
+    async def next_expiry(self) -> Instant | None:
+        """Return when the next open one runs out."""
+
+        async def find(tx: Transaction) -> Instant | None:
+            row = await tx.one("next_expiry")
+            return None if row is None else maybe_instant(row["expires_at"])
+
+        return await self._database.read(find)
+
+    async def _close(self, due: Row) -> bool:
+        return await self._database.write(lambda tx: _expire(tx, due))
+
     async def answer(self, space: SpaceId, interrupt: InterruptId, answer: Answer) -> Interrupt:
         """Settle the interrupt and wake its run."""
         response = dump(answer.response)
@@ -80,6 +98,26 @@ class SqlInterrupts:
             return _interrupt(await _row(tx, space, interrupt))
 
         return await self._database.write(settle)
+
+
+async def open_interrupts(tx: Transaction, run_key: int) -> list[Interrupt]:
+    """Return the questions of a run that are open, the oldest first."""
+    rows = await tx.all("interrupts_of_run", run_key=run_key)
+    return [_interrupt(row) for row in rows if row["status"] == InterruptStatus.OPEN]
+
+
+async def _expire(tx: Transaction, due: Row) -> bool:
+    """Close an interrupt whose time is up, unless somebody was faster."""
+    await tx.lock(runs=[due["run_key"]])
+    row = await tx.one("interrupt", space=due["space_id"], id=due["id"])
+    if row is None or row["status"] != InterruptStatus.OPEN:
+        return False
+    asked = _interrupt(row)
+    await tx.run("expire_interrupt", interrupt_key=row["interrupt_key"])
+    data = dump({"interrupt_id": asked.id, "response": asked.default, "expired": True})
+    await put_item(tx, row["run_key"], kind=InboxKind.ANSWER, data=data)
+    tx.wake(run=(due["space_id"], asked.run_id), queue=True)
+    return True
 
 
 async def _row(tx: Transaction, space: SpaceId, interrupt: InterruptId) -> Row:

@@ -1,12 +1,33 @@
 """The journal in SQL."""
 
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import UNSET
+
 from holdfast.domain.commit import Commit, Committed, Lease
 from holdfast.domain.errors import LeaseLost
+from holdfast.domain.events import PROTOCOL_VERSION, Event, RunStarted, decode
 from holdfast.domain.inbox import InboxItem
+from holdfast.domain.message import Message
+from holdfast.domain.page import check_limit
+from holdfast.domain.stream import STRUCTURAL_TYPES
+from holdfast.ports.journal import Opening
 from holdfast.store.commits import COMMITS
+from holdfast.store.encoding import dump
 from holdfast.store.inbox import to_item
+from holdfast.store.interrupts import open_interrupts
+from holdfast.store.messages import MOST, chain_before, chain_end
 from holdfast.store.prepared import prepare
-from holdfast.store.transaction import Database, Transaction
+from holdfast.store.steps import steps_of_run
+from holdfast.store.threads import to_thread
+from holdfast.store.transaction import Database, Row, Transaction
+from holdfast.store.values import values_at_end
+
+MOST_KNOWN_TEXTS: Final = 10_000
+"""How many texts of contexts are remembered to be kept already."""
+
+_STRUCTURAL: Final = dump(sorted(STRUCTURAL_TYPES))
 
 
 class SqlJournal:
@@ -14,18 +35,99 @@ class SqlJournal:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._known_texts: dict[tuple[int, str], None] = {}
+
+    async def open(self, lease: Lease) -> Opening:
+        """Return where the run stands."""
+        return await self._database.read(lambda tx: _open(tx, lease))
+
+    async def history(self, lease: Lease, *, before: int, limit: int) -> list[Message]:
+        """Return earlier messages of the run's chain."""
+        check_limit(limit, most=MOST)
+
+        async def find(tx: Transaction) -> list[Message]:
+            await _held(tx, lease)
+            return await chain_before(tx, lease.run_key, lease.thread_key, before=before, limit=limit)
+
+        return await self._database.read(find)
 
     async def commit(self, commit: Commit) -> Committed:
         """Add everything in `commit`, or nothing."""
-        return await self._database.together(COMMITS, prepare(commit))
+        prepared = prepare(commit, known_texts=self._known_texts)
+        committed = await self._database.together(COMMITS, prepared)
+        if prepared.texts:
+            self._remember_texts(commit.lease.space_key, prepared.texts)
+        return committed
 
     async def inbox(self, lease: Lease) -> list[InboxItem]:
         """Return what is unread."""
 
         async def find(tx: Transaction) -> list[InboxItem]:
-            head = await tx.one("head", run_key=lease.run_key)
-            if head is None or head["lease_number"] != lease.number:
-                raise LeaseLost(f"lease {lease.number} of run `{lease.run_id}` is lost", run_id=lease.run_id)
-            return [to_item(row) for row in await tx.all("inbox_of_run", run_key=lease.run_key)]
+            await _held(tx, lease)
+            return await _unread(tx, lease)
 
         return await self._database.read(find)
+
+    async def next_task_id(self, lease: Lease, *, step: str) -> int:
+        """Take the next number for an item of a plan."""
+
+        async def take(tx: Transaction) -> int:
+            await tx.lock(threads=[lease.thread_key])
+            await _held(tx, lease)
+            names = {"thread_key": lease.thread_key, "step": step}
+            row = await tx.one("task_number", **names) or await tx.one("take_task_number", **names)
+            assert row is not None
+            number: int = row["number"]
+            return number
+
+        return await self._database.write(take)
+
+    def _remember_texts(self, space_key: int, texts: Sequence[tuple[str, str]]) -> None:
+        for digest, _ in texts:
+            self._known_texts[space_key, digest] = None
+        while len(self._known_texts) > MOST_KNOWN_TEXTS:
+            del self._known_texts[next(iter(self._known_texts))]
+
+
+async def _open(tx: Transaction, lease: Lease) -> Opening:
+    head = await _held(tx, lease)
+    thread = await tx.one("thread_by_key", thread_key=lease.thread_key)
+    assert thread is not None
+    return Opening(
+        thread=to_thread(thread, lease.space_id),
+        messages=await chain_end(tx, lease.run_key, limit=thread["context_window"]),
+        steps=await steps_of_run(tx, lease.run_key),
+        values=await values_at_end(tx, lease.run_key),
+        inbox=await _unread(tx, lease) if head["unread"] else (),
+        # A question is asked in a commit that gives the lease back.
+        interrupts=await open_interrupts(tx, lease.run_key) if lease.number > 1 else (),
+        events=await _structural_events(tx, lease) if head["last_event_seq"] > 1 else [_first_event(lease)],
+        last_event_seq=head["last_event_seq"],
+    )
+
+
+async def _held(tx: Transaction, lease: Lease) -> Row:
+    head = await tx.one("head", run_key=lease.run_key)
+    if head is None or head["lease_number"] != lease.number:
+        raise LeaseLost(f"lease {lease.number} of run `{lease.run_id}` is lost", run_id=lease.run_id)
+    return head
+
+
+async def _unread(tx: Transaction, lease: Lease) -> list[InboxItem]:
+    return [to_item(row) for row in await tx.all("inbox_of_run", run_key=lease.run_key)]
+
+
+async def _structural_events(tx: Transaction, lease: Lease) -> list[Event]:
+    rows = await tx.all("events_of_types_after", run_key=lease.run_key, seq=0, types=_STRUCTURAL, limit=2**31)
+    return [decode(row["data"].encode()) for row in rows]
+
+
+def _first_event(lease: Lease) -> RunStarted:
+    """Return what every run's log begins with, which needs no reading."""
+    base = lease.run.base_run_id
+    return RunStarted(
+        thread_id=lease.thread_id,
+        run_id=lease.run_id,
+        protocol_version=PROTOCOL_VERSION,
+        parent_run_id=UNSET if base is None else base,
+    )

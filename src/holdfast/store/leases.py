@@ -106,9 +106,10 @@ async def take_back(tx: Transaction, expired: Row, *, cap: int, at_once: bool = 
 
 
 async def free_all(tx: Transaction, *, cap: int) -> None:
-    """Free every run at once: the process that held them is gone."""
+    """Free every run and every timer at once: the process that held them is gone."""
     for head in await tx.all("expired_heads", now=2**62):
         await take_back(tx, head, cap=cap, at_once=True)
+    await tx.run("free_timers")
 
 
 async def _expired(tx: Transaction) -> Sequence[Row]:

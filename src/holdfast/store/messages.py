@@ -34,15 +34,9 @@ class SqlMessages:
 
         async def find(tx: Transaction) -> list[Message]:
             row = await run_row(tx, space, run)
-            waiting: Sequence[Row] = ()
-            start = row["run_key"]
             if before is None:
-                waiting = await tx.all("waiting_input", run_key=start)
-            else:
-                start = await _run_of(tx, row, before)
-            count = limit - len(waiting)
-            entered = await _walk(tx, start, before=END if before is None else before, limit=count) if count > 0 else []
-            return [_message(row) for row in [*reversed(entered), *waiting[-limit:]]]
+                return await chain_end(tx, row["run_key"], limit=limit)
+            return await chain_before(tx, row["run_key"], row["thread_key"], before=before, limit=limit)
 
         return await self._database.read(find)
 
@@ -67,6 +61,20 @@ class SqlMessages:
             raise NotFound(f"there is no message `{message}` on the chain of run `{run}`", id=message)
 
         return await self._database.read(find)
+
+
+async def chain_end(tx: Transaction, run_key: int, *, limit: int) -> list[Message]:
+    """Return the last messages of a chain; input that waits for its run to begin comes last."""
+    waiting = await tx.all("waiting_input", run_key=run_key)
+    count = limit - len(waiting)
+    entered = await _walk(tx, run_key, before=END, limit=count) if count > 0 else []
+    return [_message(row) for row in [*reversed(entered), *waiting[-limit:]]]
+
+
+async def chain_before(tx: Transaction, run_key: int, thread_key: int, *, before: int, limit: int) -> list[Message]:
+    """Return the messages of a chain before one of its sequences."""
+    start = await _run_of(tx, run_key, thread_key, before)
+    return [_message(row) for row in reversed(await _walk(tx, start, before=before, limit=limit))]
 
 
 async def messages_of_run(tx: Transaction, run_key: int) -> list[Message]:
@@ -146,10 +154,10 @@ def message_values(
     )
 
 
-async def _run_of(tx: Transaction, run: Row, sequence: int) -> int:
-    message = await tx.one("message_at", thread_key=run["thread_key"], sequence=sequence)
-    if message is None or not await is_on_chain(tx, run["run_key"], message):
-        raise Invalid(f"`before` must be the sequence of a message of run `{run['id']}`'s chain", field="before")
+async def _run_of(tx: Transaction, run_key: int, thread_key: int, sequence: int) -> int:
+    message = await tx.one("message_at", thread_key=thread_key, sequence=sequence)
+    if message is None or not await is_on_chain(tx, run_key, message):
+        raise Invalid("`before` must be the sequence of a message of the run's chain", field="before")
     key: int = message["run_key"]
     return key
 

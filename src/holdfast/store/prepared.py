@@ -3,22 +3,29 @@
 What cannot be stored is refused here, before it meets any other commit.
 """
 
+from collections.abc import Collection, Sequence
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
 
 from holdfast.domain.commit import Commit, Lease, check_commit
+from holdfast.domain.context_snapshot import without_texts
 from holdfast.domain.errors import TooLarge
 from holdfast.domain.events import Event, encode, event_type
+from holdfast.domain.ids import RunId
 from holdfast.domain.instant import Millis
 from holdfast.domain.message import NewMessage
 from holdfast.domain.run import Move, RunStatus
-from holdfast.domain.step import Step, StepState
+from holdfast.domain.step import Step, StepKind, StepState
 from holdfast.domain.usage import NOTHING, Usage, nanodollars
 from holdfast.store.encoding import dump, dump_optional
+from holdfast.store.transaction import Entry
 
 MAX_EVENT: Final = 8 * 1024 * 1024
 MAX_MESSAGE: Final = 16 * 1024 * 1024
+
+_besides_events: Final = attrgetter(*(name for name in Commit.__struct_fields__ if name not in ("lease", "events")))
 
 
 class MessageRow(msgspec.Struct, frozen=True):
@@ -46,6 +53,7 @@ class StepRow(msgspec.Struct, frozen=True):
     tool_call_id: str | None
     effectful: int
     request_digest: str | None
+    waits_for: str | None
     usage: str | None
     settled: bool
 
@@ -55,14 +63,19 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 
     commit: Commit
     lease: Lease
-    events: list[tuple[str, str]]
-    """Type and JSON."""
-    messages: list[MessageRow]
-    steps: list[StepRow]
-    values: list[tuple[str, str]]
-    move: Move | None
-    settles: bool
-    """Whether a step settled, so that the run is making progress."""
+    entry: Entry
+    plain: bool = False
+    """Whether it adds events and nothing else."""
+    messages: Sequence[MessageRow] = ()
+    steps: Sequence[StepRow] = ()
+    values: Sequence[tuple[str, str]] = ()
+    contexts: Sequence[tuple[int, str]] = ()
+    """Step and snapshot."""
+    texts: Sequence[tuple[str, str]] = ()
+    """Digest and content of what the snapshots name and is not kept yet."""
+    move: Move | None = None
+    starts_model: bool = False
+    """Whether a model call begins, so that there must be a budget left."""
 
     @property
     def ends(self) -> bool:
@@ -70,23 +83,41 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
         return self.move is not None and self.move.to.terminal
 
     @property
-    def stops(self) -> bool:
-        """Whether the run stops reading its inbox."""
-        return self.move is not None and self.move.to is not RunStatus.QUEUED
+    def waits_on(self) -> Sequence[RunId]:
+        """The runs that must end before this one goes on."""
+        return () if self.move is None else self.move.waits_on
 
 
-def prepare(commit: Commit) -> Prepared:
-    """Check `commit` and put it into rows."""
+def prepare(commit: Commit, *, known_texts: Collection[tuple[int, str]] = ()) -> Prepared:
+    """Check `commit` and put it into rows; texts that the space is known to have are left out."""
+    lease, events = commit.lease, list(map(event_row, commit.events))
+    if not any(_besides_events(commit)):  # as most commits are, and then there is nothing to check
+        entry = Entry(run_key=lease.run_key, lease_number=lease.number, events=events)
+        return Prepared(commit=commit, lease=lease, entry=entry, plain=True)
     check_commit(commit)
     return Prepared(
         commit=commit,
-        lease=commit.lease,
-        events=list(map(event_row, commit.events)),
+        lease=lease,
+        entry=Entry(
+            run_key=lease.run_key,
+            lease_number=lease.number,
+            events=events,
+            consumed=len(commit.consumed),
+            settles=any(step.state.settled for step in commit.steps),
+            stops=commit.move is not None and commit.move.to is not RunStatus.QUEUED,
+        ),
         messages=list(map(message_row, commit.messages)),
         steps=list(map(_step_row, commit.steps)),
-        values=[(name, dump(value)) for name, value in commit.values.items()] if commit.values else [],
+        values=[(name, dump(value)) for name, value in commit.values.items()],
+        contexts=[(context.step, dump(without_texts(context))) for context in commit.contexts],
+        texts=[
+            (digest, text)
+            for context in commit.contexts
+            for digest, text in context.texts.items()
+            if (lease.space_key, digest) not in known_texts
+        ],
         move=commit.move,
-        settles=any(step.state is not StepState.STARTED for step in commit.steps) if commit.steps else False,
+        starts_model=any(map(_starts_model, commit.steps)),
     )
 
 
@@ -122,6 +153,10 @@ def usage_row(usage: Usage | None) -> tuple[int, int, int, int | None]:
     return usage.input_tokens, usage.output_tokens, usage.cached_input_tokens, cost
 
 
+def _starts_model(step: Step) -> bool:
+    return step.kind is StepKind.MODEL and step.state is StepState.STARTED
+
+
 def _step_row(step: Step) -> StepRow:
     return StepRow(
         number=step.number,
@@ -133,8 +168,9 @@ def _step_row(step: Step) -> StepRow:
         tool_call_id=step.tool_call_id,
         effectful=int(step.effectful),
         request_digest=step.request_digest,
+        waits_for=step.waits_for and step.waits_for.value,
         usage=dump_optional(step.usage),
-        settled=step.state is not StepState.STARTED,
+        settled=step.state.settled,
     )
 
 
@@ -151,6 +187,7 @@ def step_values(run_key: int, step: StepRow, now: Millis) -> tuple[Any, ...]:
         step.tool_call_id,
         step.effectful,
         step.request_digest,
+        step.waits_for,
         step.usage,
         now,
         now if step.settled else None,

@@ -47,6 +47,8 @@ async def list_runs(tx: Transaction, space: SpaceId, where: RunFilter, *, limit:
         before=before,
         thread_id=where.thread_id,
         status=where.status and where.status.value,
+        phase=where.phase and where.phase.value,
+        priority=where.priority and where.priority.value,
         agent_type=where.agent_type,
         mode=where.mode and where.mode.value,
         tag=where.tag,
@@ -75,6 +77,7 @@ async def run_by_key(tx: Transaction, run_key: int) -> Run:
 
 def to_run(row: Row) -> Run:
     """Return a row of the view as a run."""
+    row = dict(zip(row.keys(), row, strict=True))  # in so wide a row of SQLite it takes long to find a column
     cost = row["cost_nanodollars"]
     return Run(
         id=row["id"],

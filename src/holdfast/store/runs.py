@@ -21,11 +21,13 @@ class SqlRuns:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def create(self, space: SpaceId, new: NewRun, *, fires: TimerClaim | None = None) -> Created:
+    async def create(
+        self, space: SpaceId, new: NewRun, *, body: str | None = None, fires: TimerClaim | None = None
+    ) -> Created:
         """Make a run with its input and its first event."""
         check_new_run(new)
 
-        request = Request(space, new)
+        request = Request(space, new, body)
         if fires is None and is_plain(new):
             return await self._database.together(CREATIONS, request)
 

@@ -26,7 +26,6 @@ class Statement(msgspec.Struct, frozen=True):
     name: str
     sql: str
     parameters: tuple[str, ...]
-    returns: bool
 
 
 def load(dialect: str, placeholder: Placeholder) -> dict[str, Statement]:
@@ -64,5 +63,4 @@ def _prepare(name: str, text: str, placeholder: Placeholder) -> Statement:
     parameters = tuple(dict.fromkeys(_PARAMETER.findall(sql)))
     position = {parameter: placeholder(index) for index, parameter in enumerate(parameters, start=1)}
     sql = _PARAMETER.sub(lambda match: position[match[1]], sql)
-    returns = sql.startswith(("SELECT", "WITH RECURSIVE")) or "RETURNING" in sql
-    return Statement(name, sql, parameters, returns)
+    return Statement(name, sql, parameters)

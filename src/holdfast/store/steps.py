@@ -4,6 +4,7 @@ import msgspec
 
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.instant import instant, maybe_instant
+from holdfast.domain.run import WaitsFor
 from holdfast.domain.step import Step, StepKind, StepState
 from holdfast.domain.usage import Usage
 from holdfast.store.run_rows import run_key_of
@@ -22,10 +23,14 @@ class SqlSteps:
         """Return the steps of a run by number."""
 
         async def find(tx: Transaction) -> list[Step]:
-            key = await run_key_of(tx, space, run)
-            return [_step(row) for row in await tx.all("steps_of_run", run_key=key)]
+            return await steps_of_run(tx, await run_key_of(tx, space, run))
 
         return await self._database.read(find)
+
+
+async def steps_of_run(tx: Transaction, run_key: int) -> list[Step]:
+    """Return the steps of a run by number."""
+    return [_step(row) for row in await tx.all("steps_of_run", run_key=run_key)]
 
 
 def _step(row: Row) -> Step:
@@ -39,6 +44,7 @@ def _step(row: Row) -> Step:
         tool_call_id=row["tool_call_id"],
         effectful=bool(row["effectful"]),
         request_digest=row["request_digest"],
+        waits_for=None if row["waits_for"] is None else WaitsFor(row["waits_for"]),
         usage=None if row["usage"] is None else _usage.decode(row["usage"]),
         started_at=instant(row["started_at"]),
         settled_at=maybe_instant(row["settled_at"]),

@@ -2,6 +2,7 @@
 
 from holdfast.store.api_keys import SqlApiKeys
 from holdfast.store.artifacts import SqlArtifacts
+from holdfast.store.contexts import SqlContexts
 from holdfast.store.events import SqlEventLog
 from holdfast.store.files import SqlFiles
 from holdfast.store.inbox import SqlInbox
@@ -34,6 +35,7 @@ class Store:
         self.steps = SqlSteps(database)
         self.values = SqlValues(database)
         self.interrupts = SqlInterrupts(database)
+        self.contexts = SqlContexts(database)
         self.artifacts = SqlArtifacts(database)
         self.files = SqlFiles(database)
         self.timers = SqlTimers(database)

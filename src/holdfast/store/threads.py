@@ -41,7 +41,7 @@ class SqlThreads:
 
         async def add(tx: Transaction) -> Thread:
             (row,) = await add_threads(tx, [(await hold_space(tx, space), new)])
-            return _thread(row, space)
+            return to_thread(row, space)
 
         return await self._database.write(add)
 
@@ -49,7 +49,7 @@ class SqlThreads:
         """Return the thread."""
 
         async def find(tx: Transaction) -> Thread:
-            return _thread(await thread_row(tx, space, thread), space)
+            return to_thread(await thread_row(tx, space, thread), space)
 
         return await self._database.read(find)
 
@@ -79,7 +79,7 @@ class SqlThreads:
                 title=fold(where.title),
                 limit=limit + 1,
             )
-            return page(rows, limit, value=lambda row: _thread(row, space), cursor=_cursor)
+            return page(rows, limit, value=lambda row: to_thread(row, space), cursor=_cursor)
 
         return await self._database.read(find)
 
@@ -93,7 +93,7 @@ class SqlThreads:
             row = await thread_row(tx, space, thread)
             if row["status"] == ThreadStatus.DELETED:
                 raise Conflict(f"thread `{thread}` is deleted")
-            return _thread(await tx.one("update_thread", thread_key=key, **_patched(row, patch)) or row, space)
+            return to_thread(await tx.one("update_thread", thread_key=key, **_patched(row, patch)) or row, space)
 
         return await self._database.write(change)
 
@@ -142,7 +142,8 @@ def _cursor(row: Row) -> str:
     return f"{row['listed_at']}.{row['thread_key']}"
 
 
-def _thread(row: Row, space: SpaceId) -> Thread:
+def to_thread(row: Row, space: SpaceId) -> Thread:
+    """Return a row as a thread."""
     return Thread(
         id=row["id"],
         space_id=space,

@@ -32,7 +32,8 @@ class SqlTimers:
             if await tx.one("timer", space=space, id=timer_id) is not None:
                 raise IdTaken(f"there is a timer `{timer_id}` already", id=timer_id)
             await tx.many("add_timers", [timer_values(tx, new, timer_id, space=key, run_key=run_key)])
-            return _timer(await _row(tx, space, timer_id))
+            tx.wake(timers=True)
+            return _timer(tx, await _row(tx, space, timer_id))
 
         return await self._database.write(add)
 
@@ -40,7 +41,7 @@ class SqlTimers:
         """Return the timer."""
 
         async def find(tx: Transaction) -> Timer:
-            return _timer(await _row(tx, space, timer))
+            return _timer(tx, await _row(tx, space, timer))
 
         return await self._database.read(find)
 
@@ -93,6 +94,7 @@ async def settle_claim(tx: Transaction, claim: TimerClaim, *, next_due: Millis |
     row = await tx.one("settle_timer", timer_key=claim.key, number=claim.number, next_due=next_due, now=tx.now)
     if row is None:
         raise LeaseLost(f"timer `{claim.timer.id}` was settled, taken over or stopped", timer_id=claim.timer.id)
+    tx.wake(timers=next_due is not None)
 
 
 def timer_values(
@@ -122,18 +124,21 @@ async def _row(tx: Transaction, space: SpaceId, timer: TimerId) -> Row:
 async def _claim(tx: Transaction, claimed: Row) -> TimerClaim:
     row = await tx.one("timer_by_key", timer_key=claimed["timer_key"])
     assert row is not None
-    return TimerClaim(timer=_timer(row), key=row["timer_key"], number=claimed["claim_number"])
+    return TimerClaim(timer=_timer(tx, row), key=row["timer_key"], number=claimed["claim_number"])
 
 
-def _timer(row: Row) -> Timer:
+def _timer(tx: Transaction, row: Row) -> Timer:
+    state = TimerState(row["state"])
+    # The row of one that is paused says how much is left: it would be due then if it went on now.
+    due_at = row["due_at"] + tx.now if state is TimerState.PAUSED else row["due_at"]
     return Timer(
         id=row["id"],
         space_id=row["space_id"],
         run_id=row["run_id"],
         kind=row["kind"],
-        due_at=instant(row["due_at"]),
+        due_at=instant(due_at),
         data=load_optional(row["data"]),
-        state=TimerState(row["state"]),
+        state=state,
         fired_at=maybe_instant(row["fired_at"]),
         created_at=instant(row["created_at"]),
     )

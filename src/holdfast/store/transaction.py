@@ -4,7 +4,7 @@ An operation is an `async def` over a `Transaction`. PostgreSQL awaits it on a c
 writer thread, where nothing ever has to wait, so that both keep every promise by the same code.
 """
 
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -19,9 +19,29 @@ Result = TypeVar("Result")
 
 
 class Row(Protocol):
-    """A row of a result, by position or by column."""
+    """A row of a result: its values in order, and by column."""
 
-    def __getitem__(self, key: int | str, /) -> Any: ...
+    def __getitem__(self, key: str, /) -> Any: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+    def keys(self) -> Iterable[str]:
+        """Return the names of the columns, in the same order."""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """What a commit adds to its run's log, and what it must be let through with."""
+
+    run_key: int
+    lease_number: int
+    events: Sequence[tuple[str, str]]
+    """Type and JSON."""
+    consumed: int = 0
+    """How many inbox items it reads."""
+    settles: bool = False
+    """Whether a step settles, so that the run is making progress."""
+    stops: bool = False
+    """Whether the run stops reading its inbox."""
 
 
 class Transaction(Protocol):
@@ -54,10 +74,25 @@ class Transaction(Protocol):
     async def many(self, name: str, rows: Sequence[tuple[Any, ...]]) -> Sequence[Row]:
         """Run a statement for each of `rows`, as one where the database can. No two rows may name the same thing."""
 
+    async def append(self, entries: Sequence[Entry], *, alone: bool = False) -> Sequence[Row]:
+        """Fence and number commits of different runs, add their events, and return the heads of those let through.
+
+        One is not let through if its lease has moved on, or if its run would stop with something unread. With `alone`
+        this is all that the transaction does, so that a database may have done it for good when this returns.
+        """
+
     def new_id(self, prefix: str) -> str:
         """Make an id."""
 
-    def wake(self, *, run: tuple[SpaceId, RunId] | None = None, queue: bool = False, news: bool = False) -> None:
+    def wake(
+        self,
+        *,
+        run: tuple[SpaceId, RunId] | None = None,
+        ended: tuple[SpaceId, RunId] | None = None,
+        queue: bool = False,
+        news: bool = False,
+        timers: bool = False,
+    ) -> None:
         """Tell those who watch, once this has happened."""
 
 
@@ -84,7 +119,7 @@ class Database(Protocol):
     async def write(self, operation: Operation[T]) -> T:
         """Run `operation` in a transaction of its own, or in one that it shares with others and can leave alone."""
 
-    async def together(self, batch: Batch[Item, Result], item: Item) -> Result:
+    def together(self, batch: Batch[Item, Result], item: Item) -> Awaitable[Result]:
         """Do `item` together with whatever else of its kind is waiting; it fails or holds alone."""
 
 

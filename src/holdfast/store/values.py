@@ -31,6 +31,11 @@ class SqlValues:
         return await self._database.read(find)
 
 
+async def values_at_end(tx: Transaction, run_key: int) -> dict[str, Json]:
+    """Return the values of a run that has begun."""
+    return await _values(tx, run_key, END)
+
+
 async def inherit(tx: Transaction, run_key: int, *, base_key: int, base_sequence: int | None) -> None:
     """Give a run the values that its base had where it was cut."""
     cut = END if base_sequence is None else base_sequence

@@ -36,7 +36,9 @@ SELECT k.kind, k.run_key
         UNION SELECT 'step', run_key FROM steps UNION SELECT 'value', run_key FROM run_values WHERE source_key IS NULL
         UNION SELECT 'inherited', run_key FROM run_values WHERE source_key IS NOT NULL
         UNION SELECT 'item', run_key FROM inbox UNION SELECT 'interrupt', run_key FROM interrupts
-        UNION SELECT 'artifact', run_key FROM artifacts UNION SELECT 'timer', run_key FROM timers WHERE run_key IS NOT NULL) k
+        UNION SELECT 'artifact', run_key FROM artifacts UNION SELECT 'timer', run_key FROM timers WHERE run_key IS NOT NULL
+        UNION SELECT 'budget', run_key FROM budgets UNION SELECT 'wait', run_key FROM waits
+        UNION SELECT 'context', run_key FROM contexts) k
   LEFT JOIN runs r ON r.run_key = k.run_key
  WHERE r.run_key IS NULL OR (r.erased = 1 AND k.kind <> 'inherited');
 
@@ -97,18 +99,50 @@ SELECT r.id FROM runs r JOIN run_heads h ON h.run_key = r.run_key
 -- rule: an ended run has no open interrupt, timer or step
 SELECT r.id, k.kind
   FROM (SELECT 'interrupt' AS kind, run_key FROM interrupts WHERE status = 'open'
-        UNION SELECT 'timer', run_key FROM timers WHERE state = 'scheduled' AND run_key IS NOT NULL
-        UNION SELECT 'step', run_key FROM steps WHERE state = 'started') k
+        UNION SELECT 'timer', run_key FROM timers WHERE state IN ('scheduled', 'paused') AND run_key IS NOT NULL
+        UNION SELECT 'step', run_key FROM steps WHERE state IN ('started', 'waiting')) k
   JOIN run_heads h ON h.run_key = k.run_key
   JOIN runs r ON r.run_key = k.run_key
  WHERE h.status IN ('completed', 'failed', 'cancelled');
+
+-- rule: a timer is paused only while its run waits for a person
+SELECT t.id FROM timers t LEFT JOIN run_heads h ON h.run_key = t.run_key AND h.status = 'waiting' AND h.status_reason = 'person'
+ WHERE t.state = 'paused' AND h.run_key IS NULL;
+
+-- rule: for whom a run waits is kept only while it waits
+SELECT w.run_key, h.status FROM waits w JOIN run_heads h ON h.run_key = w.run_key WHERE h.status <> 'waiting';
+
+-- rule: no runs wait for each other
+WITH RECURSIVE ahead (run_key, target_key) AS (
+    SELECT run_key, target_key FROM waits
+    UNION
+    SELECT a.run_key, w.target_key FROM ahead a JOIN waits w ON w.run_key = a.target_key
+)
+SELECT run_key FROM ahead WHERE run_key = target_key;
+
+-- rule: a budget has counted all that is used below it
+WITH RECURSIVE below (budget_key, run_key) AS (
+    SELECT run_key, run_key FROM budgets
+    UNION ALL
+    SELECT b.budget_key, r.run_key FROM below b JOIN runs r ON r.parent_key = b.run_key
+)
+SELECT u.budget_key, u.tokens, b.tokens AS counted
+  FROM (SELECT d.budget_key, SUM(r.input_tokens + r.output_tokens) AS tokens, SUM(r.cost_nanodollars) AS cost,
+               COUNT(*) - COUNT(r.cost_nanodollars) AS unknown
+          FROM below d JOIN runs r ON r.run_key = d.run_key
+         GROUP BY d.budget_key) u
+  JOIN budgets b ON b.run_key = u.budget_key
+ WHERE u.tokens > b.tokens OR u.cost > b.cost_nanodollars OR (u.unknown > 0 AND b.cost_nanodollars IS NOT NULL);
+
+-- rule: the numbers of plan items are of a thread that is there
+SELECT thread_key, number FROM task_numbers WHERE thread_key NOT IN (SELECT thread_key FROM threads);
 
 -- rule: a run below one that was ended has ended
 SELECT r.id FROM runs r JOIN run_heads h ON h.run_key = r.run_key JOIN run_heads p ON p.run_key = r.parent_key
  WHERE p.status = 'cancelled' AND h.status NOT IN ('completed', 'failed', 'cancelled');
 
 -- rule: a step has settled if and only if it says when
-SELECT run_key, number FROM steps WHERE (state = 'started') <> (settled_at IS NULL);
+SELECT run_key, number FROM steps WHERE (state IN ('started', 'waiting')) <> (settled_at IS NULL);
 
 -- rule: a value that was inherited has its source
 SELECT v.run_key, v.name FROM run_values v LEFT JOIN run_values s ON s.value_key = v.source_key

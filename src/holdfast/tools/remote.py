@@ -1,6 +1,7 @@
 """Tools that run elsewhere, as tools like any other."""
 
-from holdfast.domain.commit import Lease
+from collections.abc import Iterable
+
 from holdfast.domain.content import Json
 from holdfast.domain.tool import ToolSpec
 from holdfast.ports.remote_tools import RemoteTools
@@ -9,19 +10,18 @@ from holdfast.tools.wrapped import wrapped
 
 
 class RemoteTool:
-    """`Tool` that the control plane runs, in the name of a lease."""
+    """`Tool` that the control plane runs."""
 
-    def __init__(self, spec: ToolSpec, remote: RemoteTools, lease: Lease) -> None:
+    def __init__(self, spec: ToolSpec, remote: RemoteTools) -> None:
         self.spec = spec
         self._remote = remote
-        self._lease = lease
 
     async def run(self, call: Call, arguments: dict[str, Json]) -> Outcome:
         """Have it done."""
-        reply = await self._remote.call(self._lease, self.spec.name, arguments, key=call.key)
+        reply = await self._remote.call(call.lease, self.spec.name, arguments, key=call.key)
         return Outcome(content=reply.content, failed=reply.failed)
 
 
-async def remote_tools(remote: RemoteTools, lease: Lease) -> list[Tool]:
-    """Return the tools that the run of `lease` may use elsewhere."""
-    return [wrapped(RemoteTool(spec, remote, lease)) for spec in await remote.list(lease)]
+def remote_tools(specs: Iterable[ToolSpec], remote: RemoteTools) -> list[Tool]:
+    """Return the tools of these specs, which are run elsewhere."""
+    return [wrapped(RemoteTool(spec, remote)) for spec in specs]

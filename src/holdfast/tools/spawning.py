@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
 from holdfast.domain.agent import Agent, check_mode
+from holdfast.domain.commit import Lease
 from holdfast.domain.errors import NotFound
 from holdfast.domain.events.custom import ChildChanged
 from holdfast.domain.idempotency import derived_id
@@ -36,18 +37,19 @@ class Spawner(Protocol):
 class LibrarySpawner:
     """`Spawner` over the agents of the workspace: a child has its agent's first model and its limits."""
 
-    def __init__(self, agents: Callable[[], Awaitable[Sequence[Agent]]]) -> None:
+    def __init__(self, agents: Callable[[Lease], Awaitable[Sequence[Agent]]]) -> None:
         self._agents = agents
 
     async def child(self, call: Call, *, agent: str, input: str, mode: Mode, priority: Priority) -> NewRun:
         """Return the run to make."""
-        found = _named(agent, await self._agents())
+        found = _named(agent, await self._agents(call.lease))
         check_mode(found, mode)
         text = check_text(input, field="input", most=MAX_INPUT)
         return NewRun(
             id=child_run(call),
             thread=NewThread(id=child_thread(call), title=_title(text), agent_type=found.name),
             messages=[NewMessage(role=Role.USER, content=text)],
+            input=text,
             mode=mode,
             agent_type=found.name,
             model=found.models[0] if found.models else None,

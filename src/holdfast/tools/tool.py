@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast.domain.agent import Agent
 from holdfast.domain.artifact import NewArtifact
+from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
 from holdfast.domain.events.custom import HoldfastEvent
 from holdfast.domain.ids import MessageId, RunId, TimerId, ToolCallId
@@ -31,7 +32,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     id: ToolCallId
     key: str
     """The same however often the call is made: an idempotency key for whoever the tool talks to."""
-    run: Run
+    lease: Lease
+    """In whose name whatever the tool asks for is asked."""
     agent: Agent
     message_id: MessageId
     """The assistant message that asked."""
@@ -42,6 +44,11 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     """The values of the run as they are now."""
     next_task_id: Callable[[], Awaitable[int]]
     """Take the next number of the thread for an item of its plan."""
+
+    @property
+    def run(self) -> Run:
+        """The run as it was claimed."""
+        return self.lease.run
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):

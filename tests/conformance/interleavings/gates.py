@@ -18,7 +18,7 @@ from holdfast.store.postgres.sessions import Sessions
 from holdfast.store.postgres.transaction import STATEMENTS, PostgresTransaction
 from holdfast.store.statements import migrations
 from holdfast.store.store import Store
-from holdfast.store.transaction import Row
+from holdfast.store.transaction import Entry, Row
 
 COMMIT: Final = "commit"
 
@@ -80,11 +80,11 @@ class GatedTransaction(PostgresTransaction):
     __slots__ = ("_gate",)
 
     def __init__(self, gate: Gate, inner: PostgresTransaction) -> None:
-        super().__init__(inner._connection, now=inner.now, lease_now=inner.lease_now)
+        super().__init__(inner._block, now=inner.now, lease_now=inner.lease_now)
         self._gate = gate
 
     async def reach(self, statement: str) -> None:
-        await self._gate.reach(statement, self._connection.get_server_pid())
+        await self._gate.reach(statement, self._block.pid)
 
     async def lock(self, *, threads: Iterable[int] = (), runs: Iterable[int] = ()) -> bool:
         if thread_keys := list(threads):
@@ -107,6 +107,10 @@ class GatedTransaction(PostgresTransaction):
         if rows:
             await self.reach(name)
         return await super().many(name, rows)
+
+    async def append(self, entries: Sequence[Entry], *, alone: bool = False) -> Sequence[Row]:
+        await self.reach("append")
+        return await super().append(entries, alone=alone)
 
 
 class GatedSessions(Sessions):

@@ -18,11 +18,11 @@ from tests.conformance.scenes import WAITING, commit, running, status
 async def test_a_fence_that_looks_at_what_was_there_before_its_lock_is_found_out(
     two: Two, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fence = STATEMENTS["fence"]
+    append = STATEMENTS["append"]
     before = "(SELECT u.unread FROM run_heads u WHERE u.run_key = w.run_key)"
-    sql = fence.sql.replace("h.unread <= w.consumed", f"{before} <= w.consumed")
-    assert sql != fence.sql
-    monkeypatch.setitem(STATEMENTS, "fence", replace(fence, sql=sql))
+    sql = append.sql.replace("h.unread <= w.consumed", f"{before} <= w.consumed")
+    assert sql != append.sql
+    monkeypatch.setitem(STATEMENTS, "append", replace(append, sql=sql))
     slept = []
 
     async def scene() -> Any:
@@ -39,7 +39,7 @@ async def test_a_fence_that_looks_at_what_was_there_before_its_lock_is_found_out
     assert len(set(orders)) == len(orders)
     lost = [order for order, asleep in zip(orders, slept, strict=True) if asleep]
     assert 0 < len(lost) < len(orders)
-    assert all("b:fence a:commit" in order or "b:fence a:add" in order for order in lost)
+    assert all("b:append a:commit" in order or "b:append a:add" in order for order in lost)
 
 
 def test_statements_swap_that_neither_lock_nor_write_what_the_other_does() -> None:

@@ -4,7 +4,7 @@ from typing import Any, Final
 import pytest
 
 from holdfast.domain.artifact import ArtifactType, NewArtifact
-from holdfast.domain.commit import VALUE_NAMES, Commit, Lease, check_commit
+from holdfast.domain.commit import Commit, Lease, check_commit
 from holdfast.domain.errors import IllegalMove, Invalid
 from holdfast.domain.ids import OwnerId, RunId, SpaceId, ThreadId, TimerId, ToolCallId
 from holdfast.domain.instant import Instant
@@ -15,6 +15,7 @@ from holdfast.domain.run import Mode, Move, Priority, Run, RunStatus
 from holdfast.domain.step import Step, StepKind, StepState
 from holdfast.domain.timer import NewTimer
 from holdfast.domain.usage import NOTHING
+from holdfast.domain.values import VALUE_NAMES
 from tests.builders import assistant, call, result, user
 
 NOW: Final = Instant("2026-01-01T12:00:00.000Z")
@@ -136,7 +137,7 @@ def test_an_inbox_item_is_named_once_in_a_commit() -> None:
 
 
 def test_a_run_has_only_the_values_that_are_known() -> None:
-    with pytest.raises(Invalid, match="compaction, plan, state, todo"):
+    with pytest.raises(Invalid, match="compaction, mail, plan, state, todo, tools"):
         check(values={"state": {}, "mood": "fine"})
 
 

@@ -5,8 +5,9 @@ from itertools import count
 from typing import Final
 
 from holdfast.domain.agent import Agent
+from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
-from holdfast.domain.ids import MessageId, RunId, SpaceId, ThreadId, ToolCallId
+from holdfast.domain.ids import MessageId, OwnerId, RunId, SpaceId, ThreadId, ToolCallId
 from holdfast.domain.instant import Instant
 from holdfast.domain.limits import Limits
 from holdfast.domain.plan import Boundary
@@ -64,6 +65,24 @@ def an_agent(name: str = "writer", **fields: Json) -> Agent:
     return Agent(**{"description": name, "models": [f"scripted:{name}.json"], "instructions": "", **fields}, name=name)
 
 
+def a_lease(run: Run | None = None) -> Lease:
+    """Return the lease of a run."""
+    run = run or a_run()
+    return Lease(
+        space_id=run.space_id,
+        run_id=run.id,
+        thread_id=run.thread_id,
+        owner=OwnerId("first"),
+        number=7,
+        expires_at=NOW,
+        space_key=1,
+        run_key=1,
+        thread_key=1,
+        parent_key=None,
+        run=run,
+    )
+
+
 def a_call(
     *,
     key: str = KEY,
@@ -76,7 +95,7 @@ def a_call(
     return Call(
         id=ToolCallId("call_1"),
         key=key,
-        run=run or a_run(),
+        lease=a_lease(run),
         agent=an_agent(),
         message_id=MessageId("msg_1"),
         at=at,

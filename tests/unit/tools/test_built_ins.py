@@ -1,6 +1,7 @@
 import msgspec
 
 from holdfast.domain.agent import Agent
+from holdfast.domain.commit import Lease
 from holdfast.domain.tool import ToolClass, ToolSpec, check_spec
 from holdfast.tools.built_ins import SPECS, built_ins
 from holdfast.tools.registry import Catalog
@@ -11,7 +12,7 @@ WAITING = {"agent_spawn", "ask_user", "sleep", "task_respond"}
 READING = {"task_status", "todo_read", "tool_search"}
 
 
-async def nobody() -> list[Agent]:
+async def nobody(lease: Lease) -> list[Agent]:
     return []
 
 

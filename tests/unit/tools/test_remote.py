@@ -1,11 +1,10 @@
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
 from holdfast.domain.errors import NotFound
-from holdfast.domain.ids import OwnerId
 from holdfast.domain.tool import Reply, ToolSpec
 from holdfast.tools.remote import remote_tools
 from holdfast.tools.tool import Outcome
-from tests.unit.tools.calls import KEY, NOW, a_call, a_run, a_spec
+from tests.unit.tools.calls import KEY, a_call, a_lease, a_spec
 
 
 class Elsewhere:
@@ -24,39 +23,22 @@ class Elsewhere:
         return Reply(content=arguments.get("say"), failed="fail" in arguments)
 
 
-def a_lease() -> Lease:
-    run = a_run()
-    return Lease(
-        space_id=run.space_id,
-        run_id=run.id,
-        thread_id=run.thread_id,
-        owner=OwnerId("first"),
-        number=7,
-        expires_at=NOW,
-        space_key=1,
-        run_key=1,
-        thread_key=1,
-        parent_key=None,
-        run=run,
-    )
-
-
 async def test_a_remote_tool_is_called_in_the_name_of_the_lease_under_the_key_of_the_call() -> None:
     elsewhere = Elsewhere()
-    look, _ = await remote_tools(elsewhere, a_lease())
+    look, _ = remote_tools(await elsewhere.list(a_lease()), elsewhere)
     assert look.spec == a_spec("look", output_limit=150)
     assert await look.run(a_call(), {"say": [1]}) == Outcome(content=[1])
     assert elsewhere.called == [(7, "look", {"say": [1]}, KEY)]
 
 
 async def test_what_fails_there_fails_here() -> None:
-    look, gone = await remote_tools(Elsewhere(), a_lease())
+    look, gone = remote_tools(await Elsewhere().list(a_lease()), Elsewhere())
     assert await look.run(a_call(), {"say": "no", "fail": True}) == Outcome(content="no", failed=True)
     assert await gone.run(a_call(), {}) == Outcome(content="NOT_FOUND: there is no tool `gone`", failed=True)
 
 
 async def test_a_remote_output_is_bounded_too() -> None:
-    look, _ = await remote_tools(Elsewhere(), a_lease())
+    look, _ = remote_tools(await Elsewhere().list(a_lease()), Elsewhere())
     outcome = await look.run(a_call(), {"say": "x" * 1000})
     assert len(outcome.content) <= 150
     assert outcome.artifacts[0].content == "x" * 1000

@@ -46,7 +46,7 @@ from holdfast.domain.events.activity import ActivityEvent
 from holdfast.domain.events.lifecycle import RunEvent, StepEvent
 from holdfast.domain.events.special import SpecialEvent
 from holdfast.domain.events.state import StateEvent
-from holdfast.domain.ids import RunId, ThreadId, ToolCallId
+from holdfast.domain.ids import MessageId, RunId, ThreadId, ToolCallId
 from holdfast.domain.instant import Millis
 from holdfast.domain.stream.closing import (
     message_ends,
@@ -58,7 +58,7 @@ from holdfast.domain.stream.closing import (
 )
 from holdfast.domain.stream.names import Owner
 from holdfast.domain.stream.reasoning import reasoning
-from holdfast.domain.stream.state import State
+from holdfast.domain.stream.state import Segment, State
 from holdfast.domain.stream.subagents import subagent
 from holdfast.domain.stream.text import text
 from holdfast.domain.stream.tool_calls import tool_call
@@ -69,13 +69,14 @@ Delta = TypeVar("Delta", TextMessageContent, ReasoningMessageContent, ToolCallAr
 class Stream:
     """Turns the events of any producer into the legal log of one run."""
 
-    __slots__ = ("_base", "_run_id", "_state", "_thread_id")
+    __slots__ = ("_base", "_before_end", "_run_id", "_state", "_thread_id")
 
     def __init__(self, thread_id: ThreadId, run_id: RunId, base_run_id: RunId | None = None) -> None:
         self._thread_id = thread_id
         self._run_id = run_id
         self._base = UNSET if base_run_id is None else base_run_id
         self._state = State()
+        self._before_end: Segment | None = None
 
     @classmethod
     def resume(
@@ -101,6 +102,20 @@ class Stream:
         """Calls that were logged and have no result yet, in any segment."""
         return tuple(self._state.unanswered)
 
+    @property
+    def open_subagents(self) -> tuple[RunId, ...]:
+        """Sub-agents that are at work in the open segment."""
+        return tuple(self._state.subagents.open)
+
+    @property
+    def open_texts(self) -> tuple[MessageId, ...]:
+        """Messages that are being said."""
+        return tuple(self._state.texts.open)
+
+    def has_call(self, call: ToolCallId) -> bool:
+        """Say whether a call was logged under that id."""
+        return self._state.calls.unused(call) != call
+
     def feed(self, event: Event, *, at: Millis) -> list[Event]:
         """Return what to log for `event`; `at` is the time of all that says none itself."""
         state = self._state
@@ -120,8 +135,13 @@ class Stream:
         return self._log(streamed_ends(self._state), at)
 
     def end(self, outcome: Terminal, *, at: Millis) -> list[Event]:
-        """Return what ends the open segment, or else a new one that holds nothing but its end."""
+        """Return what ends the open segment, or else a new one that holds nothing but its end; the end comes last."""
         return self._log(self._terminal(outcome), at)
+
+    def take_back_end(self) -> None:
+        """Forget the last event of `end`, which was never logged: the segment goes on."""
+        if self._before_end is not None:
+            self._state.segment, self._before_end = self._before_end, None
 
     def _log(self, legal: Iterable[Event], at: Millis) -> list[Event]:
         logged: list[Event] = []
@@ -181,6 +201,7 @@ class Stream:
     def _terminal(self, event: Terminal) -> Iterator[Event]:
         yield from work_ends(self._state)
         yield from subagent_ends(self._state, event)
+        self._before_end = self._state.segment
         match event:
             case RunFinished(outcome=outcome):
                 segment = self._state.segment.run_id

@@ -1,9 +1,9 @@
 """The database of the PostgreSQL store."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar
 
 import asyncpg
 
@@ -22,6 +22,8 @@ CONNECTIONS: Final = 10
 CONNECT_TIMEOUT: Final = 10.0
 COMMAND_TIMEOUT: Final = 30.0
 """Seconds: a server that says nothing for so long is taken for dead, so that no caller hangs."""
+IDLE_TIMEOUT_MS: Final = 5_000
+"""A process that was stopped in the middle of a transaction holds its locks no longer than this."""
 
 
 class PostgresDatabase:
@@ -46,9 +48,9 @@ class PostgresDatabase:
                 continue
         raise Unavailable("others were in the way each time: try again")
 
-    async def together(self, batch: Batch[Item, Result], item: Item) -> Result:
+    def together(self, batch: Batch[Item, Result], item: Item) -> Awaitable[Result]:
         """Do an item with whatever else is waiting."""
-        return cast(Result, await self._batches.submit(batch, item))
+        return self._batches.submit(batch, item)
 
 
 @asynccontextmanager
@@ -82,7 +84,11 @@ async def _open_pool(url: str, connections: int) -> asyncpg.Pool:
         command_timeout=COMMAND_TIMEOUT,
         statement_cache_size=512,
         reset=_keep,
-        server_settings={"application_name": "holdfast", "jit": "off"},
+        server_settings={
+            "application_name": "holdfast",
+            "jit": "off",
+            "idle_in_transaction_session_timeout": str(IDLE_TIMEOUT_MS),
+        },
     )
 
 

@@ -1,18 +1,25 @@
--- name: fence
--- Returns no row when the lease has moved on, or when the run would stop with something unread.
+-- name: append
+-- Lets no commit through whose lease has moved on, or whose run would stop with something unread.
 -- The heads are locked by key, so that two batches cannot lock each other out.
-WITH wanted AS (
-    SELECT * FROM unnest(:events::BIGINT[], :consumed::BIGINT[], :settles::BIGINT[], :run_key::BIGINT[], :lease_number::BIGINT[],
-                         :stops::BIGINT[]) AS w (events, consumed, settles, run_key, lease_number, stops)
-), locked AS (
+WITH locked AS (
     SELECT h.run_key FROM run_heads h WHERE h.run_key = ANY(:run_key::BIGINT[]) ORDER BY h.run_key FOR UPDATE
+), passed AS (
+    UPDATE run_heads h
+       SET last_event_seq = h.last_event_seq + w.added, unread = h.unread - w.consumed,
+           attempt = CASE WHEN w.settles THEN 0 ELSE h.attempt END
+      FROM unnest(:run_key::BIGINT[], :lease_number::BIGINT[], :added::BIGINT[], :consumed::BIGINT[], :settles::BOOLEAN[],
+                  :stops::BOOLEAN[]) AS w (run_key, lease_number, added, consumed, settles, stops)
+      JOIN locked l ON l.run_key = w.run_key
+     WHERE h.run_key = w.run_key AND h.lease_number = w.lease_number AND (NOT w.stops OR h.unread <= w.consumed)
+    RETURNING h.run_key, h.last_event_seq, h.unread
+), added AS (
+    INSERT INTO events (run_key, seq, type, data, created_at)
+    SELECT p.run_key, p.last_event_seq - e.following, e.type, e.data, :now
+      FROM unnest(:run_of_event::BIGINT[], :following::BIGINT[], :type::TEXT[], :data::JSON[])
+           AS e (run_key, following, type, data)
+      JOIN passed p ON p.run_key = e.run_key
 )
-UPDATE run_heads h
-   SET last_event_seq = h.last_event_seq + w.events, unread = h.unread - w.consumed,
-       attempt = CASE WHEN w.settles = 1 THEN 0 ELSE h.attempt END
-  FROM wanted w JOIN locked l ON l.run_key = w.run_key
- WHERE h.run_key = w.run_key AND h.lease_number = w.lease_number AND (w.stops = 0 OR h.unread <= w.consumed)
-RETURNING h.run_key, h.last_event_seq;
+SELECT run_key, last_event_seq, unread FROM passed;
 
 -- name: move_heads
 UPDATE run_heads h
@@ -30,7 +37,13 @@ UPDATE runs r SET output = f.output, error = f.error, completed_at = f.now
  WHERE r.run_key = f.run_key;
 
 -- name: stop_timers
-UPDATE timers SET state = 'cancelled' WHERE run_key = ANY(:run_key::BIGINT[]) AND state = 'scheduled';
+UPDATE timers SET state = 'cancelled' WHERE run_key = ANY(:run_key::BIGINT[]) AND state IN ('scheduled', 'paused');
+
+-- name: pause_deadlines
+-- While it is paused, its `due_at` is how much is left.
+UPDATE timers t SET state = 'paused', due_at = t.due_at - p.now
+  FROM unnest(:now::BIGINT[], :run_key::BIGINT[]) AS p (now, run_key)
+ WHERE t.run_key = p.run_key AND t.kind = 'deadline' AND t.state = 'scheduled';
 
 -- name: close_open_interrupts
 UPDATE interrupts SET status = 'cancelled' WHERE run_key = ANY(:run_key::BIGINT[]) AND status = 'open';
@@ -38,7 +51,7 @@ UPDATE interrupts SET status = 'cancelled' WHERE run_key = ANY(:run_key::BIGINT[
 -- name: cut_off_started_steps
 UPDATE steps s SET state = CASE WHEN s.effectful = 1 THEN 'unknown' ELSE 'failed' END, settled_at = e.now
   FROM unnest(:now::BIGINT[], :run_key::BIGINT[]) AS e (now, run_key)
- WHERE s.run_key = e.run_key AND s.state = 'started';
+ WHERE s.run_key = e.run_key AND s.state IN ('started', 'waiting');
 
 -- name: add_usage
 UPDATE runs r
@@ -62,14 +75,14 @@ RETURNING i.number;
 
 -- name: put_steps
 -- Returns no row for a step that has settled before.
-INSERT INTO steps (run_key, number, kind, name, key, state, attempt, tool_call_id, effectful, request_digest, usage,
-                   started_at, settled_at)
+INSERT INTO steps (run_key, number, kind, name, key, state, attempt, tool_call_id, effectful, request_digest,
+                   waits_for, usage, started_at, settled_at)
 SELECT * FROM unnest(:run_key::BIGINT[], :number::BIGINT[], :kind::TEXT[], :name::TEXT[], :key::TEXT[], :state::TEXT[],
-                     :attempt::BIGINT[], :tool_call_id::TEXT[], :effectful::BIGINT[], :request_digest::TEXT[], :usage::JSON[],
+                     :attempt::BIGINT[], :tool_call_id::TEXT[], :effectful::BIGINT[], :request_digest::TEXT[], :waits_for::TEXT[], :usage::JSON[],
                      :now::BIGINT[], :settled_at::BIGINT[])
 ON CONFLICT (run_key, number) DO UPDATE
-   SET state = excluded.state, attempt = excluded.attempt, usage = excluded.usage, settled_at = excluded.settled_at
- WHERE steps.state = 'started'
+   SET state = excluded.state, attempt = excluded.attempt, waits_for = excluded.waits_for, usage = excluded.usage, settled_at = excluded.settled_at
+ WHERE steps.state IN ('started', 'waiting')
 RETURNING number;
 
 -- name: add_interrupts
@@ -82,6 +95,11 @@ SELECT space_key, run_key, id, kind, 'open', message, tool_call_id, arguments, d
               :expires_at::BIGINT[], :now::BIGINT[])
        AS n (space_key, run_key, id, kind, message, tool_call_id, arguments, digest, response_schema, default_outcome,
              metadata, expires_at, now);
+
+-- name: withdraw_interrupts
+UPDATE interrupts i SET status = 'cancelled'
+  FROM unnest(:run_key::BIGINT[], :id::TEXT[]) AS w (run_key, id)
+ WHERE i.run_key = w.run_key AND i.id = w.id AND i.status = 'open';
 
 -- name: waiting_on_bases
 -- Runs that may begin now that their base has ended, and those that were ended before they could.

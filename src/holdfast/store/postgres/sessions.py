@@ -1,20 +1,16 @@
 """Connections, and transactions on them."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Final
 
 import asyncpg
 
 from holdfast.domain.errors import OutcomeUnknown, Unavailable
 from holdfast.ports.bus import Bus
 from holdfast.ports.clock import Clock
+from holdfast.store.postgres.block import Block
 from holdfast.store.postgres.errors import DRIVER_ERRORS, translate
 from holdfast.store.postgres.transaction import PostgresTransaction
-
-ROLLBACK_TIMEOUT: Final = 5.0
-"""Seconds after which a connection is given up."""
 
 
 class Sessions:
@@ -30,15 +26,8 @@ class Sessions:
     async def reading(self) -> AsyncIterator[PostgresTransaction]:
         """Read from one snapshot."""
         try:
-            async with self._connection() as connection:
-                block = connection.transaction(isolation="repeatable_read", readonly=True)
-                try:
-                    await block.start()
-                    yield self._transaction(connection)
-                    await block.commit()
-                except BaseException as exc:
-                    await _take_back(block, connection, exc)
-                    raise
+            async with self._block(reads=True) as block:
+                yield self._transaction(block)
         except DRIVER_ERRORS as exc:
             raise translate(exc) from exc
 
@@ -48,33 +37,29 @@ class Sessions:
 
         If the connection breaks before the commit, nothing was written; if it breaks during the commit, nobody knows.
         """
-        committing = False
+        block: Block | None = None
         try:
-            async with self._connection() as connection:
-                transaction = self._transaction(connection)
-                block = connection.transaction()
-                try:
-                    await block.start()
-                    yield transaction
-                    committing = True
-                    await block.commit()
-                except BaseException as exc:
-                    await _take_back(block, connection, exc)
-                    raise
-                committing = False
-                self._tell(transaction)
+            async with self._block() as block:
+                transaction = self._transaction(block)
+                yield transaction
+            self._tell(transaction)
         except DRIVER_ERRORS as exc:
             error = translate(exc)
-            if committing and isinstance(error, Unavailable):
+            if block is not None and block.committing and isinstance(error, Unavailable):
                 error = OutcomeUnknown("the connection broke while this was committed: read before you repeat it")
             raise error from exc
 
     @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[asyncpg.Connection]:
+    async def _block(self, *, reads: bool = False) -> AsyncIterator[Block]:
         """Borrow a connection; if it breaks only when it is given back, what was done with it is done."""
         connection = await self._pool.acquire()
+        block = Block(connection, reads=reads)
         try:
-            yield connection
+            yield block
+            await block.commit()
+        except BaseException as exc:
+            await block.take_back(exc)
+            raise
         finally:
             with suppress(*DRIVER_ERRORS):
                 await self._pool.release(connection)
@@ -84,18 +69,6 @@ class Sessions:
         if wake is not None:
             self._bus.publish(wake)
 
-    def _transaction(self, connection: asyncpg.Connection) -> PostgresTransaction:
+    def _transaction(self, block: Block) -> PostgresTransaction:
         now = self._clock.now()
-        return PostgresTransaction(connection, now=now, lease_now=now if self._keeps_time else None)
-
-
-async def _take_back(
-    block: asyncpg.transaction.Transaction, connection: asyncpg.Connection, error: BaseException
-) -> None:
-    """Roll back; where even that fails, the server does it when the connection closes."""
-    try:
-        if isinstance(error, TimeoutError):
-            raise error  # whatever is asked next would wait without end for the server to answer first
-        await asyncio.wait_for(block.rollback(), ROLLBACK_TIMEOUT)
-    except DRIVER_ERRORS:
-        connection.terminate()
+        return PostgresTransaction(block, now=now, lease_now=now if self._keeps_time else None)

@@ -1,15 +1,14 @@
 """A transaction on PostgreSQL."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
-
-import asyncpg
 
 from holdfast.domain.ids import ENTROPY_BYTES, RunId, SpaceId, ThreadId, sortable_id
 from holdfast.domain.instant import Millis
+from holdfast.store.postgres.block import Block
 from holdfast.store.statements import load
-from holdfast.store.transaction import Row
+from holdfast.store.transaction import Entry, Row
 from holdfast.store.waking import Waking
 
 STATEMENTS: Final = load("postgres", lambda index: f"${index}")
@@ -18,10 +17,10 @@ STATEMENTS: Final = load("postgres", lambda index: f"${index}")
 class PostgresTransaction:
     """`Transaction`."""
 
-    __slots__ = ("_connection", "lease_now", "now", "waking")
+    __slots__ = ("_block", "lease_now", "now", "waking")
 
-    def __init__(self, connection: asyncpg.Connection, *, now: Millis, lease_now: Millis | None) -> None:
-        self._connection = connection
+    def __init__(self, block: Block, *, now: Millis, lease_now: Millis | None) -> None:
+        self._block = block
         self.now = now
         self.lease_now = lease_now
         self.waking = Waking()
@@ -33,26 +32,19 @@ class PostgresTransaction:
     async def lock(self, *, threads: Iterable[int] = (), runs: Iterable[int] = ()) -> bool:
         """Take row locks, in the one order that everybody takes them in."""
         if thread_keys := list(threads):
-            await self._connection.fetch(STATEMENTS["lock_threads"].sql, thread_keys)
+            await self._block.fetch(STATEMENTS["lock_threads"].sql, thread_keys)
         if run_keys := list(runs):
-            await self._connection.fetch(STATEMENTS["lock_heads"].sql, run_keys)
+            await self._block.fetch(STATEMENTS["lock_heads"].sql, run_keys)
         return True
 
     async def one(self, name: str, /, **parameters: Any) -> Row | None:
         """Run a statement and return its only row."""
-        statement = STATEMENTS[name]
-        row: Row | None = await self._connection.fetchrow(
-            statement.sql, *[parameters[parameter] for parameter in statement.parameters]
-        )
-        return row
+        rows = await self._block.fetch(STATEMENTS[name].sql, *_ordered(name, parameters))
+        return rows[0] if rows else None
 
     async def all(self, name: str, /, **parameters: Any) -> Sequence[Row]:
         """Run a statement and return its rows."""
-        statement = STATEMENTS[name]
-        rows: Sequence[Row] = await self._connection.fetch(
-            statement.sql, *[parameters[parameter] for parameter in statement.parameters]
-        )
-        return rows
+        return await self._block.fetch(STATEMENTS[name].sql, *_ordered(name, parameters))
 
     async def run(self, name: str, /, **parameters: Any) -> None:
         """Run a statement that returns nothing."""
@@ -62,13 +54,46 @@ class PostgresTransaction:
         """Run a statement once, with an array for each parameter."""
         if not rows:
             return []
-        found: Sequence[Row] = await self._connection.fetch(STATEMENTS[name].sql, *map(list, zip(*rows, strict=True)))
-        return found
+        return await self._block.fetch(STATEMENTS[name].sql, *map(list, zip(*rows, strict=True)))
+
+    async def append(self, entries: Sequence[Entry], *, alone: bool = False) -> Sequence[Row]:
+        """Fence, number and add in one statement, which alone needs no transaction around it."""
+        values = _ordered("append", _columns(entries) | {"now": self.now})
+        fetch = self._block.fetch_alone if alone else self._block.fetch
+        return await fetch(STATEMENTS["append"].sql, *values)
 
     def new_id(self, prefix: str) -> str:
         """Make an id."""
         return sortable_id(prefix, at=self.now, entropy=os.urandom(ENTROPY_BYTES))
 
-    def wake(self, *, run: tuple[SpaceId, RunId] | None = None, queue: bool = False, news: bool = False) -> None:
+    def wake(
+        self,
+        *,
+        run: tuple[SpaceId, RunId] | None = None,
+        ended: tuple[SpaceId, RunId] | None = None,
+        queue: bool = False,
+        news: bool = False,
+        timers: bool = False,
+    ) -> None:
         """Remember whom to tell."""
-        self.waking.add(run=run, queue=queue, news=news)
+        self.waking.add(run=run, ended=ended, queue=queue, news=news, timers=timers)
+
+
+def _ordered(name: str, parameters: Mapping[str, Any]) -> list[Any]:
+    return [parameters[parameter] for parameter in STATEMENTS[name].parameters]
+
+
+def _columns(entries: Sequence[Entry]) -> dict[str, list[Any]]:
+    """Return an array for each column of the heads, and of the events."""
+    return {
+        "run_key": [entry.run_key for entry in entries],
+        "lease_number": [entry.lease_number for entry in entries],
+        "added": [len(entry.events) for entry in entries],
+        "consumed": [entry.consumed for entry in entries],
+        "settles": [entry.settles for entry in entries],
+        "stops": [entry.stops for entry in entries],
+        "run_of_event": [entry.run_key for entry in entries for _ in entry.events],
+        "following": [following for entry in entries for following in reversed(range(len(entry.events)))],
+        "type": [type_ for entry in entries for type_, _ in entry.events],
+        "data": [data for entry in entries for _, data in entry.events],
+    }

@@ -51,6 +51,12 @@ DELETE FROM artifacts WHERE run_key = :run_key;
 -- name: drop_timers
 DELETE FROM timers WHERE run_key = :run_key;
 
+-- name: drop_budget
+DELETE FROM budgets WHERE run_key = :run_key;
+
+-- name: drop_contexts
+DELETE FROM contexts WHERE run_key = :run_key;
+
 -- name: run_identity
 SELECT r.base_key, r.thread_key, t.made_for_run FROM runs r JOIN threads t ON t.thread_key = r.thread_key
  WHERE r.run_key = :run_key;

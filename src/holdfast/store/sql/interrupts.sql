@@ -39,6 +39,17 @@ SELECT i.*, r.id AS run_id, t.id AS thread_id, COALESCE(o.id, r.id) AS root_run_
 -- name: open_interrupts_of_run
 SELECT id FROM interrupts WHERE run_key = :run_key AND status = 'open' ORDER BY interrupt_key;
 
+-- name: due_interrupts
+SELECT i.id, i.run_key, s.id AS space_id FROM interrupts i JOIN spaces s ON s.space_key = i.space_key
+ WHERE i.status = 'open' AND i.expires_at <= :now
+ ORDER BY i.expires_at LIMIT :limit;
+
+-- name: next_expiry
+SELECT MIN(expires_at) AS expires_at FROM interrupts WHERE status = 'open';
+
+-- name: expire_interrupt
+UPDATE interrupts SET status = 'expired' WHERE interrupt_key = :interrupt_key;
+
 -- name: answer_interrupt
 UPDATE interrupts SET status = 'answered', response = :response, answered_by = :by, answered_at = :now
  WHERE interrupt_key = :interrupt_key;

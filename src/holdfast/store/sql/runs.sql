@@ -23,6 +23,12 @@ SELECT * FROM run_view
    AND (CAST(:thread_id AS TEXT) IS NULL OR thread_key = (
         SELECT thread_key FROM threads t WHERE t.space_key = :space_key AND t.id = :thread_id))
    AND (CAST(:status AS TEXT) IS NULL OR status = :status)
+   AND (CAST(:phase AS TEXT) IS NULL OR :phase = CASE
+        WHEN status IN ('pending', 'queued') AND started_at IS NULL THEN 'pending'
+        WHEN status = 'waiting' AND status_reason = 'person' THEN 'asking'
+        WHEN status IN ('pending', 'queued', 'running', 'waiting') THEN 'working'
+        ELSE status END)
+   AND (CAST(:priority AS TEXT) IS NULL OR priority = :priority)
    AND (CAST(:agent_type AS TEXT) IS NULL OR agent_type = :agent_type)
    AND (CAST(:mode AS TEXT) IS NULL OR mode = :mode)
    AND (CAST(:root_run_id AS TEXT) IS NULL OR root_run_id = :root_run_id)

@@ -77,3 +77,15 @@ DELETE FROM api_keys WHERE api_key IN (SELECT api_key FROM api_key_spaces WHERE 
 
 -- name: drop_key_bindings_of_space
 DELETE FROM api_key_spaces WHERE space_key = :space_key;
+
+-- name: drop_budgets_of_space
+DELETE FROM budgets WHERE run_key IN (SELECT run_key FROM runs WHERE space_key = :space_key);
+
+-- name: drop_contexts_of_space
+DELETE FROM contexts WHERE run_key IN (SELECT run_key FROM runs WHERE space_key = :space_key);
+
+-- name: drop_task_numbers_of_space
+DELETE FROM task_numbers WHERE thread_key IN (SELECT thread_key FROM threads WHERE space_key = :space_key);
+
+-- name: drop_texts_of_space
+DELETE FROM texts WHERE space_key = :space_key;

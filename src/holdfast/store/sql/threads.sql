@@ -1,6 +1,20 @@
 -- name: thread
 SELECT t.* FROM threads t JOIN spaces s ON s.space_key = t.space_key WHERE s.id = :space AND t.id = :id;
 
+-- name: thread_by_key
+SELECT * FROM threads WHERE thread_key = :thread_key;
+
+-- name: task_number
+SELECT number FROM task_numbers WHERE thread_key = :thread_key AND step = :step;
+
+-- name: take_task_number
+INSERT INTO task_numbers (thread_key, number, step)
+SELECT CAST(:thread_key AS BIGINT), COALESCE(MAX(number), 0) + 1, CAST(:step AS TEXT) FROM task_numbers WHERE thread_key = :thread_key
+RETURNING number;
+
+-- name: drop_task_numbers
+DELETE FROM task_numbers WHERE thread_key = :thread_key;
+
 -- name: list_threads
 SELECT t.* FROM threads t JOIN spaces s ON s.space_key = t.space_key
  WHERE s.id = :space AND (t.listed_at, t.thread_key) < (:before_at, :before_key)

@@ -17,4 +17,7 @@ UPDATE timers
 RETURNING timer_key;
 
 -- name: cancel_timer
-UPDATE timers SET state = 'cancelled' WHERE timer_key = :timer_key AND state = 'scheduled' RETURNING timer_key;
+UPDATE timers SET state = 'cancelled' WHERE timer_key = :timer_key AND state IN ('scheduled', 'paused') RETURNING timer_key;
+
+-- name: free_timers
+UPDATE timers SET claim_owner = NULL, claim_expires_at = NULL WHERE state = 'scheduled' AND claim_owner IS NOT NULL;

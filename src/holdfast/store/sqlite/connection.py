@@ -33,7 +33,7 @@ _MEANING: Final[dict[int, tuple[type[Exception], str]]] = {
 def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
     """Open the file for one thread."""
     uri = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
-    connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, cached_statements=512)
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, cached_statements=1024)
     try:
         connection.row_factory = sqlite3.Row
         connection.create_function("holdfast_contains", 2, _contains, deterministic=True)

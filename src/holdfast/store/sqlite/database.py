@@ -2,7 +2,7 @@
 
 import sqlite3
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import Final, TypeVar, cast
@@ -41,9 +41,9 @@ class SqliteDatabase:
         """Run an operation with whatever else is waiting."""
         return cast(T, await self._writing().do(operation))
 
-    async def together(self, batch: Batch[Item, Result], item: Item) -> Result:
+    def together(self, batch: Batch[Item, Result], item: Item) -> Awaitable[Result]:
         """Do an item with whatever else is waiting."""
-        return cast(Result, await self._writing().do_together(batch, item))
+        return self._writing().do_together(batch, item)
 
     def _writing(self) -> Writer:
         if self._writer is None:

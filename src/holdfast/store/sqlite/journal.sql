@@ -1,10 +1,15 @@
 -- name: fence
 -- Returns no row when the lease has moved on, or when the run would stop with something unread.
+WITH wanted (events, consumed, settles, run_key, lease_number, stops) AS (
+    VALUES (:events, :consumed, :settles, :run_key, :lease_number, :stops)
+)
 UPDATE run_heads
-   SET last_event_seq = last_event_seq + :events, unread = unread - :consumed,
-       attempt = CASE WHEN :settles = 1 THEN 0 ELSE attempt END
- WHERE run_key = :run_key AND lease_number = :lease_number AND (:stops = 0 OR unread <= :consumed)
-RETURNING run_key, last_event_seq;
+   SET last_event_seq = last_event_seq + w.events, unread = unread - w.consumed,
+       attempt = CASE WHEN w.settles = 1 THEN 0 ELSE attempt END
+  FROM wanted w
+ WHERE run_heads.run_key = w.run_key AND run_heads.lease_number = w.lease_number
+   AND (w.stops = 0 OR run_heads.unread <= w.consumed)
+RETURNING run_key, last_event_seq, unread;
 
 -- name: move_heads
 UPDATE run_heads
@@ -18,14 +23,19 @@ UPDATE run_heads
 UPDATE runs SET output = :output, error = :error, completed_at = :now WHERE run_key = :run_key;
 
 -- name: stop_timers
-UPDATE timers SET state = 'cancelled' WHERE run_key = :run_key AND state = 'scheduled';
+UPDATE timers SET state = 'cancelled' WHERE run_key = :run_key AND state IN ('scheduled', 'paused');
+
+-- name: pause_deadlines
+-- While it is paused, its `due_at` is how much is left.
+UPDATE timers SET state = 'paused', due_at = due_at - :now
+ WHERE run_key = :run_key AND kind = 'deadline' AND state = 'scheduled';
 
 -- name: close_open_interrupts
 UPDATE interrupts SET status = 'cancelled' WHERE run_key = :run_key AND status = 'open';
 
 -- name: cut_off_started_steps
 UPDATE steps SET state = CASE WHEN effectful = 1 THEN 'unknown' ELSE 'failed' END, settled_at = :now
- WHERE run_key = :run_key AND state = 'started';
+ WHERE run_key = :run_key AND state IN ('started', 'waiting');
 
 -- name: add_usage
 UPDATE runs
@@ -43,13 +53,13 @@ DELETE FROM inbox WHERE run_key = :run_key AND number = :number RETURNING number
 
 -- name: put_steps
 -- Returns no row for a step that has settled before.
-INSERT INTO steps (run_key, number, kind, name, key, state, attempt, tool_call_id, effectful, request_digest, usage,
-                   started_at, settled_at)
-VALUES (:run_key, :number, :kind, :name, :key, :state, :attempt, :tool_call_id, :effectful, :request_digest, :usage,
-        :now, :settled_at)
+INSERT INTO steps (run_key, number, kind, name, key, state, attempt, tool_call_id, effectful, request_digest,
+                   waits_for, usage, started_at, settled_at)
+VALUES (:run_key, :number, :kind, :name, :key, :state, :attempt, :tool_call_id, :effectful, :request_digest,
+        :waits_for, :usage, :now, :settled_at)
 ON CONFLICT (run_key, number) DO UPDATE
-   SET state = excluded.state, attempt = excluded.attempt, usage = excluded.usage, settled_at = excluded.settled_at
- WHERE steps.state = 'started'
+   SET state = excluded.state, attempt = excluded.attempt, waits_for = excluded.waits_for, usage = excluded.usage, settled_at = excluded.settled_at
+ WHERE steps.state IN ('started', 'waiting')
 RETURNING number;
 
 -- name: add_interrupts
@@ -57,6 +67,9 @@ INSERT INTO interrupts (space_key, run_key, id, kind, status, message, tool_call
                         default_outcome, metadata, expires_at, created_at)
 VALUES (:space_key, :run_key, :id, :kind, 'open', :message, :tool_call_id, :arguments, :digest, :response_schema,
         :default_outcome, :metadata, :expires_at, :now);
+
+-- name: withdraw_interrupts
+UPDATE interrupts SET status = 'cancelled' WHERE run_key = :run_key AND id = :id AND status = 'open';
 
 -- name: waiting_on_bases
 -- Runs that may begin now that their base has ended, and those that were ended before they could.

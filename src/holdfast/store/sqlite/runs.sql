@@ -3,7 +3,8 @@
 SELECT r.run_key, r.id, h.status, h.lease_owner, h.queued_at, r.base_key, r.base_sequence, r.chain_depth,
        COALESCE(j.run_key, r.run_key) AS jump, COALESCE(j.chain_depth, r.chain_depth) AS jump_depth,
        COALESCE(k.run_key, j.run_key, r.run_key) AS jump_of_jump,
-       COALESCE(k.chain_depth, j.chain_depth, r.chain_depth) AS jump_of_jump_depth
+       COALESCE(k.chain_depth, j.chain_depth, r.chain_depth) AS jump_of_jump_depth,
+       EXISTS (SELECT 1 FROM run_values v WHERE v.run_key = r.run_key) AS has_values
   FROM runs r
   JOIN run_heads h ON h.run_key = r.run_key
   LEFT JOIN runs j ON j.run_key = r.jump_key

@@ -1,19 +1,28 @@
 """A transaction on SQLite: nothing in it ever waits, so an operation runs from start to end in one go."""
 
 import os
+import re
 import sqlite3
 from collections.abc import Awaitable, Iterable, Sequence
+from functools import cache
+from itertools import chain
 from typing import Any, Final, TypeVar, cast
 
 from holdfast.domain.ids import ENTROPY_BYTES, RunId, SpaceId, ThreadId, sortable_id
 from holdfast.domain.instant import Millis
 from holdfast.store.statements import load
-from holdfast.store.transaction import Operation
+from holdfast.store.transaction import Entry, Operation, Row
 from holdfast.store.waking import Waking
 
 T = TypeVar("T")
 
 STATEMENTS: Final = load("sqlite", lambda index: f"?{index}")
+MOST_ROWS: Final = 64
+"""Of one statement."""
+
+_ROW: Final = re.compile(r"(?<=VALUES )\([^()]+\)")
+_NUMBER: Final = re.compile(r"(?<=\?)\d+")
+_TAKING_ROWS: Final = frozenset(name for name, statement in STATEMENTS.items() if _ROW.search(statement.sql))
 
 
 class SqliteTransaction:
@@ -34,42 +43,83 @@ class SqliteTransaction:
         """Do nothing: there is one writer."""
         return False
 
-    async def one(self, name: str, /, **parameters: Any) -> sqlite3.Row | None:
+    async def one(self, name: str, /, **parameters: Any) -> Row | None:
         """Run a statement and return its only row."""
-        statement = STATEMENTS[name]
-        values = [parameters[parameter] for parameter in statement.parameters]
-        rows = self._connection.execute(statement.sql, values).fetchall()
+        rows = await self.all(name, **parameters)
         return rows[0] if rows else None
 
-    async def all(self, name: str, /, **parameters: Any) -> list[sqlite3.Row]:
+    async def all(self, name: str, /, **parameters: Any) -> list[Row]:
         """Run a statement and return its rows."""
         statement = STATEMENTS[name]
-        values = [parameters[parameter] for parameter in statement.parameters]
-        return self._connection.execute(statement.sql, values).fetchall()
+        return self._fetch(statement.sql, [parameters[parameter] for parameter in statement.parameters])
 
     async def run(self, name: str, /, **parameters: Any) -> None:
         """Run a statement that returns nothing."""
-        statement = STATEMENTS[name]
-        self._connection.execute(statement.sql, [parameters[parameter] for parameter in statement.parameters])
+        await self.all(name, **parameters)
 
-    async def many(self, name: str, rows: Sequence[tuple[Any, ...]]) -> list[sqlite3.Row]:
-        """Run a statement for each row."""
-        if not rows:
-            return []
-        statement = STATEMENTS[name]
-        if statement.returns:
-            execute = self._connection.execute
-            return [row for values in rows for row in execute(statement.sql, values).fetchall()]
-        self._connection.executemany(statement.sql, rows)
-        return []
+    async def many(self, name: str, rows: Sequence[tuple[Any, ...]]) -> list[Row]:
+        """Run a statement for each row, or for as many at a time as it takes.
+
+        Each time the interpreter is let go of, and the event loop may keep it for longer than the statement takes.
+        """
+        most = MOST_ROWS if name in _TAKING_ROWS else 1
+        found: list[Row] = []
+        done = 0
+        while done < len(rows):
+            count = _part(min(most, len(rows) - done))
+            found += self._fetch(_for_rows(name, count), list(chain.from_iterable(rows[done : done + count])))
+            done += count
+        return found
+
+    async def append(self, entries: Sequence[Entry], *, alone: bool = False) -> list[Row]:
+        """Fence and number, then add."""
+        passed = await self.many("fence", [_fence_values(entry) for entry in entries])
+        last = {row["run_key"]: row["last_event_seq"] for row in passed}
+        rows = []
+        for entry in entries:
+            if entry.run_key in last:
+                first = last[entry.run_key] - len(entry.events) + 1
+                for seq, (type_, data) in enumerate(entry.events, start=first):
+                    rows.append((entry.run_key, seq, type_, data, self.now))
+        await self.many("add_events", rows)
+        return passed
+
+    def _fetch(self, sql: str, values: Sequence[Any]) -> list[Row]:
+        return self._connection.execute(sql, values).fetchall()
 
     def new_id(self, prefix: str) -> str:
         """Make an id."""
         return sortable_id(prefix, at=self.now, entropy=os.urandom(ENTROPY_BYTES))
 
-    def wake(self, *, run: tuple[SpaceId, RunId] | None = None, queue: bool = False, news: bool = False) -> None:
+    def wake(
+        self,
+        *,
+        run: tuple[SpaceId, RunId] | None = None,
+        ended: tuple[SpaceId, RunId] | None = None,
+        queue: bool = False,
+        news: bool = False,
+        timers: bool = False,
+    ) -> None:
         """Remember whom to tell."""
-        self.waking.add(run=run, queue=queue, news=news)
+        self.waking.add(run=run, ended=ended, queue=queue, news=news, timers=timers)
+
+
+@cache
+def _for_rows(name: str, count: int) -> str:
+    """Return a statement that takes so many rows."""
+    statement = STATEMENTS[name]
+    shifts = [index * len(statement.parameters) for index in range(count)]
+    return _ROW.sub(lambda row: ", ".join(_shifted(row[0], shift) for shift in shifts), statement.sql)
+
+
+def _shifted(row: str, shift: int) -> str:
+    return _NUMBER.sub(lambda number: str(int(number[0]) + shift), row)
+
+
+def _part(rows: int) -> int:
+    """Return the largest of 1, 2, 3, 4, 6, 8, 12 … that fits: few sizes stay prepared, and few parts make up any."""
+    power = 1 << rows.bit_length() - 1
+    return power + power // 2 if rows >= power + power // 2 else power
 
 
 def run(operation: Operation[T], transaction: SqliteTransaction) -> T:
@@ -85,3 +135,14 @@ def finish(awaitable: Awaitable[T]) -> T:
     except StopIteration as end:
         return cast(T, end.value)
     raise RuntimeError("an operation waited for something other than its transaction")
+
+
+def _fence_values(entry: Entry) -> tuple[int, ...]:
+    return (
+        len(entry.events),
+        entry.consumed,
+        entry.settles,
+        entry.run_key,
+        entry.lease_number,
+        entry.stops,
+    )

@@ -48,7 +48,8 @@ class Writer:
         self._clock = clock
         self._bus = bus
         self._loop = asyncio.get_running_loop()
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._asked: list[_Job] = []
+        self._jobs: SimpleQueue[list[_Job] | None] = SimpleQueue()
         self._closed = False
         self._thread = Thread(target=self._work, name="holdfast-writer", daemon=True)
         self._thread.start()
@@ -62,14 +63,26 @@ class Writer:
         return self._submit(_Job(self._loop.create_future(), batch=batch, item=item))
 
     def _submit(self, job: _Job) -> asyncio.Future[Any]:
+        """Take a job; all that one turn of the loop asks for goes over at once.
+
+        Otherwise the thread would wake up at the first, and fight with those who ask for the interpreter.
+        """
         if self._closed:
             raise Unavailable("the store is closed")
-        self._jobs.put(job)
+        if not self._asked:
+            self._loop.call_soon(self._hand_over)
+        self._asked.append(job)
         return job.future
+
+    def _hand_over(self) -> None:
+        if self._asked:
+            self._jobs.put(self._asked)
+            self._asked = []
 
     async def close(self) -> None:
         """Do what is waiting, then stop."""
         self._closed = True
+        self._hand_over()
         self._jobs.put(None)
         await asyncio.to_thread(self._thread.join)
 
@@ -82,14 +95,14 @@ class Writer:
             jobs = []
 
     def _take(self, jobs: list[_Job]) -> bool:
-        """Fill `jobs` with all that is waiting; return whether there is anything left to do."""
-        job = self._jobs.get()
-        while job is not None:
-            jobs.append(job)
-            if len(jobs) == MOST_AT_ONCE:
+        """Fill `jobs` with what is waiting; return whether there is anything left to do."""
+        asked = self._jobs.get()
+        while asked is not None:
+            jobs += asked
+            if len(jobs) >= MOST_AT_ONCE:
                 return True
             try:
-                job = self._jobs.get_nowait()
+                asked = self._jobs.get_nowait()
             except Empty:
                 return True
         if jobs:
@@ -188,13 +201,12 @@ def _together(jobs: Sequence[_Job]) -> Iterator[list[_Job]]:
     for job in jobs:
         assert job.batch is not None
         name = job.batch.name(job.item)
-        part, names = latest.get(id(job.batch), ([], {name}))
-        if name in names:
-            part, names = [], set()
-            parts.append(part)
-            latest[id(job.batch)] = part, names
-        part.append(job)
-        names.add(name)
+        found = latest.get(id(job.batch))
+        if found is None or name in found[1]:
+            found = latest[id(job.batch)] = [], set()
+            parts.append(found[0])
+        found[0].append(job)
+        found[1].add(name)
     yield from parts
 
 

@@ -3,6 +3,7 @@ from typing import Any, Final
 import pytest
 
 from holdfast.domain.agent import Agent, ModeSettings
+from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Conflict
 from holdfast.domain.events.custom import ChildChanged
@@ -28,7 +29,7 @@ ASKED: Final = {"agent": "reader", "input": "Read it.\nAll of it."}
 ENDED: Final = {"agent": "reader", "status": RunStatus.COMPLETED}
 
 
-async def agents() -> list[Agent]:
+async def agents(lease: Lease) -> list[Agent]:
     return [
         an_agent("reader", limits=LIMITS),
         an_agent("poet", chat=ModeSettings(enabled=False), task=ModeSettings(enabled=False)),

@@ -1,0 +1,26 @@
+"""Watching: to wait for news of a run without asking again and again."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from holdfast.domain.ids import RunId, SpaceId
+from holdfast.ports.bus import Wake
+from holdfast.ports.event_log import Head
+
+
+class Watch(Protocol):
+    """One run under observation."""
+
+    async def beyond(self, seq: int) -> Head | None:
+        """Wait until the log is longer than `seq` or the run has ended; `None` if the run is gone."""
+
+
+class Watching(Protocol):
+    """The one watcher of a process, as those see it who wait."""
+
+    def watch(self, space: SpaceId, run: RunId) -> AbstractContextManager[Watch]:
+        """Keep an eye on a run while the block runs."""
+
+    def listen(self, hear: Callable[[Wake], None]) -> AbstractContextManager[None]:
+        """Call `hear` with each hint while the block runs; any of them may be lost."""

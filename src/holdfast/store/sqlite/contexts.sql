@@ -1,0 +1,7 @@
+-- name: add_contexts
+-- A call that is issued again is told what is so by then.
+INSERT INTO contexts (run_key, step, snapshot) VALUES (:run_key, :step, :snapshot)
+ON CONFLICT (run_key, step) DO UPDATE SET snapshot = excluded.snapshot;
+
+-- name: add_texts
+INSERT INTO texts (space_key, digest, content) VALUES (:space_key, :digest, :content) ON CONFLICT DO NOTHING;

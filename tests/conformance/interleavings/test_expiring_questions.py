@@ -1,0 +1,88 @@
+"""Whatever the order of two writers' statements, a question is closed in one way only."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import asyncpg
+import pytest
+
+from holdfast.domain.commit import Committed
+from holdfast.domain.errors import AlreadyAnswered
+from holdfast.domain.ids import InterruptId
+from holdfast.domain.inbox import InboxKind
+from holdfast.domain.interrupt import Answer, Interrupt, InterruptStatus
+from holdfast.store.store import Store
+from holdfast.testing.clock import HeldClock
+from tests.builders import claim
+from tests.conformance.conftest import SPACE
+from tests.conformance.interleavings.gates import Gate, gated_store
+from tests.conformance.interleavings.orders import Two
+from tests.conformance.scenes import ASKING, asked, at, commit, running
+
+
+@pytest.fixture
+async def two(store: Store, where: str, clock: HeldClock) -> AsyncIterator[Two]:
+    """Yield two writers, the first of which has a clock that is a minute behind."""
+    gates, clocks = [Gate(), Gate()], [HeldClock(clock.now() - 60_000), clock]
+    async with AsyncExitStack() as stack:
+        watcher = await asyncpg.connect(where)
+        stack.push_async_callback(watcher.close)
+        first, second = [
+            await stack.enter_async_context(gated_store(gate, where, clock=clock))
+            for gate, clock in zip(gates, clocks, strict=True)
+        ]
+        yield Two(first, second, gates=gates, watcher=watcher)
+
+
+async def test_an_answer_is_accepted_or_the_default_is_given(two: Two, store: Store, clock: HeldClock) -> None:
+    seen = set()
+
+    async def scene() -> Any:
+        lease = await running(store)
+        name = InterruptId(f"question-{lease.run_key}")
+        await commit(store, lease, interrupts=[asked(name, default="no", expires_at=at(clock, 0))], move=ASKING)
+
+        async def check(answered: object, closed: object) -> None:
+            won = isinstance(answered, Interrupt)
+            seen.add(won)
+            assert won or isinstance(answered, AlreadyAnswered)
+            assert closed == ([] if won else [name])
+            status = InterruptStatus.ANSWERED if won else InterruptStatus.EXPIRED
+            assert (await store.interrupts.get(SPACE, name)).status is status
+            (item,) = await store.journal.inbox(await claim(store))
+            assert isinstance(item.data, dict)
+            assert item.data["response"] == ("yes" if won else "no")
+            await store.runs.end(SPACE, lease.run_id)
+
+        return two.first.interrupts.answer(SPACE, name, Answer(response="yes")), two.second.interrupts.expire(), check
+
+    await two.explore(scene)
+    assert seen == {True, False}
+
+
+async def test_an_answer_is_accepted_or_the_question_withdrawn(two: Two, store: Store) -> None:
+    seen = set()
+
+    async def scene() -> Any:
+        lease = await running(store)
+        name = InterruptId(f"question-{lease.run_key}")
+        await commit(store, lease, interrupts=[asked(name)], move=ASKING)
+        await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.MESSAGE, data="never mind")
+        again = await claim(store)
+
+        async def check(answered: object, withdrew: object) -> None:
+            won = isinstance(answered, Interrupt)
+            seen.add(won)
+            assert won or isinstance(answered, AlreadyAnswered)
+            assert isinstance(withdrew, Committed)
+            status = InterruptStatus.ANSWERED if won else InterruptStatus.CANCELLED
+            assert (await store.interrupts.get(SPACE, name)).status is status
+            assert withdrew.unread == len(await store.journal.inbox(again)) == int(won)
+            await store.runs.end(SPACE, lease.run_id)
+
+        first = two.first.interrupts.answer(SPACE, name, Answer(response="yes"))
+        return first, commit(two.second, again, consumed=[1], withdrawn=[name]), check
+
+    await two.explore(scene)
+    assert seen == {True, False}

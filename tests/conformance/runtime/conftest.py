@@ -1,0 +1,80 @@
+"""A control plane, and a worker's ports over every implementation of them."""
+
+from collections.abc import AsyncIterator
+from itertools import count
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from holdfast.control.library import LocalLibrary
+from holdfast.control.platform_tools import PlatformTools
+from holdfast.ports.agents import Agents
+from holdfast.store.store import Store
+from holdfast.testing.clock import HeldClock
+from holdfast.workspace.agents import FolderAgents
+from holdfast.workspace.folder import Workspace
+from tests.conformance.conftest import OTHER, SPACE, opened
+from tests.conformance.ports import ports_of
+from tests.conformance.runtime.implementations import IMPLEMENTATIONS, Runtime
+from tests.scenario.agents.workshop import Workshop, say
+
+
+@pytest.fixture(params=IMPLEMENTATIONS)
+def implementation(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def where(tmp_path: Path) -> Path:
+    return tmp_path / "holdfast.db"
+
+
+@pytest.fixture
+async def control(where: Path, clock: HeldClock) -> AsyncIterator[Store]:
+    """Yield the store of the control plane, with two spaces."""
+    async with opened(where, clock) as store:
+        await store.spaces.create(SPACE, name="Acme")
+        await store.spaces.create(OTHER, name="Other")
+        yield store
+
+
+@pytest.fixture
+def workshop(tmp_path: Path) -> Workshop:
+    """Return a workspace with the agents `bot` and `adder`."""
+    workshop = Workshop(tmp_path / "workspace", tmp_path / "holdfast.db")
+    workshop.agent(say("done"), tools=["task_status"])
+    workshop.agent(say("done"), name="adder", description="adds")
+    return workshop
+
+
+@pytest.fixture
+def agents(workshop: Workshop) -> Agents:
+    """Return its agents, which see an edit at once."""
+    seconds = count()
+    return FolderAgents(Workspace(workshop.folder), monotonic=lambda: float(next(seconds)))
+
+
+@pytest.fixture
+async def runtime(control: Store, agents: Agents, implementation: str) -> AsyncIterator[Runtime]:
+    """Yield the ports of a worker."""
+    served = Runtime(
+        leases=control.leases,
+        journal=control.journal,
+        remote=PlatformTools(control.runs, control.journal),
+        library=LocalLibrary(agents),
+    )
+    async with IMPLEMENTATIONS[implementation](served) as ports:
+        yield ports
+
+
+@pytest.fixture
+def store(control: Store, runtime: Runtime) -> Store:
+    """Return the store, but with leases and journal as a worker has them."""
+    return cast(Store, ports_of(control)._replace(leases=runtime.leases, journal=runtime.journal))
+
+
+@pytest.fixture
+def stores(store: Store) -> list[Store]:
+    return [store]

@@ -1,0 +1,13 @@
+"""All implementations but the store's own: for promises that are tested where the store is."""
+
+import pytest
+
+from tests.conformance.runtime.implementations import IMPLEMENTATIONS
+
+OTHERS = [name for name in IMPLEMENTATIONS if name != "in_process"]
+
+
+@pytest.fixture(params=OTHERS)
+def implementation(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name

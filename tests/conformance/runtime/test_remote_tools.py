@@ -1,0 +1,71 @@
+"""`RemoteTools`: what the control plane lists and does in the name of a lease."""
+
+import pytest
+
+from holdfast.domain.content import Json
+from holdfast.domain.errors import LeaseLost, NotFound
+from holdfast.domain.run import Move, RunError, RunStatus
+from holdfast.domain.tool import check_spec
+from holdfast.store.store import Store
+from tests.builders import FIRST, MINUTE, finish, new_run, new_thread
+from tests.conformance.conftest import OTHER, SPACE
+from tests.conformance.runtime.implementations import Runtime
+from tests.conformance.scenes import child_of, commit, running
+
+
+async def test_the_tools_of_a_run_are_listed_by_name(store: Store, runtime: Runtime) -> None:
+    lease = await running(store, "go")
+    names = [check_spec(spec).name for spec in await runtime.remote.list(lease)]
+    assert names == sorted(names)
+    assert "task_status" in names
+
+
+async def test_a_tool_answers_however_often_it_is_asked(store: Store, runtime: Runtime) -> None:
+    lease = await running(store, "go")
+    child = await child_of(store, lease.run_id, "help", agent_type="kid")
+    replies = [await runtime.remote.call(lease, "task_status", {"task_id": child.id}, key="k") for _ in range(2)]
+    assert [reply.content for reply in replies] == [{"task_id": child.id, "status": "queued", "agent": "kid"}] * 2
+    assert not any(reply.failed for reply in replies)
+
+
+async def test_a_task_tells_how_it_ended(store: Store, runtime: Runtime) -> None:
+    lease = await running(store, "go")
+    children = [await child_of(store, lease.run_id, name) for name in ("one", "two")]
+    done, failed = await store.leases.claim(FIRST, lease=MINUTE, limit=2)
+    await finish(store, done, "all well")
+    why = RunError(code="NO_LUCK", message="none at all")
+    await commit(store, failed, move=Move(to=RunStatus.FAILED, error=why))
+    told = [await runtime.remote.call(lease, "task_status", {"task_id": run.id}, key="k") for run in children]
+    assert [reply.content["status"] for reply in told] == ["completed", "failed"]
+    assert told[0].content["output"] == "all well"
+    assert told[1].content["error"] == {"code": "NO_LUCK", "message": "none at all"}
+
+
+@pytest.mark.parametrize("arguments", [{}, {"task_id": 7}, {"task_id": "run_none"}, {"task_id": "x", "more": 1}])
+async def test_a_tool_that_fails_says_so_in_its_reply(
+    store: Store, runtime: Runtime, arguments: dict[str, Json]
+) -> None:
+    reply = await runtime.remote.call(await running(store, "go"), "task_status", arguments, key="k")
+    assert reply.failed
+    assert str(reply.content).startswith(("INVALID: ", "NOT_FOUND: "))
+
+
+async def test_a_run_of_another_space_is_none(store: Store, runtime: Runtime) -> None:
+    lease = await running(store, "go")
+    foreign = await new_run(store, OTHER, await new_thread(store, OTHER), "secret")
+    reply = await runtime.remote.call(lease, "task_status", {"task_id": foreign.id}, key="k")
+    missing = await runtime.remote.call(lease, "task_status", {"task_id": "run_none"}, key="k")
+    assert reply.failed
+    assert str(reply.content).replace(foreign.id, "run_none") == missing.content
+
+
+async def test_a_tool_that_is_not_listed_is_not_found(store: Store, runtime: Runtime) -> None:
+    with pytest.raises(NotFound):
+        await runtime.remote.call(await running(store, "go"), "tusk_status", {}, key="k")
+
+
+async def test_nothing_is_done_in_the_name_of_a_lease_that_is_lost(store: Store, runtime: Runtime) -> None:
+    lease = await running(store, "go")
+    await store.runs.end(SPACE, lease.run_id)
+    with pytest.raises(LeaseLost):
+        await runtime.remote.call(lease, "task_status", {"task_id": lease.run_id}, key="k")

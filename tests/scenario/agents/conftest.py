@@ -1,0 +1,60 @@
+"""A workspace for each test. Whatever a test does, the log that it leaves is whole."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.bootstrap import open_store
+from holdfast.testing.clock import HeldClock
+from holdfast.testing.log_check import check_log
+from holdfast.testing.postgres import PostgresServer
+from holdfast.testing.probe import open_probe
+from tests.conformance.conftest import BACKENDS, wipe
+from tests.scenario.agents.workshop import Workshop
+
+
+@pytest.fixture
+def clock() -> HeldClock:
+    return HeldClock()
+
+
+@pytest.fixture
+async def workshop(tmp_path: Path, shared_memory: Path) -> AsyncIterator[Workshop]:
+    """Yield an empty workspace whose log is on SQLite."""
+    where = shared_memory / "holdfast.db"
+    yield Workshop(tmp_path / "workspace", where)
+    await _check(where)
+
+
+@pytest.fixture(params=BACKENDS)
+async def anywhere(
+    request: pytest.FixtureRequest, tmp_path: Path, shared_memory: Path, agents_database: str
+) -> AsyncIterator[Workshop]:
+    """Yield an empty workspace on every backend in turn."""
+    where = shared_memory / "holdfast.db" if request.param == "sqlite" else agents_database
+    yield Workshop(tmp_path / "workspace", where)
+    await _check(where)
+    if isinstance(where, str):
+        await wipe(where)
+
+
+@pytest.fixture
+async def on_postgres(tmp_path: Path, agents_database: str) -> AsyncIterator[Workshop]:
+    """Yield an empty workspace whose log several processes may use at once."""
+    yield Workshop(tmp_path / "workspace", agents_database)
+    await _check(agents_database)
+    await wipe(agents_database)
+
+
+@pytest.fixture(scope="session")
+async def agents_database(postgres: PostgresServer) -> str:
+    """Return a database that tests use in turn."""
+    url = await postgres.create_database("agents")
+    async with open_store(url):
+        return url
+
+
+async def _check(where: str | Path) -> None:
+    async with open_probe(where) as probe:
+        await check_log(probe)

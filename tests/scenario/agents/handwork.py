@@ -1,0 +1,70 @@
+"""Tools that do as a test says."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias
+
+from holdfast.domain.content import Json
+from holdfast.domain.tool import ToolClass, ToolSpec
+from holdfast.tools.tool import Call, Outcome
+
+Do: TypeAlias = Callable[[dict[str, Json]], Awaitable[Outcome]]
+
+ANYTHING: Final[dict[str, Json]] = {"type": "object"}
+
+
+class Handmade:
+    """`Tool` that does something and remembers what it was asked."""
+
+    def __init__(self, name: str, do: Do, *, parameters: dict[str, Json] | None = None, **fields: Any) -> None:
+        self.spec = ToolSpec(name=name, description=name, parameters=parameters or ANYTHING, **fields)
+        self.calls: list[Call] = []
+        self._do = do
+
+    async def run(self, call: Call, arguments: dict[str, Json]) -> Outcome:
+        """Do it."""
+        self.calls.append(call)
+        return await self._do(arguments)
+
+
+class Gate:
+    """`Tool` that is begun and waits until it is let go, or cut off."""
+
+    def __init__(self, name: str = "gate", **fields: Any) -> None:
+        self.spec = ToolSpec(name=name, description=name, parameters=ANYTHING, **fields)
+        self.begun = asyncio.Semaphore(0)
+        self.open = asyncio.Event()
+        self.times = 0
+        self.cut = 0
+
+    async def run(self, call: Call, arguments: dict[str, Json]) -> Outcome:
+        """Wait."""
+        self.times += 1
+        self.begun.release()
+        try:
+            await self.open.wait()
+        except asyncio.CancelledError:
+            self.cut += 1
+            raise
+        return Outcome(content=f"open {arguments.get('n', '')}".strip())
+
+
+def answers(name: str, content: Json, **fields: Any) -> Handmade:
+    """Return a tool that answers at once."""
+
+    async def do(arguments: dict[str, Json]) -> Outcome:
+        return Outcome(content=content)
+
+    return Handmade(name, do, **fields)
+
+
+def raises(name: str, error: BaseException, **fields: Any) -> Handmade:
+    """Return a tool that raises."""
+
+    async def do(arguments: dict[str, Json]) -> Outcome:
+        raise error
+
+    return Handmade(name, do, **fields)
+
+
+READ_ONLY: Final[dict[str, Any]] = {"kind": ToolClass.IDEMPOTENT, "read_only": True}

@@ -1,0 +1,101 @@
+"""A process that stops in the middle of something: its runs go back to the queue, and others complete them."""
+
+from datetime import timedelta
+
+import pytest
+
+from holdfast.domain.content import Json
+from holdfast.domain.events.custom import Abandoned
+from holdfast.domain.message import Role
+from holdfast.domain.run import RunStatus
+from holdfast.domain.step import StepState
+from holdfast.domain.tool import ToolClass
+from tests.scenario.agents.handwork import READ_ONLY, Gate
+from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
+
+NOW = timedelta()
+LATER = timedelta(seconds=60)
+
+
+async def test_a_model_call_that_is_cut_off_is_made_again(anywhere: Workshop) -> None:
+    anywhere.agent(say("one moment", stall=True))
+    async with anywhere.open() as floor:
+        run = await floor.start()
+        await floor.until(run, lambda event: "one moment" in str(event))
+        floor.holdfast.engine.drain(NOW)
+    anywhere.script(say("here it is"))
+    async with anywhere.open() as floor:
+        ended = await floor.ended(run)
+        void = await floor.told(run, Abandoned)
+        said = await floor.said(run)
+    assert (ended.status, ended.output) == (RunStatus.COMPLETED, "here it is")
+    assert said == ["user: go", "assistant: here it is"]
+    assert len(void) == 1
+
+
+@pytest.mark.parametrize("fields", [READ_ONLY, {"kind": ToolClass.IDEMPOTENT}, {}], ids=["reads", "repeats", "acts"])
+async def test_a_tool_that_is_cut_off_runs_again_where_that_does_no_harm(
+    anywhere: Workshop, fields: dict[str, Json]
+) -> None:
+    gate = Gate(**fields)
+    anywhere.agent(calling(call("gate")), say("{$last_tool}"), tools=["gate"])
+    async with anywhere.open(gate) as floor:
+        run = await floor.start()
+        await gate.begun.acquire()
+        floor.holdfast.engine.drain(NOW)
+    gate.open.set()
+    async with anywhere.open(gate) as floor:
+        ended = await floor.ended(run)
+        (step,) = [step for step in await floor.steps(run) if step.name == "gate"]
+    assert gate.cut == 1
+    if fields:
+        assert (gate.times, step.state, ended.output) == (2, StepState.DONE, "open")
+    else:
+        assert (gate.times, step.state) == (1, StepState.UNKNOWN)
+        assert "nobody knows whether it happened" in str(ended.output)
+
+
+@pytest.mark.parametrize("fields", [READ_ONLY, {"kind": ToolClass.IDEMPOTENT}, {}], ids=["reads", "repeats", "acts"])
+async def test_a_tool_that_ends_in_time_is_not_cut_off(anywhere: Workshop, fields: dict[str, Json]) -> None:
+    gate = Gate(**fields)
+    anywhere.agent(calling(call("gate")), say("{$last_tool}"), tools=["gate"])
+    async with anywhere.open(gate) as floor:
+        run = await floor.start()
+        await gate.begun.acquire()
+        floor.holdfast.engine.drain(LATER)
+        gate.open.set()
+    async with anywhere.open(gate) as floor:
+        ended = await floor.ended(run)
+        states = [step.state for step in await floor.steps(run)]
+        results = [message for message in await floor.messages(run) if message.role is Role.TOOL]
+    assert (gate.times, gate.cut) == (1, 0)
+    assert states == [StepState.DONE] * 3
+    assert (ended.output, len(results)) == ("open", 1)
+
+
+async def test_what_came_in_while_nobody_worked_is_heard(anywhere: Workshop) -> None:
+    gate = Gate(kind=ToolClass.IDEMPOTENT)
+    anywhere.agent(calling(call("gate")), say("{$last_user}"), tools=["gate"])
+    async with anywhere.open(gate) as floor:
+        run = await floor.start()
+        await gate.begun.acquire()
+        floor.holdfast.engine.drain(NOW)
+    gate.open.set()
+    async with anywhere.open(gate, workers=0) as floor:
+        await floor.runs.steer(SPACE, run.id, "are you there?")
+    async with anywhere.open(gate) as floor:
+        assert (await floor.ended(run)).output == "are you there?"
+
+
+async def test_a_process_that_is_closed_gives_back_all_its_runs(anywhere: Workshop) -> None:
+    anywhere.agent(
+        calling(call("log_write", message="x"), say="hm", chunks=3, delay_ms=5), say("done"), tools=["log_write"]
+    )
+    async with anywhere.open(workers=8, drain=NOW) as floor:
+        runs = [await floor.start() for _ in range(12)]
+        await floor.until(runs[0], lambda event: "hm" in str(event) or "log_write" in str(event))
+    async with anywhere.open(workers=8) as floor:
+        ended = [await floor.ended(run) for run in runs]
+        for run in ended:
+            await floor.events(run)
+    assert {run.output for run in ended} == {"done"}

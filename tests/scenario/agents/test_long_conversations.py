@@ -1,0 +1,200 @@
+"""Conversations that grow too long for their model: they are told in fewer words, and nothing of them is lost."""
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+import pytest
+
+from holdfast.agent.model_call import Pace
+from holdfast.domain.content import Json
+from holdfast.domain.events.custom import ContextCompacted
+from holdfast.domain.limits import Limits
+from holdfast.domain.message import Role
+from holdfast.domain.run import Run, RunStatus
+from holdfast.domain.step import StepState
+from holdfast.testing.openai_server import Fault, OpenAIServer, Reply, ReplyCall
+from tests.scenario.agents.handwork import answers, raises
+from tests.scenario.agents.workshop import SPACE, STAND_IN, Floor, Workshop, call, calling, say
+
+WINDOW: Final = 3_000
+LONG: Final = "The quick brown fox jumps over the lazy dog, and then it does so again. " * 8
+"""About 150 tokens."""
+
+
+@pytest.fixture
+async def server(workshop: Workshop) -> AsyncIterator[OpenAIServer]:
+    """Yield a provider whose models read little, and which the agent `bot` uses."""
+    async with OpenAIServer(otherwise=Reply(text=LONG)) as stand_in:
+        workshop.provider(stand_in, context_window=WINDOW)
+        workshop.agent(model=STAND_IN)
+        yield stand_in
+
+
+async def talk(floor: Floor, times: int) -> Run:
+    """Say so much, one thing after the other, on one thread."""
+    return await talk_on(floor, await floor.play(f"0: {LONG}"), times - 1)
+
+
+async def talk_on(floor: Floor, run: Run, times: int) -> Run:
+    """Say so much more."""
+    for number in range(1, times + 1):
+        assert run.status is RunStatus.COMPLETED, run.error
+        run = await floor.play(f"{number}: {LONG}", thread=run.thread_id)
+    return run
+
+
+def is_summary(request: Json) -> bool:
+    """Say whether a request is one for a summary."""
+    return "tools" not in request and "summar" in str(request["messages"][-1]["content"]).lower()
+
+
+async def test_a_long_conversation_is_told_in_fewer_words_and_kept_whole(anywhere: Workshop) -> None:
+    anywhere.agent(say("You said {$last_user}"))
+    anywhere.script(say("You said {$last_user}"), context_window=WINDOW)
+    async with anywhere.open() as floor:
+        run = await talk(floor, 14)
+        told = await floor.context(run)
+        history = await floor.store.messages.history(SPACE, run.id, limit=200)
+        values = await floor.store.values.of_run(SPACE, run.id)
+        runs = (await floor.store.runs.page(SPACE, limit=50)).items
+        made = [each for one in runs for each in await floor.told(one, ContextCompacted)]
+    assert str(run.output).startswith("You said 13: ")
+    assert len(history) == 28
+    assert made and all(each.tokens_after < each.tokens_before for each in made)
+    assert values["compaction"]["through"] == told.compaction_through
+    assert told.first_sequence is not None and told.first_sequence > 0
+    assert sum(told.tokens.values()) < WINDOW
+    assert "The quick brown fox" in str(told.messages[0].content)
+    assert told.messages[-1].content == f"13: {LONG}"
+
+
+async def test_a_run_of_many_calls_stays_within_its_window(workshop: Workshop) -> None:
+    turns = [calling(call("log_write", message=f"{number}"), say=LONG) for number in range(25)]
+    workshop.agent(*turns, say("done"), tools=["log_write"])
+    workshop.script(*turns, say("done"), context_window=WINDOW)
+    async with workshop.open() as floor:
+        run = await floor.play("the task")
+        told = [await floor.context(run, number) for number in range(run.iterations)]
+        assert len(await floor.told(run, ContextCompacted)) >= 1
+    assert run.output == "done"
+    assert all(sum(context.tokens.values()) < WINDOW for context in told)
+    assert all("the task" in str([message.content for message in context.messages]) for context in told)
+
+
+async def test_a_run_is_reminded_of_its_task_now_and_then(workshop: Workshop) -> None:
+    turns = [calling(call("log_write", message=f"{number}")) for number in range(21)]
+    workshop.agent(*turns, say("done"), tools=["log_write"])
+    async with workshop.open() as floor:
+        run = await floor.play("find the needle")
+        told = [await floor.context(run, number) for number in range(run.iterations)]
+    reminded = [
+        number
+        for number, context in enumerate(told)
+        if any(each.role is Role.SYSTEM and "find the needle" in str(each.content) for each in context.messages)
+    ]
+    assert reminded == [10, 20]
+    assert all(context.complete for context in told)
+
+
+async def test_the_same_error_again_and_again_is_pointed_out(workshop: Workshop) -> None:
+    workshop.agent(*(calling(call("broken", n=number)) for number in range(5)), say("done"), tools=["broken"])
+    async with workshop.open(raises("broken", ValueError("no luck"))) as floor:
+        run = await floor.play()
+        told = [await floor.context(run, number) for number in range(run.iterations)]
+    reminders = [[each for each in context.messages if each.role is Role.SYSTEM] for context in told]
+    assert run.output == "done"
+    assert [bool(each) for each in reminders] == [False, False, False, True, True, True]
+
+
+async def test_a_provider_that_finds_a_call_too_long_is_told_less(workshop: Workshop, server: OpenAIServer) -> None:
+    async with workshop.open() as floor:
+        run = await talk(floor, 3)
+        server.requests.clear()
+        server.then(Reply(status=400, error_code="context_length_exceeded"), Reply(text="in short"), Reply(text="done"))
+        run = await floor.play("and now?", thread=run.thread_id)
+        states = [step.state for step in await floor.steps(run)]
+    assert run.output == "done"
+    assert [is_summary(request) for request in server.requests] == [False, True, False]
+    assert "in short" in str(server.requests[2])
+    assert states == [StepState.FAILED, StepState.DONE]
+
+
+async def test_a_call_that_stays_too_long_ends_the_run(workshop: Workshop, server: OpenAIServer) -> None:
+    too_long = Reply(status=400, error_code="context_length_exceeded")
+    async with workshop.open() as floor:
+        run = await talk(floor, 3)
+        server.requests.clear()
+        server.then(too_long, Reply(text="in short"), too_long)
+        run = await floor.play("and now?", thread=run.thread_id)
+        await floor.events(run)
+    assert run.error is not None and run.error.code == "CONTEXT_OVERFLOW"
+    assert len(server.requests) == 3
+
+
+async def test_a_first_call_that_is_too_long_ends_the_run(workshop: Workshop, server: OpenAIServer) -> None:
+    server.then(*[Reply(status=400, error_code="context_length_exceeded")] * 3)
+    async with workshop.open() as floor:
+        run = await floor.play("hello")
+    assert run.error is not None and run.error.code == "CONTEXT_OVERFLOW"
+    assert len(server.requests) == 2
+
+
+BROKEN = [
+    Reply(status=500),
+    Reply(status=400),
+    Reply(status=400, error_code="context_length_exceeded"),
+    Reply(fault=Fault.HANG_UP),
+    Reply(text="half", fault=Fault.STALL),
+    Reply(text="half", fault=Fault.CUT),
+    Reply(fault=Fault.SILENCE),
+    Reply(text=""),
+]
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: str(broken.fault or broken.error_code or broken.status))
+async def test_a_summary_that_is_not_written_is_done_without(
+    workshop: Workshop, server: OpenAIServer, broken: Reply
+) -> None:
+    async with workshop.open(pace=Pace(stall=0.3)) as floor:
+        run = await talk(floor, 5)
+        server.requests.clear()
+        server.then(broken, Reply(text="done"))
+        run = await floor.play(f"and now? {LONG}", thread=run.thread_id)
+        told = await floor.context(run)
+        await floor.events(run)
+    assert run.output == "done"
+    assert [is_summary(request) for request in server.requests] == [True, False]
+    assert sum(told.tokens.values()) < WINDOW
+
+
+async def test_while_no_summary_is_written_the_run_still_goes_on(workshop: Workshop, server: OpenAIServer) -> None:
+    async with workshop.open(pace=Pace(stall=0.3)) as floor:
+        run = await talk(floor, 5)
+        server.requests.clear()
+        server.then(*[Reply(status=500), Reply(text=LONG)] * 2)
+        run = await talk_on(floor, run, 6)
+        told = await floor.context(run)
+    assert sum(map(is_summary, server.requests)) >= 2
+    assert sum(told.tokens.values()) < WINDOW
+
+
+async def test_a_summary_is_paid_for_and_needs_a_budget_like_any_call(workshop: Workshop, server: OpenAIServer) -> None:
+    async with workshop.open() as floor:
+        run = await talk(floor, 5)
+        server.then(Reply(text="in short", input_tokens=70, output_tokens=30), Reply(text="done"))
+        paid = await floor.play(f"and now? {LONG}", thread=run.thread_id, limits=Limits(token_budget=1000))
+    assert paid.output == "done"
+    assert paid.usage.total_tokens == 100 + 15
+
+
+async def test_no_summary_is_asked_for_when_the_budget_is_spent(workshop: Workshop, server: OpenAIServer) -> None:
+    look = Reply(text=LONG, calls=[ReplyCall(name="look")], input_tokens=90, output_tokens=20)
+    workshop.configure(model=STAND_IN, tools=["look"])
+    async with workshop.open(answers("look", LONG * 4)) as floor:
+        run = await talk(floor, 4)
+        server.requests.clear()
+        server.then(look)
+        run = await floor.play("look", thread=run.thread_id, limits=Limits(token_budget=100))
+    assert run.error is not None and run.error.code == "BUDGET_EXCEEDED"
+    assert [is_summary(request) for request in server.requests] == [False]
+    assert run.usage.total_tokens == 110

@@ -1,0 +1,239 @@
+"""Providers that fail: a call is tried again later, by whichever worker, or the run ends with a typed error."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+import pytest
+
+from holdfast.agent.model_call import Pace
+from holdfast.agent.work import Patience
+from holdfast.domain.events import TextMessageContent, TextMessageStart, ToolCallStart
+from holdfast.domain.events.custom import Abandoned, StatusChanged
+from holdfast.domain.instant import millis
+from holdfast.domain.message import Role
+from holdfast.domain.run import Run, RunStatus
+from holdfast.domain.step import StepState
+from holdfast.testing.openai_server import Fault, OpenAIServer, Reply, ReplyCall
+from tests.scenario.agents.handwork import answers
+from tests.scenario.agents.workshop import SPACE, STAND_IN, Floor, Workshop, call, calling, say
+
+OUTAGE: Final = {"code": "OVERLOADED", "message": "come back later"}
+HOURS: Final = Patience(first=3600, longest=3600)
+MOMENTS: Final = 20
+
+
+@pytest.fixture
+async def server(workshop: Workshop) -> AsyncIterator[OpenAIServer]:
+    """Yield a provider that the agent `bot` of the workshop uses, with the tool `look`."""
+    async with OpenAIServer() as stand_in:
+        workshop.provider(stand_in)
+        workshop.agent(model=STAND_IN, tools=["look"])
+        yield stand_in
+
+
+def code(run: Run) -> str:
+    """Return why a run failed."""
+    assert run.status is RunStatus.FAILED and run.error is not None, run
+    return run.error.code
+
+
+async def check_void(floor: Floor, run: Run) -> None:
+    """See that what was given up is void in the log, and nowhere in the conversation."""
+    events, kept = await floor.events(run), {message.id for message in await floor.messages(run)}
+    begun = {event.message_id for event in events if isinstance(event, TextMessageStart)}
+    void = await floor.told(run, Abandoned)
+    assert begun - kept <= {name for each in void for name in each.message_ids}
+    assert kept.isdisjoint(name for each in void for name in each.message_ids)
+    for each in void:
+        later = [event for event in events[each.through :] if isinstance(event, TextMessageContent | TextMessageStart)]
+        assert not {event.message_id for event in later} & set(each.message_ids)
+
+
+BAD = [
+    Reply(status=429),
+    Reply(status=500),
+    Reply(status=529),
+    Reply(fault=Fault.HANG_UP),
+    *(
+        Reply(text="half an answer", chunks=3, fault=fault, status=500 if fault is Fault.ERROR else 200)
+        for fault in (Fault.CUT, Fault.UNFINISHED, Fault.GARBAGE, Fault.NONSENSE, Fault.ERROR, Fault.STALL)
+    ),
+    Reply(fault=Fault.SILENCE),
+]
+
+
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: str(bad.fault or bad.status))
+async def test_a_call_that_fails_is_made_again(workshop: Workshop, server: OpenAIServer, bad: Reply) -> None:
+    server.then(bad, Reply(text="the answer"))
+    async with workshop.open(answers("look", "seen"), pace=Pace(stall=0.3)) as floor:
+        run = await floor.play()
+        assert run.output == "the answer"
+        assert await floor.said(run) == ["user: go", "assistant: the answer"]
+        assert [step.state for step in await floor.steps(run)] == [StepState.FAILED, StepState.DONE]
+        reasons = [each for each in await floor.told(run, StatusChanged) if each.to is RunStatus.QUEUED]
+        await check_void(floor, run)
+    assert len(server.requests) == 2
+    assert [str(each.reason)[:18] for each in reasons] == ["MODEL_UNAVAILABLE:"]
+    assert run.attempt <= 2
+
+
+async def test_a_provider_is_left_alone_for_as_long_as_it_asks(workshop: Workshop, server: OpenAIServer) -> None:
+    server.then(Reply(status=429, retry_after="7"))
+    async with workshop.open(answers("look", "seen")) as floor:
+        run = await floor.start()
+        await floor.until(run, lambda event: "MODEL_UNAVAILABLE" in str(event))
+        queued = await floor.get(run)
+        assert (queued.status, queued.attempt) == (RunStatus.QUEUED, 0)
+        assert queued.wait_until is not None
+        assert millis(queued.wait_until) - millis(queued.created_at) >= 7000
+        await floor.runs.cancel(SPACE, run.id)
+    assert len(server.requests) == 1
+
+
+async def test_it_waits_longer_each_time_and_then_gives_up(workshop: Workshop, server: OpenAIServer) -> None:
+    server.then(*[Reply(status=503)] * 9)
+    async with workshop.open(answers("look", "seen"), patience=Patience(tries=4, first=0.01)) as floor:
+        run = await floor.play()
+        steps = await floor.steps(run)
+    assert code(run) == "MODEL_UNAVAILABLE"
+    assert len(server.requests) == len(steps) == 4
+    begun = [millis(step.started_at) for step in steps if step.started_at is not None]
+    pauses = [later - earlier for earlier, later in zip(begun, begun[1:], strict=False)]
+    assert all(pause >= least for pause, least in zip(pauses, (10, 20, 40), strict=True))
+
+
+async def test_an_answer_in_between_begins_the_count_anew(workshop: Workshop, server: OpenAIServer) -> None:
+    out, look = Reply(status=500), Reply(calls=[ReplyCall(name="look")])
+    server.then(out, out, look, out, out, Reply(text="done"))
+    async with workshop.open(answers("look", "seen"), patience=Patience(tries=3, first=0.01)) as floor:
+        assert (await floor.play()).output == "done"
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404])
+async def test_a_call_that_can_never_succeed_ends_the_run(
+    workshop: Workshop, server: OpenAIServer, status: int
+) -> None:
+    server.then(Reply(status=status, error_message="no such thing"))
+    async with workshop.open(answers("look", "seen")) as floor:
+        run = await floor.play()
+        assert [step.state for step in await floor.steps(run)] == [StepState.FAILED]
+        await floor.events(run)
+    assert code(run) == "MODEL_REFUSED"
+    assert run.error is not None and run.error.iteration == 1
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("scripted", ["CONTENT_FILTER", "SOMETHING_ELSE"])
+async def test_what_a_script_refuses_ends_the_run(workshop: Workshop, scripted: str) -> None:
+    workshop.agent(say("half", error={"code": scripted, "message": "no"}))
+    async with workshop.open() as floor:
+        run = await floor.play()
+        await check_void(floor, run)
+    assert code(run) == "MODEL_REFUSED"
+    assert run.error is not None and run.error.details["code"] == scripted
+
+
+async def test_a_script_that_expects_something_else_says_so(workshop: Workshop) -> None:
+    workshop.agent(calling(call("todo_read")))
+    async with workshop.open() as floor:
+        run = await floor.play()
+    assert code(run) == "SCRIPT_ERROR"
+    assert "it calls `todo_read`" in str(run.error)
+
+
+async def test_it_is_tried_again_in_another_process(anywhere: Workshop) -> None:
+    anywhere.agent(say("half", error=OUTAGE))
+    async with anywhere.open(patience=Patience(first=0.2)) as floor:
+        run = await floor.start()
+        await floor.until(run, lambda event: "come back later" in str(event))
+        assert (await floor.get(run)).wait_until is not None
+    anywhere.script(say("whole"))
+    async with anywhere.open() as floor:
+        assert (await floor.ended(run)).output == "whole"
+        await check_void(floor, run)
+
+
+async def test_what_a_person_says_meanwhile_is_part_of_the_next_try(workshop: Workshop) -> None:
+    workshop.agent(say("half", error=OUTAGE))
+    async with workshop.open(patience=Patience(first=0.3)) as floor:
+        run = await floor.start()
+        await floor.until(run, lambda event: "come back later" in str(event))
+        await floor.runs.steer(SPACE, run.id, "still there?")
+        workshop.script(say("{$last_user}"))
+        assert (await floor.ended(run)).output == "still there?"
+
+
+async def test_a_run_that_will_be_tried_again_can_be_cancelled(workshop: Workshop) -> None:
+    workshop.agent(say("half", error=OUTAGE))
+    async with workshop.open(patience=HOURS) as floor:
+        run = await floor.start()
+        await floor.until(run, lambda event: "come back later" in str(event))
+        await floor.runs.cancel(SPACE, run.id)
+        await check_void(floor, run)
+        assert (await floor.get(run)).status is RunStatus.CANCELLED
+
+
+async def test_an_agent_falls_back_on_its_next_model(workshop: Workshop, server: OpenAIServer) -> None:
+    server.then(Reply(status=500))
+    workshop.configure(model=[STAND_IN, "scripted:script.json"])
+    workshop.script(say("at your service"))
+    async with workshop.open() as floor:
+        run = await floor.play()
+        steps = await floor.steps(run)
+    assert run.output == "at your service"
+    assert [step.state for step in steps] == [StepState.DONE]
+
+
+async def test_what_was_streamed_of_a_call_that_broke_off_is_charged(workshop: Workshop, server: OpenAIServer) -> None:
+    server.then(Reply(text="half an answer " * 20, fault=Fault.CUT), Reply(text="whole"))
+    async with workshop.open(answers("look", "seen")) as floor:
+        run = await floor.play()
+        broken, whole = await floor.steps(run)
+    assert broken.usage is not None and whole.usage is not None
+    assert broken.usage.output_tokens > 40
+    assert run.usage.output_tokens == broken.usage.output_tokens + whole.usage.output_tokens
+
+
+async def test_a_call_that_broke_off_leaves_no_call_behind(workshop: Workshop, server: OpenAIServer) -> None:
+    """A provider that only counts its calls gives the same id to the next one."""
+    look = ReplyCall(name="look", id="0")
+    server.then(Reply(calls=[look], fault=Fault.CUT), Reply(calls=[look]), Reply(calls=[look]), Reply(text="done"))
+    tool = answers("look", "seen")
+    async with workshop.open(tool) as floor:
+        run = await floor.play()
+        messages, events = await floor.messages(run), await floor.events(run)
+    assert run.output == "done"
+    assert len(tool.calls) == 2
+    asked = [each.id for message in messages for each in message.tool_calls]
+    assert len(set(asked)) == 2
+    assert [message.tool_call_id for message in messages if message.role is Role.TOOL] == asked
+    streamed = [event.tool_call_id for event in events if isinstance(event, ToolCallStart)]
+    assert set(asked) < set(streamed)
+
+
+async def test_at_whatever_moment_a_stream_breaks_off_the_log_is_legal(anywhere: Workshop) -> None:
+    """Chunks come while commits are on their way, and then the call fails."""
+    for number in range(MOMENTS):
+        anywhere.agent(say("a few words", chunks=1 + number % 4, delay_ms=number / 4, error=OUTAGE), name=f"b{number}")
+    async with anywhere.open(patience=Patience(tries=2, first=0.01), pace=Pace(window=0.001)) as floor:
+        runs = await asyncio.gather(*(floor.play(agent=f"b{number}") for number in range(MOMENTS)))
+        for run in runs:
+            assert code(run) == "MODEL_UNAVAILABLE"
+            await check_void(floor, run)
+
+
+async def test_whatever_a_model_says_can_be_kept(anywhere: Workshop) -> None:
+    text = "nul \x00, line \u2028, emoji \N{SMILING FACE WITH SUNGLASSES}"
+    looking = ReplyCall(name="look", arguments={"at": text})
+    async with OpenAIServer(Reply(text=text, think=text, calls=[looking]), Reply(text=text)) as server:
+        anywhere.provider(server)
+        anywhere.agent(model=STAND_IN, tools=["look"])
+        tool = answers("look", text)
+        async with anywhere.open(tool) as floor:
+            run = await floor.play(text)
+            messages = await floor.messages(run)
+            await floor.events(run)
+    assert run.output == text
+    assert messages[1].tool_calls[0].arguments == {"at": text}
+    assert messages[1].metadata["thinking"] == text

@@ -1,0 +1,133 @@
+"""A run from its start to its end: what it says, what it keeps, and what can be read back."""
+
+from holdfast.domain.events import ToolCallResult, event_type
+from holdfast.domain.events.custom import StepChanged
+from holdfast.domain.message import Role
+from holdfast.domain.run import RunStatus
+from holdfast.domain.step import StepKind, StepState
+from holdfast.domain.usage import Usage
+from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
+
+USED = {"input_tokens": 100, "output_tokens": 7}
+
+
+async def test_a_run_answers_and_ends_with_what_it_said(anywhere: Workshop) -> None:
+    anywhere.agent(say("Hello, {$last_user}.", chunks=3, usage=USED))
+    async with anywhere.open() as floor:
+        run = await floor.play("Ada")
+        assert (run.status, run.output, run.error) == (RunStatus.COMPLETED, "Hello, Ada.", None)
+        assert run.usage == Usage(input_tokens=100, output_tokens=7, cost_usd=0.0)
+        assert run.iterations == 1
+        assert await floor.said(run) == ["user: Ada", "assistant: Hello, Ada."]
+        events = await floor.events(run)
+    assert [event_type(event) for event in events] == [
+        "RUN_STARTED",
+        "CUSTOM",
+        "TEXT_MESSAGE_START",
+        "TEXT_MESSAGE_CONTENT",
+        "TEXT_MESSAGE_END",
+        "CUSTOM",
+        "RUN_FINISHED",
+    ]
+
+
+async def test_every_call_is_a_step_and_what_it_used_adds_up(anywhere: Workshop) -> None:
+    anywhere.agent(
+        calling(call("todo_write", items=[{"text": "a", "done": False}]), usage=USED),
+        calling(call("todo_read"), call("todo_read"), usage=USED),
+        say("done", usage=USED),
+        tools=["todo_*"],
+    )
+    async with anywhere.open() as floor:
+        run = await floor.play()
+        steps = await floor.steps(run)
+        changes = await floor.told(run, StepChanged)
+        results = [event for event in await floor.events(run) if isinstance(event, ToolCallResult)]
+        answers = [message for message in await floor.messages(run) if message.role is Role.TOOL]
+    kinds = [step.kind for step in steps]
+    assert kinds == [StepKind.MODEL, StepKind.TOOL, StepKind.MODEL, StepKind.TOOL, StepKind.TOOL, StepKind.MODEL]
+    assert {step.state for step in steps} == {StepState.DONE}
+    assert [step.number for step in steps] == [1, 2, 3, 4, 5, 6]
+    assert [step.key for step in steps] == [f"{run.id}.{number}" for number in range(1, 7)]
+    assert {change.number for change in changes if change.state is StepState.DONE} == {1, 2, 3, 4, 5, 6}
+    assert run.usage.input_tokens == sum(step.usage.input_tokens for step in steps if step.usage is not None) == 300
+    assert run.iterations == 3
+    assert [(event.message_id, event.content) for event in results] == [(each.id, each.content) for each in answers]
+
+
+async def test_what_the_model_was_told_can_be_read_back_to_the_letter(anywhere: Workshop) -> None:
+    anywhere.agent(calling(call("log_write", message="hm")), say("{$last_tool}"), tools=["log_write"])
+    async with anywhere.open() as floor:
+        run = await floor.play("remember this")
+        first, second = [await floor.context(run, number) for number in (0, 1)]
+        messages = await floor.messages(run)
+        steps = await floor.store.contexts.steps(SPACE, run.id)
+    assert steps == [1, 3]
+    assert "Do as you are told." in first.system
+    assert first.system == second.system
+    assert [tool["name"] for tool in first.tools] == ["log_write"]
+    assert [message.id for message in first.messages] == [messages[0].id]
+    assert [message.id for message in second.messages] == [message.id for message in messages[:3]]
+    assert first.messages[0].content == "remember this"
+    assert first.complete and second.complete
+    assert run.output == messages[2].content
+
+
+async def test_thoughts_are_streamed_and_kept_with_the_message(workshop: Workshop) -> None:
+    workshop.agent(say("yes", think="is it so?"))
+    async with workshop.open() as floor:
+        run = await floor.play()
+        types = [event_type(event) for event in await floor.events(run)]
+        answer = (await floor.messages(run))[-1]
+    assert types[2:6] == ["REASONING_START", "REASONING_MESSAGE_START", "REASONING_MESSAGE_CONTENT"] + [
+        "REASONING_MESSAGE_END"
+    ]
+    assert answer.metadata["thinking"] == "is it so?"
+
+
+async def test_a_thread_goes_on_with_what_was_said_before(anywhere: Workshop) -> None:
+    anywhere.agent(say("I heard {$last_user}"))
+    async with anywhere.open() as floor:
+        first = await floor.play("one")
+        second = await floor.play("two", thread=first.thread_id)
+        told = await floor.context(second)
+    assert second.output == "I heard two"
+    assert second.base_run_id == first.id
+    assert [message.content for message in told.messages] == ["one", "I heard one", "two"]
+
+
+async def test_quick_messages_run_one_after_the_other(anywhere: Workshop) -> None:
+    anywhere.agent(say("I heard {$last_user}", chunks=3, delay_ms=2))
+    async with anywhere.open() as floor:
+        first = await floor.start("one")
+        second = await floor.start("two", thread=first.thread_id)
+        third = await floor.start("three", thread=first.thread_id)
+        await floor.ended(third)
+        told = await floor.context(third)
+        chain = [message.sequence for message in await floor.store.messages.history(SPACE, third.id)]
+    assert [message.content for message in told.messages] == [
+        "one",
+        "I heard one",
+        "two",
+        "I heard two",
+        "three",
+    ]
+    assert chain == list(range(6))
+    assert second.base_run_id == first.id
+
+
+async def test_many_runs_at_once_all_end(anywhere: Workshop) -> None:
+    anywhere.agent(calling(call("log_write", message="x")), say("done", chunks=5), tools=["log_write"])
+    async with anywhere.open(workers=8) as floor:
+        runs = [await floor.start() for _ in range(30)]
+        ended = [await floor.ended(run) for run in runs]
+    assert {run.status for run in ended} == {RunStatus.COMPLETED}
+
+
+async def test_nothing_is_run_where_there_are_no_workers(workshop: Workshop) -> None:
+    workshop.agent(say("done"))
+    async with workshop.open(workers=0) as floor:
+        run = await floor.start()
+        assert run.status is RunStatus.QUEUED
+    async with workshop.open() as floor:
+        assert (await floor.ended(run)).output == "done"

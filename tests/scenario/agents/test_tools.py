@@ -1,0 +1,205 @@
+"""What becomes of the calls that a model makes: in which order they run, and what the model is told of each."""
+
+import asyncio
+
+import pytest
+
+from holdfast.domain.content import Json
+from holdfast.domain.errors import Conflict, LeaseLost, Unavailable
+from holdfast.domain.message import Message, Role
+from holdfast.domain.run import Run, RunStatus
+from holdfast.domain.step import StepState
+from holdfast.domain.tool import ToolClass
+from holdfast.testing.openai_server import OpenAIServer, Reply, ReplyCall
+from holdfast.tools.tool import Outcome
+from tests.scenario.agents.handwork import READ_ONLY, Gate, Handmade, answers, raises
+from tests.scenario.agents.workshop import SPACE, STAND_IN, Floor, Workshop, call, calling, say
+
+
+async def results(floor: Floor, run: Run) -> list[Message]:
+    """Return what the tools answered, in order."""
+    return [message for message in await floor.messages(run) if message.role is Role.TOOL]
+
+
+async def test_calls_that_only_read_run_side_by_side_and_settle_in_the_order_of_asking(anywhere: Workshop) -> None:
+    together = asyncio.Barrier(3)
+
+    async def read(arguments: dict[str, Json]) -> Outcome:
+        await together.wait()  # nobody comes past it alone
+        await asyncio.sleep(0.02 if arguments["n"] == 1 else 0)  # the first is done last
+        return Outcome(content=f"read {arguments['n']}")
+
+    reader = Handmade("read", read, **READ_ONLY)
+    anywhere.agent(calling(*(call("read", n=n) for n in (1, 2, 3))), say("done"), tools=["read"])
+    async with anywhere.open(reader) as floor:
+        run = await floor.play()
+        assert [message.content for message in await results(floor, run)] == ["read 1", "read 2", "read 3"]
+        assert [step.state for step in await floor.steps(run)] == [StepState.DONE] * 5
+    assert run.output == "done"
+
+
+@pytest.mark.parametrize("kind", list(ToolClass))
+async def test_other_calls_run_one_after_the_other(workshop: Workshop, kind: ToolClass) -> None:
+    at: list[int] = []
+    seen: list[tuple[int, ...]] = []
+
+    async def write(arguments: dict[str, Json]) -> Outcome:
+        at.append(arguments["n"])
+        await asyncio.sleep(0.002)
+        seen.append(tuple(at))
+        at.remove(arguments["n"])
+        return Outcome(content=f"wrote {arguments['n']}")
+
+    workshop.agent(calling(*(call("write", n=n) for n in (1, 2, 3))), say("done"), tools=["write"])
+    async with workshop.open(Handmade("write", write, kind=kind)) as floor:
+        run = await floor.play()
+        assert [message.content for message in await results(floor, run)] == ["wrote 1", "wrote 2", "wrote 3"]
+    assert seen == [(1,), (2,), (3,)]
+
+
+async def test_one_call_that_writes_among_others_makes_all_of_them_wait_their_turn(workshop: Workshop) -> None:
+    order: list[str] = []
+
+    async def note(arguments: dict[str, Json]) -> Outcome:
+        order.append(arguments["n"])
+        return Outcome(content=arguments["n"])
+
+    tools = Handmade("read", note, **READ_ONLY), Handmade("write", note)
+    workshop.agent(calling(call("read", n="a"), call("write", n="b"), call("read", n="c")), say("done"), tools=["*"])
+    async with workshop.open(*tools) as floor:
+        run = await floor.play()
+        assert [message.content for message in await results(floor, run)] == ["a", "b", "c"]
+    assert order == ["a", "b", "c"]
+
+
+async def test_the_start_of_an_effectful_call_is_on_disk_before_it_begins(anywhere: Workshop) -> None:
+    gate = Gate()
+    anywhere.agent(calling(call("gate")), say("done"), tools=["gate"])
+    async with anywhere.open(gate) as floor:
+        run = await floor.start()
+        await gate.begun.acquire()
+        started = (await floor.steps(run))[-1]
+        gate.open.set()
+        await floor.ended(run)
+    assert (started.name, started.state, started.effectful) == ("gate", StepState.STARTED, True)
+
+
+async def test_a_tool_is_given_a_key_that_is_that_of_its_step(workshop: Workshop) -> None:
+    tool = answers("look", "seen")
+    workshop.agent(calling(call("look"), call("look")), say("done"), tools=["look"])
+    async with workshop.open(tool) as floor:
+        run = await floor.play()
+        steps = await floor.steps(run)
+    assert [call.key for call in tool.calls] == [step.key for step in steps if step.name == "look"]
+    assert {call.run.id for call in tool.calls} == {run.id}
+
+
+ERRORS = [
+    ValueError("no luck"),
+    KeyError("x"),
+    Conflict("not now"),
+    Unavailable("gone"),
+    ExceptionGroup("two", [ValueError("a"), OSError("b")]),
+    TimeoutError(),
+    asyncio.CancelledError(),
+    SystemExit(3),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("fields", [READ_ONLY, {"kind": ToolClass.IDEMPOTENT}, {}], ids=["reads", "repeats", "acts"])
+async def test_a_tool_that_breaks_is_a_result_for_the_model(
+    workshop: Workshop, error: BaseException, fields: dict[str, Json]
+) -> None:
+    workshop.agent(calling(call("broken"), call("broken"), call("fine")), say("I see"), tools=["*"])
+    async with workshop.open(raises("broken", error, **fields), answers("fine", "ok", **fields)) as floor:
+        run = await floor.play()
+        assert (run.status, run.output) == (RunStatus.COMPLETED, "I see")
+        broken, again, fine = await results(floor, run)
+        assert [step.state for step in await floor.steps(run) if step.name == "broken"] == [StepState.FAILED] * 2
+    assert broken.metadata["failed"] == "failed"
+    assert broken.content
+    assert (fine.content, fine.metadata.get("failed")) == ("ok", None)
+
+
+async def test_a_tool_that_takes_too_long_is_stopped(workshop: Workshop) -> None:
+    reads = Gate("reads", timeout=0.02, **READ_ONLY)
+    acts = Gate("acts", timeout=0.02)
+    workshop.agent(calling(call("reads"), call("acts")), say("I see"), tools=["*"])
+    async with workshop.open(reads, acts) as floor:
+        run = await floor.play()
+        read, acted = await results(floor, run)
+        states = [step.state for step in await floor.steps(run)]
+    assert run.output == "I see"
+    assert (reads.cut, acts.cut) == (1, 1)
+    assert "stopped after 0.02 seconds: it changed nothing" in str(read.content)
+    assert "nobody knows whether it took effect" in str(acted.content)
+    assert states == [StepState.DONE, StepState.FAILED, StepState.UNKNOWN, StepState.DONE]
+
+
+async def test_an_output_that_is_too_long_is_kept_as_an_artifact(anywhere: Workshop) -> None:
+    text = "".join(f"line {number}\n" for number in range(2000))
+    anywhere.agent(calling(call("cat")), say("done"), tools=["cat"])
+    async with anywhere.open(answers("cat", text, output_limit=500)) as floor:
+        run = await floor.play()
+        (result,) = await results(floor, run)
+        page = await floor.store.artifacts.page(SPACE, run=run.id)
+        whole = await floor.store.artifacts.get(SPACE, page.items[0].id)
+    assert isinstance(result.content, str)
+    assert len(result.content) <= 500
+    assert whole.id in result.content
+    assert whole.content == text
+
+
+async def test_arguments_that_do_not_fit_never_reach_the_tool(workshop: Workshop) -> None:
+    schema: dict[str, Json] = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
+    tool = answers("count", "counted", parameters=schema)
+    workshop.agent(calling(call("count", n="three"), call("count"), call("count", n=3)), say("done"), tools=["count"])
+    async with workshop.open(tool) as floor:
+        run = await floor.play()
+        wrong, missing, right = await results(floor, run)
+    assert len(tool.calls) == 1
+    assert "`n`: it must be integer" in str(wrong.content)
+    assert "`n` is missing" in str(missing.content)
+    assert right.content == "counted"
+
+
+async def test_a_tool_that_does_not_exist_is_told_to_the_model(workshop: Workshop) -> None:
+    replies = Reply(calls=[ReplyCall(name="logwrite", arguments={"message": "x"})]), Reply(text="I see")
+    async with OpenAIServer(*replies) as server:
+        workshop.provider(server)
+        workshop.agent(model=STAND_IN, tools=["log_write"])
+        async with workshop.open() as floor:
+            run = await floor.play()
+            (result,) = await results(floor, run)
+            steps = await floor.steps(run)
+    assert run.output == "I see"
+    assert "there is no tool `logwrite`" in str(result.content)
+    assert "log_write" in str(result.content)
+    assert [step.state for step in steps] == [StepState.DONE, StepState.FAILED, StepState.DONE]
+    assert server.requests[1]["messages"][-1]["role"] == "tool"
+
+
+async def test_what_a_tool_answers_is_readable_whatever_it_is(anywhere: Workshop) -> None:
+    outputs: list[Json] = ["nul \x00 and half \ud800 of a pair", {"a": [1, None, 2.5]}, None, "", 7]
+    tools = [answers(f"tool_{index}", output) for index, output in enumerate(outputs)]
+    anywhere.agent(calling(*(call(tool.spec.name) for tool in tools)), say("done"), tools=["*"])
+    async with anywhere.open(*tools) as floor:
+        run = await floor.play()
+        said = [message.content for message in await results(floor, run)]
+    assert run.status is RunStatus.COMPLETED
+    assert said[1:] == ['{"a":[1,null,2.5]}', "null", "", "7"]
+
+
+async def test_a_tool_whose_lease_is_lost_leaves_the_run_to_others(workshop: Workshop) -> None:
+    """The tool speaks of the run itself: it is given back, and the next worker makes the call again."""
+    first = iter([LeaseLost("somebody else's")])
+
+    async def lose(arguments: dict[str, Json]) -> Outcome:
+        for error in first:
+            raise error
+        return Outcome(content="mine")
+
+    workshop.agent(calling(call("lose")), say("{$last_tool}"), tools=["lose"])
+    async with workshop.open(Handmade("lose", lose, kind=ToolClass.IDEMPOTENT)) as floor:
+        assert (await floor.play()).output == "mine"

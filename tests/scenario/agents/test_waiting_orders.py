@@ -1,0 +1,121 @@
+"""Whatever a run waits for comes in any order, one by one or at once: each call has its own result, and once."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.domain.errors import Conflict
+from holdfast.domain.message import Role
+from holdfast.domain.run import Run, RunStatus
+from holdfast.domain.step import StepState
+from holdfast.testing.clock import HeldClock
+from tests.scenario.agents.workshop import SPACE, Floor, Workshop, call, calling, say
+
+NAP: Final = timedelta(seconds=5)
+CALLS: Final = (
+    call("ask_user", question="first?"),
+    call("sleep", seconds=NAP.total_seconds()),
+    call("agent_spawn", agent="kid", input="help"),
+    call("task_respond", message="second?"),
+)
+RIGHT: Final = ["first", '{"slept_seconds":5.0}', "grown", "second"]
+DISTURBED: Final = ["not answered", "woke_early", "it goes on in the background", "not answered"]
+
+orders = st.tuples(
+    st.permutations(["first", "second", "child", "time"]), st.lists(st.booleans(), min_size=4, max_size=4)
+).map(lambda drawn: grouped(*drawn))
+
+
+def grouped(names: Sequence[str], together: Sequence[bool]) -> list[list[str]]:
+    """Return names in groups: each that is together with the one before it is in its group."""
+    groups: list[list[str]] = []
+    for name, joins in zip(names, together, strict=True):
+        if joins and groups:
+            groups[-1].append(name)
+        else:
+            groups.append([name])
+    return groups
+
+
+@pytest.fixture(scope="module")
+async def floor(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Floor]:
+    """Yield one workspace for all examples, whose leases outlast the time that they let pass."""
+    folder = tmp_path_factory.mktemp("orders")
+    workshop = Workshop(folder / "workspace", folder / "holdfast.db")
+    tools = ["ask_user", "task_respond", "agent_spawn", "sleep"]
+    workshop.agent(calling(*CALLS), say("done"), tools=tools)
+    workshop.script(calling(*CALLS), say("done"), after_last="repeat")
+    workshop.agent(calling(call("ask_user", question="child?")), say("grown"), name="kid", tools=tools)
+    async with workshop.open(clock=HeldClock(), lease=timedelta(days=1000)) as opened:
+        yield opened
+
+
+async def waiting(floor: Floor) -> tuple[Run, dict[str, str]]:
+    """Return a run that waits for all there is to wait for, and the questions to answer."""
+    run = await floor.start()
+    asked = await floor.asks(run, 3)
+    await floor.comes_to(run, RunStatus.WAITING)
+    return run, {str(each.message).removesuffix("?"): each.id for each in asked}
+
+
+async def bring(floor: Floor, run: Run, name: str, questions: dict[str, str]) -> None:
+    """Let one of the things come that the run waits for."""
+    if name == "time":
+        await floor.later(NAP)
+    elif name == "word":
+        with suppress(Conflict):  # it wants an answer first, or has ended
+            await floor.runs.steer(SPACE, run.id, "by the way")
+    else:
+        with suppress(Conflict):  # a word came first, and the question was taken back
+            await floor.runs.respond(SPACE, run.id, name, interrupt=questions[name])  # type: ignore[arg-type]
+
+
+async def results(floor: Floor, run: Run) -> list[str]:
+    """Return the result of each call, in the order of asking."""
+    messages = await floor.messages(run)
+    asked = next(message for message in messages if message.tool_calls)
+    found = {message.tool_call_id: str(message.content) for message in messages if message.role is Role.TOOL}
+    assert len(found) == sum(message.role is Role.TOOL for message in messages)
+    return [found[each.id] for each in asked.tool_calls]
+
+
+@settings(max_examples=30, deadline=None)
+@given(order=orders)
+async def test_each_call_gets_what_it_waited_for_in_whatever_order_it_comes(
+    floor: Floor, order: list[list[str]]
+) -> None:
+    run, questions = await waiting(floor)
+    for group in order:
+        await asyncio.gather(*(bring(floor, run, name, questions) for name in group))
+    ended = await floor.ended(run)
+    assert ended.output == "done"
+    assert await results(floor, run) == RIGHT
+    assert {step.state for step in await floor.steps(run)} == {StepState.DONE}
+    await floor.events(run)
+
+
+@settings(max_examples=30, deadline=None)
+@given(order=orders, at=st.integers(0, 4))
+async def test_a_word_in_between_settles_what_has_not_come_and_loses_nothing(
+    floor: Floor, order: list[list[str]], at: int
+) -> None:
+    run, questions = await waiting(floor)
+    for index, group in enumerate(order):
+        names = ["word", *group] if index == at else group
+        await asyncio.gather(*(bring(floor, run, name, questions) for name in names))
+    ended = await floor.ended(run)
+    child = await floor.ended(await floor.child(run))
+    found = await results(floor, run)
+    assert (ended.output, child.output) == ("done", "grown")
+    assert all(said in (right, said) and (said == right or early in said) for said, right, early in _pairs(found))
+    await floor.events(run)
+
+
+def _pairs(found: list[str]) -> list[tuple[str, str, str]]:
+    return list(zip(found, RIGHT, DISTURBED, strict=True))

@@ -1,0 +1,221 @@
+"""A workspace in the hands of a test: it writes agents and scripts, and opens it to see them run."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, TypeAlias, TypeVar
+
+import msgspec
+
+from holdfast.agent.model_call import Pace
+from holdfast.agent.work import Habits, Patience
+from holdfast.bootstrap.workspace import DEFAULT_SPACE, Holdfast, Options
+from holdfast.bootstrap.workspace import open as open_workspace
+from holdfast.domain.content import Json
+from holdfast.domain.context_snapshot import ReadContext
+from holdfast.domain.events import Custom, Event, decode
+from holdfast.domain.events.custom import HoldfastEvent, from_custom
+from holdfast.domain.ids import RunId
+from holdfast.domain.instant import Millis, instant
+from holdfast.domain.interrupt import Interrupt, InterruptStatus
+from holdfast.domain.message import Message
+from holdfast.domain.new_run import NewRun
+from holdfast.domain.run import Run, RunStatus
+from holdfast.domain.step import Step
+from holdfast.domain.thread import NewThread
+from holdfast.domain.timer import NewTimer
+from holdfast.testing.clock import HeldClock
+from holdfast.testing.openai_server import OpenAIServer
+from holdfast.testing.verifier import verify
+from holdfast.tools.tool import Tool
+from tests.builders import user
+
+Turn: TypeAlias = dict[str, Json]
+
+SPACE: Final = DEFAULT_SPACE
+LIMIT: Final = 60.0
+"""Seconds after which something hangs."""
+PATIENCE: Final = Patience(tries=3, first=0.01)
+STAND_IN: Final = "local:stand-in"
+
+E = TypeVar("E", bound=HoldfastEvent)
+
+
+def say(text: str, **more: Json) -> Turn:
+    """Return a turn in which the model says something."""
+    return {"say": text, **more}
+
+
+def call(name: str, **arguments: Json) -> dict[str, Json]:
+    """Return what a model asks for."""
+    return {"name": name, "arguments": arguments}
+
+
+def calling(*calls: dict[str, Json], **more: Json) -> Turn:
+    """Return a turn in which the model asks for tools."""
+    return {"call": list(calls), **more}
+
+
+class Workshop:
+    """A workspace and the log that it has, to be opened as often as a test likes."""
+
+    def __init__(self, folder: Path, where: str | Path) -> None:
+        self.folder = folder
+        self.where = where
+        folder.mkdir()
+
+    def agent(self, *turns: Turn, name: str = "bot", **settings: Json) -> None:
+        """Write an agent whose model follows a script."""
+        self.script(*turns, agent=name)
+        self.write(f"agents/{name}/AGENT.md", "Do as you are told.")
+        self.configure(name, **settings)
+
+    def configure(self, name: str = "bot", **settings: Json) -> None:
+        """Write the settings of an agent."""
+        self.write(f"agents/{name}/agent.json", {"model": "scripted:script.json", **settings})
+
+    def script(self, *turns: Turn, agent: str = "bot", **more: Json) -> None:
+        """Write the script of an agent's model."""
+        self.write(f"agents/{agent}/script.json", {"turns": list(turns), **more})
+
+    def provider(self, server: OpenAIServer, **settings: Json) -> None:
+        """Make a stand-in the provider `local`."""
+        self.write("settings.json", {"providers": {"local": {"api": "openai", "base_url": server.url, **settings}}})
+
+    def write(self, name: str, content: str | dict[str, Json]) -> None:
+        """Write a file of the workspace, all of it at once."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = content.encode() if isinstance(content, str) else msgspec.json.encode(content)
+        new = path.with_suffix(".new")
+        new.write_bytes(text)
+        new.replace(path)
+
+    @asynccontextmanager
+    async def open(
+        self,
+        *tools: Tool,
+        clock: HeldClock | None = None,
+        patience: Patience = PATIENCE,
+        pace: Pace | None = None,
+        **options: Any,
+    ) -> AsyncIterator["Floor"]:
+        """Open it, with an engine that runs its agents."""
+        habits = Habits(patience=patience, pace=pace or Pace())
+        given = Options(tools=tools, habits=habits, **options)
+        async with open_workspace(self.folder, database=self.where, options=given, clock=clock) as holdfast:
+            yield Floor(holdfast, clock)
+
+
+class Floor:
+    """A workshop while it is open."""
+
+    def __init__(self, holdfast: Holdfast, clock: HeldClock | None = None) -> None:
+        self.holdfast = holdfast
+        self.store = holdfast.store
+        self.runs = holdfast.runs
+        self._clock = clock
+
+    async def start(self, text: str = "go", *, agent: str = "bot", **options: Any) -> Run:
+        """Start a run that begins with what a person says."""
+        new = NewRun(**{"thread": NewThread(agent_type=agent), "messages": [user(text)], **options})
+        return (await self.runs.start(SPACE, new)).run
+
+    async def play(self, text: str = "go", **options: Any) -> Run:
+        """Start a run and wait for its end."""
+        return await self.ended(await self.start(text, **options))
+
+    async def ended(self, run: Run) -> Run:
+        """Wait until a run has ended, and return it."""
+        with self.holdfast.watcher.watch(SPACE, run.id) as watch:
+            async with asyncio.timeout(LIMIT):
+                await watch.beyond(sys.maxsize)  # nothing but its end is
+        return await self.get(run)
+
+    async def asks(self, run: Run, questions: int = 1) -> list[Interrupt]:
+        """Wait until a run, or those below it, ask so many questions, and return those that are open."""
+        async with asyncio.timeout(LIMIT):
+            while len(asked := await self.questions(run)) < questions:
+                for each in (run, *await self.store.runs.children(SPACE, run.id)):
+                    assert (now := await self.get(each)).status is not RunStatus.FAILED, now.error
+                await asyncio.sleep(0.002)
+        return asked
+
+    async def comes_to(self, run: Run, *statuses: RunStatus) -> Run:
+        """Wait until a run is in one of these statuses, and return it."""
+        await self.until(run, lambda _: False, statuses=statuses)
+        return await self.get(run)
+
+    async def until(
+        self, run: Run, seen: Callable[[Event], bool], *, statuses: Sequence[RunStatus] = ()
+    ) -> list[Event]:
+        """Wait until an event is in the log of a run, or it is in one of these statuses; return its log."""
+        seq = 0
+        with self.holdfast.watcher.watch(SPACE, run.id) as watch:
+            async with asyncio.timeout(LIMIT):
+                while True:
+                    head = await watch.beyond(seq)
+                    assert head is not None
+                    seq = head.last_event_seq
+                    events = [decode(event.data) for event in await self.store.events.after(SPACE, run.id)]
+                    if head.status in statuses or any(map(seen, events)):
+                        return events
+                    assert not head.status.terminal, await self.get(run)
+
+    async def get(self, run: Run) -> Run:
+        """Return a run as it is now."""
+        return await self.store.runs.get(SPACE, run.id)
+
+    async def child(self, run: Run, index: int = 0) -> Run:
+        """Return a run that a run has spawned."""
+        return (await self.store.runs.children(SPACE, run.id))[index]
+
+    async def events(self, run: Run) -> list[Event]:
+        """Return the log of a run, which must be legal."""
+        status = (await self.get(run)).status
+        events = [decode(event.data) for event in await self.store.events.after(SPACE, run.id, limit=10_000)]
+        verify(events, complete=status.terminal)
+        return events
+
+    async def told(self, run: Run, kind: type[E]) -> list[E]:
+        """Return the events of one of our own kinds."""
+        customs = [from_custom(event) for event in await self.events(run) if isinstance(event, Custom)]
+        return [event for event in customs if isinstance(event, kind)]
+
+    async def messages(self, run: Run) -> list[Message]:
+        """Return the messages of a run."""
+        return await self.store.messages.of_run(SPACE, run.id)
+
+    async def said(self, run: Run) -> list[str]:
+        """Return what was said in a run, with who said it: `user: go`."""
+        return [f"{message.role}: {message.content}" for message in await self.messages(run)]
+
+    async def steps(self, run: Run) -> list[Step]:
+        """Return the ledger of a run."""
+        return await self.store.steps.of_run(SPACE, run.id)
+
+    async def context(self, run: Run, call: int = -1) -> ReadContext:
+        """Return what the model was told in a call."""
+        steps = await self.store.contexts.steps(SPACE, run.id)
+        return await self.store.contexts.get(SPACE, run.id, steps[call])
+
+    async def questions(self, run: Run) -> list[Interrupt]:
+        """Return the open questions of a run and of those below it."""
+        asked = await self.store.interrupts.of_run(SPACE, run.id, below=True)
+        return [interrupt for interrupt in asked if interrupt.status is InterruptStatus.OPEN]
+
+    async def later(self, by: timedelta) -> None:
+        """Let time pass, and have the engine look at its timers."""
+        assert self._clock is not None
+        self._clock.tick(by)
+        due = instant(Millis(self._clock.now() + 10**12))
+        timer = await self.store.timers.set(SPACE, NewTimer(kind="wake", due_at=due))
+        await self.store.timers.cancel(SPACE, timer.id)
+
+
+def run_ids(runs: Sequence[Run]) -> list[RunId]:
+    """Return the ids of runs."""
+    return [run.id for run in runs]

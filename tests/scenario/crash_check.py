@@ -1,0 +1,90 @@
+"""What must be true of a play that was disturbed, whoever died in it and where."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from difflib import unified_diff
+
+import msgspec
+
+from holdfast.domain.events import ToolCallResult, ToolCallStart
+from holdfast.domain.message import Role
+from holdfast.domain.run import RunStatus
+from holdfast.domain.step import Step, StepKind, StepState
+from holdfast.testing.counting_server import Counted
+from tests.scenario.crash_history import Canonical, Told, canonical, unknown_calls
+
+
+def check_play(told: Told, undisturbed: Told, calls: Sequence[Counted]) -> None:
+    """Assert that a play ended as if nothing had happened, but for what is unknown."""
+    for each in told.all():
+        assert each.run.status is RunStatus.COMPLETED, (each.run.id, each.run.status, each.run.error)
+        check_transcript(each)
+        check_steps(each)
+    check_calls(told, calls)
+    assert told.run.usage.total_tokens >= undisturbed.run.usage.total_tokens, "a call that was lost is charged too"
+    unknown = unknown_calls(told)
+    _same(canonical(told, unknown=unknown), canonical(undisturbed, unknown=unknown))
+
+
+def check_transcript(told: Told) -> None:
+    """Assert that every call is answered exactly once, after it was made, and that the stream names the same calls."""
+    asked = [call.id for message in told.messages for call in message.tool_calls]
+    answered = [message.tool_call_id for message in told.messages if message.role is Role.TOOL]
+    assert sorted(asked) == sorted(str(call) for call in answered)
+    open_calls: set[str] = set()
+    for message in told.messages:
+        if message.role is Role.TOOL:
+            open_calls.remove(str(message.tool_call_id))
+        else:
+            assert not open_calls, "something was said between a call and its result"
+            open_calls |= {call.id for call in message.tool_calls}
+    streamed = {event.tool_call_id for event in told.events if isinstance(event, ToolCallStart)}
+    assert set(asked) <= streamed, "a client would know these calls by other names"
+    results = [event.tool_call_id for event in told.events if isinstance(event, ToolCallResult)]
+    assert sorted(results) == sorted(asked)
+    spoken = [message.sequence for message in told.messages]
+    assert spoken == sorted(set(spoken))  # type: ignore[type-var]
+
+
+def check_steps(told: Told) -> None:
+    """Assert that no step is lost: each answer of the model has its own, and each call one that says how it went."""
+    said = sum(message.role is Role.ASSISTANT for message in told.messages)
+    done = [step for step in told.steps if step.kind is StepKind.MODEL and step.state is StepState.DONE]
+    assert len(done) == said
+    assert all(step.state.settled for step in told.steps)
+    last = {step.tool_call_id: step for step in told.steps if step.kind is StepKind.TOOL}
+    for message in told.messages:
+        if message.role is Role.TOOL:
+            state = StepState(message.metadata.get("failed", StepState.DONE))
+            assert last.pop(message.tool_call_id).state is state
+    assert not last, "these calls are in no message"
+
+
+def check_calls(told: Told, calls: Sequence[Counted]) -> None:
+    """Assert that what the tool server counted is what the ledger says."""
+    steps = [step for each in told.all() for step in each.steps if step.kind is StepKind.TOOL]
+    counted = Counter(call.key for call in calls)
+    for key, of_key in _by_key(steps).items():
+        most = 1 + sum(step.state is StepState.UNKNOWN for step in of_key[:-1])
+        if any(step.effectful for step in of_key):
+            assert counted[key] <= most, f"`{key}` ran {counted[key]} times: {of_key}"
+            if of_key[-1].state is StepState.DONE:
+                assert counted[key] >= 1, f"`{key}` is done, and never ran"
+    assert set(counted) <= {step.key for step in steps}, "a call was made under a key that no step has"
+    keys = {(call.name, call.key) for call in calls}
+    assert len(keys) == len({name for name, _ in keys}), "a call was made again under another key"
+
+
+def _by_key(steps: Iterable[Step]) -> dict[str, list[Step]]:
+    found: dict[str, list[Step]] = {}
+    for step in steps:
+        found.setdefault(step.key, []).append(step)
+    return found
+
+
+def _same(found: Canonical, expected: Canonical) -> None:
+    if found != expected:
+        one, other = (
+            msgspec.json.format(msgspec.json.encode(each)).decode().splitlines() for each in (expected, found)
+        )
+        raise AssertionError("\n".join(unified_diff(one, other, "undisturbed", "found", lineterm="", n=4)))

@@ -1,0 +1,74 @@
+"""Several plays at once in the hands of several workers, which are killed one by one while the others go on."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import msgspec
+
+from holdfast.bootstrap.workspace import Holdfast
+from holdfast.domain.ids import RunId
+from holdfast.testing.counting_server import CountingServer
+from holdfast.testing.kills import ForkServer
+from tests.scenario.crash_person import Person
+from tests.scenario.crash_play import WATCHED, name_of
+from tests.scenario.crash_victim import Task, begin
+
+AT_ONCE: Final = 4
+LONGEST: Final = 0.8
+"""Seconds that a worker lives, or a little more."""
+
+
+class Crew:
+    """Worker processes on one PostgreSQL database; `holdfast` has none, and is where the person is."""
+
+    def __init__(
+        self,
+        holdfast: Holdfast,
+        victims: Sequence[ForkServer],
+        server: CountingServer,
+        workspace: Path,
+        url: str,
+        *,
+        random: Random,
+    ) -> None:
+        self.kills = 0
+        self._holdfast = holdfast
+        self._victims = victims
+        self._server = server
+        self._workspace = workspace
+        self._url = url
+        self._random = random
+        self._over = False
+
+    async def sail(self, runs: Iterator[RunId], *, kills: int) -> list[RunId]:
+        """Play until so many workers were killed, and return the plays when all of them have ended."""
+        played: list[RunId] = []
+        async with asyncio.TaskGroup() as workers:
+            for victim in self._victims:
+                workers.create_task(self._keep_working(victim, kills))
+            async with asyncio.TaskGroup() as plays:
+                for _ in range(AT_ONCE):
+                    plays.create_task(self._keep_playing(runs, kills, played))
+            self._over = True
+        return played
+
+    async def _keep_playing(self, runs: Iterator[RunId], kills: int, played: list[RunId]) -> None:
+        while not played or self.kills < kills:
+            run = next(runs)
+            played.append(run)
+            await self._server.hold(name_of(run, WATCHED))
+            await begin(self._holdfast, run)
+            await Person(self._holdfast, self._url, self._server.path, run).follow()
+
+    async def _keep_working(self, victim: ForkServer, kills: int) -> None:
+        while not self._over:
+            task = Task(
+                where=self._url,
+                workspace=str(self._workspace),
+                server=self._server.path,
+                life=self._random.uniform(0, LONGEST) if self.kills < kills else None,
+            )
+            self.kills += (await victim.send(msgspec.to_builtins(task))).killed

@@ -1,0 +1,202 @@
+"""What a play left behind, as it is read, and as it is compared with another one."""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from itertools import groupby
+from typing import Any, Final, TypeAlias, TypeGuard
+
+import msgspec
+from msgspec import UNSET
+
+from holdfast.bootstrap.workspace import DEFAULT_SPACE
+from holdfast.domain.artifact import Artifact
+from holdfast.domain.content import Json
+from holdfast.domain.events import (
+    Custom,
+    Event,
+    ReasoningMessageContent,
+    RunFinished,
+    TextMessageContent,
+    ToolCallArgs,
+    ToolCallResult,
+    ToolCallStart,
+    decode,
+    event_type,
+)
+from holdfast.domain.events.custom import Abandoned, StatusChanged, StepChanged, from_custom
+from holdfast.domain.ids import RunId, ToolCallId
+from holdfast.domain.interrupt import Interrupt
+from holdfast.domain.message import Message, Role
+from holdfast.domain.run import Run
+from holdfast.domain.step import Step, StepState
+from holdfast.store.store import Store
+
+_MADE_ID: Final = re.compile(r"\b[a-z]{3,4}_[0-9a-f]{32}(-thought|-\d+)?\b")
+_PAGE: Final = 500
+
+Canonical: TypeAlias = dict[str, Json]
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known of a run, and of those below it."""
+
+    run: Run
+    messages: list[Message]
+    steps: list[Step]
+    events: list[Event]
+    values: dict[str, Json]
+    artifacts: list[Artifact]
+    interrupts: list[Interrupt]
+    children: "list[Told]"
+
+    def all(self) -> "Iterator[Told]":
+        """Yield the run and all below it."""
+        yield self
+        for child in self.children:
+            yield from child.all()
+
+
+async def read(store: Store, run: RunId) -> Told:
+    """Read everything about a run."""
+    page = await store.artifacts.page(DEFAULT_SPACE, run=run, limit=100)
+    children = await store.runs.children(DEFAULT_SPACE, run)
+    return Told(
+        run=await store.runs.get(DEFAULT_SPACE, run),
+        messages=await store.messages.of_run(DEFAULT_SPACE, run),
+        steps=await store.steps.of_run(DEFAULT_SPACE, run),
+        events=await _events(store, run),
+        values=await store.values.of_run(DEFAULT_SPACE, run),
+        artifacts=[await store.artifacts.get(DEFAULT_SPACE, each.id) for each in page.items],
+        interrupts=await store.interrupts.of_run(DEFAULT_SPACE, run),
+        children=[await read(store, child.id) for child in children],
+    )
+
+
+async def _events(store: Store, run: RunId) -> list[Event]:
+    found: list[Event] = []
+    while page := await store.events.after(DEFAULT_SPACE, run, seq=len(found), limit=_PAGE):
+        found += [decode(event.data) for event in page]
+    return found
+
+
+def unknown_calls(told: Told) -> frozenset[str]:
+    """Return what the calls were about whose outcome was recorded as unknown."""
+    return frozenset(
+        _about(each, step.tool_call_id)
+        for each in told.all()
+        for step in each.steps
+        if step.state is StepState.UNKNOWN and step.tool_call_id is not None
+    )
+
+
+def canonical(told: Told, *, unknown: Collection[str]) -> Canonical:
+    """Return a history without times, made ids, what recovery adds, and the results of the calls in `unknown`."""
+    plain = msgspec.json.encode(_history(told, unknown)).decode()
+    without: Canonical = msgspec.json.decode(_MADE_ID.sub("*", plain).replace(told.run.id, "the run"))
+    return without
+
+
+def _history(told: Told, unknown: Collection[str]) -> Canonical:
+    return {
+        "status": told.run.status,
+        "output": told.run.output,
+        "error": told.run.error,
+        "sequences": [message.sequence for message in told.messages],
+        "conversation": list(_conversation(told, unknown)),
+        "events": _stream(told, unknown),
+        "values": {name: value for name, value in told.values.items() if value is not None},
+        "artifacts": sorted((each.type, each.title, each.version, each.content) for each in told.artifacts),
+        "interrupts": [(each.kind, each.status, each.message, each.response) for each in told.interrupts],
+        "children": sorted((_history(child, unknown) for child in told.children), key=str),
+    }
+
+
+def _conversation(told: Told, unknown: Collection[str]) -> Iterator[Json]:
+    results = {message.tool_call_id: message for message in told.messages if message.role is Role.TOOL}
+    for message in told.messages:
+        if message.role is not Role.TOOL:
+            calls = [
+                (call.name, call.arguments, _result(told, call.id, results[call.id].content, unknown))
+                for call in message.tool_calls
+            ]
+            yield [message.role, message.content, sorted(message.metadata), calls]
+
+
+def _result(told: Told, call: ToolCallId, content: Any, unknown: Collection[str]) -> Any:
+    return "unknown" if _about(told, call) in unknown else content
+
+
+def _about(told: Told, call_id: ToolCallId | None) -> str:
+    for message in told.messages:
+        for call in message.tool_calls:
+            if call.id == call_id:
+                return str(call.arguments.get("what"))
+    raise AssertionError(f"the call `{call_id}` is in no message")
+
+
+def _stream(told: Told, unknown: Collection[str]) -> list[Json]:
+    """Return what the stream says, without the order of what happens side by side."""
+    void = {name for event in told.events for name in _voided(event)}
+    void |= {event.tool_call_id for event in told.events if _is_call_in(event, void)}
+    kept = [event for event in told.events if _subject(event) not in void]
+    said = [item for event in kept for item in _said(event, told, unknown)]
+    merged = [_merge(list(pieces)) for _, pieces in groupby(said, key=lambda item: item[:2] if item[1] else id(item))]
+    return [item for ordered, group in groupby(merged, key=_is_ordered) for item in _sorted(ordered, list(group))]
+
+
+def _voided(event: Event) -> Iterator[str]:
+    ours = from_custom(event) if isinstance(event, Custom) else None
+    if isinstance(ours, Abandoned):
+        for name in ours.message_ids:
+            yield name
+            yield f"{name}-thought"
+
+
+def _is_call_in(event: Event, void: Collection[str]) -> TypeGuard[ToolCallStart]:
+    return isinstance(event, ToolCallStart) and event.parent_message_id in void
+
+
+def _subject(event: Event) -> str:
+    """Return the id of the message or the call that an event is a piece of."""
+    match event:
+        case TextMessageContent(message_id=name) | ReasoningMessageContent(message_id=name):
+            return name
+        case ToolCallStart(tool_call_id=call) | ToolCallArgs(tool_call_id=call) | ToolCallResult(tool_call_id=call):
+            return call
+        case _:
+            return ""
+
+
+def _said(event: Event, told: Told, unknown: Collection[str]) -> Iterator[list[Any]]:
+    """Yield what an event says: its kind, what it is a piece of, and the rest."""
+    kind, subject = event_type(event), _subject(event)
+    match event:
+        case TextMessageContent(delta=said) | ReasoningMessageContent(delta=said) | ToolCallArgs(delta=said):
+            yield [kind, subject, said]
+        case ToolCallStart(tool_call_name=name):
+            yield [kind, subject, name]
+        case ToolCallResult(tool_call_id=call, content=content):
+            yield [kind, subject, _result(told, call, content, unknown)]
+        case Custom(name=name, value=value):
+            if not isinstance(from_custom(event), Abandoned | StatusChanged | StepChanged):
+                yield [name, "", msgspec.json.encode(value).decode()]
+        case RunFinished(outcome=outcome):
+            yield [kind, "", "" if outcome is UNSET else type(outcome).__name__]
+        case _ if not kind.endswith(("_MESSAGE_START", "_MESSAGE_END", "REASONING_START", "REASONING_END", "CALL_END")):
+            yield [kind, "", ""]  # who judges streams looks after the others
+        case _:
+            pass
+
+
+def _merge(pieces: Sequence[list[Any]]) -> list[Any]:
+    kind, name, first = pieces[0]
+    return [kind, name, first if len(pieces) == 1 else "".join(str(piece[2]) for piece in pieces)]
+
+
+def _is_ordered(item: list[Any]) -> bool:
+    return item[0] in ("TEXT_MESSAGE_CONTENT", "REASONING_MESSAGE_CONTENT", "TOOL_CALL_START", "RUN_FINISHED")
+
+
+def _sorted(ordered: bool, group: list[list[Any]]) -> list[Json]:
+    nameless = [[kind, str(rest)] for kind, _, rest in group]
+    return nameless if ordered else sorted(nameless)

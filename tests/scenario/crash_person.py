@@ -1,0 +1,87 @@
+"""The person of the play: answers the captain's question and steers him, each once, whatever dies meanwhile."""
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from holdfast.bootstrap.workspace import DEFAULT_SPACE, Holdfast
+from holdfast.domain.content import Json
+from holdfast.domain.errors import AlreadyAnswered, Conflict
+from holdfast.domain.ids import MessageId, RunId
+from holdfast.domain.run import Run, RunStatus, WaitsFor
+from holdfast.testing.counting_server import reached, release
+from holdfast.testing.probe import open_probe
+from tests.scenario.crash_play import ANSWER, FIRST_ORDER, SECOND_ORDER, WATCHED, name_of
+
+# In this order: an item that is read moves from the first to the second or the third.
+_ORDERS: Final = (
+    "SELECT data FROM inbox WHERE run_key = {run}",
+    "SELECT value AS data FROM run_values WHERE run_key = {run} AND name = 'mail'",
+    "SELECT content AS data FROM messages WHERE run_key = {run} AND role = 'user'",
+)
+_RUN: Final = "(SELECT run_key FROM runs WHERE id = '{run}')"
+
+
+class Person:
+    """Somebody who follows one run until it has ended."""
+
+    def __init__(
+        self, holdfast: Holdfast, where: str | Path, server: str, run: RunId, *, answer: Json = ANSWER
+    ) -> None:
+        self._holdfast = holdfast
+        self._where = where
+        self._server = server
+        self._run = run
+        self._answer = answer
+
+    async def follow(self) -> Run:
+        """Do what the play asks for, and return the run when it has ended."""
+        watching = asyncio.get_running_loop().create_task(self._steer_the_watch())
+        try:
+            return await self._follow()
+        finally:
+            watching.cancel()
+            await asyncio.wait([watching])
+
+    async def _follow(self) -> Run:
+        seq = 0
+        with self._holdfast.watcher.watch(DEFAULT_SPACE, self._run) as watch:
+            while (head := await watch.beyond(seq)) is not None and not head.status.terminal:
+                seq = head.last_event_seq
+                if head.status is RunStatus.WAITING:
+                    await self._act()
+        return await self._holdfast.store.runs.get(DEFAULT_SPACE, self._run)
+
+    async def _act(self) -> None:
+        run = await self._holdfast.store.runs.get(DEFAULT_SPACE, self._run)
+        if run.status_reason == WaitsFor.PERSON:
+            with suppress(AlreadyAnswered):
+                await self._holdfast.runs.respond(DEFAULT_SPACE, self._run, self._answer)
+        elif run.status_reason == WaitsFor.TIMER and await self._sleeps_long():
+            await self._order(SECOND_ORDER)
+
+    async def _sleeps_long(self) -> bool:
+        messages = await self._holdfast.store.messages.of_run(DEFAULT_SPACE, self._run)
+        return messages[-1].content == "A long sleep."
+
+    async def _steer_the_watch(self) -> None:
+        name = name_of(self._run, WATCHED)
+        await reached(self._server, name)
+        await self._order(FIRST_ORDER)
+        await release(self._server, name)
+
+    async def _order(self, order: str) -> None:
+        if not await self._was_said(order):
+            with suppress(Conflict):  # the run has ended
+                await self._holdfast.runs.steer(DEFAULT_SPACE, self._run, order, message=MessageId(_id(order)))
+
+    async def _was_said(self, order: str) -> bool:
+        run = _RUN.format(run=self._run)
+        async with open_probe(self._where) as probe:
+            told = [row["data"] for sql in _ORDERS for row in await probe.rows(sql.format(run=run))]
+        return any(order in str(each) for each in told)
+
+
+def _id(order: str) -> str:
+    return order.lower().replace(" ", "-").rstrip(".")

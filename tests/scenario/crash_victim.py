@@ -1,0 +1,181 @@
+"""A worker that will be killed. It works on all that it finds, and dies at the moment that it is told."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+
+import holdfast.store.postgres.database
+import holdfast.store.sqlite.database  # noqa: F401 - imported on use otherwise, by each victim again
+from holdfast.agent.model_call import Pace
+from holdfast.agent.work import Habits
+from holdfast.bootstrap.store import SystemClock
+from holdfast.bootstrap.workspace import DEFAULT_SPACE, Holdfast, Options
+from holdfast.bootstrap.workspace import open as open_workspace
+from holdfast.domain.content import Json
+from holdfast.domain.errors import IdTaken
+from holdfast.domain.ids import RunId
+from holdfast.domain.instant import Millis
+from holdfast.domain.message import Role
+from holdfast.domain.new_run import NewRun
+from holdfast.domain.thread import NewThread
+from holdfast.models.scripted import ScriptedModel
+from holdfast.ports.model import Finished, ModelDelta, ModelRequest, TextDelta
+from holdfast.testing.commit_points import CommitPoints
+from holdfast.testing.kills import Say
+from holdfast.testing.probe import is_postgres, open_probe
+from tests.builders import user
+from tests.scenario.crash_person import Person
+from tests.scenario.crash_play import ANSWER, CAPTAIN, GOAL, moment
+from tests.scenario.crash_tools import tools
+
+LEASE_MS: Final = 300
+_WINDOW: Final = 0.002
+_PIECE: Final = 0.003
+_LOOK: Final = 0.03
+"""Seconds."""
+_ALONE: Final = 8
+_AMONG_OTHERS: Final = 3
+_HARMLESS: Final = 2
+"""Attempts of the five that a run has, after which the next one begins in about a second."""
+
+ATTEMPTS: Final = "SELECT MAX(attempt) AS attempts FROM run_heads WHERE status IN ('queued', 'running')"
+_LIVE: Final = "SELECT COUNT(*) AS live FROM run_heads WHERE status NOT IN ('completed', 'failed', 'cancelled')"
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """What a victim does, and where it dies, if it does."""
+
+    where: str
+    workspace: str
+    server: str
+    run: RunId | None = None
+    """The run to begin and to follow to its end, as its person does; without one it works on what others begin."""
+    life: float | None = None
+    """Without a run: the seconds after which it dies; one without end works until no run is left."""
+    answer: Json = ANSWER
+    """What its person answers."""
+    fatal: int | None = None
+    """The number of the commit point at which it dies."""
+    moments: frozenset[str] = frozenset()
+    """The moments at which it dies."""
+    armed_after: int = 0
+    """The points that it passes before that."""
+    lease_ms: int = LEASE_MS
+    ahead_ms: int | None = None
+    """How far its clock is ahead; leases are measured by it then."""
+
+
+class Ahead:
+    """`Clock` of somebody who lives in the future."""
+
+    def __init__(self, by: int) -> None:
+        self.by = by
+        self._system = SystemClock()
+
+    def now(self) -> Millis:
+        """Return the moment."""
+        return Millis(self._system.now() + self.by)
+
+
+class Moments(CommitPoints):
+    """Counts commit points and moments, and kills this process at one of them."""
+
+    def __init__(self, task: Task, say: Say) -> None:
+        super().__init__(fatal=task.fatal)
+        self._moments = task.moments
+        self._armed_after = task.armed_after
+        self._say = say
+
+    def reach(self, name: str) -> None:
+        """Be at the next point."""
+        if name in self._moments and len(self.names) >= self._armed_after:
+            self._say({"died": name})
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().reach(name)
+
+
+def work(raw: Any, say: Say) -> None:
+    """Do a `Task`."""
+    asyncio.run(_work(msgspec.convert(raw, Task), say))
+
+
+async def _work(task: Task, say: Say) -> None:
+    moments = Moments(task, say)
+    if is_postgres(task.where):
+        moments.number_postgres()
+    else:
+        moments.number_sqlite()
+    number_model_calls(moments)
+    moments.start()
+    async with opened(task, moments) as holdfast:
+        if task.run is None:
+            await _live(task)
+            return
+        await begin(holdfast, task.run)
+        run = await Person(holdfast, task.where, task.server, task.run, answer=task.answer).follow()
+        say({"ended": run.status, "points": moments.names})
+
+
+async def _live(task: Task) -> None:
+    """Live until it is time to die, and then for as long as it takes until that ruins no run."""
+    async with open_probe(task.where) as probe:
+        if task.life is None:
+            while (await probe.rows(_LIVE))[0]["live"]:  # noqa: ASYNC110 - nobody here is told of it
+                await asyncio.sleep(_LOOK)
+            return
+        await asyncio.sleep(task.life)
+        while ((await probe.rows(ATTEMPTS))[0]["attempts"] or 0) > _HARMLESS:  # noqa: ASYNC110 - nor of this
+            await asyncio.sleep(_LOOK)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@asynccontextmanager
+async def opened(task: Task, moments: Moments) -> AsyncIterator[Holdfast]:
+    """Open the workspace with a worker in it."""
+    lease = timedelta(milliseconds=task.lease_ms)
+    options = Options(
+        workers=_ALONE if task.run is not None else _AMONG_OTHERS,
+        lease=lease,
+        beat=lease / 3,
+        habits=Habits(pace=Pace(window=_WINDOW)),
+        tools=tools(task.server, moments.reach),
+    )
+    clock = None if task.ahead_ms is None else Ahead(task.ahead_ms)
+    async with open_workspace(task.workspace, database=task.where, options=options, clock=clock) as holdfast:
+        yield holdfast
+
+
+async def begin(holdfast: Holdfast, run: RunId) -> None:
+    """Begin the play, unless it was begun before."""
+    new = NewRun(id=run, thread=NewThread(agent_type=CAPTAIN), messages=[user(GOAL)])
+    with suppress(IdTaken):
+        await holdfast.runs.start(DEFAULT_SPACE, new)
+
+
+def number_model_calls(moments: Moments) -> None:
+    """Reach moments in each call of a scripted model, for the rest of the life of the process."""
+    play = ScriptedModel._play
+
+    async def numbered(self: ScriptedModel, request: ModelRequest) -> AsyncIterator[ModelDelta]:
+        goal = next(message.content for message in request.messages if message.role is Role.USER)
+        about = f"{goal} {request.position}"
+        moments.reach(moment("model", about, "begun"))
+        spoken = 0
+        async for delta in play(self, request):
+            if isinstance(delta, TextDelta):
+                spoken += 1
+                if spoken == 3:
+                    moments.reach(moment("model", about, "inside"))
+            else:
+                await asyncio.sleep(_PIECE)  # calls come in pieces too, as from a provider
+            if isinstance(delta, Finished):
+                moments.reach(moment("model", about, "over"))
+            yield delta
+
+    ScriptedModel._play = numbered  # type: ignore[method-assign, assignment]

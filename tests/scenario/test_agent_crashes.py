@@ -1,0 +1,210 @@
+"""An agent's worker is killed with SIGKILL, anywhere: the run goes on as if nothing had happened.
+
+Against a tool server in another process, which counts. What is compared with an undisturbed run is everything: the
+conversation, the stream, plan, todo, artifacts, questions and children.
+"""
+
+from collections.abc import AsyncIterator, Collection, Iterable
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Final, TypeAlias
+
+import pytest
+
+from holdfast.bootstrap.workspace import Options
+from holdfast.bootstrap.workspace import open as open_workspace
+from holdfast.domain.ids import RunId
+from holdfast.testing.counting_server import CountingServer
+from holdfast.testing.kills import ForkServer
+from holdfast.testing.log_check import check_log
+from holdfast.testing.postgres import PostgresServer
+from holdfast.testing.probe import open_probe
+from tests.scenario.conftest import NewPlace
+from tests.scenario.crash_check import check_play
+from tests.scenario.crash_crew import Crew
+from tests.scenario.crash_history import Told, read
+from tests.scenario.crash_play import MATES, STAGES, name_of, write_workspace
+from tests.scenario.crash_relay import MOST_ATTEMPTS, WORKER, Fate, Fates, Relay, relaying
+
+SEED: Final = 20_261_116
+MANY: Final = 2_000
+A_STEP: Final = 150
+"""Points in which at least one step settles."""
+SECONDS: Final = 0.05
+"""By which lives grow that end at any time."""
+
+Calm: TypeAlias = tuple[Told, list[str]]
+"""What a play leaves that nobody disturbs, and the points on its way."""
+
+_numbers = count(1)
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_workspace(tmp_path_factory.mktemp("ship"))
+
+
+@pytest.fixture(scope="module")
+async def calm(
+    sailors: ForkServer, tool_server: CountingServer, workspace: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Calm:
+    """Return a play on SQLite; one on PostgreSQL leaves the same."""
+    place = tmp_path_factory.mktemp("calm") / "holdfast.db"
+    async with relaying(sailors, tool_server, workspace, place) as relay:
+        told, points = await relay.play(_new())
+        await relay.check(told, told)
+    assert sum(len(each.steps) for each in told.all()) >= 50
+    return told, points
+
+
+@pytest.fixture
+async def relay(
+    sailors: ForkServer, tool_server: CountingServer, workspace: Path, new_place: NewPlace
+) -> AsyncIterator[Relay]:
+    async with relaying(sailors, tool_server, workspace, await new_place()) as relay:
+        yield relay
+
+
+@pytest.fixture(scope="module")
+async def crew_of_three(sailors: ForkServer) -> AsyncIterator[list[ForkServer]]:
+    async with ForkServer(WORKER) as second, ForkServer(WORKER) as third:
+        yield [sailors, second, third]
+
+
+@pytest.fixture
+async def url(postgres: PostgresServer) -> AsyncIterator[str]:
+    name = f"crew_{next(_numbers)}"
+    yield await postgres.create_database(name)
+    await postgres.drop_database(name)
+
+
+async def test_a_play_that_nobody_disturbs_leaves_the_same_on_every_store(relay: Relay, calm: Calm) -> None:
+    told, _ = await relay.play(_new())
+    await relay.check(told, calm[0])
+    assert relay.deaths == []
+
+
+async def test_kills_in_every_call_of_a_model_and_of_a_tool_change_nothing_but_what_is_unknown(
+    relay: Relay, calm: Calm, backend: str
+) -> None:
+    """On SQLite, where a death is cheap, at every stage of every call; on PostgreSQL at one of each call."""
+    random = Random(SEED)
+    for moments in _by_stage(calm[1]) if backend == "sqlite" else [_one_of_each_call(calm[1], random)]:
+        await _kill_in_calls(relay, calm[0], moments)
+    assert len(relay.deaths) >= (105 if backend == "sqlite" else 35)
+
+
+async def test_kills_at_commit_points_change_nothing_but_what_is_unknown(
+    relay: Relay, calm: Calm, backend: str
+) -> None:
+    random = Random(SEED)
+    while len(relay.deaths) < (20 if backend == "sqlite" else 8):
+        await _kill(relay, calm[0], _at_points(random))
+
+
+async def test_kills_at_any_time_change_nothing_but_what_is_unknown(relay: Relay, calm: Calm) -> None:
+    random = Random(SEED)
+    while len(relay.deaths) < 6:
+        await _kill(relay, calm[0], _at_times(random))
+
+
+async def test_kills_among_several_workers_change_nothing_but_what_is_unknown(
+    crew_of_three: list[ForkServer], tool_server: CountingServer, workspace: Path, url: str, calm: Calm
+) -> None:
+    assert await _sail(crew_of_three, tool_server, workspace, url, calm[0], kills=10) >= 10
+
+
+@pytest.mark.slow
+async def test_thousands_of_kills_of_one_worker_change_nothing_but_what_is_unknown(
+    relay: Relay, calm: Calm, backend: str
+) -> None:
+    """At every stage of every call, at every commit point there is, and then at any point and any time."""
+    random = Random(SEED)
+    for moments in _by_stage(calm[1]):
+        await _kill_in_calls(relay, calm[0], moments)
+    every = iter(range(1, len(calm[1]), 1 if backend == "sqlite" else 3))
+    while (fatal := next(every, None)) is not None:
+        await _kill(relay, calm[0], _first_at(fatal, then=_at_points(random)))
+    while len(relay.deaths) < MANY:
+        await _kill(relay, calm[0], random.choice([_at_points(random), _at_times(random)]))
+
+
+@pytest.mark.slow
+async def test_hundreds_of_kills_among_several_workers_change_nothing_but_what_is_unknown(
+    crew_of_three: list[ForkServer], tool_server: CountingServer, workspace: Path, url: str, calm: Calm
+) -> None:
+    assert await _sail(crew_of_three, tool_server, workspace, url, calm[0], kills=400) >= 400
+
+
+async def _sail(
+    victims: list[ForkServer], tool_server: CountingServer, workspace: Path, url: str, calm: Told, *, kills: int
+) -> int:
+    async with open_workspace(workspace, database=url, options=Options(workers=0)) as holdfast:
+        crew = Crew(holdfast, victims, tool_server, workspace, url, random=Random(SEED))
+        for run in await crew.sail(iter(_new, None), kills=kills):
+            told = await read(holdfast.store, run)
+            check_play(told, calm, await tool_server.calls(name_of(run, "")))
+    async with open_probe(url) as probe:
+        await check_log(probe)
+    return crew.kills
+
+
+async def _kill_in_calls(relay: Relay, calm: Told, moments: Collection[str]) -> None:
+    """Kill somebody at each of these moments, in one play."""
+    left, before = set(moments), len(relay.deaths)
+
+    def choose(attempts: int) -> Fate:
+        left.difference_update(name for name in relay.deaths[before:] if name is not None)
+        return Fate(moments=frozenset(left), armed_after=_grace(attempts))
+
+    await _kill(relay, calm, choose)
+    missed = left.difference(name for name in relay.deaths[before:] if name is not None)
+    assert all(any(task in name for task in MATES[1:]) for name in missed), "one shot may hit two who work side by side"
+
+
+async def _kill(relay: Relay, calm: Told, fates: Fates) -> None:
+    before = len(relay.deaths)
+    told, _ = await relay.play(_new(), fates)
+    try:
+        await relay.check(told, calm)
+    except AssertionError as exc:
+        exc.add_note(f"after the deaths {relay.deaths[before:]} (seed {SEED})")
+        raise
+
+
+def _at_points(random: Random) -> Fates:
+    return lambda attempts: Fate(fatal=random.randint(1, A_STEP) + _grace(attempts))
+
+
+def _at_times(random: Random) -> Fates:
+    """Kill after ever longer lives, so that a machine that is busy with something else gets somewhere too."""
+    lives = count(1)
+    return lambda attempts: Fate(seconds=random.uniform(0, next(lives) * SECONDS) + (3 if _grace(attempts) else 0))
+
+
+def _first_at(fatal: int, *, then: Fates) -> Fates:
+    begun = count()
+    return lambda attempts: Fate(fatal=fatal) if next(begun) == 0 else then(attempts)
+
+
+def _grace(attempts: int) -> int:
+    """Return the points that somebody lives at least: a step, if the run has only one attempt left."""
+    return A_STEP if attempts >= MOST_ATTEMPTS else 0
+
+
+def _by_stage(points: Iterable[str]) -> list[set[str]]:
+    return [{name for name in points if name.endswith(f": {stage}")} for stage in STAGES]
+
+
+def _one_of_each_call(points: Iterable[str], random: Random) -> set[str]:
+    calls: dict[str, list[str]] = {}
+    for name in points:
+        call, _, stage = name.rpartition(": ")
+        if stage in STAGES:
+            calls.setdefault(call, []).append(name)
+    return {random.choice(moments) for moments in calls.values()}
+
+
+def _new() -> RunId:
+    return RunId(f"voyage-{next(_numbers)}")

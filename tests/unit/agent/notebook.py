@@ -1,0 +1,131 @@
+"""A journal in memory, a lease on the run of these tests, and a model that says what it is told to."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
+from itertools import count
+from typing import Final
+
+from holdfast.agent.conversation import Conversation, Turn
+from holdfast.agent.log import Log
+from holdfast.domain.commit import Commit, Committed, Lease
+from holdfast.domain.errors import HoldfastError
+from holdfast.domain.events import PROTOCOL_VERSION, Event, RunStarted
+from holdfast.domain.ids import MessageId, OwnerId
+from holdfast.domain.inbox import InboxItem
+from holdfast.domain.message import Message
+from holdfast.domain.stream import Stream
+from holdfast.ports.journal import Opening
+from holdfast.ports.model import Finished, ModelDelta, ModelRequest
+from holdfast.testing.clock import HeldClock
+from tests.unit.agent.builders import NOW, RUN, THREAD, run
+
+LEASE: Final = Lease(
+    space_id=run().space_id,
+    run_id=RUN,
+    thread_id=THREAD,
+    owner=OwnerId("worker"),
+    number=1,
+    expires_at=NOW,
+    space_key=1,
+    run_key=1,
+    thread_key=1,
+    parent_key=None,
+    run=run(),
+)
+FIRST: Final = RunStarted(thread_id=THREAD, run_id=RUN, protocol_version=PROTOCOL_VERSION)
+
+
+class Notebook:
+    """`Journal` that keeps commits in a list, and refuses the next one with an error that it is given."""
+
+    def __init__(self, history: Sequence[Message] = ()) -> None:
+        self.commits: list[Commit] = []
+        self.refusals: list[HoldfastError] = []
+        self.gate = asyncio.Event()
+        """What a commit waits for before it is there."""
+        self.gate.set()
+        self.begun = asyncio.Semaphore(0)
+        self.asked_before: list[int] = []
+        self._history = list(history)
+        self._sequences = count(100)
+        self._seq = 1
+
+    @property
+    def events(self) -> list[Event]:
+        """All events that were committed, the first one included."""
+        return [FIRST, *(event for commit in self.commits for event in commit.events)]
+
+    async def commit(self, commit: Commit) -> Committed:
+        """Keep it."""
+        self.begun.release()
+        await self.gate.wait()
+        if self.refusals:
+            raise self.refusals.pop(0)
+        self.commits.append(commit)
+        self._seq += len(commit.events)
+        return Committed(
+            last_event_seq=self._seq,
+            message_ids=[message.id or MessageId("made") for message in commit.messages],
+            sequences=[next(self._sequences) for _ in commit.messages],
+        )
+
+    async def history(self, lease: Lease, *, before: int, limit: int) -> list[Message]:
+        """Return earlier messages."""
+        self.asked_before.append(before)
+        found = [message for message in self._history if message.sequence is not None and message.sequence < before]
+        return found[-limit:]
+
+    async def open(self, lease: Lease) -> Opening:
+        """Not for these tests."""
+        raise NotImplementedError
+
+    async def inbox(self, lease: Lease) -> list[InboxItem]:
+        """Return nothing."""
+        return []
+
+    async def next_task_id(self, lease: Lease, *, step: str) -> int:
+        """Not for these tests."""
+        raise NotImplementedError
+
+
+def a_log(notebook: Notebook, *, conversation: Conversation | None = None) -> Log:
+    """Return the log of a run that has just begun."""
+    talk = conversation or Conversation(RUN, [], turn=Turn(goal=None, position=0), whole=True)
+    return Log(notebook, LEASE, Stream.resume(THREAD, RUN, [FIRST]), talk, HeldClock(), last_event_seq=1)
+
+
+class Puppet:
+    """`Model` that says what a test puts into it; an exception is raised, and `None` ends it silently."""
+
+    name = "puppet"
+    context_window = 1000
+    price_known = True
+
+    def __init__(self) -> None:
+        self.lines: asyncio.Queue[ModelDelta | Exception | None] = asyncio.Queue()
+        self.left = False
+
+    def say(self, *lines: ModelDelta | Exception | None) -> None:
+        """Say these next."""
+        for line in lines:
+            self.lines.put_nowait(line)
+
+    def cost(self, *, input_tokens: int, output_tokens: int) -> float | None:
+        """It is free."""
+        return 0.0
+
+    def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncIterator[ModelDelta]]:
+        """Say what is put in."""
+        return aclosing(self._play())
+
+    async def _play(self) -> AsyncGenerator[ModelDelta, None]:
+        try:
+            while (line := await self.lines.get()) is not None:
+                if isinstance(line, Exception):
+                    raise line
+                yield line
+                if isinstance(line, Finished):
+                    return
+        finally:
+            self.left = True

@@ -1,0 +1,143 @@
+"""An answer on its way: whatever deltas come, in whatever order, the stream is legal and the message is all of it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.agent.answer import Answer
+from holdfast.domain.events import (
+    Event,
+    ReasoningMessageContent,
+    RunFinished,
+    TextMessageContent,
+    TextMessageStart,
+    ToolCallArgs,
+    ToolCallStart,
+)
+from holdfast.domain.ids import MessageId, ToolCallId
+from holdfast.domain.run import Move, RunStatus
+from holdfast.domain.usage import NOTHING
+from holdfast.ports.model import CallDelta, CallStarted, Finished, ModelDelta, TextDelta, ThoughtDelta
+from holdfast.testing.verifier import verify
+from tests.unit.agent.builders import RUN, THREAD
+from tests.unit.agent.notebook import Notebook, a_log
+
+M = MessageId("m")
+END = RunFinished(thread_id=THREAD, run_id=RUN)
+words = st.text(max_size=5)
+
+
+def named(said: ToolCallId, index: int) -> ToolCallId:
+    """Return the id under which a call is logged."""
+    return ToolCallId(f"call-{index}")
+
+
+def deltas_of(kinds: list[tuple[str, str]]) -> list[ModelDelta]:
+    """Return deltas: of a text, a thought, a new call, or more of the arguments of some call."""
+    deltas: list[ModelDelta] = []
+    calls = 0
+    for kind, text in kinds:
+        if kind == "text":
+            deltas.append(TextDelta(text))
+        elif kind == "thought":
+            deltas.append(ThoughtDelta(text))
+        elif kind == "call":
+            deltas.append(CallStarted(ToolCallId(f"c{calls}"), "look"))
+            calls += 1
+        elif calls:
+            deltas.append(CallDelta(ToolCallId(f"c{len(text) % calls}"), text))
+    return deltas
+
+
+async def logged(deltas: list[ModelDelta], *, commit_after: set[int] | None = None) -> tuple[Answer, list[Event]]:
+    """Return an answer of these deltas, and the log of it, with commits after some of them."""
+    notebook = Notebook()
+    log = a_log(notebook)
+    answer = Answer(log, M, name_call=named)
+    for index, delta in enumerate(deltas):
+        answer.take(delta)
+        if index in (commit_after or ()):
+            await log.commit()
+    await log.commit(Move(to=RunStatus.COMPLETED), end=END)
+    return answer, notebook.events
+
+
+kinds = st.lists(st.tuples(st.sampled_from(["text", "text", "thought", "call", "arguments"]), words), max_size=12)
+
+
+@given(kinds=kinds, finished=st.booleans(), commits=st.sets(st.integers(0, 12)))
+async def test_whatever_comes_the_stream_is_legal_and_nothing_is_lost(
+    kinds: list[tuple[str, str]], finished: bool, commits: set[int]
+) -> None:
+    deltas = [*deltas_of(kinds), *([Finished(usage=NOTHING)] if finished else [])]
+    answer, events = await logged(deltas, commit_after=commits)
+    verify(events)
+    message, _ = answer.message()
+    assert message.content == "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
+    assert message.content == "".join(event.delta for event in events if isinstance(event, TextMessageContent))
+    thought = "".join(delta.text for delta in deltas if isinstance(delta, ThoughtDelta))
+    assert message.metadata.get("thinking", "") == thought
+    assert thought == "".join(event.delta for event in events if isinstance(event, ReasoningMessageContent))
+    begun = [event.tool_call_id for event in events if isinstance(event, ToolCallStart)]
+    assert begun == [call.id for call in message.tool_calls]
+    arguments = "".join(delta.arguments for delta in deltas if isinstance(delta, CallDelta))
+    assert sorted(arguments) == sorted("".join(event.delta for event in events if isinstance(event, ToolCallArgs)))
+    assert sorted(answer.streamed()) == sorted(message.content + thought + arguments)
+
+
+async def test_what_is_said_has_the_id_of_the_message_that_it_becomes() -> None:
+    answer, events = await logged([ThoughtDelta("hm"), TextDelta("yes"), Finished(usage=NOTHING)])
+    assert [event.message_id for event in events if isinstance(event, TextMessageStart)] == [M]
+    assert answer.message()[0].id == M
+
+
+async def test_the_arguments_of_calls_that_come_mixed_are_put_together() -> None:
+    first, second = ToolCallId("x"), ToolCallId("y")
+    answer, _ = await logged(
+        [
+            CallStarted(first, "look"),
+            CallStarted(second, "jump"),
+            CallDelta(second, '{"far":'),
+            CallDelta(first, "{}"),
+            CallDelta(second, " true}"),
+            Finished(usage=NOTHING),
+        ]
+    )
+    message, unreadable = answer.message()
+    assert [(call.id, call.name, call.arguments) for call in message.tool_calls] == [
+        ("call-0", "look", {}),
+        ("call-1", "jump", {"far": True}),
+    ]
+    assert unreadable == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ('{"far":', "not JSON"),
+        ("far", "not JSON"),
+        ("[1]", "not a JSON object"),
+        ("7", "not a JSON object"),
+        ('{"a": "\\ud800"}', "not JSON"),
+    ],
+)
+async def test_arguments_that_cannot_be_read_are_none_and_it_says_why(arguments: str, why: str) -> None:
+    call = ToolCallId("x")
+    answer, _ = await logged([CallStarted(call, "look"), CallDelta(call, arguments), Finished(usage=NOTHING)])
+    message, unreadable = answer.message()
+    assert message.tool_calls[0].arguments == {}
+    assert why in unreadable[ToolCallId("call-0")]
+    assert message.metadata["unreadable"] == unreadable
+
+
+@pytest.mark.parametrize("arguments", ["", "  ", "{}"])
+async def test_a_call_without_arguments_has_none(arguments: str) -> None:
+    call = ToolCallId("x")
+    answer, _ = await logged([CallStarted(call, "look"), CallDelta(call, arguments), Finished(usage=NOTHING)])
+    message, unreadable = answer.message()
+    assert (message.tool_calls[0].arguments, unreadable) == ({}, {})
+
+
+async def test_what_a_provider_wants_back_is_kept_with_the_message() -> None:
+    answer, _ = await logged([TextDelta("yes"), Finished(usage=NOTHING, keep={"signature": "s"})])
+    assert answer.message()[0].metadata == {"provider": {"signature": "s"}}

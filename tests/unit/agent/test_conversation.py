@@ -1,0 +1,94 @@
+"""The conversation as a worker has it in mind."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.agent.conversation import STEERING, Conversation, Turn, begins_turn, read_turn
+from holdfast.domain.ids import RunId, ToolCallId
+from holdfast.domain.message import Message, Role
+from tests.unit.agent.builders import RUN, Log, call
+from tests.unit.agent.notebook import LEASE, Notebook
+
+WHO = st.lists(st.sampled_from(["user", "steering", "assistant"]), max_size=30)
+
+
+def spoken(who: list[str], *, first: int = 0) -> list[Message]:
+    """Return messages of these speakers."""
+    log = Log(first=first)
+    for each in who:
+        role = Role.ASSISTANT if each == "assistant" else Role.USER
+        log.add(role, each, metadata={STEERING: True} if each == "steering" else None)
+    return log.messages
+
+
+def talk(log: Log, *, run: RunId = RUN) -> Conversation:
+    """Return the conversation of a run."""
+    return Conversation(run, log.messages, turn=Turn(goal=None, position=0), whole=True)
+
+
+@given(who=WHO, known=st.integers(1, 30))
+async def test_where_a_turn_stands_is_the_same_however_much_of_it_is_in_hand(who: list[str], known: int) -> None:
+    messages = spoken(who)
+    notebook = Notebook(messages)
+    turn = await read_turn(notebook, LEASE, messages[-known:])
+    last = max((index for index, each in enumerate(who) if each == "user"), default=None)
+    assert turn.goal == (None if last is None else messages[last])
+    assert turn.position == who[0 if last is None else last :].count("assistant")
+    grown = Conversation(RUN, [], turn=Turn(goal=None, position=0), whole=True)
+    grown.add(messages)
+    assert (grown.goal, grown.position) == (turn.goal, turn.position)
+
+
+async def test_nothing_more_is_read_than_is_needed() -> None:
+    messages = spoken(["user", "assistant"] * 300)
+    notebook = Notebook(messages)
+    await read_turn(notebook, LEASE, messages[-2:])
+    assert notebook.asked_before == []
+    await read_turn(notebook, LEASE, messages[-1:])
+    assert notebook.asked_before == [599]
+
+
+@pytest.mark.parametrize(("role", "metadata", "begins"), [(Role.USER, {}, True), (Role.USER, {STEERING: True}, False)])
+def test_steering_begins_no_turn(role: Role, metadata: dict[str, bool], begins: bool) -> None:
+    assert begins_turn(Log().add(role, "x", metadata=metadata)) is begins
+
+
+def test_calls_that_nobody_answered_are_open() -> None:
+    log = Log()
+    log.user("go")
+    asked = log.add(Role.ASSISTANT, "", call("a"), call("b"), call("c"))
+    log.add(Role.TOOL, "seen", answers="b")
+    assert talk(log).open_exchange() == (asked, [call("a"), call("c")])
+    for name in "ac":
+        log.add(Role.TOOL, "seen", answers=name)
+    assert talk(log).open_exchange() is None
+
+
+def test_the_calls_of_another_run_are_not_ours_to_answer() -> None:
+    log = Log(run=RunId("run_before"))
+    log.add(Role.ASSISTANT, "", call("a"))
+    assert talk(log).open_exchange() is None
+    assert talk(log, run=RunId("run_before")).open_exchange() is not None
+
+
+def test_it_knows_the_ids_of_calls_that_were_made() -> None:
+    log = Log()
+    log.exchange(call("a"))
+    conversation = talk(log)
+    later = Log(first=10)
+    later.exchange(call("b"))
+    conversation.add(later.messages)
+    assert [conversation.has_call(ToolCallId(name)) for name in "abc"] == [True, True, False]
+
+
+def test_what_is_told_in_fewer_words_is_let_go_but_for_a_mark() -> None:
+    log = Log()
+    for number in range(6):
+        log.user(str(number))
+    conversation = talk(log)
+    conversation.forget(3)
+    assert [message.content for message in conversation.messages] == ["3", "4", "5"]
+    assert not conversation.whole
+    conversation.forget(3)
+    assert len(conversation.messages) == 3

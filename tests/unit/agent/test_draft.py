@@ -1,0 +1,86 @@
+"""The next commit, while it grows: nothing that was put into one is lost or doubled."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.agent.draft import Draft
+from holdfast.domain.ids import InterruptId, TimerId
+from holdfast.domain.step import Step, StepKind, StepState
+from holdfast.domain.usage import Usage
+from tests.builders import spoken, user
+from tests.unit.agent.notebook import LEASE
+
+LISTS = ("events", "messages", "consumed", "withdrawn", "cancelled_timers")
+
+numbers = st.lists(st.integers(0, 99), max_size=3)
+parts = st.fixed_dictionaries(
+    {
+        "events": numbers,
+        "messages": numbers,
+        "consumed": numbers,
+        "withdrawn": numbers,
+        "cancelled_timers": numbers,
+        "steps": st.dictionaries(st.integers(1, 4), st.sampled_from(StepState), max_size=3),
+        "values": st.dictionaries(st.sampled_from(["plan", "todo", "state"]), st.integers(), max_size=2),
+        "usage": st.none() | st.integers(0, 9),
+        "iterations": st.integers(0, 2),
+    }
+)
+
+
+def drafted(given: dict[str, Any]) -> Draft:
+    """Return a draft with these parts."""
+    draft = Draft()
+    draft.events += [event for number in given["events"] for event in spoken(str(number), id=f"m{number}")]
+    draft.add(
+        messages=[user(str(number)) for number in given["messages"]],
+        consumed=given["consumed"],
+        withdrawn=[InterruptId(str(number)) for number in given["withdrawn"]],
+        values=given["values"],
+    )
+    draft.cancelled_timers += [TimerId(str(number)) for number in given["cancelled_timers"]]
+    draft.steps |= {number: _step(number, state) for number, state in given["steps"].items()}
+    if given["usage"] is not None:
+        draft.charge(Usage(input_tokens=given["usage"], cost_usd=0.0))
+    draft.iterations += given["iterations"]
+    return draft
+
+
+def _step(number: int, state: StepState) -> Step:
+    return Step(number=number, kind=StepKind.TOOL, name="look", key=f"k{number}", state=state)
+
+
+@given(earlier=parts, later=parts)
+def test_what_could_not_be_committed_comes_before_what_was_said_since(
+    earlier: dict[str, Any], later: dict[str, Any]
+) -> None:
+    draft = drafted(later)
+    draft.follow(drafted(earlier))
+    commit, first, second = (each.commit(LEASE) for each in (draft, drafted(earlier), drafted(later)))
+    for name in LISTS:
+        assert list(getattr(commit, name)) == [*getattr(first, name), *getattr(second, name)]
+    assert {step.number: step.state for step in commit.steps} == {**earlier["steps"], **later["steps"]}
+    assert commit.values == {**earlier["values"], **later["values"]}
+    assert commit.iterations == earlier["iterations"] + later["iterations"]
+    used = [each["usage"] for each in (earlier, later) if each["usage"] is not None]
+    assert (None if commit.usage is None else commit.usage.input_tokens) == (sum(used) if used else None)
+
+
+@given(given=parts)
+def test_a_draft_is_empty_if_and_only_if_nothing_is_in_it(given: dict[str, Any]) -> None:
+    something = given["usage"] is not None or any(given[name] for name in given if name != "usage")
+    assert drafted(given).empty is not something
+
+
+def test_every_part_of_a_commit_can_be_drafted() -> None:
+    parts_of_a_commit = set(Draft().commit(LEASE).__struct_fields__) - {"lease", "move"}
+    assert parts_of_a_commit == set(Draft.__slots__)
+
+
+def test_what_ends_a_segment_comes_last() -> None:
+    draft = Draft()
+    draft.events += spoken("x")
+    end = spoken("end", id="end")
+    assert draft.commit(LEASE, end=end).events == [*spoken("x"), *end]

@@ -1,0 +1,83 @@
+"""Trying a run again that was stopped: from where it stood, or from the start."""
+
+from typing import Any
+
+import pytest
+
+from holdfast.domain.errors import Conflict, NotFound
+from holdfast.domain.ids import RunId
+from holdfast.domain.limits import Limits
+from holdfast.domain.message import NewMessage, Role
+from holdfast.domain.run import Mode, Priority, Run, RunStatus
+from tests.builders import assistant, call, claim, finish, result, user
+from tests.conformance.scenes import FAILED, commit
+from tests.scenario.agents.workshop import SPACE, Floor, Workshop
+from tests.unit.control.unchanged import unchanged
+
+
+async def failed(floor: Floor, **options: Any) -> Run:
+    """Return a run that failed after it had called a tool."""
+    run = await floor.start("begin", **options)
+    lease = await claim(floor.store)
+    await commit(floor.store, lease, messages=[assistant("hm", call("c")), result("c")], move=FAILED)
+    return await floor.get(run)
+
+
+async def test_a_retry_goes_on_where_the_run_stood(floor: Floor) -> None:
+    stopped = await failed(
+        floor,
+        mode=Mode.TASK,
+        priority=Priority.HIGH,
+        tags=["a"],
+        input={"x": 1},
+        limits=Limits(max_iterations=7),
+    )
+    again = (await floor.runs.retry(SPACE, stopped.id, by="ada")).run
+    assert (again.base_run_id, again.thread_id, again.status) == (stopped.id, stopped.thread_id, RunStatus.QUEUED)
+    assert await floor.messages(again) == []
+    history = await floor.store.messages.history(SPACE, again.id)
+    assert [message.content for message in history] == ["begin", "hm", "seen"]
+    for field in ("agent_type", "model", "mode", "priority", "tags", "input", "limits"):
+        assert getattr(again, field) == getattr(stopped, field)
+    assert again.created_by == "ada"
+
+
+async def test_a_retry_from_the_start_is_a_fork_with_the_same_input(floor: Floor) -> None:
+    first = await floor.start("one")
+    await finish(floor.store, await claim(floor.store))
+    told = [NewMessage(role=Role.SYSTEM, content="be brief"), user("two", id="mine")]
+    second = await floor.start(thread=first.thread_id, messages=told)
+    await commit(floor.store, await claim(floor.store), messages=[assistant("hm")], move=FAILED)
+    again = (await floor.runs.retry(SPACE, second.id, from_start=True)).run
+    messages = await floor.messages(again)
+    assert (again.base_run_id, again.base_sequence) == (second.base_run_id, second.base_sequence)
+    assert [(message.role, message.content) for message in messages] == [(each.role, each.content) for each in told]
+    assert messages[1].revises == "mine"
+    history = await floor.store.messages.history(SPACE, again.id)
+    assert [message.content for message in history] == ["one", "done", "be brief", "two"]
+
+
+async def test_the_first_run_of_a_thread_begins_anew(floor: Floor) -> None:
+    stopped = await failed(floor)
+    again = (await floor.runs.retry(SPACE, stopped.id, from_start=True)).run
+    assert again.base_run_id is None
+    assert [message.content for message in await floor.store.messages.history(SPACE, again.id)] == ["begin"]
+
+
+async def test_what_was_cancelled_can_be_tried_again(floor: Floor) -> None:
+    run = await floor.start("begin")
+    await floor.runs.cancel(SPACE, run.id)
+    again = (await floor.runs.retry(SPACE, run.id)).run
+    assert (again.status, again.base_run_id) == (RunStatus.QUEUED, run.id)
+
+
+async def test_only_what_was_stopped_is_tried_again(floor: Floor, workshop: Workshop) -> None:
+    completed = await floor.start()
+    await finish(floor.store, await claim(floor.store))
+    live = await floor.start()
+    async with unchanged(floor, workshop):
+        for run in (completed, live):
+            with pytest.raises(Conflict, match="only one that failed or was cancelled"):
+                await floor.runs.retry(SPACE, run.id)
+        with pytest.raises(NotFound):
+            await floor.runs.retry(SPACE, RunId("run_none"))

@@ -1,0 +1,108 @@
+"""Starting a run: what is taken over from its agent, and what is refused before anything is made."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from holdfast.domain.errors import Conflict, HoldfastError, IdempotencyMismatch, Invalid, NotFound, ThreadClosed
+from holdfast.domain.ids import RunId, ThreadId
+from holdfast.domain.limits import Limits
+from holdfast.domain.new_run import NewRun
+from holdfast.domain.run import Mode, RunStatus
+from holdfast.domain.thread import NewThread, ThreadPatch, ThreadStatus
+from holdfast.workspace.agents import FolderAgents
+from tests.builders import assistant, call, user
+from tests.scenario.agents.workshop import SPACE, Floor, Workshop, say
+from tests.unit.control.unchanged import unchanged
+
+
+async def test_a_run_takes_over_the_model_and_the_limits_of_its_agent(floor: Floor) -> None:
+    run = await floor.start(limits=Limits(max_iterations=50, token_budget=10))
+    assert (run.agent_type, run.model, run.status) == ("bot", "scripted:script.json", RunStatus.QUEUED)
+    assert run.limits == Limits(max_iterations=20, token_budget=10)
+
+
+async def test_a_run_keeps_the_model_that_is_chosen_for_it(floor: Floor, workshop: Workshop) -> None:
+    workshop.write("agents/bot/other.json", {"turns": [say("x")]})
+    assert (await floor.start(model="scripted:other.json")).model == "scripted:other.json"
+
+
+async def test_without_a_name_the_agent_is_that_of_the_thread(floor: Floor) -> None:
+    thread = await floor.store.threads.create(SPACE, NewThread(agent_type="bot"))
+    assert (await floor.start(thread=thread.id)).agent_type == "bot"
+
+
+REFUSED: list[tuple[dict[str, Any], type[HoldfastError], str]] = [
+    ({"agent_type": "nobody"}, NotFound, "no agent `nobody`"),
+    ({"agent_type": "../bot"}, NotFound, "no agent"),
+    ({"mode": Mode.DAEMON}, Conflict, "not enabled for daemon"),
+    ({"model": "scripted:missing.json"}, Invalid, "missing.json"),
+    ({"model": "nothing"}, Invalid, "nothing"),
+    ({"model": "nobody:model"}, Invalid, "nobody"),
+    ({"thread": ThreadId("thr_none")}, NotFound, "thr_none"),
+    ({"messages": [assistant("", call("c"))]}, Invalid, "may not call a tool"),
+    ({"messages": [user("a", id="m"), user("b", id="m")]}, Invalid, "same id"),
+    ({"id": RunId("no id!")}, Invalid, "id"),
+    ({"tags": ["x"] * 51}, Invalid, "tags"),
+    ({"parent_run_id": RunId("run_none")}, NotFound, "run_none"),
+    ({"idempotency_key": ""}, Invalid, "idempotency key"),
+    ({"input": float("nan"), "idempotency_key": "k", "values": {"nonsense": 1}}, Invalid, "values"),
+]
+
+
+@pytest.mark.parametrize(("asked", "error", "message"), REFUSED, ids=lambda value: str(value)[:30])
+async def test_what_can_never_run_is_refused_and_nothing_is_made(
+    floor: Floor, workshop: Workshop, asked: dict[str, Any], error: type[HoldfastError], message: str
+) -> None:
+    async with unchanged(floor, workshop):
+        with pytest.raises(error, match=message):
+            await floor.start(**asked)
+
+
+async def test_an_agent_that_never_was_good_runs_nothing(floor: Floor, workshop: Workshop) -> None:
+    workshop.write("agents/bad/AGENT.md", "x")
+    workshop.write("agents/bad/agent.json", {"model": "scripted:x.json", "toolz": []})
+    async with unchanged(floor, workshop):
+        with pytest.raises(Invalid, match="toolz"):
+            await floor.start(agent="bad")
+
+
+async def test_a_thread_that_is_archived_takes_no_run(floor: Floor, workshop: Workshop) -> None:
+    thread = await floor.store.threads.create(SPACE, NewThread(agent_type="bot"))
+    await floor.store.threads.update(SPACE, thread.id, ThreadPatch(status=ThreadStatus.ARCHIVED))
+    async with unchanged(floor, workshop):
+        with pytest.raises(ThreadClosed):
+            await floor.start(thread=thread.id)
+
+
+async def test_the_same_request_under_the_same_key_is_the_same_run(floor: Floor, workshop: Workshop) -> None:
+    thread = await floor.store.threads.create(SPACE, NewThread(agent_type="bot"))
+    new = NewRun(thread=thread.id, messages=[user("go")], idempotency_key="once")
+    first = await floor.runs.start(SPACE, new)
+    async with unchanged(floor, workshop):
+        again = await floor.runs.start(SPACE, new)
+    assert (first.replayed, again.replayed) == (False, True)
+    assert again.run == first.run
+
+
+EDITS: list[Callable[[Workshop], None]] = [
+    lambda workshop: workshop.configure(model=["scripted:script.json", "scripted:other.json"], limits={}),
+    lambda workshop: workshop.configure(model="scripted:other.json", limits={"max_iterations": 3}),
+]
+
+
+@pytest.mark.parametrize("edit", EDITS)
+async def test_a_request_is_the_same_also_when_its_agent_was_edited_meanwhile(
+    floor: Floor, workshop: Workshop, edit: Callable[[Workshop], None]
+) -> None:
+    thread = await floor.store.threads.create(SPACE, NewThread(agent_type="bot"))
+    new = NewRun(thread=thread.id, messages=[user("go")], idempotency_key="once")
+    first = await floor.runs.start(SPACE, new)
+    workshop.write("agents/bot/other.json", {"turns": [say("x")]})
+    edit(workshop)
+    assert isinstance(floor.holdfast.agents, FolderAgents)
+    floor.holdfast.agents.refresh()
+    assert (await floor.runs.start(SPACE, new)).run == first.run
+    with pytest.raises(IdempotencyMismatch):
+        await floor.runs.start(SPACE, NewRun(thread=thread.id, messages=[user("other")], idempotency_key="once"))

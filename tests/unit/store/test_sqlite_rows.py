@@ -1,0 +1,47 @@
+"""A statement of SQLite that takes many rows at once takes any number of them."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from holdfast.domain.instant import Millis
+from holdfast.store.sqlite.connection import connect
+from holdfast.store.sqlite.schema import migrate
+from holdfast.store.sqlite.transaction import MOST_ROWS, SqliteTransaction
+
+
+@pytest.fixture
+def transaction(tmp_path: Path) -> Iterator[SqliteTransaction]:
+    with closing(connect(tmp_path / "holdfast.db", read_only=False)) as connection:
+        migrate(connection, now=Millis(0))
+        yield SqliteTransaction(connection, Millis(7))
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 5, 7, 12, MOST_ROWS - 1, MOST_ROWS, MOST_ROWS + 1, 10 * MOST_ROWS + 13])
+async def test_each_row_goes_in_as_it_is(transaction: SqliteTransaction, count: int) -> None:
+    rows = [(1, number, f"T{number}", f"{number}", number + 100) for number in range(count)]
+    assert await transaction.many("add_events", rows) == []
+    found = await transaction.all("events_after", run_key=1, seq=-1, limit=count + 1)
+    assert [(1, row["seq"], row["type"], row["data"], row["created_at"]) for row in found] == rows
+
+
+async def test_what_each_row_returns_comes_back(transaction: SqliteTransaction) -> None:
+    count = MOST_ROWS + 9
+    heads = [(key, "running", 0, 0, 0, None, key) for key in range(1, count + 1)]
+    await transaction.many("add_heads", heads)
+    # The lease number of each is 0: every third asks with another one.
+    wanted = [(key % 5, 0, False, key, 0 if key % 3 else 1, False) for key in range(1, count + 1)]
+    passed = await transaction.many("fence", wanted)
+    assert {row["run_key"]: row["last_event_seq"] for row in passed} == {
+        key: key + key % 5 for key in range(1, count + 1) if key % 3
+    }
+
+
+async def test_a_statement_that_takes_one_row_runs_for_each(transaction: SqliteTransaction) -> None:
+    await transaction.many("add_heads", [(key, "running", 0, 0, 0, None, 1) for key in (1, 2, 3)])
+    moves = [("waiting", f"reason {key}", None, 5, key) for key in (1, 3)]
+    await transaction.many("move_heads", moves)
+    heads = [await transaction.one("head", run_key=key) for key in (1, 2, 3)]
+    assert [head and head["status_reason"] for head in heads] == ["reason 1", None, "reason 3"]
