@@ -99,7 +99,7 @@ class Puppet:
     """`Model` that says what a test puts into it; an exception is raised, and `None` ends it silently."""
 
     name = "puppet"
-    context_window = 1000
+    context_window = 100_000
     price_known = True
 
     def __init__(self) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
 import pytest
 
 from holdfast.domain.errors import Unavailable
@@ -194,9 +193,12 @@ async def test_where_there_are_no_subreapers_the_process_group_is_killed(
 
 async def test_children_are_found_with_and_without_a_list_of_them(processes: SupervisedProcesses) -> None:
     await processes.run(command("true"))
-    ours = {child.pid for child in psutil.Process().children()}
-    assert supervisor().pid in ours
-    assert set(children()) == set(children_found()) == ours
+    ours = supervisor().pid
+    strangers = {1, os.getpid(), os.getppid()}
+    # Other tests of the same process may have children that come and go.
+    for found in (set(children()), set(children_found())):
+        assert ours in found
+        assert not found & strangers
 
 
 def _alter(monkeypatch: pytest.MonkeyPatch, folder: Path, before: str, after: str) -> None:

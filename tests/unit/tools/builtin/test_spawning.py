@@ -49,6 +49,7 @@ def the_child(mode: Mode = Mode.CHAT, priority: Priority = Priority.NORMAL) -> N
         id=CHILD,
         thread=NewThread(id=THREAD, title="Read it.", agent_type="reader"),
         messages=[NewMessage(role=Role.USER, content="Read it.\nAll of it.")],
+        input="Read it.\nAll of it.",
         mode=mode,
         agent_type="reader",
         model="scripted:reader.json",
