@@ -107,7 +107,9 @@ async def test_a_command_has_no_other_open_file(processes: SupervisedProcesses) 
 
 async def test_a_command_blocks_and_ignores_no_signal(processes: SupervisedProcesses) -> None:
     ended = await processes.run(command("grep", "-E", "^Sig(Blk|Ign|Pnd)", "/proc/self/status"))
-    assert {line.split()[1] for line in ended.output.splitlines()} == {b"0" * 16}
+    masks = [int(line.split()[1], 16) for line in ended.output.splitlines()]
+    # The C library keeps signals 32 and 33 for itself: what `make` starts ignores them, and nobody can change that.
+    assert [mask & ~(0b11 << 31) for mask in masks] == [0, 0, 0]
 
 
 async def test_a_command_gains_no_rights(processes: SupervisedProcesses) -> None:
