@@ -14,7 +14,6 @@ from holdfast.bus.local import LocalBus
 from holdfast.domain.content import Json
 from holdfast.domain.ids import RunId
 from holdfast.domain.instant import millis
-from holdfast.domain.run import Run
 from holdfast.store.store import Store
 from holdfast.testing.counting_server import CountingServer
 from holdfast.testing.kills import Death, ForkServer
@@ -23,11 +22,9 @@ from holdfast.testing.probe import Probe, is_postgres, open_probe
 from tests.scenario.crash_check import check_play
 from tests.scenario.crash_history import Told, read
 from tests.scenario.crash_play import ANSWER, WATCHED, name_of
-from tests.scenario.crash_victim import ATTEMPTS, LEASE_MS, Ahead, Task
+from tests.scenario.crash_victim import LEASE_MS, Ahead, Task
 
 WORKER: Final = "tests.scenario.crash_victim:work"
-MOST_ATTEMPTS: Final = 4
-"""Of the five that a run has: whoever comes next must live until something is settled."""
 
 # Where nobody has to wait for a lease to run out, it is longer than a machine may be busy with something else.
 _LONG_LEASE_MS: Final = 5_000
@@ -38,17 +35,21 @@ _SESSIONS: Final = """
 
 
 class Fate(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the next worker dies: at a commit point, at one of some moments, or after so many seconds."""
+    """Where the next worker dies.
+
+    At a commit point, at one of some moments, when one of some statements is on disk, or after so many seconds.
+    """
 
     fatal: int | None = None
     moments: frozenset[str] = frozenset()
-    armed_after: int = 0
-    """The points that it passes before a moment can be fatal."""
-    seconds: float | None = None
+    after: frozenset[str] = frozenset()
+    merciless: bool = False
+    """Whether it dies also where that uses up the last attempt of a run; the others live until it does not."""
+    life: float | None = None
 
 
-Fates: TypeAlias = Callable[[int], Fate]
-"""Chooses the next fate; it is told how often in a row a run was begun by now."""
+Fates: TypeAlias = Callable[[], Fate]
+"""Chooses the next fate."""
 
 SPARED: Final = Fate()
 
@@ -73,12 +74,10 @@ class Relay:
         self._where = where
         self.survivor = survivor
 
-    async def play(
-        self, run: RunId, fates: Fates = lambda _: SPARED, *, answer: Json = ANSWER
-    ) -> tuple[Told, list[str]]:
+    async def play(self, run: RunId, fates: Fates = lambda: SPARED, *, answer: Json = ANSWER) -> tuple[Told, list[str]]:
         """Play to the end, and return what was left and the points that the last worker came by."""
         await self._server.hold(name_of(run, WATCHED))
-        while (death := await self._send(run, fates(await self._attempts()), answer)).killed:
+        while (death := await self._send(run, fates(), answer)).killed:
             last = death.said[-1] if death.said else {}
             self.deaths.append(last.get("died"))
             if self.survivor is not None:
@@ -105,16 +104,13 @@ class Relay:
             answer=answer,
             fatal=fate.fatal,
             moments=fate.moments,
-            armed_after=fate.armed_after,
+            after=fate.after,
+            merciless=fate.merciless,
+            life=fate.life,
             lease_ms=_LONG_LEASE_MS if fate is SPARED or self.survivor else LEASE_MS,
             ahead_ms=None if self.survivor is None else self.survivor.ahead_ms,
         )
-        return await self._victims.send(msgspec.to_builtins(task), seconds=fate.seconds)
-
-    async def _attempts(self) -> int:
-        async with open_probe(self._where) as probe:
-            (row,) = await probe.rows(ATTEMPTS)
-        return row["attempts"] or 0
+        return await self._victims.send(msgspec.to_builtins(task))
 
 
 @asynccontextmanager
@@ -162,11 +158,6 @@ class Survivor:
 
     async def _sessions(self) -> set[int]:
         return {row["pid"] for row in await self._probe.rows(_SESSIONS)}
-
-
-def _delay_ms(run: Run) -> int:
-    assert run.wait_until is not None and run.queued_at is not None
-    return millis(run.wait_until) - millis(run.queued_at)
 
 
 @asynccontextmanager

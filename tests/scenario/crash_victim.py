@@ -3,9 +3,12 @@
 import asyncio
 import os
 import signal
+import time
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
+from threading import Thread
 from typing import Any, Final
 
 import msgspec
@@ -41,10 +44,12 @@ _LOOK: Final = 0.03
 """Seconds."""
 _ALONE: Final = 8
 _AMONG_OTHERS: Final = 3
-_HARMLESS: Final = 2
-"""Attempts of the five that a run has, after which the next one begins in about a second."""
+_RUINOUS: Final = 4
+"""Attempts of the five that a run has: whoever comes then lives until something is settled."""
+_TEDIOUS: Final = 3
+"""Attempts after which the next one would begin only after seconds."""
 
-ATTEMPTS: Final = "SELECT MAX(attempt) AS attempts FROM run_heads WHERE status IN ('queued', 'running')"
+_ATTEMPTS: Final = "SELECT MAX(attempt) AS most FROM run_heads WHERE status IN ('queued', 'running')"
 _LIVE: Final = "SELECT COUNT(*) AS live FROM run_heads WHERE status NOT IN ('completed', 'failed', 'cancelled')"
 
 
@@ -56,16 +61,18 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     server: str
     run: RunId | None = None
     """The run to begin and to follow to its end, as its person does; without one it works on what others begin."""
+    merciless: bool = False
+    """Whether it dies also where that uses up the last attempt of a run."""
     life: float | None = None
-    """Without a run: the seconds after which it dies; one without end works until no run is left."""
+    """The seconds after which it dies, at any point; without a run and without them it works until no run is left."""
     answer: Json = ANSWER
     """What its person answers."""
     fatal: int | None = None
     """The number of the commit point at which it dies."""
     moments: frozenset[str] = frozenset()
     """The moments at which it dies."""
-    armed_after: int = 0
-    """The points that it passes before that."""
+    after: frozenset[str] = frozenset()
+    """The statements of which it dies when one is committed, in the words of commit points."""
     lease_ms: int = LEASE_MS
     ahead_ms: int | None = None
     """How far its clock is ahead; leases are measured by it then."""
@@ -84,20 +91,48 @@ class Ahead:
 
 
 class Moments(CommitPoints):
-    """Counts commit points and moments, and kills this process at one of them."""
+    """Counts commit points and moments, and kills this process at the first one that is fatal and ruins no run."""
 
     def __init__(self, task: Task, say: Say) -> None:
-        super().__init__(fatal=task.fatal)
-        self._moments = task.moments
-        self._armed_after = task.armed_after
+        super().__init__()
+        self._task = task
         self._say = say
+        self._doomed = False
 
     def reach(self, name: str) -> None:
         """Be at the next point."""
-        if name in self._moments and len(self.names) >= self._armed_after:
+        super().reach(name)
+        self._doomed |= name in self._task.after
+        if self._is_fatal(name) and (self._task.merciless or _attempts(self._task.where) < _RUINOUS):
             self._say({"died": name})
             os.kill(os.getpid(), signal.SIGKILL)
-        super().reach(name)
+
+    def _is_fatal(self, name: str) -> bool:
+        late = self._task.fatal is not None and len(self.names) >= self._task.fatal
+        return late or name in self._task.moments or (self._doomed and name == "after COMMIT")
+
+
+def _attempts(where: str) -> int:
+    """Return how often in a row a run was begun without a step settled, of all runs the most.
+
+    It can be asked in the middle of something else, where a loop is running.
+    """
+
+    async def look() -> int:
+        async with open_probe(where) as probe:
+            (row,) = await probe.rows(_ATTEMPTS)
+            return row["most"] or 0
+
+    with ThreadPoolExecutor(max_workers=1) as another:
+        return another.submit(asyncio.run, look()).result()
+
+
+def _die_after(life: float, task: Task) -> None:
+    """Kill this process when its time has come, as soon as that ruins no run."""
+    time.sleep(life)
+    while _attempts(task.where) >= (_TEDIOUS if task.run is None else _RUINOUS):
+        time.sleep(_LOOK)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def work(raw: Any, say: Say) -> None:
@@ -113,26 +148,22 @@ async def _work(task: Task, say: Say) -> None:
         moments.number_sqlite()
     number_model_calls(moments)
     moments.start()
+    if task.life is not None:
+        Thread(target=_die_after, args=(task.life, task), daemon=True).start()
     async with opened(task, moments) as holdfast:
         if task.run is None:
-            await _live(task)
+            await _work_for_others(task.where)
             return
         await begin(holdfast, task.run)
         run = await Person(holdfast, task.where, task.server, task.run, answer=task.answer).follow()
         say({"ended": run.status, "points": moments.names})
 
 
-async def _live(task: Task) -> None:
-    """Live until it is time to die, and then for as long as it takes until that ruins no run."""
-    async with open_probe(task.where) as probe:
-        if task.life is None:
-            while (await probe.rows(_LIVE))[0]["live"]:  # noqa: ASYNC110 - nobody here is told of it
-                await asyncio.sleep(_LOOK)
-            return
-        await asyncio.sleep(task.life)
-        while ((await probe.rows(ATTEMPTS))[0]["attempts"] or 0) > _HARMLESS:  # noqa: ASYNC110 - nor of this
+async def _work_for_others(where: str) -> None:
+    """Let the worker work until no run is left."""
+    async with open_probe(where) as probe:
+        while (await probe.rows(_LIVE))[0]["live"]:  # noqa: ASYNC110 - nobody here is told of it
             await asyncio.sleep(_LOOK)
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 @asynccontextmanager

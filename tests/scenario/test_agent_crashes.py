@@ -25,12 +25,16 @@ from tests.scenario.crash_check import check_play
 from tests.scenario.crash_crew import Crew
 from tests.scenario.crash_history import Told, read
 from tests.scenario.crash_play import MATES, STAGES, name_of, write_workspace
-from tests.scenario.crash_relay import MOST_ATTEMPTS, WORKER, Fate, Fates, Relay, relaying
+from tests.scenario.crash_relay import WORKER, Fate, Fates, Relay, relaying
 
 SEED: Final = 20_261_116
 MANY: Final = 2_000
-A_STEP: Final = 150
-"""Points in which at least one step settles."""
+LIFE: Final = 150
+"""The most points that those pass who are killed at one."""
+TURNS: Final = frozenset(
+    f"after INSERT INTO {table}" for table in ("messages", "inbox", "interrupts", "timers", "waits", "task_numbers")
+) | {"after DELETE FROM inbox"}
+"""What is written where a conversation takes a turn, in the words of commit points."""
 SECONDS: Final = 0.05
 """By which lives grow that end at any time."""
 
@@ -95,6 +99,15 @@ async def test_kills_in_every_call_of_a_model_and_of_a_tool_change_nothing_but_w
     assert len(relay.deaths) >= (105 if backend == "sqlite" else 35)
 
 
+async def test_a_kill_after_every_turn_of_the_conversation_changes_nothing(
+    sailors: ForkServer, tool_server: CountingServer, workspace: Path, shared_memory: Path, calm: Calm
+) -> None:
+    """Whoever writes something that counts dies when it is on disk, and has told nobody."""
+    async with relaying(sailors, tool_server, workspace, shared_memory / "holdfast.db") as relay:
+        await _kill(relay, calm[0], lambda: Fate(after=TURNS))
+    assert len(relay.deaths) >= 45
+
+
 async def test_kills_at_commit_points_change_nothing_but_what_is_unknown(
     relay: Relay, calm: Calm, backend: str
 ) -> None:
@@ -154,9 +167,9 @@ async def _kill_in_calls(relay: Relay, calm: Told, moments: Collection[str]) -> 
     """Kill somebody at each of these moments, in one play."""
     left, before = set(moments), len(relay.deaths)
 
-    def choose(attempts: int) -> Fate:
+    def choose() -> Fate:
         left.difference_update(name for name in relay.deaths[before:] if name is not None)
-        return Fate(moments=frozenset(left), armed_after=_grace(attempts))
+        return Fate(moments=frozenset(left))
 
     await _kill(relay, calm, choose)
     missed = left.difference(name for name in relay.deaths[before:] if name is not None)
@@ -174,23 +187,18 @@ async def _kill(relay: Relay, calm: Told, fates: Fates) -> None:
 
 
 def _at_points(random: Random) -> Fates:
-    return lambda attempts: Fate(fatal=random.randint(1, A_STEP) + _grace(attempts))
+    return lambda: Fate(fatal=random.randint(1, LIFE))
 
 
 def _at_times(random: Random) -> Fates:
     """Kill after ever longer lives, so that a machine that is busy with something else gets somewhere too."""
     lives = count(1)
-    return lambda attempts: Fate(seconds=random.uniform(0, next(lives) * SECONDS) + (3 if _grace(attempts) else 0))
+    return lambda: Fate(life=random.uniform(0, next(lives) * SECONDS))
 
 
 def _first_at(fatal: int, *, then: Fates) -> Fates:
     begun = count()
-    return lambda attempts: Fate(fatal=fatal) if next(begun) == 0 else then(attempts)
-
-
-def _grace(attempts: int) -> int:
-    """Return the points that somebody lives at least: a step, if the run has only one attempt left."""
-    return A_STEP if attempts >= MOST_ATTEMPTS else 0
+    return lambda: Fate(fatal=fatal) if next(begun) == 0 else then()
 
 
 def _by_stage(points: Iterable[str]) -> list[set[str]]:

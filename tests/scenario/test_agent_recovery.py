@@ -69,20 +69,20 @@ def _new() -> RunId:
 
 def once(*moments: str) -> Fates:
     """Kill one worker at each of these moments, in this order, and spare those who come then."""
-    return in_turn(Fate(moments=frozenset({each})) for each in moments)
+    return in_turn(Fate(moments=frozenset({each}), merciless=True) for each in moments)
 
 
 def in_turn(fates: Any) -> Fates:
     """Give out fates one after the other, and spare those who come then."""
     following = chain(fates, repeat(SPARED))
-    return lambda attempts: next(following)
+    return lambda: next(following)
 
 
 def always(*moments: str, most: int = 20) -> Fates:
     """Kill whoever comes by one of these moments; the test fails if that goes on for too long."""
-    fate, left = Fate(moments=frozenset(moments)), iter(range(most))
+    fate, left = Fate(moments=frozenset(moments), merciless=True), iter(range(most))
 
-    def choose(attempts: int) -> Fate:
+    def choose() -> Fate:
         assert next(left, None) is not None, "the run kills its workers for ever"
         return fate
 

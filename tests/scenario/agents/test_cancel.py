@@ -52,26 +52,17 @@ def busy(workshop: Workshop) -> None:
     """Write agents that do a bit of everything."""
     look, act = call("look"), call("act")
     spawn = call("agent_spawn", agent="kid", input="help")
-    detach = call("agent_spawn", agent="kid", input="help", wait=False)
-    workshop.agent(
+    turns = [
         calling(look, look, say="let me see", chunks=4, delay_ms=1),
-        calling(act, detach),
+        calling(act, call("agent_spawn", agent="kid", input="help", wait=False)),
         calling(spawn, call("sleep", seconds=0.01), spawn),
         calling(call("ask_user", question="may I?"), spawn),
         calling(act, look),
         say("that is all", chunks=5, delay_ms=2),
-        tools=["look", "act", "agent_spawn", "sleep", "ask_user"],
-    )
-    workshop.script(*_turns(workshop), say("and again", chunks=2), after_last="repeat")
+    ]
+    workshop.agent(*turns, tools=["look", "act", "agent_spawn", "sleep", "ask_user"])
+    workshop.script(*turns, after_last="repeat")
     workshop.agent(calling(act, say="hm", chunks=3, delay_ms=1), say("I did"), name="kid", tools=["act"])
-
-
-def _turns(workshop: Workshop) -> list[dict[str, Json]]:
-    import msgspec
-
-    script = msgspec.json.decode((workshop.folder / "agents/bot/script.json").read_bytes())
-    turns: list[dict[str, Json]] = script["turns"]
-    return turns
 
 
 async def tree(floor: Floor, run: Run) -> list[Run]:

@@ -1,6 +1,7 @@
 """What a person says to a run on its way is heard once, before the next model call, and never lost."""
 
 import asyncio
+from contextlib import suppress
 from random import Random
 
 import pytest
@@ -9,10 +10,10 @@ from holdfast.domain.errors import Conflict, IdTaken, Invalid, NotFound
 from holdfast.domain.events import TextMessageContent
 from holdfast.domain.ids import MessageId, RunId
 from holdfast.domain.message import Role
-from holdfast.domain.run import RunStatus
+from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.tool import ToolClass
 from tests.scenario.agents.handwork import Gate
-from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
+from tests.scenario.agents.workshop import SPACE, Floor, Workshop, call, calling, say
 
 SEED = 20_260_131
 MOMENTS = 60
@@ -36,12 +37,20 @@ async def test_it_is_heard_before_the_next_model_call(anywhere: Workshop) -> Non
     assert [message.content for message in told.messages][-2:] == ["left", "no, right"]
 
 
-async def test_it_is_heard_also_during_the_last_answer(anywhere: Workshop) -> None:
-    anywhere.agent(say("a long answer", chunks=2, delay_ms=400), say("again, with {$last_user}"))
-    async with anywhere.open() as floor:
+async def _steered_while_it_speaks(floor: Floor, word: str) -> Run:
+    """Return a run that was steered in its last answer: the first one on a machine that is not too busy for that."""
+    while True:
         run = await floor.start()
         await floor.until(run, lambda event: isinstance(event, TextMessageContent))
-        await floor.runs.steer(SPACE, run.id, "sugar")
+        with suppress(Conflict):
+            await floor.runs.steer(SPACE, run.id, word)
+            return run
+
+
+async def test_it_is_heard_also_during_the_last_answer(anywhere: Workshop) -> None:
+    anywhere.agent(say("a long answer", chunks=2, delay_ms=200), say("again, with {$last_user}"))
+    async with anywhere.open() as floor:
+        run = await _steered_while_it_speaks(floor, "sugar")
         ended = await floor.ended(run)
         said = await floor.said(run)
         steps = await floor.steps(run)
@@ -63,7 +72,7 @@ async def test_it_does_not_begin_the_script_again(workshop: Workshop) -> None:
         gate.open.set()
         await floor.asks(run)
         await floor.runs.respond(SPACE, run.id, "two")
-        await floor.until(run, lambda event: '"reason":"timer"' in str(event).replace("'", '"').replace(": ", ":"))
+        await floor.until(run, lambda event: "holdfast.status" in str(event) and "timer" in str(event))
         await floor.runs.steer(SPACE, run.id, "three")
         assert (await floor.ended(run)).output == "the fourth turn"
 

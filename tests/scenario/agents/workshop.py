@@ -18,7 +18,6 @@ from holdfast.domain.content import Json
 from holdfast.domain.context_snapshot import ReadContext
 from holdfast.domain.events import Custom, Event, decode
 from holdfast.domain.events.custom import HoldfastEvent, from_custom
-from holdfast.domain.ids import RunId
 from holdfast.domain.instant import Millis, instant
 from holdfast.domain.interrupt import Interrupt, InterruptStatus
 from holdfast.domain.message import Message
@@ -214,8 +213,3 @@ class Floor:
         due = instant(Millis(self._clock.now() + 10**12))
         timer = await self.store.timers.set(SPACE, NewTimer(kind="wake", due_at=due))
         await self.store.timers.cancel(SPACE, timer.id)
-
-
-def run_ids(runs: Sequence[Run]) -> list[RunId]:
-    """Return the ids of runs."""
-    return [run.id for run in runs]

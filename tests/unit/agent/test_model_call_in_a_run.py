@@ -1,0 +1,136 @@
+"""Whole runs on a model in the test's hands: what it says at which moment, and what comes in between."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from holdfast.agent.executor import AgentExecutor
+from holdfast.agent.tokens import EstimatedTokens
+from holdfast.bootstrap import open_store
+from holdfast.bus.local import LocalBus
+from holdfast.control.library import LocalLibrary
+from holdfast.control.platform_tools import PlatformTools
+from holdfast.domain.agent import Agent
+from holdfast.domain.commit import Lease
+from holdfast.domain.ids import ToolCallId
+from holdfast.domain.inbox import InboxKind
+from holdfast.domain.message import Role
+from holdfast.domain.run import RunStatus
+from holdfast.domain.step import StepState
+from holdfast.domain.usage import NOTHING
+from holdfast.ports.agents import BrokenAgent
+from holdfast.ports.model import CallDelta, CallStarted, Finished, Model, ModelDelta, TextDelta
+from holdfast.store.store import Store
+from holdfast.testing.clock import HeldClock
+from holdfast.testing.verifier import verify
+from tests.conformance.conftest import SPACE
+from tests.conformance.scenes import get, running, said, stream
+from tests.unit.agent.notebook import Puppet
+
+CALL = ToolCallId("c")
+FINISHED = Finished(usage=NOTHING)
+
+
+class One:
+    """`Agents` and `Models` of which there is one."""
+
+    def __init__(self, puppet: Puppet) -> None:
+        self._puppet = puppet
+        self._agent = Agent(name="bot", description="", models=["puppet"], instructions="Dance.", tools=["log_write"])
+
+    def get(self, name: str) -> Agent:
+        return self._agent
+
+    def all(self) -> list[Agent]:
+        return [self._agent]
+
+    def broken(self) -> list[BrokenAgent]:
+        return []
+
+    def find(self, name: str, *, folder: Path | None = None) -> Model:
+        return self._puppet
+
+    def fallback(self, names: Sequence[str], *, folder: Path | None = None) -> Model:
+        return self._puppet
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    async with open_store(tmp_path / "holdfast.db", bus=LocalBus(), clock=HeldClock()) as store:
+        await store.spaces.create(SPACE, name="Acme")
+        yield store
+
+
+@asynccontextmanager
+async def dancing(store: Store, puppet: Puppet) -> AsyncIterator[Lease]:
+    """Have a run executed while the block runs, which must end then."""
+    one = One(puppet)
+    executor = AgentExecutor(
+        journal=store.journal,
+        library=LocalLibrary(one),
+        remote=PlatformTools(store.runs, store.journal),
+        models=one,
+        tokens=EstimatedTokens(),
+        clock=HeldClock(),
+        workspace="w",
+    )
+    lease = await running(store, "go", agent_type="bot", model="puppet")
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        group.create_task(executor.execute(lease, stop=asyncio.Event()))
+        yield lease
+
+
+def calling(arguments: str) -> list[ModelDelta]:
+    """Return an answer that calls a tool."""
+    return [CallStarted(CALL, "log_write"), CallDelta(CALL, arguments), FINISHED]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [('{"message":', "not JSON"), ("[]", "not a JSON object"), ('{"massage": "x"}', "`message` is missing")],
+)
+async def test_arguments_that_cannot_be_read_are_told_to_the_model(store: Store, arguments: str, why: str) -> None:
+    puppet = Puppet()
+    puppet.say(*calling(arguments), *calling('{"message": "x"}'), TextDelta("done"), FINISHED)
+    async with dancing(store, puppet) as lease:
+        pass
+    run = await get(store, lease.run_id)
+    results = [str(text) for _, role, text in await said(store, run.id) if role is Role.TOOL]
+    states = [step.state for step in await store.steps.of_run(SPACE, run.id) if step.tool_call_id is not None]
+    assert (run.status, run.output) == (RunStatus.COMPLETED, "done")
+    assert why in results[0]
+    assert results[1] == '{"logged":true}'
+    assert states == [StepState.FAILED, StepState.DONE]
+    verify(await stream(store, run.id))
+
+
+async def test_what_comes_in_after_the_last_word_is_heard_before_the_run_ends(store: Store) -> None:
+    puppet = Puppet()
+    async with dancing(store, puppet) as lease:
+        puppet.say(TextDelta("that is all"))
+        while not puppet.lines.empty():  # noqa: ASYNC110 - the run goes on meanwhile
+            await asyncio.sleep(0.001)
+        data = {"role": "user", "content": "wait"}
+        await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.MESSAGE, data=data)
+        puppet.say(FINISHED, TextDelta("yes?"), FINISHED)
+    run = await get(store, lease.run_id)
+    assert [text for _, _, text in await said(store, run.id)] == ["go", "that is all", "wait", "yes?"]
+    assert (run.status, run.output, run.iterations) == (RunStatus.COMPLETED, "yes?", 2)
+    verify(await stream(store, run.id))
+
+
+async def test_a_run_that_has_ended_meanwhile_is_written_to_no_more(store: Store) -> None:
+    puppet = Puppet()
+    with pytest.raises(ExceptionGroup, match="unhandled errors") as raised:
+        async with dancing(store, puppet) as lease:
+            puppet.say(TextDelta("one moment"))
+            while len(await stream(store, lease.run_id)) < 3:  # noqa: ASYNC110 - the run goes on meanwhile
+                await asyncio.sleep(0.001)
+            await store.runs.end(SPACE, lease.run_id)
+            puppet.say(TextDelta("here it is"), FINISHED)
+    assert [type(error).__name__ for error in raised.value.exceptions] == ["LeaseLost"]
+    assert [text for _, _, text in await said(store, lease.run_id)] == ["go"]
+    verify(await stream(store, lease.run_id))
