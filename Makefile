@@ -4,16 +4,16 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check fmt bench slow clean
+.PHONY: help run test check fmt bench slow sandbox clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: $(STAMP) ## run an example agent, and kill its worker in the middle
-	@$(BIN)/python examples/agent_demo.py
+run: $(STAMP) ## serve an example workspace, and run a task whose server is killed in the middle
+	@$(BIN)/python examples/demo.py
 
-test: $(STAMP) ## run every test that takes seconds
-	@$(BIN)/pytest -q -m "not slow and not live" --durations=10
+test: $(STAMP) sandbox ## run every test that takes seconds
+	@$(BIN)/pytest -q -m "not slow and not live" -n 2 --dist loadfile --durations=10
 
 check: $(STAMP) ## lint, types, layers, architecture
 	@$(BIN)/ruff check .
@@ -29,8 +29,14 @@ fmt: $(STAMP) ## format and fix what can be fixed
 bench: $(STAMP) ## measure, against a floor measured in the same run
 	@$(BIN)/python -m benchmarks
 
-slow: $(STAMP) ## run the tests that take minutes
-	@$(BIN)/pytest -q -m slow --durations=10
+slow: $(STAMP) sandbox ## run the tests that take minutes
+	@$(BIN)/pytest -q -m slow -n 2 --dist load --durations=10
+
+# The tests of the sandbox need bubblewrap. Without it they are skipped, and pytest says which and why.
+sandbox:
+	@command -v bwrap >/dev/null || { echo "installing bubblewrap"; apt-get install -qq -y bubblewrap >/dev/null 2>&1; } \
+	|| { apt-get update -qq && apt-get install -qq -y bubblewrap; } >/dev/null 2>&1 \
+	|| echo "bubblewrap is not there and cannot be installed: the tests that need a sandbox will be skipped"
 
 clean: ## remove everything that make made
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis dist

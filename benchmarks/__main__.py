@@ -6,7 +6,7 @@ import sys
 
 import msgspec
 
-from benchmarks import agents, claims, events, long_threads, providers, reads, runs
+from benchmarks import agents, claims, events, http_runs, http_streams, long_threads, providers, reads, runs, tools
 from benchmarks.databases import BACKENDS
 
 MEASURES = {
@@ -17,6 +17,9 @@ MEASURES = {
     "agents": agents.measure,
     "long-threads": long_threads.measure,
     "providers": providers.measure,
+    "tools": tools.measure,
+    "http": http_runs.measure,
+    "server": http_streams.measure,
 }
 
 

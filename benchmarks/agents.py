@@ -12,15 +12,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 from msgspec import UNSET
 
-from benchmarks.bulk import EVENTS, MESSAGES, OUTBOX, RUN_HEADS, RUN_IDS, RUNS, Columns, insert, run_row
+from benchmarks.bare_run import CHUNKS, EVENTS_OF_A_RUN, WORDS, BareRun
 from benchmarks.databases import databases
-from benchmarks.floors import Floor, floor
+from benchmarks.floors import floor
 from benchmarks.table import Table
 from holdfast.bootstrap import open_bus, open_store
 from holdfast.bootstrap.workspace import DEFAULT_SPACE, Holdfast, Options
@@ -39,12 +38,7 @@ from holdfast.store.store import Store
 
 AT_ONCE = (1, 16, 64)
 ROUNDS = 3
-CHUNKS = 20
-WORDS = "word " * 42
-EVENTS_OF_A_RUN = 7
 
-_KEYS = count(1)
-_CLAIM = "UPDATE run_heads SET lease_number = lease_number + 1 WHERE run_key "
 _EVENT = TextMessageContent(message_id=MessageId("msg_1"), delta=WORDS, timestamp=1)
 _CONTEXT = ContextSnapshot(
     step=1,
@@ -58,19 +52,6 @@ _CONTEXT = ContextSnapshot(
     last_sequence=0,
     compaction_through=None,
 )
-_DATA = json.dumps({"type": "TEXT_MESSAGE_CONTENT", "timestamp": 1, "messageId": "msg_1", "delta": WORDS})
-_STEPS: Columns = {
-    "run_key": "BIGINT",
-    "number": "BIGINT",
-    "kind": "TEXT",
-    "name": "TEXT",
-    "key": "TEXT",
-    "state": "TEXT",
-    "attempt": "BIGINT",
-    "effectful": "BIGINT",
-    "started_at": "BIGINT",
-}
-_CONTEXTS: Columns = {"run_key": "BIGINT", "step": "BIGINT", "snapshot": "JSON"}
 
 
 async def measure(backend: str, *, seconds: float) -> Table:
@@ -100,7 +81,7 @@ async def _store(where: str | Path, at_once: int, seconds: float) -> tuple[float
 
 async def _bare(below: str | Path, at_once: int, seconds: float) -> tuple[float, float]:
     async with floor(below) as ground:
-        return await _best([_BareRun(ground, below).run] * at_once, seconds)
+        return await _best([BareRun(ground, below).run] * at_once, seconds)
 
 
 async def _best(works: list[Any], seconds: float) -> tuple[float, float]:
@@ -176,50 +157,3 @@ async def _rate(works: list[Any], seconds: float) -> tuple[float, float]:
     began, used = time.perf_counter(), time.process_time()
     done = sum(await asyncio.gather(*map(repeat, works)))
     return done / (time.perf_counter() - began), (time.process_time() - used) / done
-
-
-class _BareRun:
-    """The rows of such a run, in three awaited commits."""
-
-    def __init__(self, ground: Floor, where: str | Path) -> None:
-        self._ground = ground
-        self._keys = _KEYS
-        tables = {
-            "runs": RUNS,
-            "run_ids": RUN_IDS,
-            "run_heads": RUN_HEADS,
-            "messages": MESSAGES,
-            "events": EVENTS,
-            "steps": _STEPS,
-            "contexts": _CONTEXTS,
-            "outbox": OUTBOX,
-        }
-        self._into = {name: insert(name, columns, where) for name, columns in tables.items()}
-        self._claim = _CLAIM + ("= ?" if isinstance(where, Path) else "= ANY($1::BIGINT[])")
-
-    async def run(self) -> None:
-        """Make as many commits of the same rows."""
-        key = next(self._keys)
-        await self._ground.write(
-            [
-                (self._into["runs"], [run_row(key)]),
-                (self._into["run_ids"], [(1, f"run_{key}", key)]),
-                (self._into["run_heads"], [(key, "completed", 60_000, 1, 1, 1)]),
-                (self._into["messages"], [self._message(key, 0)]),
-                (self._into["events"], [(key, 1, "RUN_STARTED", _DATA, 1)]),
-            ]
-        )
-        await self._ground.write([(self._claim, [(key,)])])
-        events = [(key, seq, "TEXT_MESSAGE_CONTENT", _DATA, 1) for seq in range(2, 2 + EVENTS_OF_A_RUN)]
-        await self._ground.write(
-            [
-                (self._into["events"], events),
-                (self._into["messages"], [self._message(key, 1)]),
-                (self._into["steps"], [(key, 1, "model", "scripted", f"run_{key}.1", "done", 1, 0, 1)]),
-                (self._into["contexts"], [(key, 1, "{}")]),
-                (self._into["outbox"], [(1, "run.completed", f"run_{key}", "thr", "{}", 1)]),
-            ]
-        )
-
-    def _message(self, key: int, number: int) -> tuple[Any, ...]:
-        return 1, key, f"msg_{key}_{number}", 2 * key + number, "user", f'"{WORDS}"', "{}", 1

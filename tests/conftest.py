@@ -1,7 +1,10 @@
-"""What the whole suite shares: its PostgreSQL servers, none of which is started before a test asks for it."""
+"""What the whole suite shares: its PostgreSQL servers, none of which is started before a test asks for it.
+
+Two processes run it, each with a server of its own.
+"""
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 
 import pytest
 from hypothesis import settings
@@ -12,6 +15,14 @@ from holdfast.testing.postgres import PostgresServer
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Tell of what was captured in words that every process understands: some tests log half of a character."""
+    report = yield
+    report.sections = [(title, text.encode(errors="replace").decode()) for title, text in report.sections]
+    return report
 
 
 @pytest.fixture(scope="session")

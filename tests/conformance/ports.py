@@ -20,6 +20,7 @@ from holdfast.ports.journal import Journal
 from holdfast.ports.leases import Leases
 from holdfast.ports.messages import Messages
 from holdfast.ports.notifications import Notifications
+from holdfast.ports.plans import Plans
 from holdfast.ports.runs import Runs
 from holdfast.ports.spaces import Spaces
 from holdfast.ports.steps import Steps
@@ -42,6 +43,7 @@ class Ports(NamedTuple):
     events: EventLog
     steps: Steps
     values: Values
+    plans: Plans
     interrupts: Interrupts
     contexts: Contexts
     artifacts: Artifacts
@@ -64,6 +66,7 @@ def ports_of(store: Store) -> Ports:
         events=store.events,
         steps=store.steps,
         values=store.values,
+        plans=store.plans,
         interrupts=store.interrupts,
         contexts=store.contexts,
         artifacts=store.artifacts,

@@ -13,12 +13,15 @@ from holdfast.ports.agents import Agents
 from holdfast.ports.bus import Bus
 from holdfast.ports.clock import Clock
 from holdfast.ports.executor import Executor
+from holdfast.ports.known_models import KnownModels
 from holdfast.ports.library import Library
 from holdfast.ports.model import Model, Models
 from holdfast.ports.processes import Processes
 from holdfast.ports.remote_tools import RemoteTools
+from holdfast.ports.sandbox import Sandbox
 from holdfast.ports.tokens import Tokens
 from holdfast.ports.watching import Watch, Watching
+from holdfast.ports.working_folder import WorkingFolder, WorkingFolders
 from holdfast.testing.clock import HeldClock
 from tests.conformance.ports import Ports, methods_of, ports_of, protocols
 
@@ -27,14 +30,18 @@ NOT_OF_THE_STORE = {
     Bus,
     Clock,
     Executor,
+    KnownModels,
     Library,
     Model,
     Models,
     Processes,
     RemoteTools,
+    Sandbox,
     Tokens,
     Watch,
     Watching,
+    WorkingFolder,
+    WorkingFolders,
 }
 
 # A type checker sees that these fit.

@@ -32,6 +32,7 @@ from holdfast.domain.inbox import InboxKind
 from holdfast.domain.instant import Instant
 from holdfast.domain.interrupt import Answer, InterruptStatus
 from holdfast.domain.new_run import Base, NewRun
+from holdfast.domain.plan_edit import AddItem, NewPlanItem, PlanEdit
 from holdfast.domain.run import Move, RunError, RunStatus, WaitsFor
 from holdfast.domain.thread import NewThread, ThreadFilter, ThreadPatch
 from holdfast.domain.timer import NewTimer, TimerClaim
@@ -101,6 +102,8 @@ NAMING: Final[dict[Any, Callable[[World, World], list[Any]]]] = {
 NAMING_BY_PARAMETER: Final[dict[tuple[str, str], Callable[[World, World], list[Any]]]] = {
     ("runs.page", "cursor"): lambda own, named: [named.run],
     ("notifications.mark_read", "number"): lambda own, named: [named.news],
+    ("interrupts.answer_all", "answers"): lambda own, named: [{named.interrupt: Answer(response="x")}],
+    ("interrupts.answer_all", "segment"): lambda own, named: [],  # a name to be given, not one of something
 }
 # What must be given for a method to find anything.
 PLAIN_BY_PARAMETER: Final[dict[tuple[str, str], Any]] = {("contexts.get", "step"): 1}
@@ -113,6 +116,7 @@ PLAIN: Final[dict[Any, Any]] = {
     Answer: Answer(response="x"),
     InboxKind: InboxKind.MESSAGE,
     Json: "x",
+    PlanEdit: AddItem(item=NewPlanItem(title="x")),
     **dict.fromkeys([int, str, bool, Sequence[str], ThreadFilter, InterruptStatus, RunStatus, RunError, TimerClaim]),
 }
 

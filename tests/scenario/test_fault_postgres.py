@@ -234,8 +234,10 @@ def _events_alone(lease: Lease, number: int) -> Commit:
 @pytest.mark.parametrize("make", [saying, _events_alone])
 async def test_a_statement_that_takes_too_long_is_given_up(url: str, make: Callable[[Lease, int], Commit]) -> None:
     async with asyncio.timeout(PATIENCE):
+        async with open_store(url, bus=LocalBus()):  # to make its tables may take longer
+            pass
         connection = await asyncpg.connect(url)
-        await connection.execute("ALTER DATABASE faults SET statement_timeout = '200ms'")
+        await connection.execute("ALTER DATABASE faults SET statement_timeout = '1s'")
         await connection.close()
         async with open_store(url, bus=LocalBus()) as store:
             (lease,) = await begin(store, 1)

@@ -1,4 +1,4 @@
-"""How the calls of an assistant message are run and settled.
+"""How the calls of an assistant message are run and settled, once it is decided that they may.
 
     all of them read-only ──► side by side, settled in the order in which they were asked for
     otherwise             ──► one after the other; calls that wait begin together, and nothing after them begins
@@ -13,25 +13,28 @@ from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import Final
 
+from msgspec.structs import replace
+
+from holdfast.agent.ending import arrived as arrival_for
 from holdfast.agent.ending import ask, wait, withdraw
 from holdfast.agent.meanwhile import committing
+from holdfast.agent.permitting import FREELY, Permitting, forget, is_guarded
 from holdfast.agent.settling import end_subagent, settle, start_subagent, take_effects
 from holdfast.agent.taking_in import hold
-from holdfast.agent.tasks import tasks
+from holdfast.agent.tasks import Tasks
 from holdfast.agent.unknown import question_key, settle_as_told, settle_unknown
 from holdfast.agent.work import Work
 from holdfast.domain.errors import HoldfastError, InboxNotEmpty, LeaseLost, NotFound, Unavailable
-from holdfast.domain.events.custom import InterruptChanged
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import InterruptId, RunId, TimerId
 from holdfast.domain.instant import instant
-from holdfast.domain.interrupt import InterruptStatus
 from holdfast.domain.message import Message, ToolCall
 from holdfast.domain.plan import boundary
 from holdfast.domain.run import WaitsFor
 from holdfast.domain.step import Step, StepState
 from holdfast.domain.timer import NewTimer
 from holdfast.domain.tool import ToolClass
+from holdfast.tools.content import as_text
 from holdfast.tools.tool import (
     Answered,
     Arrival,
@@ -56,12 +59,19 @@ class Acting:
     def __init__(self, work: Work, message: Message) -> None:
         self._work = work
         self._message = message
+        self._permitted = FREELY
         self._places = {call.id: index for index, call in enumerate(message.tool_calls)}
 
     async def act(self, calls: Sequence[ToolCall]) -> bool:
         """Run and settle `calls`; return whether the run waits for some of them now."""
+        if is_guarded(self._work, calls):
+            permitted = await Permitting(self._work, self._message).permit(calls)
+            if permitted is None:
+                return True
+            calls, self._permitted = permitted.calls, permitted
         if self._side_by_side(calls):
             await self._run_side_by_side(calls)
+            forget(self._work)
             await self._work.commit()
             return False
         waiting = await self._run_in_order(calls)
@@ -75,6 +85,7 @@ class Acting:
                     hold(self._work)
             else:
                 return True
+        forget(self._work)
         await self._work.commit()
         return False
 
@@ -84,7 +95,7 @@ class Acting:
 
     async def _run_side_by_side(self, calls: Sequence[ToolCall]) -> None:
         steps = [self._begin(call) for call in calls]
-        async with committing(self._work.log, window=self._work.habits.pace.window), tasks() as group:
+        async with committing(self._work.log, window=self._work.habits.pace.window), Tasks() as group:
             running = [group.create_task(self._run(call, step)) for call, step in zip(calls, steps, strict=True)]
             for call, step, task in zip(calls, steps, running, strict=True):
                 settle(self._work, call, step, await task)
@@ -120,7 +131,7 @@ class Acting:
     async def _resume(self, call: ToolCall, step: Step) -> Step | None:
         """Settle a call that waits if something came for it; return its step if it still waits."""
         unknown = step.state is StepState.UNKNOWN
-        arrived = self._arrival(question_key(step) if unknown else step.key)
+        arrived = arrival_for(self._work, question_key(step) if unknown else step.key)
         if arrived is None:
             if not self._work.mail.disturbs:
                 return step
@@ -134,19 +145,6 @@ class Acting:
             return None
         again = self._work.ledger.tool_call(call.name, call.id, effectful=True, key=step.key)
         return await self._run_effectful(call, self._work.log.step(again))
-
-    def _arrival(self, key: str) -> Arrival | None:
-        found = self._work.mail.arrival(key)
-        if found is None:
-            return None
-        arrival, number = found
-        self._work.log.draft.consumed.append(number)
-        if isinstance(arrival, Answered):
-            interrupt_id = InterruptId(derived_id("int", key=key))
-            self._work.interrupts.pop(interrupt_id, None)
-            status = InterruptStatus.EXPIRED if arrival.expired else InterruptStatus.ANSWERED
-            self._work.log.tell(InterruptChanged(interrupt_id=interrupt_id, status=status))
-        return arrival
 
     def _disturb(self, step: Step, *, unknown: bool) -> None:
         """Let go of what a call waits for."""
@@ -221,10 +219,14 @@ class Acting:
         if step is not None:
             return self._work.log.step(self._work.ledger.again(step))
         tool = self._tool(call)
-        effectful = tool is not None and tool.spec.kind is ToolClass.EFFECTFUL
+        effectful = (
+            tool is not None and tool.spec.kind is ToolClass.EFFECTFUL and call.id not in self._permitted.refused
+        )
         return self._work.log.step(self._work.ledger.tool_call(call.name, call.id, effectful=effectful))
 
     async def _run(self, call: ToolCall, step: Step) -> Outcome:
+        if call.id in self._permitted.refused:
+            return Outcome(content=self._permitted.refused[call.id], failed=True)
         unreadable = self._message.metadata.get("unreadable", {}).get(call.id)
         if unreadable is not None:
             return Outcome(content=unreadable, failed=True)
@@ -232,7 +234,9 @@ class Acting:
             tool = self._work.toolbox.find(call.name)
         except NotFound as error:
             return Outcome(content=error.message, failed=True)
-        return await self._guarded(call, tool.run(self._call(call, step), call.arguments))
+        outcome = await self._guarded(call, tool.run(self._call(call, step), call.arguments))
+        edited = self._permitted.edited.get(call.id)
+        return outcome if edited is None else replace(outcome, content=f"{edited}\n{as_text(outcome.content)}")
 
     async def _guarded(self, call: ToolCall, running: Awaitable[Outcome]) -> Outcome:
         """Turn whatever goes wrong in a tool into a result for the model."""
@@ -266,6 +270,7 @@ class Acting:
             now=instant(self._work.clock.now()),
             values=self._work.values,
             next_task_id=partial(self._work.journal.next_task_id, self._work.lease, step=step.key),
+            show=self._work.log.say,
         )
 
     def _tool(self, call: ToolCall) -> Tool | None:

@@ -7,11 +7,8 @@ import msgspec
 
 from holdfast.domain.commit import Lease
 from holdfast.domain.ids import RunId, ToolCallId
-from holdfast.domain.message import Message, Role, ToolCall, open_calls
+from holdfast.domain.message import STEERING, Message, Role, ToolCall, open_calls
 from holdfast.ports.journal import Journal
-
-STEERING: Final = "steering"
-"""The key in the metadata of a user message that reached a run on its way, and begins no turn."""
 
 _PAGE: Final = 200
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from holdfast.agent.settling import answer
@@ -13,12 +13,14 @@ from holdfast.domain.events import RunError as RunErrorEvent
 from holdfast.domain.events import RunFinished
 from holdfast.domain.events.custom import InterruptChanged, StatusChanged
 from holdfast.domain.events.input import Interrupt as AskedInterrupt
-from holdfast.domain.events.input import Interrupted, TokenUsage
+from holdfast.domain.events.input import Interrupted, Succeeded, TokenUsage
+from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import InterruptId, RunId
 from holdfast.domain.instant import Instant, Millis, instant
 from holdfast.domain.interrupt import DEFAULT_DEADLINE, Interrupt, InterruptKind, InterruptStatus, NewInterrupt
 from holdfast.domain.run import Move, RunError, RunStatus, WaitsFor
 from holdfast.domain.step import StepState
+from holdfast.tools.tool import Answered, Arrival
 
 
 async def complete(work: Work, output: Json) -> None:
@@ -45,17 +47,12 @@ async def fail(work: Work, error: RunError) -> None:
 async def wait(work: Work, reason: WaitsFor, *, waits_on: Sequence[RunId]) -> None:
     """Let the run wait; refused while something that came in is unread (`InboxNotEmpty`).
 
-    Waiting for a person ends the segment: the client shows the questions, and the next segment begins with an answer.
+    Waiting for a person or a client ends the segment: the next one begins with an answer.
     """
     move = Move(to=RunStatus.WAITING, reason=reason, waits_on=waits_on)
-    asked = [_asked(interrupt) for interrupt in _open_questions(work)]
-    if reason is WaitsFor.PERSON and asked:
-        end = RunFinished(
-            thread_id=work.run.thread_id,
-            run_id=work.run.id,
-            outcome=Interrupted(interrupts=asked),
-            usage=_usage(work),
-        )
+    if reason is WaitsFor.PERSON and (questions := _open_questions(work)):
+        outcome, usage = _outcome(questions), _usage(work)
+        end = RunFinished(thread_id=work.run.thread_id, run_id=work.run.id, outcome=outcome, usage=usage)
         await work.log.commit(move, end=end)
         return
     work.log.tell(StatusChanged(from_=RunStatus.RUNNING, to=RunStatus.WAITING, reason=reason))
@@ -85,6 +82,21 @@ def ask(work: Work, interrupt: NewInterrupt) -> None:
     )
 
 
+def arrived(work: Work, key: str) -> Arrival | None:
+    """Take what came for the call of that key, if anything did; it is then dealt with."""
+    found = work.mail.arrival(key)
+    if found is None:
+        return None
+    arrival, number = found
+    work.log.draft.consumed.append(number)
+    if isinstance(arrival, Answered):
+        interrupt_id = InterruptId(derived_id("int", key=key))
+        work.interrupts.pop(interrupt_id, None)
+        status = InterruptStatus.EXPIRED if arrival.expired else InterruptStatus.ANSWERED
+        work.log.tell(InterruptChanged(interrupt_id=interrupt_id, status=status))
+    return arrival
+
+
 def withdraw(work: Work, interrupt_id: InterruptId) -> None:
     """Take back a question that needs no answer any more."""
     draft = work.log.draft
@@ -112,6 +124,14 @@ def _open_questions(work: Work) -> list[Interrupt | NewInterrupt]:
     return [*work.interrupts.values(), *work.log.draft.interrupts]
 
 
+def _outcome(questions: Sequence[Interrupt | NewInterrupt]) -> Interrupted | Succeeded:
+    """Return how a segment ends that leaves questions: a client that has only tools to run is not interrupted."""
+    asked = [_asked(each) for each in questions if each.kind is not InterruptKind.CLIENT_TOOL]
+    if asked:
+        return Interrupted(interrupts=asked)
+    return Succeeded(pending_tool_call_ids=[each.tool_call_id for each in questions if each.tool_call_id is not None])
+
+
 def _asked(interrupt: Interrupt | NewInterrupt) -> AskedInterrupt:
     assert interrupt.id is not None
     return AskedInterrupt(
@@ -121,11 +141,20 @@ def _asked(interrupt: Interrupt | NewInterrupt) -> AskedInterrupt:
         tool_call_id=UNSET if interrupt.tool_call_id is None else interrupt.tool_call_id,
         response_schema=UNSET if interrupt.response_schema is None else interrupt.response_schema,
         expires_at=UNSET if interrupt.expires_at is None else interrupt.expires_at,
+        metadata=_shown(interrupt),
     )
 
 
+def _shown(interrupt: Interrupt | NewInterrupt) -> dict[str, Json] | UnsetType:
+    """Return what a person must see to approve something, and what the answer names."""
+    if interrupt.kind is not InterruptKind.APPROVAL:
+        return UNSET
+    return {**interrupt.metadata, "arguments": interrupt.arguments, "digest": interrupt.digest}
+
+
 def _reason(kind: InterruptKind) -> str:
-    return {InterruptKind.APPROVAL: "approval_required", InterruptKind.INPUT: "input_required"}.get(kind, "tool_call")
+    """Return what the protocol calls the reason."""
+    return "input_required" if kind is InterruptKind.INPUT else "tool_call"
 
 
 def _usage(work: Work) -> list[TokenUsage]:

@@ -9,15 +9,17 @@ There is no checkpoint beside the conversation: whoever holds the lease reads me
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from holdfast.agent.acting import Acting
 from holdfast.agent.conversation import Conversation, read_turn
 from holdfast.agent.ending import fail
 from holdfast.agent.ledger import Ledger
 from holdfast.agent.log import Log
-from holdfast.agent.mail import Mail
+from holdfast.agent.mail import Mail, segment_name
 from holdfast.agent.prompt.compose import Prompts
 from holdfast.agent.signals import RunFails
 from holdfast.agent.taking_in import take_in
@@ -38,6 +40,8 @@ from holdfast.ports.model import Model, Models
 from holdfast.ports.remote_tools import RemoteTools
 from holdfast.ports.tokens import Tokens
 from holdfast.tools.built_ins import built_ins
+from holdfast.tools.client import client_tools
+from holdfast.tools.redaction import Redaction
 from holdfast.tools.registry import Catalog, Toolbox
 from holdfast.tools.remote import remote_tools
 from holdfast.tools.spawning import LibrarySpawner
@@ -59,9 +63,14 @@ class AgentExecutor:
         clock: Clock,
         workspace: str,
         tools: Sequence[Tool] = (),
+        custom: Callable[[], Sequence[Tool]] = tuple,
+        redaction: Redaction | None = None,
         habits: Habits | None = None,
     ) -> None:
-        """Put together what runs agents; `tools` are local ones beside the built-in."""
+        """Put together what runs agents; `tools` are local ones beside the built-in, `custom` those that change.
+
+        As long as those stay the same, `custom` returns the same sequence.
+        """
         self._journal = journal
         self._library = library
         self._remote = remote
@@ -69,8 +78,10 @@ class AgentExecutor:
         self._tokens = tokens
         self._clock = clock
         self._workspace = workspace
-        self._local = [*built_ins(LibrarySpawner(library.agents)), *map(wrapped, tools)]
-        self._toolboxes: dict[str, tuple[list[str], tuple[ToolSpec, ...], Toolbox]] = {}
+        self._redaction = redaction or Redaction()
+        self._local = [*built_ins(LibrarySpawner(library.agents)), *self._wrapped(tools)]
+        self._custom = custom
+        self._toolboxes: dict[str, tuple[tuple[list[str], tuple[ToolSpec, ...], Sequence[Tool]], Toolbox]] = {}
         self._habits = habits or Habits()
         self._prompts = Prompts(tokens)
 
@@ -81,14 +92,15 @@ class AgentExecutor:
             await self._equip(work)
             await self._loop(work, stop)
         except RunFails as signal:
-            await fail(work, signal.error)
+            await fail(work, self._redacted(signal.error))
         except (LeaseLost, Unavailable):
             raise
         except HoldfastError as error:
             # What the store refuses for good is not logged: the end follows what is.
             logged = await self._begin(lease)
             logged.usage = work.usage
-            await fail(logged, RunError(code=error.code, message=error.message, details=dict(error.details)))
+            why = RunError(code=error.code, message=error.message, details=dict(error.details))
+            await fail(logged, self._redacted(why))
 
     async def _loop(self, work: Work, stop: asyncio.Event) -> None:
         thinking = Thinking(work, Telling(work, self._prompts, workspace=self._workspace))
@@ -113,7 +125,8 @@ class AgentExecutor:
             turn=await read_turn(self._journal, lease, opening.messages),
             whole=len(opening.messages) < opening.thread.context_window,
         )
-        stream = Stream.resume(lease.thread_id, lease.run_id, opening.events, base_run_id=lease.run.base_run_id)
+        name = segment_name(opening.inbox) or lease.run_id
+        stream = Stream.resume(lease.thread_id, name, opening.events, base_run_id=lease.run.base_run_id)
         log = Log(self._journal, lease, stream, conversation, self._clock, last_event_seq=opening.last_event_seq)
         return Work(
             lease=lease,
@@ -132,7 +145,10 @@ class AgentExecutor:
 
     async def _equip(self, work: Work) -> None:
         agent = await self._library.agent(work.lease)
-        work.equip(agent, self._model(work.lease, agent), await self._toolbox(work.lease, agent))
+        toolbox = await self._toolbox(work.lease, agent)
+        if offered := client_tools(work.values, work.run.id):
+            toolbox = toolbox.joined(offered)
+        work.equip(agent, self._model(work.lease, agent), toolbox, library=self._library)
 
     def _model(self, lease: Lease, agent: Agent) -> Model:
         """Return the model that was frozen when the run was made; the agent's own may fall back on others."""
@@ -141,9 +157,18 @@ class AgentExecutor:
 
     async def _toolbox(self, lease: Lease, agent: Agent) -> Toolbox:
         """Return the tools of an agent; as long as neither it nor what is offered changes, they are the same."""
-        specs = tuple(await self._remote.list(lease))
+        offered = (agent.tools, tuple(await self._remote.list(lease)), self._custom())
         known = self._toolboxes.get(agent.name)
-        if known is None or known[:2] != (agent.tools, specs):
-            catalog = Catalog(self._local, remote=remote_tools(specs, self._remote))
-            known = self._toolboxes[agent.name] = (agent.tools, specs, catalog.toolbox(agent.tools))
-        return known[2]
+        if known is None or known[0] != offered:
+            local = [*self._local, *self._wrapped(offered[2])]
+            catalog = Catalog(local, remote=remote_tools(offered[1], self._remote, redaction=self._redaction))
+            known = self._toolboxes[agent.name] = (offered, catalog.toolbox(agent.tools))
+        return known[1]
+
+    def _redacted(self, error: RunError) -> RunError:
+        """Return an error without secrets: what a provider says may quote the key that it refuses."""
+        details = self._redaction.json(error.details)
+        return replace(error, message=self._redaction.text(error.message), details=details)
+
+    def _wrapped(self, tools: Iterable[Tool]) -> list[Tool]:
+        return [wrapped(tool, redaction=self._redaction) for tool in tools]

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from holdfast.agent.conversation import STEERING
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.events.custom import ChildChanged
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import RunId, ThreadId
 from holdfast.domain.inbox import InboxItem, InboxKind
-from holdfast.domain.message import NewMessage, Role
+from holdfast.domain.message import STEERING, NewMessage, Role
+from holdfast.domain.plan_edit import PlanEdit
 from holdfast.domain.run import RunError, RunStatus
 from holdfast.domain.untrusted import SOURCE
 from holdfast.domain.values import check_value_names
@@ -65,14 +65,26 @@ def spoken(items: Sequence[InboxItem]) -> list[NewMessage]:
     return [message for item in items if (message := _message(item)) is not None]
 
 
+def segment_name(items: Sequence[InboxItem]) -> RunId | None:
+    """Return how those who answered call what the run says next, if they do."""
+    names = [_read_answer(item).segment for item in items if item.kind is InboxKind.ANSWER]
+    return next((name for name in reversed(names) if name is not None), None)
+
+
 def edits(items: Sequence[InboxItem]) -> dict[str, Json]:
-    """Return the values that people changed."""
+    """Return the values that people put in place of others."""
     values: dict[str, Json] = {}
     for item in items:
         if item.kind is InboxKind.EDIT:
-            values |= item.data["values"]
+            values |= item.data.get("values", {})
     check_value_names(values)
     return values
+
+
+def plan_edits(items: Sequence[InboxItem]) -> list[PlanEdit]:
+    """Return what people changed of the plan."""
+    found = [item.data.get("plan") for item in items if item.kind is InboxKind.EDIT]
+    return [msgspec.convert(edit, PlanEdit) for edit in found if edit is not None]
 
 
 def ended_children(items: Sequence[InboxItem]) -> list[ChildChanged]:
@@ -99,12 +111,13 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True):
     interrupt_id: str
     response: Json = None
     expired: bool = False
+    segment: RunId | None = None
 
 
 def _arrival(item: InboxItem, key: str) -> Arrival | None:
     match item.kind:
         case InboxKind.ANSWER:
-            answer = msgspec.convert(item.data, _Answer)
+            answer = _read_answer(item)
             if answer.interrupt_id == derived_id("int", key=key):
                 return Answered(response=answer.response, by=item.created_by, expired=answer.expired)
         case InboxKind.CHILD:
@@ -117,6 +130,10 @@ def _arrival(item: InboxItem, key: str) -> Arrival | None:
         case InboxKind.MESSAGE | InboxKind.EDIT:
             pass
     return None
+
+
+def _read_answer(item: InboxItem) -> _Answer:
+    return msgspec.convert(item.data, _Answer)
 
 
 def _ended(item: InboxItem) -> _Ended:

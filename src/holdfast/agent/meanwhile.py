@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from holdfast.agent.log import Log
-from holdfast.agent.tasks import tasks
+from holdfast.agent.tasks import Tasks
 
 
 @asynccontextmanager
@@ -17,7 +17,7 @@ async def committing(log: Log, *, window: float) -> AsyncIterator[None]:
     """Commit what is said while the block runs; an error of a commit ends the block."""
     over = asyncio.Event()
     commits: list[asyncio.Task[None]] = []
-    async with tasks() as group:
+    async with Tasks() as group:
         # What is over before anything else could run needs no task.
         begin = asyncio.get_running_loop().call_soon(
             lambda: commits.append(group.create_task(_commit(log, over, window)))

@@ -8,14 +8,12 @@ from holdfast.agent.work import Work
 from holdfast.domain.events import SubagentError, SubagentFinished, SubagentStarted, ToolCallResult
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import MessageId, RunId
-from holdfast.domain.message import NewMessage, Role, ToolCall
+from holdfast.domain.message import FAILED, NewMessage, Role, ToolCall
 from holdfast.domain.run import RunStatus
 from holdfast.domain.step import Step, StepState
 from holdfast.tools.content import as_text
 from holdfast.tools.tool import ChildEnded, Outcome
 
-FAILED: Final = "failed"
-"""The key that a result has in its metadata when its call did not go well: `failed` or `unknown`."""
 TOOL: Final = "tool"
 """The key of a tool's name in the metadata of its result."""
 
@@ -41,6 +39,7 @@ def answer(work: Work, call: ToolCall, step: Step, content: str, state: StepStat
 def take_effects(work: Work, outcome: Outcome) -> None:
     """Take what a tool wants done into the next commit."""
     work.set_values(outcome.values)
+    work.set_values({name: revise(work.values.get(name)) for name, revise in outcome.revisions.items()})
     work.log.draft.add(artifacts=outcome.artifacts, children=outcome.children)
     work.log.tell(*outcome.events)
 

@@ -9,10 +9,15 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.agent.mail import edits, ended_children, spoken
+from holdfast.agent.mail import edits, ended_children, plan_edits, spoken
 from holdfast.agent.work import Work
+from holdfast.domain.events.custom import PlanChanged
 from holdfast.domain.inbox import InboxItem
 from holdfast.domain.message import NewMessage
+from holdfast.domain.plan import Plan
+from holdfast.domain.plan_edit import PlanEdit, edited_by_all
+from holdfast.tools.planning import VALUE as PLAN
+from holdfast.tools.values import written
 
 HELD: Final = "mail"
 """The value of a run that keeps what the model is to be told once its calls are answered."""
@@ -42,7 +47,16 @@ def hold(work: Work) -> None:
 def _take(work: Work, items: list[InboxItem]) -> None:
     work.log.draft.add(consumed=[item.number for item in items])
     work.set_values(edits(items))
+    if changes := plan_edits(items):
+        _change_plan(work, changes)
     work.log.tell(*ended_children(items))
+
+
+def _change_plan(work: Work, changes: Sequence[PlanEdit]) -> None:
+    """Take in what people changed of the plan, and tell what it is then, even if nothing of it fits any more."""
+    plan = edited_by_all(msgspec.convert(work.values.get(PLAN) or {}, Plan), changes)
+    work.set_values({PLAN: written(plan)})
+    work.log.tell(PlanChanged(items=plan.items))
 
 
 def _with_new_ids(work: Work, messages: Sequence[NewMessage]) -> list[NewMessage]:

@@ -1,18 +1,19 @@
 """Tasks that belong together."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from types import TracebackType
 
 
-@asynccontextmanager
-async def tasks() -> AsyncIterator[asyncio.TaskGroup]:
+class Tasks(asyncio.TaskGroup):
     """A task group whose first error comes out as itself, not as a group."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            yield group
-    except BaseExceptionGroup as errors:
-        raise _first(errors) from None
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await super().__aexit__(kind, error, trace)
+        except BaseExceptionGroup as errors:
+            raise _first(errors) from None
 
 
 def _first(error: BaseException) -> BaseException:

@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.agent.attachments import with_files
 from holdfast.agent.context.assembly import Assembled, ContextInput, assemble
 from holdfast.agent.context.compaction import Collapse, apply_summary, plan_compaction
 from holdfast.agent.context.reminders import reminders
@@ -52,13 +53,13 @@ class Telling:
             assembled = assemble(given, sizes=self._sizes)
         return given, assembled
 
-    def request(self, assembled: Assembled) -> ModelRequest:
+    async def request(self, assembled: Assembled) -> ModelRequest:
         """Return the call."""
-        agent = self._work.agent
+        agent, library, lease = self._work.agent, self._work.library, self._work.lease
         return ModelRequest(
             run_id=self._work.run.id,
             system=assembled.system,
-            messages=assembled.messages,
+            messages=await with_files(assembled.messages, lambda file: library.file(lease, file)),
             tools=self._tools[1].definitions,
             settings=ModelSettings(temperature=agent.temperature, thinking=agent.thinking),
             position=self._work.conversation.position,

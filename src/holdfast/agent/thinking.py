@@ -7,7 +7,7 @@ off by a crash is issued again under a new message id, and the log says which me
 from msgspec import UNSET
 
 from holdfast.agent.answer import Answer
-from holdfast.agent.context.circles import repetition
+from holdfast.agent.context.circles import STOPPED, repetition
 from holdfast.agent.ending import complete, try_later
 from holdfast.agent.model_call import stream_answer
 from holdfast.agent.signals import RunFails
@@ -61,7 +61,7 @@ class Thinking:
             self._work.log.draft.add(contexts=[self._telling.snapshot(given, assembled, step=step.number)])
             answer = Answer(self._work.log, _message_id(step), name_call=self._name_call(step))
             try:
-                return await self._answered(self._telling.request(assembled), step, answer)
+                return await self._answered(await self._telling.request(assembled), step, answer)
             except ContextOverflow as error:
                 self._abandon(step)
                 if compact:
@@ -80,6 +80,8 @@ class Thinking:
             check_iterations(self._work.run.limits, self._work.iterations)
         except LimitExceeded as error:
             raise self._failed(error) from error
+        if self._work.iterations < STOPPED:
+            return  # nothing can have been called so often yet
         row = repetition(self._work.conversation.messages, run_id=self._work.run.id)
         if row.verdict == "stop":
             message = f"the model called `{row.tool}` {row.count} times in a row with the same arguments"

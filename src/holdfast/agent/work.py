@@ -18,8 +18,10 @@ from holdfast.domain.thread import Thread
 from holdfast.domain.usage import Usage
 from holdfast.ports.clock import Clock
 from holdfast.ports.journal import Journal
+from holdfast.ports.library import Library
 from holdfast.ports.model import Model
 from holdfast.ports.tokens import Tokens
+from holdfast.tools.permissions.chain import chain_of
 from holdfast.tools.registry import Toolbox
 
 
@@ -77,11 +79,19 @@ class Work:
         self.iterations = lease.run.iterations
         self.usage = lease.run.usage
 
-    def equip(self, agent: Agent, model: Model, toolbox: Toolbox) -> None:
+    def equip(self, agent: Agent, model: Model, toolbox: Toolbox, *, library: Library) -> None:
         """Say who works, with what. Until then a run can only fail."""
-        self.agent = agent
         self.model = model
         self.toolbox = toolbox
+        self.library = library
+        self.change_agent(agent)
+
+    def change_agent(self, agent: Agent) -> None:
+        """Go on as the agent is defined now."""
+        self.agent = agent
+        self.chain = chain_of(agent, self.values)
+        self.guarded = self.chain.concerns | self.toolbox.foreign
+        """Tools whose calls are not made without a decision."""
 
     @property
     def run(self) -> Run:

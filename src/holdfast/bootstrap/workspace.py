@@ -13,6 +13,8 @@ import msgspec
 from holdfast.agent.executor import AgentExecutor
 from holdfast.agent.tokens import EstimatedTokens
 from holdfast.agent.work import Habits
+from holdfast.bootstrap.hands import Hands, hands_of, known_names
+from holdfast.bootstrap.logs import keep_out_of_logs
 from holdfast.bootstrap.store import SystemClock, open_bus, open_store
 from holdfast.control.library import LocalLibrary
 from holdfast.control.platform_tools import PlatformTools
@@ -25,10 +27,13 @@ from holdfast.engine.timers import TimerLoop
 from holdfast.engine.watcher import Watcher
 from holdfast.engine.worker import BEAT, DRAIN, LEASE, Worker
 from holdfast.models.catalog import Catalog
+from holdfast.models.known import ListedModels
 from holdfast.ports.agents import Agents
 from holdfast.ports.clock import Clock
 from holdfast.ports.executor import Executor
+from holdfast.ports.known_models import KnownModels
 from holdfast.ports.model import Models
+from holdfast.sandbox.processes import open_processes
 from holdfast.store.store import Store
 from holdfast.tools.tool import Tool
 from holdfast.workspace.agents import FolderAgents
@@ -43,12 +48,21 @@ class Holdfast:
     """A workspace that is open: its store, its agents, and the engine that runs them."""
 
     def __init__(
-        self, *, store: Store, runs: RunControl, agents: Agents, models: Models, watcher: Watcher, engine: Engine
+        self,
+        *,
+        store: Store,
+        runs: RunControl,
+        agents: Agents,
+        models: Models,
+        known_models: KnownModels,
+        watcher: Watcher,
+        engine: Engine,
     ) -> None:
         self.store = store
         self.runs = runs
         self.agents = agents
         self.models = models
+        self.known_models = known_models
         self.watcher = watcher
         self.engine = engine
 
@@ -81,14 +95,18 @@ async def open(
     folder = Workspace(workspace)
     folder.prepare()
     where, now = database or folder.database, clock or SystemClock()
-    settings = FolderSettings(folder)
+    names = known_names(folder, (options or Options()).tools)
+    settings = FolderSettings(folder, known=names)
     async with AsyncExitStack() as stack:
         bus = await stack.enter_async_context(open_bus(where))
         store = await stack.enter_async_context(open_store(where, bus=bus, clock=clock))
         models = await stack.enter_async_context(Catalog(settings.get().providers))
-        agents = FolderAgents(folder, settings=settings.get)
+        agents = FolderAgents(folder, settings=settings.get, known=names)
         watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=now)
-        executor = _executor(store, agents, models, now, folder, options or Options())
+        processes = await stack.enter_async_context(open_processes())
+        hands = hands_of(folder, processes, settings.get(), (options or Options()).tools)
+        keep_out_of_logs(hands.redaction)
+        executor = _executor(store, agents, models, now, folder, options or Options(), hands)
         engine = _engine(store, watcher, executor, now, options or Options(), workers=settings.get().workers)
         await _make_default_space(store)
         await stack.enter_async_context(engine.running())
@@ -97,23 +115,26 @@ async def open(
             runs=_run_control(store, agents, models),
             agents=agents,
             models=models,
+            known_models=ListedModels(lambda: settings.get().providers),
             watcher=watcher,
             engine=engine,
         )
 
 
 def _executor(
-    store: Store, agents: Agents, models: Models, clock: Clock, workspace: Workspace, options: Options
+    store: Store, agents: Agents, models: Models, clock: Clock, workspace: Workspace, options: Options, hands: Hands
 ) -> AgentExecutor:
     return AgentExecutor(
         journal=store.journal,
-        library=LocalLibrary(agents),
+        library=LocalLibrary(agents, store.files),
         remote=PlatformTools(store.runs, store.journal),
         models=models,
         tokens=EstimatedTokens(),
         clock=clock,
         workspace=workspace.path.name,
-        tools=options.tools,
+        tools=hands.tools,
+        custom=hands.custom,
+        redaction=hands.redaction,
         habits=options.habits,
     )
 

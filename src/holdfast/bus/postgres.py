@@ -12,6 +12,7 @@ import asyncpg
 import msgspec
 
 from holdfast.bus.local import Inlet, LocalBus
+from holdfast.engine.stopping import stop
 from holdfast.ports.bus import Wake
 
 CHANNEL: Final = "holdfast"
@@ -89,5 +90,4 @@ async def open_bus(url: str) -> AsyncIterator[PostgresBus]:
     try:
         yield bus
     finally:
-        talking.cancel()
-        await asyncio.wait([talking])
+        await stop([talking])

@@ -15,6 +15,8 @@ from holdfast.domain.run import Mode
 Thinking: TypeAlias = bool | Literal["minimal", "low", "medium", "high", "xhigh"]
 """Whether a model thinks before it answers, and how hard."""
 
+DEFAULT_WORKING_FOLDER: Final = "files"
+
 _NAME: Final = r"^[a-z0-9][a-z0-9_-]{0,63}\Z"
 _RULE: Final = r"^[A-Za-z_][A-Za-z0-9_-]{0,63}(\([^\x00-\x1f]+\))?\Z"
 _NAME_IN_WORDS: Final = "1 to 64 lower-case letters, digits, `_` or `-`, not beginning with `_` or `-`"
@@ -68,12 +70,16 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     daemon: ModeSettings = ModeSettings(enabled=False)
     tools: list[str] = []
     permissions: Permissions = Permissions()
+    granted: list[str] = []
+    """Rules that people wrote by answering "always allow": they come before those that ask."""
     limits: Limits = Limits()
     unknown_outcome: UnknownOutcome = UnknownOutcome.TELL
     temperature: float | None = None
     thinking: Thinking | None = None
     mcp_servers: dict[str, dict[str, Json]] = {}
     skills: list[str] = []
+    working_folder: str = DEFAULT_WORKING_FOLDER
+    """Where its file tools work, relative to the workspace."""
     folder: str | None = None
     digest: str = ""
 

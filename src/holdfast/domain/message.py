@@ -16,6 +16,10 @@ from holdfast.domain.instant import Instant
 from holdfast.domain.text import check_text
 
 MAX_INPUT_MESSAGES: Final = 1000
+FAILED: Final = "failed"
+"""The key that a tool's result has in its metadata when its call did not go well: `failed` or `unknown`."""
+STEERING: Final = "steering"
+"""The key in the metadata of a user message that reached a run on its way, and begins no turn."""
 
 
 class Role(StrEnum):
@@ -66,13 +70,42 @@ class NewMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def check_input(messages: Sequence[NewMessage]) -> None:
-    """Raise unless `messages` may begin a run: nothing in them may ask for a tool or answer one."""
+    """Raise unless `messages` may begin a run: what asks for a tool in them is answered right after it."""
     if len(messages) > MAX_INPUT_MESSAGES:
         raise Invalid(f"a run may begin with at most {MAX_INPUT_MESSAGES} messages", field="messages")
-    for message in messages:
-        if message.role is Role.TOOL or message.tool_calls or message.tool_call_id is not None:
-            raise Invalid("the input of a run may not call a tool or answer one", field="messages")
+    _check_calls(messages)
     check_ids(messages)
+
+
+def _check_calls(messages: Sequence[NewMessage]) -> None:
+    waiting: set[ToolCallId | None] = set()
+    for message in messages:
+        if message.role is Role.TOOL and message.tool_call_id in waiting:
+            waiting.remove(message.tool_call_id)
+        elif waiting or message.role is Role.TOOL or message.tool_call_id is not None or not _may_call(message):
+            raise _loose_call()
+        else:
+            waiting = {_checked(call.id) for call in message.tool_calls}
+    if waiting:
+        raise _loose_call()
+
+
+def _checked(call: ToolCallId) -> ToolCallId:
+    check_text(call, field="messages.tool_calls.id", most=256)
+    return call
+
+
+def _may_call(message: NewMessage) -> bool:
+    """Say whether a message makes no call, or may make those that it does."""
+    ids = [call.id for call in message.tool_calls]
+    return not ids or (message.role is Role.ASSISTANT and len(ids) == len(set(ids)))
+
+
+def _loose_call() -> Invalid:
+    return Invalid(
+        "the input of a run may not call a tool or answer one, unless each call is answered right after it",
+        field="messages",
+    )
 
 
 def check_ids(messages: Sequence[NewMessage]) -> None:

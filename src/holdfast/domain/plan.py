@@ -168,13 +168,18 @@ def update(
     return _placed(others, replace(item, **changes))
 
 
-def start(current: Plan, task_id: int, *, at: Boundary) -> Plan:
-    """Begin an open item, or take it up again, and put back the one in progress."""
+def start(current: Plan, task_id: int, *, at: Boundary | None) -> Plan:
+    """Begin an open item, or take it up again, and put back the one in progress; `at` no call if a person does."""
     item = _open(current, task_id)
     if item.status is PlanStatus.IN_PROGRESS:
         return current
-    put_back = Plan(items=tuple(_put_back(other) for other in current.items))
+    put_back = Plan(items=tuple(_waiting(other) for other in current.items))
     return _changed(put_back, item, status=PlanStatus.IN_PROGRESS, start=at, reason=None)
+
+
+def put_back(current: Plan, task_id: int) -> Plan:
+    """Let an open item wait to be begun again."""
+    return _changed(current, _open(current, task_id), status=PlanStatus.PLANNED, reason=None)
 
 
 def check(current: Plan, task_id: int, *, subtask: int | str) -> Plan:
@@ -190,7 +195,7 @@ def check(current: Plan, task_id: int, *, subtask: int | str) -> Plan:
     return _changed(current, item, subtasks=(*item.subtasks[:index], done, *item.subtasks[index + 1 :]))
 
 
-def complete(current: Plan, task_id: int, *, conclusion: str, at: Boundary) -> Plan:
+def complete(current: Plan, task_id: int, *, conclusion: str, at: Boundary | None) -> Plan:
     """End an item whose subtasks are all done, and keep what came of it."""
     item = _open(current, task_id)
     waiting = [subtask.title for subtask in item.subtasks if subtask.status is SubtaskStatus.PENDING]
@@ -229,7 +234,7 @@ def _open(current: Plan, task_id: int) -> PlanItem:
     return item
 
 
-def _put_back(item: PlanItem) -> PlanItem:
+def _waiting(item: PlanItem) -> PlanItem:
     return replace(item, status=PlanStatus.PLANNED) if item.status is PlanStatus.IN_PROGRESS else item
 
 

@@ -5,7 +5,9 @@ from typing import Final
 
 from holdfast.domain.errors import Invalid
 
-VALUE_NAMES: Final = frozenset({"state", "plan", "todo", "compaction", "tools", "mail"})
+VALUE_NAMES: Final = frozenset(
+    {"state", "plan", "todo", "compaction", "tools", "client_tools", "mail", "approvals", "rights", "files", "shell"}
+)
 
 
 def check_value_names(names: Iterable[str]) -> None:

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from holdfast.engine.news import NewsLoop
+from holdfast.engine.stopping import stop
 from holdfast.engine.timers import TimerLoop
 from holdfast.engine.watcher import Watcher
 from holdfast.engine.worker import Worker
@@ -33,8 +34,7 @@ class Engine:
             # The watcher first: it must hear what comes after the worker's first look at the queue.
             loops = [tasks.create_task(loop.run()) for loop in (self._watcher, self._timers, self._news)]
             await (self._drained.wait() if self._worker is None else self._worker.run())
-            for loop in loops:
-                loop.cancel()
+            await stop(loops)
 
     def drain(self, within: timedelta | None = None) -> None:
         """Begin no run any more and let `run` return once those in hand have stopped; a second call hurries.

@@ -55,9 +55,14 @@ class Watch:
 
     def see(self, head: Head | None) -> None:
         """Take note of how far the run is."""
-        if head != self._head:
-            self._head = head
+        if _progress(head) != _progress(self._head):
             self._moved.set()
+        self._head = head
+
+
+def _progress(head: Head | None) -> tuple[int, bool] | None:
+    """Return what those who wait for a run wait for."""
+    return None if head is None else (head.last_event_seq, head.status.terminal)
 
 
 class Watcher:

@@ -21,6 +21,7 @@ from holdfast.engine.bell import Bell
 from holdfast.engine.held import Held
 from holdfast.engine.letting_go import LettingGo
 from holdfast.engine.outage import Outage, keep_on
+from holdfast.engine.stopping import stop
 from holdfast.engine.watcher import Watcher
 from holdfast.ports.bus import Wake
 from holdfast.ports.event_log import EventLog
@@ -84,8 +85,7 @@ class Worker:
                 # A group of their own: should a loop fail, the runs are still given back.
                 async with asyncio.TaskGroup() as self._tasks:
                     await self._until_drained(claiming)
-                for loop in others:
-                    loop.cancel()
+                await stop(others)
         with suppress(Unavailable):
             await self._letting_go.look()
 
@@ -188,7 +188,8 @@ class Worker:
     def _forget(self, held: Held) -> None:
         if self._held.get(held.lease.run_key) is held:
             del self._held[held.lease.run_key]
-        self._stir.ring()
+        if self._work or self._draining:  # else a free slot is of no use to anybody
+            self._stir.ring()
 
     async def _sweep(self) -> None:
         """Take back what dead workers held, and what executors returned without giving it back."""

@@ -48,7 +48,7 @@ def built_in(name: str, *, timeout: float, others: Sequence[str] = ()) -> Provid
     except UserError as exc:
         raise Invalid(_complaint(name, str(exc)), model=name) from exc
     prices = listed_prices(model, provider=provided.system, url=_address(provided))
-    return ProviderModel(name, provided, prices=prices, timeout=timeout, key=_usual_variable(provider))
+    return ProviderModel(name, provided, prices=prices, timeout=timeout, key=key_variable(provider))
 
 
 def custom(name: str, settings: ProviderSettings) -> ProviderModel:
@@ -108,7 +108,8 @@ def _key(name: str, variable: str | None) -> str | None:
     return key
 
 
-def _usual_variable(provider: str) -> str:
+def key_variable(provider: str) -> str:
+    """Return the environment variable that a built-in provider reads its key from."""
     return _UNUSUAL.get(provider, f"{provider.upper().replace('-', '_')}_API_KEY")
 
 

@@ -6,7 +6,7 @@ What a person, a tool or the system says between two answers is one request; eac
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Sequence
-from typing import Final, TypeAlias, assert_never, cast, get_args
+from typing import Final, Literal, TypeAlias, assert_never, cast, get_args
 
 from msgspec import UNSET, UnsetType
 from pydantic_ai import messages as told
@@ -27,7 +27,7 @@ from holdfast.domain.content import (
 )
 from holdfast.domain.errors import ModelRefused
 from holdfast.domain.ids import ToolCallId
-from holdfast.domain.message import Message, NewMessage, Role
+from holdfast.domain.message import FAILED, Message, NewMessage, Role
 from holdfast.models.kept import restored
 from holdfast.models.text import words
 from holdfast.ports.model import ModelRequest
@@ -111,7 +111,8 @@ def _request_part(message: Message | NewMessage, tools: dict[ToolCallId, str]) -
             if message.tool_call_id is None or message.tool_call_id not in tools:
                 raise ModelRefused(f"the result of `{message.tool_call_id}` follows no call of that id")
             name = tools[message.tool_call_id]
-            return told.ToolReturnPart(name, _content(message.content), message.tool_call_id)
+            outcome: Literal["failed", "success"] = "failed" if FAILED in message.metadata else "success"
+            return told.ToolReturnPart(name, _content(message.content), message.tool_call_id, outcome=outcome)
         case Role.ASSISTANT:
             raise AssertionError("an assistant's message is a response")
         case _:

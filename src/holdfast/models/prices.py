@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from genai_prices.data_snapshot import get_snapshot
-from genai_prices.types import AbstractUsage, ModelInfo, Provider
+from genai_prices.types import AbstractUsage, ModelInfo, ModelPrice, Provider
 from pydantic_ai.usage import RequestUsage
 
 from holdfast.domain.model_provider import ProviderSettings
@@ -66,6 +66,19 @@ def listed_prices(model: str, *, provider: str | None = None, url: str | None = 
     return None
 
 
+def listed_model(model: str, *, provider: str) -> ModelInfo | None:
+    """Return what the list says of a model at a provider, if it has it."""
+    try:
+        return get_snapshot().find_provider_model(model, None, provider, None)[1]
+    except LookupError:
+        return None
+
+
+def todays_prices(model: ModelInfo) -> ModelPrice:
+    """Return the prices of a model that hold now."""
+    return model.get_prices(datetime.now(UTC))
+
+
 def given_prices(settings: ProviderSettings) -> Prices | None:
     """Return the prices that the settings name, if they name any."""
     if settings.input_usd_per_million is None or settings.output_usd_per_million is None:
@@ -78,5 +91,5 @@ def given_prices(settings: ProviderSettings) -> Prices | None:
 
 
 def _is_priced(model: ModelInfo) -> bool:
-    prices = model.get_prices(datetime.now(UTC))
+    prices = todays_prices(model)
     return prices.input_mtok is not None and prices.output_mtok is not None

@@ -1,5 +1,6 @@
 """The agents of a workspace."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
@@ -26,3 +27,9 @@ class Agents(Protocol):
 
     def broken(self) -> list[BrokenAgent]:
         """Return those whose files are in error now, by name."""
+
+    def grant(self, name: str, rules: Sequence[str]) -> None:
+        """Allow an agent what these rules say, from now on; those that it has already stay once.
+
+        What cannot be written raises `Unavailable`, and a file that is in error now `Conflict`.
+        """

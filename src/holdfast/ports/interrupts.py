@@ -1,5 +1,6 @@
 """Interrupts: durable questions."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from holdfast.domain.ids import InterruptId, RunId, SpaceId
@@ -40,4 +41,14 @@ class Interrupts(Protocol):
         """Settle the interrupt, put the answer into its run's inbox and queue the run, in one transaction.
 
         Of many answers at once, one is accepted; the others are refused (`AlreadyAnswered`).
+        """
+
+    async def answer_all(
+        self, space: SpaceId, run: RunId, answers: Mapping[InterruptId, Answer], *, segment: RunId | None = None
+    ) -> int:
+        """Settle interrupts of a run, all or none, and return the number of the event that ended its last segment.
+
+        The segment after that is the one that the answers belong to. It is the `segment` that is named, unless the run
+        is at work already. The name becomes another id of the run; one that was used before is refused (`IdTaken`), and
+        so is an interrupt of another run (`NotFound`) and one that is not open (`AlreadyAnswered`).
         """

@@ -1,9 +1,20 @@
 """The library: what agents are and know, for whoever runs them."""
 
+from collections.abc import Sequence
 from typing import Protocol
+
+import msgspec
 
 from holdfast.domain.agent import Agent
 from holdfast.domain.commit import Lease
+from holdfast.domain.ids import FileId
+
+
+class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of the space, with its bytes."""
+
+    media_type: str
+    content: bytes
 
 
 class Library(Protocol):
@@ -14,3 +25,12 @@ class Library(Protocol):
 
     async def agents(self, lease: Lease) -> list[Agent]:
         """Return the agents that the run may spawn, by name."""
+
+    async def file(self, lease: Lease, file: FileId) -> StoredFile:
+        """Return a file of the run's space, or raise `NotFound`."""
+
+    async def grant(self, lease: Lease, *, agent: str, rules: Sequence[str]) -> None:
+        """Write rules that allow an agent more, because a person said so; those that are there already stay once.
+
+        A file that cannot be written raises `Unavailable`, one that is in error now `Conflict`.
+        """

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from holdfast.domain.ids import MessageId, RunId, SpaceId
+from holdfast.domain.ids import MessageId, RunId, SpaceId, ThreadId
 from holdfast.domain.message import Message
 from holdfast.domain.page import DEFAULT_LIMIT
 
@@ -25,3 +25,6 @@ class Messages(Protocol):
 
     async def get(self, space: SpaceId, run: RunId, message: MessageId) -> Message:
         """Return the message with that id on `run`'s chain; where a revision has the same id, the one on this chain."""
+
+    async def named(self, space: SpaceId, thread: ThreadId, message: MessageId) -> list[Message]:
+        """Return the messages of `thread` with that id, one for each branch that has its own, the newest first."""

@@ -24,10 +24,12 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
     What is between them is counted and thrown away.
     """
+    most_processes: int | None = None
+    """Processes and threads that it may have at a time: with more it is killed, where that can be seen."""
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """How a command ended: with an exit code, by a signal, or killed because its time was up."""
+    """How a command ended: with an exit code, by a signal, or killed because it took too much."""
 
     exit_code: int | None
     signal: int | None
@@ -36,6 +38,8 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     errors: bytes
     dropped: int = 0
     """Bytes of both outputs that were thrown away."""
+    crowded: bool = False
+    """Whether it was killed because it had too many processes."""
 
 
 class Processes(Protocol):

@@ -3,7 +3,7 @@
     worker ── request and three pipes ────────────────────────────────────────────────────── end of file: kill it ──►
     keeper ── `here` ── `started`, or `failed STEP ERRNO` ── `ended STATUS` ── end of file: nothing of it is left ──►
 
-Whoever dies says its end of file too.
+Whoever dies says its end of file too. Before `ended` it may say `crowded`: that is why it ended the command.
 """
 
 import asyncio
@@ -93,6 +93,7 @@ class Conversation:
             output=self._output.bytes(),
             errors=self._errors.bytes(),
             dropped=self._output.dropped + self._errors.dropped,
+            crowded=self._words("crowded") is not None,
         )
 
     def close(self) -> None:

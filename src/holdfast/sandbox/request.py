@@ -38,7 +38,8 @@ def encode(command: Command) -> bytes:
         raise Invalid("an argument, the folder or the environment is not valid text: remove its surrogates") from exc
     if any(b"\0" in word for word in encoded):
         raise Invalid("an argument, the folder or the environment contains a zero byte: pass such bytes as input")
-    return b"\0".join([str(len(command.argv)).encode(), *encoded])
+    numbers = [str(number).encode() for number in (command.most_processes or 0, len(command.argv))]
+    return b"\0".join([*numbers, *encoded])
 
 
 def refusal(command: Command, *, step: str, number: int) -> HoldfastError:

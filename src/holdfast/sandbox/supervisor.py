@@ -32,6 +32,8 @@ HEEDED: Final = {"SIGCHLD", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", 
 """Signals that tell of children, or of faults of our own."""
 PAUSE: Final = 10
 """Milliseconds after which those who do not die are looked for again, if nobody died meanwhile."""
+COUNT_EVERY: Final = 100
+"""Milliseconds between two counts of the processes of a command, if it may not have any number of them."""
 LOOKS: Final = 100
 """How often a supervisor looks for strays in vain: the kernel's list of children may miss some while others die."""
 LENGTH: Final = 4
@@ -43,10 +45,14 @@ _PR_SET_NO_NEW_PRIVS: Final = 38
 
 
 class Request:
-    """What to start: the number of arguments, the arguments, the folder, the environment, with zeros between them."""
+    """What to start, with zeros between its parts.
+
+    How many processes it may have (0: any number), the number of arguments, the arguments, the folder, the environment.
+    """
 
     def __init__(self, text: bytes) -> None:
-        count, *words = text.split(b"\0")
+        most, count, *words = text.split(b"\0")
+        self.most = int(most)
         self.argv = words[: int(count)]
         self.folder = words[int(count)]
         self.environment = dict(word.split(b"=", 1) for word in words[int(count) + 1 :])
@@ -212,15 +218,15 @@ class Keeper:
             _end_with(lambda: _become_command(request, streams, writing, keeper=keeper))
         for not_ours in (writing, *streams):
             os.close(not_ours)
-        self._wait(reading)
+        self._wait(reading, most=request.most)
         self._clear()
 
-    def _wait(self, starting: int) -> None:
+    def _wait(self, starting: int, *, most: int) -> None:
         """Wait until the command has ended or is to end; on the way, say whether it has started."""
         orders = {self._control.fileno(), self._lifeline}
         awaited = {*orders, self._bell.fd, starting}
         while True:
-            ready = _ready(awaited)
+            ready = _ready(awaited, COUNT_EVERY if most else None)
             self._bell.silence()
             if starting in ready:
                 self._say(os.read(starting, 64).decode() or "started")
@@ -229,6 +235,9 @@ class Keeper:
                 self._silent = self._lifeline in ready
                 return
             if self._has_ended():
+                return
+            if most and is_crowded(most):
+                self._say("crowded")
                 return
 
     def _has_ended(self) -> bool:
@@ -277,6 +286,20 @@ def children_found() -> list[int]:
     """Return the children of this process by asking everyone."""
     me = os.getpid()
     return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and _parent(pid) == me] if LINUX else []
+
+
+def is_crowded(most: int) -> bool:
+    """Say whether more processes and threads than that are below this process, as far as anyone can tell."""
+    found, waiting = 0, children()
+    while waiting and found <= most:
+        task = f"/proc/{waiting.pop()}/task"
+        with suppress(FileNotFoundError, ProcessLookupError):  # it is gone by now
+            threads = os.listdir(task)
+            found += len(threads)
+            for thread in threads:
+                with open(f"{task}/{thread}/children", "rb") as listed:
+                    waiting += map(int, listed.read().split())
+    return found > most
 
 
 def main(channel: int, worker: int) -> None:

@@ -1,7 +1,9 @@
 """Interrupts in SQL."""
 
-from holdfast.domain.errors import Conflict, NotFound
-from holdfast.domain.ids import InterruptId, RunId, SpaceId
+from collections.abc import Mapping
+
+from holdfast.domain.errors import Conflict, IdTaken, NotFound
+from holdfast.domain.ids import InterruptId, RunId, SpaceId, check_client_id
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.instant import Instant, instant, maybe_instant
 from holdfast.domain.interrupt import Answer, Interrupt, InterruptKind, InterruptStatus, check_answer
@@ -12,6 +14,8 @@ from holdfast.store.inbox import put_item
 from holdfast.store.run_rows import run_key_of
 from holdfast.store.spaces import space_key
 from holdfast.store.transaction import Database, Row, Transaction
+
+_ENDS = dump(["RUN_ERROR", "RUN_FINISHED"])
 
 
 class SqlInterrupts:
@@ -82,20 +86,33 @@ class SqlInterrupts:
 
     async def answer(self, space: SpaceId, interrupt: InterruptId, answer: Answer) -> Interrupt:
         """Settle the interrupt and wake its run."""
-        response = dump(answer.response)
 
         async def settle(tx: Transaction) -> Interrupt:
             await tx.lock(runs=[(await _row(tx, space, interrupt))["run_key"]])
-            row = await _row(tx, space, interrupt)
-            asked = _interrupt(row)
-            check_answer(asked, answer, now=instant(tx.now))
-            key, by = row["interrupt_key"], answer.by
-            await tx.run("answer_interrupt", interrupt_key=key, response=response, by=by, now=tx.now)
-            data = dump({"interrupt_id": interrupt, "response": answer.response})
-            if await put_item(tx, row["run_key"], kind=InboxKind.ANSWER, data=data, by=by) is None:
-                raise Conflict(f"run `{asked.run_id}` has ended", run_id=asked.run_id)
-            tx.wake(run=(space, asked.run_id), queue=True)
+            await _answer(tx, space, await _row(tx, space, interrupt), answer)
             return _interrupt(await _row(tx, space, interrupt))
+
+        return await self._database.write(settle)
+
+    async def answer_all(
+        self, space: SpaceId, run: RunId, answers: Mapping[InterruptId, Answer], *, segment: RunId | None = None
+    ) -> int:
+        """Settle interrupts of a run, and name what it says next."""
+        if segment is not None:
+            check_client_id(segment, field="segment")
+
+        async def settle(tx: Transaction) -> int:
+            key = await run_key_of(tx, space, run)
+            await tx.lock(runs=[key])
+            if segment is not None:
+                await _name_segment(tx, space, key, segment)
+            for interrupt, answer in answers.items():
+                row = await _row(tx, space, interrupt)
+                if row["run_key"] != key:
+                    raise NotFound(f"run `{run}` does not ask `{interrupt}`", id=interrupt)
+                await _answer(tx, space, row, answer, segment=segment)
+            ends = await tx.all("events_of_types_after", run_key=key, seq=0, types=_ENDS, limit=2**31)
+            return ends[-1]["seq"] if ends else 0
 
         return await self._database.write(settle)
 
@@ -104,6 +121,24 @@ async def open_interrupts(tx: Transaction, run_key: int) -> list[Interrupt]:
     """Return the questions of a run that are open, the oldest first."""
     rows = await tx.all("interrupts_of_run", run_key=run_key)
     return [_interrupt(row) for row in rows if row["status"] == InterruptStatus.OPEN]
+
+
+async def _name_segment(tx: Transaction, space: SpaceId, run_key: int, segment: RunId) -> None:
+    if not await tx.many("add_run_ids", [(await space_key(tx, space), segment, run_key)]):
+        raise IdTaken(f"the run id `{segment}` was used before in this space", id=segment)
+
+
+async def _answer(tx: Transaction, space: SpaceId, row: Row, answer: Answer, *, segment: RunId | None = None) -> None:
+    """Settle an interrupt whose run is held, and wake the run."""
+    asked = _interrupt(row)
+    check_answer(asked, answer, now=instant(tx.now))
+    response, by = dump(answer.response), answer.by
+    await tx.run("answer_interrupt", interrupt_key=row["interrupt_key"], response=response, by=by, now=tx.now)
+    said = {"interrupt_id": asked.id, "response": answer.response}
+    data = dump(said if segment is None else {**said, "segment": segment})
+    if await put_item(tx, row["run_key"], kind=InboxKind.ANSWER, data=data, by=by) is None:
+        raise Conflict(f"run `{asked.run_id}` has ended", run_id=asked.run_id)
+    tx.wake(run=(space, asked.run_id), queue=True)
 
 
 async def _expire(tx: Transaction, due: Row) -> bool:

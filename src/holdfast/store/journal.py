@@ -17,7 +17,7 @@ from holdfast.store.commits import COMMITS
 from holdfast.store.encoding import dump
 from holdfast.store.inbox import to_item
 from holdfast.store.interrupts import open_interrupts
-from holdfast.store.messages import MOST, chain_before, chain_end
+from holdfast.store.messages import MOST, chain_before, leased_chain_end
 from holdfast.store.prepared import prepare
 from holdfast.store.steps import steps_of_run
 from holdfast.store.threads import to_thread
@@ -46,7 +46,7 @@ class SqlJournal:
         check_limit(limit, most=MOST)
 
         async def find(tx: Transaction) -> list[Message]:
-            await _held(tx, lease)
+            await _check_held(tx, lease)
             return await chain_before(tx, lease.run_key, lease.thread_key, before=before, limit=limit)
 
         return await self._database.read(find)
@@ -63,7 +63,7 @@ class SqlJournal:
         """Return what is unread."""
 
         async def find(tx: Transaction) -> list[InboxItem]:
-            await _held(tx, lease)
+            await _check_held(tx, lease)
             return await _unread(tx, lease)
 
         return await self._database.read(find)
@@ -73,7 +73,7 @@ class SqlJournal:
 
         async def take(tx: Transaction) -> int:
             await tx.lock(threads=[lease.thread_key])
-            await _held(tx, lease)
+            await _check_held(tx, lease)
             names = {"thread_key": lease.thread_key, "step": step}
             row = await tx.one("task_number", **names) or await tx.one("take_task_number", **names)
             assert row is not None
@@ -90,24 +90,25 @@ class SqlJournal:
 
 
 async def _open(tx: Transaction, lease: Lease) -> Opening:
-    head = await _held(tx, lease)
-    thread = await tx.one("thread_by_key", thread_key=lease.thread_key)
-    assert thread is not None
+    row = _held(lease, await tx.one("opening", run_key=lease.run_key, thread_key=lease.thread_key))
     return Opening(
-        thread=to_thread(thread, lease.space_id),
-        messages=await chain_end(tx, lease.run_key, limit=thread["context_window"]),
-        steps=await steps_of_run(tx, lease.run_key),
-        values=await values_at_end(tx, lease.run_key),
-        inbox=await _unread(tx, lease) if head["unread"] else (),
+        thread=to_thread(row, lease.space_id),
+        messages=await leased_chain_end(tx, lease, limit=row["context_window"]),
+        steps=await steps_of_run(tx, lease.run_key) if row["has_steps"] else (),
+        values=await values_at_end(tx, lease.run_key) if row["has_values"] else {},
+        inbox=await _unread(tx, lease) if row["unread"] else (),
         # A question is asked in a commit that gives the lease back.
         interrupts=await open_interrupts(tx, lease.run_key) if lease.number > 1 else (),
-        events=await _structural_events(tx, lease) if head["last_event_seq"] > 1 else [_first_event(lease)],
-        last_event_seq=head["last_event_seq"],
+        events=await _structural_events(tx, lease) if row["last_event_seq"] > 1 else [_first_event(lease)],
+        last_event_seq=row["last_event_seq"],
     )
 
 
-async def _held(tx: Transaction, lease: Lease) -> Row:
-    head = await tx.one("head", run_key=lease.run_key)
+async def _check_held(tx: Transaction, lease: Lease) -> None:
+    _held(lease, await tx.one("head", run_key=lease.run_key))
+
+
+def _held(lease: Lease, head: Row | None) -> Row:
     if head is None or head["lease_number"] != lease.number:
         raise LeaseLost(f"lease {lease.number} of run `{lease.run_id}` is lost", run_id=lease.run_id)
     return head

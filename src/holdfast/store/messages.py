@@ -5,14 +5,16 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.domain.commit import Lease
 from holdfast.domain.errors import IdTaken, Invalid, NotFound
-from holdfast.domain.ids import MessageId, RunId, SpaceId
+from holdfast.domain.ids import MessageId, RunId, SpaceId, ThreadId
 from holdfast.domain.instant import instant
 from holdfast.domain.message import Message, Role
 from holdfast.domain.page import DEFAULT_LIMIT, check_limit
 from holdfast.store.encoding import load, load_content, load_tool_calls
 from holdfast.store.prepared import MessageRow
 from holdfast.store.run_rows import run_key_of, run_row
+from holdfast.store.threads import thread_row
 from holdfast.store.transaction import Database, Row, Transaction
 
 MOST: Final = 1000
@@ -62,6 +64,18 @@ class SqlMessages:
 
         return await self._database.read(find)
 
+    async def named(self, space: SpaceId, thread: ThreadId, message: MessageId) -> list[Message]:
+        """Return the messages of a thread with that id, the newest first."""
+
+        async def find(tx: Transaction) -> list[Message]:
+            key = (await thread_row(tx, space, thread))["thread_key"]
+            rows = await tx.many("messages_with_ids", [(key, message)])
+            keys = sorted((row["message_key"] for row in rows), reverse=True)
+            found = [await tx.one("message_by_key", message_key=each) for each in keys]
+            return [_message(row) for row in found if row is not None]
+
+        return await self._database.read(find)
+
 
 async def chain_end(tx: Transaction, run_key: int, *, limit: int) -> list[Message]:
     """Return the last messages of a chain; input that waits for its run to begin comes last."""
@@ -69,6 +83,15 @@ async def chain_end(tx: Transaction, run_key: int, *, limit: int) -> list[Messag
     count = limit - len(waiting)
     entered = await _walk(tx, run_key, before=END, limit=count) if count > 0 else []
     return [_message(row) for row in [*reversed(entered), *waiting[-limit:]]]
+
+
+async def leased_chain_end(tx: Transaction, lease: Lease, *, limit: int) -> list[Message]:
+    """Return the last messages of a chain whose run somebody works on: none of its input waits any more."""
+    if lease.run.base_run_id is not None:
+        return [_message(row) for row in reversed(await _walk(tx, lease.run_key, before=END, limit=limit))]
+    names = {"run_id": lease.run_id, "thread_id": lease.thread_id}
+    own = await tx.all("last_of_run", run_key=lease.run_key, limit=limit, **names)
+    return [_message(row) for row in reversed(own)]
 
 
 async def chain_before(tx: Transaction, run_key: int, thread_key: int, *, before: int, limit: int) -> list[Message]:

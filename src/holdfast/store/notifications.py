@@ -4,6 +4,10 @@ A commit writes its news into the outbox. The dispatcher numbers them later, alo
 out numbers in an order in which they do not become visible, and a reader would miss some for good.
 """
 
+from collections import Counter
+from itertools import count
+from typing import Any
+
 from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.ids import SpaceId
 from holdfast.domain.instant import instant, maybe_instant
@@ -57,11 +61,11 @@ class SqlNotifications:
     async def unread(self, space: SpaceId) -> int:
         """Return how many are unread."""
 
-        async def count(tx: Transaction) -> int:
+        async def find(tx: Transaction) -> int:
             row = await tx.one("unread_notifications", space_key=await space_key(tx, space))
             return 0 if row is None else int(row["unread"])
 
-        return await self._database.read(count)
+        return await self._database.read(find)
 
     async def mark_read(self, space: SpaceId, *, through: int | None = None, number: int | None = None) -> int:
         """Mark one as read, or all up to a number."""
@@ -86,24 +90,27 @@ def news_row(tx: Transaction, space: int, run: Run, to: RunStatus, reason: str |
 
 async def _dispatch(tx: Transaction, limit: int) -> set[SpaceId]:
     await tx.all("lock_outbox")
-    spaces: set[SpaceId] = set()
-    for row in await tx.all("outbox", limit=limit):
-        taken = await tx.one("take_notification_number", space_key=row["space_key"])
-        if taken is not None:
-            spaces.add(taken["id"])
-            await tx.run(
-                "add_notification",
-                space_key=row["space_key"],
-                number=taken["last_notification"],
-                kind=row["kind"],
-                run_id=row["run_id"],
-                thread_id=row["thread_id"],
-                data=row["data"],
-                created_at=row["created_at"],
-            )
-        await tx.run("drop_outbox_row", outbox_key=row["outbox_key"])
-    tx.wake(news=bool(spaces))
-    return spaces
+    rows = await tx.all("outbox", limit=limit)
+    counts = Counter(row["space_key"] for row in rows)
+    taken = await tx.many("take_notification_numbers", [(news, key) for key, news in counts.items()])
+    numbers = {row["space_key"]: count(row["last_notification"] - counts[row["space_key"]] + 1) for row in taken}
+    told = [row for row in rows if row["space_key"] in numbers]
+    await tx.many("add_notifications", [_notification_values(row, next(numbers[row["space_key"]])) for row in told])
+    await tx.many("drop_from_outbox", [(row["outbox_key"],) for row in rows])
+    tx.wake(news=bool(told))
+    return {row["id"] for row in taken}
+
+
+def _notification_values(row: Row, number: int) -> tuple[Any, ...]:
+    return (
+        row["space_key"],
+        number,
+        row["kind"],
+        row["run_id"],
+        row["thread_id"],
+        row["data"],
+        row["created_at"],
+    )
 
 
 def _notification(row: Row) -> Notification:

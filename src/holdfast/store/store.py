@@ -11,6 +11,7 @@ from holdfast.store.journal import SqlJournal
 from holdfast.store.leases import SqlLeases
 from holdfast.store.messages import SqlMessages
 from holdfast.store.notifications import SqlNotifications
+from holdfast.store.plans import SqlPlans
 from holdfast.store.runs import SqlRuns
 from holdfast.store.spaces import SqlSpaces
 from holdfast.store.steps import SqlSteps
@@ -34,6 +35,7 @@ class Store:
         self.events = SqlEventLog(database)
         self.steps = SqlSteps(database)
         self.values = SqlValues(database)
+        self.plans = SqlPlans(database)
         self.interrupts = SqlInterrupts(database)
         self.contexts = SqlContexts(database)
         self.artifacts = SqlArtifacts(database)

@@ -18,17 +18,21 @@ class SqlValues:
         """Return the values of a run."""
 
         async def find(tx: Transaction) -> dict[str, Json]:
-            row = await run_row(tx, space, run)
-            own = await _values(tx, row["run_key"], END)
-            # A run that has not begun has not taken over its base's values yet, for they may still change.
-            at: Row | None = row
-            while at is not None and at["queued_at"] is None and at["base_key"] is not None:
-                cut = END if at["base_sequence"] is None else at["base_sequence"]
-                at = await base_run(tx, at["base_key"])
-                own = own if at is None else {**await _values(tx, at["run_key"], cut), **own}
-            return own
+            return await values_of(tx, await run_row(tx, space, run))
 
         return await self._database.read(find)
+
+
+async def values_of(tx: Transaction, run: Row) -> dict[str, Json]:
+    """Return the values of a run as the view shows it."""
+    own = await _values(tx, run["run_key"], END)
+    # A run that has not begun has not taken over its base's values yet, for they may still change.
+    at: Row | None = run
+    while at is not None and at["queued_at"] is None and at["base_key"] is not None:
+        cut = END if at["base_sequence"] is None else at["base_sequence"]
+        at = await base_run(tx, at["base_key"])
+        own = own if at is None else {**await _values(tx, at["run_key"], cut), **own}
+    return own
 
 
 async def values_at_end(tx: Transaction, run_key: int) -> dict[str, Json]:

@@ -33,6 +33,11 @@ def check_arguments(spec: ToolSpec, arguments: dict[str, Json]) -> None:
         raise Invalid(_told(spec, problems), tool=spec.name)
 
 
+def check_parameters(spec: ToolSpec) -> None:
+    """Raise `Invalid` if no arguments can be checked, because the parameters of a tool are no JSON Schema."""
+    _compiled(spec)
+
+
 def read(arguments: dict[str, Json], type: type[_Arguments]) -> _Arguments:
     """Return `arguments` as the struct that a tool takes."""
     try:

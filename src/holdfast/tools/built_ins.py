@@ -3,7 +3,21 @@
 from typing import Final
 
 from holdfast.domain.tool import ToolSpec
-from holdfast.tools.builtin import agent_spawn, task_create, task_status, tool_activate, tool_search
+from holdfast.ports.working_folder import WorkingFolders
+from holdfast.tools.builtin import (
+    agent_spawn,
+    bash,
+    edit_file,
+    glob,
+    grep,
+    list_dir,
+    read_file,
+    task_create,
+    task_status,
+    tool_activate,
+    tool_search,
+    write_file,
+)
 from holdfast.tools.builtin.ask_user import ASK_USER
 from holdfast.tools.builtin.create_artifact import CREATE_ARTIFACT
 from holdfast.tools.builtin.log_write import LOG_WRITE
@@ -18,6 +32,7 @@ from holdfast.tools.builtin.sleep import SLEEP
 from holdfast.tools.builtin.task_respond import TASK_RESPOND
 from holdfast.tools.builtin.todo_read import TODO_READ
 from holdfast.tools.builtin.todo_write import TODO_WRITE
+from holdfast.tools.commands.commands import Commands
 from holdfast.tools.spawning import Spawner
 from holdfast.tools.tool import Tool
 from holdfast.tools.wrapped import wrapped
@@ -45,20 +60,46 @@ SPECS: Final[tuple[ToolSpec, ...]] = tuple(
         (
             *(tool.spec for tool in _STANDING),
             agent_spawn.SPEC,
+            bash.SPEC,
+            edit_file.SPEC,
+            glob.SPEC,
+            grep.SPEC,
+            list_dir.SPEC,
+            read_file.SPEC,
             task_create.SPEC,
             task_status.SPEC,
             tool_activate.SPEC,
             tool_search.SPEC,
+            write_file.SPEC,
         ),
         key=lambda spec: spec.name,
     )
 )
 """What every built-in promises, by name, wherever it runs."""
+BUILT_IN: Final = frozenset(spec.name for spec in SPECS)
 
 
 def built_ins(spawner: Spawner) -> list[Tool]:
     """Return the built-ins that run in a worker, for a run whose children `spawner` makes.
 
-    `tool_search` and `tool_activate` come with a `Toolbox`, and `task_status` is a remote tool.
+    `tool_search` and `tool_activate` come with a `Toolbox`, `task_status` is a remote tool, and those that work on
+    files or run commands are `file_tools` and `command_tools`, since not every worker has the folders.
     """
     return [*_WRAPPED, wrapped(agent_spawn.agent_spawn(spawner)), wrapped(task_create.task_create(spawner))]
+
+
+def command_tools(commands: Commands) -> list[Tool]:
+    """Return the built-ins that run commands."""
+    return [bash.bash(commands)]
+
+
+def file_tools(folders: WorkingFolders) -> list[Tool]:
+    """Return the built-ins that work on files, each in the working folder of the agent that calls it."""
+    return [
+        edit_file.edit_file(folders),
+        glob.glob(folders),
+        grep.grep(folders),
+        list_dir.list_dir(folders),
+        read_file.read_file(folders),
+        write_file.write_file(folders),
+    ]

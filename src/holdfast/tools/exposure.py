@@ -23,6 +23,10 @@ CORE: Final = frozenset(
         "agent_spawn",
         "ask_user",
         "create_artifact",
+        "edit_file",
+        "glob",
+        "grep",
+        "list_dir",
         "plan_block",
         "plan_cancel",
         "plan_check",
@@ -30,11 +34,13 @@ CORE: Final = frozenset(
         "plan_create",
         "plan_start",
         "plan_update",
+        "read_file",
         "task_create",
         "task_respond",
         "task_status",
         "todo_read",
         "todo_write",
+        "write_file",
     }
 )
 DEFAULT_LIMIT: Final = 40

@@ -7,6 +7,7 @@ from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.ids import RunId
 from holdfast.domain.tool import check_spec
+from holdfast.tools.built_ins import BUILT_IN
 from holdfast.tools.builtin.tool_activate import tool_activate
 from holdfast.tools.builtin.tool_search import tool_search
 from holdfast.tools.exposure import DEFAULT, FINDERS, Exposure, crowded, visible
@@ -21,13 +22,34 @@ DOUBLE: Final = "another remote tool has this name"
 class Toolbox:
     """The tools of one agent. With too many to be shown at once, it has those to find the others with."""
 
-    def __init__(self, tools: Iterable[Tool], *, finders: Iterable[str] = (), exposure: Exposure = DEFAULT) -> None:
+    def __init__(
+        self,
+        tools: Iterable[Tool],
+        *,
+        finders: Iterable[str] = (),
+        foreign: Iterable[str] = (),
+        exposure: Exposure = DEFAULT,
+    ) -> None:
         self._tools = {tool.spec.name: tool for tool in tools}
+        self.foreign = frozenset(foreign)
+        """Tools of others, which run elsewhere."""
         self._exposure = exposure
         wanted = FINDERS if crowded(self._tools.values(), exposure) else tuple(finders)
         if wanted:
             made = self._finders()
             self._tools |= {name: made[name] for name in wanted}
+
+    def joined(self, others: Iterable[Tool]) -> "Toolbox":
+        """Return a toolbox with the tools of others beside these, which win where two have the same name."""
+        return Toolbox(
+            [
+                *(tool for name, tool in self._tools.items() if name not in FINDERS),
+                *(tool for tool in others if tool.spec.name not in {*self._tools, *FINDERS}),
+            ],
+            finders=[name for name in FINDERS if name in self._tools],
+            foreign=self.foreign,
+            exposure=self._exposure,
+        )
 
     def all(self) -> list[Tool]:
         """Return every tool that the agent may use."""
@@ -77,6 +99,7 @@ class Catalog:
         return Toolbox(
             [self._tools[name] for name in names if name not in FINDERS],
             finders=[name for name in names if name in FINDERS],
+            foreign=[name for name in names if name not in self._local and name not in BUILT_IN],
             exposure=exposure,
         )
 

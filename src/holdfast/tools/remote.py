@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from holdfast.domain.content import Json
 from holdfast.domain.tool import ToolSpec
 from holdfast.ports.remote_tools import RemoteTools
+from holdfast.tools.redaction import Redaction
 from holdfast.tools.tool import Call, Outcome, Tool
 from holdfast.tools.wrapped import wrapped
 
@@ -22,6 +23,6 @@ class RemoteTool:
         return Outcome(content=reply.content, failed=reply.failed)
 
 
-def remote_tools(specs: Iterable[ToolSpec], remote: RemoteTools) -> list[Tool]:
+def remote_tools(specs: Iterable[ToolSpec], remote: RemoteTools, *, redaction: Redaction | None = None) -> list[Tool]:
     """Return the tools of these specs, which are run elsewhere."""
-    return [wrapped(RemoteTool(spec, remote)) for spec in specs]
+    return [wrapped(RemoteTool(spec, remote), redaction=redaction) for spec in specs]

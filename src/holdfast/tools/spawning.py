@@ -14,6 +14,7 @@ from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import Mode, Priority, RunStatus
 from holdfast.domain.text import check_text
 from holdfast.domain.thread import NewThread
+from holdfast.tools.permissions.chain import passed_on
 from holdfast.tools.suggestion import did_you_mean
 from holdfast.tools.tool import Call
 
@@ -35,7 +36,10 @@ class Spawner(Protocol):
 
 
 class LibrarySpawner:
-    """`Spawner` over the agents of the workspace: a child has its agent's first model and its limits."""
+    """`Spawner` over the agents of the workspace: a child has its agent's first model and its limits.
+
+    It has at most the rights of the run that spawns it.
+    """
 
     def __init__(self, agents: Callable[[Lease], Awaitable[Sequence[Agent]]]) -> None:
         self._agents = agents
@@ -56,6 +60,7 @@ class LibrarySpawner:
             parent_run_id=call.run.id,
             priority=priority,
             limits=found.limits,
+            values=passed_on(call.agent, call.values),
             created_by=call.run.created_by,
         )
 

@@ -3,8 +3,8 @@
     run ──► Outcome ─────────────────────────► settled with its effects, in one commit
       └───► Outcome with a `wait` ··· arrival ──► resume ──► Outcome
 
-A tool never writes to the store. What a transactional one wants done there it returns, and it happens in the commit
-that settles the call, or not at all. Ids of what it makes derive from the key of the call, so nothing is made twice.
+A tool never writes to the store. What it wants done there it returns, and it happens in the commit that settles the
+call, or not at all. Ids of what it makes derive from the key of the call, so nothing is made twice.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -16,6 +16,7 @@ from holdfast.domain.agent import Agent
 from holdfast.domain.artifact import NewArtifact
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
+from holdfast.domain.events.activity import ActivityEvent
 from holdfast.domain.events.custom import HoldfastEvent
 from holdfast.domain.ids import MessageId, RunId, TimerId, ToolCallId
 from holdfast.domain.instant import Instant
@@ -24,6 +25,10 @@ from holdfast.domain.new_run import NewRun
 from holdfast.domain.plan import Boundary
 from holdfast.domain.run import Run, RunError, RunStatus
 from holdfast.domain.tool import ToolSpec
+
+
+def _show_nobody(event: ActivityEvent) -> None:
+    pass
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +49,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     """The values of the run as they are now."""
     next_task_id: Callable[[], Awaitable[int]]
     """Take the next number of the thread for an item of its plan."""
+    show: Callable[[ActivityEvent], None] = _show_nobody
+    """Show people how it goes while it goes on. What a transactional tool shows is seen when it settles."""
 
     @property
     def run(self) -> Run:
@@ -105,8 +112,9 @@ Arrival: TypeAlias = Answered | ChildEnded | TimeCame | Disturbed
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What a tool answers, and what is to be done in the commit that settles the call.
 
-    Only a transactional tool may have effects or wait. With a `wait` the call stays open. (An output that is too long
-    is kept as an artifact whatever the tool: that is done around it, by `bounded`.)
+    Only a transactional tool may begin `children` or wait: with a `wait` the call stays open. Values, events and
+    artifacts may come from any tool: they say what the call that settles has done or seen, in the same commit. A call
+    that is cut off says nothing, until it is run again; that of an effectful tool is `unknown`, and never says more.
     """
 
     content: Json = None
@@ -116,6 +124,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """Nobody knows whether it happened: only an effectful tool that has `failed` may say so."""
     values: Mapping[str, Json] = {}
     """Values of the run that change, whole: `plan`, `todo`, `tools`."""
+    revisions: Mapping[str, Callable[[Json], Json]] = {}
+    """Values that change from whatever they are when the call settles: read-only calls run side by side."""
     artifacts: Sequence[NewArtifact] = ()
     events: Sequence[HoldfastEvent] = ()
     children: Sequence[NewRun] = ()

@@ -3,10 +3,15 @@
 from holdfast.tools.bounded import bounded
 from holdfast.tools.checked import checked
 from holdfast.tools.explained import explained
+from holdfast.tools.redaction import Redaction, redacted
 from holdfast.tools.timed import timed
 from holdfast.tools.tool import Tool
 
 
-def wrapped(tool: Tool) -> Tool:
-    """Return `tool` with its arguments checked, its time limited, its errors explained and its output bounded."""
-    return bounded(explained(timed(checked(tool))))
+def wrapped(tool: Tool, *, redaction: Redaction | None = None) -> Tool:
+    """Return `tool` with its arguments checked, its time limited, its errors explained and its output bounded.
+
+    With a `redaction`, secrets are taken out of what it answers, before anything is cut off.
+    """
+    answering = explained(timed(checked(tool)))
+    return bounded(answering if redaction is None else redacted(answering, redaction))

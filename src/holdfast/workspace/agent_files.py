@@ -1,17 +1,28 @@
 """The files of an agent: `agents/<name>/` with `agent.json`, `AGENT.md` and perhaps `SOUL.md`."""
 
 import re
+from collections.abc import Collection
 from hashlib import sha256
 from typing import Annotated, Final, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
-from holdfast.domain.agent import Agent, ModeSettings, Permissions, Thinking, UnknownOutcome, check_agent_name
+from holdfast.domain.agent import (
+    DEFAULT_WORKING_FOLDER,
+    Agent,
+    ModeSettings,
+    Permissions,
+    Thinking,
+    UnknownOutcome,
+    check_agent_name,
+)
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.limits import Limits
+from holdfast.tools.permissions.checking import KNOWN
 from holdfast.workspace.folder import Workspace
+from holdfast.workspace.rule_files import check_rules
 from holdfast.workspace.text_files import file_name, printable, read_optional_text, read_text, refuse
 from holdfast.workspace.typed_json import decode
 
@@ -39,6 +50,23 @@ Name: TypeAlias = Annotated[
     Meta(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z",
         extra={"expected": "1 to 64 letters, digits, `_` or `-`, beginning with a letter or a digit"},
+    ),
+]
+# No part begins with a dot, so none leads out or is `.holdfast`. The names of the workspace itself are refused however
+# they are written, because some disks do not tell small letters from capitals.
+_OWN: Final = "|".join(
+    "".join(f"[{letter.upper()}{letter}]" if letter.isalpha() else rf"\{letter}" for letter in name)
+    for name in ("agents", "tools", "skills", "settings.json")
+)
+_PART: Final = "[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}"
+FolderName: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern=rf"^(?!({_OWN})(/|\Z)){_PART}(/{_PART}){{0,7}}\Z",
+        extra={
+            "expected": "a folder of the workspace such as `files` or `projects/site`: relative, of letters, digits, "
+            "`.`, `_` and `-`, no part beginning with `.`, and not in `agents`, `tools` or `skills`"
+        },
     ),
 ]
 Description: TypeAlias = Annotated[
@@ -80,21 +108,29 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         dict[Name, dict[str, Json]], Meta(description="MCP servers whose tools the agent may use, by name.")
     ] = {}
     skills: Annotated[list[Name], Meta(description="Skills that are active from the start.")] = []
+    working_folder: Annotated[
+        FolderName, Meta(description="Where its file tools work: a folder of the workspace that is not one of its own.")
+    ] = DEFAULT_WORKING_FOLDER
 
     def __post_init__(self) -> None:
         if isinstance(self.model, str) and re.match(_MODEL, self.model) is None:
             raise Invalid(f"expected {_MODEL_IN_WORDS}", field="model")
 
 
-def read_agent(workspace: Workspace, name: str) -> Agent:
-    """Return the agent that the files of `agents/<name>` define, or raise `Invalid` that names file and key."""
+def read_agent(workspace: Workspace, name: str, *, known: Collection[str] = KNOWN) -> Agent:
+    """Return the agent that the files of `agents/<name>` define, or raise `Invalid` that names file and key.
+
+    `known` are the tools that rules may be about.
+    """
     folder = workspace.agents / name
     _check_name(name)
     settings, instructions = (read_text(folder / file, root=workspace.path) for file in FILES[:2])
     soul = read_optional_text(folder / FILES[2], root=workspace.path)
     if not instructions.strip():
         refuse(file_name(folder / FILES[1], root=workspace.path), "is empty: write what the agent is to do")
-    file = decode(settings, AgentFile, file=file_name(folder / FILES[0], root=workspace.path))
+    json = file_name(folder / FILES[0], root=workspace.path)
+    file = decode(settings, AgentFile, file=json)
+    check_rules(file.permissions, settings, file=json, known=known)
     return Agent(
         name=name,
         description=file.description,
@@ -112,6 +148,7 @@ def read_agent(workspace: Workspace, name: str) -> Agent:
         thinking=file.thinking,
         mcp_servers=file.mcp_servers,
         skills=list(dict.fromkeys(file.skills)),
+        working_folder=file.working_folder,
         folder=str(folder),
         digest=_digest(settings, instructions, soul),
     )

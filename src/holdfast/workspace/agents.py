@@ -2,16 +2,20 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from holdfast.domain.agent import Agent
 from holdfast.domain.errors import NotFound, Unavailable
 from holdfast.ports.agents import BrokenAgent
+from holdfast.tools.permissions.checking import KNOWN
 from holdfast.workspace.agent_files import FILES, read_agent
 from holdfast.workspace.folder import Workspace
+from holdfast.workspace.grants import FolderGrants
 from holdfast.workspace.reload import Monotonic, Pace, Reloaded
 from holdfast.workspace.settings import Settings, with_defaults
 from holdfast.workspace.text_files import file_name, printable
@@ -27,10 +31,13 @@ class FolderAgents:
         workspace: Workspace,
         *,
         settings: Callable[[], Settings] = Settings,
+        known: Collection[str] = KNOWN,
         monotonic: Monotonic = time.monotonic,
     ) -> None:
         self._workspace = workspace
         self._settings = settings
+        self._known = known
+        self._grants = FolderGrants(workspace, known=known, monotonic=monotonic)
         self._pace = Pace(monotonic)
         self._agents: dict[str, Reloaded[Agent]] = {}
 
@@ -41,13 +48,13 @@ class FolderAgents:
             self._look(now=True)
         if name not in self._agents:
             raise NotFound(f"no agent `{name}`: it needs `agents/{name}/agent.json` and `agents/{name}/AGENT.md`")
-        return with_defaults(self._agents[name].get(), self._settings())
+        return self._defined(self._agents[name].get(), self._settings())
 
     def all(self) -> list[Agent]:
         """Return the agents that can be used, by name."""
         self._look()
         settings = self._settings()
-        return [with_defaults(kept.value, settings) for kept in self._agents.values() if kept.value is not None]
+        return [self._defined(kept.value, settings) for kept in self._agents.values() if kept.value is not None]
 
     def broken(self) -> list[BrokenAgent]:
         """Return those whose files are in error now, by name."""
@@ -58,9 +65,19 @@ class FolderAgents:
             if kept.error is not None
         ]
 
+    def grant(self, name: str, rules: Sequence[str]) -> None:
+        """Allow an agent what these rules say, from now on."""
+        self._grants.add(name, rules)
+
     def refresh(self) -> None:
         """Look at the files now, however short ago that was done."""
         self._look(now=True)
+
+    def _defined(self, agent: Agent, settings: Settings) -> Agent:
+        """Return an agent with what the workspace says about it."""
+        granted = self._grants.of(agent.name)
+        found = with_defaults(agent, settings)
+        return replace(found, granted=granted) if granted else found
 
     def _look(self, *, now: bool = False) -> None:
         at = self._pace.due(now=now)
@@ -85,7 +102,7 @@ class FolderAgents:
 
     def _watch(self, name: str) -> Reloaded[Agent]:
         files = [self._workspace.agents / name / file for file in FILES]
-        return Reloaded(partial(read_agent, self._workspace, name), files=files)
+        return Reloaded(partial(read_agent, self._workspace, name, known=self._known), files=files)
 
 
 def _is_agent(folder: Path) -> bool:

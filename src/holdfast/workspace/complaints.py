@@ -7,7 +7,7 @@ The key comes first, then the reason.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from types import UnionType
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin
@@ -32,7 +32,14 @@ class _Breach(NamedTuple):
     error: msgspec.ValidationError | Invalid
 
 
-def explain(error: msgspec.ValidationError | Invalid, value: Json, kind: Any) -> str:
+class Complaint(NamedTuple):
+    """Which key of a value is wrong, and why."""
+
+    steps: Sequence[str | int]
+    reason: str
+
+
+def explain(error: msgspec.ValidationError | Invalid, value: Json, kind: Any) -> Complaint:
     """Return which key of `value` cannot be read as part of a `kind`, and why.
 
     What msgspec says does not name keys of mappings, and what a type raises itself knows no place at all. So the
@@ -41,11 +48,11 @@ def explain(error: msgspec.ValidationError | Invalid, value: Json, kind: Any) ->
     steps, inner, reason = _breach(kind, value) or _Breach([], kind, error)
     if isinstance(reason, Invalid):
         field = reason.details.get("field")
-        return _at([*steps, field] if field else steps, reason.message)
+        return Complaint([*steps, field] if field else steps, reason.message)
     about = _ABOUT_FIELD.fullmatch(str(reason))
     if about is None:
-        return _at(steps, _reason(str(reason), inner))
-    return _at([*steps, about["field"]], _unknown(inner) if "unknown" in about[1] else "missing")
+        return Complaint(steps, _reason(str(reason), inner))
+    return Complaint([*steps, about["field"]], _unknown(inner) if "unknown" in about[1] else "missing")
 
 
 def _breach(kind: Any, value: Json) -> _Breach | None:
@@ -85,7 +92,8 @@ def _alternatives(kind: Any) -> Iterator[Any]:
             yield from _alternatives(one)
 
 
-def _at(steps: _Steps, reason: str) -> str:
+def placed(steps: Sequence[str | int], reason: str) -> str:
+    """Return a reason with the key that it is about before it."""
     place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
     return f"{place}: {reason}" if place else reason
 

@@ -3,6 +3,7 @@
     agents/          one folder per agent
     tools/ skills/   what agents share
     settings.json    what holds for all of them
+    permissions.json what people allowed agents when they were asked
     .holdfast/       what Holdfast itself keeps; git does not see it
 
 People own all of it but the last.
@@ -30,7 +31,7 @@ class Workspace:
 
     @classmethod
     def create(cls, path: str | Path) -> Self:
-        """Make a workspace at `path`, with one agent that needs no key; nothing that is there is touched."""
+        """Make a workspace at `path`: one agent needs no key, one is for a real model. Nothing there is touched."""
         folder = Path(path)
         there = [name for name in (*FOLDERS, *FILES) if os.path.lexists(folder / name)]
         if there:
@@ -60,6 +61,11 @@ class Workspace:
     def settings(self) -> Path:
         """What holds for all agents."""
         return self.path / "settings.json"
+
+    @property
+    def permissions(self) -> Path:
+        """What people allowed agents when they were asked."""
+        return self.path / "permissions.json"
 
     @property
     def own(self) -> Path:

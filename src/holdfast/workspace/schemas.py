@@ -13,10 +13,15 @@ import msgspec
 from holdfast.domain.content import Json
 from holdfast.workspace.agent_files import AgentFile
 from holdfast.workspace.settings import Settings
+from holdfast.workspace.tools import ToolFile
 
-SCHEMAS: Final[Mapping[str, Any]] = {"agent.schema.json": AgentFile, "settings.schema.json": Settings}
+SCHEMAS: Final[Mapping[str, Any]] = {
+    "agent.schema.json": AgentFile,
+    "settings.schema.json": Settings,
+    "tool.schema.json": ToolFile,
+}
 
-_TITLES: Final = {"agent.schema.json": "agent.json of Holdfast", "settings.schema.json": "settings.json of Holdfast"}
+_TITLES: Final = {name: f"{name.removesuffix('.schema.json')}.json of Holdfast" for name in SCHEMAS}
 _ADDED: Final[Mapping[str, Mapping[str, Mapping[str, Json]]]] = {
     "Limits": {
         "max_iterations": {"description": "How many calls of its model a run may make."},

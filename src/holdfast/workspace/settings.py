@@ -1,8 +1,9 @@
 """`settings.json`: what holds for every agent of a workspace."""
 
 import time
+from collections.abc import Collection
 from hashlib import sha256
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta, structs
@@ -12,8 +13,10 @@ from holdfast.domain.errors import Invalid
 from holdfast.domain.limits import Limits
 from holdfast.domain.model_provider import ProviderSettings
 from holdfast.domain.thread import DEFAULT_CONTEXT_WINDOW
+from holdfast.tools.permissions.checking import KNOWN
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.reload import Monotonic, Pace, Reloaded
+from holdfast.workspace.rule_files import check_rules
 from holdfast.workspace.text_files import file_name, read_optional_text
 from holdfast.workspace.typed_json import decode
 
@@ -33,6 +36,11 @@ Locale: TypeAlias = Annotated[
         pattern=r"^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,3}\Z",
         extra={"expected": "a language tag, such as `en`, `ja` or `pt-BR`"},
     ),
+]
+
+
+AbsolutePath: TypeAlias = Annotated[
+    str, Meta(pattern=r"^/[^\x00]+\Z", extra={"expected": "an absolute path, such as `/opt/node`"})
 ]
 
 
@@ -70,14 +78,25 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     workers: Annotated[
         Annotated[int, Meta(ge=1, le=1000)], Meta(description="How many runs a process works on at a time.")
     ] = DEFAULT_WORKERS
+    sandbox: Annotated[
+        Literal["on", "off"],
+        Meta(description="Whether commands of agents run in a sandbox; off, they have all rights of the server."),
+    ] = "on"
+    sandbox_reads: Annotated[
+        list[AbsolutePath],
+        Meta(max_length=100, description="What commands may read of the machine, beside what a system keeps for all."),
+    ] = []
     context: Annotated[ContextSettings, Meta(description="What a model is told.")] = ContextSettings()
 
 
 class FolderSettings:
     """The settings as they are now; while they are in error, as they were when they were last good."""
 
-    def __init__(self, workspace: Workspace, *, monotonic: Monotonic = time.monotonic) -> None:
+    def __init__(
+        self, workspace: Workspace, *, known: Collection[str] = KNOWN, monotonic: Monotonic = time.monotonic
+    ) -> None:
         self._workspace = workspace
+        self._known = known
         self._pace = Pace(monotonic)
         self._kept = Reloaded(self._read, files=[workspace.settings])
 
@@ -102,8 +121,12 @@ class FolderSettings:
 
     def _read(self) -> Settings:
         root, path = self._workspace.path, self._workspace.settings
-        text = read_optional_text(path, root=root)
-        return Settings() if text is None else decode(text, Settings, file=file_name(path, root=root))
+        text, file = read_optional_text(path, root=root), file_name(path, root=root)
+        if text is None:
+            return Settings()
+        settings = decode(text, Settings, file=file)
+        check_rules(settings.permissions, text, file=file, known=self._known)
+        return settings
 
 
 def with_defaults(agent: Agent, settings: Settings) -> Agent:

@@ -8,7 +8,8 @@ import msgspec
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
-from holdfast.workspace.complaints import explain
+from holdfast.workspace.complaints import Complaint, explain, placed
+from holdfast.workspace.places import line_of
 from holdfast.workspace.text_files import refuse
 
 T = TypeVar("T")
@@ -27,9 +28,16 @@ def _decode(text: str, kind: type[T], *, file: str) -> T:
     try:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.ValidationError, Invalid) as exc:  # the latter is a rule of the type itself
-        refuse(file, explain(exc, value, kind), cause=exc)
+        complain(file, text, explain(exc, value, kind), cause=exc)
     except msgspec.DecodeError as exc:
         refuse(file, "has half of a surrogate pair in a text", cause=exc)
+
+
+def complain(file: str, text: str, complaint: Complaint, *, cause: Exception | None = None) -> NoReturn:
+    """Raise `Invalid` about a key of a file, with the line of it."""
+    steps, reason = complaint
+    line = f"line {line_of(text, steps)}: " if steps else ""
+    refuse(file, f"{line}{placed(steps, reason)}", cause=cause)
 
 
 def _parse(text: str, *, file: str) -> Json:

@@ -63,7 +63,7 @@ async def runtime(control: Store, agents: Agents, implementation: str) -> AsyncI
         leases=control.leases,
         journal=control.journal,
         remote=PlatformTools(control.runs, control.journal),
-        library=LocalLibrary(agents),
+        library=LocalLibrary(agents, control.files),
     )
     async with IMPLEMENTATIONS[implementation](served) as ports:
         yield ports

@@ -2,8 +2,10 @@
 
 import pytest
 
-from holdfast.domain.errors import NotFound
+from holdfast.domain.artifact import NewFile
+from holdfast.domain.errors import Conflict, NotFound
 from holdfast.domain.limits import Limits
+from holdfast.ports.library import StoredFile
 from holdfast.store.store import Store
 from tests.conformance.runtime.implementations import Runtime
 from tests.conformance.scenes import running
@@ -30,3 +32,30 @@ async def test_an_agent_that_is_not_there_is_not_found(store: Store, runtime: Ru
 async def test_the_agents_that_a_run_may_spawn_are_listed_by_name(store: Store, runtime: Runtime) -> None:
     found = await runtime.library.agents(await running(store, "go", agent_type="bot"))
     assert [(agent.name, agent.description) for agent in found] == [("adder", "adds"), ("bot", "")]
+
+
+async def test_a_file_of_the_space_is_read_with_its_bytes(store: Store, runtime: Runtime) -> None:
+    lease = await running(store, "go", agent_type="bot")
+    kept = await store.files.create(lease.space_id, NewFile(name="a.png", media_type="image/png", content=b"\x89PNG"))
+    assert await runtime.library.file(lease, kept.id) == StoredFile(media_type="image/png", content=b"\x89PNG")
+    await store.files.delete(lease.space_id, kept.id)
+    with pytest.raises(NotFound):
+        await runtime.library.file(lease, kept.id)
+
+
+async def test_what_is_granted_to_an_agent_is_there_at_once_and_once(store: Store, runtime: Runtime) -> None:
+    lease = await running(store, "go", agent_type="bot")
+    assert (await runtime.library.agent(lease)).granted == []
+    for rules in (["bash(git *)"], ["bash(git *)", "bash(ls)"]):
+        await runtime.library.grant(lease, agent="bot", rules=rules)
+    assert (await runtime.library.agent(lease)).granted == ["bash(git *)", "bash(ls)"]
+
+
+async def test_nothing_is_granted_over_a_file_that_is_in_error(
+    store: Store, runtime: Runtime, workshop: Workshop
+) -> None:
+    lease = await running(store, "go", agent_type="bot")
+    workshop.write("permissions.json", "{")
+    with pytest.raises(Conflict, match="permissions.json"):
+        await runtime.library.grant(lease, agent="bot", rules=["bash(ls)"])
+    assert (workshop.folder / "permissions.json").read_text() == "{"

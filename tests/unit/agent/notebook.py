@@ -104,6 +104,7 @@ class Puppet:
 
     def __init__(self) -> None:
         self.lines: asyncio.Queue[ModelDelta | Exception | None] = asyncio.Queue()
+        self.asked: list[ModelRequest] = []
         self.left = False
 
     def say(self, *lines: ModelDelta | Exception | None) -> None:
@@ -117,6 +118,7 @@ class Puppet:
 
     def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncIterator[ModelDelta]]:
         """Say what is put in."""
+        self.asked.append(request)
         return aclosing(self._play())
 
     async def _play(self) -> AsyncGenerator[ModelDelta, None]:

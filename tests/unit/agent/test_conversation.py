@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.agent.conversation import STEERING, Conversation, Turn, begins_turn, read_turn
+from holdfast.agent.conversation import Conversation, Turn, begins_turn, read_turn
 from holdfast.domain.ids import RunId, ToolCallId
-from holdfast.domain.message import Message, Role
+from holdfast.domain.message import STEERING, Message, Role
 from tests.unit.agent.builders import RUN, Log, call
 from tests.unit.agent.notebook import LEASE, Notebook
 

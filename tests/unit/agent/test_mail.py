@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.agent.conversation import STEERING
 from holdfast.agent.mail import Mail, edits, ended_children, spoken
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import RunId
 from holdfast.domain.inbox import InboxItem, InboxKind
-from holdfast.domain.message import Role
+from holdfast.domain.message import STEERING, Role
 from holdfast.domain.run import RunError, RunStatus
 from holdfast.domain.untrusted import SOURCE
 from holdfast.tools.tool import Answered, Arrival, ChildEnded, TimeCame

@@ -14,7 +14,9 @@ from holdfast.bus.local import LocalBus
 from holdfast.control.library import LocalLibrary
 from holdfast.control.platform_tools import PlatformTools
 from holdfast.domain.agent import Agent
+from holdfast.domain.artifact import NewFile
 from holdfast.domain.commit import Lease
+from holdfast.domain.content import DataSource, ImagePart
 from holdfast.domain.ids import ToolCallId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.message import Role
@@ -50,6 +52,9 @@ class One:
     def broken(self) -> list[BrokenAgent]:
         return []
 
+    def grant(self, name: str, rules: Sequence[str]) -> None:
+        raise AssertionError("nobody is asked")
+
     def find(self, name: str, *, folder: Path | None = None) -> Model:
         return self._puppet
 
@@ -70,7 +75,7 @@ async def dancing(store: Store, puppet: Puppet) -> AsyncIterator[Lease]:
     one = One(puppet)
     executor = AgentExecutor(
         journal=store.journal,
-        library=LocalLibrary(one),
+        library=LocalLibrary(one, store.files),
         remote=PlatformTools(store.runs, store.journal),
         models=one,
         tokens=EstimatedTokens(),
@@ -120,6 +125,17 @@ async def test_what_comes_in_after_the_last_word_is_heard_before_the_run_ends(st
     assert [text for _, _, text in await said(store, run.id)] == ["go", "that is all", "wait", "yes?"]
     assert (run.status, run.output, run.iterations) == (RunStatus.COMPLETED, "yes?", 2)
     verify(await stream(store, run.id))
+
+
+async def test_a_file_that_a_message_names_is_sent_with_its_bytes(store: Store) -> None:
+    kept = await store.files.create(SPACE, NewFile(name="a.png", media_type="image/png", content=b"\x89PNG"))
+    puppet = Puppet()
+    async with dancing(store, puppet) as lease:
+        content = [{"type": "image", "source": {"type": "file", "value": kept.id}}]
+        await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.MESSAGE, data={"role": "user", "content": content})
+        puppet.say(TextDelta("hm"), FINISHED, TextDelta("a picture"), FINISHED)
+    sent = ImagePart(source=DataSource(value="iVBORw==", mime_type="image/png"))
+    assert puppet.asked[-1].messages[-1].content == [sent]
 
 
 async def test_a_run_that_has_ended_meanwhile_is_written_to_no_more(store: Store) -> None:

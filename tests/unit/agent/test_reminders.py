@@ -34,7 +34,7 @@ def test_identical_calls_in_a_row_are_a_reminder_at_3_and_the_end_at_5(times: in
         log.exchange(call(f"c{number}", "look", where="here", how={"far": 1, "long": 2}))
     found = repetition(log.messages, run_id=RUN)
     assert (found.verdict, found.tool) == (verdict, "look")
-    assert bool(_reminders(log)) is (verdict is not LoopVerdict.GO_ON)
+    assert bool(_reminders(log, iterations=times)) is (verdict is not LoopVerdict.GO_ON)
 
 
 def test_the_order_of_arguments_does_not_make_a_call_another() -> None:

@@ -1,3 +1,5 @@
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,9 +78,46 @@ def test_a_run_begins_with_what_people_and_systems_and_earlier_models_said() -> 
         NewMessage(role=Role.USER, content="seen", tool_call_id=ToolCallId("a")),
     ],
 )
-def test_input_that_calls_a_tool_or_answers_one_is_refused(message: NewMessage) -> None:
+def test_input_that_leaves_a_call_open_or_answers_none_is_refused(message: NewMessage) -> None:
     with pytest.raises(Invalid, match="may not call a tool or answer one"):
         check_input([user("hi"), message])
+
+
+def test_input_may_tell_of_calls_that_were_answered() -> None:
+    check_input([user("hi"), assistant("", call("a"), call("b")), result("b"), result("a"), user("go on")])
+    check_input([assistant("", call("a")), result("a"), assistant("", call("a")), result("a")])
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [assistant("", call("a")), user("well?"), result("a")],
+        [assistant("", call("a")), result("b")],
+        [assistant("", call("a")), result("a"), result("a")],
+        [assistant("", call("a"), call("b")), result("a")],
+        [assistant("", call("a"), call("a")), result("a")],
+        [NewMessage(role=Role.USER, content="", tool_calls=[call("a")]), result("a")],
+    ],
+)
+def test_in_the_input_each_call_is_answered_once_right_after_it(messages: list[NewMessage]) -> None:
+    with pytest.raises(Invalid, match="unless each call is answered right after it"):
+        check_input(messages)
+
+
+@given(st.lists(st.lists(st.sampled_from("abcd"), unique=True), min_size=1), st.randoms(), st.data())
+def test_whatever_is_answered_may_be_told_and_nothing_less(
+    asked: list[list[str]], chance: Random, data: st.DataObject
+) -> None:
+    told: list[NewMessage] = []
+    for ids in asked:
+        told += [user("go"), assistant("", *(call(id) for id in ids))]
+        told += [result(id) for id in chance.sample(ids, len(ids))]
+    check_input(told)
+    results = [index for index, message in enumerate(told) if message.role is Role.TOOL]
+    if results:
+        del told[data.draw(st.sampled_from(results))]
+        with pytest.raises(Invalid):
+            check_input(told)
 
 
 def test_a_run_begins_with_at_most_so_many_messages() -> None:

@@ -18,7 +18,7 @@ from holdfast.domain.content import (
     VideoPart,
 )
 from holdfast.domain.errors import ModelRefused
-from holdfast.domain.message import NewMessage, Role
+from holdfast.domain.message import FAILED, NewMessage, Role
 from holdfast.models.messages import history, parameters
 from tests.builders import assistant, call, result, user
 from tests.unit.models.asking import asking
@@ -101,6 +101,15 @@ def test_what_a_tool_shows_is_shown_to_the_model() -> None:
     shown = NewMessage(role=Role.TOOL, content=[TextPart(text="seen"), picture], tool_call_id=call("c1").id)
     *_, turn = history([assistant("", call("c1")), shown])
     assert [type(item) for item in turn.parts[0].content] == [str, told.ImageUrl]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "outcome"), [({}, "success"), ({FAILED: "failed"}, "failed"), ({FAILED: "unknown"}, "failed")]
+)
+def test_a_call_that_did_not_go_well_is_marked_as_such(metadata: dict[str, Any], outcome: str) -> None:
+    result = NewMessage(role=Role.TOOL, content="no", tool_call_id=call("c1").id, metadata=metadata)
+    *_, turn = history([assistant("", call("c1")), result])
+    assert turn.parts[0].outcome == outcome  # type: ignore[union-attr]
 
 
 def test_a_file_in_the_store_of_a_provider_is_named_to_it() -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import signal
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -124,3 +126,17 @@ def _holdings() -> Holdings:
         files = [os.readlink(link) for link in links]
     children = {child.pid for child in psutil.Process().children()}
     return Holdings(sorted(files), children, len(asyncio.all_tasks()))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody can tell")
+async def test_a_command_with_too_many_processes_is_killed(processes: SupervisedProcesses) -> None:
+    mark = new_mark()
+    crowd = f"for i in 1 2 3 4 5 6; do (setsid sleep {mark} &); done; sleep {mark}"
+    ended = await processes.run(shell(crowd, most_processes=4))
+    assert (ended.crowded, ended.signal, ended.timed_out) == (True, signal.SIGKILL, False)
+    assert marked(mark) == []
+
+
+async def test_a_command_with_as_many_processes_as_it_may_have_is_left_alone(processes: SupervisedProcesses) -> None:
+    ended = await processes.run(shell("sleep 0.3 & sleep 0.3", most_processes=4))
+    assert (ended.crowded, ended.exit_code) == (False, 0)

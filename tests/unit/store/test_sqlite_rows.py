@@ -39,9 +39,18 @@ async def test_what_each_row_returns_comes_back(transaction: SqliteTransaction) 
     }
 
 
-async def test_a_statement_that_takes_one_row_runs_for_each(transaction: SqliteTransaction) -> None:
+async def test_each_row_changes_what_it_names(transaction: SqliteTransaction) -> None:
     await transaction.many("add_heads", [(key, "running", 0, 0, 0, None, 1) for key in (1, 2, 3)])
     moves = [("waiting", f"reason {key}", None, 5, key) for key in (1, 3)]
     await transaction.many("move_heads", moves)
     heads = [await transaction.one("head", run_key=key) for key in (1, 2, 3)]
     assert [head and head["status_reason"] for head in heads] == ["reason 1", None, "reason 3"]
+
+
+async def test_a_statement_that_takes_one_row_runs_for_each(transaction: SqliteTransaction) -> None:
+    item = {"run_key": 1, "kind": "message", "data": "{}", "created_by": None, "now": 0}
+    for number in (1, 2, 3):
+        await transaction.run("add_inbox_item", number=number, **item)
+    consumed = await transaction.many("consume", [(1, 1), (1, 3), (1, 9)])
+    assert [row["number"] for row in consumed] == [1, 3]
+    assert [row["number"] for row in await transaction.all("inbox_of_run", run_key=1)] == [2]

@@ -14,7 +14,12 @@ from holdfast.tools.built_ins import SPECS
 from holdfast.tools.builtin import (
     agent_spawn,
     ask_user,
+    bash,
     create_artifact,
+    edit_file,
+    glob,
+    grep,
+    list_dir,
     log_write,
     plan_block,
     plan_cancel,
@@ -23,6 +28,7 @@ from holdfast.tools.builtin import (
     plan_create,
     plan_start,
     plan_update,
+    read_file,
     sleep,
     task_create,
     task_respond,
@@ -31,6 +37,7 @@ from holdfast.tools.builtin import (
     todo_write,
     tool_activate,
     tool_search,
+    write_file,
 )
 from holdfast.tools.checked import checked
 from holdfast.tools.schema import Arguments
@@ -39,7 +46,12 @@ from tests.unit.tools.calls import Recorder, a_call, a_spec
 TAKEN: Final[dict[str, type[Arguments]]] = {
     "agent_spawn": agent_spawn.AgentSpawn,
     "ask_user": ask_user.AskUser,
+    "bash": bash.Bash,
     "create_artifact": create_artifact.CreateArtifact,
+    "edit_file": edit_file.EditFile,
+    "glob": glob.Glob,
+    "grep": grep.Grep,
+    "list_dir": list_dir.ListDir,
     "log_write": log_write.LogWrite,
     "plan_block": plan_block.PlanBlock,
     "plan_cancel": plan_cancel.PlanCancel,
@@ -48,6 +60,7 @@ TAKEN: Final[dict[str, type[Arguments]]] = {
     "plan_create": plan_create.PlanCreate,
     "plan_start": plan_start.PlanStart,
     "plan_update": plan_update.PlanUpdate,
+    "read_file": read_file.ReadFile,
     "sleep": sleep.Sleep,
     "task_create": task_create.TaskCreate,
     "task_respond": task_respond.TaskRespond,
@@ -56,6 +69,7 @@ TAKEN: Final[dict[str, type[Arguments]]] = {
     "todo_write": todo_write.TodoWrite,
     "tool_activate": tool_activate.ToolActivate,
     "tool_search": tool_search.ToolSearch,
+    "write_file": write_file.WriteFile,
 }
 
 JSON: Final = st.recursive(

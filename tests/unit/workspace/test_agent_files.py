@@ -27,6 +27,7 @@ EVERY_KEY: dict[str, Any] = {
     "thinking": "high",
     "mcp_servers": {"github": {"command": "mcp-github", "args": ["--read-only"]}},
     "skills": ["code-review"],
+    "working_folder": "projects/site",
 }
 
 
@@ -45,6 +46,7 @@ def test_every_key_is_read(workspace: Workspace) -> None:
     assert (agent.temperature, agent.thinking) == (1.0, "high")
     assert agent.mcp_servers == {"github": {"command": "mcp-github", "args": ["--read-only"]}}
     assert agent.skills == ["code-review"]
+    assert agent.working_folder == "projects/site"
     assert agent.folder == str(workspace.agents / "book_keeper-2")
 
 
@@ -56,6 +58,49 @@ def test_a_model_is_all_that_must_be_said(workspace: Workspace) -> None:
     assert (agent.chat, agent.task, agent.daemon) == (ModeSettings(), ModeSettings(), ModeSettings(enabled=False))
     assert (agent.tools, agent.skills, agent.mcp_servers, agent.soul) == ([], [], {}, None)
     assert agent.unknown_outcome is UnknownOutcome.TELL
+    assert agent.working_folder == "files"
+
+
+@pytest.mark.parametrize("name", ["files", "a/b", "agents2", "my-agents", "a/agents", "v1.2", "_x"])
+def test_a_working_folder_is_a_folder_of_the_workspace(workspace: Workspace, name: str) -> None:
+    write_agent(workspace, working_folder=name)
+    assert read_agent(workspace, "bot").working_folder == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        ".",
+        "..",
+        "../a",
+        "a/..",
+        "/tmp",
+        "a//b",
+        "a/",
+        ".holdfast",
+        ".holdfast/files",
+        "agents",
+        "agents/bot",
+        "Agents",
+    ]
+    + [
+        "tools",
+        "skills/x",
+        "settings.json",
+        "SETTINGS.json/x",
+        "a\x00",
+        "a\n",
+        "~",
+        "a b",
+        "x" * 65,
+        "/".join("x" * 9),
+    ],
+)
+def test_a_working_folder_that_leads_out_or_is_the_workspaces_own_is_refused(workspace: Workspace, name: str) -> None:
+    write_agent(workspace, working_folder=name)
+    with pytest.raises(Invalid, match="agent.json: line 1: working_folder: expected a folder of the workspace"):
+        read_agent(workspace, "bot")
 
 
 def test_a_soul_is_read_if_there_is_one_with_something_in_it(workspace: Workspace) -> None:

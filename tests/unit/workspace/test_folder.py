@@ -70,18 +70,24 @@ def test_a_file_in_the_place_of_the_own_folder_is_an_error_that_names_it(workspa
         workspace.prepare()
 
 
-def test_a_new_workspace_has_one_agent_that_needs_no_key(tmp_path: Path) -> None:
+def test_a_new_workspace_has_an_agent_that_needs_no_key_and_is_the_default(tmp_path: Path) -> None:
     workspace = Workspace.create(tmp_path / "new" / "home")
     agents = FolderAgents(workspace)
-    (agent,) = agents.all()
+    agent = agents.get(FolderSettings(workspace).get().default_agent or "")
     assert agents.broken() == []
-    assert FolderSettings(workspace).get().default_agent == agent.name
     (model,) = agent.models
     provider, _, script = model.partition(":")
     assert provider == "scripted"
     assert agent.folder is not None
     assert (Path(agent.folder) / script).is_file()
     assert workspace.tools.is_dir() and workspace.skills.is_dir()
+
+
+def test_a_new_workspace_has_an_agent_for_a_real_model_whose_provider_is_in_the_settings(tmp_path: Path) -> None:
+    workspace = Workspace.create(tmp_path)
+    (model,) = FolderAgents(workspace).get("assistant").models
+    provider = FolderSettings(workspace).get().providers[model.partition(":")[0]]
+    assert (provider.api, provider.api_key_env) == ("openai", "OPENAI_API_KEY")
 
 
 def test_a_workspace_can_be_made_beside_what_is_there(tmp_path: Path) -> None:

@@ -84,6 +84,7 @@ agents = some(
     thinking=mostly([None, True, False, "minimal", "xhigh"], "none", 1),
     mcp_servers=st.dictionaries(names, st.dictionaries(words, anything, max_size=2), max_size=2),
     skills=st.lists(names, max_size=2),
+    working_folder=mostly(["files", "a/b.c"], "", "..", "a/../b", "/a", ".a", "agents", "Tools/x", "a\n", "a//b", None),
 )
 DOCUMENTS: Final = {
     "agent.schema.json": st.builds(
@@ -99,6 +100,24 @@ DOCUMENTS: Final = {
         locale=mostly([None, "en", "pt-BR", "zh-Hant-TW"], "e", "en_US", "en\n", "x" * 9, "en-"),
         workers=counts,
         context=some(window_messages=counts, anti_drift_every=counts),
+        sandbox=mostly(["on", "off"], "OFF", True, None),
+        sandbox_reads=st.lists(mostly(["/opt", "/a b/c"], "opt", "", "/", "~/x", "/a\0"), max_size=2),
+    ),
+    "tool.schema.json": st.builds(
+        lambda required, more: {**required, **more},
+        st.fixed_dictionaries(
+            {
+                "name": words,
+                "description": mostly(["Weighs.", "𝄞" * 2000], "", "あ" * 2001),
+                "parameters": st.dictionaries(words, anything, max_size=2),
+                "command": st.lists(mostly(["sh", "./run"], ""), max_size=2),
+            }
+        ),
+        some(
+            **{"class": mostly(["idempotent", "effectful"], "transactional", "IDEMPOTENT", None)},
+            read_only=st.booleans(),
+            timeout_seconds=mostly([0.5, 3600], 0, -1, 3601, None),
+        ),
     ),
 }
 

@@ -60,7 +60,7 @@ def test_no_file_is_the_same_as_an_empty_one(workspace: Workspace, settings: Fol
 def test_settings_that_were_never_good_say_what_is_wrong(workspace: Workspace, settings: FolderSettings) -> None:
     write_json(workspace.settings, {"worker": 3})
     for _ in range(2):
-        with pytest.raises(Invalid, match=r"^settings\.json: worker: unknown key, known are .*`workers`"):
+        with pytest.raises(Invalid, match=r"^settings\.json: line 1: worker: unknown key, known are .*`workers`"):
             settings.get()
 
 

@@ -88,6 +88,18 @@ def test_a_wrong_agent_file_is_told_with_its_key(said: Any, message: str) -> Non
     assert _refused(json.dumps(said), AgentFile) == message
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"model": "a:b",\n "limits":\n {"max": 1}}', "line 3: limits.max: unknown key"),
+        ('{"model": "a:b",\n\n "skills": ["x",\n ""]}', "line 4: skills[1]: expected"),
+        ('\n{"limits": {}}', "line 2: model: missing"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(text: str, message: str) -> None:
+    assert _refused(text, AgentFile).startswith(message)
+
+
 def test_an_unknown_key_is_told_with_those_that_are_known() -> None:
     message = _refused('{"model": "openai:gpt-5", "modle": 1}', AgentFile)
     assert message.startswith("modle: unknown key, known are `$schema`, `model`, `description`, `chat`, ")
@@ -214,4 +226,4 @@ def _refused(text: str, kind: type) -> str:
         decode(text, kind, file="the.json")
     assert refused.value.details == {"file": "the.json"}
     assert refused.value.message.startswith("the.json: ")
-    return refused.value.message.removeprefix("the.json: ")
+    return refused.value.message.removeprefix("the.json: ").removeprefix("line 1: ")

@@ -31,10 +31,16 @@ def reminders(
     messages: Sequence[Message], *, run_id: RunId, iterations: int, goal: Message | None, plan: Plan
 ) -> list[str]:
     """Return what the model is to be reminded of in its next call, after `iterations` calls of this run."""
-    return [*_repeated(messages, run_id), *_stalled(messages, run_id, iterations), *_drift(iterations, goal, plan)]
+    return [
+        *_repeated(messages, run_id, iterations),
+        *_stalled(messages, run_id, iterations),
+        *_drift(iterations, goal, plan),
+    ]
 
 
-def _repeated(messages: Sequence[Message], run_id: RunId) -> Iterator[str]:
+def _repeated(messages: Sequence[Message], run_id: RunId, iterations: int) -> Iterator[str]:
+    if iterations < REPEATED:
+        return  # nothing can have happened so often yet
     found = repetition(messages, run_id=run_id)
     if found.count >= REPEATED:
         yield filled("repetition", tool=as_name(found.tool), count=found.count, most=STOPPED)
@@ -42,7 +48,7 @@ def _repeated(messages: Sequence[Message], run_id: RunId) -> Iterator[str]:
 
 def _stalled(messages: Sequence[Message], run_id: RunId, iterations: int) -> Iterator[str]:
     if iterations < SAME_ERRORS:
-        return  # nothing can have happened so often yet
+        return
     errors = same_errors(messages, run_id=run_id)
     if errors >= SAME_ERRORS:
         yield filled("stall_errors", count=errors)

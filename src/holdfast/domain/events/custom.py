@@ -1,6 +1,7 @@
 """What Holdfast logs and AG-UI has no type for: `CUSTOM` events named `holdfast.*`."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
@@ -8,10 +9,12 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from holdfast.domain.artifact import ArtifactType
+from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.events.special import Custom
 from holdfast.domain.ids import ArtifactId, InterruptId, MessageId, RunId, ThreadId, ToolCallId
 from holdfast.domain.interrupt import InterruptStatus
+from holdfast.domain.permission import Verdict
 from holdfast.domain.plan import PlanItem
 from holdfast.domain.run import RunStatus
 from holdfast.domain.step import StepKind, StepState
@@ -103,6 +106,41 @@ class ContextCompacted(msgspec.Struct, frozen=True, kw_only=True):
     tokens_after: int
 
 
+class FileAction(StrEnum):
+    """What became of a file."""
+
+    CREATED = "created"
+    CHANGED = "changed"
+    FOUND = "found"
+    """It already was as it should become, by an earlier try of the same call that was cut off, or by somebody else."""
+
+
+class FileChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of the working folder was written. The digests are SHA-256; the diff may be cut."""
+
+    path: str
+    action: FileAction
+    size: int
+    digest_after: str
+    digest_before: str | UnsetType = UNSET
+    diff: str | UnsetType = UNSET
+    tool_call_id: ToolCallId | UnsetType = UNSET
+
+
+class PermissionDecided(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule or a person decided about a call; one that nothing is said about is not told."""
+
+    tool_call_id: ToolCallId
+    tool: str
+    decision: Verdict
+    rule: str | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    agent: str | UnsetType = UNSET
+    by: str | UnsetType = UNSET
+    arguments: Json | UnsetType = UNSET
+    granted: list[str] | UnsetType = UNSET
+
+
 HoldfastEvent: TypeAlias = (
     StatusChanged
     | StepChanged
@@ -114,6 +152,8 @@ HoldfastEvent: TypeAlias = (
     | ChildChanged
     | Logged
     | ContextCompacted
+    | FileChanged
+    | PermissionDecided
 )
 
 CUSTOM_TYPES: Final[Mapping[str, type[HoldfastEvent]]] = MappingProxyType(
@@ -128,6 +168,8 @@ CUSTOM_TYPES: Final[Mapping[str, type[HoldfastEvent]]] = MappingProxyType(
         "holdfast.child": ChildChanged,
         "holdfast.log": Logged,
         "holdfast.compaction": ContextCompacted,
+        "holdfast.permission": PermissionDecided,
+        "holdfast.file": FileChanged,
     }
 )
 

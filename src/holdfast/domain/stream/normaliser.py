@@ -63,7 +63,7 @@ from holdfast.domain.stream.subagents import subagent
 from holdfast.domain.stream.text import text
 from holdfast.domain.stream.tool_calls import tool_call
 
-Delta = TypeVar("Delta", TextMessageContent, ReasoningMessageContent, ToolCallArgs)
+Owned = TypeVar("Owned", TextMessageContent, ReasoningMessageContent, ToolCallArgs, Custom)
 
 
 class Stream:
@@ -120,13 +120,15 @@ class Stream:
         """Return what to log for `event`; `at` is the time of all that says none itself."""
         state = self._state
         match event:
-            # Deltas are most of what is fed: those of something open take the short way.
+            # Most of what is fed are deltas of something open, and what opens, ends and names nothing: a short way.
             case TextMessageContent(message_id=message) if message in state.texts.open:
                 return [_stamped(event, state.texts.open[message], at)]
             case ReasoningMessageContent(message_id=message) if message in state.thoughts.open:
                 return [_stamped(event, state.thoughts.open[message], at)]
             case ToolCallArgs(tool_call_id=call) if call in state.calls.open:
                 return [_stamped(event, state.calls.open[call], at)]
+            case Custom() if state.segment.run_id is not None:
+                return [_stamped(event, state.tag(event.subagent_run_id), at)]
             case _:
                 return self._log(self._legal(event), at)
 
@@ -239,7 +241,7 @@ class Stream:
                 assert_never(event)
 
 
-def _stamped(delta: Delta, owner: Owner, at: Millis) -> Delta:
-    if delta.timestamp is UNSET:
-        return replace(delta, subagent_run_id=owner, timestamp=at)
-    return delta if delta.subagent_run_id == owner else replace(delta, subagent_run_id=owner)
+def _stamped(event: Owned, owner: Owner, at: Millis) -> Owned:
+    if event.timestamp is UNSET:
+        return replace(event, subagent_run_id=owner, timestamp=at)
+    return event if event.subagent_run_id == owner else replace(event, subagent_run_id=owner)

@@ -61,6 +61,7 @@ class Block:
             if isinstance(error, TimeoutError):
                 raise error  # whatever is asked next would wait without end for the server to answer first
             if self._begun:
-                await asyncio.wait_for(self._borders.rollback(), ROLLBACK_TIMEOUT)
+                async with asyncio.timeout(ROLLBACK_TIMEOUT):  # `wait_for` may lose a cancellation before Python 3.12
+                    await self._borders.rollback()
         except DRIVER_ERRORS:
             self._connection.terminate()

@@ -24,6 +24,14 @@ SELECT m.*, r.id AS run_id, t.id AS thread_id
  ORDER BY m.sequence DESC
  LIMIT :limit;
 
+-- name: last_of_run
+-- What a run that continues none has said last, and was told; its own names need no reading.
+SELECT m.*, CAST(:run_id AS TEXT) AS run_id, CAST(:thread_id AS TEXT) AS thread_id
+  FROM messages m
+ WHERE m.run_key = :run_key AND m.sequence IS NOT NULL
+ ORDER BY m.sequence DESC
+ LIMIT :limit;
+
 -- name: chain_end
 -- How far `history` walked with the same `hops`, and the run above that, where it goes on.
 WITH RECURSIVE chain (run_key, base_key, base_sequence, hops) AS (

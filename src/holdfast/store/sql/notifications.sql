@@ -1,17 +1,6 @@
 -- name: outbox
 SELECT * FROM outbox ORDER BY outbox_key LIMIT :limit;
 
--- name: drop_outbox_row
-DELETE FROM outbox WHERE outbox_key = :outbox_key;
-
--- name: take_notification_number
-UPDATE spaces SET last_notification = last_notification + 1 WHERE space_key = :space_key
-RETURNING id, last_notification;
-
--- name: add_notification
-INSERT INTO notifications (space_key, number, kind, run_id, thread_id, data, created_at)
-VALUES (:space_key, :number, :kind, :run_id, :thread_id, :data, :created_at);
-
 -- name: notifications_after
 SELECT * FROM notifications WHERE space_key = :space_key AND number > :number ORDER BY number LIMIT :limit;
 

@@ -83,3 +83,11 @@ UPDATE idempotency_keys SET run_key = :run_key WHERE space_key = :space_key AND 
 
 -- name: head
 SELECT * FROM run_heads WHERE run_key = :run_key;
+
+-- name: opening
+-- A run's thread and what of its head its worker needs, and whether there is more to read.
+SELECT h.lease_number, h.unread, h.last_event_seq,
+       EXISTS (SELECT 1 FROM steps s WHERE s.run_key = h.run_key) AS has_steps,
+       EXISTS (SELECT 1 FROM run_values v WHERE v.run_key = h.run_key) AS has_values, t.*
+  FROM run_heads h JOIN threads t ON t.thread_key = :thread_key
+ WHERE h.run_key = :run_key;

@@ -1,9 +1,6 @@
 -- name: thread
 SELECT t.* FROM threads t JOIN spaces s ON s.space_key = t.space_key WHERE s.id = :space AND t.id = :id;
 
--- name: thread_by_key
-SELECT * FROM threads WHERE thread_key = :thread_key;
-
 -- name: task_number
 SELECT number FROM task_numbers WHERE thread_key = :thread_key AND step = :step;
 

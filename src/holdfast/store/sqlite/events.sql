@@ -1,10 +1,12 @@
 -- name: heads_of
+-- What stands before a CROSS JOIN is read first, row by row: no table is made of it.
+WITH wanted (space, id) AS (VALUES (:space, :id))
 SELECT s.id AS space_id, r.id, h.status, h.last_event_seq
-  FROM spaces s
-  JOIN run_ids i ON i.space_key = s.space_key
+  FROM wanted w
+  CROSS JOIN spaces s ON s.id = w.space
+  JOIN run_ids i ON i.space_key = s.space_key AND i.id = w.id
   JOIN runs r ON r.run_key = i.run_key AND r.erased = 0
-  JOIN run_heads h ON h.run_key = r.run_key
- WHERE s.id = :space AND i.id = :id;
+  JOIN run_heads h ON h.run_key = r.run_key;
 
 -- name: events_of_types_after
 SELECT seq, type, data, created_at FROM events

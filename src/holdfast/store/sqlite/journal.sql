@@ -12,18 +12,21 @@ UPDATE run_heads
 RETURNING run_key, last_event_seq, unread;
 
 -- name: move_heads
+WITH moved (status, reason, wait_until, now, run_key) AS (VALUES (:status, :reason, :wait_until, :now, :run_key))
 UPDATE run_heads
-   SET status = :status, status_reason = :reason, wait_until = :wait_until,
-       queued_at = CASE WHEN :status = 'queued' THEN :now ELSE queued_at END,
-       queue_key = CASE WHEN :status = 'queued' THEN COALESCE(:wait_until, :now) - head_start ELSE queue_key END,
+   SET status = m.status, status_reason = m.reason, wait_until = m.wait_until,
+       queued_at = CASE WHEN m.status = 'queued' THEN m.now ELSE queued_at END,
+       queue_key = CASE WHEN m.status = 'queued' THEN COALESCE(m.wait_until, m.now) - head_start ELSE queue_key END,
        lease_owner = NULL, lease_expires_at = NULL, lease_number = lease_number + 1
- WHERE run_key = :run_key;
+  FROM moved m
+ WHERE run_heads.run_key = m.run_key;
 
 -- name: finish_runs
-UPDATE runs SET output = :output, error = :error, completed_at = :now WHERE run_key = :run_key;
+WITH finished (output, error, now, run_key) AS (VALUES (:output, :error, :now, :run_key))
+UPDATE runs SET output = f.output, error = f.error, completed_at = f.now FROM finished f WHERE runs.run_key = f.run_key;
 
 -- name: stop_timers
-UPDATE timers SET state = 'cancelled' WHERE run_key = :run_key AND state IN ('scheduled', 'paused');
+UPDATE timers SET state = 'cancelled' WHERE run_key IN (VALUES (:run_key)) AND state IN ('scheduled', 'paused');
 
 -- name: pause_deadlines
 -- While it is paused, its `due_at` is how much is left.
@@ -31,21 +34,28 @@ UPDATE timers SET state = 'paused', due_at = due_at - :now
  WHERE run_key = :run_key AND kind = 'deadline' AND state = 'scheduled';
 
 -- name: close_open_interrupts
-UPDATE interrupts SET status = 'cancelled' WHERE run_key = :run_key AND status = 'open';
+UPDATE interrupts SET status = 'cancelled' WHERE run_key IN (VALUES (:run_key)) AND status = 'open';
 
 -- name: cut_off_started_steps
-UPDATE steps SET state = CASE WHEN effectful = 1 THEN 'unknown' ELSE 'failed' END, settled_at = :now
- WHERE run_key = :run_key AND state IN ('started', 'waiting');
+WITH ended (now, run_key) AS (VALUES (:now, :run_key))
+UPDATE steps SET state = CASE WHEN effectful = 1 THEN 'unknown' ELSE 'failed' END, settled_at = e.now
+  FROM ended e
+ WHERE steps.run_key = e.run_key AND state IN ('started', 'waiting');
 
 -- name: add_usage
+WITH used (input_tokens, output_tokens, cached_input_tokens, cost, iterations, run_key) AS (
+    VALUES (:input_tokens, :output_tokens, :cached_input_tokens, :cost, :iterations, :run_key)
+)
 UPDATE runs
-   SET input_tokens = input_tokens + :input_tokens, output_tokens = output_tokens + :output_tokens,
-       cached_input_tokens = cached_input_tokens + :cached_input_tokens, cost_nanodollars = cost_nanodollars + :cost,
-       iterations = iterations + :iterations
- WHERE run_key = :run_key;
+   SET input_tokens = runs.input_tokens + u.input_tokens, output_tokens = runs.output_tokens + u.output_tokens,
+       cached_input_tokens = runs.cached_input_tokens + u.cached_input_tokens,
+       cost_nanodollars = cost_nanodollars + u.cost, iterations = runs.iterations + u.iterations
+  FROM used u
+ WHERE runs.run_key = u.run_key;
 
 -- name: take_sequences
-UPDATE threads SET next_sequence = next_sequence + :count WHERE thread_key = :thread_key
+WITH taken (count, thread_key) AS (VALUES (:count, :thread_key))
+UPDATE threads SET next_sequence = next_sequence + t.count FROM taken t WHERE threads.thread_key = t.thread_key
 RETURNING thread_key, next_sequence;
 
 -- name: consume
@@ -75,5 +85,5 @@ UPDATE interrupts SET status = 'cancelled' WHERE run_key = :run_key AND id = :id
 -- Runs that may begin now that their base has ended, and those that were ended before they could.
 SELECT r.run_key, r.thread_key, r.base_key, r.base_sequence, h.status
   FROM runs r JOIN run_heads h ON h.run_key = r.run_key
- WHERE r.base_key = :run_key AND h.queued_at IS NULL
+ WHERE r.base_key IN (VALUES (:run_key)) AND h.queued_at IS NULL
  ORDER BY r.run_key;

@@ -11,11 +11,14 @@ UPDATE run_heads
 RETURNING run_key, queue_key, lease_number, lease_expires_at;
 
 -- name: runs_by_key
-SELECT * FROM run_view WHERE run_key = :run_key;
+WITH wanted (run_key) AS (VALUES (:run_key))
+SELECT v.* FROM wanted w CROSS JOIN run_view v ON v.run_key = w.run_key;
 
 -- name: renew_leases
-UPDATE run_heads SET lease_expires_at = :now + :lease
- WHERE run_key = :run_key AND lease_number = :lease_number AND lease_owner = :owner
+WITH wanted (now, lease, run_key, lease_number, owner) AS (VALUES (:now, :lease, :run_key, :lease_number, :owner))
+UPDATE run_heads SET lease_expires_at = w.now + w.lease
+  FROM wanted w
+ WHERE run_heads.run_key = w.run_key AND run_heads.lease_number = w.lease_number AND lease_owner = w.owner
 RETURNING run_key, lease_number, lease_expires_at;
 
 -- name: expired_heads

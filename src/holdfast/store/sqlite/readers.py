@@ -2,16 +2,24 @@
 
 import asyncio
 import sqlite3
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 from holdfast.domain.errors import Unavailable
 from holdfast.ports.clock import Clock
 from holdfast.store.sqlite.connection import connect, translate
 from holdfast.store.sqlite.transaction import SqliteTransaction, run
 from holdfast.store.transaction import Operation
+
+MOST_TOGETHER: Final = 16
+"""Reads that are answered together: each waits for the slowest of them."""
+
+_Job: TypeAlias = tuple[Operation[Any], asyncio.Future[Any]]
+_Answer: TypeAlias = tuple[Any, BaseException | None]
 
 
 class Readers:
@@ -20,7 +28,8 @@ class Readers:
     def __init__(self, path: Path, *, clock: Clock, count: int) -> None:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._jobs: SimpleQueue[tuple[Operation[Any], asyncio.Future[Any]] | None] = SimpleQueue()
+        self._asked: list[_Job] = []
+        self._jobs: SimpleQueue[list[_Job] | None] = SimpleQueue()
         self._closed = False
         connections = [connect(path, read_only=True) for _ in range(count)]
         self._threads = [
@@ -31,44 +40,58 @@ class Readers:
             thread.start()
 
     def submit(self, operation: Operation[Any]) -> asyncio.Future[Any]:
-        """Hand over something to read."""
+        """Take something to read; what one turn of the loop asks for goes over, and comes back, at once."""
         if self._closed:
             raise Unavailable("the store is closed")
+        if not self._asked:
+            self._loop.call_soon(self._hand_over)
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._jobs.put((operation, future))
+        self._asked.append((operation, future))
         return future
+
+    def _hand_over(self) -> None:
+        for start in range(0, len(self._asked), MOST_TOGETHER):
+            self._jobs.put(self._asked[start : start + MOST_TOGETHER])
+        self._asked = []
 
     async def close(self) -> None:
         """Read what is waiting to be read, then stop."""
         self._closed = True
+        self._hand_over()
         for _ in self._threads:
             self._jobs.put(None)
         for thread in self._threads:
             await asyncio.to_thread(thread.join)
 
     def _work(self, connection: sqlite3.Connection) -> None:
-        while (job := self._jobs.get()) is not None:
-            operation, future = job
-            try:
-                result, error = self._read(connection, operation), None
-            except Exception as exc:  # noqa: BLE001 - whatever it is, it must reach the caller and not end the thread
-                result, error = None, translate(exc)
-            self._loop.call_soon_threadsafe(_resolve, future, result, error)
+        while (jobs := self._jobs.get()) is not None:
+            answers: list[_Answer] = []
+            for operation, _ in jobs:
+                try:
+                    answers.append((self._read(connection, operation), None))
+                except Exception as exc:  # noqa: BLE001 - whatever it is, it must reach the caller and not end the thread
+                    answers.append((None, translate(exc)))
+            _end(connection)
+            self._loop.call_soon_threadsafe(_resolve, jobs, answers)
         connection.close()
 
     def _read(self, connection: sqlite3.Connection, operation: Operation[Any]) -> Any:
-        connection.execute("BEGIN")
-        try:
-            return run(operation, SqliteTransaction(connection, self._clock.now()))
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+        if not connection.in_transaction:  # the first begins one for all, and an error may end it
+            connection.execute("BEGIN")
+        return run(operation, SqliteTransaction(connection, self._clock.now()))
 
 
-def _resolve(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
-    if future.done():
-        return
-    if error is not None:
-        future.set_exception(error)
-    else:
-        future.set_result(result)
+def _end(connection: sqlite3.Connection) -> None:
+    with suppress(sqlite3.Error):  # it only read
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _resolve(jobs: Sequence[_Job], answers: Sequence[_Answer]) -> None:
+    for (_, future), (result, error) in zip(jobs, answers, strict=True):
+        if future.done():
+            continue
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)

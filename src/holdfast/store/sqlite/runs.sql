@@ -1,15 +1,16 @@
 -- name: base_runs
 -- What a run needs to know of the one it continues: its head, and where it jumps to.
+WITH wanted (run_key) AS (VALUES (:run_key))
 SELECT r.run_key, r.id, h.status, h.lease_owner, h.queued_at, r.base_key, r.base_sequence, r.chain_depth,
        COALESCE(j.run_key, r.run_key) AS jump, COALESCE(j.chain_depth, r.chain_depth) AS jump_depth,
        COALESCE(k.run_key, j.run_key, r.run_key) AS jump_of_jump,
        COALESCE(k.chain_depth, j.chain_depth, r.chain_depth) AS jump_of_jump_depth,
        EXISTS (SELECT 1 FROM run_values v WHERE v.run_key = r.run_key) AS has_values
-  FROM runs r
+  FROM wanted w
+  CROSS JOIN runs r ON r.run_key = w.run_key
   JOIN run_heads h ON h.run_key = r.run_key
   LEFT JOIN runs j ON j.run_key = r.jump_key
-  LEFT JOIN runs k ON k.run_key = j.jump_key
- WHERE r.run_key = :run_key;
+  LEFT JOIN runs k ON k.run_key = j.jump_key;
 
 -- name: add_runs
 INSERT INTO runs (space_key, thread_key, id, mode, agent_type, model, base_key, base_sequence, chain_depth, jump_key,

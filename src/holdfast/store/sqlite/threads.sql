@@ -7,15 +7,20 @@ ON CONFLICT (space_key, id) DO NOTHING
 RETURNING *;
 
 -- name: threads_with_newest_run
+WITH wanted (space, id) AS (VALUES (:space, :id))
 SELECT t.*, s.id AS space_id, (SELECT MAX(r.run_key) FROM runs r WHERE r.thread_key = t.thread_key) AS newest_run
-  FROM threads t JOIN spaces s ON s.space_key = t.space_key
- WHERE s.id = :space AND t.id = :id;
+  FROM wanted w
+  CROSS JOIN spaces s ON s.id = w.space
+  JOIN threads t ON t.space_key = s.space_key AND t.id = w.id;
 
 -- name: begin_runs_on_threads
 -- Moves a thread up in its list, and gives the run's input its places.
-UPDATE threads SET last_run_at = :now, listed_at = :now, next_sequence = next_sequence + :count
- WHERE thread_key = :thread_key
+WITH begun (now, count, thread_key) AS (VALUES (:now, :count, :thread_key))
+UPDATE threads SET last_run_at = b.now, listed_at = b.now, next_sequence = next_sequence + b.count
+  FROM begun b
+ WHERE threads.thread_key = b.thread_key
 RETURNING thread_key, next_sequence;
 
 -- name: mark_made_for_runs
-UPDATE threads SET made_for_run = :run_key WHERE thread_key = :thread_key;
+WITH made (run_key, thread_key) AS (VALUES (:run_key, :thread_key))
+UPDATE threads SET made_for_run = m.run_key FROM made m WHERE threads.thread_key = m.thread_key;

@@ -16,6 +16,7 @@ from holdfast.domain.run import Mode, Priority, RunError, RunStatus
 from holdfast.domain.thread import NewThread
 from holdfast.tools.builtin.agent_spawn import AgentSpawn, agent_spawn
 from holdfast.tools.builtin.task_create import TaskCreate, task_create
+from holdfast.tools.permissions.chain import passed_on
 from holdfast.tools.spawning import MAX_INPUT, LibrarySpawner
 from holdfast.tools.tool import ChildEnded, Disturbed, Outcome, Spawned, TimeCame
 from holdfast.tools.typed import TypedTool, WaitingTool
@@ -56,6 +57,7 @@ def the_child(mode: Mode = Mode.CHAT, priority: Priority = Priority.NORMAL) -> N
         parent_run_id=RunId("run_1"),
         priority=priority,
         limits=LIMITS,
+        values=passed_on(a_call().agent, {}),
         created_by="ada",
     )
 

@@ -1,0 +1,95 @@
+"""The rows of a run of an agent, without us: what is the least that has to be made durable, in as many commits."""
+
+import json
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from benchmarks.bulk import EVENTS, MESSAGES, OUTBOX, RUN_HEADS, RUN_IDS, RUNS, Columns, insert, run_row
+from benchmarks.floors import Floor
+
+CHUNKS = 20
+WORDS = "word " * 42
+EVENTS_OF_A_RUN = 7
+
+_KEYS = count(1)
+_CLAIM = "UPDATE run_heads SET lease_number = lease_number + 1 WHERE run_key "
+_DATA = json.dumps({"type": "TEXT_MESSAGE_CONTENT", "timestamp": 1, "messageId": "msg_1", "delta": WORDS})
+_STEPS: Columns = {
+    "run_key": "BIGINT",
+    "number": "BIGINT",
+    "kind": "TEXT",
+    "name": "TEXT",
+    "key": "TEXT",
+    "state": "TEXT",
+    "attempt": "BIGINT",
+    "effectful": "BIGINT",
+    "started_at": "BIGINT",
+}
+_CONTEXTS: Columns = {"run_key": "BIGINT", "step": "BIGINT", "snapshot": "JSON"}
+
+
+class BareRun:
+    """Such runs, each in three awaited commits, or more if they speak on their way."""
+
+    def __init__(self, ground: Floor, where: str | Path) -> None:
+        self._ground = ground
+        self._keys = _KEYS
+        tables = {
+            "runs": RUNS,
+            "run_ids": RUN_IDS,
+            "run_heads": RUN_HEADS,
+            "messages": MESSAGES,
+            "events": EVENTS,
+            "steps": _STEPS,
+            "contexts": _CONTEXTS,
+            "outbox": OUTBOX,
+        }
+        self._into = {name: insert(name, columns, where) for name, columns in tables.items()}
+        self._claim = _CLAIM + ("= ?" if isinstance(where, Path) else "= ANY($1::BIGINT[])")
+
+    async def run(self) -> None:
+        """Make as many commits of the same rows."""
+        key = await self.create()
+        await self.claim(key)
+        await self.finish(key, events=EVENTS_OF_A_RUN)
+
+    async def create(self) -> int:
+        """Commit what a new run is, and return its key."""
+        key = next(self._keys)
+        await self._ground.write(
+            [
+                (self._into["runs"], [run_row(key)]),
+                (self._into["run_ids"], [(1, f"run_{key}", key)]),
+                (self._into["run_heads"], [(key, "completed", 60_000, 1, 1, 1)]),
+                (self._into["messages"], [self._message(key, 0)]),
+                (self._into["events"], [(key, 1, "RUN_STARTED", _DATA, 1)]),
+            ]
+        )
+        return key
+
+    async def claim(self, key: int) -> None:
+        """Commit that somebody works on it."""
+        await self._ground.write([(self._claim, [(key,)])])
+
+    async def say(self, key: int, *, after: int, events: int) -> None:
+        """Commit what it says on its way."""
+        await self._ground.write([(self._into["events"], self._events(key, after=after, events=events))])
+
+    async def finish(self, key: int, *, after: int = 1, events: int) -> None:
+        """Commit the rest of what it says, and its end."""
+        await self._ground.write(
+            [
+                (self._into["events"], self._events(key, after=after, events=events)),
+                (self._into["messages"], [self._message(key, 1)]),
+                (self._into["steps"], [(key, 1, "model", "scripted", f"run_{key}.1", "done", 1, 0, 1)]),
+                (self._into["contexts"], [(key, 1, "{}")]),
+                (self._into["outbox"], [(1, "run.completed", f"run_{key}", "thr", "{}", 1)]),
+            ]
+        )
+
+    def _events(self, key: int, *, after: int, events: int) -> list[tuple[Any, ...]]:
+        return [(key, after + number, "TEXT_MESSAGE_CONTENT", _DATA, 1) for number in range(1, events + 1)]
+
+    def _message(self, key: int, number: int) -> tuple[Any, ...]:
+        return 1, key, f"msg_{key}_{number}", 2 * key + number, "user", f'"{WORDS}"', "{}", 1

@@ -1,0 +1,158 @@
+"""A client that costs next to nothing: requests are bytes made beforehand, and an answer is searched only for its end.
+
+What is streamed has no carriage return in it, so two line ends frame each piece that the server sent, and nothing but
+the last one ends as it does.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+_END_OF_HEAD = b"\r\n\r\n"
+_LINE_END = b"\r\n"
+_END_OF_STREAM = b"\r\n0\r\n\r\n"
+_EVENT = b"data: "
+_OK = b"HTTP/1.1 200"
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What came back, and when."""
+
+    status: int
+    body: bytes
+    """As it was sent: of a stream, with the framing of its pieces."""
+    first_event: float = 0.0
+    """Seconds until the first event of a stream was here."""
+
+    def json(self) -> dict[str, str]:
+        """Return a body that is an object."""
+        found: dict[str, str] = msgspec.json.decode(self.body)
+        return found
+
+
+class Tally:
+    """How many pieces some streams were sent together."""
+
+    def __init__(self) -> None:
+        self.pieces = 0
+        self._goal = 0
+        self._reached: asyncio.Future[None] | None = None
+
+    def add(self, pieces: int) -> None:
+        """Count some more."""
+        self.pieces += pieces
+        if self._reached is not None and self.pieces >= self._goal:
+            self._reached.set_result(None)
+            self._reached = None
+
+    async def reaches(self, pieces: int) -> None:
+        """Wait until there are so many."""
+        self._goal = pieces
+        self._reached = asyncio.get_running_loop().create_future()
+        await self._reached
+
+
+class Connection(asyncio.Protocol):
+    """One connection that is kept, for one request at a time."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._got = bytearray()
+        self._body_at = self._body_length = 0
+        self._began = self._first_event = 0.0
+        self._answer: asyncio.Future[Answer] | None = None
+        self._tally: Tally | None = None
+        self._begun: asyncio.Future[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep it."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let a request fail that has no answer yet, or comes too late: a server keeps no idle connection for long."""
+        self._transport = None
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(ConnectionError("the server closed the connection before it answered"))
+
+    def data_received(self, data: bytes) -> None:
+        """Look whether that is all."""
+        if self._tally is not None:
+            self._count(data, self._tally)
+            return
+        self._got += data
+        if not self._first_event and _EVENT in data:
+            self._first_event = time.perf_counter() - self._began
+        if not self._body_at:
+            self._read_head()
+        if self._body_at and self._is_whole():
+            self._resolve()
+
+    def ask(self, request: bytes) -> asyncio.Future[Answer]:
+        """Send a request; its answer comes once all of it is here."""
+        if self._transport is None:
+            raise ConnectionError("the server has closed the connection")
+        self._got.clear()
+        self._body_at, self._first_event = 0, 0.0
+        self._answer = asyncio.get_running_loop().create_future()
+        self._began = time.perf_counter()
+        self._transport.write(request)
+        return self._answer
+
+    def count(self, request: bytes, tally: Tally) -> asyncio.Future[None]:
+        """Send a request for a stream whose pieces are only counted; return once it has begun."""
+        assert self._transport is not None
+        self._tally = tally
+        self._begun = asyncio.get_running_loop().create_future()
+        self._transport.write(request)
+        return self._begun
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _count(self, data: bytes, tally: Tally) -> None:
+        if self._begun is None:
+            tally.add(data.count(_LINE_END) // 2)
+        elif data.startswith(_OK):
+            self._begun.set_result(None)
+            self._begun = None
+        else:
+            self._begun.set_exception(RuntimeError(f"the stream was refused: {data.decode()}"))
+
+    def _read_head(self) -> None:
+        end = self._got.find(_END_OF_HEAD)
+        if end < 0:
+            return
+        self._body_at = end + len(_END_OF_HEAD)
+        head = bytes(self._got[:end]).lower()
+        _, is_sized, rest = head.partition(b"content-length: ")
+        self._body_length = int(rest.partition(_LINE_END)[0]) if is_sized else -1
+
+    def _is_whole(self) -> bool:
+        if self._body_length < 0:
+            return self._got.endswith(_END_OF_STREAM)
+        return len(self._got) >= self._body_at + self._body_length
+
+    def _resolve(self) -> None:
+        assert self._answer is not None
+        status, body = int(self._got[9:12]), bytes(self._got[self._body_at :])
+        self._answer.set_result(Answer(status=status, body=body, first_event=self._first_event))
+
+
+def request(method: str, path: str, *, body: object = None, accept: str = "application/json") -> bytes:
+    """Return a request as it is sent."""
+    content = b"" if body is None else msgspec.json.encode(body)
+    lines = [f"{method} {path} HTTP/1.1", "Host: 127.0.0.1", f"Accept: {accept}"]
+    if content:
+        lines += ["Content-Type: application/json", f"Content-Length: {len(content)}"]
+    return "\r\n".join([*lines, "", ""]).encode() + content
+
+
+async def connect(port: int, *, many: int) -> Sequence[Connection]:
+    """Open connections to a server on this machine."""
+    loop = asyncio.get_running_loop()
+    return [(await loop.create_connection(Connection, "127.0.0.1", port))[1] for _ in range(many)]

@@ -1,0 +1,164 @@
+"""Runs over HTTP: the real server in a process of its own, with an agent on the scripted model (20 chunks).
+
+Each client has one connection and one thread, made before anything is measured, and each run begins a new root on that
+thread, so that none has more to read than the first: what long threads cost is measured elsewhere. A run is over when
+its whole answer is here: the run itself as JSON (`?wait=`), or its stream to the end. CPU is that of the server's
+process. The floor is a process with the same web server that makes the same rows durable, and sends the same bytes.
+"""
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import quantiles
+
+import msgspec
+
+from benchmarks.bare_run import WORDS
+from benchmarks.databases import databases
+from benchmarks.http_client import Answer, Connection, connect, request
+from benchmarks.http_servers import PACE_MS, Server, floor_server, holdfast_server
+from benchmarks.table import Table
+
+CLIENTS = (1, 16, 64)
+ROUNDS = 3
+AGENTS = {0: "default", PACE_MS: "paced"}
+STREAM = "text/event-stream"
+COLUMNS = [
+    "delay ms",
+    "answer",
+    "clients",
+    "runs/s",
+    "CPU ms",
+    "first event p50 ms",
+    "p99 ms",
+    "failed",
+    "floor runs/s",
+    "CPU ms",
+    "first event p50 ms",
+    "ratio of CPU",
+    "target",
+]
+TARGETS = {
+    (0, STREAM, 1): "4 ms of CPU, first event 4 ms",
+    (0, STREAM, 16): "3 ms of CPU",
+    (0, STREAM, 64): "none fails",
+}
+
+
+class Rate(msgspec.Struct, frozen=True, kw_only=True):
+    """What some clients saw together."""
+
+    answers: Sequence[Answer]
+    seconds: float
+    cpu: float
+
+    @property
+    def failed(self) -> int:
+        """How many runs did not complete."""
+        return sum(not _completed(answer) for answer in self.answers)
+
+    @property
+    def per_second(self) -> float:
+        """How many runs there were in a second."""
+        return len(self.answers) / self.seconds
+
+    @property
+    def cpu_ms(self) -> float:
+        """What one run cost the server."""
+        return self.cpu / len(self.answers) * 1000
+
+
+async def measure(backend: str, *, seconds: float, clients: Sequence[int] = CLIENTS) -> Table:
+    """Return a table of runs per second, what each costs, and how soon a stream begins."""
+    table = Table(f"runs over HTTP, 20 chunks: {backend}", list(COLUMNS))
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
+        async with (
+            databases(backend) as (where, below),
+            holdfast_server(Path(folder), where) as ours,
+            floor_server(below) as floor,
+        ):
+            for delay in AGENTS:
+                for accept in ("application/json", STREAM):
+                    for many in clients:
+                        table.add(*await _row(ours.server, floor.server, delay, accept, many, seconds))
+    return table
+
+
+async def _row(ours: Server, floor: Server, delay: int, accept: str, clients: int, seconds: float) -> list[object]:
+    """Measure both in turns, so that noise falls on both alike."""
+    asked = [_run(thread, accept) for thread in await _threads(ours, AGENTS[delay], clients)]
+    asked_of_floor = [_run("thr_1", accept, delay_ms=delay)] * clients
+    rates: list[Rate] = []
+    bare: list[Rate] = []
+    for _ in range(ROUNDS):
+        rates.append(await _rate(ours, asked, seconds / ROUNDS))
+        bare.append(await _rate(floor, asked_of_floor, seconds / ROUNDS))
+    cpu, bare_cpu = min(rate.cpu_ms for rate in rates), min(rate.cpu_ms for rate in bare)
+    return [
+        delay,
+        "stream" if accept == STREAM else "JSON",
+        clients,
+        max(rate.per_second for rate in rates),
+        cpu,
+        *_firsts(rates),
+        sum(rate.failed for rate in rates),
+        max(rate.per_second for rate in bare),
+        bare_cpu,
+        _firsts(bare)[0],
+        cpu / bare_cpu,
+        TARGETS.get((delay, accept, clients), ""),
+    ]
+
+
+async def _threads(server: Server, agent: str, many: int) -> list[str]:
+    """Make a thread for each client."""
+    (connection,) = await connect(server.port, many=1)
+    asked = request("POST", "/api/threads", body={"agent_type": agent})
+    threads = [(await connection.ask(asked)).json()["id"] for _ in range(many)]
+    connection.close()
+    return threads
+
+
+def _run(thread: str, accept: str, **more: object) -> bytes:
+    wait = "" if accept == STREAM else "?wait=60"
+    body = {"input": WORDS, "base_run_id": None, **more}
+    return request("POST", f"/api/threads/{thread}/runs{wait}", body=body, accept=accept)
+
+
+async def _rate(server: Server, asked: Sequence[bytes], seconds: float) -> Rate:
+    """Let each client ask the same again and again."""
+    connections = await connect(server.port, many=len(asked))
+    began, used = time.perf_counter(), server.cpu
+    answers = await asyncio.gather(
+        *(_repeat(*client, until=began + seconds) for client in zip(connections, asked, strict=True))
+    )
+    rate = Rate(
+        answers=[answer for some in answers for answer in some],
+        seconds=time.perf_counter() - began,
+        cpu=server.cpu - used,
+    )
+    for connection in connections:
+        connection.close()
+    return rate
+
+
+async def _repeat(connection: Connection, asked: bytes, *, until: float) -> list[Answer]:
+    answers = []
+    while time.perf_counter() < until:
+        answers.append(await connection.ask(asked))
+    return answers
+
+
+def _completed(answer: Answer) -> bool:
+    return answer.status in (200, 201) and any(words in answer.body for words in (b"RUN_FINISHED", b'"completed"'))
+
+
+def _firsts(rates: Sequence[Rate]) -> tuple[object, object]:
+    """Return the median and the 99th percentile of the milliseconds until the first event, over all rounds."""
+    found = [answer.first_event * 1000 for rate in rates for answer in rate.answers if answer.first_event]
+    if len(found) < 2:
+        return "", ""
+    cuts = quantiles(found, n=100, method="inclusive")
+    return cuts[49], cuts[98]

@@ -1,0 +1,109 @@
+"""The servers that are measured: the real one, and the floor. Each is a process of its own."""
+
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+
+from benchmarks.bare_run import CHUNKS, WORDS
+from benchmarks.http_client import connect, request
+
+HOLDFAST = ("-c", "from holdfast.cli.main import main; main()")
+FLOOR = ("-m", "benchmarks.http_floor")
+WORKERS = 64
+PACE_MS = 10
+BEAT_MS = 100
+"""How often a run says something that many follow: so slowly that nobody falls behind, and each piece is one event."""
+
+AGENTS: Mapping[str, Mapping[str, Any]] = {
+    "default": {"say": WORDS, "chunks": CHUNKS},
+    "paced": {"say": WORDS, "chunks": CHUNKS, "delay_ms": PACE_MS},
+    "slow": {"say": WORDS, "chunks": len(WORDS), "delay_ms": BEAT_MS},
+}
+"""The agents of the workspace that is served, by what they answer."""
+
+
+class Server:
+    """A server that answers, and what it has used so far."""
+
+    def __init__(self, pid: int, url: str) -> None:
+        self.pid = pid
+        self.port = int(url.rpartition(":")[2])
+
+    @property
+    def cpu(self) -> float:
+        """CPU seconds of the process with all its threads."""
+        return cpu_of(self.pid)
+
+    @property
+    def memory(self) -> int:
+        """Bytes that it keeps in memory."""
+        return int(psutil.Process(self.pid).memory_info().rss)
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """What it took until a server answered."""
+
+    server: Server
+    cpu: float
+    wall: float
+
+
+def cpu_of(pid: int) -> float:
+    """Return the CPU seconds of a process; `/proc` and psutil count them only in hundredths."""
+    return time.clock_gettime(~pid << 3 | 2)  # what clock_getcpuclockid(3) returns for it
+
+
+@asynccontextmanager
+async def holdfast_server(folder: Path, database: str | Path, *, workers: int = WORKERS) -> AsyncIterator[Start]:
+    """Serve a workspace with a few scripted agents, as anybody would."""
+    for name, turn in AGENTS.items():
+        agent = folder / "agents" / name
+        agent.mkdir(parents=True, exist_ok=True)
+        (agent / "AGENT.md").write_text("Answer the user.\n")
+        (agent / "agent.json").write_text(json.dumps({"model": "scripted:script.json"}))
+        (agent / "script.json").write_text(json.dumps({"turns": [turn], "after_last": "repeat"}))
+    options = ("--workspace", str(folder), "--database", str(database), "--port", "0", "--workers", str(workers))
+    async with _started(*HOLDFAST, "serve", "--json", *options) as start:
+        yield start
+
+
+@asynccontextmanager
+async def floor_server(database: str | Path) -> AsyncIterator[Start]:
+    """Serve the same bytes with nothing of ours around them."""
+    async with _started(*FLOOR, str(database)) as start:
+        yield start
+
+
+@asynccontextmanager
+async def _started(*command: str) -> AsyncIterator[Start]:
+    """Start a process that tells where it is on its first line; its log goes to a file, as it usually does."""
+    began = time.perf_counter()
+    with tempfile.TemporaryFile() as log:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *command, stdout=asyncio.subprocess.PIPE, stderr=log
+        )
+        assert process.stdout is not None
+        try:
+            told = await process.stdout.readline()
+            if not told:
+                await process.wait()
+                log.seek(0)
+                raise RuntimeError(f"the server did not start: {log.read().decode()}")
+            server = Server(process.pid, json.loads(told)["url"])
+            (connection,) = await connect(server.port, many=1)
+            assert (await connection.ask(request("GET", "/health"))).status == 200
+            yield Start(server=server, cpu=server.cpu, wall=time.perf_counter() - began)
+            connection.close()
+        finally:
+            if process.returncode is None:
+                process.terminate()
+                await process.wait()

@@ -1,0 +1,117 @@
+"""The server at rest and with a thousand streams, beside a bare ASGI app on the same web server.
+
+A delivery is one piece that was sent to one subscriber; each is one event, and one comes every 100 ms. Memory per idle
+stream is what the process grew by while they were opened, divided by them. To start is to answer `/health`.
+"""
+
+import asyncio
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.databases import databases
+from benchmarks.http_client import Connection, Tally, connect, request
+from benchmarks.http_servers import Server, Start, floor_server, holdfast_server
+from benchmarks.table import Table
+
+STREAMS = 1000
+BEATS = 20
+FIRST_STREAMS = 20
+"""Streams that are opened and closed before memory is looked at: what is made once is made for them."""
+PAUSE = 0.5
+"""Seconds in which what was begun comes to its end."""
+STREAM = "text/event-stream"
+MEGA = 1024 * 1024
+MICRO = 1_000_000
+
+
+async def measure(backend: str, *, seconds: float, streams: int = STREAMS, beats: int = BEATS) -> Table:
+    """Return a table of what streams and the server itself cost; how long that takes does not depend on `seconds`."""
+    table = Table(f"the server, {streams:,} streams: {backend}", ["what", "unit", "ours", "floor", "ratio", "target"])
+    async with databases(backend) as (where, below):
+        with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
+            async with holdfast_server(Path(folder), where) as ours, floor_server(below) as floor:
+                await asyncio.sleep(PAUSE)
+                _add_start(table, ours, floor)
+                await _add_fan_out(table, ours.server, floor.server, streams, beats)
+            async with floor_server(below) as floor:
+                bare = await _per_stream(floor.server, ["/silence"] * streams)
+            for runs in (1, streams):
+                async with holdfast_server(Path(folder), where, workers=0) as ours:
+                    each = await _per_idle_stream(ours.server, runs=runs, streams=streams)
+                _add(table, f"an idle stream, of {runs:,} runs", "KB", each, bare, "40")
+    return table
+
+
+def _add_start(table: Table, ours: Start, floor: Start) -> None:
+    _add(table, "start: CPU", "s", ours.cpu, floor.cpu, "1.5")
+    _add(table, "start: wall time", "s", ours.wall, floor.wall, "")
+    _add(table, "idle RSS", "MB", ours.server.memory / MEGA, floor.server.memory / MEGA, "90")
+
+
+async def _add_fan_out(table: Table, ours: Server, floor: Server, streams: int, beats: int) -> None:
+    """Measure one subscriber and many: the difference is for those who were added, the rest is for the run."""
+    path = _sse(await _run(ours, agent="slow"))
+    one, many = [await _per_beat(ours, path, each, beats) for each in (1, streams)]
+    bare_one, bare_many = [await _per_beat(floor, "/beat", each, beats) for each in (1, streams)]
+    _add(table, "delivery: CPU, with what the run costs", "µs", many / streams * MICRO, bare_many / streams * MICRO, "")
+    each, bare = [(all_ - alone) / (streams - 1) * MICRO for all_, alone in ((many, one), (bare_many, bare_one))]
+    _add(table, "delivery: CPU of one more", "µs", each, bare, "1.3 times")
+
+
+async def _per_beat(server: Server, path: str, streams: int, beats: int) -> float:
+    """Return the CPU seconds in which one event reaches all, measured while everybody is there."""
+    tally = Tally()
+    subscribers = await _subscribe(server, [path] * streams, tally)
+    used, before = server.cpu, tally.pieces
+    await tally.reaches(before + streams * beats)
+    beats_seen = (tally.pieces - before) / streams
+    each = (server.cpu - used) / beats_seen
+    await _hang_up(subscribers)
+    return each
+
+
+async def _per_idle_stream(server: Server, *, runs: int, streams: int) -> float:
+    """Return the kilobytes of a stream of a run that nobody works on."""
+    paths = [_sse(await _run(server, agent="default")) for _ in range(runs)]
+    return await _per_stream(server, paths * (streams // runs))
+
+
+async def _per_stream(server: Server, paths: Sequence[str]) -> float:
+    await _hang_up(await _subscribe(server, paths[:FIRST_STREAMS], Tally()))
+    before = server.memory
+    subscribers = await _subscribe(server, paths, Tally())
+    grown = server.memory - before
+    await _hang_up(subscribers)
+    return grown / len(paths) / 1024
+
+
+async def _subscribe(server: Server, paths: Sequence[str], tally: Tally) -> Sequence[Connection]:
+    """Open streams, and return once all have begun."""
+    subscribers = await connect(server.port, many=len(paths))
+    asked = [request("GET", path, accept=STREAM) for path in paths]
+    await asyncio.gather(*(each.count(one, tally) for each, one in zip(subscribers, asked, strict=True)))
+    await asyncio.sleep(PAUSE)
+    return subscribers
+
+
+async def _hang_up(subscribers: Sequence[Connection]) -> None:
+    for subscriber in subscribers:
+        subscriber.close()
+    await asyncio.sleep(PAUSE)
+
+
+async def _run(server: Server, *, agent: str) -> str:
+    (connection,) = await connect(server.port, many=1)
+    thread = (await connection.ask(request("POST", "/api/threads", body={"agent_type": agent}))).json()["id"]
+    made = await connection.ask(request("POST", f"/api/threads/{thread}/runs", body={"input": "Go on."}))
+    connection.close()
+    return made.json()["id"]
+
+
+def _sse(run: str) -> str:
+    return f"/api/runs/{run}/sse"
+
+
+def _add(table: Table, what: str, unit: str, ours: float, floor: float, target: str) -> None:
+    table.add(what, unit, ours, floor, ours / floor if floor else "", target)

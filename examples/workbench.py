@@ -1,0 +1,81 @@
+"""An agent mends a small project, runs its tests in the sandbox, asks before it deletes something, and reports.
+
+    python examples/workbench.py [--answer approve|deny]
+
+It works on a copy, so that it can be done again. The model is a script: it needs no key, and nothing leaves the
+machine. In the project is a file `.env` with a secret, which a rule denies: the agent tries to read it all the same.
+"""
+
+import argparse
+import asyncio
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import holdfast
+from holdfast import NewMessage, NewRun, NewThread, Role, Run
+from holdfast.bootstrap.workspace import DEFAULT_SPACE, Holdfast
+
+WORKBENCH: Final = Path(__file__).parent / "workbench"
+SECRET: Final = "PASSWORD=open-sesame\n"
+
+
+async def main(answer: str | None) -> int:
+    """Have the project mended; return the exit code."""
+    with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
+        workspace = Path(shutil.copytree(WORKBENCH, Path(folder, "workbench")))
+        _hide_a_secret(workspace)
+        async with holdfast.open(workspace) as here:
+            wish = NewMessage(role=Role.USER, content="The tests fail. Please mend it.")
+            new = NewRun(thread=NewThread(agent_type="mechanic"), messages=[wish])
+            run = (await here.runs.start(DEFAULT_SPACE, new)).run
+            ended = await _accompany(here, run, answer)
+            await _show(here, ended)
+    return 0 if ended.status == "completed" else 1
+
+
+async def _accompany(here: Holdfast, run: Run, answer: str | None) -> Run:
+    """Answer what the agent asks, until it has ended."""
+    with here.watcher.watch(DEFAULT_SPACE, run.id) as watch:
+        seq, head = 0, await watch.beyond(0)
+        while head is not None and not head.status.terminal:
+            if head.status == "waiting":
+                await _decide(here, run, answer)
+            seq = head.last_event_seq
+            head = await watch.beyond(seq)
+    return await here.store.runs.get(DEFAULT_SPACE, run.id)
+
+
+async def _decide(here: Holdfast, run: Run, answer: str | None) -> None:
+    """Ask the person at the terminal about each open question."""
+    for asked in await here.store.interrupts.of_run(DEFAULT_SPACE, run.id):
+        if asked.status == "open":
+            print(f"?  the agent asks: {asked.arguments} (rule: {asked.metadata['rule']})", flush=True)
+            said = answer or await asyncio.to_thread(input, "   approve or deny? ")
+            decision = "approve" if said.strip() == "approve" else "deny"
+            print(f"   {decision}", flush=True)
+            await here.runs.respond(DEFAULT_SPACE, run.id, {"decision": decision}, digest=asked.digest, by="you")
+
+
+async def _show(here: Holdfast, run: Run) -> None:
+    """Print what was said and done, and the report."""
+    for message in await here.store.messages.of_run(DEFAULT_SPACE, run.id):
+        for call in message.tool_calls:
+            print(f"→  {call.name} {call.arguments}")
+        if message.content:
+            print(f"{message.role:>9}  " + str(message.content).replace("\n", "\n" + " " * 11))
+    for made in (await here.store.artifacts.page(DEFAULT_SPACE, run=run.id)).items:
+        artifact = await here.store.artifacts.get(DEFAULT_SPACE, made.id)
+        print(f"\n{artifact.title}\n\n{artifact.content}")
+
+
+def _hide_a_secret(workspace: Path) -> None:
+    (workspace / "project" / ".env").write_text(SECRET)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--answer", choices=["approve", "deny"], help="what to say, where nobody is at the terminal")
+    sys.exit(asyncio.run(main(parser.parse_args().answer)))

@@ -1,0 +1,88 @@
+"""What people are asked about calls, and what they decided, which is kept until the calls have settled."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from holdfast.domain.content import Json
+from holdfast.domain.idempotency import derived_id
+from holdfast.domain.ids import InterruptId, RunId, ToolCallId
+from holdfast.domain.interrupt import InterruptKind, NewInterrupt
+from holdfast.domain.message import ToolCall
+from holdfast.domain.permission import APPROVALS, Decision, call_digest
+from holdfast.domain.tool import ToolSpec
+
+QUESTION: Final = "The agent wants to call `{name}`. May it?"
+
+
+class Ruling(msgspec.Struct, frozen=True, kw_only=True):
+    """What was decided about one call."""
+
+    why: str | None = None
+    """What the model is told of a call that is refused; null where it may run."""
+    arguments: dict[str, Json] | None = None
+    """Those that a person approved instead of what it asked for."""
+    granted: list[str] | None = None
+    """Rules that a person had written."""
+
+
+class Rulings(msgspec.Struct, frozen=True, kw_only=True):
+    """What was decided about the calls of one message. Values go over to other runs, but decisions do not."""
+
+    run_id: RunId
+    calls: dict[ToolCallId, Ruling] = {}
+
+
+class Response(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person answers."""
+
+    decision: Literal["approve", "deny", "always"]
+    reason: str | None = None
+    arguments: dict[str, Json] | None = None
+    rules: list[str] | None = None
+
+
+def rulings(values: Mapping[str, Json], run_id: RunId) -> dict[ToolCallId, Ruling]:
+    """Return what was decided about calls of this run."""
+    written = values.get(APPROVALS)
+    if written is None:
+        return {}
+    found = msgspec.convert(written, Rulings)
+    return found.calls if found.run_id == run_id else {}
+
+
+def approval_key(run_id: RunId, call: ToolCall) -> str:
+    """Return the key under which a person is asked about a call."""
+    return f"{run_id}.{call.id}.approval"
+
+
+def question(
+    run_id: RunId, call: ToolCall, spec: ToolSpec, decision: Decision, offers: Sequence[Sequence[str]]
+) -> NewInterrupt:
+    """Return what a person is asked about a call: the answer holds for exactly this one."""
+    told = {"rule": decision.rule, "reason": decision.reason, "agent": decision.agent}
+    return NewInterrupt(
+        kind=InterruptKind.APPROVAL,
+        id=InterruptId(derived_id("int", key=approval_key(run_id, call))),
+        message=QUESTION.format(name=call.name),
+        tool_call_id=call.id,
+        arguments=call.arguments,
+        digest=call_digest(call.name, call.arguments),
+        response_schema=_response_schema(spec, offers),
+        metadata={"tool": call.name, "offers": offers, **{key: said for key, said in told.items() if said is not None}},
+    )
+
+
+def _response_schema(spec: ToolSpec, offers: Sequence[Sequence[str]]) -> dict[str, Json]:
+    properties: dict[str, Json] = {
+        "decision": {"enum": ["approve", "deny", "always"] if offers else ["approve", "deny"]},
+        "reason": {"type": "string", "description": "what the agent is told when it may not"},
+        "arguments": {**spec.parameters, "description": "to approve the call with other arguments than it asks for"},
+    }
+    if offers:
+        properties["rules"] = {
+            "enum": [list(rules) for rules in offers],
+            "description": "the rules to write, so that it is always allowed; the first of these unless one is chosen",
+        }
+    return {"type": "object", "required": ["decision"], "properties": properties, "additionalProperties": False}

@@ -1,0 +1,279 @@
+"""Whether the calls of a message may run: that is decided for all of them before any of them begins.
+
+    allowed by a rule or by default ──► runs
+    denied                          ──► a result for the model; it never begins
+    asked for                       ──► all questions of the message open in one commit, and everything waits
+
+What was decided is kept in a value of the run, from the commit that opens the questions until the calls have settled:
+whoever goes on after a crash asks nobody twice, and runs nothing that was refused.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from holdfast.agent.approvals import Response, Ruling, Rulings, approval_key, question, rulings
+from holdfast.agent.ending import arrived, ask, wait, withdraw
+from holdfast.agent.taking_in import hold
+from holdfast.agent.work import Work
+from holdfast.domain.content import Json
+from holdfast.domain.errors import InboxNotEmpty, Invalid, NotFound
+from holdfast.domain.events.custom import PermissionDecided
+from holdfast.domain.idempotency import derived_id
+from holdfast.domain.ids import InterruptId, ToolCallId
+from holdfast.domain.message import Message, ToolCall
+from holdfast.domain.permission import APPROVALS, Decision, Verdict
+from holdfast.domain.run import WaitsFor
+from holdfast.domain.tool import ToolSpec
+from holdfast.tools.arguments import check_arguments
+from holdfast.tools.content import as_text
+from holdfast.tools.permissions.offers import offers
+from holdfast.tools.tool import Answered
+
+T = TypeVar("T")
+
+DISTURBED: Final = "refused: nobody approved it, because the person said something else instead"
+EDITED: Final = "a person changed the arguments of this call to {}, and this came of it:"
+EXPIRED: Final = "refused: nobody approved it in time"
+TOO_LATE: Final = "refused: the rules have changed, and a person must approve it now: call it again"
+
+
+class Permitted(msgspec.Struct, frozen=True, kw_only=True):
+    """The calls of a message, as they may be run, and why some may not."""
+
+    calls: Sequence[ToolCall]
+    refused: Mapping[ToolCallId, str] = {}
+    edited: Mapping[ToolCallId, str] = {}
+    """What the model is told of calls whose arguments a person changed."""
+
+
+FREELY: Final = Permitted(calls=())
+"""Nothing is decided about any call."""
+
+
+def is_guarded(work: Work, calls: Sequence[ToolCall]) -> bool:
+    """Say whether there is anything to decide about calls; mostly there is not."""
+    return work.values.get(APPROVALS) is not None or any(call.name in work.guarded for call in calls)
+
+
+class Permitting:
+    """Decides about the calls of one assistant message."""
+
+    def __init__(self, work: Work, message: Message) -> None:
+        self._work = work
+        self._message = message
+        self._rulings: dict[ToolCallId, Ruling] = {}
+
+    async def permit(self, calls: Sequence[ToolCall]) -> Permitted | None:
+        """Return how the calls may be run, or null if the run waits for people to decide about some of them."""
+        self._rulings = dict(rulings(self._work.values, self._work.run.id))
+        asked = await self._decide([call for call in calls if call.id not in self._rulings])
+        if asked and not await self._wait(asked):
+            return None
+        refused = {call: ruling.why for call, ruling in self._rulings.items() if ruling.why is not None}
+        edited = {
+            call: EDITED.format(as_text(ruling.arguments))
+            for call, ruling in self._rulings.items()
+            if ruling.arguments is not None
+        }
+        return Permitted(calls=[self._as_approved(call) for call in calls], refused=refused, edited=edited)
+
+    async def _decide(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
+        """Decide about calls that have not begun, and return those that somebody is asked about."""
+        ledger = self._work.ledger
+        begun = any(ledger.of_call(call.id) is not None for call in self._message.tool_calls)
+        asked = []
+        for call in calls:
+            if ledger.of_call(call.id) is not None or await self._take_answer(call):
+                continue
+            if self._question_id(call) in self._work.interrupts:
+                asked.append(call)
+                continue
+            decision = self._decision(call)
+            if decision.verdict is Verdict.ASK and begun:
+                decision = Decision(verdict=Verdict.DENY, rule=decision.rule, reason=TOO_LATE)
+            if decision.verdict is Verdict.ASK:
+                asked.append(call)
+                self._open(call, decision)
+            self._note(call, decision)
+        return asked
+
+    def _decision(self, call: ToolCall) -> Decision:
+        """Return what the rules say. What would fail anyway is left to do so: nobody is asked about it."""
+        tool = self._spec(call.name)
+        if tool is None or call.id in self._message.metadata.get("unreadable", {}):
+            return Decision(verdict=Verdict.ALLOW)
+        decision = self._work.chain.decide(call.name, call.arguments, default=self._default(call))
+        if decision.verdict is Verdict.ASK and _misfit(tool, call.arguments) is not None:
+            return Decision(verdict=Verdict.ALLOW)
+        return decision
+
+    def _note(self, call: ToolCall, decision: Decision) -> None:
+        """Say what was decided, unless nothing is said about such calls, and keep it."""
+        if decision.verdict is Verdict.ALLOW and decision.rule is None:
+            return
+        self._tell(call, decision)
+        if decision.verdict is not Verdict.ASK:
+            self._rulings[call.id] = Ruling(why=_why(decision))
+
+    def _open(self, call: ToolCall, decision: Decision) -> None:
+        spec = self._spec(call.name)
+        assert spec is not None
+        ask(self._work, question(self._work.run.id, call, spec, decision, self._offers(call)))
+
+    async def _wait(self, asked: list[ToolCall]) -> bool:
+        """Wait for people, and return whether all is decided by now."""
+        while asked:
+            self._keep()
+            try:
+                await wait(self._work, WaitsFor.PERSON, waits_on=())
+            except InboxNotEmpty:
+                await self._work.read_mail()
+                asked = await self._still_asked(asked)
+                if asked:
+                    hold(self._work)
+            else:
+                return False
+        return True
+
+    async def _still_asked(self, asked: Sequence[ToolCall]) -> list[ToolCall]:
+        """Take in what came, and return the calls that nothing came for."""
+        open_ = [call for call in asked if not await self._take_answer(call)]
+        if not self._work.mail.disturbs:
+            return open_
+        for call in open_:
+            withdraw(self._work, self._question_id(call))
+            self._rule(call, Ruling(why=DISTURBED))
+        return []
+
+    async def _take_answer(self, call: ToolCall) -> bool:
+        """Decide about a call as a person answered, if one did."""
+        answered = arrived(self._work, approval_key(self._work.run.id, call))
+        if not isinstance(answered, Answered):
+            return False
+        self._rule(call, await self._answer(call, answered), by=answered.by)
+        return True
+
+    async def _answer(self, call: ToolCall, answered: Answered) -> Ruling:
+        """Return what a person decided. The rules are asked once more: what they deny now, nobody can approve."""
+        response = _response(answered)
+        if response is None:
+            return Ruling(why=EXPIRED)
+        if response.decision == "deny":
+            return Ruling(why=f"refused: a person said no{f': {response.reason}' if response.reason else ''}")
+        edited = response.arguments
+        spec = self._spec(call.name)
+        unfit = None if edited is None or spec is None else _misfit(spec, edited)
+        if unfit is not None:
+            return Ruling(why=f"refused: a person changed the arguments, but {unfit}")
+        final = call if edited is None else replace(call, arguments=edited)
+        decision = self._work.chain.decide(final.name, final.arguments, default=self._default(final))
+        if decision.verdict is Verdict.DENY:
+            return Ruling(why=_why(decision))
+        granted = await self._grant(final, response) if response.decision == "always" else None
+        return Ruling(arguments=edited, granted=granted)
+
+    async def _grant(self, call: ToolCall, response: Response) -> list[str] | None:
+        """Write the rules that a person chose, for every agent whose rules asked."""
+        work, offered = self._work, self._offers(call)
+        rules = response.rules if response.rules in offered else offered[0] if offered else None
+        if rules is None:
+            return None
+        decisions = work.chain.decisions(call.name, call.arguments, default=self._default(call))
+        for (agent, _), decision in zip(work.chain.links, decisions, strict=True):
+            if decision.verdict is Verdict.ASK:
+                await work.library.grant(work.lease, agent=agent, rules=rules)
+        work.change_agent(await work.library.agent(work.lease))
+        return rules
+
+    def _rule(self, call: ToolCall, ruling: Ruling, *, by: str | None = None) -> None:
+        """Keep what was decided about a call, and say so."""
+        self._rulings[call.id] = ruling
+        self._keep()
+        verdict = Verdict.ALLOW if ruling.why is None else Verdict.DENY
+        self._tell(call, Decision(verdict=verdict, reason=ruling.why), ruling=ruling, by=by)
+
+    def _keep(self) -> None:
+        kept = Rulings(run_id=self._work.run.id, calls=self._rulings)
+        self._work.set_values({APPROVALS: msgspec.to_builtins(kept)})
+
+    def _tell(self, call: ToolCall, decision: Decision, *, ruling: Ruling | None = None, by: str | None = None) -> None:
+        ruled = ruling or Ruling()
+        self._work.log.tell(
+            PermissionDecided(
+                tool_call_id=call.id,
+                tool=call.name,
+                decision=decision.verdict,
+                rule=_given(decision.rule),
+                reason=_given(decision.reason),
+                agent=_given(decision.agent),
+                by=_given(by),
+                arguments=_given(ruled.arguments),
+                granted=_given(ruled.granted),
+            )
+        )
+
+    def _offers(self, call: ToolCall) -> list[list[str]]:
+        """Return the rules that would allow a call from now on, whoever's rules ask."""
+        decisions = self._work.chain.decisions(call.name, call.arguments, default=self._default(call))
+        asking = [
+            policy
+            for (_, policy), decision in zip(self._work.chain.links, decisions, strict=True)
+            if decision.verdict is Verdict.ASK
+        ]
+        return offers(asking[0], call.name, call.arguments) if asking else []
+
+    def _as_approved(self, call: ToolCall) -> ToolCall:
+        ruling = self._rulings.get(call.id)
+        return call if ruling is None or ruling.arguments is None else replace(call, arguments=ruling.arguments)
+
+    def _question_id(self, call: ToolCall) -> InterruptId:
+        return InterruptId(derived_id("int", key=approval_key(self._work.run.id, call)))
+
+    def _default(self, call: ToolCall) -> Verdict:
+        return Verdict.ASK if call.name in self._work.toolbox.foreign else Verdict.ALLOW
+
+    def _spec(self, name: str) -> ToolSpec | None:
+        try:
+            return self._work.toolbox.find(name).spec
+        except NotFound:
+            return None
+
+
+def forget(work: Work) -> None:
+    """Forget what was decided about calls, now that they have settled."""
+    if work.values.get(APPROVALS) is not None:
+        work.set_values({APPROVALS: None})
+
+
+def _response(answered: Answered) -> Response | None:
+    """Return what a person said, or null if that is nothing that could be a yes."""
+    try:
+        return None if answered.expired else msgspec.convert(answered.response, Response)
+    except msgspec.ValidationError:
+        return None
+
+
+def _misfit(spec: ToolSpec, arguments: dict[str, Json]) -> str | None:
+    try:
+        check_arguments(spec, arguments)
+    except Invalid as error:
+        return error.message
+    return None
+
+
+def _why(decision: Decision) -> str | None:
+    """Return what the model is told of a call that is refused."""
+    if decision.verdict is not Verdict.DENY:
+        return None
+    if decision.reason is not None:
+        return decision.reason
+    whose = f" of agent `{decision.agent}`" if decision.agent is not None else ""
+    return f"refused: the rule `{decision.rule}`{whose} denies this call"
+
+
+def _given(value: T | None) -> T | UnsetType:
+    return UNSET if value is None else value

@@ -1,0 +1,1 @@
+"""The HTTP API: routes parse, call one use case of `control`, and render."""

@@ -1,0 +1,40 @@
+"""The API as one ASGI app."""
+
+from typing import Any
+
+from litestar import Litestar, Request
+from litestar.di import Provide
+
+from holdfast.api.errors import EXCEPTION_HANDLERS
+from holdfast.api.json_body import MAX_BODY, JsonBody
+from holdfast.api.openapi import read_openapi
+from holdfast.api.parameters import check_request
+from holdfast.api.routes import ROUTES, SOCKETS
+from holdfast.control.control import Control
+
+
+def create_app(control: Control) -> Litestar:
+    """Make the app over the use cases of a workspace. It belongs behind a `Gate`.
+
+    A route asks for at most one of them by its name: the framework opens a task group for more.
+    """
+    return Litestar(
+        route_handlers=[*ROUTES, *SOCKETS, read_openapi],
+        dependencies={name: _provide(use_case) for name, use_case in control._asdict().items()},
+        dto=JsonBody,
+        return_dto=None,
+        before_request=_check,
+        exception_handlers=EXCEPTION_HANDLERS,
+        request_max_body_size=MAX_BODY,
+        openapi_config=None,
+        logging_config=None,
+    )
+
+
+async def _check(request: Request[Any, Any, Any]) -> None:
+    """Check a request before its body is read. A guard would do it too, on a copy of the route and in a thread."""
+    check_request(request, request.route_handler)
+
+
+def _provide(use_case: Any) -> Provide:
+    return Provide(lambda: use_case, use_cache=True, sync_to_thread=False)

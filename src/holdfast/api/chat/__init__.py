@@ -1,0 +1,1 @@
+"""Chats and sessions over HTTP, in the style of the tasks contract."""

@@ -1,0 +1,256 @@
+"""How an error becomes an answer: one table from classes to status codes, one envelope.
+
+HoldfastError (domain)
+├── Invalid
+│   ├── BadRequest            it is no request of HTTP
+│   ├── BadJson               the body is no JSON, or not in UTF-8
+│   ├── TooDeep               it is nested deeper than anybody needs
+│   ├── UnsupportedMediaType  the body is of another kind than the route reads
+│   ├── HeaderRepeated        a header that can be meant once comes twice
+│   └── BodyCutOff            the client left before its body had ended
+├── TooLarge
+│   ├── BodyTooLarge
+│   ├── AddressTooLong
+│   └── HeadersTooLarge
+├── NotFound
+│   └── NoSuchRoute
+├── MethodNotAllowed
+└── Refused                   the request comes from where none may come from
+    ├── HostRefused
+    └── OriginRefused
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from litestar import Request, Response
+from litestar.exceptions import HTTPException, ValidationException
+from litestar.types import ExceptionHandlersMap
+
+from holdfast.domain.content import Json
+from holdfast.domain.errors import (
+    Conflict,
+    HoldfastError,
+    Invalid,
+    LimitExceeded,
+    NotFound,
+    TooLarge,
+    Unavailable,
+)
+
+_log: Final = logging.getLogger("holdfast.api")
+_LEFT: Final = "client disconnected prematurely"
+"""How the framework calls a body that breaks off."""
+
+
+class BadRequest(Invalid):
+    """What came is not a request of HTTP."""
+
+    code = "BAD_REQUEST"
+
+
+class BadJson(Invalid):
+    """The body is not JSON in UTF-8."""
+
+    code = "BAD_JSON"
+
+
+class TooDeep(Invalid):
+    """The body is nested too deeply."""
+
+    code = "TOO_DEEP"
+
+
+class UnsupportedMediaType(Invalid):
+    """The route reads another kind of body."""
+
+    code = "UNSUPPORTED_MEDIA_TYPE"
+
+
+class HeaderRepeated(Invalid):
+    """A header that can be meant only once comes more than once."""
+
+    code = "HEADER_REPEATED"
+
+
+class BodyCutOff(Invalid):
+    """The client left before its body had ended."""
+
+    code = "BODY_CUT_OFF"
+
+
+class AddressTooLong(TooLarge):
+    """The address of the request is longer than any that means something."""
+
+    code = "ADDRESS_TOO_LONG"
+
+
+class HeadersTooLarge(TooLarge):
+    """The headers of the request are larger than anybody needs."""
+
+    code = "HEADERS_TOO_LARGE"
+
+
+class BodyTooLarge(TooLarge):
+    """The body is larger than the route reads."""
+
+    code = "BODY_TOO_LARGE"
+
+
+class NoSuchRoute(NotFound):
+    """There is nothing at this address."""
+
+    code = "NO_SUCH_ROUTE"
+
+
+class MethodNotAllowed(HoldfastError):
+    """There is something at this address, but not for this method."""
+
+    code = "METHOD_NOT_ALLOWED"
+
+
+class Refused(HoldfastError):
+    """The request comes from where none may come from."""
+
+    code = "REFUSED"
+
+
+class HostRefused(Refused):
+    """The request is for another host than this one."""
+
+    code = "HOST_REFUSED"
+
+
+class OriginRefused(Refused):
+    """The request comes from a page of another site."""
+
+    code = "ORIGIN_REFUSED"
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """What went wrong: `code` is for programs, `message` for people, `details` is what a program may want to read."""
+
+    code: str
+    message: str
+    details: dict[str, Json] = {}
+
+
+class ErrorEnvelope(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of every answer that is an error."""
+
+    error: Problem
+
+
+STATUS: Final[Mapping[type[HoldfastError], int]] = {
+    HoldfastError: 500,
+    NotFound: 404,
+    Conflict: 409,
+    Invalid: 400,
+    TooLarge: 413,
+    AddressTooLong: 414,
+    HeadersTooLarge: 431,
+    UnsupportedMediaType: 415,
+    MethodNotAllowed: 405,
+    Refused: 403,
+    LimitExceeded: 409,
+    Unavailable: 503,
+}
+"""A class that is not here has the status of the nearest one above it that is."""
+
+OWN: Final = (
+    BadRequest,
+    BadJson,
+    TooDeep,
+    UnsupportedMediaType,
+    HeaderRepeated,
+    BodyCutOff,
+    BodyTooLarge,
+    AddressTooLong,
+    HeadersTooLarge,
+    NoSuchRoute,
+    MethodNotAllowed,
+    HostRefused,
+    OriginRefused,
+)
+"""The errors that only a request over HTTP can meet."""
+
+
+def status_of(error: HoldfastError) -> int:
+    """Return the status code of an error."""
+    return next(STATUS[each] for each in type(error).__mro__ if each in STATUS)
+
+
+def envelope(error: HoldfastError) -> ErrorEnvelope:
+    """Return the body that tells of an error."""
+    return ErrorEnvelope(error=Problem(code=error.code, message=error.message, details=error.details))
+
+
+def encoded(error: HoldfastError) -> bytes:
+    """Return that body as JSON; what cannot be written as JSON is written as text."""
+    return msgspec.json.encode(envelope(error), enc_hook=str)
+
+
+def _answer(error: HoldfastError, headers: Mapping[str, str] | None = None) -> Response[bytes]:
+    status = status_of(error)
+    if status >= 500:
+        _log.error("%s: %s", error.code, error.message)
+    return Response(encoded(error), status_code=status, media_type="application/json", headers=dict(headers or {}))
+
+
+def _on_error(_: Request[Any, Any, Any], error: HoldfastError) -> Response[bytes]:
+    return _answer(error)
+
+
+def _on_http(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+    """Say in our words what the framework refused."""
+    path = request.scope["path"]
+    match error.status_code:
+        case 404:
+            return _answer(NoSuchRoute(f"there is nothing at `{path}`", path=path))
+        case 405:
+            method = request.scope["method"]
+            return _answer(MethodNotAllowed(f"`{path}` does not know {method}", method=method), error.headers)
+        case 413:
+            return _answer(body_too_large(request.route_handler.resolve_request_max_body_size()))
+        case status if status < 500:
+            return _answer(_invalid(error))
+        case _ if error.detail == _LEFT:
+            return _answer(BodyCutOff("the client left before its body had ended"))
+        case _:
+            return _on_crash(request, error)
+
+
+def _on_crash(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    """Answer for an error that nobody foresaw: the log has all of it, the client only where to find it."""
+    name = request.scope.get("state", {}).get("request_id", "-")
+    _log.error("%s %s broke [%s]", request.scope["method"], request.scope["path"], name, exc_info=error)
+    return _answer(HoldfastError("something broke here: the server's log says what", request_id=name))
+
+
+def body_too_large(most: int | None) -> BodyTooLarge:
+    """Make the error of a body that is larger than `most` bytes."""
+    return BodyTooLarge(f"the body may have at most {most} bytes", limit=most)
+
+
+def _invalid(error: HTTPException) -> Invalid:
+    """Return what is wrong with a request, in one sentence."""
+    extra = error.extra if isinstance(error, ValidationException) and isinstance(error.extra, list) else []
+    if not extra:
+        return Invalid(_lower(error.detail))
+    field, message = extra[0].get("key", ""), extra[0].get("message", "")
+    if field == "data":
+        return Invalid("this needs a body: send it as JSON", field="body")
+    return Invalid(f"`{field}`: {_lower(message)}" if field else _lower(message), field=field)
+
+
+def _lower(message: str) -> str:
+    return message[:1].lower() + message[1:]
+
+
+EXCEPTION_HANDLERS: Final[ExceptionHandlersMap] = {
+    HoldfastError: _on_error,
+    HTTPException: _on_http,
+    Exception: _on_crash,
+}

@@ -1,0 +1,222 @@
+"""The gate that every request goes through: it is for this host, from no foreign page, and it leaves a line in the log.
+
+A server on the loopback address is reached by every page that a browser on this machine shows. Such a page names itself
+in `Origin`, and one whose name was bound anew to this address names itself in `Host`. Both are refused before
+anything is read.
+"""
+
+import logging
+import secrets
+import time
+from collections.abc import Iterable
+from typing import Final
+
+from holdfast.api.asgi import App, Message, Receive, Scope, Send
+from holdfast.api.errors import (
+    AddressTooLong,
+    HeaderRepeated,
+    HeadersTooLarge,
+    HostRefused,
+    OriginRefused,
+    UnsupportedMediaType,
+    encoded,
+    status_of,
+)
+from holdfast.domain.errors import HoldfastError
+
+MAX_ADDRESS: Final = 16 * 1024
+MAX_HEADERS: Final = 64 * 1024
+"""Bytes, of names and values together."""
+LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_METHODS: Final = b"GET, POST, PATCH, PUT, DELETE, OPTIONS"
+_EXPOSED: Final = b"X-Request-Id, X-Run-Id, X-Holdfast-Thread, Content-Location, Idempotency-Replayed"
+_ONCE: Final = frozenset({b"content-type", b"content-encoding", b"idempotency-key", b"last-event-id"})
+"""Headers of which two would leave open which one is meant; `Host` and `Origin` equal nothing that is allowed then."""
+_SEND: Final = "past_the_gate"
+_FOREIGN: Final = frozenset({"cross-site", "same-site"})
+
+_log: Final = logging.getLogger("holdfast.requests")
+
+
+class Gate:
+    """An ASGI app in front of another."""
+
+    def __init__(self, app: App, *, hosts: Iterable[str] = LOOPBACK, origins: Iterable[str] = ()) -> None:
+        """Let requests for `hosts` pass, and of those from pages only what `origins` and the host itself show."""
+        self._app = app
+        self._hosts = frozenset(hosts)
+        self._origins = frozenset(origins)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request pass, or answer in its place."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        passage = _Passage(scope, send)
+        try:
+            headers = _headers(scope)
+            origin = self._check(headers)
+            _check_form(scope, headers)
+        except HoldfastError as refused:
+            await passage.refuse(refused)
+        else:
+            passage.allow(origin)
+            if origin and _is_preflight(scope, headers):
+                await passage.preflight(headers)
+            else:
+                await self._app(scope, receive, passage.send)
+        finally:
+            passage.log()
+
+    def _check(self, headers: dict[bytes, str]) -> str | None:
+        """Return the foreign origin that is allowed to read the answer, if there is one."""
+        host = headers.get(b"host", "")
+        if _name(host) not in self._hosts:
+            raise HostRefused(f"this server is not `{host}`: use one of {', '.join(sorted(self._hosts))}", host=host)
+        origin = headers.get(b"origin")
+        if origin is None:
+            if headers.get(b"sec-fetch-site") in _FOREIGN and headers.get(b"sec-fetch-mode") != "navigate":
+                raise _foreign("another site")
+            return None
+        if origin in (f"http://{host}", f"https://{host}"):
+            return None
+        if origin not in self._origins:
+            raise _foreign(origin)
+        return origin
+
+
+class _Passage:
+    """One request on its way through the gate."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._scope = scope
+        self._send = send
+        self._begun = time.perf_counter()
+        self._status = 0
+        self.id = f"req_{secrets.token_hex(8)}"
+        self._headers: list[tuple[bytes, bytes]] = [
+            (b"x-request-id", self.id.encode()),
+            (b"x-content-type-options", b"nosniff"),
+        ]
+        scope.setdefault("state", {}).update({"request_id": self.id, _SEND: send})
+
+    def allow(self, origin: str | None) -> None:
+        """Let a foreign page read the answer."""
+        if origin is not None:
+            self._headers += [
+                (b"access-control-allow-origin", origin.encode()),
+                (b"access-control-expose-headers", _EXPOSED),
+                (b"vary", b"Origin"),
+            ]
+
+    async def send(self, message: Message) -> None:
+        """Pass on what the app answers, under our headers."""
+        match message["type"]:
+            case "http.response.start" | "websocket.http.response.start":
+                self._status = message["status"]
+                message["headers"] = [*message["headers"], *self._headers]
+            case "websocket.accept":
+                self._status = 101
+            case _:
+                pass
+        await self._send(message)
+
+    async def refuse(self, refused: HoldfastError) -> None:
+        """Answer in place of the app."""
+        status = status_of(refused)
+        if self._scope["type"] == "websocket" and "websocket.http.response" not in (
+            self._scope.get("extensions") or {}
+        ):
+            self._status = status
+            await self._send({"type": "websocket.close", "code": 1008, "reason": refused.message[:120]})
+            return
+        await self._answer(status, encoded(refused), [(b"content-type", b"application/json")])
+
+    async def preflight(self, headers: dict[bytes, str]) -> None:
+        """Tell a browser what an allowed page may ask for."""
+        asked = headers.get(b"access-control-request-headers", "")
+        allowed = [
+            (b"access-control-allow-methods", _METHODS),
+            (b"access-control-allow-headers", asked.encode("latin-1")),
+            (b"access-control-max-age", b"600"),
+        ]
+        if headers.get(b"access-control-request-private-network") == "true":
+            allowed.append((b"access-control-allow-private-network", b"true"))
+        await self._answer(204, b"", allowed)
+
+    async def _answer(self, status: int, body: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+        self._status = status
+        kind = "http.response" if self._scope["type"] == "http" else "websocket.http.response"
+        length = [] if status == 204 else [(b"content-length", str(len(body)).encode())]
+        all_headers = [*headers, *length, *self._headers]
+        start = {"type": f"{kind}.start", "status": status, "headers": all_headers}
+        await self._send(start)
+        rest = {"type": f"{kind}.body", "body": body, "more_body": False}
+        await self._send(rest)
+
+    def log(self) -> None:
+        """Leave a line: the method, the path without its query, the status, and how long it took."""
+        if not _log.isEnabledFor(logging.INFO):
+            return
+        method = "WS" if self._scope["type"] == "websocket" else self._scope["method"]
+        path = self._scope["raw_path"].decode("latin-1")
+        took = (time.perf_counter() - self._begun) * 1000
+        said = {"method": method, "path": path, "status": self._status, "ms": round(took, 1), "request_id": self.id}
+        _log.info("%s %s %d %.1f ms", method, path, self._status, took, extra={"said": said})
+
+
+def past_the_gate(scope: Scope, send: Send) -> Send:
+    """Return how to send straight to the server once an answer has begun, if it came through a gate.
+
+    A stream to a thousand readers spends more on what stands between it and the server than on anything of its own.
+    """
+    past: Send = scope.get("state", {}).get(_SEND, send)
+    return past
+
+
+def _headers(scope: Scope) -> dict[bytes, str]:
+    """Return the headers; of one that comes twice, both, so that it equals nothing that is allowed."""
+    headers: dict[bytes, str] = {}
+    size = 0
+    for name, value in scope["headers"]:
+        size += len(name) + len(value)
+        text = value.decode("latin-1")
+        if name not in headers:
+            headers[name] = text
+        elif name in _ONCE:
+            raise HeaderRepeated(f"`{name.decode()}` is given more than once", field=name.decode())
+        else:
+            headers[name] = f"{headers[name]}, {text}"
+    if size > MAX_HEADERS:
+        raise HeadersTooLarge(f"the headers may have at most {MAX_HEADERS} bytes", limit=MAX_HEADERS)
+    return headers
+
+
+def _check_form(scope: Scope, headers: dict[bytes, str]) -> None:
+    """Raise for what no route can read."""
+    if len(scope["raw_path"]) + len(scope["query_string"]) > MAX_ADDRESS:
+        raise AddressTooLong(f"the address may have at most {MAX_ADDRESS} bytes", limit=MAX_ADDRESS)
+    coding = headers.get(b"content-encoding", "identity")
+    if coding.lower() != "identity":
+        raise UnsupportedMediaType(
+            "the body must be sent as it is, without `Content-Encoding`", content_encoding=coding
+        )
+
+
+def _name(host: str) -> str:
+    """Return a host without its port, as it is compared."""
+    name, colon, port = host.rpartition(":")
+    return (name if colon and port.isdecimal() else host).lower()
+
+
+def _is_preflight(scope: Scope, headers: dict[bytes, str]) -> bool:
+    return scope["type"] == "http" and scope["method"] == "OPTIONS" and b"access-control-request-method" in headers
+
+
+def _foreign(origin: str) -> OriginRefused:
+    return OriginRefused(
+        f"a page of `{origin}` may not use this server: start it with `--cors-origin {origin}` to allow that"
+        if "://" in origin
+        else "a page of another site may not use this server: start it with `--cors-origin URL` to allow that",
+        origin=origin,
+    )

@@ -1,0 +1,105 @@
+"""JSON bodies: read once, into the type that a route names, and refused with a reason."""
+
+import re
+from collections.abc import Generator
+from typing import Any, ClassVar, Final
+
+import msgspec
+from litestar.dto import AbstractDTO
+from litestar.dto.data_structures import DTOFieldDefinition
+from litestar.typing import FieldDefinition
+
+from holdfast.api.errors import BadJson, TooDeep, UnsupportedMediaType
+from holdfast.domain.errors import Invalid
+
+MAX_DEPTH: Final = 64
+MAX_BODY: Final = 10 * 1024 * 1024
+"""Bytes of a body, where a route does not say so itself."""
+
+_STRINGS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_SQUARE: Final = bytes.maketrans(b"{}", b"[]")
+_OTHERS: Final = bytes(set(range(256)) - set(b"[]{}"))
+_PLACE: Final = re.compile(r" - at `\$\.?(.*)`\Z")
+
+
+class JsonBody(AbstractDTO[Any]):
+    """Reads the `data` of a route from its body."""
+
+    model_type = object
+    _decoders: ClassVar[dict[str, msgspec.json.Decoder[Any]]] = {}
+
+    @classmethod
+    def create_for_field_definition(
+        cls, field_definition: FieldDefinition, handler_id: str, backend_cls: Any = None
+    ) -> None:
+        """Make the decoder of a route, once."""
+        cls._decoders[handler_id] = msgspec.json.Decoder(field_definition.annotation)
+
+    @classmethod
+    def is_supported_model_type_field(cls, field_definition: FieldDefinition) -> bool:
+        """Leave what a route returns alone."""
+        return False
+
+    @classmethod
+    def generate_field_definitions(cls, model_type: type[Any]) -> Generator[DTOFieldDefinition, None, None]:
+        """Leave the type as it is."""
+        yield from ()
+
+    @classmethod
+    def detect_nested_field(cls, field_definition: FieldDefinition) -> bool:
+        """Leave the type as it is."""
+        return False
+
+    def decode_bytes(self, value: bytes) -> Any:
+        """Return the body as the type that the route names."""
+        connection = self.asgi_connection
+        check_json_type(connection.headers.get("content-type"))
+        return decode(self._decoders[connection.route_handler.handler_id], value)
+
+
+def check_json_type(content_type: str | None) -> None:
+    """Raise unless a body of that type is JSON in UTF-8."""
+    kind, _, parameters = (content_type or "").lower().partition(";")
+    charset = parameters.partition("charset=")[2].strip().strip('"')
+    if kind.strip() != "application/json" or charset not in ("", "utf-8"):
+        raise UnsupportedMediaType(
+            "the body must be JSON in UTF-8: send `Content-Type: application/json`", content_type=content_type
+        )
+
+
+def decode(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
+    """Return what `body` says, or raise what is wrong with it."""
+    check_depth(body)
+    try:
+        body.decode()  # all of it: the decoder stops at the first thing that does not fit
+        return decoder.decode(body)
+    except msgspec.ValidationError as exc:
+        raise mismatch(str(exc)) from exc
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise BadJson(f"the body is not JSON in UTF-8: {_lower(str(exc))}") from exc
+
+
+def check_depth(body: bytes) -> None:
+    """Raise if `body` is nested too deeply to be read; whether it is JSON at all is for the decoder to say."""
+    if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
+        return
+    brackets = _STRINGS.sub(b"", body).translate(_SQUARE, _OTHERS)
+    for _ in range(MAX_DEPTH):  # each time the innermost pairs go
+        brackets = brackets.replace(b"[]", b"")
+        if not brackets:
+            return
+    if brackets:
+        raise TooDeep(f"the body may be nested at most {MAX_DEPTH} deep", limit=MAX_DEPTH)
+
+
+def mismatch(message: str) -> Invalid:
+    """Return the error of a body that does not fit, of what the decoder says about it."""
+    place = _PLACE.search(message)
+    said = _lower(_PLACE.sub("", message))
+    if place is None or not place[1]:
+        return Invalid(f"the body does not fit: {said}", field="body")
+    return Invalid(f"`{place[1]}`: {said}", field=place[1])
+
+
+def _lower(message: str) -> str:
+    return message[:1].lower() + message[1:]

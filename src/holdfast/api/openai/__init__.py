@@ -1,0 +1,1 @@
+"""Chat completions over HTTP, as clients of OpenAI's API know them."""

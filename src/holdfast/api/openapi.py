@@ -1,0 +1,249 @@
+"""The OpenAPI document, from the same types that requests are read into.
+
+The framework's own generator leaves out constraints, refused fields and our error envelope; msgspec knows its types to
+the letter. What a route takes and returns is read from its signature; `opt` says what a signature cannot: `content` is
+what it answers instead of JSON, `also` what it may answer besides, by status, and `body` what it reads instead of JSON,
+each from media type to type; `errors` is the type of its errors, if they have another shape.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any, Final, get_args, get_origin
+
+import msgspec
+from litestar import MediaType, Response, get
+from litestar.handlers import HTTPRouteHandler
+from litestar.params import HeaderParameter, ParameterKwarg
+from litestar.typing import FieldDefinition
+
+from holdfast.api.errors import ErrorEnvelope
+from holdfast.api.links import link_all
+from holdfast.api.parameters import REPEATED
+from holdfast.api.routes import ROUTES
+from holdfast.control.control import Control
+from holdfast.domain.limits import LARGEST
+
+_REF: Final = "#/components/schemas/{name}"
+_PARAMETER: Final = re.compile(r"{(\w+)(?::\w+)?}")
+_NUMBER: Final = {"type": "integer", "minimum": 1, "maximum": LARGEST}
+_RESERVED: Final = frozenset({"data", "request", "accept"})
+"""Arguments that are no parameters: what a client accepts is told by the answers that there are."""
+_CONSTRAINTS: Final = {
+    "ge": "minimum",
+    "le": "maximum",
+    "pattern": "pattern",
+    "min_length": "minLength",
+    "max_length": "maxLength",
+}
+_ID: Final = {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,128}$"}
+EVENT_STREAM: Final = "text/event-stream"
+_EVENT: Final = {
+    "type": "object",
+    "description": "One event of the stream; the fields are those of server-sent events.",
+    "properties": {name: {"type": "string"} for name in ("id", "event", "data")},
+}
+_RULES: Final[Mapping[str, Mapping[str, Any]]] = {  # what types cannot say, by the name of their schema
+    "RunBody": {"oneOf": [{"required": ["messages"]}, {"required": ["input"]}]},
+    "ArtifactBody": {"anyOf": [{"required": ["content"]}, {"required": ["file_id"]}]},
+    **dict.fromkeys(("SpacePatch", "ThreadChanges", "PlanItemPatch"), {"minProperties": 1}),
+}
+_ERRORS: Final = {  # by status; each is a response that all routes share
+    "400": "The request can never succeed as written.",
+    "403": "The request is for another host, or comes from a page of another site.",
+    "404": "Something that is named does not exist, or not in this space.",
+    "409": "Something is not in the needed state.",
+    "413": "The body, or something in it, is too large.",
+    "414": "The address is too long.",
+    "415": "The body is of another kind than the route reads, or comes encoded.",
+    "431": "The headers are too large.",
+    "500": "Something broke; the server's log says what.",
+    "503": "Something that the server needs does not answer; the same request may succeed later.",
+}
+
+Schemas = Callable[[Any], dict[str, Any]]
+
+
+@get("/openapi.json", media_type=MediaType.JSON, include_in_schema=False)
+async def read_openapi() -> bytes:
+    """Return this document."""
+    return encoded()
+
+
+@cache
+def encoded() -> bytes:
+    """Return the document as JSON for people."""
+    return msgspec.json.format(msgspec.json.encode(document()), indent=2) + b"\n"
+
+
+def document(routes: Iterable[HTTPRouteHandler] = ROUTES) -> dict[str, Any]:
+    """Describe `routes`."""
+    handlers = list(routes)
+    types = list(dict.fromkeys([ErrorEnvelope, *(each for handler in handlers for each in _types(handler))]))
+    schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
+    by_type = dict(zip(types, schemas, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for handler in handlers:
+        for path in sorted(handler.paths):
+            operations = paths.setdefault(_PARAMETER.sub(r"{\1}", path), {})
+            operations[_method(handler)] = _operation(handler, path, by_type.__getitem__)
+    link_all(paths)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Holdfast",
+            "version": "1",
+            "description": "A durable runtime for AI agents. Routes without a space in their path mean `default`.",
+        },
+        "paths": dict(sorted(paths.items())),
+        "components": {
+            "responses": {f"Error{status}": _error(said, by_type[ErrorEnvelope]) for status, said in _ERRORS.items()},
+            "schemas": {name: _plain(schema | _RULES.get(name, {})) for name, schema in sorted(components.items())},
+        },
+    }
+
+
+def _operation(handler: HTTPRouteHandler, path: str, schema: Schemas) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": _name(handler, path),
+        "summary": handler.summary,
+        "description": inspect.getdoc(handler.fn) or "",
+        "tags": sorted(handler.tags or ()),
+        "parameters": [*_path_parameters(path, handler), *_other_parameters(path, handler, schema)],
+    }
+    if body := _bodies(handler):
+        operation["requestBody"] = {"required": _is_required(handler), "content": _content(schema, body)}
+    operation["responses"] = _responses(handler, path, schema, has_body=bool(body))
+    return operation
+
+
+def _responses(handler: HTTPRouteHandler, path: str, schema: Schemas, *, has_body: bool) -> dict[str, Any]:
+    content = _content(schema, _answers(handler))
+    done: dict[str, Any] = {"description": handler.summary}
+    responses = {str(handler.status_code): done | ({"content": content} if content else {})}
+    for status, kinds in handler.opt.get("also", {}).items():
+        responses[status] = done | {"content": _content(schema, kinds)}
+    statuses = _statuses(handler, path, has_body=has_body)
+    if (shape := handler.opt.get("errors")) is not None:
+        return responses | {status: _error(_ERRORS[status], schema(shape)) for status in statuses}
+    return responses | {status: {"$ref": f"#/components/responses/Error{status}"} for status in statuses}
+
+
+def _error(description: str, envelope: dict[str, Any]) -> dict[str, Any]:
+    return {"description": description, "content": {"application/json": {"schema": envelope}}}
+
+
+def _statuses(handler: HTTPRouteHandler, path: str, *, has_body: bool) -> Iterator[str]:
+    changes = _method(handler) != "get"
+    for status in _ERRORS:
+        if (
+            status in ("400", "403", "414", "415", "431", "500", "503")
+            or (status == "404" and (path.startswith(("/api", "/v1")) or "{" in path))
+            or (status == "409" and changes)
+            or (status == "413" and has_body)
+        ):
+            yield status
+
+
+def _path_parameters(path: str, handler: HTTPRouteHandler) -> Iterator[dict[str, Any]]:
+    for name in _PARAMETER.findall(path):
+        schema = _NUMBER if f"{{{name}:int}}" in path else _ID if name.endswith("_id") else {"type": "string"}
+        yield {"name": name, "in": "path", "required": True, "schema": schema}
+
+
+def _other_parameters(path: str, handler: HTTPRouteHandler, schema: Schemas) -> Iterator[dict[str, Any]]:
+    for field in _parameters(handler):
+        kwarg = field.kwarg_definition if isinstance(field.kwarg_definition, ParameterKwarg) else None
+        described: dict[str, Any] = {
+            "name": (kwarg and kwarg.name) or field.name,
+            "in": "header" if isinstance(kwarg, HeaderParameter) else "query",
+            "required": not field.has_default,
+            "schema": _parameter_schema(field, kwarg, schema),
+        }
+        if kwarg is not None and kwarg.description:
+            described["description"] = kwarg.description
+        if described["name"] in REPEATED:
+            described |= {"style": "form", "explode": True}
+        yield described
+
+
+def _parameter_schema(field: FieldDefinition, kwarg: ParameterKwarg | None, schema: Schemas) -> dict[str, Any]:
+    described = dict(schema(_without_none(field.annotation)))
+    for name, keyword in _CONSTRAINTS.items():
+        if kwarg is not None and (value := getattr(kwarg, name)) is not None:
+            described[keyword] = value.replace(r"\Z", "$") if isinstance(value, str) else value
+    if field.has_default and field.default is not None:
+        described["default"] = field.default
+    return described
+
+
+def _parameters(handler: HTTPRouteHandler) -> Iterator[FieldDefinition]:
+    """Yield what a route reads from its query and its headers."""
+    elsewhere = {*_RESERVED, *Control._fields, *_PARAMETER.findall(" ".join(handler.paths))}
+    for name, field in handler.parsed_fn_signature.parameters.items():
+        if name not in elsewhere:
+            yield field
+
+
+def _types(handler: HTTPRouteHandler) -> Iterator[Any]:
+    kinds = [*_bodies(handler).values(), *_answers(handler).values()]
+    if "errors" in handler.opt:
+        kinds.append(handler.opt["errors"])
+    yield from (each for each in kinds if each not in (bytes, str))
+    yield from (_without_none(field.annotation) for field in _parameters(handler))
+
+
+def _bodies(handler: HTTPRouteHandler) -> Mapping[str, Any]:
+    if "body" in handler.opt:
+        return handler.opt["body"]  # type: ignore[no-any-return]
+    data = handler.parsed_fn_signature.parameters.get("data")
+    return {} if data is None else {"application/json": data.annotation}
+
+
+def _is_required(handler: HTTPRouteHandler) -> bool:
+    """Say whether there must be a body. One of bytes may have none of them."""
+    data = handler.parsed_fn_signature.parameters.get("data")
+    return data is not None and not data.has_default
+
+
+def _answers(handler: HTTPRouteHandler) -> Mapping[str, Any]:
+    if "content" in handler.opt:
+        return handler.opt["content"]  # type: ignore[no-any-return]
+    returned = handler.parsed_fn_signature.return_type.annotation
+    if returned in (None, type(None)):
+        return {}
+    return {"application/json": get_args(returned)[0] if get_origin(returned) is Response else returned}
+
+
+def _content(schema: Schemas, kinds: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        kind: {"schema": _EVENT if kind == EVENT_STREAM else _described(schema, each)} for kind, each in kinds.items()
+    }
+
+
+def _described(schema: Schemas, kind: Any) -> dict[str, Any]:
+    if kind is bytes:
+        return {"type": "string", "format": "binary"}
+    return {"type": "string"} if kind is str else schema(kind)
+
+
+def _method(handler: HTTPRouteHandler) -> str:
+    (method,) = handler.http_methods
+    return str(getattr(method, "value", method)).lower()
+
+
+def _name(handler: HTTPRouteHandler, path: str) -> str:
+    in_space = len(handler.paths) > 1 and "{space_id" in path
+    return f"{handler.handler_name}_in_space" if in_space else handler.handler_name
+
+
+def _without_none(annotation: Any) -> Any:
+    """Return what a parameter is if it is given."""
+    given = [each for each in get_args(annotation) if each is not type(None)]
+    return given[0] if type(None) in get_args(annotation) and len(given) == 1 else annotation
+
+
+def _plain(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema whose patterns every reader of them understands."""
+    return msgspec.json.decode(msgspec.json.encode(schema).replace(rb"\\Z", b"$"))  # type: ignore[no-any-return]

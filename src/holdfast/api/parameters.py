@@ -1,0 +1,124 @@
+"""What routes have in common: where they are, how lists are paged, and which parameters they know."""
+
+import re
+from collections.abc import Iterable
+from typing import Annotated, Any, Final, TypeAlias
+from urllib.parse import unquote_to_bytes
+
+from litestar.connection import ASGIConnection
+from litestar.handlers import BaseRouteHandler
+from litestar.params import HeaderParameter, PathParameter, QueryParameter
+
+from holdfast.control.task_contract.ids import run_id_of
+from holdfast.domain.errors import Invalid, NotFound
+from holdfast.domain.ids import RunId
+from holdfast.domain.limits import LARGEST
+from holdfast.domain.page import MAX_LIMIT
+
+Limit: TypeAlias = Annotated[int, QueryParameter(ge=1, le=MAX_LIMIT, description="How many items a page has at most.")]
+Cursor: TypeAlias = Annotated[
+    str | None,
+    QueryParameter(
+        pattern=r"^[A-Za-z0-9_.-]{1,200}\Z",
+        description="Where to go on: the `next_cursor` of the page before.",
+    ),
+]
+Identifier: TypeAlias = Annotated[str | None, QueryParameter(pattern=r"^[A-Za-z0-9_-]{1,128}\Z")]
+"""The id of something, in a query."""
+Wait: TypeAlias = Annotated[
+    float,
+    QueryParameter(
+        ge=0, le=300, description="Seconds to wait for the run to end, or to ask a person, before answering."
+    ),
+]
+
+TaskNumber: TypeAlias = Annotated[int, PathParameter(ge=1, le=LARGEST, description="The `task_id` of an item.")]
+
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_WEIGHT: Final = re.compile(r"0(\.\d{0,3})?|1(\.0{0,3})?")
+_RESERVED: Final = frozenset({"data", "request", "body"})
+
+
+def run_named(name: str | None) -> RunId | None:
+    """Return the run that a query names, by its own name or by that of the task that it is."""
+    return None if name is None else run_id_of(name)
+
+
+def prefers_stream(accept: str) -> bool:
+    """Say whether a client that accepts these types wants a stream, and JSON not more than that."""
+    wanted = dict(_weighted(part) for part in accept.lower().split(","))
+    stream = wanted.get("text/event-stream", 0)
+    return stream > 0 and stream >= wanted.get("application/json", 0)
+
+
+def _weighted(part: str) -> tuple[str, float]:
+    """Return a media type and how much it is wanted, from 0 to 1."""
+    kind, *parameters = [each.strip() for each in part.split(";")]
+    weight = next((each.removeprefix("q=") for each in parameters if each.startswith("q=")), "1")
+    return kind, float(weight) if _WEIGHT.fullmatch(weight) else 0
+
+
+def anywhere(path: str) -> list[str]:
+    """Return the addresses of something in a space: in the default one, and in a named one."""
+    return [f"/api{path}", f"/api/spaces/{{space_id:str}}{path}"]
+
+
+def check_request(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+    """Raise if an id in the path can be none, or the query has something that the route does not know.
+
+    A run may be called by the name of the task that it is.
+    """
+    given = connection.scope["path_params"]
+    for name, value in given.items():
+        if name.endswith("_id") and isinstance(value, str) and _ID.fullmatch(value) is None:
+            raise NotFound(f"there is no {name.removesuffix('_id')} of that name: an id has letters, digits, `_`, `-`")
+    if "run_id" in given:
+        given["run_id"] = run_id_of(given["run_id"])
+    if connection.scope["query_string"]:
+        _check_text(connection.scope["query_string"])
+        _check_query(connection.query_params.multi_items(), handler)
+
+
+def _check_text(query: bytes) -> None:
+    try:
+        unquote_to_bytes(query).decode()
+    except UnicodeDecodeError as exc:
+        raise Invalid("the query is not in UTF-8", field="query") from exc
+
+
+def _check_query(given: Iterable[tuple[str, Any]], handler: BaseRouteHandler) -> None:
+    known, seen = query_names(handler), set[str]()
+    for name, value in given:
+        if name not in known:
+            raise Invalid(f"`{name}` is no parameter of this route: it knows {_listed(known)}", field=name)
+        if name in seen and name not in REPEATED:
+            raise Invalid(f"`{name}` is given more than once", field=name)
+        if str(value).lower() == "null" and name not in TEXTS:  # the framework would read it as absent
+            raise Invalid(f"`{name}`: leave it out if it has no value", field=name)
+        seen.add(name)
+
+
+REPEATED: Final = frozenset({"type"})
+"""Parameters that may be given more than once: each names one more."""
+TEXTS: Final = frozenset({"title", "agent_type", "tag", "type", "name", "cursor"})
+"""Parameters that are any text, so also `null`."""
+
+
+def query_names(handler: BaseRouteHandler) -> frozenset[str]:
+    """Return the parameters that a route reads from the query."""
+    known = handler.opt.get("query_names")
+    if known is None:
+        known = handler.opt["query_names"] = frozenset(_query_names(handler))
+    return known
+
+
+def _query_names(handler: BaseRouteHandler) -> Iterable[str]:
+    elsewhere = {*re.findall(r"{(\w+)", " ".join(handler.paths)), *handler.resolve_dependencies(), *_RESERVED}
+    for name, field in handler.parsed_fn_signature.parameters.items():
+        kwarg = field.kwarg_definition
+        if name not in elsewhere and not isinstance(kwarg, HeaderParameter):
+            yield getattr(kwarg, "name", None) or name
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names)) or "none"

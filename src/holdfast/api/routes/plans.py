@@ -1,0 +1,80 @@
+"""What agents plan."""
+
+from litestar import get, patch, post
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody
+
+from holdfast.api.parameters import Cursor, Identifier, Limit, TaskNumber, anywhere, run_named
+from holdfast.control.plans import PlanControl, PlanView, ThreadTasks
+from holdfast.domain.ids import SpaceId, ThreadId
+from holdfast.domain.page import DEFAULT_LIMIT, Page
+from holdfast.domain.plan import PlanItem
+from holdfast.domain.plan_edit import NewPlanItem, PlanItemPatch
+from holdfast.domain.space import DEFAULT_SPACE
+
+_TAGS = ["plans"]
+
+
+@get(anywhere("/threads/{thread_id:str}/tasks"), summary="Read a thread's plan", tags=_TAGS)
+async def list_plan_items(
+    plans: NamedDependency[PlanControl],
+    thread_id: FromPath[ThreadId],
+    space_id: FromPath[SpaceId] = DEFAULT_SPACE,
+    run_id: Identifier = None,
+) -> ThreadTasks:
+    """Return the items of the plan at the newest run, or at `run_id`, in order."""
+    return await plans.tasks(space_id, thread_id, run=run_named(run_id))
+
+
+@post(anywhere("/threads/{thread_id:str}/tasks"), summary="Add to a thread's plan", tags=_TAGS)
+async def create_plan_item(
+    plans: NamedDependency[PlanControl],
+    thread_id: FromPath[ThreadId],
+    data: JSONBody[NewPlanItem],
+    space_id: FromPath[SpaceId] = DEFAULT_SPACE,
+) -> PlanItem:
+    """Add an item to the plan of the newest run; a live run takes it in before its next model call."""
+    return await plans.add(space_id, thread_id, data)
+
+
+@patch(anywhere("/threads/{thread_id:str}/tasks/{task_id:int}"), summary="Change a thread's plan", tags=_TAGS)
+async def update_plan_item(
+    plans: NamedDependency[PlanControl],
+    thread_id: FromPath[ThreadId],
+    task_id: TaskNumber,
+    data: JSONBody[PlanItemPatch],
+    space_id: FromPath[SpaceId] = DEFAULT_SPACE,
+) -> PlanItem:
+    """Change an open item of the plan of the newest run, or move it: `completed` needs a conclusion.
+
+    Of two edits and those of the agent itself, one that no longer fits when a live run takes it in is left out.
+    """
+    return await plans.change(space_id, thread_id, task_id, data)
+
+
+@get(anywhere("/threads/{thread_id:str}/plan"), summary="Read a thread's plan as agent tasks", tags=_TAGS)
+async def read_plan(
+    plans: NamedDependency[PlanControl],
+    thread_id: FromPath[ThreadId],
+    space_id: FromPath[SpaceId] = DEFAULT_SPACE,
+    run_id: Identifier = None,
+) -> PlanView:
+    """Return the same plan with fewer statuses: planned and blocked items are `pending`, cancelled ones left out."""
+    return await plans.plan(space_id, thread_id, run=run_named(run_id))
+
+
+@get(anywhere("/tasks"), summary="Read the plans of a space", tags=_TAGS)
+async def list_space_tasks(
+    plans: NamedDependency[PlanControl],
+    space_id: FromPath[SpaceId] = DEFAULT_SPACE,
+    limit: Limit = DEFAULT_LIMIT,
+    cursor: Cursor = None,
+) -> Page[ThreadTasks]:
+    """Return the plans of threads, the one with the latest run first.
+
+    Threads without a plan are left out, so a page may have fewer items than asked for and still be followed by another.
+    """
+    return await plans.of_space(space_id, limit=limit, cursor=cursor)
+
+
+ROUTES = [list_plan_items, create_plan_item, update_plan_item, read_plan, list_space_tasks]

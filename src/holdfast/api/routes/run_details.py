@@ -1,0 +1,93 @@
+"""What runs leave behind."""
+
+from typing import Annotated
+
+from litestar import get
+from litestar.di import NamedDependency
+from litestar.params import FromPath, FromQuery, QueryParameter
+
+from holdfast.api.parameters import Cursor, Limit, anywhere
+from holdfast.control.run_details import EventView, RunContext, RunDetails
+from holdfast.domain.ids import RunId, SpaceId
+from holdfast.domain.interrupt import Interrupt, InterruptStatus
+from holdfast.domain.limits import LARGEST
+from holdfast.domain.page import DEFAULT_LIMIT, Page
+from holdfast.domain.run import Run
+from holdfast.domain.space import DEFAULT_SPACE
+from holdfast.domain.step import Step
+
+_TAGS = ["runs"]
+
+EventTypes = Annotated[
+    list[str] | None,
+    QueryParameter(name="type", description="Only events of this type; give it more than once for several."),
+]
+StepNumber = Annotated[
+    int | None, QueryParameter(ge=0, le=LARGEST, description="The number of a model call; the newest, unless given.")
+]
+
+
+@get(anywhere("/runs/{run_id:str}/events"), summary="Read a run's log", tags=_TAGS)
+async def list_events(
+    details: NamedDependency[RunDetails],
+    run_id: FromPath[RunId],
+    space_id: FromPath[SpaceId] = DEFAULT_SPACE,
+    types: EventTypes = None,
+    limit: Limit = DEFAULT_LIMIT,
+    cursor: Cursor = None,
+) -> Page[EventView]:
+    """Return the events of a run in order; the cursor is the number of the last event that was seen.
+
+    A page that is not full has no cursor: to ask for what came since, give the number of its last event.
+    """
+    return await details.events(space_id, run_id, types=types, limit=limit, cursor=cursor)
+
+
+@get(anywhere("/runs/{run_id:str}/steps"), summary="Read a run's calls", tags=_TAGS)
+async def list_steps(
+    details: NamedDependency[RunDetails],
+    run_id: FromPath[RunId],
+    space_id: FromPath[SpaceId] = DEFAULT_SPACE,
+    limit: Limit = DEFAULT_LIMIT,
+    cursor: Cursor = None,
+) -> Page[Step]:
+    """Return the model calls and tool calls of a run in order, and how each settled."""
+    return await details.steps(space_id, run_id, limit=limit, cursor=cursor)
+
+
+@get(anywhere("/runs/{run_id:str}/context"), summary="Read what a model was told", tags=_TAGS)
+async def read_context(
+    details: NamedDependency[RunDetails],
+    run_id: FromPath[RunId],
+    space_id: FromPath[SpaceId] = DEFAULT_SPACE,
+    step: StepNumber = None,
+) -> RunContext:
+    """Return what the model was told in a call, to the letter, and the numbers of the other calls."""
+    return await details.context(space_id, run_id, step=step)
+
+
+@get(anywhere("/runs/{run_id:str}/children"), summary="List the runs that a run spawned", tags=_TAGS)
+async def list_children(
+    details: NamedDependency[RunDetails],
+    run_id: FromPath[RunId],
+    space_id: FromPath[SpaceId] = DEFAULT_SPACE,
+    limit: Limit = DEFAULT_LIMIT,
+    cursor: Cursor = None,
+) -> Page[Run]:
+    """Return the runs that a run spawned, the newest first."""
+    return await details.children(space_id, run_id, limit=limit, cursor=cursor)
+
+
+@get(anywhere("/interrupts"), summary="List questions", tags=["interrupts"])
+async def list_interrupts(
+    details: NamedDependency[RunDetails],
+    space_id: FromPath[SpaceId] = DEFAULT_SPACE,
+    status: FromQuery[InterruptStatus] = InterruptStatus.OPEN,
+    limit: Limit = DEFAULT_LIMIT,
+    cursor: Cursor = None,
+) -> Page[Interrupt]:
+    """Return what the runs of a space ask people, the newest first; the open questions, unless told."""
+    return await details.interrupts(space_id, status=status, limit=limit, cursor=cursor)
+
+
+ROUTES = [list_events, list_steps, read_context, list_children, list_interrupts]

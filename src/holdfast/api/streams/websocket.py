@@ -1,0 +1,126 @@
+"""The log of a run over a WebSocket: one message for each event, after the same positions as over SSE."""
+
+import asyncio
+from collections.abc import Awaitable
+from enum import IntEnum
+from typing import Final
+
+from litestar.connection import ASGIConnection
+
+from holdfast.api.asgi import App, Message, Receive, Scope, Send
+from holdfast.api.errors import encoded, status_of
+from holdfast.api.gate import past_the_gate
+from holdfast.api.parameters import check_request
+from holdfast.api.streams.frames import PING, PONG, envelopes
+from holdfast.control.feeds.feed import Ending
+from holdfast.control.feeds.follower import Follower
+from holdfast.domain.errors import HoldfastError
+
+_PINGS: Final = frozenset({"ping", PING})
+
+TOGETHER: Final = 16
+"""Messages that are sent without a look at who else has work, or whether the reader is gone."""
+
+
+class Close(IntEnum):
+    """Why the server closes a socket. `UNANSWERED` and `RESTARTING` are said by what is below this app."""
+
+    ENDED = 1000
+    """The run has ended, and all of its log was sent."""
+    CLOSING = 1001
+    """The server stops: reconnect after the last `seq`."""
+    UNSUPPORTED = 1003
+    """The client sent something other than a ping."""
+    UNANSWERED = 1011
+    """The client did not answer to a ping of the protocol itself: reconnect after the last `seq`."""
+    RESTARTING = 1012
+    """The server stopped before it could say more: reconnect after the last `seq`."""
+    GONE = 4004
+    """The run was deleted."""
+    TOO_SLOW = 4008
+    """The client took nothing for too long: reconnect after the last `seq`."""
+
+
+_CLOSES: Final = {
+    Ending.ENDED: (Close.ENDED, "the run has ended"),
+    Ending.GONE: (Close.GONE, "the run was deleted"),
+    Ending.CLOSING: (Close.CLOSING, "the server stops: reconnect"),
+    Ending.BEHIND: (Close.TOO_SLOW, "too slow: reconnect"),
+}
+
+
+class RunSocket:
+    """One socket that follows a run."""
+
+    def __init__(self, follower: Follower, scope: Scope, receive: Receive, send: Send) -> None:
+        self._follower = follower
+        self._receive = receive
+        self._accept = send
+        self._send = past_the_gate(scope, send)
+        self._close: tuple[Close, str] | None = None
+
+    async def serve(self) -> None:
+        """Accept the socket, and send until there is no more, or nobody who listens."""
+        with self._follower as follower:
+            await self._accept({"type": "websocket.accept"})
+            async with asyncio.TaskGroup() as tasks:
+                sending = tasks.create_task(self._write_all())
+                follower.cut_off = lambda: self._stop(sending, Close.TOO_SLOW, "too slow: reconnect")
+                listening = tasks.create_task(self._listen(sending))
+                sending.add_done_callback(lambda _: listening.cancel())
+        if self._close is not None:
+            code, reason = self._close
+            await self._send({"type": "websocket.close", "code": int(code), "reason": reason})
+
+    async def _write_all(self) -> None:
+        while not isinstance(found := await self._follower.next(), Ending):
+            for number, message in enumerate([PING] if found is None else found.rendered(envelopes), start=1):
+                await self._say(message)
+                if number % TOGETHER == 0:
+                    await asyncio.sleep(0)  # a send that need not wait lets nobody else work
+        self._close = _CLOSES[found]
+
+    async def _listen(self, sending: asyncio.Task[None]) -> None:
+        """Answer pings; end the sending when the reader is gone. The run goes on."""
+        while (message := await self._receive())["type"] != "websocket.disconnect":
+            if message["type"] == "websocket.receive":
+                if not _is_ping(message):
+                    self._stop(sending, Close.UNSUPPORTED, "this stream takes nothing but pings")
+                    return
+                await self._say(PONG)
+        sending.cancel()
+
+    def _stop(self, sending: asyncio.Task[None], code: Close, reason: str) -> None:
+        self._close = (code, reason)
+        sending.cancel()
+
+    def _say(self, text: str) -> Awaitable[None]:
+        return self._send({"type": "websocket.send", "text": text})
+
+
+def checked(app: App) -> App:
+    """Check a handshake as any other request; the framework would refuse it without a word."""
+
+    async def call(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            check_request(ASGIConnection(scope), scope["route_handler"])
+        except HoldfastError as error:
+            await deny(error, scope, send)
+        else:
+            await app(scope, receive, send)
+
+    return call
+
+
+async def deny(error: HoldfastError, scope: Scope, send: Send) -> None:
+    """Answer a handshake with an error."""
+    if "websocket.http.response" not in scope.get("extensions", {}):
+        await send({"type": "websocket.close", "code": 1008, "reason": error.code})
+        return
+    headers = [(b"content-type", b"application/json")]
+    await send({"type": "websocket.http.response.start", "status": status_of(error), "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": encoded(error)})
+
+
+def _is_ping(message: Message) -> bool:
+    return (message.get("text") or "").replace(" ", "") in _PINGS

@@ -1,0 +1,1 @@
+"""The tasks contract over HTTP."""

@@ -1,0 +1,90 @@
+"""How a process writes its log: one line for each thing, for people or for machines, to stderr."""
+
+import logging
+import os
+import sys
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from holdfast.tools.redaction import Redaction, secrets_of
+
+_QUIET: Final = ("uvicorn", "uvicorn.error", "asyncio", "websockets")
+
+
+class LogFormat(StrEnum):
+    """Who reads it."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class TextLines(logging.Formatter):
+    """`12:00:01.250 GET /health 200 0.4 ms`, with the level where it is not the usual one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write a line, and below it what was raised."""
+        level = "" if record.levelno == logging.INFO else f"{record.levelname} "
+        line = f"{_time(record):%H:%M:%S}.{int(record.msecs):03d} {level}{record.getMessage()}"
+        return line if record.exc_info is None else f"{line}\n{self.formatException(record.exc_info)}"
+
+
+class JsonLines(logging.Formatter):
+    """One object for each line, with what the message says as fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write an object."""
+        line = {
+            "time": f"{_time(record):%Y-%m-%dT%H:%M:%S}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **getattr(record, "said", {}),
+        }
+        if record.exc_info is not None:
+            line["error"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(line, enc_hook=str).decode()
+
+
+class RedactedLines(logging.Formatter):
+    """Lines of another kind, without secrets."""
+
+    def __init__(self, lines: logging.Formatter, redaction: Redaction) -> None:
+        super().__init__()
+        self._lines = lines
+        self.redaction = redaction
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write a line that has no secret in it."""
+        return self.redaction.text(self._lines.format(record))
+
+
+def set_up_logs(kind: LogFormat, *, level: int = logging.INFO) -> None:
+    """Send the log of this process to stderr."""
+    handler = logging.StreamHandler(sys.stderr)
+    lines = TextLines() if kind is LogFormat.TEXT else JsonLines()
+    handler.setFormatter(RedactedLines(lines, Redaction(secrets_of(os.environ))))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    _leave_out_what_no_line_says()
+    logging.getLogger("holdfast").setLevel(level)
+    for name in _QUIET:
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def keep_out_of_logs(redaction: Redaction) -> None:
+    """Take more secrets out of the log of this process, once they are known."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler.formatter, RedactedLines):
+            handler.formatter.redaction = redaction
+
+
+def _leave_out_what_no_line_says() -> None:
+    """Spare each line the search for who wrote it, as the manual of `logging` advises: under load that costs most."""
+    logging._srcfile = None
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+
+
+def _time(record: logging.LogRecord) -> datetime:
+    return datetime.fromtimestamp(record.created, tz=UTC)

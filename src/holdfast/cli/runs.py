@@ -1,0 +1,74 @@
+"""`holdfast run …`: what concerns one run."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal
+
+import typer
+
+from holdfast.cli.printing import JsonFlag, say
+from holdfast.cli.views import JsonLines, View
+from holdfast.domain.ids import RunId
+from holdfast.domain.run import Run, RunStatus
+
+EXIT_CODES: Final[Mapping[RunStatus, int]] = {RunStatus.COMPLETED: 0, RunStatus.FAILED: 1, RunStatus.CANCELLED: 3}
+DETACHED: Final = 130
+"""What a shell expects of a command that Ctrl-C ended."""
+
+run: Final = typer.Typer(help="Follow a run.", no_args_is_help=True)
+
+
+@run.callback()
+def _group() -> None:
+    """Keep `follow` a command of its own, although there is no other yet."""
+
+
+@run.command()
+def follow(
+    run_id: Annotated[str, typer.Argument(metavar="RUN_ID", help="The run to follow.")],
+    transport: Annotated[Literal["sse", "ws"], typer.Option(help="How events come; both bring the same.")] = "sse",
+    url: Annotated[str, typer.Option(help="The address of the server.")] = "http://127.0.0.1:5050",
+    after: Annotated[int, typer.Option(min=0, help="Go on after this event; 0 begins with the first.")] = 0,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show what a run did, then what it does, until it ends. A server that goes away is waited for.
+
+    Exit codes: 0 the run completed, 1 it failed or cannot be followed, 2 the command line is wrong, 3 it was cancelled,
+    130 Ctrl-C, which only ends the following: the run goes on.
+    """
+    try:
+        ended = asyncio.run(_follow(RunId(run_id), transport, url, after, _view(as_json=as_json)))
+    except KeyboardInterrupt:
+        raise typer.Exit(DETACHED) from None
+    say(_ending(ended))
+    raise typer.Exit(EXIT_CODES[ended.status])
+
+
+async def _follow(run_id: RunId, transport: str, url: str, after: int, view: View) -> Run:
+    from holdfast.cli.following import Following, first_look
+    from holdfast.cli.remote import Remote
+
+    async with Remote(url) as remote:
+        found = await first_look(remote, run_id)
+        following = Following(remote, found, transport=transport, after=after, tell=view.tell)
+        view.begin(found)
+        try:
+            async for event in following.events():
+                view.show(event)
+        except asyncio.CancelledError:
+            view.tell(
+                f"detached, the run goes on: holdfast run follow {run_id} --url {url} --after {following.position}"
+            )
+            raise
+        return following.run
+
+
+def _view(*, as_json: bool) -> View:
+    from holdfast.cli.screen import Screen, terminal
+
+    return JsonLines() if as_json else Screen(terminal())
+
+
+def _ending(ended: Run) -> str:
+    reason = f": {ended.error.message} [{ended.error.code}]" if ended.error is not None else ""
+    return f"run {ended.id} is {ended.status}{reason}"

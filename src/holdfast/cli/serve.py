@@ -1,0 +1,58 @@
+"""`holdfast serve`."""
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import holdfast
+from holdfast.bootstrap.logs import LogFormat, set_up_logs
+from holdfast.cli.printing import JsonFlag, print_json, say
+
+
+def serve(
+    workspace: Annotated[Path, typer.Option("--workspace", "-w", help="The folder whose agents are served.")] = Path(),
+    host: Annotated[str, typer.Option(help="The address to listen on: one of this machine only.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 takes a free one.")] = 5050,
+    database: Annotated[
+        str | None,
+        typer.Option(help="A `postgresql://` URL, or a SQLite file; the workspace's own, unless given."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=0, max=1000, help="Runs at a time; 0 leaves them to other processes.")
+    ] = None,
+    cors_origin: Annotated[
+        list[str] | None, typer.Option(help="A site whose pages may use this server; may be given more than once.")
+    ] = None,
+    log_format: Annotated[LogFormat, typer.Option(help="Lines for people, or JSON for machines.")] = LogFormat.TEXT,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Log only warnings and errors.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Serve a workspace: run its agents, and answer at /api. SIGTERM and Ctrl-C let it end in order."""
+    import uvloop
+
+    from holdfast.bootstrap.server import ServerOptions
+    from holdfast.bootstrap.server import serve as serve_workspace
+
+    set_up_logs(log_format, level=logging.WARNING if quiet else logging.INFO)
+    options = ServerOptions(
+        workspace=workspace,
+        host=host,
+        port=port,
+        database=database,
+        workers=workers,
+        cors_origins=cors_origin or [],
+        version=holdfast.__version__,
+    )
+
+    def tell(address: str) -> None:
+        if as_json:
+            print_json({"url": address, "workspace": str(workspace.resolve()), "pid": os.getpid()})
+        else:
+            say(f"holdfast {holdfast.__version__} serves {workspace} at {address}")
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve_workspace(options, tell=tell))

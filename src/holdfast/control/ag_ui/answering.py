@@ -1,0 +1,104 @@
+"""Requests that answer a run which waits: its next segment is what the client follows."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec import UNSET
+
+from holdfast.control.ag_ui.answers import answered_calls, answers_of, results_of
+from holdfast.control.ag_ui.messages import Spoken
+from holdfast.control.ag_ui.request import last_results
+from holdfast.control.ag_ui.segment import Segment, Streamed
+from holdfast.control.ag_ui.snapshots import Snapshots
+from holdfast.control.conversations import run_of_thread
+from holdfast.control.feeds.feeds import Feeds
+from holdfast.domain.errors import Invalid
+from holdfast.domain.events import messages as wire
+from holdfast.domain.events.input import RunAgentInput
+from holdfast.domain.ids import InterruptId, RunId, SpaceId
+from holdfast.domain.interrupt import Answer, Interrupt, InterruptStatus
+from holdfast.domain.run import Run
+from holdfast.ports.event_log import EventLog
+from holdfast.ports.interrupts import Interrupts
+from holdfast.ports.messages import Messages
+from holdfast.ports.runs import Runs
+
+MOST_SEGMENTS: Final = 10_000
+
+
+class Answering:
+    """Answers runs."""
+
+    def __init__(
+        self,
+        *,
+        runs: Runs,
+        messages: Messages,
+        events: EventLog,
+        interrupts: Interrupts,
+        feeds: Feeds,
+        snapshots: Snapshots,
+    ) -> None:
+        self._runs = runs
+        self._messages = messages
+        self._events = events
+        self._interrupts = interrupts
+        self._feeds = feeds
+        self._snapshots = snapshots
+
+    async def answer(self, space: SpaceId, asked: RunAgentInput) -> Streamed | None:
+        """Answer a run that waits, if that is what the client does."""
+        if asked.resume is not UNSET and asked.resume:
+            return await self._resume(space, asked)
+        sent = last_results(asked.messages)
+        run = await self._caller(space, asked) if sent else None
+        if run is None or run.status.terminal:
+            return None
+        answers = results_of(await open_questions(self._interrupts, space, run.id), sent)
+        if answers and isinstance(asked.messages[-1], Spoken):
+            await self._interrupts.answer_all(space, run.id, answers)  # what is said then is for the next run
+            return None
+        return await self._go_on(space, run, asked, answers) if answers else None
+
+    async def _resume(self, space: SpaceId, asked: RunAgentInput) -> Streamed:
+        assert asked.resume is not UNSET
+        run_id = (await self._interrupts.get(space, asked.resume[0].interrupt_id)).run_id
+        run = await run_of_thread(self._runs, space, asked.thread_id, run_id)
+        await self._check_nothing_else(space, asked)
+        answers = answers_of(run.id, await open_questions(self._interrupts, space, run.id), asked.resume)
+        return await self._go_on(space, run, asked, answers)
+
+    async def _check_nothing_else(self, space: SpaceId, asked: RunAgentInput) -> None:
+        last = asked.messages[-1] if asked.messages else None
+        if isinstance(last, Spoken) and not await self._messages.named(space, asked.thread_id, last.id):
+            raise Invalid("a `resume` answers, and says nothing else: send the message in the next run", field="resume")
+
+    async def _caller(self, space: SpaceId, asked: RunAgentInput) -> Run | None:
+        """Return the run of the last assistant message that a client has, whose calls it may answer."""
+        spoken = [each for each in asked.messages if isinstance(each, wire.AssistantMessage)]
+        found = await self._messages.named(space, asked.thread_id, spoken[-1].id) if spoken else []
+        return await self._runs.get(space, found[0].run_id) if found else None
+
+    async def _go_on(
+        self, space: SpaceId, run: Run, asked: RunAgentInput, answers: dict[InterruptId, Answer]
+    ) -> Streamed:
+        asking = await self._first_end(space, run.id, answers)
+        last = await self._interrupts.answer_all(space, run.id, answers, segment=asked.run_id)
+        answered = answered_calls(asked.messages)
+        # Whatever it said between its question and the answer, the client may not have heard.
+        segment = Segment(self._snapshots, space, run.id, answered=answered, joined=asking < last)
+        return Streamed(run, await self._feeds.run(space, run.id, after=last), segment)
+
+    async def _first_end(self, space: SpaceId, run: RunId, answers: Iterable[InterruptId]) -> int:
+        """Return the number of the event that ended the first segment with one of these questions."""
+        calls = {
+            each.tool_call_id for each in await open_questions(self._interrupts, space, run) if each.id in set(answers)
+        }
+        names = [name.encode() for name in {*answers, *calls} if name is not None]
+        ends = await self._events.after(space, run, types=["RUN_FINISHED"], limit=MOST_SEGMENTS)
+        return next((each.seq for each in ends if any(name in each.data for name in names)), 0)
+
+
+async def open_questions(interrupts: Interrupts, space: SpaceId, run: RunId) -> list[Interrupt]:
+    """Return what a run asks and nobody has answered."""
+    return [each for each in await interrupts.of_run(space, run) if each.status is InterruptStatus.OPEN]

@@ -1,0 +1,79 @@
+"""The agents of a workspace, as people and clients read them."""
+
+import msgspec
+
+from holdfast.control.ag_ui.capabilities import Capabilities, capabilities_of
+from holdfast.domain.agent import Agent, Permissions, Thinking, UnknownOutcome
+from holdfast.domain.limits import Limits
+from holdfast.domain.run import Mode
+from holdfast.ports.agents import Agents, BrokenAgent
+
+
+class AgentView(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent without what is nobody's business: where its folder is, and how its servers are reached."""
+
+    name: str
+    description: str
+    models: list[str]
+    """The model, and those to fall back on, in order."""
+    modes: list[Mode]
+    """How it may be run."""
+    tools: list[str]
+    skills: list[str]
+    mcp_servers: list[str]
+    """Their names."""
+    permissions: Permissions
+    limits: Limits
+    unknown_outcome: UnknownOutcome
+    temperature: float | None
+    thinking: Thinking | None
+    instructions: str
+    soul: str | None
+    digest: str
+    """It changes with any file of the agent."""
+    capabilities: Capabilities
+    """What a client of AG-UI may expect of it."""
+
+
+class AgentList(msgspec.Struct, frozen=True, kw_only=True):
+    """All agents that can be used, by name, and those whose files are in error."""
+
+    items: list[AgentView]
+    broken: list[BrokenAgent]
+
+
+class AgentControl:
+    """What can be read of agents."""
+
+    def __init__(self, agents: Agents) -> None:
+        self._agents = agents
+
+    def all(self) -> AgentList:
+        """Return all agents."""
+        return AgentList(items=[_view(agent) for agent in self._agents.all()], broken=self._agents.broken())
+
+    def get(self, name: str) -> AgentView:
+        """Return one agent."""
+        return _view(self._agents.get(name))
+
+
+def _view(agent: Agent) -> AgentView:
+    modes = {Mode.CHAT: agent.chat, Mode.TASK: agent.task, Mode.DAEMON: agent.daemon}
+    return AgentView(
+        name=agent.name,
+        description=agent.description,
+        models=agent.models,
+        modes=[mode for mode, settings in modes.items() if settings.enabled],
+        tools=agent.tools,
+        skills=agent.skills,
+        mcp_servers=sorted(agent.mcp_servers),
+        permissions=agent.permissions,
+        limits=agent.limits,
+        unknown_outcome=agent.unknown_outcome,
+        temperature=agent.temperature,
+        thinking=agent.thinking,
+        instructions=agent.instructions,
+        soul=agent.soul,
+        digest=agent.digest,
+        capabilities=capabilities_of(agent),
+    )

@@ -1,0 +1,1 @@
+"""Chats and sessions, in the style of the tasks contract."""

@@ -1,0 +1,171 @@
+"""What was said on a thread: along one chain of its tree, or the tree itself."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from holdfast.control.cursors import number_of
+from holdfast.domain.errors import NotFound
+from holdfast.domain.ids import RunId, SpaceId, ThreadId
+from holdfast.domain.instant import Instant
+from holdfast.domain.message import Message
+from holdfast.domain.page import DEFAULT_LIMIT, Page
+from holdfast.domain.run import Mode, Run, RunStatus
+from holdfast.domain.thread import Thread
+from holdfast.ports.messages import Messages
+from holdfast.ports.runs import RunFilter, Runs
+from holdfast.ports.threads import Threads
+
+MOST_AT_ONCE = 1000
+NEWEST = 200
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of a conversation with the runs it comes from, and where the thread stands.
+
+    The last three are looked for among the thread's newest 200 runs.
+    """
+
+    messages: list[Message]
+    next_cursor: str | None
+    runs: list[Run]
+    active_run: Run | None
+    latest_failed_run: Run | None
+    latest_completed_run: Run | None
+
+
+class RunNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A run in the tree of its thread: it continues from `base_run_id`, after the message at `base_sequence`."""
+
+    id: RunId
+    base_run_id: RunId | None
+    base_sequence: int | None
+    status: RunStatus
+    mode: Mode
+    agent_type: str
+    created_at: Instant
+    completed_at: Instant | None
+
+
+class Conversation(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole conversation, for keeping."""
+
+    thread: Thread
+    run: Run | None
+    """Where it was read: the end of its chain."""
+    messages: list[Message]
+
+
+class ConversationControl:
+    """What can be read of a thread. Without a run, its newest one is meant."""
+
+    def __init__(self, *, threads: Threads, runs: Runs, messages: Messages) -> None:
+        self._threads = threads
+        self._runs = runs
+        self._messages = messages
+
+    async def messages(
+        self,
+        space: SpaceId,
+        thread: ThreadId,
+        *,
+        run: RunId | None = None,
+        limit: int = DEFAULT_LIMIT,
+        cursor: str | None = None,
+    ) -> Page[Message]:
+        """Return the end of a run's conversation, oldest first; the next page is what was said before."""
+        at = await self._at(space, thread, run)
+        return Page(items=[]) if at is None else await self._page(space, at.id, limit=limit, cursor=cursor)
+
+    async def history(
+        self, space: SpaceId, thread: ThreadId, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+    ) -> History:
+        """Return the newest conversation with its runs."""
+        await self._threads.get(space, thread)
+        newest = (await self._runs.page(space, where=RunFilter(thread_id=thread), limit=NEWEST)).items
+        page: Page[Message] = Page(items=[])
+        if newest:
+            page = await self._page(space, newest[0].id, limit=limit, cursor=cursor)
+        return History(
+            messages=page.items,
+            next_cursor=page.next_cursor,
+            runs=await self._runs_of(space, page.items, newest),
+            active_run=_first(newest, lambda run: not run.status.terminal),
+            latest_failed_run=_first(newest, lambda run: run.status is RunStatus.FAILED),
+            latest_completed_run=_first(newest, lambda run: run.status is RunStatus.COMPLETED),
+        )
+
+    async def tree(
+        self, space: SpaceId, thread: ThreadId, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+    ) -> Page[RunNode]:
+        """Return the runs of a thread with what each continues from, the newest first."""
+        await self._threads.get(space, thread)
+        runs = await self._runs.page(space, where=RunFilter(thread_id=thread), limit=limit, cursor=cursor)
+        return Page(items=[_node(run) for run in runs.items], next_cursor=runs.next_cursor)
+
+    async def whole(self, space: SpaceId, thread: ThreadId, *, run: RunId | None = None) -> Conversation:
+        """Return all that was said up to the end of a run."""
+        found = await self._threads.get(space, thread)
+        at = await self._at(space, thread, run)
+        messages = [] if at is None else await self._all(space, at.id)
+        return Conversation(thread=found, run=at, messages=messages)
+
+    async def _at(self, space: SpaceId, thread: ThreadId, run: RunId | None) -> Run | None:
+        if run is not None:
+            return await run_of_thread(self._runs, space, thread, run)
+        return await newest_run(self._threads, self._runs, space, thread)
+
+    async def _page(self, space: SpaceId, run: RunId, *, limit: int, cursor: str | None) -> Page[Message]:
+        before = None if cursor is None else number_of(cursor)
+        found = await self._messages.history(space, run, limit=limit + 1, before=before)
+        if len(found) > limit and found[1].sequence is None:
+            # Input that waits for its run has no sequence to go on from: it is shown together, however much it is.
+            limit = MOST_AT_ONCE - 1
+            found = await self._messages.history(space, run, limit=MOST_AT_ONCE)
+        shown = found[-limit:]
+        more = len(found) > limit and shown[0].sequence is not None
+        return Page(items=shown, next_cursor=str(shown[0].sequence) if more else None)
+
+    async def _all(self, space: SpaceId, run: RunId) -> list[Message]:
+        found = page = await self._messages.history(space, run, limit=MOST_AT_ONCE)
+        while len(page) == MOST_AT_ONCE and page[0].sequence is not None:
+            page = await self._messages.history(space, run, limit=MOST_AT_ONCE, before=page[0].sequence)
+            found = [*page, *found]
+        return found
+
+    async def _runs_of(self, space: SpaceId, messages: list[Message], known: list[Run]) -> list[Run]:
+        runs = {run.id: run for run in known}
+        wanted = dict.fromkeys(message.run_id for message in messages)
+        return [runs[name] if name in runs else await self._runs.get(space, name) for name in wanted]
+
+
+async def newest_run(threads: Threads, runs: Runs, space: SpaceId, thread: ThreadId) -> Run | None:
+    """Return the newest run of a thread, if it has one."""
+    await threads.get(space, thread)
+    found = await runs.page(space, where=RunFilter(thread_id=thread), limit=1)
+    return found.items[0] if found.items else None
+
+
+async def run_of_thread(runs: Runs, space: SpaceId, thread: ThreadId, run: RunId) -> Run:
+    """Return a run, which must be of that thread (`NotFound`)."""
+    found = await runs.get(space, run)
+    if found.thread_id != thread:
+        raise NotFound(f"there is no run `{run}` on thread `{thread}`", id=run)
+    return found
+
+
+def _first(runs: list[Run], fits: Callable[[Run], bool]) -> Run | None:
+    return next((run for run in runs if fits(run)), None)
+
+
+def _node(run: Run) -> RunNode:
+    return RunNode(
+        id=run.id,
+        base_run_id=run.base_run_id,
+        base_sequence=run.base_sequence,
+        status=run.status,
+        mode=run.mode,
+        agent_type=run.agent_type,
+        created_at=run.created_at,
+        completed_at=run.completed_at,
+    )

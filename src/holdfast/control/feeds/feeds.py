@@ -1,0 +1,194 @@
+"""The feeds of a process: one for each thing that somebody follows, for as long as somebody does."""
+
+import asyncio
+from collections.abc import Callable, Hashable
+from itertools import count
+from types import TracebackType
+from typing import Final, TypeVar
+
+import msgspec
+
+from holdfast.control.feeds.errors import BadCursor, TooManyStreams
+from holdfast.control.feeds.feed import PAGE, Ending, Feed
+from holdfast.control.feeds.follower import Follower
+from holdfast.control.feeds.news_feed import NewsFeed
+from holdfast.control.feeds.run_feed import RunFeed
+from holdfast.control.feeds.space_feed import SpaceFeed
+from holdfast.domain.errors import NotFound, Unavailable
+from holdfast.domain.ids import RunId, SpaceId
+from holdfast.domain.run import Run
+from holdfast.ports.event_log import EventLog, Head
+from holdfast.ports.notifications import Notifications
+from holdfast.ports.runs import Runs
+from holdfast.ports.spaces import Spaces
+from holdfast.ports.watching import Watching
+
+SLICES: Final = 15
+"""Parts of the time between two signs of life: feeds take turns, so that not all streams are written to at once."""
+
+F = TypeVar("F", bound=Feed)
+
+
+class Habits(msgspec.Struct, frozen=True, kw_only=True):
+    """How streams are kept."""
+
+    keepalive: float = 15.0
+    """Seconds of silence after which a stream shows a sign of life."""
+    patience: float = 10.0
+    """Seconds after which a follower is cut off that takes nothing; up to twice as many."""
+    most: int = 10_000
+    """Streams that may be open at once."""
+
+
+class Feeds:
+    """What can be followed. Entered, it cares for the streams of a process; at its end none is left."""
+
+    def __init__(
+        self,
+        *,
+        spaces: Spaces,
+        runs: Runs,
+        events: EventLog,
+        notifications: Notifications,
+        watching: Watching,
+        habits: Habits | None = None,
+    ) -> None:
+        self._spaces = spaces
+        self._runs = runs
+        self._events = events
+        self._notifications = notifications
+        self._watching = watching
+        self._habits = habits or Habits()
+        self._feeds: dict[Hashable, Feed] = {}
+        self._phases: dict[Feed, int] = {}
+        self._turn = count()
+        self._followers: dict[Follower, Hashable] = {}
+        self._closing = False
+        self._caring: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> "Feeds":
+        self._caring = asyncio.get_running_loop().create_task(self._care(), name="holdfast-feeds")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+        tasks = [self._caring, *(feed.reader for feed in self._feeds.values())]
+        for task in tasks:
+            if task is not None:
+                task.cancel()
+        await asyncio.gather(*(task for task in tasks if task is not None), return_exceptions=True)
+
+    @property
+    def open(self) -> int:
+        """How many streams there are."""
+        return len(self._followers)
+
+    @property
+    def kept(self) -> int:
+        """How many bytes of events are kept for them."""
+        return sum(feed.size for feed in self._feeds.values())
+
+    def close(self) -> None:
+        """Let all followers go, and take no new one. It may be called from a signal handler of the event loop."""
+        self._closing = True
+        for feed in self._feeds.values():
+            feed.end(Ending.CLOSING)
+
+    async def run(self, space: SpaceId, run: RunId, *, after: int | None = 0) -> Follower:
+        """Follow the log of a run after a number, or from now on; a number beyond its end raises `BadCursor`."""
+        head = next(iter(await self._events.heads([(space, run)])), None)
+        if head is None:
+            raise NotFound(f"there is no run `{run}`", id=run)
+        self.check_room()
+        return self._run(head, head.last_event_seq if after is None else after)
+
+    def check_room(self) -> None:
+        """Raise `TooManyStreams` unless there may be one more stream now, `Unavailable` when the process stops."""
+        if self._closing:
+            raise Unavailable("the server is shutting down: follow another one, or come back in a moment")
+        most = self._habits.most
+        if len(self._followers) >= most:
+            raise TooManyStreams(f"{most} streams are open, and there may be no more: close some", limit=most)
+
+    def new_run(self, run: Run) -> Follower:
+        """Follow a run that was just made, from its beginning; whether there is room is asked before it is made."""
+        head = Head(space_id=run.space_id, run_id=run.id, status=run.status, last_event_seq=run.last_event_seq)
+        return self._run(head, 0)
+
+    async def news(self, space: SpaceId, *, after: int | None = None) -> Follower:
+        """Follow the notifications of a space after a number, or from now on."""
+        latest = await self._notifications.latest(space, limit=1)
+        last = latest[0].number if latest else 0
+        start = last if after is None else after
+        _check_position(start, last)
+        self.check_room()
+        return self._join(("news", space), start, last, lambda floor: self._news_feed(space, floor))
+
+    async def space(self, space: SpaceId) -> Follower:
+        """Follow where the runs of a space stand, from now on."""
+        await self._spaces.get(space)
+        self.check_room()
+        key = ("space", space)
+        now = self._feeds[key].last if key in self._feeds else 0
+        return self._join(key, now, now, lambda _: self._space_feed(space))
+
+    def _run(self, head: Head, after: int) -> Follower:
+        _check_position(after, head.last_event_seq)
+        key = ("run", head.space_id, head.run_id)
+        return self._join(key, after, head.last_event_seq, lambda floor: self._run_feed(head, floor))
+
+    def _join(self, key: Hashable, position: int, last: int, make: Callable[[int], Feed]) -> Follower:
+        feed = self._feeds.get(key)
+        if feed is None or feed.ending is not None:
+            # Who is far behind reads the log alone; the window is for what is new.
+            feed = self._feeds[key] = make(position if last - position <= PAGE else last)
+            self._phases[feed] = next(self._turn) % SLICES
+            feed.reader = asyncio.get_running_loop().create_task(feed.run())
+            feed.reader.add_done_callback(lambda _: feed.stir())
+        if self._closing:
+            feed.end(Ending.CLOSING)
+        feed.followers += 1
+        follower = Follower(feed, position, joined_at=last, leave=self._leave)
+        self._followers[follower] = key
+        return follower
+
+    def _leave(self, follower: Follower) -> None:
+        key = self._followers.pop(follower)
+        feed = follower.feed
+        feed.followers -= 1
+        if feed.followers:
+            return
+        self._phases.pop(feed, None)
+        if self._feeds.get(key) is feed:
+            del self._feeds[key]
+        if feed.reader is not None:
+            feed.reader.cancel()
+
+    async def _care(self) -> None:
+        """Let streams show signs of life, and cut off those that are too slow."""
+        step = min(self._habits.keepalive / SLICES, self._habits.patience)
+        looks = max(round(self._habits.patience / step), 1)
+        for turn in count(1):
+            await asyncio.sleep(step)
+            for feed, phase in list(self._phases.items()):
+                if turn % SLICES == phase:
+                    feed.stir()
+            if turn % looks == 0:
+                for follower in list(self._followers):
+                    follower.look()
+
+    def _run_feed(self, head: Head, floor: int) -> RunFeed:
+        return RunFeed(floor, head=head, events=self._events, watching=self._watching)
+
+    def _news_feed(self, space: SpaceId, floor: int) -> NewsFeed:
+        return NewsFeed(floor, space=space, notifications=self._notifications, watching=self._watching)
+
+    def _space_feed(self, space: SpaceId) -> SpaceFeed:
+        return SpaceFeed(space=space, runs=self._runs, events=self._events, watching=self._watching)
+
+
+def _check_position(position: int, last: int) -> None:
+    if position > last:
+        raise BadCursor(f"there is no event {position} yet: the last one is {last}", last_event_id=position, last=last)

@@ -1,0 +1,1 @@
+"""Agents as models of chat completions."""

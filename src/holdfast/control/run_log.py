@@ -1,0 +1,87 @@
+"""A line in the log for each run that starts, waits or ends."""
+
+import asyncio
+import logging
+from typing import Final
+
+from holdfast.domain.errors import NotFound, Unavailable
+from holdfast.domain.ids import RunId, SpaceId
+from holdfast.domain.instant import millis
+from holdfast.domain.run import Run, RunStatus
+from holdfast.ports.bus import Wake
+from holdfast.ports.event_log import EventLog
+from holdfast.ports.runs import Runs
+
+PAUSE: Final = 0.1
+"""Seconds in which hints are gathered: under load one read then tells of many runs."""
+MOST_AT_ONCE: Final = 1000
+
+_log: Final = logging.getLogger("holdfast.runs")
+_UNTOLD: Final = frozenset({RunStatus.PENDING, RunStatus.QUEUED})
+_WORDS: Final = {RunStatus.RUNNING: "started", RunStatus.WAITING: "waits"}
+
+
+class RunLog:
+    """Hears of runs, and says what became of them. What it missed it does not say: the run's own log has it."""
+
+    def __init__(self, *, events: EventLog, runs: Runs, pause: float = PAUSE) -> None:
+        self._events = events
+        self._runs = runs
+        self._pause = pause
+        self._changed: set[tuple[SpaceId, RunId]] = set()
+        self._stir = asyncio.Event()
+        self._told: dict[tuple[SpaceId, RunId], RunStatus] = {}
+
+    def hear(self, wake: Wake) -> None:
+        """Take note of a hint."""
+        if wake.runs:
+            self._changed |= wake.runs
+            self._stir.set()
+
+    async def run(self) -> None:
+        """Write lines until cancelled."""
+        while True:
+            await self._stir.wait()
+            await asyncio.sleep(self._pause)
+            self._stir.clear()
+            changed, self._changed = list(self._changed), set()
+            try:
+                for start in range(0, len(changed), MOST_AT_ONCE):
+                    await self._tell_of(changed[start : start + MOST_AT_ONCE])
+            except* Unavailable:
+                pass  # the store says so itself
+
+    async def _tell_of(self, changed: list[tuple[SpaceId, RunId]]) -> None:
+        """Say what became of runs; those that ended are read together."""
+        heads = await self._events.heads(changed)
+        async with asyncio.TaskGroup() as tasks:
+            for head in heads:
+                name = (head.space_id, head.run_id)
+                if head.status.terminal:
+                    self._told.pop(name, None)
+                    tasks.create_task(self._tell_end(*name))
+                elif head.status not in _UNTOLD and self._told.get(name) is not head.status:
+                    self._told[name] = head.status
+                    _say(head.run_id, _WORDS[head.status], {"status": str(head.status)})
+
+    async def _tell_end(self, space: SpaceId, name: RunId) -> None:
+        try:
+            run = await self._runs.get(space, name)
+        except NotFound:  # deleted since
+            return
+        tokens = run.usage.total_tokens
+        said = f"{run.status} after {_seconds(run):.1f} s, {run.iterations} model calls, {tokens} tokens"
+        if run.error is not None:
+            said += f": {run.error.code}, {run.error.message}"
+        facts = {"status": str(run.status), "agent": run.agent_type, "seconds": _seconds(run), "tokens": tokens}
+        _say(name, said, facts | ({} if run.error is None else {"code": run.error.code}))
+
+
+def _seconds(run: Run) -> float:
+    if run.completed_at is None:
+        return 0.0
+    return (millis(run.completed_at) - millis(run.created_at)) / 1000
+
+
+def _say(run: RunId, said: str, facts: dict[str, object]) -> None:
+    _log.info("run %s %s", run, said, extra={"said": {"run_id": run, **facts}})

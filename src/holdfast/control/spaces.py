@@ -1,0 +1,37 @@
+"""Spaces in the hands of people and clients."""
+
+from holdfast.domain.content import Json
+from holdfast.domain.errors import InUse
+from holdfast.domain.ids import SpaceId
+from holdfast.domain.page import DEFAULT_LIMIT, Page
+from holdfast.domain.space import DEFAULT_SPACE, Space, SpacePatch
+from holdfast.ports.spaces import Spaces
+
+
+class SpaceControl:
+    """What can be done with spaces."""
+
+    def __init__(self, spaces: Spaces) -> None:
+        self._spaces = spaces
+
+    async def page(self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[Space]:
+        """Return spaces, the oldest first."""
+        return await self._spaces.page(limit=limit, cursor=cursor)
+
+    async def create(self, space: SpaceId, *, name: str, metadata: dict[str, Json]) -> Space:
+        """Make a space under a chosen id."""
+        return await self._spaces.create(space, name=name, metadata=metadata)
+
+    async def get(self, space: SpaceId) -> Space:
+        """Return a space."""
+        return await self._spaces.get(space)
+
+    async def update(self, space: SpaceId, patch: SpacePatch) -> Space:
+        """Change what `patch` names."""
+        return await self._spaces.update(space, patch)
+
+    async def delete(self, space: SpaceId) -> None:
+        """Remove a space with everything in it; the one that every workspace has stays (`InUse`)."""
+        if space == DEFAULT_SPACE:
+            raise InUse(f"every workspace has the space `{DEFAULT_SPACE}`: it cannot be deleted", id=space)
+        await self._spaces.delete(space)

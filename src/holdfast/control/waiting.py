@@ -1,0 +1,29 @@
+"""Waiting for a run, for those who can do nothing before it ends."""
+
+import asyncio
+
+from holdfast.domain.ids import RunId, SpaceId
+from holdfast.domain.run import Run, RunStatus, WaitsFor
+from holdfast.ports.runs import Runs
+from holdfast.ports.watching import Watch, Watching
+
+
+async def settled(watcher: Watching, runs: Runs, space: SpaceId, run: RunId, *, seconds: float) -> Run:
+    """Return a run once it has ended or asks a person, or as it is when the time is over."""
+    with watcher.watch(space, run) as watch:
+        try:
+            async with asyncio.timeout(seconds):
+                return await _settled(watch, runs, space, run)
+        except TimeoutError:
+            return await runs.get(space, run)
+
+
+async def _settled(watch: Watch, runs: Runs, space: SpaceId, run: RunId) -> Run:
+    seq = 0
+    while True:
+        head = await watch.beyond(seq)
+        if head is None or head.status.terminal or head.status is RunStatus.WAITING:
+            found = await runs.get(space, run)
+            if found.status.terminal or found.status_reason == WaitsFor.PERSON:
+                return found
+        seq = 0 if head is None else head.last_event_seq

@@ -1,0 +1,90 @@
+"""The folders that agents work in. Whatever a path says, nothing outside of the folder is opened, made or changed.
+
+All of it blocks: it is for threads.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from holdfast.domain.working_path import WorkingPath
+
+
+class EntryKind(StrEnum):
+    """What something in a folder is."""
+
+    FILE = "file"
+    FOLDER = "folder"
+    LINK = "link"
+    """A symbolic link, which is never followed."""
+    OTHER = "other"
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """Something in a folder. A name that is not UTF-8 has half surrogates in it, and cannot be opened."""
+
+    name: str
+    kind: EntryKind
+    size: int
+
+
+class Listing(msgspec.Struct, frozen=True, kw_only=True):
+    """What is in a folder, by name."""
+
+    entries: Sequence[Entry]
+    complete: bool
+    """Whether that is all."""
+
+
+class FoundFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file as it was when it was read."""
+
+    content: bytes
+    stamp: tuple[int, ...]
+    """Which file, and in which state: another one after each change."""
+
+
+class WorkingFolder(Protocol):
+    """A working folder that is open.
+
+    A path that goes through a symbolic link, or ends at one, is `Invalid`, and so is anything but a file where a file
+    is wanted: nothing waits for a pipe. What does not exist raises `NotFound`, and what the system cannot do now
+    `Unavailable`.
+    """
+
+    def read(self, path: WorkingPath, *, most: int) -> FoundFile:
+        """Return a file, or raise `TooLarge` if it has more bytes than `most`."""
+
+    def list(self, path: WorkingPath, *, most: int) -> Listing:
+        """Return what is in a folder, but no more than `most` entries."""
+
+    def write(
+        self,
+        path: WorkingPath,
+        content: bytes,
+        *,
+        instead_of: FoundFile | None,
+        mark: str,
+        before: Callable[[], None],
+    ) -> None:
+        """Make a file, with the folders on the way to it, or put it in the place of the one that was read.
+
+        Others see the old file or the new one, and after a crash there is one or the other, on disk. A new file in the
+        place of an old one may be read and run by the same people. `before` is called when nothing but the last move
+        is left; if it raises, nothing was done. What a crash leaves behind is hidden, and the next write to that folder
+        under the same `mark` takes it away.
+
+        Raises:
+            Conflict: there is another file now than `instead_of`, or one where there was none; or nobody may write it.
+
+        """
+
+
+class WorkingFolders(Protocol):
+    """The working folders of a workspace, by name."""
+
+    def open(self, name: str) -> AbstractContextManager[WorkingFolder]:
+        """Open a folder for a while; whoever is first makes it. The name is relative to the workspace."""

@@ -1,0 +1,96 @@
+"""`Sandbox` by bubblewrap: namespaces of its own for users, processes, mounts, network and all else.
+
+A command finds the folder it works in, what a system keeps for all, and nothing more: no settings, no database, no
+other workspace, no socket, no process but its own. It has no rights, not even where Holdfast runs as root.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from holdfast.ports.processes import Command, Ended, Processes
+from holdfast.ports.sandbox import MIB, Confined
+from holdfast.sandbox.limited import limited
+from holdfast.sandbox.masks import masks
+from holdfast.sandbox.surroundings import environment
+
+TEMPORARY: Final = 512 * MIB
+"""Bytes of the folder for temporary files, which is memory."""
+
+# As root, bubblewrap without a user namespace of its own can mount anything: it must never be left out.
+_ALONE: Final = (
+    *("--unshare-all", "--unshare-user", "--disable-userns", "--uid", "1000", "--gid", "1000", "--hostname", "sandbox"),
+    *("--cap-drop", "ALL", "--new-session", "--die-with-parent", "--clearenv"),
+)
+_FOLDERS: Final = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+_FILES: Final = (
+    *("alternatives", "ca-certificates", "ca-certificates.conf", "ld.so.cache", "ld.so.conf", "ld.so.conf.d"),
+    *("localtime", "mime.types", "nsswitch.conf", "pki", "protocols", "services", "ssl/certs", "ssl/openssl.cnf"),
+    *("timezone",),
+)
+"""What of `/etc` is no secret of anyone, and programs do not work without."""
+_NETWORK_FILES: Final = ("hosts", "resolv.conf")
+
+
+class Bubblewrap:
+    """Runs commands in sandboxes, one for each."""
+
+    def __init__(self, processes: Processes, *, program: str, readable: tuple[Path, ...] = ()) -> None:
+        self._processes = processes
+        self._program = program
+        self._readable = readable
+
+    async def run(self, command: Confined, *, on_output: Callable[[bytes], None] | None = None) -> Ended:
+        """Run a command to its end."""
+        return await self._processes.run(self._outside(command), on_output=on_output)
+
+    def _outside(self, command: Confined) -> Command:
+        """Return the command that makes the sandbox and runs the other in it."""
+        inside = replace(command, readable=[*self._readable, *command.readable])
+        limits = command.limits
+        return Command(
+            argv=[
+                self._program,
+                *arguments(inside),
+                "--",
+                *limited(command.argv, limits, processes=limits.processes),
+            ],
+            folder=Path("/"),
+            input=command.input,
+            timeout=command.timeout,
+            output_limit=command.output_limit,
+            most_processes=limits.processes,
+        )
+
+
+def arguments(command: Confined) -> list[str]:
+    """Return what bubblewrap is told about a command."""
+    return [
+        *_ALONE,
+        *(["--share-net"] if command.network else []),
+        *_system(network=command.network),
+        *("--proc", "/proc", "--dev", "/dev", "--size", str(TEMPORARY), "--tmpfs", "/tmp"),
+        *(word for path in command.readable for word in ("--ro-bind-try", str(path), str(path))),
+        *masks(command),
+        *("--chdir", str(command.folder)),
+        *(
+            word
+            for name, value in environment(os.environ, command.environment).items()
+            for word in ("--setenv", name, value)
+        ),
+    ]
+
+
+def _system(*, network: bool) -> Iterator[str]:
+    yield from ("--ro-bind", "/usr", "/usr")
+    for name in _FOLDERS:
+        path = f"/{name}"
+        if os.path.islink(path):
+            yield from ("--symlink", os.readlink(path), path)
+        elif os.path.isdir(path):
+            yield from ("--ro-bind", path, path)
+    for name in (*_FILES, *(_NETWORK_FILES if network else ())):
+        yield from ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")

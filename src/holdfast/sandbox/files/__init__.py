@@ -1,0 +1,1 @@
+"""Working folders: files beneath a folder, and nothing outside of it."""

@@ -1,0 +1,88 @@
+"""Plans in SQL, as people change them."""
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.domain.errors import Conflict
+from holdfast.domain.ids import RunId, SpaceId, ThreadId
+from holdfast.domain.inbox import InboxKind
+from holdfast.domain.plan import Plan, PlanItem, find
+from holdfast.domain.plan_edit import AddItem, PlanEdit, check_edit, edited, edited_by_all
+from holdfast.domain.run import RunStatus
+from holdfast.domain.thread import ThreadStatus, check_open
+from holdfast.ports.runs import RunFilter
+from holdfast.store.encoding import dump, load
+from holdfast.store.inbox import put_item
+from holdfast.store.run_rows import list_runs, run_row
+from holdfast.store.threads import thread_row
+from holdfast.store.transaction import Database, Row, Transaction
+from holdfast.store.values import values_of
+
+VALUE = "plan"
+
+
+class SqlPlans:
+    """`Plans`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def of_run(self, space: SpaceId, run: RunId) -> Plan:
+        """Return the plan of a run."""
+
+        async def read(tx: Transaction) -> Plan:
+            return await _plan(tx, await run_row(tx, space, run))
+
+        return await self._database.read(read)
+
+    async def edit(self, space: SpaceId, thread: ThreadId, edit: PlanEdit, *, by: str | None = None) -> PlanItem:
+        """Change the plan of a thread's newest run."""
+        check_edit(edit)
+
+        async def change(tx: Transaction) -> PlanItem:
+            key = (await thread_row(tx, space, thread))["thread_key"]
+            await tx.lock(threads=[key])  # it begins no other run meanwhile
+            check_open(thread, ThreadStatus((await thread_row(tx, space, thread))["status"]))
+            run = await _newest_run(tx, space, thread)
+            numbered = replace(edit, task_id=await _next_number(tx, key)) if isinstance(edit, AddItem) else edit
+            plan = edited(await _plan(tx, run), numbered)
+            await _keep(tx, (space, run), plan, numbered, by=by)
+            return find(plan, numbered.task_id)
+
+        return await self._database.write(change)
+
+
+async def _newest_run(tx: Transaction, space: SpaceId, thread: ThreadId) -> Row:
+    runs = await list_runs(tx, space, RunFilter(thread_id=thread), limit=1, cursor=None)
+    if not runs.items:
+        raise Conflict(f"thread `{thread}` has no run yet, and so no plan: start a run first")
+    newest = runs.items[0].id
+    await tx.lock(runs=[(await run_row(tx, space, newest))["run_key"]])
+    return await run_row(tx, space, newest)
+
+
+async def _plan(tx: Transaction, run: Row) -> Plan:
+    plan = msgspec.convert((await values_of(tx, run)).get(VALUE) or {}, Plan)
+    if RunStatus(run["status"]).terminal:
+        return plan
+    items = await tx.all("inbox_of_run", run_key=run["run_key"])
+    edits = [load(row["data"]).get(VALUE) for row in items if row["kind"] == InboxKind.EDIT]
+    return edited_by_all(plan, [msgspec.convert(edit, PlanEdit) for edit in edits if edit is not None])
+
+
+async def _next_number(tx: Transaction, thread_key: int) -> int:
+    row = await tx.one("take_task_number", thread_key=thread_key, step=tx.new_id("edit"))
+    assert row is not None
+    number: int = row["number"]
+    return number
+
+
+async def _keep(tx: Transaction, at: tuple[SpaceId, Row], plan: Plan, edit: PlanEdit, *, by: str | None) -> None:
+    """Give an edit to a live run, or keep what it made of the plan of one that has ended."""
+    space, run = at
+    data = dump({VALUE: msgspec.to_builtins(edit)})
+    if await put_item(tx, run["run_key"], kind=InboxKind.EDIT, data=data, by=by) is not None:
+        tx.wake(run=(space, run["id"]), queue=True)
+        return
+    (last,) = await tx.many("last_sequences", [(run["run_key"],)])
+    await tx.many("add_values", [(run["run_key"], VALUE, last["last_sequence"], dump(msgspec.to_builtins(plan)))])

@@ -1,0 +1,130 @@
+"""`bash`: a shell command in the working folder. Where it went with `cd` is a value of the run."""
+
+import secrets
+import shlex
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from holdfast.domain.errors import Invalid
+from holdfast.domain.permission import Verdict
+from holdfast.domain.tool import ToolClass
+from holdfast.domain.working_path import HERE, MAX_PATH, WorkingPath, working_path
+from holdfast.ports.processes import Ended
+from holdfast.tools.commands.commands import Commands
+from holdfast.tools.commands.endings import output_of, told
+from holdfast.tools.permissions.chain import chain_of
+from holdfast.tools.permissions.subjects import BASH
+from holdfast.tools.schema import Arguments, spec_of
+from holdfast.tools.tool import Call, Outcome
+from holdfast.tools.typed import TypedTool
+from holdfast.tools.values import read_value, written
+
+VALUE: Final = "shell"
+"""The value of a run that says where its shell is."""
+MAX_COMMAND: Final = 100_000
+"""Characters."""
+DEFAULT_SECONDS: Final = 120
+MOST_SECONDS: Final = 3_600
+MOST_ERRORS: Final = 4_000
+"""Bytes that are told of why no shell could begin."""
+MARGIN: Final = 60.0
+"""Seconds that a call has beside those of its command, to start it and to see that all of it is gone."""
+
+# Both outputs are one, in the order in which they come. What was the second then says where the shell is at its end, in
+# words that begin with what nobody can guess.
+_SCRIPT: Final = """\
+exec 3>&2 2>&1
+trap 'printf "%s%s" {mark} "$PWD" >&3' EXIT
+eval "$1"
+"""
+
+
+class Bash(Arguments, frozen=True, kw_only=True):
+    """Run a shell command in your working folder, and read what it writes.
+
+    The next one begins where you went with `cd`.
+    """
+
+    command: Annotated[str, Meta(min_length=1, max_length=MAX_COMMAND, description="The command, as bash reads it.")]
+    timeout_seconds: Annotated[
+        int, Meta(ge=1, le=MOST_SECONDS, description="How long it may take before it is killed.")
+    ] = DEFAULT_SECONDS
+
+
+class Shell(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the shell of a run is."""
+
+    folder: str = HERE
+
+
+SPEC: Final = spec_of(Bash, name=BASH, kind=ToolClass.EFFECTFUL, timeout=MOST_SECONDS + MARGIN)
+
+
+def bash(commands: Commands) -> TypedTool[Bash]:
+    """Return the tool."""
+
+    async def run(call: Call, asked: Bash) -> Outcome:
+        kept = working_path(read_value(call, VALUE, default=Shell()).folder)
+        folder = kept if await commands.has(call, kept) else HERE
+        _check_from(call, folder, asked.command)
+        mark = secrets.token_hex(16)
+        ended = await commands.run(
+            call,
+            ["/bin/bash", "-c", _SCRIPT.format(mark=mark), "bash", asked.command],
+            folder=folder,
+            seconds=asked.timeout_seconds,
+            heard=lambda piece: not piece.startswith(mark.encode()),
+        )
+        now = _folder(ended, mark, root=commands.root(call)) or folder
+        notes = told(ended, timeout=asked.timeout_seconds)
+        if folder != kept:
+            notes.append(f"`{kept}` is gone, so it began in the working folder")
+        if now != HERE:
+            notes.append(f"the shell is in `{now}`")
+        return Outcome(
+            content=f"{_output(ended, mark)}[{'; '.join(notes)}]",
+            failed=ended.exit_code != 0,
+            values={VALUE: written(Shell(folder=now))} if now != kept else {},
+        )
+
+    return TypedTool(SPEC, Bash, run=run)
+
+
+def _check_from(call: Call, folder: WorkingPath, command: str) -> None:
+    """Raise if the rules are stricter about a command once they know where it begins."""
+    if folder == HERE:
+        return
+    rights = chain_of(call.agent, call.values)
+    known, meant = (
+        rights.decide(BASH, {"command": text}).verdict for text in (command, f"cd {shlex.quote(folder)} && {command}")
+    )
+    if meant is Verdict.DENY or meant.strictness > known.strictness:
+        raise Invalid(
+            f"the shell is in `{folder}`, where the rules say otherwise about this command: "
+            f"go back with `cd`, and then begin it with `cd {shlex.quote(folder)} && `"
+        )
+
+
+def _output(ended: Ended, mark: str) -> str:
+    """Return what was written, with an end of line; where no shell came to its end, also why it could not begin."""
+    output = output_of(ended.output, dropped=ended.dropped)
+    if mark.encode() not in ended.errors:
+        output += ended.errors[-MOST_ERRORS:].decode(errors="replace")
+    return output if not output or output.endswith("\n") else f"{output}\n"
+
+
+def _folder(ended: Ended, mark: str, *, root: Path) -> WorkingPath | None:
+    """Return where the next command begins, if the shell could say where it was at its end.
+
+    One that has left the working folder comes back to it.
+    """
+    _, said, place = ended.errors.decode(errors="replace").rpartition(mark)
+    if not said:
+        return None
+    try:
+        return working_path(str(Path(place[: 2 * MAX_PATH]).relative_to(root)))
+    except (Invalid, ValueError):
+        return HERE

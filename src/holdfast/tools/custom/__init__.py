@@ -1,0 +1,1 @@
+"""Tools that people write: a command, in any language, that reads JSON and writes JSON."""

@@ -1,0 +1,1 @@
+"""What a shell command does, as far as that can be known without running it."""

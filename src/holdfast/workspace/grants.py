@@ -1,0 +1,95 @@
+"""`permissions.json`: what people allowed agents by answering "always allow". They may edit it, too."""
+
+import os
+import tempfile
+import time
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from holdfast.domain.agent import AgentName, Permissions, Rule
+from holdfast.domain.errors import Conflict, Unavailable
+from holdfast.tools.permissions.checking import KNOWN
+from holdfast.workspace.folder import Workspace
+from holdfast.workspace.reload import Monotonic, Pace, Reloaded
+from holdfast.workspace.rule_files import check_rules
+from holdfast.workspace.text_files import file_name, read_optional_text
+from holdfast.workspace.typed_json import decode
+
+
+class GrantsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `permissions.json` may say."""
+
+    allow: Annotated[
+        dict[AgentName, list[Rule]],
+        Meta(description="Rules that allow calls without asking, by the agent they are for."),
+    ] = {}
+
+
+class FolderGrants:
+    """What is granted now; a file in error grants what it granted when it was last good."""
+
+    def __init__(
+        self, workspace: Workspace, *, known: Collection[str] = KNOWN, monotonic: Monotonic = time.monotonic
+    ) -> None:
+        self._workspace = workspace
+        self._path = workspace.permissions
+        self._known = known
+        self._pace = Pace(monotonic)
+        self._kept = Reloaded(self._read, files=[self._path])
+
+    def of(self, agent: str) -> list[str]:
+        """Return the rules that an agent was granted."""
+        self._look()
+        return [] if self._kept.value is None else self._kept.value.allow.get(agent, [])
+
+    def add(self, agent: str, rules: Sequence[str]) -> None:
+        """Grant an agent more; those that it has already stay once."""
+        self._look(now=True)
+        if self._kept.error is not None:
+            raise Conflict(f"nothing is granted while the file is in error: {self._kept.error.message}")
+        allow = (self._kept.value or GrantsFile()).allow
+        has = allow.get(agent, [])
+        more = [rule for rule in dict.fromkeys(rules) if rule not in has]
+        if more:
+            self._write(GrantsFile(allow={**allow, agent: [*has, *more]}))
+            self._look(now=True)
+
+    def _look(self, *, now: bool = False) -> None:
+        at = self._pace.due(now=now)
+        if at is not None:
+            self._kept.look(at=at)
+
+    def _read(self) -> GrantsFile:
+        root = self._workspace.path
+        text, file = read_optional_text(self._path, root=root), file_name(self._path, root=root)
+        if text is None:
+            return GrantsFile()
+        found = decode(text, GrantsFile, file=file)
+        for agent, rules in found.allow.items():
+            check_rules(Permissions(allow=rules), text, file=file, at={"allow": ("allow", agent)}, known=self._known)
+        return found
+
+    def _write(self, grants: GrantsFile) -> None:
+        """Write the file, all of it or not at all."""
+        text = msgspec.json.format(msgspec.json.encode(grants), indent=2) + b"\n"
+        try:
+            _replace(self._path, text)
+        except OSError as exc:
+            raise Unavailable(f"cannot write `{self._path.name}`: {exc.strerror or exc}") from exc
+
+
+def _replace(path: Path, text: bytes) -> None:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as opened:
+            opened.write(text)
+            opened.flush()
+            os.fsync(opened.fileno())
+        os.replace(name, path)
+    except OSError:
+        os.unlink(name)
+        raise

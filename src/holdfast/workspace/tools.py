@@ -1,0 +1,175 @@
+"""The custom tools of a workspace: `tools/<name>/tool.json`, and whatever its command needs beside it."""
+
+import os
+import re
+import time
+from collections.abc import Collection, Iterator
+from functools import partial
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from holdfast.domain.content import Json
+from holdfast.domain.errors import Invalid, Unavailable
+from holdfast.domain.tool import ToolClass, ToolSpec, check_spec
+from holdfast.tools.arguments import check_parameters
+from holdfast.tools.commands.commands import Commands
+from holdfast.tools.custom.custom_tool import BrokenTool, CustomTool
+from holdfast.tools.tool import Tool
+from holdfast.workspace.folder import Workspace
+from holdfast.workspace.reload import Monotonic, Pace, Reloaded
+from holdfast.workspace.text_files import file_name, read_text, refuse
+from holdfast.workspace.typed_json import decode
+
+FILE: Final = "tool.json"
+DEFAULT_SECONDS: Final = 60.0
+MOST_SECONDS: Final = 3_600
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+
+
+class ToolFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `tool.json` may say."""
+
+    schema_: Annotated[str | None, Meta(description="Where an editor finds this schema; it means nothing else.")] = (
+        msgspec.field(name="$schema", default=None)
+    )
+    name: Annotated[str, Meta(description="The name of the tool, which is that of its folder.")]
+    description: Annotated[
+        str,
+        Meta(min_length=1, max_length=2_000, description="What the model is told that it does, and when to use it."),
+    ]
+    parameters: Annotated[dict[str, Json], Meta(description="A JSON Schema of an object: what the tool takes.")]
+    command: Annotated[
+        list[Annotated[str, Meta(min_length=1)]],
+        Meta(
+            min_length=1,
+            max_length=100,
+            description="The program and its arguments; `./` at the beginning of one is the folder of the tool.",
+        ),
+    ]
+    class_: Annotated[
+        Literal["idempotent", "effectful"],
+        Meta(description="What a crash in the middle means: run it again, or nobody knows what it did."),
+    ] = msgspec.field(name="class", default="effectful")
+    read_only: Annotated[
+        bool, Meta(description="It changes nothing anywhere: calls run side by side, and again after a crash.")
+    ] = False
+    timeout_seconds: Annotated[
+        Annotated[float, Meta(gt=0, le=MOST_SECONDS)], Meta(description="How long a call may take.")
+    ] = DEFAULT_SECONDS
+
+
+class FolderTools:
+    """The custom tools as their files are now. One that never was good is there too, and says what is wrong with it."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        commands: Commands,
+        *,
+        taken: Collection[str] = (),
+        monotonic: Monotonic = time.monotonic,
+    ) -> None:
+        """Read tools on demand; no name in `taken` can be that of a custom tool."""
+        self._workspace = workspace
+        self._commands = commands
+        self._taken = taken
+        self._pace = Pace(monotonic)
+        self._kept: dict[str, Reloaded[ToolFile]] = {}
+        self._made: tuple[list[object], tuple[Tool, ...]] = ([], ())
+
+    def get(self) -> tuple[Tool, ...]:
+        """Return the tools, by name: the same ones as long as no file changes."""
+        self._look()
+        now = [(name, kept.value, None if kept.error is None else kept.error.message) for name, kept in self._usable()]
+        if now != self._made[0]:
+            self._made = [*now], tuple(self._tool(name, kept) for name, kept in self._usable())
+        return self._made[1]
+
+    def broken(self) -> dict[str, str]:
+        """Return what is wrong with those whose files are in error now, by the name of their folder."""
+        self._look()
+        return {name: kept.error.message for name, kept in self._kept.items() if kept.error is not None}
+
+    def _usable(self) -> Iterator[tuple[str, Reloaded[ToolFile]]]:
+        """Yield the tools whose names a model can call."""
+        for name, kept in self._kept.items():
+            if _NAME.fullmatch(name) and name not in self._taken:
+                yield name, kept
+
+    def _tool(self, name: str, kept: Reloaded[ToolFile]) -> Tool:
+        if kept.value is None:
+            return BrokenTool(name, "" if kept.error is None else kept.error.message)
+        folder = self._workspace.tools / name
+        return CustomTool(_spec(kept.value), kept.value.command, folder=folder, commands=self._commands)
+
+    def _look(self) -> None:
+        at = self._pace.due()
+        if at is None:
+            return
+        self._kept = {name: self._kept.get(name) or self._watch(name) for name in tool_folders(self._workspace)}
+        for kept in self._kept.values():
+            kept.look(at=at)
+
+    def _watch(self, name: str) -> Reloaded[ToolFile]:
+        file = self._workspace.tools / name / FILE
+        return Reloaded(partial(read_tool, self._workspace, name, taken=self._taken), files=[file])
+
+
+class KnownTools(Collection[str]):
+    """The names that rules may be about: some that are fixed, and those of custom tools, also of broken ones."""
+
+    def __init__(self, workspace: Workspace, fixed: Collection[str]) -> None:
+        self._workspace = workspace
+        self._fixed = frozenset(fixed)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._fixed or name in tool_folders(self._workspace)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fixed.union(tool_folders(self._workspace)))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def tool_folders(workspace: Workspace) -> list[str]:
+    """Return the names of the folders that have something of a tool in them."""
+    folder = workspace.tools
+    try:
+        found = sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as exc:
+        raise Unavailable(f"cannot list `tools`: {exc.strerror or exc}") from exc
+    return [name for name in found if not name.startswith(".") and os.path.lexists(folder / name / FILE)]
+
+
+def read_tool(workspace: Workspace, name: str, *, taken: Collection[str] = ()) -> ToolFile:
+    """Return what `tools/<name>/tool.json` says, or raise `Invalid` that names file and key."""
+    path = workspace.tools / name / FILE
+    text, file = read_text(path, root=workspace.path), file_name(path, root=workspace.path)
+    said = decode(text, ToolFile, file=file)
+    if said.name != name:
+        refuse(file, f"`name` is `{said.name}`, but the folder is `{name}`: give them one name")
+    if name in taken:
+        refuse(file, f"there is a tool `{name}` already: rename this one")
+    try:
+        check_parameters(check_spec(_spec(said)))
+    except Invalid as exc:
+        refuse(file, exc.message, cause=exc)
+    return said
+
+
+def _spec(said: ToolFile) -> ToolSpec:
+    kind = ToolClass.IDEMPOTENT if said.read_only else ToolClass(said.class_)
+    return ToolSpec(
+        name=said.name,
+        description=said.description,
+        parameters=said.parameters,
+        kind=kind,
+        read_only=said.read_only,
+        timeout=said.timeout_seconds,
+    )

@@ -1,0 +1,57 @@
+"""One client process, and one server with agents for it, that all tests of AG-UI share."""
+
+import shutil
+from collections.abc import AsyncIterator
+
+import pytest
+
+from holdfast.testing.log_check import check_log
+from holdfast.testing.probe import open_probe
+from tests.api.ag_ui.driver import Driver, driving
+from tests.api.conftest import fill
+from tests.api.site import Site, served
+from tests.scenario.agents.workshop import Workshop, call, calling, say
+
+
+@pytest.fixture(scope="session")
+async def driver() -> AsyncIterator[Driver]:
+    """Yield the clients."""
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        pytest.skip("the real client of AG-UI needs Node 20 and npm")
+    async with driving() as clients:
+        yield clients
+
+
+def write_agents(workshop: Workshop) -> Workshop:
+    """Write the agents that clients talk to."""
+    fill(workshop)
+    workshop.agent(say("well", think="let me see"), name="thinker")
+    refused = {"code": "MODEL_REFUSED", "message": "enough"}
+    workshop.agent(say("half of", error=refused), name="breaking")
+    searching = calling(call("pick_color", prompt="which?"), say="one moment")
+    workshop.agent(searching, say("so be it"), name="picker")
+    both = calling(call("pick_color", prompt="one"), call("pick_color", prompt="two"))
+    workshop.agent(both, say("two colors"), name="pair")
+    mixed = calling(call("pick_color", prompt="one"), call("ask_user", question="sure?"))
+    workshop.agent(mixed, say("mixed"), name="mixed", tools=["ask_user"])
+    questions = calling(call("ask_user", question="who?"), call("ask_user", question="what?", options=["a", "b"]))
+    workshop.agent(questions, say("good"), name="curious", tools=["ask_user"])
+    note = calling(call("log_write", message="hello"))
+    permissions = {"ask": ["log_write"]}
+    workshop.agent(note, say("noted"), name="careful", tools=["log_write"], permissions=permissions)
+    delegated = calling(call("agent_spawn", agent="asker", input="ask"))
+    workshop.agent(delegated, say("delegated"), name="delegating", tools=["agent_spawn"])
+    nested = calling(call("agent_spawn", agent="bot", input="help"), call("ask_user", question="go on?"))
+    workshop.agent(nested, say("helped"), name="leader", tools=["agent_spawn", "ask_user"])
+    return workshop
+
+
+@pytest.fixture(scope="session")
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    """Yield the server. What tests leave is whole."""
+    folder = tmp_path_factory.mktemp("ag-ui")
+    workshop = write_agents(Workshop(folder / "workspace", folder / "holdfast.db"))
+    async with served(workshop) as shared:
+        yield shared
+    async with open_probe(folder / "holdfast.db") as probe:
+        await check_log(probe)

@@ -1,0 +1,167 @@
+"""The real `@ag-ui/client`, under Node, in the hands of tests. What it warns of is a failure."""
+
+import asyncio
+import fcntl
+import json
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.domain.content import Json
+from tests.api.site import Site
+from tests.architecture.project import ROOT
+
+SOURCE: Final = Path(__file__).parent / "client"
+INSTALLED: Final = ROOT / ".venv" / "ag-ui-client"
+"""Where the client is installed, outside of what is kept in git."""
+LINE: Final = 64 * 1024 * 1024
+
+
+class Outcome:
+    """What a client saw of a run."""
+
+    def __init__(self, seen: dict[str, Json]) -> None:
+        self.events: list[dict[str, Json]] = seen["events"]
+        self.failed: Json = seen["failed"]
+        self.messages: list[dict[str, Json]] = seen["messages"]
+        self.state: Json = seen["state"]
+        self.interrupts: list[dict[str, Json]] = seen["pendingInterrupts"]
+
+    @property
+    def types(self) -> list[str]:
+        """The kinds of the events, without our own and without deltas."""
+        return [each["type"] for each in self.events if each["type"] != "CUSTOM" and "CONTENT" not in each["type"]]
+
+    @property
+    def said(self) -> list[str]:
+        """The conversation as the client has it: `user: hello`."""
+        return [f"{each['role']}: {each.get('content') or ''}" for each in self.messages]
+
+    def all(self, kind: str) -> list[dict[str, Json]]:
+        """Return the events of a kind."""
+        return [event for event in self.events if event["type"] == kind]
+
+    def one(self, kind: str) -> dict[str, Json]:
+        """Return the only event of a kind."""
+        (event,) = self.all(kind)
+        return event
+
+
+class Client:
+    """One client on one thread."""
+
+    def __init__(self, driver: "Driver", name: str, path: str) -> None:
+        self._driver = driver
+        self._name = name
+        self._path = path
+        self._numbers = count(1)
+
+    async def run(self, run_id: str | None = None, *, abort_after: str | None = None, **parameters: Json) -> Outcome:
+        """Run the agent, which must not be refused."""
+        outcome = await self.attempt(run_id, abort_after=abort_after, **parameters)
+        assert outcome.failed is None or abort_after is not None, outcome.failed
+        return outcome
+
+    async def attempt(
+        self, run_id: str | None = None, *, abort_after: str | None = None, **parameters: Json
+    ) -> Outcome:
+        """Run the agent, whatever comes of it."""
+        given = parameters if run_id is None else {"runId": run_id, **parameters}
+        return Outcome(await self._driver.tell("run", name=self._name, parameters=given, abortAfter=abort_after))
+
+    async def say(self, text: Json, run_id: str | None = None, *, message: str | None = None, **more: Any) -> Outcome:
+        """Say something, and run the agent."""
+        name = message or f"{self._name}-{next(self._numbers)}"
+        await self.edit(add=[{"id": name, "role": "user", "content": text}])
+        return await self.run(run_id, **more)
+
+    async def join(self, run_id: str) -> Outcome:
+        """Join a segment."""
+        outcome = Outcome(await self._driver.tell("join", name=self._name, runId=run_id))
+        assert outcome.failed is None, outcome.failed
+        return outcome
+
+    def addresses(self, url: str) -> dict[str, Json]:
+        """Return where on a server the client runs its agent, and where it joins."""
+        return {"url": url + self._path, "joins": f"{url}/api/runs"}
+
+    async def move(self, url: str) -> None:
+        """Let the client talk to another server."""
+        await self.edit(**self.addresses(url))
+
+    async def edit(self, **changes: Json) -> None:
+        """Change what the client has: its `messages`, its `state`; or `add` messages."""
+        await self._driver.tell("edit", name=self._name, **changes)
+
+
+class Driver:
+    """The process that all clients live in."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None and process.stdout is not None
+        self._in, self._out = process.stdin, process.stdout
+        self._numbers = count(1)
+        self._pending: dict[int, asyncio.Future[Json]] = {}
+
+    async def client(self, url: str, thread: str, *, agent: str | None = None, **more: Json) -> Client:
+        """Make a client of a server, on a thread."""
+        name = f"c{next(self._numbers)}"
+        path = f"/api/threads/{thread}/runs" if agent is None else f"/api/agents/{agent}/run"
+        client = Client(self, name, path)
+        await self.tell("open", name=name, threadId=thread, **client.addresses(url), **more)
+        return client
+
+    async def on(self, site: Site, agent: str = "bot", **more: Json) -> Client:
+        """Make a client of a site, on a thread of its own."""
+        return await self.client(site.url, await site.thread(agent_type=agent), **more)
+
+    async def tell(self, command: str, **given: Json) -> Json:
+        """Have something done."""
+        number = next(self._numbers)
+        answer = self._pending[number] = asyncio.get_running_loop().create_future()
+        self._in.write(json.dumps({"number": number, "command": command, **given}).encode() + b"\n")
+        return await answer
+
+    async def listen(self) -> None:
+        """Give those who asked what came of it."""
+        async for line in self._out:
+            said = json.loads(line)
+            waiting = self._pending.pop(said["number"])
+            if said["warnings"]:
+                waiting.set_exception(AssertionError(f"the client warns: {said['warnings']}"))
+            elif not waiting.done():
+                waiting.set_result(said["outcome"])
+
+
+@asynccontextmanager
+async def driving() -> AsyncIterator[Driver]:
+    """Run the process while the block runs."""
+    await asyncio.to_thread(install)
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec("node", INSTALLED / "drive.mjs", stdin=pipe, stdout=pipe, limit=LINE)
+    driver = Driver(process)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(driver.listen())
+        yield driver
+        assert process.stdin is not None
+        process.stdin.close()
+        await process.wait()
+
+
+def install() -> None:
+    """Install the client where it is not, or another one is; of many processes that ask, one does it."""
+    INSTALLED.mkdir(exist_ok=True)
+    with (INSTALLED / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        shutil.copy(SOURCE / "drive.mjs", INSTALLED)
+        wanted, stamp = (SOURCE / "package.json").read_text(), INSTALLED / "installed.json"
+        if stamp.exists() and stamp.read_text() == wanted:
+            return
+        shutil.copy(SOURCE / "package.json", INSTALLED)
+        options = ["--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", "--loglevel=error"]
+        subprocess.run(["npm", "install", *options], cwd=INSTALLED, check=True)
+        stamp.write_text(wanted)

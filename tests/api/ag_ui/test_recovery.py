@@ -1,0 +1,102 @@
+"""What a client sees when a call of the model is lost, or the server itself."""
+
+import asyncio
+from pathlib import Path
+from typing import Final
+
+import httpx2
+
+from tests.api.ag_ui.driver import Driver
+from tests.api.ag_ui.test_client_tools import TOOL, pending, sent
+from tests.api.ag_ui.test_interrupts import resolved
+from tests.api.site import Site, eventually
+from tests.api.streams.mortal import mortal
+from tests.scenario.agents.workshop import Workshop, say
+
+LIMIT: Final = 120.0
+"""Seconds after which something hangs."""
+
+
+async def test_what_a_lost_call_had_said_is_taken_back(site: Site, driver: Driver) -> None:
+    client = await driver.on(site, "breaking")
+    outcome = await client.say("hi")
+    assert outcome.types == [
+        "RUN_STARTED",
+        "TEXT_MESSAGE_START",
+        "TEXT_MESSAGE_END",
+        "MESSAGES_SNAPSHOT",
+        "RUN_ERROR",
+    ]
+    assert outcome.said == ["user: hi"]
+
+
+async def test_the_snapshot_has_the_number_of_the_event_that_it_follows_and_is_not_kept(site: Site) -> None:
+    thread = await site.thread(agent_type="breaking")
+    body = {"threadId": thread, "runId": f"lost-{thread}", "messages": [{"id": "u", "role": "user", "content": "hi"}]}
+    answer = await site.ask("POST", f"/api/threads/{thread}/runs", json=body)
+    frames = [frame.splitlines() for frame in answer.text.split("\n\n") if frame.startswith("id: ")]
+    (index,) = [number for number, frame in enumerate(frames) if "MESSAGES_SNAPSHOT" in frame[1]]
+    assert "holdfast.abandoned" in frames[index - 1][1]
+    assert frames[index - 1][0] == frames[index][0]
+    log = await site.get(f"/api/runs/{body['runId']}/events")
+    assert "MESSAGES_SNAPSHOT" not in [item["type"] for item in log["items"]]
+
+
+async def test_a_server_that_dies_in_the_middle_is_joined_again(driver: Driver, tmp_path: Path) -> None:
+    workshop = Workshop(tmp_path / "workspace", tmp_path / "holdfast.db")
+    workshop.agent(say("this is only a part", stall=True))
+    async with asyncio.timeout(LIMIT), mortal(tmp_path, database=workshop.where, workers=2, lease=2.0) as server:
+        url = f"http://{await server.host()}"
+        client = await driver.client(url, "talk", agent="bot")
+        await client.edit(add=[{"id": "u1", "role": "user", "content": "hi"}])
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(client.attempt("cut-off"))
+            await _until_it_speaks(url, "cut-off")
+            workshop.script(say("the whole answer"))
+            await server.die_and_live()
+        assert "RUN_FINISHED" not in running.result().types
+        await client.move(f"http://{await server.host()}")
+        joined = await client.join("cut-off")
+        assert joined.said == ["user: hi", "assistant: the whole answer"]
+        assert len(joined.all("MESSAGES_SNAPSHOT")) == 2
+        again = await client.join("cut-off")
+        assert (again.types, again.said) == (joined.types, joined.said)
+        after = await client.say("more")
+        assert after.events[0]["parentRunId"] == "cut-off"
+
+
+async def test_every_segment_of_a_run_may_be_joined_by_its_name(site: Site, driver: Driver) -> None:
+    client = await driver.on(site, "mixed")
+    first = await client.say("hi", "joined-1", tools=[TOOL])
+    second = await client.run("joined-2", resume=[resolved(first.interrupts[0], "yes")])
+    await client.edit(add=[sent(pending(second)[0], "red")])
+    third = await client.run("joined-3")
+    thread = first.events[0]["threadId"]
+    for name, seen in (("joined-1", first), ("joined-2", second), ("joined-3", third)):
+        other = await driver.client(site.url, thread)
+        outcome = await other.join(name)
+        if name == "joined-1":  # the run has that name too, and its latest segment is the one that is meant
+            assert outcome.said == third.said
+        else:
+            assert outcome.said == seen.said
+            assert outcome.events[0]["runId"] == name
+
+
+async def test_a_segment_that_is_not_there_is_not_joined(site: Site) -> None:
+    assert (await site.get("/api/runs/nowhere/segment", expect=404))["error"]["code"] == "NOT_FOUND"
+
+
+async def test_a_client_that_joins_has_the_state(site: Site, driver: Driver) -> None:
+    first = await (await driver.on(site, state={"a": 1})).say("hi")
+    other = await driver.client(site.url, first.events[0]["threadId"])
+    joined = await other.join(first.events[0]["runId"])
+    assert (joined.state, joined.said) == ({"a": 1}, first.said)
+
+
+async def _until_it_speaks(url: str, run: str) -> None:
+    async with httpx2.AsyncClient(base_url=url, trust_env=False) as client:
+
+        async def it_spoke() -> bool:
+            return "TEXT_MESSAGE_CONTENT" in (await client.get(f"/api/runs/{run}/events")).text
+
+        await eventually(it_spoke)

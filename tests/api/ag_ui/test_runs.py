@@ -1,0 +1,112 @@
+"""Runs of the real client: one segment each, without a warning."""
+
+import asyncio
+
+from tests.api.ag_ui.driver import Driver
+from tests.api.site import Site, eventually
+
+TALK = ["RUN_STARTED", "TEXT_MESSAGE_START", "TEXT_MESSAGE_END", "RUN_FINISHED"]
+
+
+async def test_a_client_runs_an_agent_and_hears_it(site: Site, driver: Driver) -> None:
+    client = await driver.on(site)
+    outcome = await client.say("hi", "first-run")
+    assert outcome.types == TALK
+    assert outcome.said == ["user: hi", "assistant: hello you"]
+    started, finished = outcome.events[0], outcome.events[-1]
+    assert (started["runId"], started["protocolVersion"]) == ("first-run", "1.0")
+    assert finished["runId"] == "first-run"
+    assert "parentRunId" not in started
+
+
+async def test_usage_is_told_at_the_end(site: Site, driver: Driver) -> None:
+    outcome = await (await driver.on(site)).say("hi")
+    (usage,) = outcome.one("RUN_FINISHED")["usage"]
+    assert (usage["inputTokens"], usage["outputTokens"], usage["totalTokens"]) == (7, 2, 9)
+
+
+async def test_the_next_run_continues_the_one_before(site: Site, driver: Driver) -> None:
+    client = await driver.on(site)
+    first = await client.say("hi")
+    second = await client.say("and you?")
+    assert second.types == TALK
+    assert second.events[0]["parentRunId"] == first.events[0]["runId"]
+    run = await site.get(f"/api/runs/{second.events[0]['runId']}")
+    assert (run["base_run_id"], run["base_sequence"]) == (first.events[0]["runId"], None)
+    assert second.said == ["user: hi", "assistant: hello you", "user: and you?", "assistant: hello you"]
+
+
+async def test_sixteen_clients_at_once_are_served(site: Site, driver: Driver) -> None:
+    clients = [await driver.on(site) for _ in range(16)]
+    for turns in (1, 2):
+        outcomes = await asyncio.gather(*(client.say("hi") for client in clients))
+        assert [outcome.types for outcome in outcomes] == [TALK] * 16
+        assert all(len(outcome.messages) == 2 * turns for outcome in outcomes)
+
+
+async def test_what_is_thought_is_told_and_may_be_sent_back(site: Site, driver: Driver) -> None:
+    client = await driver.on(site, "thinker")
+    outcome = await client.say("hi")
+    thought = ["REASONING_START", "REASONING_MESSAGE_START", "REASONING_MESSAGE_END", "REASONING_END"]
+    assert outcome.types == [TALK[0], *thought, *TALK[1:]]
+    again = await client.say("more")
+    assert again.events[0]["parentRunId"] == outcome.events[0]["runId"]
+    assert [each["role"] for each in again.messages] == ["user", "reasoning", "assistant"] * 2
+
+
+async def test_a_failed_run_is_an_error_of_the_stream(site: Site, driver: Driver) -> None:
+    outcome = await (await driver.on(site, "failing")).say("hi")
+    assert outcome.types == ["RUN_STARTED", "MESSAGES_SNAPSHOT", "RUN_ERROR"]  # what it may have said is void
+    assert outcome.events[-1]["code"] == "MODEL_REFUSED"
+
+
+async def test_tools_of_the_server_are_told_with_their_results(site: Site, driver: Driver) -> None:
+    client = await driver.on(site, "planner")
+    outcome = await client.say("bake")
+    calls = ["TOOL_CALL_START", "TOOL_CALL_END", "TOOL_CALL_RESULT"]
+    assert [each for each in outcome.types if each.startswith("TOOL") and "ARGS" not in each] == calls
+    assert [each["role"] for each in outcome.messages] == ["user", "assistant", "tool", "assistant"]
+    assert (await client.say("more")).events[0]["parentRunId"] == outcome.events[0]["runId"]
+
+
+async def test_a_sub_agent_is_told_of(site: Site, driver: Driver) -> None:
+    outcome = await (await driver.on(site, "parent")).say("help")
+    started, finished = outcome.one("SUBAGENT_STARTED"), outcome.one("SUBAGENT_FINISHED")
+    assert started["subagentRunId"] == finished["subagentRunId"]
+    assert outcome.said[-1] == "assistant: helped"
+
+
+async def test_parts_of_a_message_are_kept_and_known_again(site: Site, driver: Driver) -> None:
+    client = await driver.on(site)
+    picture = {"type": "image", "source": {"type": "url", "value": "https://example.org/a.png"}}
+    first = await client.say([{"type": "text", "text": "look"}, picture])
+    second = await client.say("and?")
+    assert second.events[0]["parentRunId"] == first.events[0]["runId"]
+    kept = await site.get(f"/api/threads/{first.events[0]['threadId']}/messages")
+    assert kept["items"][0]["content"] == [{"type": "text", "text": "look"}, picture]
+
+
+async def test_a_cancelled_run_ends_as_cancelled_and_the_next_is_ordinary(site: Site, driver: Driver) -> None:
+    client = await driver.on(site, "staller")
+
+    async def is_there() -> bool:
+        return (await site.ask("GET", "/api/runs/to-be-cancelled")).status_code == 200
+
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(client.say("hi", "to-be-cancelled"))
+        await eventually(is_there)
+        await site.post("/api/runs/to-be-cancelled/cancel", expect=200)
+    assert running.result().one("RUN_FINISHED")["outcome"] == {"type": "cancelled"}
+    after = await client.say("again", abort_after="TEXT_MESSAGE_START")
+    assert after.events[0]["parentRunId"] == "to-be-cancelled"
+    await site.post(f"/api/runs/{after.events[0]['runId']}/cancel", expect=200)
+
+
+async def test_a_client_that_leaves_does_not_end_the_run_and_its_next_message_follows_it(
+    site: Site, driver: Driver
+) -> None:
+    client = await driver.on(site)
+    await client.say("hi", "left-alone", abort_after="RUN_STARTED")
+    outcome = await client.say("still there?")
+    assert outcome.events[0]["parentRunId"] == "left-alone"
+    assert (await site.get("/api/runs/left-alone"))["status"] == "completed"

@@ -1,0 +1,21 @@
+"""One server for all tests of chats and sessions, on every backend in turn."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.api.conftest import BACKENDS, NewDatabase
+from tests.api.openai.callers import fill
+from tests.api.site import Site, served
+from tests.scenario.agents.workshop import Workshop
+
+
+@pytest.fixture(scope="session", params=BACKENDS)
+async def salon(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase
+) -> AsyncIterator[Site]:
+    """Yield a server that tests share."""
+    folder = tmp_path_factory.mktemp("chat")
+    where = folder / "holdfast.db" if request.param == "sqlite" else await new_database()
+    async with served(fill(Workshop(folder / "workspace", where))) as site:
+        yield site

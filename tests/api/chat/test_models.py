@@ -1,0 +1,100 @@
+"""Models are listed with what is known of them, and called without an agent."""
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+import pytest
+
+from holdfast.domain.content import Json
+from holdfast.testing.openai_reply import Fault, Reply
+from holdfast.testing.openai_server import OpenAIServer
+from tests.api.chat.test_chat import refused
+from tests.api.site import Site, served
+from tests.scenario.agents.workshop import STAND_IN, Workshop
+
+SECRET: Final = "sk-very-secret"
+
+
+@pytest.fixture(scope="module")
+async def stand_in() -> AsyncIterator[OpenAIServer]:
+    """Yield a provider that answers as it is told."""
+    async with OpenAIServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+async def shop(tmp_path_factory: pytest.TempPathFactory, stand_in: OpenAIServer) -> AsyncIterator[Site]:
+    """Yield a server whose settings name that provider."""
+    folder = tmp_path_factory.mktemp("models")
+    workshop = Workshop(folder / "workspace", folder / "holdfast.db")
+    workshop.agent()
+    workshop.provider(stand_in, api_key_env="STAND_IN_KEY")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("STAND_IN_KEY", SECRET)
+        for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
+            environment.delenv(name, raising=False)
+        async with served(workshop) as site:
+            yield site
+
+
+async def call(shop: Site, *, expect: int = 200, **body: Json) -> Json:
+    """Call a model."""
+    return await shop.post("/completions", {"messages": [{"content": "hi"}], **body}, expect=expect)
+
+
+async def test_models_are_listed_with_their_providers(shop: Site) -> None:
+    answer = await shop.ask("GET", "/models")
+    found = answer.json()
+    providers = {each["name"]: each for each in found["providers"]}
+    assert next(iter(providers)) == "local"
+    expected = {"name": "local", "from_settings": True, "key_variable": "STAND_IN_KEY", "has_key": True}
+    assert providers["local"] == expected
+    assert (providers["anthropic"]["key_variable"], providers["anthropic"]["has_key"]) == ("ANTHROPIC_API_KEY", False)
+    ids = [each["id"] for each in found["models"]]
+    assert ids == sorted(ids) and len(ids) == len(set(ids)) > 100
+    assert {each["provider"] for each in found["models"]} <= set(providers)
+    priced = [each for each in found["models"] if each["input_usd_per_million"] is not None]
+    assert priced and any(each["context_window"] for each in priced)
+    assert SECRET not in answer.text
+
+
+async def test_a_model_is_called_without_an_agent(shop: Site, stand_in: OpenAIServer) -> None:
+    stand_in.then(Reply(text="a poem", input_tokens=11, output_tokens=3))
+    answer = await call(shop, model=STAND_IN, system="rhyme", temperature=0.5, maxTokens=9)
+    assert (answer["model"], answer["output"], answer["finishReason"]) == (STAND_IN, "a poem", "stop")
+    assert (answer["usage"]["input_tokens"], answer["usage"]["output_tokens"]) == (11, 3)
+    asked = stand_in.requests[-1]
+    assert [(each["role"], each["content"]) for each in asked["messages"]] == [("system", "rhyme"), ("user", "hi")]
+    assert asked["temperature"] == 0.5
+    assert 9 in (asked.get("max_tokens"), asked.get("max_completion_tokens"))
+    assert (await shop.get("/sessions"))["sessions"] == []
+
+
+async def test_a_provider_that_fails_is_an_error(shop: Site, stand_in: OpenAIServer) -> None:
+    stand_in.then(Reply(fault=Fault.CUT, text="half"))
+    answer = await shop.ask("POST", "/completions", json={"model": STAND_IN, "messages": [{"content": "x"}]})
+    refused(answer, 503, "MODEL_UNAVAILABLE")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"model": ""},
+        {"model": "nothing"},
+        {"model": "nobody:x"},
+        {"model": "scripted:script.json"},
+        {"model": "openai:gpt-5"},
+        {"messages": []},
+        {"messages": [{"content": 7}]},
+        {"messages": [{"content": "x", "role": "tool"}]},
+        {"temperature": 3},
+        {"temperature": -1},
+        {"maxTokens": 0},
+        {"tools": []},
+    ],
+)
+async def test_what_cannot_be_called_is_refused(shop: Site, stand_in: OpenAIServer, body: Json) -> None:
+    before = len(stand_in.requests)
+    sent = {"model": STAND_IN, "messages": [{"content": "x"}], **body}
+    refused(await shop.ask("POST", "/completions", json=sent), 400, "VALIDATION_ERROR")
+    assert len(stand_in.requests) == before

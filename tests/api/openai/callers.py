@@ -1,0 +1,59 @@
+"""The official clients, and the agents that they talk to."""
+
+from typing import Any, Final
+
+import httpx2
+from openai import AsyncOpenAI, OpenAI
+
+from holdfast.domain.content import Json
+from tests.api.site import LIMIT, Site
+from tests.scenario.agents.workshop import Workshop, call, calling, say
+
+WEATHER: Final[Json] = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "Tell the weather.",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+ASK: Final[list[Json]] = ["ask_user"]
+DO: Final[list[Json]] = ["todo_write"]
+
+
+def fill(workshop: Workshop) -> Workshop:
+    """Write the agents that complete chats."""
+    spent = {"input_tokens": 7, "output_tokens": 2}
+    workshop.agent(say("hello you", chunks=3, usage=spent))
+    rome = calling(call("weather", city="Rome"), say="let me look", usage=spent)
+    workshop.agent(rome, say("it is {$last_tool}", usage=spent), name="tourist")
+    workshop.agent(rome, say("it is {$last_tool}"), name="guide")
+    workshop.agent(say("hello"), name="assistant")
+    both = calling(call("weather", city="Rome"), call("weather", city="Oslo"))
+    workshop.agent(both, say("seen both"), name="traveller")
+    written = calling(call("todo_write", items=[{"text": "x"}]), say="I note it")
+    workshop.agent(written, say("noted"), name="worker", tools=DO)
+    workshop.agent(calling(call("ask_user", question="which?")), say("it is {$last_tool}"), name="asker", tools=ASK)
+    workshop.agent(written, say("done"), name="guarded", tools=DO, permissions={"ask": ["todo_write"]})
+    workshop.agent({"error": {"code": "MODEL_REFUSED", "message": "no"}}, name="failing")
+    workshop.agent(say("one moment", stall=True), name="staller")
+    workshop.agent(say("no chats"), name="silent", chat={"enabled": False})
+    workshop.agent(name="broken", model=7)
+    return workshop
+
+
+def user(text: Json) -> Any:
+    """Return what a person says."""
+    return {"role": "user", "content": text}
+
+
+def caller(site: Site) -> AsyncOpenAI:
+    """Return the official client."""
+    web = httpx2.AsyncClient(trust_env=False, timeout=LIMIT)
+    return AsyncOpenAI(base_url=f"{site.url}/v1", api_key="none needed", http_client=web)
+
+
+def sync_caller(site: Site) -> OpenAI:
+    """Return the official client for those who have no event loop; its calls belong into a thread here."""
+    web = httpx2.Client(trust_env=False, timeout=LIMIT)
+    return OpenAI(base_url=f"{site.url}/v1", api_key="none needed", http_client=web)

@@ -1,0 +1,29 @@
+"""One server for all tests of chat completions."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from openai import AsyncOpenAI
+
+from holdfast.testing.log_check import check_log
+from holdfast.testing.probe import open_probe
+from tests.api.openai.callers import caller, fill
+from tests.api.site import Site, served
+from tests.scenario.agents.workshop import Workshop
+
+
+@pytest.fixture(scope="session")
+async def lounge(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    """Yield the server that tests share. What they leave is whole."""
+    folder = tmp_path_factory.mktemp("openai")
+    async with served(fill(Workshop(folder / "workspace", folder / "holdfast.db"))) as site:
+        yield site
+    async with open_probe(folder / "holdfast.db") as probe:
+        await check_log(probe)
+
+
+@pytest.fixture(scope="session")
+async def openai(lounge: Site) -> AsyncIterator[AsyncOpenAI]:
+    """Yield the official client."""
+    async with caller(lounge) as client:
+        yield client

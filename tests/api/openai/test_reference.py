@@ -1,0 +1,62 @@
+"""The reference and the guide say what the code does."""
+
+import asyncio
+import re
+import sys
+from pathlib import Path
+from typing import Final
+
+from holdfast.api.errors import status_of
+from holdfast.api.openai.bodies import CompletionRequest
+from holdfast.api.openai.reading import UNSERVED
+from holdfast.api.openai.refusals import CODES, STOPPED
+from holdfast.api.openapi import document
+from holdfast.api.routes.openai import ROUTES
+from holdfast.control.openai.completions import WAIT
+from holdfast.control.openai.errors import COMPLETION_ERRORS, RunStopped
+from holdfast.domain.message import MAX_INPUT_MESSAGES
+from holdfast.tools.client import MOST
+from tests.api.site import Site
+from tests.architecture.markdown import python_blocks
+from tests.architecture.project import ROOT
+
+PAGE: Final = (ROOT / "docs" / "reference" / "openai.md").read_text()
+GUIDE: Final = ROOT / "docs" / "guides" / "openai.md"
+
+
+def test_every_route_is_there() -> None:
+    for path, item in document(ROUTES)["paths"].items():
+        for method, operation in item.items():
+            assert f"| `{method.upper()} {path}` | {operation['summary']} | 200 " in PAGE
+
+
+def test_every_parameter_is_there_with_why_it_is_not_served() -> None:
+    for name in CompletionRequest.__struct_fields__:
+        assert f"\n| `{name}` | " in PAGE
+    for name, (_, why) in UNSERVED.items():
+        assert re.search(rf"^\| `{name}` \| .* \| {re.escape(why)} \|$", PAGE, re.MULTILINE)
+    assert f"up to {MAX_INPUT_MESSAGES} messages" in PAGE and f"up to {MOST} functions" in PAGE
+    assert f"within {WAIT:.0f} seconds" in PAGE
+
+
+def test_every_error_is_there() -> None:
+    for error in COMPLETION_ERRORS:
+        if error is not RunStopped:  # it is told by its reason
+            code = CODES.get(error.code, error.code)
+            assert f"| `{code}` | {status_of(error(''))} | {(error.__doc__ or '').splitlines()[0]} |" in PAGE
+    assert [code for code in (*CODES.values(), *STOPPED) if f"`{code}`" not in PAGE] == []
+
+
+async def test_the_programs_of_the_guide_run(lounge: Site, tmp_path: Path) -> None:
+    program = "\n".join(block.code for block in python_blocks(GUIDE)).replace("http://localhost:5050", lounge.url)
+    (tmp_path / "guide.py").write_text(program)
+    running = await asyncio.create_subprocess_exec(
+        *(sys.executable, "guide.py"),
+        cwd=tmp_path,
+        env={"NO_PROXY": "*"},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    said, wrong = await running.communicate()
+    assert running.returncode == 0, wrong.decode()
+    assert said.decode().splitlines()[-1] == "it is sunny in Rome"

@@ -1,0 +1,166 @@
+"""Whatever is wrong with a request, the answer says what in the shape of that API, and nothing has changed."""
+
+import json
+from typing import Any, Final
+
+import pytest
+from openai import APIError, APIStatusError, AsyncOpenAI
+
+from holdfast.api.json_body import MAX_BODY
+from holdfast.api.openai.reading import UNSERVED
+from holdfast.domain.content import Json
+from tests.api.openai.callers import WEATHER, user
+from tests.api.site import Site
+from tests.scenario.agents.workshop import SPACE
+
+JSON: Final = {"Content-Type": "application/json"}
+PATH: Final = "/v1/chat/completions"
+CALL: Final[Json] = {"id": "c", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+CALLS: Final[Json] = {"role": "assistant", "tool_calls": [CALL]}
+RESULT: Final[Json] = {"role": "tool", "tool_call_id": "c", "content": "x"}
+
+
+def refused(answer: Any, status: int) -> Json:
+    """Check that an answer is an error of that API, and return it."""
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json"), answer.text
+    assert answer.headers["x-should-retry"] == "false"
+    error = answer.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["message"] and error["message"][0] == error["message"][0].lower()
+    return error
+
+
+async def threads(lounge: Site) -> int:
+    """Return how many threads there are."""
+    return len((await lounge.store.threads.page(SPACE, limit=200)).items)
+
+
+BODIES: Final[list[tuple[Json, str | None]]] = [
+    ([], "body"),
+    ({}, "body"),
+    ({"messages": []}, "messages"),
+    ({"messages": "hi"}, "messages"),
+    ({"messages": [{"role": "person", "content": "x"}]}, "messages[0].role"),
+    ({"messages": [{"content": "x"}]}, "messages[0]"),
+    ({"messages": [user(7)]}, "messages[0].content"),
+    ({"messages": [user([{"type": "film"}])]}, "messages[0].content[0].type"),
+    ({"messages": [user([{"type": "image_url", "image_url": {"url": "x"}}])]}, "messages[0].content[0].image_url.url"),
+    ({"messages": [user([{"type": "file", "file": {}}])]}, "messages[0].content[0].file"),
+    (
+        {"messages": [user([{"type": "input_audio", "input_audio": {"data": "", "format": "ogg"}}])]},
+        "messages[0].content[0].input_audio.format",
+    ),
+    ({"messages": [user("x"), CALLS]}, "messages"),
+    ({"messages": [user("x"), CALLS, user("y")]}, "messages"),
+    ({"messages": [user("x"), RESULT]}, "messages"),
+    ({"messages": [user("x"), CALLS, RESULT, RESULT]}, "messages"),
+    ({"messages": [user("x")] * 1001}, "messages"),
+    (
+        {"messages": [{"role": "assistant", "tool_calls": [{**CALL, "function": {"name": "a", "arguments": "["}}]}]},
+        "messages[0].tool_calls[0].function.arguments",
+    ),
+    ({"messages": [user("x")], "model": 7}, "model"),
+    ({"messages": [user("x")], "stream": "yes"}, "stream"),
+    ({"messages": [user("x")], "n": 2}, "n"),
+    ({"messages": [user("x")], "logprobs": True}, "logprobs"),
+    ({"messages": [user("x")], "top_logprobs": 3}, "top_logprobs"),
+    ({"messages": [user("x")], "response_format": {"type": "json_object"}}, "response_format"),
+    ({"messages": [user("x")], "modalities": ["text", "audio"]}, "modalities"),
+    ({"messages": [user("x")], "audio": {"voice": "x"}}, "audio"),
+    ({"messages": [user("x")], "tool_choice": "required"}, "tool_choice"),
+    ({"messages": [user("x")], "parallel_tool_calls": False}, "parallel_tool_calls"),
+    ({"messages": [user("x")], "functions": []}, "functions"),
+    ({"messages": [user("x")], "function_call": "auto"}, "function_call"),
+    ({"messages": [user("x")], "tools": [{"type": "custom", "custom": {}}]}, "tools[0].type"),
+    ({"messages": [user("x")], "tools": [{"type": "function", "function": {"name": "a b"}}]}, "name"),
+    ({"messages": [user("x")], "tools": [WEATHER, WEATHER]}, "tools"),
+    ({"messages": [user("x")], "tools": [WEATHER] * 200}, "tools"),
+]
+
+
+@pytest.mark.parametrize(("body", "param"), BODIES)
+async def test_what_can_never_be_completed_is_refused_and_leaves_nothing(
+    lounge: Site, body: Json, param: str | None
+) -> None:
+    before = await threads(lounge)
+    sent = {"model": "bot", **body} if isinstance(body, dict) and body else body
+    error = refused(await lounge.ask("POST", PATH, content=json.dumps(sent).encode(), headers=JSON), 400)
+    assert (error["type"], error["param"]) == ("invalid_request_error", param), error
+    assert await threads(lounge) == before
+
+
+def test_all_that_is_not_served_is_tried() -> None:
+    assert set(UNSERVED) <= {name for body, _ in BODIES if isinstance(body, dict) for name in body}
+
+
+@pytest.mark.parametrize(
+    ("content", "headers", "status", "code"),
+    [
+        (b"{", JSON, 400, "BAD_JSON"),
+        (b'{"a": "\xff"}', JSON, 400, "BAD_JSON"),
+        (b"[" * 100_000, JSON, 400, "TOO_DEEP"),
+        (b"{}", {"Content-Type": "text/plain"}, 415, "UNSUPPORTED_MEDIA_TYPE"),
+        (b" " * (MAX_BODY + 1), JSON, 413, "BODY_TOO_LARGE"),
+        (b"", JSON, 400, "INVALID"),
+        (b'{"model": "bot", "messages": []}', {**JSON, "X-Holdfast-Thread": "a b"}, 400, "INVALID"),
+    ],
+)
+async def test_what_cannot_be_read_is_refused(
+    lounge: Site, content: bytes, headers: dict[str, str], status: int, code: str
+) -> None:
+    assert refused(await lounge.ask("POST", PATH, content=content, headers=headers), status)["code"] == code
+
+
+async def test_an_unknown_parameter_of_the_address_is_refused(lounge: Site) -> None:
+    for method, path in (("GET", "/v1/models"), ("GET", "/v1/models/bot"), ("POST", PATH)):
+        assert refused(await lounge.ask(method, f"{path}?nothing=1"), 400)["param"] == "nothing"
+
+
+@pytest.mark.parametrize("name", ["nobody", "silent", "../bot", ""])
+async def test_a_model_that_is_none_is_not_found(lounge: Site, name: str) -> None:
+    before = await threads(lounge)
+    body = {"model": name, "messages": [user("x")]}
+    error = refused(await lounge.ask("POST", PATH, json=body), 404)
+    assert (error["code"], error["param"]) == ("model_not_found", "model")
+    assert await threads(lounge) == before
+
+
+async def test_an_agent_whose_files_are_in_error_is_refused(lounge: Site) -> None:
+    assert "agent.json" in refused(await lounge.ask("GET", "/v1/models/broken"), 400)["message"]
+
+
+async def test_a_thread_that_is_closed_takes_no_chat(lounge: Site, openai: AsyncOpenAI) -> None:
+    thread = await lounge.thread()
+    await lounge.post(f"/api/threads/{thread}/archive", expect=200)
+    with pytest.raises(APIStatusError, match="it takes no new run") as found:
+        await openai.chat.completions.create(
+            model="bot", messages=[user("x")], extra_headers={"X-Holdfast-Thread": thread}
+        )
+    assert (found.value.status_code, found.value.code) == (409, "THREAD_CLOSED")
+
+
+async def test_there_must_be_something_new_to_say_on_a_thread(lounge: Site) -> None:
+    thread = await lounge.thread()
+    body = {"model": "bot", "messages": [user("x"), {"role": "assistant", "content": "y"}]}
+    answer = await lounge.ask("POST", PATH, json=body, headers={"X-Holdfast-Thread": thread})
+    assert "nothing to go on with" in refused(answer, 400)["message"]
+
+
+async def test_a_run_that_fails_is_an_error_plain_and_streamed(openai: AsyncOpenAI) -> None:
+    with pytest.raises(APIStatusError, match="no") as plain:
+        await openai.chat.completions.create(model="failing", messages=[user("x")])
+    assert (plain.value.status_code, plain.value.code) == (400, "MODEL_REFUSED")
+    stream = await openai.chat.completions.create(model="failing", messages=[user("x")], stream=True)
+    with pytest.raises(APIError) as streamed:
+        [each async for each in stream]
+    assert streamed.value.code == "MODEL_REFUSED"
+
+
+async def test_a_run_that_is_cancelled_is_an_error(lounge: Site, openai: AsyncOpenAI) -> None:
+    stream = await openai.chat.completions.create(model="staller", messages=[user("x")], stream=True)
+    chunks = aiter(stream)
+    run = (await anext(chunks)).id.removeprefix("chatcmpl-")
+    await lounge.post(f"/api/runs/{run}/cancel", expect=200)
+    with pytest.raises(APIError) as found:
+        [each async for each in chunks]
+    assert found.value.code == "CANCELLED"

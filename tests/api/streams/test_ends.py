@@ -1,0 +1,134 @@
+"""How streams end that do not end with their run, and what they outlive."""
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+
+from holdfast.api.streams.frames import PING
+from holdfast.api.streams.websocket import Close
+from holdfast.bootstrap import open_store
+from holdfast.domain.errors import Unavailable
+from holdfast.domain.ids import RunId
+from holdfast.domain.run import RunStatus
+from holdfast.testing.postgres import PostgresServer
+from tests.api.conftest import fill
+from tests.api.serving import Server, serving
+from tests.api.site import Site, served
+from tests.api.streams.readers import Frame, SseReader, event_of, post, sse, ws
+from tests.api.streams.stage import Hand, begun, soon
+from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
+
+OUTAGE: Final = 60.0
+"""Seconds after which something hangs that waits for a database."""
+
+Seen = list[tuple[int, bytes]]
+
+
+async def test_a_run_that_is_deleted_while_it_is_replayed_ends_its_stream(stage: Site) -> None:
+    hand = await _long(stage)
+    async with sse(stage.host, f"/api/runs/{hand.id}/sse") as stream:
+        await stage.store.runs.delete(SPACE, hand.id)
+        frames = await _all(stream)
+    assert [frame.id for frame in frames if frame.data] == list(range(1, len(frames) - 2))
+    assert [frame.comment for frame in frames[-2:]] == ["gone: what this stream followed was deleted", None]
+    assert (await stage.ask("GET", f"/api/runs/{hand.id}/sse")).status_code == 404
+
+
+async def test_a_run_that_is_deleted_while_it_is_replayed_closes_its_socket(stage: Site) -> None:
+    hand = await _long(stage)
+    async with ws(stage.host, f"/api/runs/{hand.id}/ws") as socket:
+        await stage.store.runs.delete(SPACE, hand.id)
+        with pytest.raises(ConnectionClosed):
+            while True:
+                await soon(socket.recv())
+        assert socket.close_code == Close.GONE
+
+
+async def test_streams_outlive_a_restart_of_the_database(own_postgres: PostgresServer, tmp_path: Path) -> None:
+    url = await own_postgres.create_database("streams")
+    async with served(fill(Workshop(tmp_path / "workspace", url)), workers=0) as stage:
+        hand = await begun(stage)
+        await hand.say("before")
+        async with (
+            sse(stage.host, f"/api/runs/{hand.id}/sse") as by_sse,
+            ws(stage.host, f"/api/runs/{hand.id}/ws") as by_ws,
+        ):
+            await own_postgres.restart()
+            await _until_it_answers(lambda: hand.say("after"))
+            await _until_it_answers(hand.finish)
+            async with asyncio.timeout(OUTAGE):
+                told = [event_of(text) async for text in by_ws if text != PING]
+            assert _events(await _all(by_sse)) == told == await stage.log(hand.id)
+
+
+async def test_a_server_that_is_stopped_lets_readers_go_and_the_next_one_takes_them(tmp_path: Path) -> None:
+    database = tmp_path / "holdfast.db"
+    steps = [calling(call("log_write", message=f"{n}"), say="and on ", delay_ms=20) for n in range(20)]
+    Workshop(tmp_path / "workspace", database).agent(*steps, say("done"), tools=["log_write"])
+    run, seen = RunId("run_1"), Seen()
+    with serving(tmp_path, "--database", str(database)) as server:
+        last = await _follow_until_stopped(server, run, seen)
+        assert last.comment == "closing: the server stops, reconnect in a moment"
+    with serving(tmp_path, "--database", str(database)) as server:
+        async with sse(_host(server), f"/api/runs/{run}/sse", after=len(seen)) as stream:
+            seen += _events(await _all(stream))
+    async with open_store(database) as store:
+        assert (await store.runs.get(SPACE, run)).status is RunStatus.COMPLETED
+        assert seen == [(event.seq, event.data) for event in await store.events.after(SPACE, run, limit=10_000)]
+
+
+async def _follow_until_stopped(server: Server, run: RunId, seen: Seen) -> Frame:
+    """Start a run, stop the server as soon as it is under way, and return the last that a stream said."""
+    host = _host(server)
+    assert await post(host, "/api/threads", {"id": "thr_1", "agent_type": "bot"}) == 201
+    assert await post(host, "/api/threads/thr_1/runs", {"id": run, "input": "go"}) == 201
+    async with sse(host, f"/api/runs/{run}/sse") as by_sse, ws(host, f"/api/runs/{run}/ws") as by_ws:
+        await soon(by_ws.recv())
+        server.process.send_signal(signal.SIGTERM)
+        frames = await _all(by_sse)
+        with pytest.raises(ConnectionClosed):
+            while True:
+                await soon(by_ws.recv())
+        assert by_ws.close_code in (Close.CLOSING, Close.RESTARTING)
+    seen += _events(frames)
+    return frames[-1]
+
+
+async def _long(stage: Site) -> Hand:
+    """Complete a run whose log is more than the ways to a reader hold, so that it cannot all be sent at once."""
+    hand = await begun(stage)
+    for _ in range(30):
+        await hand.say(*10 * ["x" * 50_000])
+    await hand.finish()
+    return hand
+
+
+async def _until_it_answers(action: Callable[[], Awaitable[None]]) -> None:
+    async with asyncio.timeout(OUTAGE):
+        while True:
+            try:
+                return await action()
+            except Unavailable:
+                await asyncio.sleep(0.05)
+
+
+async def _all(stream: SseReader) -> list[Frame]:
+    """Return all frames to the end of the stream."""
+    frames = []
+    async with asyncio.timeout(OUTAGE):
+        while (frame := await stream.frame()) is not None:
+            frames.append(frame)
+    return frames
+
+
+def _events(frames: list[Frame]) -> Seen:
+    return [(frame.id or 0, frame.data) for frame in frames if frame.data is not None]
+
+
+def _host(server: Server) -> str:
+    return server.url.removeprefix("http://")

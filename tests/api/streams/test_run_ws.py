@@ -1,0 +1,125 @@
+"""The log of a run over a WebSocket."""
+
+import asyncio
+from contextlib import suppress
+
+import msgspec
+import pytest
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed, ConnectionClosedError, InvalidStatus
+
+from holdfast.api.streams.frames import PING, PONG
+from holdfast.api.streams.websocket import Close
+from holdfast.control.feeds.feeds import Habits
+from tests.api.site import LIMIT, Site, served
+from tests.api.streams.readers import ws
+from tests.api.streams.stage import begun, soon
+from tests.scenario.agents.workshop import Workshop
+
+
+async def test_each_event_is_a_message_and_the_end_of_the_run_closes_the_socket(stage: Site) -> None:
+    hand = await begun(stage)
+    async with ws(stage.host, f"/api/runs/{hand.id}/ws") as stream:
+        first = msgspec.json.decode(await soon(stream.recv()))
+        assert list(first) == ["type", "seq", "data"]
+        assert (first["type"], first["seq"], first["data"]["type"]) == ("RUN_STARTED", 1, "RUN_STARTED")
+        await hand.say(*"abc")
+        await hand.finish()
+        async with asyncio.timeout(LIMIT):
+            told = [msgspec.json.decode(text) async for text in stream]
+        assert [each["seq"] for each in told] == list(range(2, len(told) + 2))
+        assert (stream.close_code, stream.close_reason) == (Close.ENDED, "the run has ended")
+
+
+@pytest.mark.parametrize("message", ["ping", PING, '{"type": "ping"}'])
+async def test_a_ping_is_answered(stage: Site, message: str) -> None:
+    hand = await begun(stage)
+    async with ws(stage.host, f"/api/runs/{hand.id}/ws?last_event_id=1") as stream:
+        await stream.send(message)
+        assert await soon(stream.recv()) == PONG
+
+
+@pytest.mark.parametrize("message", ["hello", '{"type":"subscribe"}', b"ping", ""])
+async def test_anything_else_closes_the_socket(stage: Site, message: str | bytes) -> None:
+    hand = await begun(stage)
+    async with ws(stage.host, f"/api/runs/{hand.id}/ws?last_event_id=1") as stream:
+        await stream.send(message)
+        with pytest.raises(ConnectionClosed):
+            await soon(stream.recv())
+        assert stream.close_code == Close.UNSUPPORTED
+
+
+async def test_a_silent_socket_is_pinged(workshop: Workshop) -> None:
+    async with served(workshop, workers=0, habits=Habits(keepalive=0.03)) as stage:
+        hand = await begun(stage)
+        async with ws(stage.host, f"/api/runs/{hand.id}/ws?last_event_id=1") as stream:
+            assert [await soon(stream.recv()) for _ in range(3)] == 3 * [PING]
+
+
+@pytest.mark.parametrize("cursor", ["999", "-1", "abc", "1.5"])
+async def test_a_cursor_that_is_none_of_ours_is_refused_before_the_socket_opens(stage: Site, cursor: str) -> None:
+    hand = await begun(stage)
+    assert await _refusal(stage, f"/api/runs/{hand.id}/ws?last_event_id={cursor}") == (400, "BAD_CURSOR")
+
+
+async def test_what_is_refused_is_refused_with_its_own_error(stage: Site) -> None:
+    hand = await begun(stage)
+    assert await _refusal(stage, "/api/runs/run_none/ws") == (404, "NOT_FOUND")
+    assert await _refusal(stage, f"/api/runs/{hand.id}/ws?nonsense=1") == (400, "INVALID")
+    assert await _refusal(stage, "/api/runs/run%20none/ws") == (404, "NOT_FOUND")
+
+
+async def test_more_streams_than_may_be_open_are_refused(workshop: Workshop) -> None:
+    async with served(workshop, workers=0, habits=Habits(most=1)) as stage:
+        path = f"/api/runs/{(await begun(stage)).id}/ws"
+        async with ws(stage.host, path):
+            assert await _refusal(stage, path) == (503, "TOO_MANY_STREAMS")
+
+
+async def test_a_server_that_stops_closes_its_sockets(own_stage: Site) -> None:
+    hand = await begun(own_stage)
+    async with ws(own_stage.host, f"/api/runs/{hand.id}/ws?last_event_id=1") as stream:
+        own_stage.feeds.close()
+        with pytest.raises(ConnectionClosed):
+            await soon(stream.recv())
+        assert stream.close_code == Close.CLOSING
+
+
+async def test_a_reader_that_takes_nothing_is_cut_off_with_its_own_code(workshop: Workshop) -> None:
+    async with served(workshop, workers=0, habits=Habits(patience=0.1)) as stage:
+        hand = await begun(stage)
+        async with ws(stage.host, f"/api/runs/{hand.id}/ws") as stream:
+            stream.transport.pause_reading()
+            while stage.feeds.open:
+                await hand.say("x" * 100_000)
+            stream.transport.resume_reading()
+            seen = await _rest(stream)
+            assert stream.close_code == Close.TOO_SLOW
+        await hand.finish()
+        async with ws(stage.host, f"/api/runs/{hand.id}/ws?last_event_id={seen[-1]}") as stream:
+            seen += await _rest(stream)
+        assert seen == [seq for seq, _ in await stage.log(hand.id)]
+
+
+async def test_a_plain_request_to_a_socket_is_refused(stage: Site) -> None:
+    answer = await stage.ask("GET", "/api/runs/run_any/ws")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (405, "METHOD_NOT_ALLOWED")
+
+
+async def _rest(stream: ClientConnection) -> list[int]:
+    """Return the numbers of all events that are still to come, until the socket is closed for whatever reason."""
+    seen = []
+    async with asyncio.timeout(LIMIT):
+        with suppress(ConnectionClosedError):
+            async for text in stream:
+                if text != PING:
+                    seen.append(msgspec.json.decode(text)["seq"])
+    return seen
+
+
+async def _refusal(stage: Site, path: str) -> tuple[int, str]:
+    with pytest.raises(InvalidStatus) as refused:
+        async with ws(stage.host, path):
+            pass
+    answer = refused.value.response
+    return answer.status_code, msgspec.json.decode(answer.body or b"")["error"]["code"]

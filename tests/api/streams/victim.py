@@ -1,0 +1,71 @@
+"""A server that will be killed, whole, forked from a process that has imported everything."""
+
+import asyncio
+import os
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+import holdfast.store.postgres.database
+import holdfast.store.sqlite.database  # noqa: F401 - imported on use otherwise, by each victim again
+from holdfast.api.app import create_app
+from holdfast.api.gate import Gate
+from holdfast.bootstrap.use_cases import control_of, feeds_of
+from holdfast.bootstrap.workspace import Options
+from holdfast.bootstrap.workspace import open as open_workspace
+from holdfast.control.control import Control
+from holdfast.testing.kills import Say
+from tests.api.site import answering
+
+# Making the app takes longer than a whole life does: it is made before the fork, over use cases that are still empty.
+_EMPTY: Final = Control(*(kind.__new__(kind) for kind in Control.__annotations__.values()))
+_APP: Final = create_app(_EMPTY)
+
+
+class Serving(msgspec.Struct, frozen=True, kw_only=True):
+    """What a victim serves."""
+
+    workspace: str
+    database: str
+    address: str
+    """The file that says where it answers."""
+    workers: int
+    lease: float = 10.0
+
+
+class Address(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a server answers, and who it is."""
+
+    host: str
+    pid: int
+
+
+def work(raw: Any, say: Say) -> None:
+    """Serve until killed."""
+    asyncio.run(_serve(msgspec.convert(raw, Serving)))
+
+
+async def _serve(serving: Serving) -> None:
+    options = Options(
+        workers=serving.workers,
+        lease=timedelta(seconds=serving.lease),
+        beat=timedelta(seconds=serving.lease / 5),
+    )
+    database = serving.database if "://" in serving.database else Path(serving.database)
+    async with (
+        open_workspace(serving.workspace, database=database, options=options) as holdfast,
+        feeds_of(holdfast) as feeds,
+    ):
+        for empty, use_case in zip(_EMPTY, control_of(holdfast, feeds, version="0"), strict=True):
+            vars(empty).update(vars(use_case))
+        async with answering(Gate(_APP)) as url:
+            _tell(Path(serving.address), Address(host=url.removeprefix("http://"), pid=os.getpid()))
+            await asyncio.Event().wait()
+
+
+def _tell(file: Path, address: Address) -> None:
+    new = file.with_suffix(".new")
+    new.write_bytes(msgspec.json.encode(address))
+    new.replace(file)

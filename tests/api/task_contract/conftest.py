@@ -1,0 +1,51 @@
+"""One server for all tests of the tasks contract that leave it as it was, or nearly."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.testing.log_check import check_log
+from holdfast.testing.probe import open_probe
+from tests.api.conftest import BACKENDS, NewDatabase
+from tests.api.site import served
+from tests.api.task_contract.desk import Desk, fill
+from tests.scenario.agents.workshop import Workshop
+
+
+@pytest.fixture(scope="session")
+async def desk(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Desk]:
+    """Yield the desk that tests share, on SQLite. What they leave is whole."""
+    folder = tmp_path_factory.mktemp("tasks")
+    async with served(fill(Workshop(folder / "workspace", folder / "holdfast.db"))) as site:
+        yield Desk(site)
+    async with open_probe(folder / "holdfast.db") as probe:
+        await check_log(probe)
+
+
+@pytest.fixture(scope="session", params=BACKENDS)
+async def any_desk(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase
+) -> AsyncIterator[Desk]:
+    """Yield a desk that tests share, on every backend in turn."""
+    folder = tmp_path_factory.mktemp("tasks")
+    where = folder / "holdfast.db" if request.param == "sqlite" else await new_database()
+    async with served(fill(Workshop(folder / "workspace", where))) as site:
+        yield Desk(site)
+
+
+@pytest.fixture(scope="session", params=BACKENDS)
+async def still_desk(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase
+) -> AsyncIterator[Desk]:
+    """Yield a desk without workers, on every backend in turn: tasks wait until a test works on them by hand."""
+    folder = tmp_path_factory.mktemp("tasks")
+    where = folder / "holdfast.db" if request.param == "sqlite" else await new_database()
+    async with served(fill(Workshop(folder / "workspace", where)), workers=0) as site:
+        yield Desk(site)
+
+
+@pytest.fixture
+def workshop(tmp_path: Path) -> Workshop:
+    """Return a workspace on SQLite."""
+    return fill(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))

@@ -1,0 +1,145 @@
+"""A client of the tasks contract, and a look behind the desk at the runs that tasks are."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any, Final
+
+import httpx2
+import msgspec
+
+from holdfast.domain.commit import Lease
+from holdfast.domain.content import Json
+from holdfast.domain.ids import RunId
+from holdfast.domain.run import Run, RunStatus
+from tests.api.site import LIMIT, Site
+from tests.api.streams.readers import Frame, SseReader, sse
+from tests.builders import FIRST
+from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
+
+ENDS: Final = (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED)
+HOUR: Final = timedelta(hours=1)
+ASKS: Final = (RunStatus.WAITING, *ENDS)
+
+
+def fill(workshop: Workshop) -> Workshop:
+    """Write the agents that tasks are given to."""
+    workshop.agent(say("hello you", usage={"input_tokens": 7, "output_tokens": 2}))
+    workshop.agent({"error": {"code": "MODEL_REFUSED", "message": "no"}}, name="failing")
+    workshop.agent(say("one moment", stall=True), name="staller")
+    workshop.agent(calling(call("ask_user", question="which?")), say("it is {$last_tool}"), name="asker", tools=_ASK)
+    choice = call("ask_user", question="which?", options=["red", "blue"])
+    workshop.agent(calling(choice), say("it is {$last_tool}"), name="chooser", tools=_ASK)
+    both = calling(call("ask_user", question="first?"), call("ask_user", question="second?"))
+    workshop.agent(both, say("both"), name="curious", tools=_ASK)
+    workshop.agent(calling(call("task_respond", message="done?")), say("{$last_tool}"), name="responder", tools=_TELL)
+    good, bad = call("todo_write", items=[{"text": "x"}]), call("todo_write", nonsense=True)
+    spent = {"input_tokens": 10, "output_tokens": 5}
+    workshop.agent(
+        calling(good, usage=spent), calling(bad, usage=spent), say("did", usage=spent), name="worker", tools=_DO
+    )
+    workshop.agent(calling(call("sleep", seconds=3600)), say("awake"), name="sleeper", tools=["sleep"])
+    workshop.agent(calling(call("agent_spawn", agent="bot", input="help")), say("helped"), name="parent", tools=_SPAWN)
+    workshop.agent(calling(call("agent_spawn", agent="asker", input="x")), say("ok"), name="proxy", tools=_SPAWN)
+    workshop.agent(calling(call("task_create", agent="staller", input="x")), say("left"), name="starter", tools=_MAKE)
+    workshop.agent(calling(good), say("{$last_tool}"), name="guarded", tools=_DO, permissions={"ask": ["todo_write"]})
+    workshop.agent(say("x"), name="bounded", limits={"max_iterations": 3})
+    workshop.agent(say("no tasks"), name="talker", task={"enabled": False})
+    workshop.agent(name="broken", model=7)
+    return workshop
+
+
+_ASK: Final[list[Json]] = ["ask_user"]
+_TELL: Final[list[Json]] = ["task_respond"]
+_DO: Final[list[Json]] = ["todo_write"]
+_SPAWN: Final[list[Json]] = ["agent_spawn"]
+_MAKE: Final[list[Json]] = ["task_create"]
+
+
+class Desk:
+    """Where tasks are given, read and answered."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+
+    async def ask(self, method: str, path: str, **options: Any) -> httpx2.Response:
+        """Send a request."""
+        return await self.site.ask(method, path, **options)
+
+    async def create(self, agent: str = "bot", input: str = "go", **more: Json) -> str:
+        """Give an agent a task, and return its id."""
+        body = await self.site.post(f"/agents/{agent}/task", {"input": input, **more}, expect=202)
+        name: str = body["taskId"]
+        return name
+
+    async def ended(self, agent: str = "bot", **more: Json) -> str:
+        """Give an agent a task, wait until it has ended, and return its id."""
+        return await self.comes_to(await self.create(agent, **more), *ENDS)
+
+    async def asking(self, agent: str = "asker") -> str:
+        """Give an agent a task, wait until it asks, and return its id."""
+        return await self.comes_to(await self.create(agent), *ASKS)
+
+    async def comes_to(self, task: str, *statuses: RunStatus) -> str:
+        """Wait until the run of a task is in one of these statuses."""
+        await self.site.floor.comes_to(await self.run(task), *statuses)
+        return task
+
+    async def begun(self, task: str) -> str:
+        """Wait until a task has said something."""
+        await self.site.floor.until(await self.run(task), lambda event: type(event).__name__ == "TextMessageContent")
+        return task
+
+    async def run(self, task: str) -> Run:
+        """Return the run that a task is."""
+        return await self.site.store.runs.get(SPACE, run_of(task))
+
+    async def claimed(self, task: str) -> Lease:
+        """Take the run of a task in hand; the desk must have no workers."""
+        leases = await self.site.store.leases.claim(FIRST, lease=HOUR, limit=1000)
+        return next(lease for lease in leases if lease.run_id == run_of(task))
+
+    async def read(self, task: str) -> Json:
+        """Return a task."""
+        return (await self.site.get(f"/tasks/{task}"))["task"]
+
+    async def events(self, task: str, **query: Json) -> list[Json]:
+        """Return the events of a task."""
+        found: list[Json] = (await self.site.get(f"/tasks/{task}/events", **query))["events"]
+        return found
+
+    async def listed(self, **query: Json) -> list[str]:
+        """Return the ids of the tasks that a list has."""
+        return [task["id"] for task in (await self.site.get("/tasks", **query))["tasks"]]
+
+    @asynccontextmanager
+    async def stream(self, task: str, *, after: int | None = None) -> AsyncIterator[SseReader]:
+        """Open the stream of a task."""
+        async with sse(self.site.host, f"/tasks/{task}/stream", after=after) as stream:
+            yield stream
+
+    async def streamed(self, task: str, *, after: int | None = None) -> list[Frame]:
+        """Return all that the stream of a task says until it ends."""
+        async with asyncio.timeout(LIMIT), self.stream(task, after=after) as stream:
+            return await stream.rest()
+
+
+def run_of(task: str) -> RunId:
+    """Return the id of the run that a task is."""
+    return RunId(task.replace("task_", "run_", 1))
+
+
+def read_frames(frames: Sequence[Frame], event: str = "task") -> list[Json]:
+    """Return what the frames of one kind say."""
+    return [msgspec.json.decode(frame.data or b"") for frame in frames if frame.event == event]
+
+
+def refused(answer: Any, status: int, code: str) -> Json:
+    """Check that an answer is an error in the common envelope, and return it."""
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json"), answer.text
+    (error,) = answer.json().values()
+    assert set(error) == {"code", "message", "details"}
+    assert error["code"] == code, error
+    assert error["message"] and error["message"][0] == error["message"][0].lower()
+    return error

@@ -1,0 +1,163 @@
+"""Whatever is wrong with a request, the contract's own code says so, and nothing has changed."""
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+import pytest
+
+from holdfast.api.json_body import MAX_BODY
+from holdfast.domain.content import Json
+from tests.api.task_contract.desk import Desk, refused
+
+JSON: Final = {"Content-Type": "application/json"}
+
+
+@pytest.fixture
+async def unchanged(still_desk: Desk) -> AsyncIterator[str]:
+    """Yield a task that nothing may happen to, and check that no other was made."""
+    task = await still_desk.create(tags=["unchanged"])
+    before = await still_desk.site.get("/tasks", limit=1000)
+    yield task
+    assert await still_desk.site.get("/tasks", limit=1000) == before
+    await still_desk.site.delete(f"/tasks/{task}?force=true", expect=200)
+
+
+BODIES: Final[list[tuple[Json, str]]] = [
+    ({}, "body"),
+    ([], "body"),
+    (None, "body"),
+    ("x", "body"),
+    ({"input": 7}, "input"),
+    ({"input": None}, "input"),
+    ({"input": ["x"]}, "input"),
+    ({"input": "x", "inputs": "y"}, "body"),
+    ({"input": "x", "max_iterations": 3}, "body"),
+    ({"input": "x", "priority": "urgent"}, "priority"),
+    ({"input": "x", "priority": None}, "priority"),
+    ({"input": "x", "tags": ["a\0b"]}, "tags"),
+    ({"input": "x", "tags": "audit"}, "tags"),
+    ({"input": "x", "tags": [7]}, "tags[0]"),
+    ({"input": "x", "tags": ["a"] * 51}, "tags"),
+    ({"input": "x", "tags": ["a" * 129]}, "tags[0]"),
+    *(
+        ({"input": "x", name: value}, name)
+        for name in ("maxIterations", "maxDurationSeconds", "tokenBudget")
+        for value in (0, -1, 1.5, "3", True, 2**53)
+    ),
+]
+
+
+@pytest.mark.usefixtures("unchanged")
+class TestCreate:
+    """`POST /agents/:name/task`."""
+
+    async def test_a_body_that_does_not_fit_is_refused_with_its_field(self, still_desk: Desk) -> None:
+        for body, field in BODIES:
+            answer = await still_desk.ask("POST", "/agents/bot/task", json=body)
+            assert refused(answer, 400, "VALIDATION_ERROR")["details"].get("field") == field, body
+
+    async def test_no_body_is_an_input_that_is_missing(self, still_desk: Desk) -> None:
+        for options in ({}, {"headers": JSON}, {"content": b""}):
+            refused(await still_desk.ask("POST", "/agents/bot/task", **options), 400, "VALIDATION_ERROR")
+
+    async def test_what_is_no_json_is_refused(self, still_desk: Desk) -> None:
+        for body in (b"{", b"nope", b'{"input": "\xff"}', b"[" * 200_000, "{}".encode("utf-16")):
+            answer = await still_desk.ask("POST", "/agents/bot/task", content=body, headers=JSON)
+            refused(answer, 400, "VALIDATION_ERROR")
+
+    async def test_another_kind_of_body_keeps_its_code(self, still_desk: Desk) -> None:
+        answer = await still_desk.ask("POST", "/agents/bot/task", data={"input": "x"})
+        refused(answer, 415, "UNSUPPORTED_MEDIA_TYPE")
+
+    async def test_a_body_that_is_too_large_keeps_its_code(self, still_desk: Desk) -> None:
+        answer = await still_desk.ask("POST", "/agents/bot/task", json={"input": "x" * MAX_BODY})
+        refused(answer, 413, "BODY_TOO_LARGE")
+
+    async def test_a_bad_key_or_parameter_is_refused(self, still_desk: Desk) -> None:
+        for options in ({"headers": {"Idempotency-Key": "x" * 256}}, {"params": {"wait": "1"}}):
+            answer = await still_desk.ask("POST", "/agents/bot/task", json={"input": "x"}, **options)
+            refused(answer, 400, "VALIDATION_ERROR")
+
+    async def test_an_agent_is_looked_for_after_the_body_is_read(self, still_desk: Desk) -> None:
+        refused(await still_desk.ask("POST", "/agents/nobody/task", json={}), 400, "VALIDATION_ERROR")
+        refused(await still_desk.ask("POST", "/agents/nobody/task", json={"input": "x"}), 404, "AGENT_NOT_FOUND")
+
+
+QUERIES: Final = [
+    ("GET", "/tasks", "status=done"),
+    ("GET", "/tasks", "status=cancelled"),
+    ("GET", "/tasks", "status="),
+    ("GET", "/tasks", "priority=urgent"),
+    ("GET", "/tasks", "limit=0"),
+    ("GET", "/tasks", "limit=1001"),
+    ("GET", "/tasks", "limit=1.5"),
+    ("GET", "/tasks", "limit=x"),
+    ("GET", "/tasks", "limit=1&limit=2"),
+    ("GET", "/tasks", "cursor=task_none"),
+    ("GET", "/tasks", "cursor="),
+    ("GET", "/tasks", "cursor=a%20b"),
+    ("GET", "/tasks", "cursor=%00"),
+    ("GET", "/tasks", "tags=audit"),
+    ("GET", "/tasks", f"tag={'x' * 129}"),
+    ("GET", "/tasks/{}", "x=1"),
+    ("GET", "/tasks/{}/events", "since=-1"),
+    ("GET", "/tasks/{}/events", "since=x"),
+    ("GET", "/tasks/{}/events", f"since={2**53}"),
+    ("GET", "/tasks/{}/events", "limit=0"),
+    ("GET", "/tasks/{}/events", "limit=10001"),
+    ("GET", "/tasks/{}/context", "iteration=1"),
+    ("GET", "/tasks/{}/stream", "since=1"),
+    ("DELETE", "/tasks/{}", "force=maybe"),
+    ("DELETE", "/tasks/{}", "force="),
+    ("DELETE", "/tasks/{}", "forced=true"),
+    ("POST", "/tasks/{}/cancel", "reason=x"),
+]
+
+
+async def test_a_parameter_that_does_not_fit_is_refused(still_desk: Desk, unchanged: str) -> None:
+    for method, path, query in QUERIES:
+        refused(await still_desk.ask(method, f"{path.format(unchanged)}?{query}"), 400, "VALIDATION_ERROR")
+
+
+MESSAGES: Final[list[Json]] = [{}, [], None, {"message": 7}, {"message": None}, {"message": "x", "id": "int_x"}]
+
+
+async def test_an_answer_needs_a_message_that_is_text(still_desk: Desk, unchanged: str) -> None:
+    path = f"/tasks/{unchanged}/respond"
+    for body in MESSAGES:
+        refused(await still_desk.ask("POST", path, json=body), 400, "VALIDATION_ERROR")
+    for options in ({}, {"content": b"{", "headers": JSON}):
+        refused(await still_desk.ask("POST", path, **options), 400, "VALIDATION_ERROR")
+
+
+ROUTES: Final = [
+    ("GET", "/tasks/{}"),
+    ("GET", "/tasks/{}/events"),
+    ("DELETE", "/tasks/{}"),
+    ("DELETE", "/tasks/{}?force=true"),
+    ("GET", "/tasks/{}/stream"),
+    ("POST", "/tasks/{}/respond"),
+    ("POST", "/tasks/{}/cancel"),
+    ("GET", "/tasks/{}/context"),
+]
+
+
+NAMES: Final = ["task_none", "run_none", "task_", "x" * 129, "a%20b", "%00", "%F0%9F%92%A9", "thr_x"]
+
+
+async def test_a_task_that_is_not_there_is_not_found(still_desk: Desk, unchanged: str) -> None:
+    for method, path in ROUTES:
+        for name in NAMES:
+            options = {"json": {"message": "x"}} if path.endswith("respond") else {}
+            refused(await still_desk.ask(method, path.format(name), **options), 404, "TASK_NOT_FOUND")
+
+
+async def test_another_method_or_address_is_none_of_the_contract(still_desk: Desk, unchanged: str) -> None:
+    for method, path in (
+        ("PUT", "/tasks"),
+        ("PATCH", "/tasks/{}"),
+        ("GET", "/tasks/{}/cancel"),
+        ("GET", "/agents/bot/task"),
+    ):
+        refused(await still_desk.ask(method, path.format(unchanged)), 405, "METHOD_NOT_ALLOWED")
+    refused(await still_desk.ask("GET", f"/tasks/{unchanged}/nothing"), 404, "NO_SUCH_ROUTE")

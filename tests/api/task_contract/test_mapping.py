@@ -1,0 +1,258 @@
+"""What a run is as a task, and what its log is as events, whatever the log."""
+
+from itertools import pairwise
+from typing import Final
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.control.task_contract.events import TaskEvent
+from holdfast.control.task_contract.ids import run_id_of, task_id_of
+from holdfast.control.task_contract.log import PREVIEW, TYPES, TaskLog
+from holdfast.control.task_contract.task import PHASES, TaskStatus, listed, state_of, status_of
+from holdfast.domain.events import (
+    Custom,
+    Event,
+    RunError,
+    RunFinished,
+    RunStarted,
+    TextMessageContent,
+    ToolCallArgs,
+    ToolCallResult,
+    ToolCallStart,
+    encode,
+)
+from holdfast.domain.events.custom import Logged, StatusChanged, StepChanged, to_custom
+from holdfast.domain.events.input import Cancelled, Interrupt, Interrupted, Succeeded
+from holdfast.domain.ids import InterruptId, MessageId, RunId, ThreadId, ToolCallId
+from holdfast.domain.instant import Millis, instant
+from holdfast.domain.phase import Phase, phase_of
+from holdfast.domain.run import Run, RunStatus, WaitsFor
+from holdfast.domain.step import StepKind, StepState
+from holdfast.ports.event_log import LoggedEvent
+
+RUN, THREAD, MESSAGE = RunId("run_x"), ThreadId("thr_x"), MessageId("m")
+THINKING: Final = to_custom(StepChanged(number=1, kind=StepKind.MODEL, state=StepState.STARTED, key="k", attempt=1))
+QUESTION: Final = Interrupt(id=InterruptId("int_x"), reason="input_required", message="which?")
+
+
+def run_at(status: RunStatus, *, reason: str | None = None, began: bool = True, **fields: object) -> Run:
+    """Return a run in a status."""
+    now = "2026-01-31T12:00:00.000Z"
+    known: dict[str, object] = {
+        **dict.fromkeys(Run.__struct_fields__),
+        "id": RUN,
+        "thread_id": THREAD,
+        "root_run_id": RUN,
+        "root_thread_id": THREAD,
+        "space_id": "default",
+        "mode": "task",
+        "agent_type": "bot",
+        "status": status,
+        "status_reason": reason,
+        "usage": {"cost_usd": None},
+        "priority": "normal",
+        "tags": [],
+        "limits": {},
+        "iterations": 0,
+        "attempt": 0,
+        "last_event_seq": 1,
+        "created_at": now,
+        "started_at": now if began else None,
+        **fields,
+    }
+    return msgspec.convert(known, Run)
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "began", "task"),
+    [
+        (RunStatus.PENDING, None, False, "pending"),
+        (RunStatus.QUEUED, None, False, "pending"),
+        (RunStatus.QUEUED, None, True, "processing"),
+        (RunStatus.RUNNING, None, True, "processing"),
+        (RunStatus.WAITING, "child", True, "processing"),
+        (RunStatus.WAITING, "timer", True, "processing"),
+        (RunStatus.WAITING, "person", True, "waiting"),
+        (RunStatus.COMPLETED, None, True, "finished"),
+        (RunStatus.FAILED, None, True, "failed"),
+        (RunStatus.FAILED, None, False, "failed"),
+        (RunStatus.CANCELLED, None, True, "canceled"),
+        (RunStatus.CANCELLED, None, False, "canceled"),
+    ],
+)
+def test_a_run_stands_where_the_contract_says(status: RunStatus, reason: str | None, began: bool, task: str) -> None:
+    run = run_at(status, reason=reason, began=began)
+    assert status_of(run) == listed(run).status == state_of(run).status == task
+
+
+@given(st.sampled_from(RunStatus), st.sampled_from([None, *WaitsFor]), st.booleans())
+def test_each_status_of_a_task_is_one_phase_of_a_run(status: RunStatus, reason: str | None, began: bool) -> None:
+    run = run_at(status, reason=reason, began=began)
+    assert PHASES[status_of(run)] is phase_of(run)
+    assert set(PHASES) == set(TaskStatus) and set(PHASES.values()) == set(Phase)
+    assert status.terminal == (status_of(run) in ("finished", "failed", "canceled"))
+
+
+@given(st.from_regex(r"\A(run_|task_|)[A-Za-z0-9_-]{1,40}\Z"))
+def test_both_ids_of_a_run_name_it(name: str) -> None:
+    run = run_id_of(name)
+    assert run_id_of(task_id_of(run)) == run_id_of(run) == run
+    assert task_id_of(run_id_of(task_id_of(run))) == task_id_of(run)
+
+
+@given(st.none() | st.text() | st.integers() | st.lists(st.text()))
+def test_input_and_output_are_text_whatever_they_were(value: object) -> None:
+    task = listed(run_at(RunStatus.COMPLETED, input=value, output=value))
+    assert isinstance(task.input, str)
+    assert task.output is None if value is None else isinstance(task.output, str)
+    if isinstance(value, str):
+        assert task.input == task.output == value
+
+
+CALLS: Final = st.sampled_from([ToolCallId(name) for name in ("a", "b", "c")])
+EVENTS: Final[st.SearchStrategy[Event]] = st.one_of(
+    st.just(RunStarted(thread_id=THREAD, run_id=RUN)),
+    st.builds(
+        lambda outcome: RunFinished(thread_id=THREAD, run_id=RUN, outcome=outcome),
+        st.sampled_from([Succeeded(), Cancelled(), Interrupted(interrupts=[QUESTION]), msgspec.UNSET]),
+    ),
+    st.builds(RunError, message=st.text(max_size=5), code=st.sampled_from(["CODE", msgspec.UNSET])),
+    st.builds(lambda call: ToolCallStart(tool_call_id=call, tool_call_name=f"tool_{call}"), CALLS),
+    st.builds(ToolCallArgs, tool_call_id=CALLS, delta=st.sampled_from(['{"x":', "1}", "{}", "no json"])),
+    st.builds(ToolCallResult, message_id=st.just(MESSAGE), tool_call_id=CALLS, content=st.text(max_size=300)),
+    st.builds(
+        lambda kind, state, call: to_custom(
+            StepChanged(number=1, kind=kind, state=state, key="k", attempt=1, tool_call_id=call)
+        ),
+        st.sampled_from(StepKind),
+        st.sampled_from(StepState),
+        CALLS | st.just(msgspec.UNSET),
+    ),
+    st.builds(
+        lambda to, reason: to_custom(StatusChanged(from_=RunStatus.RUNNING, to=to, reason=reason)),
+        st.sampled_from(RunStatus),
+        st.sampled_from(["person", "child", "timer"]),
+    ),
+    st.sampled_from([to_custom(Logged(message="x")), Custom(name="somebody.else", value=7)]),
+    st.just(TextMessageContent(message_id=MESSAGE, delta="hi")),
+)
+
+
+def logged(events: list[Event]) -> list[LoggedEvent]:
+    """Return events as a log has them."""
+    return [
+        LoggedEvent(seq=seq, type=_type(event), data=encode(event), created_at=instant(Millis(seq)))
+        for seq, event in enumerate(events, start=1)
+    ]
+
+
+def told(log: list[LoggedEvent], reader: TaskLog | None = None) -> list[TaskEvent]:
+    """Return what a log tells."""
+    reader = reader or TaskLog()
+    return [event for item in log for event in reader.feed(item)]
+
+
+def _type(event: Event) -> str:
+    kind: str = msgspec.json.decode(encode(event))["type"]
+    return kind
+
+
+@given(st.lists(EVENTS, max_size=25), st.integers(0, 25))
+def test_what_is_read_live_is_what_is_replayed(events: list[Event], cut: int) -> None:
+    log = logged(events)
+    whole = told(log)
+    live = TaskLog()
+    before = told(log[:cut], live)
+    assert before + told(log, live) == whole, "what was read is passed over"
+    assert told([item for item in log if item.type in TYPES]) == whole, "what a model says changes nothing"
+    assert all(event.id <= cut for event in before)
+    # Who has what was told before the cut, and asks for what comes after the last of it, has all of it, once.
+    last = before[-1].id if before else 0
+    assert before + [event for event in whole if event.id > last] == whole
+
+
+@given(st.lists(EVENTS, max_size=25))
+def test_each_event_stands_for_one_of_the_log_and_has_its_number(events: list[Event]) -> None:
+    log = logged(events)
+    ids = [event.id for event in told(log)]
+    assert all(one < other for one, other in pairwise(ids))
+    for event in told(log):
+        assert event.created_at == log[event.id - 1].created_at
+
+
+@given(st.lists(EVENTS, max_size=25))
+def test_each_event_has_all_that_either_shape_of_the_page_has(events: list[Event]) -> None:
+    for event in told(logged(events)):
+        assert event.event.items() >= {"type": event.type, **event.data}.items()
+        assert instant(event.timestamp) == event.created_at
+        match event.type:
+            case "status.change":
+                assert set(event.data) - {"reason"} == {"from", "to"}
+                assert event.event["status"] == event.data["to"]
+            case "tool.start":
+                assert set(event.data) == {"toolName", "toolInput"}
+            case "tool.end":
+                assert set(event.data) == {"toolName", "durationMs", "success", "outputPreview"}
+                assert len(event.data["outputPreview"]) <= PREVIEW and event.data["durationMs"] >= 0
+            case _:
+                raise AssertionError(event)
+
+
+@given(st.lists(EVENTS, max_size=25))
+def test_statuses_follow_one_another_and_tools_end_once_after_they_began(events: list[Event]) -> None:
+    status, open_tools = "pending", list[str]()
+    reader = TaskLog()
+    for event in told(logged(events), reader):
+        if event.type == "status.change":
+            assert event.data["from"] == status != event.data["to"]
+            status = event.data["to"]
+        elif event.type == "tool.start":
+            open_tools.append(event.data["toolName"])
+        else:
+            open_tools.remove(event.data["toolName"])
+    assert status == reader.status
+
+
+def test_a_call_of_which_nobody_knows_whether_it_happened_did_not_go_well() -> None:
+    call = ToolCallId("a")
+    step = StepChanged(number=2, kind=StepKind.TOOL, state=StepState.STARTED, key="k", attempt=1, tool_call_id=call)
+    unknown = msgspec.structs.replace(step, state=StepState.UNKNOWN)
+    log = logged(
+        [
+            THINKING,
+            ToolCallStart(tool_call_id=call, tool_call_name="pay"),
+            to_custom(step),
+            to_custom(unknown),
+            ToolCallResult(message_id=MESSAGE, tool_call_id=call, content="unknown"),
+            RunFinished(thread_id=THREAD, run_id=RUN),
+        ]
+    )
+    events = told(log)
+    assert [event.type for event in events] == ["status.change", "tool.start", "tool.end", "status.change"]
+    assert events[2].data["success"] is False
+
+
+def test_a_call_that_is_made_again_after_a_crash_is_told_once() -> None:
+    call = ToolCallId("a")
+    step = StepChanged(number=2, kind=StepKind.TOOL, state=StepState.STARTED, key="k", attempt=1, tool_call_id=call)
+    log = logged(
+        [
+            THINKING,
+            ToolCallStart(tool_call_id=call, tool_call_name="look"),
+            ToolCallArgs(tool_call_id=call, delta='{"at":"it"}'),
+            to_custom(step),
+            to_custom(msgspec.structs.replace(step, attempt=2)),
+            ToolCallResult(message_id=MESSAGE, tool_call_id=call, content="seen"),
+            to_custom(Logged(message="beside it")),
+            to_custom(msgspec.structs.replace(step, attempt=2, state=StepState.DONE)),
+        ]
+    )
+    events = [(event.id, event.data) for event in told(log)]
+    assert events == [
+        (1, {"from": "pending", "to": "processing"}),
+        (4, {"toolName": "look", "toolInput": {"at": "it"}}),
+        (6, {"toolName": "look", "durationMs": 2, "success": True, "outputPreview": "seen"}),
+    ]

@@ -1,0 +1,161 @@
+"""A script that was written for the tasks contract works as it is: what the page shows, to the letter."""
+
+import asyncio
+import re
+import shutil
+from typing import Final
+
+import httpx2
+import pytest
+
+from holdfast.domain.content import Json
+from tests.api.site import LIMIT
+from tests.api.task_contract.desk import ASKS, Desk, read_frames
+
+TERMINAL: Final = ("finished", "failed", "canceled")
+
+
+async def test_a_client_creates_follows_answers_cancels_and_deletes(any_desk: Desk) -> None:
+    base = any_desk.site.url
+    async with httpx2.AsyncClient(timeout=LIMIT, trust_env=False) as client:
+        body = {
+            "input": "Read package.json and tell me the dependencies",
+            "priority": "normal",
+            "tags": ["audit", "deps"],
+            "maxIterations": 15,
+            "maxDurationSeconds": 60,
+        }
+        created = await client.post(f"{base}/agents/asker/task", json=body)
+        assert created.status_code == 202
+        task = created.json()["taskId"]
+        assert created.json() == {"taskId": task, "status": "pending"}
+
+        polled = await _poll(client, base, task)
+        assert polled["status"] == "waiting"
+        answer = await client.post(f"{base}/tasks/{task}/respond", json={"message": "The answer is 42"})
+        assert (answer.status_code, answer.json()) == (200, {"taskId": task, "status": "processing"})
+        assert (await _follow(any_desk, task))[-1] == "closed by task.status"
+        polled = await _poll(client, base, task)
+        assert (polled["status"], polled["output"]) == ("finished", "it is The answer is 42")
+
+        gone = await client.delete(f"{base}/tasks/{task}")
+        assert (gone.status_code, gone.json()) == (200, {"deleted": True, "taskId": task})
+        assert (await client.get(f"{base}/tasks/{task}")).status_code == 404
+
+        running = (await client.post(f"{base}/agents/staller/task", json={"input": "x"})).json()["taskId"]
+        cancelled = await client.post(f"{base}/tasks/{running}/cancel")
+        assert (cancelled.status_code, cancelled.json()) == (200, {"taskId": running, "status": "canceled"})
+        forced = (await client.post(f"{base}/agents/staller/task", json={"input": "x"})).json()["taskId"]
+        gone = await client.delete(f"{base}/tasks/{forced}?force=true")
+        assert (gone.status_code, gone.json()) == (200, {"deleted": True, "taskId": forced})
+
+
+async def test_the_events_that_a_client_polls_beside_it_name_each_tool_once(desk: Desk) -> None:
+    task = await desk.create("worker")
+    seen, said = set[int](), list[str]()
+    async with httpx2.AsyncClient(timeout=LIMIT, trust_env=False) as client:
+        while not said or said[-1] not in TERMINAL:
+            status = (await client.get(f"{desk.site.url}/tasks/{task}")).json()["task"]["status"]
+            for event in (await client.get(f"{desk.site.url}/tasks/{task}/events")).json()["events"]:
+                if event["id"] in seen:
+                    continue
+                seen.add(event["id"])
+                if event["type"] == "tool.start":
+                    said.append(event["data"]["toolName"])
+                if event["type"] == "tool.end":
+                    assert isinstance(event["data"]["durationMs"], int)
+                    said.append("done")
+            if status in TERMINAL:
+                said.append(status)
+    assert said == ["todo_write", "done", "todo_write", "done", "finished"]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="runs the page's JavaScript")
+async def test_the_javascript_of_the_page_runs_as_it_stands(desk: Desk) -> None:
+    node = await asyncio.create_subprocess_exec(
+        *("node", "--input-type=module", "-e", PAGE_SCRIPT % {"base": desk.site.url}), stdout=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(LIMIT):
+        said, _ = await node.communicate()
+    assert node.returncode == 0
+    lines = re.sub(r"\d+ms", "some ms", said.decode()).splitlines()
+    assert lines == ["🔧 todo_write", "   ✓ some ms", "🔧 todo_write", "   ✓ some ms", "did"]
+
+
+async def _poll(client: httpx2.AsyncClient, base: str, task: str) -> Json:
+    """Do as `pollTask` of the page does."""
+    async with asyncio.timeout(LIMIT):
+        while True:
+            found = (await client.get(f"{base}/tasks/{task}")).json()["task"]
+            if found["status"] in (*TERMINAL, "waiting"):
+                return found
+
+
+async def _follow(desk: Desk, task: str) -> list[str]:
+    """Do as the page's example of an `EventSource` does."""
+    said = []
+    async with desk.stream(task) as stream:
+        async for frame in stream.events():
+            event = read_frames([frame], frame.event or "")[0]
+            if frame.event == "status":
+                said.append(f"current status: {event['status']}")
+                continue
+            inner = event.get("event", {})
+            if event["type"] == "tool.start" or inner.get("type") == "tool.start":
+                said.append(f"tool call: {event.get('data', {}).get('toolName') or inner.get('toolName')}")
+            if event["type"] == "task.status" and inner.get("status") in TERMINAL:
+                said.append("closed by task.status")
+                break
+    return said
+
+
+async def test_the_example_of_a_stream_logs_what_it_should(desk: Desk) -> None:
+    task = await desk.ended("worker")
+    calls = ["tool call: todo_write", "tool call: todo_write"]
+    assert await _follow(desk, task) == [*calls, "current status: finished", "closed by task.status"]
+    task = await desk.comes_to(await desk.create("asker"), *ASKS)
+    async with asyncio.TaskGroup() as tasks:
+        following = tasks.create_task(_follow(desk, task))
+        await desk.site.post(f"/tasks/{task}/respond", {"message": "x"}, expect=200)
+    assert following.result()[0] == "tool call: ask_user"
+    assert following.result()[-1] == "closed by task.status"
+
+
+# The page's "Polling Pattern" and "Live Tool Event Streaming"; only the agent's name and the pause are other ones.
+PAGE_SCRIPT: Final = """
+async function pollTask(baseUrl, taskId, timeoutMs = 120000) {
+  const deadline = Date.now() + timeoutMs;
+  while (Date.now() < deadline) {
+    await new Promise(r => setTimeout(r, 100));
+    const res = await fetch(`${baseUrl}/tasks/${taskId}`);
+    const { task } = await res.json();
+    if (['finished', 'failed', 'canceled', 'waiting'].includes(task.status)) {
+      return task;
+    }
+  }
+  throw new Error('Task timed out');
+}
+
+let seenIds = new Set();
+
+async function checkEvents(baseUrl, taskId) {
+  const { events } = await fetch(`${baseUrl}/tasks/${taskId}/events`).then(r => r.json());
+  for (const ev of events) {
+    if (seenIds.has(ev.id)) continue;
+    seenIds.add(ev.id);
+    if (ev.type === 'tool.start') console.log(`🔧 ${ev.data.toolName}`);
+    if (ev.type === 'tool.end') console.log(`   ✓ ${ev.data.durationMs}ms`);
+  }
+}
+
+const { taskId } = await fetch('%(base)s/agents/worker/task', {
+  method: 'POST',
+  headers: { 'Content-Type': 'application/json' },
+  body: JSON.stringify({ input: 'Summarise README.md' }),
+}).then(r => r.json());
+
+const task = await pollTask('%(base)s', taskId);
+await checkEvents('%(base)s', taskId);
+await checkEvents('%(base)s', taskId);
+console.log(task.output);
+"""

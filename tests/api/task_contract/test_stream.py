@@ -1,0 +1,201 @@
+"""The stream of a task: replay, where it stands, what comes, how it ended."""
+
+import socket
+
+import pytest
+
+from holdfast.api.streams.frames import NO_RETRY
+from holdfast.control.feeds.feeds import Habits
+from holdfast.domain.content import Json
+from holdfast.domain.events import TextMessageContent, TextMessageStart
+from holdfast.domain.ids import MessageId
+from holdfast.domain.run import RunStatus
+from tests.api.site import eventually, served
+from tests.api.streams.readers import Frame, SseReader
+from tests.api.streams.stage import soon
+from tests.api.task_contract.desk import ENDS, Desk, read_frames, refused, run_of
+from tests.api.task_contract.task_hand import taken
+from tests.scenario.agents.workshop import Workshop
+
+
+async def test_an_ended_task_is_replayed_then_its_status_and_the_last_word(any_desk: Desk) -> None:
+    task = await any_desk.ended("worker")
+    frames = await any_desk.streamed(task)
+    events = await any_desk.events(task)
+    assert [frame.event for frame in frames] == [*["task"] * len(events), "status", "task"]
+    assert [frame.id for frame in frames] == [*(event["id"] for event in events), None, None]
+    assert read_frames(frames)[:-1] == events
+    (status,) = read_frames(frames, "status")
+    assert status == {"taskId": task, "status": "finished", "output": "did", "error": None}
+    _check_last_word(read_frames(frames)[-1], status)
+
+
+def _check_last_word(word: Json, status: Json) -> None:
+    assert set(word) == {"type", "data", "created_at", "event", "timestamp"}
+    assert (word["type"], word["data"]) == ("task.status", status)
+    assert word["event"] == {"type": "task.status", **status}
+    assert isinstance(word["timestamp"], int)
+
+
+async def test_a_live_stream_says_what_the_replay_says(any_desk: Desk) -> None:
+    task = await any_desk.asking()
+    async with any_desk.stream(task) as stream:
+        live = [await soon(stream.frame()) for _ in range(5)]
+        assert [frame.event for frame in live] == [None, "task", "task", "task", "status"]
+        assert read_frames(live, "status") == [{"taskId": task, "status": "waiting", "output": None, "error": None}]
+        await any_desk.site.post(f"/tasks/{task}/respond", {"message": "so"}, expect=200)
+        live += await stream.rest()
+        assert stream.ended
+    assert read_frames(live)[:-1] == await any_desk.events(task)
+    replayed = [frame for frame in await any_desk.streamed(task) if frame.event == "task"]
+    assert [frame for frame in live if frame.event == "task"] == replayed, "byte for byte"
+
+
+async def test_a_failed_task_ends_its_stream_with_the_error(desk: Desk) -> None:
+    task = await desk.create("failing")
+    frames = read_frames(await desk.streamed(task))
+    assert frames[-1]["event"]["status"] == "failed"
+    assert frames[-1]["event"]["error"]["code"] == frames[-2]["data"]["reason"] == "MODEL_REFUSED"
+
+
+async def test_a_cancelled_task_ends_its_stream(desk: Desk) -> None:
+    task = await desk.begun(await desk.create("staller"))
+    async with desk.stream(task) as stream:
+        await _until_status(stream)
+        await desk.site.post(f"/tasks/{task}/cancel", expect=200)
+        frames = read_frames(await stream.rest())
+    assert [frame["event"]["status"] for frame in frames] == ["canceled", "canceled"]
+
+
+async def test_a_stream_can_be_followed_before_the_task_began(still_desk: Desk) -> None:
+    task = await still_desk.create()
+    async with still_desk.stream(task) as stream:
+        assert (await _until_status(stream))["status"] == "pending"
+        await still_desk.site.post(f"/tasks/{task}/cancel", expect=200)
+        assert read_frames(await stream.rest())[0]["data"] == {"from": "pending", "to": "canceled"}
+
+
+async def test_a_stream_goes_on_after_any_event(desk: Desk) -> None:
+    task = await desk.ended("worker")
+    frames = await desk.streamed(task)
+    for after in range((await desk.run(task)).last_event_seq + 1):
+        rest = await desk.streamed(task, after=after)
+        assert rest == [frame for frame in frames if frame.id is None or frame.id > after]
+
+
+async def test_the_event_to_go_on_after_may_stand_in_the_address(desk: Desk) -> None:
+    task = await desk.ended("worker")
+    answer = await desk.ask("GET", f"/tasks/{task}/stream?last_event_id=7")
+    first = int(answer.text.split("id: ")[1].split("\n")[0])
+    assert first == next(event["id"] for event in await desk.events(task) if event["id"] > 7)
+
+
+async def test_a_stream_is_framed_as_the_page_shows_and_held_up_by_no_proxy(desk: Desk) -> None:
+    task = await desk.ended()
+    answer = await desk.ask("GET", f"/tasks/{task}/stream")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
+    assert answer.headers["cache-control"] == "no-cache, no-transform"
+    assert answer.headers["x-accel-buffering"] == "no"
+    assert "\r" not in answer.text and answer.content.endswith(NO_RETRY), "a browser does not come back"
+    assert f'\n\nevent: status\ndata: {{"taskId":"{task}","status":"finished"' in answer.text
+    assert (
+        '\nevent: task\ndata: {"id":2,"type":"status.change","data":{"from":"pending","to":"processing"}' in answer.text
+    )
+
+
+async def test_either_id_is_followed(desk: Desk) -> None:
+    task = await desk.ended()
+    assert await desk.streamed(run_of(task)) == await desk.streamed(task)
+
+
+@pytest.mark.parametrize("cursor", ["999", "-1", "abc", "1.5", "1 2", "9" * 40])
+@pytest.mark.parametrize("header", [True, False])
+async def test_a_cursor_that_is_none_of_ours_is_refused(desk: Desk, cursor: str, header: bool) -> None:
+    task = await desk.ended()
+    given = {"headers": {"Last-Event-ID": cursor}} if header else {"params": {"last_event_id": cursor}}
+    refused(await desk.ask("GET", f"/tasks/{task}/stream", **given), 400, "VALIDATION_ERROR")
+
+
+async def test_a_task_that_is_deleted_ends_its_stream(any_desk: Desk) -> None:
+    task = await any_desk.asking()
+    async with any_desk.stream(task) as stream:
+        await _until_status(stream)
+        await any_desk.site.delete(f"/tasks/{task}?force=true", expect=200)
+        frames = await soon(_frames(stream))
+    assert stream.ended
+    # Whether the stream saw the end before the task was gone is a matter of moments.
+    assert "canceled" in str(frames) or any((frame.comment or "").startswith("gone") for frame in frames)
+    assert frames[-1].retry == 86_400_000
+
+
+async def test_a_silent_stream_and_one_of_which_only_the_model_speaks_show_signs_of_life(workshop: Workshop) -> None:
+    async with served(workshop, workers=0, habits=Habits(keepalive=0.03)) as site:
+        hand = await taken(Desk(site))
+        async with Desk(site).stream(hand.task) as stream:
+            await _until_status(stream)
+            comments = [(await soon(stream.frame())).comment for _ in range(3)]
+            await hand.log(TextMessageStart(message_id=MessageId("m"), role="assistant"))
+            for word in ["and", "so", "on"]:
+                await hand.log(TextMessageContent(message_id=MessageId("m"), delta=word))
+            comments += [(await soon(stream.frame())).comment for _ in range(3)]
+        assert comments == ["keepalive"] * 6
+    assert Habits().keepalive == 15, "unless told otherwise"
+
+
+async def test_a_reader_that_goes_away_does_not_stop_the_task(desk: Desk) -> None:
+    task = await desk.asking()
+    async with desk.stream(task) as stream:
+        await _until_status(stream)
+    await desk.site.post(f"/tasks/{task}/respond", {"message": "so"}, expect=200)
+    await desk.comes_to(task, *ENDS)
+    assert (await desk.run(task)).status is RunStatus.COMPLETED
+
+
+async def test_a_reader_that_takes_nothing_of_the_replay_is_cut_off_and_can_resume(workshop: Workshop) -> None:
+    async with served(workshop, workers=0, habits=Habits(patience=0.1)) as site:
+        desk = Desk(site)
+        hand = await taken(desk)
+        await hand.do(25, input="x" * 200_000)
+        address, port = site.host.split(":")
+        with socket.socket() as stuck:
+            stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            stuck.connect((address, int(port)))
+            stuck.sendall(f"GET /tasks/{hand.task}/stream HTTP/1.1\r\nHost: {site.host}\r\n\r\n".encode())
+            await eventually(lambda: _holds(site.feeds.open == 1))
+            await eventually(lambda: _holds(site.feeds.open == 0))
+        await hand.finish()
+        assert read_frames(await desk.streamed(hand.task))[:-1] == await desk.events(hand.task)
+
+
+async def test_a_server_that_stops_lets_its_readers_go_and_takes_no_more(workshop: Workshop) -> None:
+    async with served(workshop, workers=0, habits=Habits(most=1)) as site:
+        desk = Desk(site)
+        hand = await taken(desk)
+        async with desk.stream(hand.task) as stream:
+            await _until_status(stream)
+            refused(await desk.ask("GET", f"/tasks/{hand.task}/stream"), 503, "TOO_MANY_STREAMS")
+            site.feeds.close()
+            last = await soon(stream.frame())
+            assert last.comment is not None and last.comment.startswith("closing")
+            assert await soon(stream.frame()) is None
+
+
+async def _until_status(stream: SseReader) -> Json:
+    """Read up to where the task stands, and return it."""
+    while True:
+        frame = await soon(stream.frame())
+        if frame.event == "status":
+            return read_frames([frame], "status")[0]
+
+
+async def _frames(stream: SseReader) -> list[Frame]:
+    """Return all that is left, also what carries nothing."""
+    frames = []
+    while (frame := await stream.frame()) is not None:
+        frames.append(frame)
+    return frames
+
+
+async def _holds(true: bool) -> bool:
+    return true

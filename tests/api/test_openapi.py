@@ -1,0 +1,98 @@
+"""The OpenAPI document tells all there is, and nothing else."""
+
+import json
+from typing import Final
+
+from holdfast.api.errors import OWN, status_of
+from holdfast.api.links import MADE
+from holdfast.api.openapi import document, encoded
+from holdfast.api.routes import ROUTES
+from holdfast.api.streams.websocket import Close
+from holdfast.control.feeds.errors import BadCursor, TooManyStreams
+from holdfast.control.task_contract.errors import CONTRACT_ERRORS
+from tests.api.site import Site
+from tests.architecture.project import ROOT
+
+REFERENCE: Final = ROOT / "docs" / "reference"
+
+
+def test_the_document_in_the_docs_is_current() -> None:
+    written = (REFERENCE / "openapi.json").read_bytes()
+    assert written == encoded(), "run `holdfast openapi > docs/reference/openapi.json`"
+
+
+async def test_the_server_serves_it(site: Site) -> None:
+    answer = await site.ask("GET", "/openapi.json")
+    assert (answer.headers["content-type"], answer.content) == ("application/json", encoded())
+
+
+def test_every_route_parameter_body_answer_and_error_is_described() -> None:
+    whole = document()
+    names = [operation["operationId"] for item in whole["paths"].values() for operation in item.values()]
+    assert len(names) == len(set(names)) == sum(len(route.paths) for route in ROUTES)
+    for path, item in whole["paths"].items():
+        for method, operation in item.items():
+            where = f"{method} {path}"
+            assert operation["summary"] and operation["description"] and operation["tags"], where
+            assert {"400", "403", "500", "503"} <= set(operation["responses"]), where
+            assert any(status.startswith("2") for status in operation["responses"]), where
+            if method != "get":
+                assert "409" in operation["responses"], where
+            if "requestBody" in operation:
+                assert {"413", "415"} <= set(operation["responses"]), where
+            named = {parameter["name"] for parameter in operation["parameters"] if parameter["in"] == "path"}
+            assert named == {part[1:-1] for part in path.split("/") if part.startswith("{")}, where
+
+
+def test_bodies_refuse_what_they_do_not_know() -> None:
+    schemas = document()["components"]["schemas"]
+    for name, schema in schemas.items():
+        if name.endswith(("Body", "Changes", "Patch")):
+            assert schema["additionalProperties"] is False, name
+
+
+def test_every_reference_leads_somewhere() -> None:
+    whole = document()
+    for target in {part.split('"')[0] for part in json.dumps(whole).split('"$ref": "#/')[1:]}:
+        found = whole
+        for step in target.split("/"):
+            found = found[step]
+        assert found
+
+
+def test_every_route_is_in_the_reference() -> None:
+    text = (REFERENCE / "api.md").read_text()
+    for path, item in document()["paths"].items():
+        for method, operation in item.items():
+            if not operation["operationId"].endswith("_in_space"):  # the same again, in a named space
+                assert f"| `{method.upper()} {path}` | {operation['summary']} |" in text
+
+
+def test_every_error_of_a_request_is_in_the_reference() -> None:
+    text = (REFERENCE / "api.md").read_text()
+    for error in (*OWN, BadCursor, TooManyStreams, *CONTRACT_ERRORS):
+        row = f"| `{error.code}` | {status_of(error(''))} | {(error.__doc__ or '').splitlines()[0]} |"
+        assert row in text
+
+
+def test_every_way_a_socket_is_closed_is_in_the_reference() -> None:
+    text = (REFERENCE / "api.md").read_text()
+    assert [code for code in Close if f"| {int(code)} | " not in text] == []
+
+
+def test_what_is_made_is_linked_to_what_goes_on_with_it() -> None:
+    whole = document()
+    names = {operation["operationId"] for item in whole["paths"].values() for operation in item.values()}
+    linked = {
+        operation["operationId"]: answer["links"]
+        for item in whole["paths"].values()
+        for operation in item.values()
+        for answer in operation["responses"].values()
+        if "links" in answer
+    }
+    assert set(linked) == set(MADE)
+    assert {link["operationId"] for links in linked.values() for link in links.values()} <= names
+    assert linked["create_run"]["read_thread_run"]["parameters"] == {
+        "run_id": "$response.body#/id",
+        "thread_id": "$request.path.thread_id",
+    }

@@ -1,0 +1,124 @@
+"""Requests that no client of ours would send: each is answered, and nothing comes of it."""
+
+import asyncio
+import json
+from typing import Final
+
+import pytest
+
+from holdfast.api.http import MAX_HEAD
+from tests.api.site import LIMIT, Site
+
+JSON: Final = "Content-Type: application/json\r\n"
+SHORT: Final = "Content-Length: 2\r\n"
+
+PATHS: Final = [
+    ("/api/../health", 404, "NO_SUCH_ROUTE"),
+    ("/api/%2e%2e/health", 404, "NO_SUCH_ROUTE"),
+    ("/..%2f..%2fetc/passwd", 404, "NO_SUCH_ROUTE"),
+    ("/api\\threads", 404, "NO_SUCH_ROUTE"),
+    ("/api/threads;x=1", 404, "NO_SUCH_ROUTE"),
+    ("/api/threads/%00", 404, "NOT_FOUND"),
+    ("/api/threads/%ff%fe", 404, "NOT_FOUND"),
+    ("/api/threads/%zz", 404, "NOT_FOUND"),
+    ("/api/threads/%252e%252e", 404, "NOT_FOUND"),
+    ("/api/agents/%00", 404, "NOT_FOUND"),
+    ("/api/agents/..%2f..", 404, "NO_SUCH_ROUTE"),
+    ("/api/threads?title=%ff", 400, "INVALID"),
+    ("/api/threads?%00=1", 400, "INVALID"),
+    ("/api/threads?limit=1&limit=2", 400, "INVALID"),
+    ("/api/threads/" + "x" * 20_000, 414, "ADDRESS_TOO_LONG"),
+    ("/api/threads?title=" + "x" * 20_000, 414, "ADDRESS_TOO_LONG"),
+    ("http://127.0.0.1/nowhere", 404, "NO_SUCH_ROUTE"),
+]
+HEADERS: Final = [
+    (SHORT + JSON + "Content-Type: text/plain\r\n", 400, "HEADER_REPEATED"),
+    (SHORT + JSON + "Idempotency-Key: a\r\nIdempotency-Key: b\r\n", 400, "HEADER_REPEATED"),
+    (SHORT + JSON + "Content-Encoding: gzip\r\n", 415, "UNSUPPORTED_MEDIA_TYPE"),
+    (SHORT + JSON + "X-Large: " + "x" * 70_000 + "\r\n", 431, "HEADERS_TOO_LARGE"),
+    (SHORT + JSON + "".join(f"X-{n}: {'y' * 20}\r\n" for n in range(4_000)), 431, "HEADERS_TOO_LARGE"),
+    (SHORT + JSON + "Host: evil.example\r\n", 403, "HOST_REFUSED"),
+    (SHORT + JSON + "Origin: http://evil.example\r\n", 403, "ORIGIN_REFUSED"),
+    (JSON + "Content-Length: 99999999999\r\n", 413, "BODY_TOO_LARGE"),
+]
+BROKEN: Final = [
+    (JSON + "Content-Length: -1\r\n", b""),
+    (JSON + "Content-Length: 2\r\nContent-Length: 3\r\n", b"{}"),
+    (JSON + "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n", b"0\r\n\r\n"),
+    (JSON + "Transfer-Encoding: chunked\r\n", b"zz\r\n{}"),
+    ("X: a\r\n\x00: b\r\n", b""),
+    ("Content-Length: 0\r\n folded: x\x01\r\n", b""),
+]
+
+
+async def sent(site: Site, request: bytes) -> tuple[int, bytes]:
+    """Send bytes, and return the status and the body of the answer."""
+    host, port = site.host.split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        async with asyncio.timeout(LIMIT):
+            writer.write(request)
+            head = await reader.readuntil(b"\r\n\r\n")
+            status, *lines = head.decode("latin-1").split("\r\n")
+            headers = dict(line.lower().split(": ", 1) for line in lines if line)
+            return int(status.split()[1]), await reader.readexactly(int(headers.get("content-length", "0")))
+    finally:
+        writer.close()
+
+
+def request(site: Site, method: str, path: str, headers: str = "") -> bytes:
+    """Write the head of a request."""
+    return f"{method} {path} HTTP/1.1\r\nHost: {site.host}\r\n{headers}\r\n".encode("latin-1")
+
+
+async def made(site: Site) -> list[str]:
+    """Return the threads that there are."""
+    return [thread["id"] for thread in (await site.get("/api/threads", limit=200))["items"]]
+
+
+@pytest.mark.parametrize(("path", "status", "code"), PATHS)
+async def test_a_path_that_plays_tricks_leads_nowhere(site: Site, path: str, status: int, code: str) -> None:
+    got, body = await sent(site, request(site, "GET", path))
+    assert (got, json.loads(body)["error"]["code"]) == (status, code)
+    assert len(body) < 1000 + len(path)
+
+
+@pytest.mark.parametrize(("headers", "status", "code"), HEADERS)
+async def test_headers_that_play_tricks_are_refused(site: Site, headers: str, status: int, code: str) -> None:
+    before = await made(site)
+    got, body = await sent(site, request(site, "POST", "/api/threads", headers) + b"{}")
+    assert (got, json.loads(body)["error"]["code"]) == (status, code)
+    assert await made(site) == before
+
+
+@pytest.mark.parametrize(("headers", "body"), BROKEN)
+async def test_what_is_not_http_is_refused(site: Site, headers: str, body: bytes) -> None:
+    before = await made(site)
+    got, said = await sent(site, request(site, "POST", "/api/threads", headers) + body)
+    assert (got, json.loads(said)["error"]["code"]) == (400, "BAD_REQUEST")
+    assert await made(site) == before
+
+
+async def test_a_head_without_an_end_is_refused(site: Site) -> None:
+    for line in (b"X-Large: " + b"x" * 100_000, b"X: y\r\n" * 20_000):
+        head = request(site, "GET", "/health").removesuffix(b"\r\n") + line
+        status, body = await sent(site, head + b"z" * MAX_HEAD)
+        assert (status, json.loads(body)["error"]["code"]) == (431, "HEADERS_TOO_LARGE")
+
+
+async def test_a_body_that_breaks_off_is_no_error_of_ours(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    before = await made(site)
+    host, port = site.host.split(":")
+    _, writer = await asyncio.open_connection(host, int(port))
+    writer.write(request(site, "POST", "/api/threads", JSON + "Content-Length: 9\r\n") + b'{"a":')
+    await writer.drain()
+    writer.close()
+    assert await made(site) == before
+    assert "Traceback" not in caplog.text
+
+
+async def test_what_a_proxy_would_say_changes_nothing(site: Site) -> None:
+    headers = "X-Forwarded-Host: evil.example\r\nX-Forwarded-For: 1.2.3.4\r\nX-HTTP-Method-Override: DELETE\r\n"
+    status, body = await sent(site, request(site, "GET", "/api/version", headers))
+    assert (status, json.loads(body)["error"]["code"]) == (404, "NO_SUCH_ROUTE")
+    assert await sent(site, request(site, "GET", "/health", headers)) == (200, b'{"status":"ok"}')

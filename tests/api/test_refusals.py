@@ -1,0 +1,214 @@
+"""Whatever is refused leaves everything as it was: every table is compared with what it held before."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pytest
+
+from holdfast.domain.content import Json
+from tests.api.conftest import BACKENDS, NewDatabase, fill
+from tests.api.site import Site, eventually, served
+from tests.api.test_bad_input import operations, refused
+from tests.conformance.tables import Rows, rows_of
+from tests.scenario.agents.workshop import Workshop
+
+
+class Things(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing of each kind in one space, by name."""
+
+    thread_id: str
+    run_id: str
+    failed_id: str
+    waiting_id: str
+    artifact_id: str
+    file_id: str
+
+
+class Still:
+    """A server on which nothing happens by itself, with things in two spaces."""
+
+    def __init__(self, site: Site, where: str | Path, own: Things, other: Things) -> None:
+        self.site = site
+        self.own = own
+        self.other = other
+        self._where = where
+
+    async def rows(self) -> dict[str, Rows]:
+        """Return all that is kept."""
+        return await rows_of(self._where)
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+async def still(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase
+) -> AsyncIterator[Still]:
+    """Yield a server that has come to rest, on every backend in turn."""
+    folder = tmp_path_factory.mktemp("still")
+    where = folder / "holdfast.db" if request.param == "sqlite" else await new_database()
+    async with served(fill(Workshop(folder / "workspace", where))) as site:
+        await site.post("/api/spaces", {"id": "other"})
+        made = Still(site, where, await things(site, "default"), await things(site, "other"))
+        await at_rest(made)
+        yield made
+
+
+async def things(site: Site, space: str) -> Things:
+    """Make one thing of each kind."""
+    at = f"/api/spaces/{space}"
+    file = (await site.ask("POST", f"{at}/files?name=x", content=b"x", headers={"Content-Type": "image/png"})).json()
+    runs = {}
+    for agent in ("planner", "failing", "asker"):
+        thread = await site.post(f"{at}/threads", {"agent_type": agent})
+        runs[agent] = await site.post(f"{at}/threads/{thread['id']}/runs?wait=30", {"input": "go"})
+    kept = {"type": "other", "title": "picture", "file_id": file["id"]}
+    artifact = await site.post(f"{at}/runs/{runs['planner']['id']}/artifacts", kept)
+    return Things(
+        thread_id=runs["planner"]["thread_id"],
+        run_id=runs["planner"]["id"],
+        failed_id=runs["failing"]["id"],
+        waiting_id=runs["asker"]["id"],
+        artifact_id=artifact["id"],
+        file_id=file["id"],
+    )
+
+
+async def at_rest(still: Still) -> None:
+    """Wait until all news are told: of three runs in each space."""
+
+    async def rests() -> bool:
+        rows = await still.rows()
+        return len(rows["notifications"]) == 6 and all(row["lease_owner"] is None for row in rows["run_heads"])
+
+    await eventually(rests)
+
+
+REFUSED: Final[list[tuple[str, str, Json, int, str]]] = [
+    ("POST", "/api/spaces", {"id": "a b"}, 400, "INVALID"),
+    ("POST", "/api/spaces", {"id": ""}, 400, "INVALID"),
+    ("POST", "/api/spaces", {"id": "ok", "name": "x" * 201}, 413, "TOO_LARGE"),
+    ("POST", "/api/spaces", {"id": "ok", "name": "\x00"}, 400, "INVALID"),
+    ("PATCH", "/api/spaces/default", {}, 400, "INVALID"),
+    ("PATCH", "/api/spaces/default", {"name": None}, 400, "INVALID"),
+    ("POST", "/api/threads", {"id": "a/b"}, 400, "INVALID"),
+    ("POST", "/api/threads", {"title": "x" * 501}, 413, "TOO_LARGE"),
+    ("POST", "/api/threads", {"title": "\x00"}, 400, "INVALID"),
+    ("POST", "/api/threads", {"context_window": 0}, 400, "INVALID"),
+    ("POST", "/api/threads", {"context_window": 10**30}, 400, "INVALID"),
+    ("POST", "/api/threads", {"metadata": []}, 400, "INVALID"),
+    ("PATCH", "/api/threads/{thread_id}", {}, 400, "INVALID"),
+    ("PATCH", "/api/threads/{thread_id}", {"status": "deleted"}, 400, "INVALID"),
+    ("PATCH", "/api/threads/{thread_id}", {"summary": "mine"}, 400, "INVALID"),
+    ("POST", "/api/threads/{thread_id}/runs", {"input": "x", "base_run_id": "run_none"}, 404, "NOT_FOUND"),
+    ("POST", "/api/threads/{thread_id}/runs", {"input": "x", "model": "nobody:x"}, 400, "INVALID"),
+    ("POST", "/api/threads/{thread_id}/runs", {"input": "x", "model": ""}, 400, "INVALID"),
+    ("POST", "/api/runs/{run_id}/respond", {}, 400, "INVALID"),
+    ("POST", "/api/runs/{run_id}/respond", {"response": 1, "interrupt_id": "int_none"}, 404, "NOT_FOUND"),
+    ("POST", "/api/runs/{run_id}/retry", {"from": "middle"}, 400, "INVALID"),
+    ("POST", "/api/runs/{run_id}/cancel", {"reason": "x" * 501}, 400, "INVALID"),
+    ("POST", "/api/runs/{run_id}/messages", {"content": "x", "id": "a b"}, 400, "INVALID"),
+    ("POST", "/api/runs/{run_id}/artifacts", {"type": "doc", "title": "x"}, 400, "INVALID"),
+    ("POST", "/api/runs/{run_id}/artifacts", {"type": "film", "title": "x", "content": "x"}, 400, "INVALID"),
+    ("POST", "/api/runs/{run_id}/artifacts", {"type": "doc", "title": "x", "file_id": "fil_none"}, 404, "NOT_FOUND"),
+    ("POST", "/api/runs/{run_id}/artifacts", {"type": "doc", "title": "x", "content": "\x00"}, 400, "INVALID"),
+    ("POST", "/api/notifications/read", {"number": 0}, 400, "INVALID"),
+    ("POST", "/api/notifications/read", {"through": 10**30}, 400, "INVALID"),
+    ("GET", "/api/threads?title=%00", None, 400, "INVALID"),
+    ("GET", "/api/threads?status=gone", None, 400, "INVALID"),
+    ("GET", "/api/runs?tag=%00", None, 400, "INVALID"),
+    ("GET", "/api/runs?agent_type=%00", None, 400, "INVALID"),
+    ("GET", "/api/runs/{run_id}/events?type=%00", None, 400, "INVALID"),
+    ("GET", "/api/runs/{run_id}/context?step=99", None, 404, "NOT_FOUND"),
+    ("GET", "/api/threads/{thread_id}/export?format=pdf", None, 400, "INVALID"),
+    ("GET", "/api/threads/{thread_id}/messages?run_id=run_none", None, 404, "NOT_FOUND"),
+    ("GET", "/api/threads/{thread_id}/messages?cursor=77", None, 400, "INVALID"),
+    ("POST", "/api/files", None, 400, "INVALID"),
+    ("POST", "/api/files?name=%00", None, 400, "INVALID"),
+    ("GET", "/api", None, 404, "NO_SUCH_ROUTE"),
+    ("GET", "/api/nothing", None, 404, "NO_SUCH_ROUTE"),
+    ("GET", "/api/threads/{thread_id}/nothing", None, 404, "NO_SUCH_ROUTE"),
+    ("GET", "/../etc/passwd", None, 404, "NO_SUCH_ROUTE"),
+    ("PUT", "/api/threads", {}, 405, "METHOD_NOT_ALLOWED"),
+    ("DELETE", "/health", None, 405, "METHOD_NOT_ALLOWED"),
+    ("DELETE", "/api/spaces/default", None, 409, "IN_USE"),
+    ("POST", "/api/spaces", {"id": "other"}, 409, "ID_TAKEN"),
+    ("POST", "/api/threads", {"id": "{thread_id}"}, 409, "ID_TAKEN"),
+    ("POST", "/api/threads", {"agent_type": "nobody"}, 404, "NOT_FOUND"),
+    ("POST", "/api/threads/{thread_id}/runs", {"input": "x", "id": "{run_id}"}, 409, "ID_TAKEN"),
+    ("POST", "/api/threads/{thread_id}/runs", {"input": "x", "agent_type": "nobody"}, 404, "NOT_FOUND"),
+    ("POST", "/api/threads/{thread_id}/runs?wait=301", {"input": "x"}, 400, "INVALID"),
+    ("POST", "/api/threads/{thread_id}/runs?wait=nan", {"input": "x"}, 400, "INVALID"),
+    ("POST", "/api/threads/{thread_id}/tasks", {"title": ""}, 400, "INVALID"),
+    ("PATCH", "/api/threads/{thread_id}/tasks/1", {"status": "completed"}, 400, "INVALID"),
+    ("PATCH", "/api/threads/{thread_id}/tasks/1", {"status": "completed", "conclusion": "x"}, 409, "CONFLICT"),
+    ("PATCH", "/api/threads/{thread_id}/tasks/99", {"title": "x"}, 404, "NOT_FOUND"),
+    ("POST", "/api/runs/{run_id}/cancel", None, 409, "ILLEGAL_MOVE"),
+    ("POST", "/api/runs/{run_id}/retry", None, 409, "CONFLICT"),
+    ("POST", "/api/runs/{waiting_id}/retry", None, 409, "CONFLICT"),
+    ("POST", "/api/runs/{run_id}/respond", {"response": 1}, 409, "ALREADY_ANSWERED"),
+    ("POST", "/api/runs/{failed_id}/respond", {"response": 1}, 409, "ALREADY_ANSWERED"),
+    ("POST", "/api/runs/{run_id}/messages", {"content": "x"}, 409, "CONFLICT"),
+    ("POST", "/api/runs/{waiting_id}/messages", {"content": "x"}, 409, "WAITING"),
+    ("DELETE", "/api/files/{file_id}", None, 409, "IN_USE"),
+    ("GET", "/api/artifacts/{artifact_id}?version=2", None, 404, "NOT_FOUND"),
+    ("GET", "/api/artifacts/{artifact_id}?version=0", None, 400, "INVALID"),
+    ("POST", "/api/notifications/read", {"number": 99999}, 404, "NOT_FOUND"),
+    ("POST", "/api/notifications/read", {"number": 1, "through": 2}, 400, "INVALID"),
+    ("GET", "/api/runs/{run_id}/sse?last_event_id=99999", None, 400, "BAD_CURSOR"),
+    ("GET", "/api/runs/{run_id}/sse?last_event_id=x", None, 400, "BAD_CURSOR"),
+    ("GET", "/api/notifications/sse?last_event_id=99999", None, 400, "BAD_CURSOR"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "status", "code"), REFUSED)
+async def test_a_bad_request_is_refused_with_its_code(
+    still: Still, method: str, path: str, body: Json, status: int, code: str
+) -> None:
+    names = msgspec.structs.asdict(still.own)
+    said = {} if body is None else {"json": _filled(body, names)}
+    before = await still.rows()
+    refused(await still.site.ask(method, path.format(**names), **said), status, code)
+    assert await still.rows() == before
+
+
+async def test_what_is_of_another_space_is_not_found(still: Still) -> None:
+    names = msgspec.structs.asdict(still.other)
+    before = await still.rows()
+    for method, path, operation in operations():
+        if path.startswith("/api/") and any(f"{{{name}}}" in path for name in names):
+            body = {"json": SAID[operation["operationId"]]} if operation["operationId"] in SAID else {}
+            address = path.format(task_id=1, **names)
+            refused(await still.site.ask(method.upper(), address, **body), 404, "NOT_FOUND")
+    assert await still.rows() == before
+
+
+async def test_nothing_of_another_space_is_taken_into_this_one(still: Still) -> None:
+    own, other = still.own, still.other
+    before = await still.rows()
+    for path, body in (
+        (f"/api/threads/{own.thread_id}/runs", {"input": "x", "base_run_id": other.run_id}),
+        (f"/api/runs/{own.run_id}/artifacts", {"type": "doc", "title": "x", "file_id": other.file_id}),
+    ):
+        refused(await still.site.ask("POST", path, json=body), 404, "NOT_FOUND")
+    for query in ("messages", "tasks", "plan", "export"):
+        path = f"/api/threads/{own.thread_id}/{query}?run_id={other.run_id}"
+        refused(await still.site.ask("GET", path), 404, "NOT_FOUND")
+    assert (await still.site.get("/api/runs", root_run_id=other.run_id))["items"] == []
+    assert await still.rows() == before
+
+
+SAID: Final[dict[str, Json]] = {
+    "update_thread": {"title": "x"},
+    "create_run": {"input": "x"},
+    "create_plan_item": {"title": "x"},
+    "update_plan_item": {"title": "x"},
+    "respond": {"response": "x"},
+    "steer_run": {"content": "x"},
+    "create_artifact": {"type": "doc", "title": "x", "content": "x"},
+}
+
+
+def _filled(body: Json, names: dict[str, str]) -> Json:
+    """Return a body with the names that it refers to."""
+    return {key: names.get(value[1:-1], value) if isinstance(value, str) else value for key, value in body.items()}

@@ -1,0 +1,307 @@
+"""Runs over HTTP."""
+
+import asyncio
+
+import pytest
+
+from holdfast.domain.content import Json
+from tests.api.site import Site, eventually
+
+
+async def ended(site: Site, run: Json) -> Json:
+    with site.floor.holdfast.watcher.watch(run["space_id"], run["id"]) as watch:
+        seq = 0
+        async with asyncio.timeout(30):
+            while (head := await watch.beyond(seq)) is not None and not head.status.terminal:
+                seq = head.last_event_seq
+    return await site.get(f"/api/runs/{run['id']}")
+
+
+async def asking(site: Site) -> Json:
+    thread = await site.thread(agent_type="asker")
+    run = await site.play(thread)
+    assert (run["status"], run["status_reason"]) == ("waiting", "person")
+    return run
+
+
+async def stalling(site: Site) -> Json:
+    thread = await site.thread(agent_type="staller")
+    return await site.post(f"/api/threads/{thread}/runs", {"input": "go"})
+
+
+async def test_a_run_is_made_with_its_input_and_read_at_every_address(anywhere: Site) -> None:
+    thread = await anywhere.thread()
+    run = await anywhere.play(thread, "hi")
+    assert (run["status"], run["output"], run["input"]) == ("completed", "hello you", "hi")
+    for path in (
+        f"/api/runs/{run['id']}",
+        f"/api/threads/{thread}/runs/{run['id']}",
+        f"/api/spaces/default/runs/{run['id']}",
+        f"/api/spaces/default/threads/{thread}/runs/{run['id']}",
+    ):
+        assert await anywhere.get(path) == run
+    said = await anywhere.get(f"/api/threads/{thread}/runs/{run['id']}/messages")
+    assert [(message["role"], message["content"]) for message in said["items"]] == [
+        ("user", "hi"),
+        ("assistant", "hello you"),
+    ]
+
+
+async def test_an_input_that_is_no_text_is_said_as_json(site: Site) -> None:
+    run = await site.post(f"/api/threads/{await site.thread()}/runs?wait=30", {"input": {"a": [1]}})
+    messages = await site.get(f"/api/threads/{run['thread_id']}/messages")
+    assert (run["input"], messages["items"][0]["content"]) == ({"a": [1]}, '{"a":[1]}')
+
+
+async def test_messages_are_said_as_they_are_given(site: Site) -> None:
+    thread = await site.thread()
+    parts = [{"type": "text", "text": "look"}, {"type": "image", "source": {"type": "url", "value": "http://x/y"}}]
+    body = {"messages": [{"role": "system", "content": "be kind"}, {"id": "m1", "content": parts}]}
+    await site.post(f"/api/threads/{thread}/runs?wait=30", body)
+    said = (await site.get(f"/api/threads/{thread}/messages"))["items"]
+    assert [message["role"] for message in said] == ["system", "user", "assistant"]
+    assert (said[1]["id"], said[1]["content"]) == ("m1", parts)
+
+
+async def test_without_a_wait_the_answer_does_not_wait(site: Site) -> None:
+    run = await stalling(site)
+    assert run["status"] in ("queued", "running")
+    await site.post(f"/api/runs/{run['id']}/cancel", expect=200)
+
+
+async def test_a_wait_that_is_over_gives_the_run_as_it_is(site: Site) -> None:
+    thread = await site.thread(agent_type="staller")
+    run = await site.post(f"/api/threads/{thread}/runs?wait=0.05", {"input": "go"})
+    assert run["status"] in ("queued", "running")
+    await site.post(f"/api/runs/{run['id']}/cancel", expect=200)
+
+
+async def test_the_same_key_and_body_make_one_run(anywhere: Site) -> None:
+    thread = await anywhere.thread()
+    path, key = f"/api/threads/{thread}/runs", {"Idempotency-Key": "once"}
+    answers = await asyncio.gather(*(anywhere.ask("POST", path, json={"input": "go"}, headers=key) for _ in range(8)))
+    assert {answer.status_code for answer in answers} == {201}
+    assert len({answer.json()["id"] for answer in answers}) == 1
+    assert sum(answer.headers.get("idempotency-replayed") == "true" for answer in answers) == 7
+    other = await anywhere.post(path, {"input": "else"}, headers=key, expect=409)
+    assert other["error"]["code"] == "IDEMPOTENCY_MISMATCH"
+
+
+async def test_a_client_chooses_an_id_once(site: Site) -> None:
+    thread = await site.thread()
+    run = await site.play(thread, id="chosen-1")
+    assert run["id"] == "chosen-1"
+    refused = await site.post(f"/api/threads/{thread}/runs", {"input": "x", "id": "chosen-1"}, expect=409)
+    assert refused["error"]["code"] == "ID_TAKEN"
+
+
+async def test_a_run_continues_from_its_base_or_from_none(site: Site) -> None:
+    thread = await site.thread()
+    first = await site.play(thread, "one")
+    second = await site.play(thread, "two")
+    fork = await site.play(thread, "three", base_run_id=first["id"], base_sequence=0)
+    root = await site.play(thread, "four", base_run_id=None)
+    assert [run["base_run_id"] for run in (second, fork, root)] == [first["id"], first["id"], None]
+    said = await site.get(f"/api/threads/{thread}/messages", run_id=fork["id"])
+    assert [message["content"] for message in said["items"]] == ["one", "three", "hello you"]
+    tree = await site.get(f"/api/threads/{thread}/tree")
+    assert {node["id"]: node["base_run_id"] for node in tree["items"]} == {
+        first["id"]: None,
+        second["id"]: first["id"],
+        fork["id"]: first["id"],
+        root["id"]: None,
+    }
+
+
+async def test_a_busy_branch_refuses_when_it_is_told_to(site: Site) -> None:
+    live = await stalling(site)
+    path = f"/api/threads/{live['thread_id']}/runs"
+    refused = await site.post(path, {"input": "x", "on_busy": "reject"}, expect=409)
+    assert refused["error"] == {
+        "code": "BUSY",
+        "message": f"run `{live['id']}` is not finished",
+        "details": {"run_id": live["id"]},
+    }
+    queued = await site.post(path, {"input": "x"})
+    assert (queued["status"], queued["base_run_id"]) == ("pending", live["id"])
+    await site.post(f"/api/runs/{queued['id']}/cancel", expect=200)
+    await site.post(f"/api/runs/{live['id']}/cancel", expect=200)
+
+
+async def test_a_cancelled_run_says_why_and_is_cancelled_once(site: Site) -> None:
+    run = await stalling(site)
+    cancelled = await site.post(f"/api/runs/{run['id']}/cancel", {"reason": "changed my mind"}, expect=200)
+    assert (cancelled["status"], cancelled["status_reason"]) == ("cancelled", "changed my mind")
+    again = await site.post(f"/api/runs/{run['id']}/cancel", expect=409)
+    assert again["error"]["code"] == "ILLEGAL_MOVE"
+
+
+async def test_a_question_is_listed_and_answered_once(anywhere: Site) -> None:
+    run = await asking(anywhere)
+    listed = await anywhere.get("/api/interrupts", limit=200)
+    (question,) = [each for each in listed["items"] if each["run_id"] == run["id"]]
+    assert (question["kind"], question["message"]) == ("input", "which?")
+    body = {"response": "the blue one", "interrupt_id": question["id"]}
+    answers = await asyncio.gather(
+        *(anywhere.ask("POST", f"/api/runs/{run['id']}/respond", json=body) for _ in range(5))
+    )
+    assert sorted(answer.status_code for answer in answers) == [200, 409, 409, 409, 409]
+    assert (await ended(anywhere, run))["output"] == "so be it"
+    late = await anywhere.post(f"/api/runs/{run['id']}/respond", {"response": "x"}, expect=409)
+    assert late["error"]["code"] == "ALREADY_ANSWERED"
+    answered = await anywhere.get("/api/interrupts", status="answered", limit=200)
+    assert question["id"] in [each["id"] for each in answered["items"]]
+
+
+async def test_a_question_of_another_run_is_not_answered_here(site: Site) -> None:
+    one, other = await asking(site), await asking(site)
+    listed = await site.get("/api/interrupts", limit=200)
+    (question,) = [each["id"] for each in listed["items"] if each["run_id"] == one["id"]]
+    body = {"response": "x", "interrupt_id": question}
+    refused = await site.post(f"/api/runs/{other['id']}/respond", body, expect=404)
+    assert refused["error"]["code"] == "NOT_FOUND"
+    for run in (one, other):
+        await site.post(f"/api/runs/{run['id']}/cancel", expect=200)
+
+
+async def test_a_run_that_asks_wants_an_answer_before_anything_else(site: Site) -> None:
+    run = await asking(site)
+    steered = await site.post(f"/api/runs/{run['id']}/messages", {"content": "hurry"}, expect=409)
+    queued = await site.post(f"/api/threads/{run['thread_id']}/runs", {"input": "next"}, expect=409)
+    assert {steered["error"]["code"], queued["error"]["code"]} == {"WAITING"}
+    assert len(queued["error"]["details"]["interrupts"]) == 1
+    await site.post(f"/api/runs/{run['id']}/cancel", expect=200)
+
+
+async def test_a_run_is_steered_on_its_way(site: Site) -> None:
+    run = await stalling(site)
+    taken = await site.post(f"/api/runs/{run['id']}/messages", {"content": "the other way"}, expect=202)
+    assert taken == {"run_id": run["id"], "number": 1}
+    await site.post(f"/api/runs/{run['id']}/cancel", expect=200)
+    over = await site.post(f"/api/runs/{run['id']}/messages", {"content": "too late"}, expect=409)
+    assert over["error"]["code"] == "CONFLICT"
+
+
+@pytest.mark.parametrize(("begin", "based"), [("last_step", True), ("start", False)])
+async def test_a_failed_run_is_tried_again(site: Site, begin: str, based: bool) -> None:
+    failed = await site.play(await site.thread(agent_type="failing"))
+    assert (failed["status"], failed["error"]["code"]) == ("failed", "MODEL_REFUSED")
+    again = await site.post(f"/api/runs/{failed['id']}/retry?wait=30", {"from": begin})
+    assert (again["base_run_id"] == failed["id"], again["status"]) == (based, "failed")
+
+
+async def test_a_run_that_was_completed_is_not_tried_again(site: Site) -> None:
+    run = await site.play(await site.thread())
+    refused = await site.post(f"/api/runs/{run['id']}/retry", expect=409)
+    assert refused["error"]["code"] == "CONFLICT"
+
+
+async def test_runs_are_listed_by_what_they_are(site: Site) -> None:
+    thread = await site.thread()
+    tagged = await site.play(thread, tags=["red"])
+    await site.play(thread)
+    assert [run["id"] for run in (await site.get("/api/runs", tag="red"))["items"]] == [tagged["id"]]
+    assert (await site.get("/api/spaces/default/runs", tag="red", status="failed"))["items"] == []
+    assert (await site.get("/api/runs", tag="red", agent_type="bot", mode="chat"))["items"] == [tagged]
+    assert (await site.get("/api/runs", root_run_id=tagged["id"]))["items"] == [tagged]
+
+
+async def test_pages_go_through_a_list_once(anywhere: Site) -> None:
+    thread = await anywhere.thread()
+    made = [(await anywhere.play(thread))["id"] for _ in range(5)]
+    pages = [[run["id"] for run in items] async for items in anywhere.pages(f"/api/threads/{thread}/runs", limit=2)]
+    assert pages == [made[:2:-1], made[2:0:-1], made[:1]]
+
+
+async def test_the_log_of_a_run_is_read_in_order_and_byte_for_byte(site: Site) -> None:
+    run = await site.play(await site.thread())
+    path = f"/api/runs/{run['id']}/events"
+    whole = (await site.get(path))["items"]
+    assert [event["seq"] for event in whole] == list(range(1, run["last_event_seq"] + 1))
+    assert whole[0]["data"]["runId"] == run["id"]
+    first = await site.get(path, limit=3)
+    rest = await site.get(path, cursor=first["next_cursor"])
+    assert first["items"] + rest["items"] == whole
+    some = await site.get(path, type=["RUN_STARTED", "RUN_FINISHED"])
+    assert [event["type"] for event in some["items"]] == ["RUN_STARTED", "RUN_FINISHED"]
+    raw = (await site.ask("GET", path)).content
+    for event in await site.floor.store.events.after(run["space_id"], run["id"]):
+        assert event.data in raw
+
+
+async def test_steps_and_contexts_are_read_back(site: Site) -> None:
+    run = await site.play(await site.thread(agent_type="planner"))
+    steps = (await site.get(f"/api/runs/{run['id']}/steps"))["items"]
+    assert [(step["kind"], step["state"]) for step in steps] == [("model", "done"), ("tool", "done"), ("model", "done")]
+    page = await site.get(f"/api/runs/{run['id']}/steps", limit=2)
+    rest = await site.get(f"/api/runs/{run['id']}/steps", limit=2, cursor=page["next_cursor"])
+    assert page["items"] + rest["items"] == steps
+    newest = await site.get(f"/api/runs/{run['id']}/context")
+    assert (newest["steps"], newest["context"]["step"]) == ([1, 3], 3)
+    first = await site.get(f"/api/runs/{run['id']}/context", step=1)
+    assert [message["content"] for message in first["context"]["messages"]] == ["go"]
+    await site.get(f"/api/runs/{run['id']}/context", step=2, expect=404)
+
+
+async def test_the_children_of_a_run_are_listed_and_stand_under_its_root(site: Site) -> None:
+    run = await site.play(await site.thread(agent_type="parent"))
+    (child,) = (await site.get(f"/api/runs/{run['id']}/children"))["items"]
+    assert (child["parent_run_id"], child["agent_type"]) == (run["id"], "bot")
+    tree = await site.get("/api/runs", root_run_id=run["id"])
+    assert {each["id"] for each in tree["items"]} == {run["id"], child["id"]}
+
+
+async def test_a_run_is_called_by_the_name_of_its_task_too(anywhere: Site) -> None:
+    thread = await anywhere.thread()
+    run = await anywhere.play(thread)
+    task = run["id"].replace("run_", "task_")
+    for path in (f"/api/runs/{task}", f"/api/threads/{thread}/runs/{task}", f"/api/spaces/default/runs/{task}"):
+        assert await anywhere.get(path) == run
+    for path in ("events", "steps", "context", "children", "artifacts"):
+        assert await anywhere.get(f"/api/runs/{task}/{path}") == await anywhere.get(f"/api/runs/{run['id']}/{path}")
+    for path in ("messages", "tasks", "plan"):
+        assert (await anywhere.get(f"/api/threads/{thread}/{path}", run_id=task)) == (
+            await anywhere.get(f"/api/threads/{thread}/{path}", run_id=run["id"])
+        )
+    assert (await anywhere.get("/api/runs", root_run_id=task))["items"] == [run]
+    assert (await anywhere.play(thread, base_run_id=task))["base_run_id"] == run["id"]
+    refused = await anywhere.post(f"/api/threads/{thread}/runs", {"input": "x", "id": "task_mine"}, expect=400)
+    assert refused["error"]["details"] == {"field": "id"}
+
+
+async def test_a_task_is_a_run_and_has_both_names_on_either_side(site: Site) -> None:
+    made = await site.post("/agents/bot/task", {"input": "go"}, expect=202)
+    task = made["taskId"]
+    run = await ended(site, {"space_id": "default", "id": task.replace("task_", "run_")})
+    assert (run["mode"], run["status"]) == ("task", "completed")
+    assert await site.get(f"/tasks/{task}") == await site.get(f"/tasks/{run['id']}")
+    assert (await site.get(f"/tasks/{run['id']}"))["task"]["id"] == task
+    assert (await site.get(f"/api/runs/{task}"))["id"] == run["id"]
+
+
+async def test_an_agent_that_may_not_chat_and_one_that_is_not_there_are_refused(site: Site) -> None:
+    thread = await site.thread()
+    unknown = await site.post(f"/api/threads/{thread}/runs", {"input": "x", "agent_type": "nobody"}, expect=404)
+    assert unknown["error"]["code"] == "NOT_FOUND"
+
+
+async def test_what_a_run_left_is_told_in_notifications(site: Site) -> None:
+    run = await site.play(await site.thread())
+
+    async def is_told() -> bool:
+        return run["id"] in {each["run_id"] for each in (await site.get("/api/notifications"))["items"]}
+
+    await eventually(is_told)  # the outbox is dispatched by another task
+    (news,) = [each for each in (await site.get("/api/notifications"))["items"] if each["run_id"] == run["id"]]
+    assert (news["kind"], news["read_at"]) == ("run.completed", None)
+    before = (await site.get("/api/notifications/unread"))["unread"]
+    left = await site.post("/api/notifications/read", {"number": news["number"]}, expect=200)
+    assert left["unread"] == before - 1
+    assert (await site.post("/api/notifications/read", {"through": news["number"]}, expect=200))["unread"] < before
+    await site.post("/api/notifications/read", {"number": 10**9}, expect=404)
+    await site.post("/api/notifications/read", {"number": 1, "through": 2}, expect=400)
+    page = await site.get("/api/notifications", limit=1)
+    if page["next_cursor"] is not None:
+        following = await site.get("/api/notifications", limit=1, cursor=page["next_cursor"])
+        assert following["items"][0]["number"] < page["items"][0]["number"]
+    await site.post("/api/notifications/read", expect=200)

@@ -1,0 +1,75 @@
+"""Schemathesis over the whole OpenAPI document: no 5xx, nothing that the document does not say."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.api.serving import serving
+
+CHECKS: Final = (
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_schema_conformance",
+    "negative_data_rejection",
+)
+ENDLESS: Final = "follow_notifications|follow_space"
+"""Streams that go on until somebody leaves them."""
+AS_SENT: Final = "read_file_content"
+"""It answers with whatever type the file was said to have, and the reader would believe it."""
+AGAIN: Final = "_in_space$"
+"""The same routes once more, in a named space."""
+
+QUICK: Final = """
+[phases.examples]
+enabled = false
+[phases.fuzzing]
+enabled = false
+[phases.coverage]
+generation.mode = "positive"
+[phases.stateful]
+max-steps = 6
+inference.algorithms = []
+generation.max-examples = 12
+generation.mode = "positive"
+"""
+THOROUGH: Final = """
+[phases.fuzzing]
+generation.max-examples = 20
+[phases.stateful]
+max-steps = 12
+generation.max-examples = 200
+"""
+
+
+def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
+    explore(tmp_path, QUICK, without=f"{ENDLESS}|{AS_SENT}|{AGAIN}", seconds=280)
+
+
+@pytest.mark.slow
+def test_schemathesis_finds_nothing_wherever_it_looks(tmp_path: Path) -> None:
+    explore(tmp_path, THOROUGH, without=f"{ENDLESS}|{AS_SENT}", seconds=3000)
+
+
+def explore(folder: Path, settings: str, *, without: str, seconds: int) -> None:
+    """Let it loose on a server of its own."""
+    (folder / "settings.toml").write_text(settings)
+    with serving(folder, "--quiet") as server:
+        command = [
+            *(sys.executable, "-m", "schemathesis.cli", "--config-file", "settings.toml"),
+            *("run", f"{server.url}/openapi.json", "--checks", ",".join(CHECKS)),
+            *("--generation-deterministic", "--no-color", "--continue-on-failure", "--warnings", "off"),
+            *("--exclude-operation-id-regex", without, "--request-timeout", "60"),
+        ]
+        found = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=seconds, env=_without_proxies()
+        )
+    assert found.returncode == 0, found.stdout[-8000:] + found.stderr[-2000:]
+
+
+def _without_proxies() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}

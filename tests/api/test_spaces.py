@@ -1,0 +1,138 @@
+"""Spaces, agents, artifacts and files over HTTP."""
+
+from holdfast.domain.artifact import MAX_FILE
+from tests.api.site import Site, eventually
+
+
+async def test_a_space_has_everything_of_its_own(anywhere: Site) -> None:
+    made = await anywhere.post("/api/spaces", {"id": "mine", "metadata": {"a": 1}})
+    assert (made["id"], made["name"]) == ("mine", "mine")
+    thread = (await anywhere.post("/api/spaces/mine/threads", {"agent_type": "bot"}))["id"]
+    run = await anywhere.post(f"/api/spaces/mine/threads/{thread}/runs?wait=30", {"input": "hi"})
+    assert (run["status"], run["space_id"]) == ("completed", "mine")
+    for path in (f"threads/{thread}", f"runs/{run['id']}", f"runs/{run['id']}/events", f"threads/{thread}/messages"):
+        await anywhere.get(f"/api/spaces/mine/{path}")
+        await anywhere.get(f"/api/{path}", expect=404)
+        await anywhere.get(f"/api/spaces/nowhere/{path}", expect=404)
+    assert [each["id"] for each in (await anywhere.get("/api/spaces/mine/runs"))["items"]] == [run["id"]]
+    assert (await anywhere.patch("/api/spaces/mine", {"name": "ours"}))["name"] == "ours"
+    assert (await anywhere.get("/api/spaces/mine"))["metadata"] == {"a": 1}
+    await anywhere.post("/api/spaces", {"id": "mine"}, expect=409)
+    await anywhere.delete("/api/spaces/mine")
+    await anywhere.get("/api/spaces/mine", expect=404)
+    await anywhere.delete("/api/spaces/mine", expect=404)
+
+
+async def test_the_default_space_cannot_be_deleted(site: Site) -> None:
+    assert (await site.delete("/api/spaces/default", expect=409))["error"]["code"] == "IN_USE"
+    assert "default" in [space["id"] for space in (await site.get("/api/spaces"))["items"]]
+
+
+async def test_a_space_with_a_live_run_is_not_deleted(site: Site) -> None:
+    await site.post("/api/spaces", {"id": "busy"})
+    thread = (await site.post("/api/spaces/busy/threads", {"agent_type": "staller"}))["id"]
+    run = await site.post(f"/api/spaces/busy/threads/{thread}/runs", {"input": "hi"})
+    assert (await site.delete("/api/spaces/busy", expect=409))["error"]["code"] == "RUN_ACTIVE"
+    await site.post(f"/api/spaces/busy/runs/{run['id']}/cancel", expect=200)
+
+    async def is_deleted() -> bool:
+        return (await site.ask("DELETE", "/api/spaces/busy")).status_code == 204
+
+    await eventually(is_deleted)  # once its worker has let go
+
+
+async def test_agents_are_read_without_where_they_are(site: Site) -> None:
+    listed = await site.get("/api/agents")
+    assert {"bot", "asker", "planner"} <= {agent["name"] for agent in listed["items"]}
+    assert listed["broken"] == []
+    agent = await site.get("/api/agents/bot")
+    assert (agent["models"], agent["modes"], agent["instructions"]) == (
+        ["scripted:script.json"],
+        ["chat", "task"],
+        "Do as you are told.",
+    )
+    assert "folder" not in agent
+    await site.get("/api/agents/nobody", expect=404)
+
+
+async def test_an_agent_in_error_is_listed_with_what_is_wrong(site: Site) -> None:
+    folder = site.floor.holdfast.agents
+    path = site.workshop.folder / "agents" / "broken" / "agent.json"
+    path.parent.mkdir()
+    path.write_text("{")
+    folder.refresh()  # type: ignore[attr-defined]
+    try:
+        (broken,) = (await site.get("/api/agents"))["broken"]
+        assert broken["name"] == "broken"
+        await site.get("/api/agents/broken", expect=400)
+    finally:
+        path.unlink()
+        folder.refresh()  # type: ignore[attr-defined]
+
+
+async def test_an_artifact_is_kept_in_versions(anywhere: Site) -> None:
+    run = await anywhere.play(await anywhere.thread(agent_type="writer"))
+    (made,) = (await anywhere.get(f"/api/runs/{run['id']}/artifacts"))["items"]
+    assert (made["title"], made["version"], made["content"]) == ("notes", 1, None)
+    body = {"id": made["id"], "type": "doc", "title": "notes", "content": "# more"}
+    assert (await anywhere.post(f"/api/runs/{run['id']}/artifacts", body))["version"] == 2
+    newest = await anywhere.get(f"/api/artifacts/{made['id']}")
+    assert (newest["content"], [each["version"] for each in newest["versions"]]) == ("# more", [1, 2])
+    assert (await anywhere.get(f"/api/artifacts/{made['id']}", version=1))["content"] == "# notes"
+    await anywhere.get(f"/api/artifacts/{made['id']}", version=3, expect=404)
+    listed = await anywhere.get("/api/spaces/default/artifacts")
+    assert made["id"] in [each["id"] for each in listed["items"]]
+
+
+async def test_the_artifacts_of_a_thread_are_paged_over_its_runs(site: Site) -> None:
+    thread = await site.thread()
+    made = []
+    for count in (3, 0, 1, 2):
+        run = await site.play(thread)
+        for number in range(count):
+            body = {"type": "doc", "title": f"{number}", "content": "x"}
+            made.append((await site.post(f"/api/runs/{run['id']}/artifacts", body))["id"])
+    for limit in (1, 2, 3, 200):
+        seen = []
+        async for items in site.pages(f"/api/threads/{thread}/artifacts", limit=limit):
+            assert len(items) <= limit
+            seen += [each["id"] for each in items]
+        assert seen == made[::-1]
+
+
+async def test_a_file_is_kept_read_used_and_deleted(anywhere: Site) -> None:
+    content = bytes(range(256))
+    headers = {"Content-Type": "image/png"}
+    answer = await anywhere.ask("POST", "/api/files", params={"name": "a b/ü.png"}, content=content, headers=headers)
+    assert answer.status_code == 201, answer.text
+    file = answer.json()
+    assert (file["name"], file["media_type"], file["size"]) == ("a b/ü.png", "image/png", 256)
+    assert await anywhere.get(f"/api/files/{file['id']}") == file
+    read = await anywhere.ask("GET", f"/api/files/{file['id']}/content")
+    assert (read.content, read.headers["content-type"]) == (content, "image/png")
+    assert read.headers["content-disposition"] == "attachment; filename*=UTF-8''a%20b%2F%C3%BC.png"
+    assert "sandbox" in read.headers["content-security-policy"]
+    run = await anywhere.play(await anywhere.thread())
+    kept = {"type": "other", "title": "picture", "file_id": file["id"]}
+    await anywhere.post(f"/api/runs/{run['id']}/artifacts", kept)
+    assert (await anywhere.delete(f"/api/files/{file['id']}", expect=409))["error"]["code"] == "IN_USE"
+    other = (await anywhere.ask("POST", "/api/files?name=x", content=b"", headers=headers)).json()
+    assert other["size"] == 0
+    assert other["id"] in [each["id"] for each in (await anywhere.get("/api/files"))["items"]]
+    await anywhere.delete(f"/api/files/{other['id']}")
+    await anywhere.get(f"/api/files/{other['id']}/content", expect=404)
+
+
+async def test_a_file_may_be_in_any_number_of_messages(site: Site) -> None:
+    file = (await site.ask("POST", "/api/files?name=x.png", content=b"x", headers={"Content-Type": "image/png"})).json()
+    source = {"type": "file", "value": file["id"]}
+    for _ in range(2):
+        body = {"messages": [{"content": [{"type": "image", "source": source}]}]}
+        await site.post(f"/api/threads/{await site.thread()}/runs", body)
+
+
+async def test_a_file_that_is_too_large_and_a_form_are_refused(site: Site) -> None:
+    large = await site.ask("POST", "/api/files?name=x", content=bytes(MAX_FILE + 1))
+    assert (large.status_code, large.json()["error"]["code"]) == (413, "BODY_TOO_LARGE")
+    form = await site.ask("POST", "/api/files?name=x", files={"file": b"x"})
+    assert (form.status_code, form.json()["error"]["code"]) == (415, "UNSUPPORTED_MEDIA_TYPE")

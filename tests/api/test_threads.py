@@ -1,0 +1,152 @@
+"""Threads over HTTP: made, listed, changed, and what was said on them."""
+
+import msgspec
+import pytest
+
+from holdfast.domain.message import Message
+from tests.api.site import Site
+from tests.api.test_runs import ended, stalling
+
+
+async def test_a_thread_is_made_read_changed_and_listed(anywhere: Site) -> None:
+    thread = await anywhere.thread(title="Über alles", locale="de", metadata={"a": [1, None]}, context_window=10)
+    found = await anywhere.get(f"/api/threads/{thread}")
+    assert (found["title"], found["locale"], found["metadata"], found["runs"]) == (
+        "Über alles",
+        "de",
+        {"a": [1, None]},
+        [],
+    )
+    changed = await anywhere.patch(f"/api/threads/{thread}", {"title": None, "context_window": 20})
+    assert (changed["title"], changed["context_window"], changed["locale"]) == (None, 20, "de")
+    await anywhere.patch(f"/api/threads/{thread}", {"title": "quite ANOTHER"})
+    listed = await anywhere.get("/api/threads", title="another", agent_type="bot", status="active")
+    assert thread in [each["id"] for each in listed["items"]]
+    assert "runs" not in listed["items"][0]
+
+
+async def test_a_thread_carries_its_newest_runs_and_lists_by_the_latest(site: Site) -> None:
+    first, second = await site.thread(), await site.thread()
+    run = await site.play(first)
+    listed = [each["id"] for each in (await site.get("/api/threads"))["items"]]
+    assert listed.index(first) < listed.index(second)
+    assert (await site.get(f"/api/threads/{first}"))["runs"] == [
+        {"id": run["id"], "base_run_id": None, "status": "completed", "created_at": run["created_at"]}
+    ]
+
+
+async def test_an_archived_thread_takes_no_run_until_it_is_unarchived(site: Site) -> None:
+    thread = await site.thread()
+    assert (await site.post(f"/api/threads/{thread}/archive", expect=200))["status"] == "archived"
+    refused = await site.post(f"/api/threads/{thread}/runs", {"input": "x"}, expect=409)
+    assert refused["error"]["code"] == "THREAD_CLOSED"
+    assert (await site.post(f"/api/threads/{thread}/unarchive", expect=200))["status"] == "active"
+    assert (await site.play(thread))["status"] == "completed"
+
+
+async def test_a_deleted_thread_leaves_the_lists_and_stays_deleted(site: Site) -> None:
+    thread = await site.thread()
+    await site.play(thread)
+    await site.delete(f"/api/threads/{thread}")
+    assert thread not in [each["id"] for each in (await site.get("/api/threads"))["items"]]
+    assert thread in [each["id"] for each in (await site.get("/api/threads", status="deleted"))["items"]]
+    assert (await site.get(f"/api/threads/{thread}"))["status"] == "deleted"
+    await site.post(f"/api/threads/{thread}/unarchive", expect=409)
+    await site.post(f"/api/threads/{thread}/runs", {"input": "x"}, expect=409)
+
+
+async def test_a_thread_with_a_live_run_is_not_deleted(site: Site) -> None:
+    run = await stalling(site)
+    refused = await site.ask("DELETE", f"/api/threads/{run['thread_id']}")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "RUN_ACTIVE")
+    await site.post(f"/api/runs/{run['id']}/cancel", expect=200)
+    await ended(site, run)
+    await site.delete(f"/api/threads/{run['thread_id']}")
+
+
+async def test_messages_are_paged_from_the_end(anywhere: Site) -> None:
+    thread = await anywhere.thread()
+    for text in ("one", "two", "three"):
+        await anywhere.play(thread, text)
+    seen: list[int] = []
+    async for items in anywhere.pages(f"/api/threads/{thread}/messages", limit=4):
+        seen = [message["sequence"] for message in items] + seen
+    assert seen == list(range(6))
+
+
+async def test_input_that_waits_is_shown_whole(site: Site) -> None:
+    live = await stalling(site)
+    thread = live["thread_id"]
+    body = {"messages": [{"content": f"{number}"} for number in range(7)]}
+    queued = await site.post(f"/api/threads/{thread}/runs", body)
+    page = await site.get(f"/api/threads/{thread}/messages", limit=2)
+    assert [message["sequence"] for message in page["items"]] == [0] + [None] * 7
+    assert page["next_cursor"] is None
+    for run in (queued, live):
+        await site.post(f"/api/runs/{run['id']}/cancel", expect=200)
+
+
+async def test_a_thread_without_a_run_has_nothing_to_tell(site: Site) -> None:
+    thread = await site.thread()
+    assert await site.get(f"/api/threads/{thread}/messages") == {"items": [], "next_cursor": None}
+    history = await site.get(f"/api/threads/{thread}/history")
+    assert (history["messages"], history["runs"], history["active_run"]) == ([], [], None)
+    assert (await site.get(f"/api/threads/{thread}/tree"))["items"] == []
+    assert (await site.get(f"/api/threads/{thread}/tasks"))["items"] == []
+    assert (await site.get(f"/api/threads/{thread}/export", format="json"))["messages"] == []
+
+
+async def test_history_tells_where_a_thread_stands(site: Site) -> None:
+    thread = await site.thread()
+    done = await site.play(thread)
+    failed = await site.play(thread, agent_type="failing")
+    live = await site.post(f"/api/threads/{thread}/runs", {"input": "x", "agent_type": "staller"})
+    history = await site.get(f"/api/threads/{thread}/history")
+    assert [history[name]["id"] for name in ("active_run", "latest_failed_run", "latest_completed_run")] == [
+        live["id"],
+        failed["id"],
+        done["id"],
+    ]
+    assert {run["id"] for run in history["runs"]} >= {message["run_id"] for message in history["messages"]}
+    await site.post(f"/api/runs/{live['id']}/cancel", expect=200)
+
+
+async def test_a_conversation_is_exported_for_people_and_for_programs(site: Site) -> None:
+    thread = await site.thread(agent_type="planner", title="Cakes\nand more")
+    run = await site.play(thread, "use ``` well")
+    answer = await site.ask("GET", f"/api/threads/{thread}/export")
+    assert answer.headers["content-type"] == "text/markdown; charset=utf-8"
+    assert answer.text.startswith("# Cakes and more\n")
+    assert "Calls `plan_create`:" in answer.text
+    whole = await site.get(f"/api/threads/{thread}/export", format="json", run_id=run["id"])
+    assert (whole["thread"]["id"], whole["run"]["id"]) == (thread, run["id"])
+    assert [message.role for message in msgspec.convert(whole["messages"], list[Message])] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
+
+
+@pytest.mark.parametrize(
+    "path", ["messages", "runs", "history", "tree", "export", "tasks", "plan", "artifacts", "runs/run_x/messages"]
+)
+async def test_what_is_asked_of_a_thread_that_is_not_there_is_not_found(site: Site, path: str) -> None:
+    answer = await site.get(f"/api/threads/thr_nowhere/{path}", expect=404)
+    assert answer["error"]["code"] == "NOT_FOUND"
+
+
+async def test_a_run_of_another_thread_is_not_found_here(site: Site) -> None:
+    one, other = await site.thread(), await site.thread()
+    run = await site.play(one)
+    for path in (f"runs/{run['id']}", f"runs/{run['id']}/messages"):
+        await site.get(f"/api/threads/{other}/{path}", expect=404)
+    for path in ("messages", "export", "tasks", "plan"):
+        await site.get(f"/api/threads/{other}/{path}", run_id=run["id"], expect=404)
+
+
+async def test_an_agent_that_is_not_there_is_refused_where_it_is_named(site: Site) -> None:
+    await site.post("/api/threads", {"agent_type": "nobody"}, expect=404)
+    thread = await site.thread()
+    await site.patch(f"/api/threads/{thread}", {"agent_type": "nobody"}, expect=404)
+    assert (await site.patch(f"/api/threads/{thread}", {"agent_type": "writer"}))["agent_type"] == "writer"

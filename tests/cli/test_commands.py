@@ -1,0 +1,36 @@
+"""`holdfast`: data on stdout, words on stderr, and nothing imported that a command does not need."""
+
+import json
+import subprocess
+import sys
+
+import holdfast as package
+from tests.api.serving import LIMIT
+from tests.cli.batch import PROGRAM, run_all
+
+HEAVY = ("litestar", "uvicorn", "uvloop", "httpx2", "websockets", "rich", "pydantic_ai", "sqlite3", "asyncpg")
+
+
+def test_what_is_printed_is_for_people_or_for_programs() -> None:
+    version, version_json, openapi, openapi_json = run_all(
+        [["version"], ["version", "--json"], ["openapi"], ["openapi", "--json"]]
+    )
+    assert version == (0, f"{package.__version__}\n", "")
+    assert json.loads(version_json.out) == {"name": "holdfast", "version": package.__version__}
+    assert json.loads(openapi.out) == json.loads(openapi_json.out)
+    assert openapi_json.out.count("\n") == 1 < openapi.out.count("\n")
+
+
+def test_a_command_that_is_none_is_wrong_usage_and_help_names_the_command_however_it_was_started() -> None:
+    wrong, asked, bare = run_all([["surf"], ["--help"], []])
+    assert (wrong.code, wrong.out, "surf" in wrong.err) == (2, "", True)
+    assert (asked.code, asked.out.startswith("Usage: holdfast ")) == (0, True)
+    assert bare.code == 2
+
+
+def test_what_is_heavy_is_imported_only_by_commands_that_need_it() -> None:
+    commands = [["version"], ["--help"], ["run", "follow", "--help"], ["serve", "--help"], ["serve", "--nonsense"]]
+    program = f"{PROGRAM}\nprint([name for name in {HEAVY!r} if name in sys.modules])"
+    asked = json.dumps(commands)
+    done = subprocess.run([sys.executable, "-c", program], input=asked, capture_output=True, text=True, timeout=LIMIT)
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,85 @@
+"""`make run`: the demonstration does what it says, and so do the commands that it prints."""
+
+import json
+import os
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.api.serving import LIMIT
+from tests.architecture.project import ROOT
+
+CURL: Final = re.compile(r"^  (curl .+)$", re.MULTILINE)
+
+
+@contextmanager
+def demo(folder: Path, *, terminal: bool) -> Iterator["subprocess.Popen[str]"]:
+    """Run the demonstration on a copy of its workspace, as people do or as a machine does."""
+    shutil.copytree(ROOT / "examples" / "bakery", folder, ignore=shutil.ignore_patterns(".holdfast"))
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, ROOT / "examples" / "demo.py", "--workspace", folder, "--port", "0"],
+        stdin=slave if terminal else subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.communicate(timeout=LIMIT)
+        os.close(master)
+        os.close(slave)
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """Yield what the demonstration printed on a machine, and in a terminal, where its server is still up."""
+    folder = tmp_path_factory.mktemp("demo")
+    with demo(folder / "a", terminal=False) as machine, demo(folder / "b", terminal=True) as terminal:
+        assert terminal.stdout is not None
+        shown = ""
+        while "Ctrl-C ends it" not in shown:
+            line = terminal.stdout.readline()
+            assert line, shown
+            shown += line
+        whole, _ = machine.communicate(timeout=LIMIT)
+        assert machine.returncode == 0, whole
+        yield whole, shown
+        terminal.send_signal(signal.SIGTERM)
+        rest, _ = terminal.communicate(timeout=LIMIT)
+        assert (terminal.returncode, "Ended." in rest) == (0, True)
+
+
+def test_the_task_survives_that_its_server_is_killed_in_the_middle(told: tuple[str, str]) -> None:
+    for printed in told:
+        parts = [
+            "gets a SIGKILL",
+            "connected again",
+            "void    what it was saying",
+            "Every step settled once",
+            "# Orange",
+        ]
+        assert [part for part in parts if part not in printed] == []
+        assert printed.count("agent   Here is your recipe") == 1
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
+def test_the_commands_that_are_printed_work_as_printed(told: tuple[str, str]) -> None:
+    create, stream, export = (
+        subprocess.run(command, shell=True, capture_output=True, text=True, timeout=LIMIT, check=True).stdout
+        for command in CURL.findall(told[1])
+    )
+    assert json.loads(create)["taskId"].startswith("task_")
+    assert ["RUN_STARTED" in stream, "RUN_FINISHED" in stream] == [True, True]
+    assert "No nuts!" in export

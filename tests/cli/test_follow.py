@@ -1,0 +1,190 @@
+"""`holdfast run follow`: every event once, over any number of servers, and an exit code that mirrors the run."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.api.serving import LIMIT, Server, serving
+from tests.cli.batch import run_all
+from tests.scenario.agents.workshop import Workshop, call, calling, say
+
+# A shell that starts the tests in the background has them ignore Ctrl-C, and so would all that they start.
+INTERRUPTIBLE: Final = """
+import signal
+from holdfast.cli.main import main
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("follow")
+    fill(folder)
+    with serving(folder, "--quiet") as up:
+        yield up
+
+
+def fill(folder: Path) -> Workshop:
+    """Write the agents that tests follow."""
+    workshop = Workshop(folder / "workspace", folder / "holdfast.db")
+    workshop.agent(say("hello you\u2028two\nlines", chunks=4))
+    workshop.agent(calling(call("ask_user", question="which?")), say("so be it"), name="asker", tools=["ask_user"])
+    workshop.agent(say("one moment", stall=True), name="staller")
+    workshop.agent({"error": {"code": "MODEL_REFUSED", "message": "no way"}}, name="failing")
+    return workshop
+
+
+class Follower:
+    """`holdfast run follow --url … RUN` in a process of its own."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        assert process.stdout is not None and process.stderr is not None
+        self.process = process
+        self._out, self._err = process.stdout, process.stderr
+
+    def until(self, found: str) -> str:
+        """Return what it prints up to the first line in which something is found."""
+        lines = ""
+        for line in self._out:
+            lines += line
+            if found in line:
+                return lines
+        raise AssertionError(lines + self._err.read())
+
+    def end(self) -> tuple[int, str, str]:
+        """Return its exit code, and what else it printed."""
+        out, err = self._out.read(), self._err.read()
+        return self.process.wait(), out, err
+
+
+@contextmanager
+def follower(server: Server, run: str, *options: str) -> Iterator[Follower]:
+    """Follow a run in the background."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTIBLE, "run", "follow", run, "--url", server.url, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"NO_COLOR": "1"},
+    )
+    alarm = threading.Timer(LIMIT, process.kill)
+    alarm.start()
+    try:
+        yield Follower(process)
+    finally:
+        alarm.cancel()
+        process.kill()
+        process.communicate()
+
+
+def test_json_is_one_event_on_each_line_as_the_log_has_it_over_both_transports(server: Server) -> None:
+    run = server.start("bot")
+    options = (["--transport", "sse"], ["--transport", "ws"], ["--after", "3"])
+    sse, ws, rest = run_all([["run", "follow", run, "--url", server.url, "--json", *each] for each in options])
+    assert [json.loads(line) for line in sse.out.split("\n")[:-1]] == server.log(run)
+    assert ws == sse
+    assert rest.out == "\n".join(sse.out.split("\n")[3:])
+    assert (rest.code, rest.err) == (0, f"run {run} is completed\n")
+
+
+def test_a_run_that_has_failed_fails_the_command_even_if_nothing_of_it_is_left_to_see(server: Server) -> None:
+    run = server.start("failing")
+    follow = ["run", "follow", run, "--url", server.url]
+    (seen,) = run_all([[*follow, "--json"]])
+    (again,) = run_all([[*follow, "--after", str(seen.out.count("\n"))]])
+    assert (seen.code, again.code) == (1, 1)
+    assert again.err == f"run {run} is failed: no way [MODEL_REFUSED]\n"
+
+
+def test_people_read_what_is_said_on_lines_that_say_what_they_are_about(server: Server) -> None:
+    run = server.start("bot", "good morning")
+    with follower(server, run, "--transport", "ws") as following:
+        code, out, err = following.end()
+    assert (code, err) == (0, f"run {run} is completed\n")
+    assert out.startswith(f"run     {run}, agent bot")
+    assert "user    good morning\nagent   hello you\u2028two\n        lines\n" in out
+    assert out.endswith("status  finished, 0 tokens\n")
+    assert "\x1b" not in out
+
+
+def test_a_question_is_printed_and_its_answer_waited_for_however_servers_come_and_go(tmp_path: Path) -> None:
+    fill(tmp_path)
+    with serving(tmp_path, "--quiet") as server:
+        run = server.start("asker")
+        with follower(server, run) as following:
+            following.until("asks    which?")
+            assert server.stop()[0] == 0
+            with serving(tmp_path, "--quiet", "--port", server.port) as another:
+                another.ask(f"/api/runs/{run}/respond", {"response": "that one"})
+                code, out, err = following.end()
+    assert (code, "agent   so be it\n" in out) == (0, True)
+    assert ["lost the server" in err, "connected again" in err] == [True, True]
+
+
+def test_ctrl_c_leaves_the_run_alone_and_a_cancelled_run_has_its_own_exit_code(server: Server) -> None:
+    run = server.start("staller")
+    with follower(server, run) as following:
+        following.until("run ")
+        following.process.send_signal(signal.SIGINT)
+        code, _, err = following.end()
+    assert code == 130
+    assert f"detached, the run goes on: holdfast run follow {run}" in err
+    assert server.ask(f"/api/runs/{run}")["status"] in ("queued", "running")
+    with follower(server, run, "--json") as following:
+        following.until("TEXT_MESSAGE_CONTENT")
+        server.ask(f"/api/runs/{run}/cancel", {})
+        code, _, err = following.end()
+    assert code == 3
+    assert f"run {run} is cancelled" in err
+
+
+def test_followers_survive_that_their_server_is_killed_and_see_every_event_once(tmp_path: Path) -> None:
+    workshop = fill(tmp_path)
+    with serving(tmp_path, "--quiet") as server:
+        run = server.start("staller")
+        with follower(server, run, "--json") as sse, follower(server, run, "--json", "--transport", "ws") as ws:
+            begun = [following.until("TEXT_MESSAGE_CONTENT") for following in (sse, ws)]
+            server.kill()
+            workshop.script(say("here I am again", chunks=15), agent="staller")
+            with serving(tmp_path, "--quiet", "--port", server.port) as another:
+                ended = [following.end() for following in (sse, ws)]
+                log = another.log(run)
+    for before, (code, after, err) in zip(begun, ended, strict=True):
+        assert [json.loads(line) for line in (before + after).split("\n")[:-1]] == log
+        assert [code, "lost the server" in err, "connected again" in err] == [0, True, True]
+    assert "holdfast.abandoned" in [event.get("name") for event in log]
+
+
+def test_what_cannot_be_followed_is_refused_in_one_line_and_wrong_usage_has_its_own_code(server: Server) -> None:
+    run = server.start("bot")
+    here = ["--url", server.url]
+    cases = [
+        (["nothing", *here], 1, "there is no run `nothing` [NOT_FOUND]"),
+        ([run, *here, "--after", "9999"], 1, "there is no event 9999 yet"),
+        ([run, *here, "--after", "9999", "--transport", "ws"], 1, "[BAD_CURSOR]"),
+        ([run, "--url", "http://127.0.0.1:1"], 1, "no server answers at http://127.0.0.1:1"),
+        ([run, "--url", f"{server.url}/elsewhere"], 1, "there is nothing at"),
+        ([run, "--url", "nowhere"], 1, "`nowhere` is no address of a server"),
+        ([run, "--url", "http://[::1"], 1, "is no address of a server"),
+        ([run, "--url", "http://h:port"], 1, "is no address of a server"),
+        ([], 2, "RUN_ID"),
+        ([run, "another"], 2, "another"),
+        ([run, "--after", "-1"], 2, "--after"),
+        ([run, "--transport", "pigeon"], 2, "pigeon"),
+    ]
+    ended = run_all([["run", "follow", *arguments, "--json"] for arguments, _, _ in cases])
+    for (arguments, code, said), done in zip(cases, ended, strict=True):
+        assert (arguments, done.code, done.out) == (arguments, code, "")
+        assert said in done.err
+        assert code == 2 or done.err.count("\n") == 1

@@ -1,0 +1,84 @@
+"""`holdfast init`: what it writes works, at once or once its values are filled in."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.domain.errors import Invalid
+from holdfast.testing.openai_server import OpenAIServer, Reply
+from tests.cli.batch import run_all
+from tests.scenario.agents.workshop import Workshop
+
+
+def edit(file: Path, old: str, new: str) -> None:
+    """Change a file as its reader is told to."""
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+def made(folder: Path) -> Workshop:
+    """Return a workspace that `holdfast init` made."""
+    workshop = Workshop(folder, folder / ".holdfast" / "holdfast.db")
+    (done,) = run_all([["init", str(folder)]])
+    assert (done.code, done.out) == (0, "")
+    assert f"holdfast serve --workspace {folder}" in done.err
+    return workshop
+
+
+async def test_a_new_workspace_has_no_broken_agent_and_one_answers_with_no_key(tmp_path: Path) -> None:
+    async with made(tmp_path / "new").open() as floor:
+        assert [agent.name for agent in floor.holdfast.agents.all()] == ["assistant", "hello"]
+        assert floor.holdfast.agents.broken() == []
+        run = await floor.play("good morning", agent="hello")
+        assert str(run.output).startswith("Hello! You said: good morning.")
+
+
+async def test_the_agent_for_a_real_model_says_which_key_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    async with made(tmp_path / "new").open() as floor:
+        with pytest.raises(Invalid, match="`OPENAI_API_KEY`: set it"):
+            await floor.start("hi", agent="assistant")
+
+
+async def test_the_agent_for_a_real_model_works_once_address_model_and_key_are_filled_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = made(tmp_path / "new")
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
+    async with OpenAIServer(Reply(text="I can think.", chunks=3)) as server:
+        edit(new.folder / "settings.json", "https://api.openai.com/v1", server.url)
+        edit(new.folder / "agents/assistant/agent.json", "mine:gpt-5", "mine:stand-in")
+        async with new.open() as floor:
+            run = await floor.play("hi", agent="assistant")
+    assert (run.status, run.output) == ("completed", "I can think.")
+    assert (server.keys, server.requests[0]["model"]) == (["a-key"], "stand-in")
+
+
+async def test_the_agent_for_a_real_model_works_with_a_local_server_as_its_comments_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    new = made(tmp_path / "new")
+    comments = (new.folder / "agents/assistant/README.md").read_text()
+    (line,) = [line.strip() for line in comments.splitlines() if line.strip().startswith('"mine":')]
+    settings: dict[str, Any] = json.loads((new.folder / "settings.json").read_text())
+    settings["providers"] = json.loads(f"{{{line}}}")
+    async with OpenAIServer(Reply(text="No key, no cloud.")) as server:
+        assert settings["providers"]["mine"]["base_url"].startswith("http://127.0.0.1:")
+        settings["providers"]["mine"]["base_url"] = server.url
+        (new.folder / "settings.json").write_text(json.dumps(settings))
+        async with new.open() as floor:
+            run = await floor.play("hi", agent="assistant")
+    assert (run.status, run.output) == ("completed", "No key, no cloud.")
+
+
+def test_a_folder_that_has_a_workspace_is_refused(tmp_path: Path) -> None:
+    first, again = run_all([["init", str(tmp_path), "--json"]] * 2)
+    assert (first.code, json.loads(first.out)) == (0, {"workspace": str(tmp_path)})
+    assert (again.code, again.out) == (1, "")
+    assert "CONFLICT" in again.err

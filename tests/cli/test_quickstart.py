@@ -1,0 +1,29 @@
+"""The quick start does what it says."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.api.serving import LIMIT, serving
+from tests.architecture.project import ROOT
+from tests.cli.batch import run_all
+
+GUIDE: Final = (ROOT / "docs" / "guides" / "quickstart.md").read_text()
+ADDRESS: Final = "http://127.0.0.1:5050"
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
+def test_the_first_task_of_the_quick_start_is_followed_as_it_is_shown(tmp_path: Path) -> None:
+    (command,) = re.findall(r"^curl .+/agents/hello/task .+$", GUIDE, re.MULTILINE)
+    (shown,) = re.findall(r"^```text\n(.+?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+    with serving(tmp_path, "--quiet") as server:
+        asked = command.replace(ADDRESS, server.url)
+        answer = subprocess.run(asked, shell=True, capture_output=True, text=True, timeout=LIMIT, check=True).stdout
+        task = json.loads(answer)["taskId"]
+        (followed,) = run_all([["run", "follow", task, "--url", server.url]])
+    assert (followed.code, re.sub(r"_[0-9a-f]{32}", "_…", followed.out)) == (0, shown)

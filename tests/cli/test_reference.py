@@ -1,0 +1,57 @@
+"""The reference has every command with every option, in the words of the command's own help."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import typer
+
+from holdfast.cli.main import app
+from holdfast.cli.runs import DETACHED, EXIT_CODES
+from tests.architecture.project import ROOT
+
+REFERENCE: Final = ROOT / "docs" / "reference" / "cli.md"
+HEAD: Final = ["| option | default | meaning |", "|---|---|---|"]
+
+
+def commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """Yield every command below one, with its whole name."""
+    groups = getattr(command, "commands", None)
+    if groups is None:
+        yield name, command
+    for word, below in (groups or {}).items():
+        yield from commands(below, f"{name} {word}")
+
+
+def section(name: str, command: Any) -> list[str]:
+    """Return how the section of a command begins."""
+    summary = command.help.split("\n\n")[0].replace("\n", " ")
+    return [f"## `{name}`", "", summary, "", *HEAD, *(_row(parameter) for parameter in command.params)]
+
+
+def _row(parameter: Any) -> str:
+    names = [parameter.metavar] if parameter.metavar else parameter.opts
+    default = "" if parameter.default is None or parameter.default is False else f"`{parameter.default}` "
+    return f"| {', '.join(f'`{name}`' for name in names)} | {default}| {parameter.help} |"
+
+
+def test_every_command_and_option_is_in_the_reference_in_its_own_words() -> None:
+    written = REFERENCE.read_text()
+    for name, command in commands(typer.main.get_command(app), "holdfast"):
+        assert "\n".join(section(name, command)) + "\n\n" in written + "\n\n"
+
+
+def test_the_reference_has_no_command_that_there_is_not() -> None:
+    known = {f"## `{name}`" for name, _ in commands(typer.main.get_command(app), "holdfast")}
+    assert {line for line in REFERENCE.read_text().splitlines() if line.startswith("## `")} == known
+
+
+def test_every_command_prints_json_when_it_is_asked_to() -> None:
+    found = list(commands(typer.main.get_command(app), "holdfast"))
+    assert [
+        name for name, command in found if "--json" not in {opt for each in command.params for opt in each.opts}
+    ] == []
+
+
+def test_every_exit_code_is_in_the_reference() -> None:
+    written = REFERENCE.read_text()
+    assert [code for code in (*EXIT_CODES.values(), DETACHED, 2) if f"\n| {code} |" not in written] == []

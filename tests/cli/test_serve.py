@@ -1,0 +1,88 @@
+"""`holdfast serve`: a server as a process, and everything that it refuses."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import holdfast as package
+from holdfast.workspace.folder import Workspace
+from tests.api.serving import serving
+from tests.cli.batch import run_all
+
+
+def test_a_new_workspace_is_served_and_its_agent_answers_until_sigterm_ends_it_in_order(tmp_path: Path) -> None:
+    with serving(tmp_path, "--workers", "2", "--log-format", "json") as server:
+        assert server.ask("/health") == {"status": "ok"}
+        assert server.ask("/ready") == {"status": "ready"}
+        assert server.ask("/version") == {"name": "holdfast", "version": package.__version__}
+        thread = server.ask("/api/threads", {})
+        assert thread["agent_type"] == "hello"
+        run = server.ask(f"/api/threads/{thread['id']}/runs?wait=30", {"input": "hi"})
+        assert run["status"] == "completed"
+        code, log = server.stop()
+    assert code == 0
+    lines = [json.loads(line) for line in log.splitlines()]
+    assert [line["path"] for line in lines if line["logger"] == "holdfast.requests"][0] == "/health"
+    assert "completed" in [line.get("status") for line in lines if line.get("run_id") == run["id"]]
+
+
+def test_what_was_answered_for_is_there_after_a_kill_and_ctrl_c_ends_a_server_in_order(tmp_path: Path) -> None:
+    with serving(tmp_path, "--workers", "0", "--quiet") as server:
+        thread = server.ask("/api/threads", {})["id"]
+        runs = [server.ask(f"/api/threads/{thread}/runs", {"input": f"{n}"})["id"] for n in range(3)]
+        server.kill()
+    with serving(tmp_path) as server:
+        listed = server.ask(f"/api/threads/{thread}/runs")["items"]
+        assert [run["id"] for run in listed] == runs[::-1]
+        code, log = server.stop(signal.SIGINT)
+    assert (code, "Traceback" in log) == (0, False)
+
+
+def test_a_server_that_cannot_be_is_refused_in_one_line_and_a_wrong_command_line_has_its_own_code(
+    tmp_path: Path,
+) -> None:
+    workspace, nothing = str(Workspace.create(tmp_path / "workspace").path), str(tmp_path / "nothing")
+    cases = [
+        (["--workspace", nothing], 1, f"make one with `holdfast init {nothing}`"),
+        (["--host", "0.0.0.0"], 1, "there are no keys yet"),
+        (["--host", "example.org"], 1, "there are no keys yet"),
+        (["--cors-origin", "localhost:3000"], 1, "is no origin"),
+        (["--cors-origin", "http://x/"], 1, "is no origin"),
+        (["--database", "mysql://h/x"], 1, "`mysql` is no database"),
+        (["--database", ""], 1, "is no database"),
+        (["--database", "postgresql://[h/x"], 1, "cannot be read"),
+        (["--database", "postgresql://h:port/x"], 1, "cannot be read"),
+        (["--database", "postgresql://127.0.0.1:1/x"], 1, "does not answer"),
+        (["--database", "no/such/folder/x.db"], 1, "there is no folder"),
+        (["--port", "70000"], 2, "'--port'"),
+        (["--workers", "-1"], 2, "'--workers'"),
+        (["--log-format", "xml"], 2, "xml"),
+        (["--nonsense"], 2, "nonsense"),
+    ]
+    ended = run_all([["serve", "--port", "0", "--workspace", workspace, *options] for options, _, _ in cases])
+    for (options, code, said), done in zip(cases, ended, strict=True):
+        assert (options, done.code, done.out) == (options, code, "")
+        assert said in done.err
+        assert code == 2 or done.err.count("\n") == 1
+
+
+def test_a_port_and_a_database_that_others_hold_are_said_so(tmp_path: Path) -> None:
+    other = Workspace.create(tmp_path / "other").path
+    with serving(tmp_path) as server:
+        held = ["serve", "--workspace", str(tmp_path / "workspace"), "--port", "0"]
+        taken = ["serve", "--workspace", str(other), "--port", server.port]
+        ended = run_all([held, taken])
+    assert [(done.code, done.out, done.err.count("\n")) for done in ended] == [(1, "", 1)] * 2
+    assert "STORE_OWNED" in ended[0].err
+    assert f"cannot listen on 127.0.0.1:{server.port}" in ended[1].err
+
+
+def test_without_the_driver_of_postgres_it_is_said_what_to_install(tmp_path: Path) -> None:
+    Workspace.create(tmp_path)
+    code = "import sys; sys.modules['asyncpg'] = None; from holdfast.cli.main import main; main()"
+    options = ["serve", "--workspace", str(tmp_path), "--database", "postgresql://127.0.0.1/x"]
+    refused = subprocess.run([sys.executable, "-c", code, *options], capture_output=True, text=True, timeout=60)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "pip install 'holdfast[postgres]'" in refused.stderr

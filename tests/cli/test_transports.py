@@ -1,0 +1,56 @@
+"""What comes over the wire is read back as the log has it, however a network cuts it up."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.api.streams.frames import KEEPALIVE, RETRY, numbered
+from holdfast.cli.transports import Sent, parsed
+from holdfast.domain.events import TextMessageContent, encode
+from holdfast.domain.ids import MessageId
+from holdfast.domain.instant import Instant
+from holdfast.ports.event_log import LoggedEvent
+
+NOW = Instant("2026-01-31T12:00:00.000Z")
+TEXTS = st.lists(st.text(st.characters(codec="utf-8"), min_size=1), max_size=8)
+
+
+def logged(texts: list[str]) -> list[LoggedEvent]:
+    """Return a log in which something is said."""
+    events = [TextMessageContent(message_id=MessageId("msg_1"), delta=text) for text in texts]
+    return [
+        LoggedEvent(seq=seq, type="TEXT_MESSAGE_CONTENT", data=encode(event), created_at=NOW)
+        for seq, event in enumerate(events, start=1)
+    ]
+
+
+def read(chunks: list[bytes]) -> list[Sent]:
+    """Return what a client reads."""
+
+    async def network() -> AsyncIterator[bytes]:
+        for chunk in chunks:
+            yield chunk
+
+    async def client() -> list[Sent]:
+        return [sent async for sent in parsed(network())]
+
+    return asyncio.run(client())
+
+
+@given(texts=TEXTS, data=st.data())
+def test_a_stream_is_read_the_same_wherever_it_is_cut(texts: list[str], data: st.DataObject) -> None:
+    log = logged(texts)
+    stream = RETRY + KEEPALIVE.join(numbered([event]) for event in log) + KEEPALIVE
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=10)))
+    chunks = [stream[start:end] for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
+    assert read(chunks) == [(event.seq, event.data) for event in log]
+
+
+@given(texts=TEXTS, data=st.data())
+def test_an_event_that_was_cut_off_is_not_taken_for_a_whole_one(texts: list[str], data: st.DataObject) -> None:
+    log = logged(texts)
+    stream = numbered(log)
+    received = read([stream[: data.draw(st.integers(0, len(stream)))]])
+    assert received == [(event.seq, event.data) for event in log][: len(received)]

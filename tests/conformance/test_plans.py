@@ -1,0 +1,88 @@
+"""`Plans`: what people change of what agents plan."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from holdfast.domain.content import Json
+from holdfast.domain.errors import Conflict, NotFound, ThreadClosed, TooLarge
+from holdfast.domain.ids import ThreadId
+from holdfast.domain.inbox import InboxKind
+from holdfast.domain.plan import PlanItem
+from holdfast.domain.plan_edit import AddItem, ChangeItem, NewPlanItem, PlanItemPatch
+from holdfast.domain.run import RunStatus
+from holdfast.domain.thread import NewThread, ThreadPatch, ThreadStatus
+from holdfast.store.store import Store
+from tests.conformance.conftest import SPACE
+from tests.conformance.scenes import COMPLETED, WAITING, after, commit, get, running
+from tests.conformance.tables import rows_of
+
+PLAN: Json = {"items": [{"task_id": 1, "position": 0, "title": "bake"}]}
+
+
+async def add(store: Store, thread: ThreadId, title: str = "mix") -> PlanItem:
+    return await store.plans.edit(SPACE, thread, AddItem(item=NewPlanItem(title=title)), by="ann")
+
+
+async def rename(store: Store, thread: ThreadId, task_id: int, title: str) -> PlanItem:
+    return await store.plans.edit(SPACE, thread, ChangeItem(task_id=task_id, patch=PlanItemPatch(title=title)))
+
+
+async def test_a_run_that_has_ended_has_the_edit_and_so_has_the_next(store: Store) -> None:
+    lease = await running(store, "begin")
+    await store.journal.next_task_id(lease, step="s")
+    await commit(store, lease, values={"plan": PLAN}, move=COMPLETED)
+    assert (await add(store, lease.thread_id)).task_id == 2
+    assert (await rename(store, lease.thread_id, 1, "fry")).title == "fry"
+    plan = await store.plans.of_run(SPACE, lease.run_id)
+    assert [item.title for item in plan.items] == ["fry", "mix"]
+    following = await after(store, await get(store, lease.run_id), "go on")
+    assert await store.plans.of_run(SPACE, following.id) == plan
+
+
+async def test_a_live_run_is_given_the_edit_and_it_shows_at_once(store: Store) -> None:
+    lease = await running(store, "begin")
+    made = await add(store, lease.thread_id)
+    assert (await rename(store, lease.thread_id, made.task_id, "stir")).title == "stir"
+    assert [item.title for item in (await store.plans.of_run(SPACE, lease.run_id)).items] == ["stir"]
+    items = await store.journal.inbox(lease)
+    assert [(item.kind, item.created_by) for item in items] == [(InboxKind.EDIT, "ann"), (InboxKind.EDIT, None)]
+    assert await store.values.of_run(SPACE, lease.run_id) == {}
+
+
+async def test_a_waiting_run_is_woken_by_an_edit(store: Store) -> None:
+    lease = await running(store, "begin")
+    await commit(store, lease, move=WAITING)
+    await add(store, lease.thread_id)
+    assert (await get(store, lease.run_id)).status is RunStatus.QUEUED
+
+
+async def test_no_two_items_have_one_number(store: Store) -> None:
+    lease = await running(store, "begin")
+    made = await asyncio.gather(*(add(store, lease.thread_id) for _ in range(10)))
+    own = await store.journal.next_task_id(lease, step="s")
+    assert sorted([own, *(item.task_id for item in made)]) == list(range(1, 12))
+
+
+async def test_an_edit_that_does_not_fit_leaves_nothing(store: Store, where: str | Path) -> None:
+    lease = await running(store, "begin")
+    await store.journal.next_task_id(lease, step="s")
+    await commit(store, lease, values={"plan": PLAN}, move=COMPLETED)
+    empty = (await store.threads.create(SPACE, NewThread())).id
+    before = await rows_of(where)
+    with pytest.raises(NotFound):
+        await rename(store, lease.thread_id, 9, "x")
+    with pytest.raises(Conflict):
+        await add(store, empty)
+    with pytest.raises(TooLarge):
+        await add(store, lease.thread_id, "x" * 301)
+    assert await rows_of(where) == before
+
+
+async def test_a_closed_thread_takes_no_edit(store: Store) -> None:
+    lease = await running(store, "begin")
+    await commit(store, lease, move=COMPLETED)
+    await store.threads.update(SPACE, lease.thread_id, ThreadPatch(status=ThreadStatus.ARCHIVED))
+    with pytest.raises(ThreadClosed):
+        await add(store, lease.thread_id)

@@ -1,0 +1,117 @@
+"""Segments that clients name, and messages found by their ids on every branch: what clients with copies need."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.domain.errors import AlreadyAnswered, IdTaken, Invalid, NotFound
+from holdfast.domain.events import RunFinished, TextMessageStart
+from holdfast.domain.ids import InterruptId, MessageId, RunId, ThreadId
+from holdfast.domain.interrupt import Answer, InterruptStatus
+from holdfast.domain.new_run import NewRun
+from holdfast.domain.run import Run, RunStatus
+from holdfast.domain.thread import NewThread
+from holdfast.store.store import Store
+from tests.builders import claim, new_thread, user
+from tests.conformance.conftest import OTHER, SPACE
+from tests.conformance.scenes import ASKING, asked, asking, commit, running, status
+from tests.conformance.tables import rows_of
+
+ONE, TWO = InterruptId("one"), InterruptId("two")
+NEXT = RunId("the-next-segment")
+YES = Answer(response="yes")
+
+
+async def asking_twice(store: Store) -> Run:
+    """Make a run that asks two things, and has ended its segment."""
+    lease = await running(store, "begin")
+    end = RunFinished(thread_id=lease.thread_id, run_id=lease.run_id)
+    await commit(store, lease, events=[end], interrupts=[asked("one"), asked("two")], move=ASKING)
+    return await store.runs.get(SPACE, lease.run_id)
+
+
+async def test_all_answers_are_taken_at_once_and_name_the_segment(store: Store) -> None:
+    run = await asking_twice(store)
+    last = await store.interrupts.answer_all(SPACE, run.id, {ONE: YES, TWO: YES}, segment=NEXT)
+    assert last == run.last_event_seq
+    for name in (ONE, TWO):
+        assert (await store.interrupts.get(SPACE, name)).status is InterruptStatus.ANSWERED
+    assert await status(store, run.id) is RunStatus.QUEUED
+    items = await store.journal.inbox(await claim(store))
+    assert [item.data for item in items] == [
+        {"interrupt_id": name, "response": "yes", "segment": NEXT} for name in (ONE, TWO)
+    ]
+
+
+async def test_the_name_of_a_segment_is_another_id_of_its_run(store: Store) -> None:
+    run = await asking(store)
+    await store.interrupts.answer_all(SPACE, run.id, {InterruptId("question"): YES}, segment=NEXT)
+    assert (await store.runs.get(SPACE, NEXT)).id == run.id
+    assert [head.run_id for head in await store.events.heads([(SPACE, NEXT)])] == [run.id]
+    with pytest.raises(IdTaken):
+        await store.runs.create(SPACE, NewRun(thread=NewThread(), id=NEXT))
+
+
+async def test_a_segment_need_not_be_named(store: Store) -> None:
+    run = await asking(store)
+    await store.interrupts.answer_all(SPACE, run.id, {InterruptId("question"): YES})
+    (item,) = await store.journal.inbox(await claim(store))
+    assert item.data == {"interrupt_id": "question", "response": "yes"}
+
+
+async def test_the_number_that_is_returned_is_of_the_last_end_also_while_the_run_is_at_work(store: Store) -> None:
+    run = await asking_twice(store)
+    await store.interrupts.answer(SPACE, ONE, YES)
+    lease = await claim(store)
+    await commit(store, lease, events=[TextMessageStart(message_id=MessageId("m"))])
+    assert await store.interrupts.answer_all(SPACE, run.id, {TWO: YES}, segment=NEXT) == run.last_event_seq
+
+
+@pytest.mark.parametrize(
+    ("answers", "segment", "error"),
+    [
+        ({ONE: YES, InterruptId("three"): YES}, NEXT, NotFound),
+        ({ONE: YES, InterruptId("elsewhere"): YES}, NEXT, NotFound),
+        ({ONE: YES, TWO: Answer(response="x", digest="other")}, NEXT, Invalid),
+        ({ONE: YES}, RunId("not an id"), Invalid),
+        ({ONE: YES}, RunId("used"), IdTaken),
+    ],
+)
+async def test_of_answers_that_are_refused_none_is_taken(
+    store: Store, where: str | Path, answers: dict[InterruptId, Answer], segment: RunId, error: type[Exception]
+) -> None:
+    await asking(store, "elsewhere")
+    run = await asking_twice(store)
+    await store.runs.create(SPACE, NewRun(thread=NewThread(), id=RunId("used")))
+    before = await rows_of(where)
+    with pytest.raises(error):
+        await store.interrupts.answer_all(SPACE, run.id, answers, segment=segment)
+    assert await rows_of(where) == before
+
+
+async def test_an_answer_that_was_given_is_not_taken_again(store: Store) -> None:
+    run = await asking_twice(store)
+    await store.interrupts.answer(SPACE, ONE, YES)
+    with pytest.raises(AlreadyAnswered):
+        await store.interrupts.answer_all(SPACE, run.id, {ONE: YES, TWO: YES}, segment=NEXT)
+    assert (await store.interrupts.get(SPACE, TWO)).status is InterruptStatus.OPEN
+
+
+async def test_the_messages_of_one_id_are_found_on_every_branch_the_newest_first(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    for text in ("first", "second", "third"):
+        await store.runs.create(SPACE, NewRun(thread=thread, base=None, messages=[user(text, id="m")]))
+    await store.runs.create(SPACE, NewRun(thread=thread, base=None, messages=[user("other", id="n")]))
+    found = await store.messages.named(SPACE, thread, MessageId("m"))
+    assert [message.content for message in found] == ["third", "second", "first"]
+    assert await store.messages.named(SPACE, thread, MessageId("nobody")) == []
+
+
+async def test_messages_are_not_found_in_another_space_or_thread(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    await store.runs.create(SPACE, NewRun(thread=thread, messages=[user("first", id="m")]))
+    assert await store.messages.named(SPACE, await new_thread(store, SPACE), MessageId("m")) == []
+    with pytest.raises(NotFound):
+        await store.messages.named(OTHER, thread, MessageId("m"))
+    with pytest.raises(NotFound):
+        await store.messages.named(SPACE, ThreadId("nowhere"), MessageId("m"))

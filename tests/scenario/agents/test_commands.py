@@ -1,0 +1,204 @@
+"""Agents run commands: in their folder, within their rights, and nothing of it outlives them."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from holdfast.domain.content import Json
+from holdfast.domain.events import ActivityDelta, ActivitySnapshot
+from holdfast.domain.events.custom import ArtifactMade
+from holdfast.domain.events.patch import Add
+from holdfast.domain.run import Run, RunStatus
+from holdfast.domain.step import StepState
+from tests.scenario.agents.workshop import LIMIT, SPACE, Floor, Workshop, call, calling, say
+from tests.unit.sandbox.commands import died_out, eventually, marked, new_mark, supervisor
+from tests.unit.sandbox.confined import need_sandbox
+
+FREE: dict[str, Json] = {"allow": ["bash"]}
+
+
+@pytest.fixture(scope="module", autouse=True)
+async def sandboxed() -> None:
+    await need_sandbox()
+
+
+def hand(workshop: Workshop, *commands: str, **settings: Any) -> None:
+    """Write an agent that runs commands, one after the other."""
+    turns = [calling(call("bash", command=command)) for command in commands]
+    workshop.agent(*turns, say("done"), **{"tools": ["bash"], "permissions": FREE, **settings})
+
+
+async def results(floor: Floor, run: Run) -> list[str]:
+    """Return what the calls of a run answered."""
+    return [str(message.content) for message in await floor.messages(run) if message.role == "tool"]
+
+
+async def test_a_command_works_in_the_folder_of_its_agent(workshop: Workshop) -> None:
+    hand(workshop, "echo hello >note; ls; echo oops >&2; exit 3")
+    async with workshop.open() as floor:
+        run = await floor.play()
+        assert await results(floor, run) == ["note\noops\n[exit code 3]"]
+        assert (await floor.steps(run))[1].state is StepState.FAILED
+    assert (workshop.folder / "files" / "note").read_text() == "hello\n"
+
+
+async def test_the_next_command_begins_where_the_last_one_went(workshop: Workshop) -> None:
+    hand(workshop, "mkdir -p a/b; cd a/b", "pwd; cd ../../..; pwd", "pwd; false")
+    async with workshop.open() as floor:
+        run = await floor.play()
+        first, second, third = await results(floor, run)
+    root = workshop.folder / "files"
+    assert first == "[exit code 0; the shell is in `a/b`]"
+    assert second == f"{root}/a/b\n{root.parent}\n[exit code 0]"  # out of its folder it does not stay
+    assert third == f"{root}\n[exit code 1]"
+
+
+async def test_a_folder_that_is_gone_is_left(workshop: Workshop) -> None:
+    hand(workshop, "mkdir a; cd a; rmdir ../a", "ln -s /usr out; cd out", "pwd")
+    async with workshop.open() as floor:
+        first, second, third = await results(floor, await floor.play())
+    assert first == "[exit code 0; the shell is in `a`]"
+    assert second == "[exit code 0; `a` is gone, so it began in the working folder; the shell is in `out`]"
+    assert third == f"{workshop.folder}/files\n[exit code 0; `out` is gone, so it began in the working folder]"
+
+
+async def test_a_long_output_is_cut_for_the_model_and_kept_whole(workshop: Workshop) -> None:
+    hand(workshop, "seq 100000")
+    async with workshop.open() as floor:
+        run = await floor.play()
+        (text,) = await results(floor, run)
+        (made,) = await floor.told(run, ArtifactMade)
+        kept = await floor.store.artifacts.get(SPACE, made.artifact_id)
+    assert text.startswith("1\n2\n")
+    assert text.endswith("100000\n[exit code 0]")
+    assert len(text) <= 32 * 1024
+    assert kept.content == "".join(f"{number}\n" for number in range(1, 100_001)) + "[exit code 0]"
+
+
+async def test_its_output_is_seen_while_it_runs(workshop: Workshop) -> None:
+    hand(workshop, "echo first; while [ ! -e go ]; do sleep 0.05; done; echo last")
+    async with workshop.open() as floor:
+        run = await floor.start()
+        await floor.until(run, lambda event: isinstance(event, ActivityDelta))
+        assert (await floor.get(run)).status is RunStatus.RUNNING
+        (workshop.folder / "files" / "go").touch()
+        await floor.ended(run)
+        events = await floor.events(run)
+        (begun,) = [event for event in events if isinstance(event, ActivitySnapshot)]
+        pieces = [event.patch for event in events if isinstance(event, ActivityDelta)]
+    assert begun.activity_type == "holdfast.output"
+    assert pieces == [[Add(path="/output/-", value="first\n")], [Add(path="/output/-", value="last\n")]]
+
+
+async def test_a_cancelled_run_leaves_no_process(workshop: Workshop) -> None:
+    mark = new_mark()
+    hand(workshop, f"(setsid sleep {mark} &); sleep {mark}")
+    async with workshop.open() as floor:
+        run = await floor.start()
+        assert await eventually(lambda: len(marked(mark)) >= 2, within=LIMIT)
+        await floor.runs.cancel(SPACE, run.id)
+        assert await died_out(mark)
+        await floor.ended(run)
+
+
+async def test_a_command_that_was_cut_off_is_not_taken_for_done(workshop: Workshop) -> None:
+    mark = new_mark()
+    hand(workshop, f"sleep {mark}")
+    async with workshop.open() as floor:
+        run = await floor.start()
+        assert await eventually(lambda: len(marked(mark)) >= 1, within=LIMIT)
+        supervisor().kill()
+        await floor.ended(run)
+        assert (await floor.steps(run))[1].state is StepState.UNKNOWN
+        (text,) = await results(floor, run)
+    assert "was cut off, because what supervised it has died" in text
+    assert await died_out(mark)
+
+
+async def test_a_command_that_takes_too_long_is_killed(workshop: Workshop) -> None:
+    mark = new_mark()
+    asked = call("bash", command=f"echo begun; sleep {mark}", timeout_seconds=1)
+    workshop.agent(calling(asked), say("done"), tools=["bash"], permissions=FREE)
+    async with workshop.open() as floor:
+        (text,) = await results(floor, await floor.play())
+    assert text == "begun\n[it was killed after 1 seconds; what it had done by then is done]"
+    assert await died_out(mark)
+
+
+async def test_what_the_rules_deny_is_hidden_from_commands_too(workshop: Workshop) -> None:
+    hand(
+        workshop,
+        "./look",
+        permissions={"deny": ["read_file(conf/.env)", "write_file(ci/**)"], "allow": ["bash(./look)"]},
+    )
+    files = workshop.folder / "files"
+    for name in ("conf", "ci"):
+        (files / name).mkdir(parents=True)
+    (files / "conf" / ".env").write_text("SECRET")
+    (files / "look").write_text("#!/bin/sh\ncat conf/.env\nmv conf moved\necho x >ci/run\necho looked\n")
+    (files / "look").chmod(0o755)
+    async with workshop.open() as floor:
+        (text,) = await results(floor, await floor.play())
+    assert "SECRET" not in text
+    assert "looked" in text
+    assert sorted(path.name for path in files.iterdir()) == ["ci", "conf", "look"]
+    assert list((files / "ci").iterdir()) == []
+
+
+async def test_rules_hold_wherever_the_shell_is(workshop: Workshop) -> None:
+    rules = {"ask": ["write_file(ci/**)"], "allow": ["bash"]}
+    hand(workshop, "mkdir ci; cd ci", "echo x >run", permissions=rules)
+    async with workshop.open() as floor:
+        *_, refused = await results(floor, await floor.play())
+    assert refused.startswith("INVALID: the shell is in `ci`, where the rules say otherwise")
+    assert list((workshop.folder / "files" / "ci").iterdir()) == []
+
+
+@pytest.mark.parametrize(("rules", "reached"), [({}, "no"), ({"allow": ["network"]}, "yes")])
+async def test_the_network_is_there_only_if_a_rule_allows_it(
+    workshop: Workshop, rules: dict[str, list[str]], reached: str
+) -> None:
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        script = f"(exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null && echo yes || echo no"
+        hand(workshop, script, permissions={"allow": ["bash", *rules.get("allow", [])]})
+        async with workshop.open() as floor:
+            assert await results(floor, await floor.play()) == [f"{reached}\n[exit code 0]"]
+
+
+async def test_secrets_reach_neither_the_model_nor_the_log(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "very-secret-value")
+    hand(workshop, "cat notes; sh slowly")
+    (workshop.folder / "files").mkdir()
+    (workshop.folder / "files" / "notes").write_text("key=very-secret-value token=ghp_" + "a" * 36 + "\n")
+    (workshop.folder / "files" / "slowly").write_text("printf 'very-sec'; sleep 0.3; printf 'ret-value\\n'")
+    async with workshop.open() as floor:
+        run = await floor.play()
+        assert await results(floor, run) == ["key=[redacted] token=[redacted]\n[redacted]\n[exit code 0]"]
+        said = repr(await floor.events(run))
+    assert "very-sec" not in said
+    assert "ghp_" not in said
+
+
+async def test_without_a_sandbox_a_command_is_refused_with_the_remedy(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(workshop.folder))
+    hand(workshop, "echo ran >note")
+    async with workshop.open() as floor:
+        (text,) = await results(floor, await floor.play())
+    assert text.startswith("UNAVAILABLE: commands are refused, because bubblewrap is not installed")
+    assert '`"sandbox": "off"`' in text
+    assert not (workshop.folder / "files" / "note").exists()
+
+
+async def test_an_operator_can_do_without_a_sandbox(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "SECRET")
+    workshop.write("settings.json", {"sandbox": "off"})
+    hand(workshop, f"ls {workshop.folder}; env")
+    async with workshop.open() as floor:
+        (text,) = await results(floor, await floor.play())
+    assert "settings.json" in text
+    assert "SECRET" not in text

@@ -1,0 +1,70 @@
+"""What is secret reaches neither the log of a run nor that of the server, wherever it comes from."""
+
+import io
+import logging
+
+import pytest
+
+from holdfast.bootstrap.logs import JsonLines, RedactedLines, TextLines
+from holdfast.domain.run import RunStatus
+from holdfast.tools.redaction import REDACTED, Redaction
+from tests.scenario.agents.workshop import Workshop, call, calling, say
+
+SECRET = "very-secret-value"
+
+
+async def test_an_error_of_a_provider_that_quotes_the_key(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", SECRET)
+    workshop.agent({"error": {"code": "REFUSED", "message": f"the key {SECRET} is wrong"}})
+    async with workshop.open() as floor:
+        run = await floor.play()
+        assert run.status is RunStatus.FAILED
+        assert run.error is not None
+        assert f"the key {REDACTED} is wrong" in run.error.message
+        assert SECRET not in repr(await floor.events(run))
+
+
+async def test_a_file_that_holds_a_key(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", SECRET)
+    workshop.agent(calling(call("read_file", path="notes")), say("done"), tools=["read_file"])
+    workshop.write("files/notes", f"the key is {SECRET}\n")
+    async with workshop.open() as floor:
+        run = await floor.play()
+        assert REDACTED in repr(await floor.messages(run))
+        assert SECRET not in repr([*await floor.messages(run), *await floor.events(run)])
+
+
+@pytest.mark.parametrize("lines", [TextLines(), JsonLines()])
+def test_a_line_of_the_log(lines: logging.Formatter) -> None:
+    written = io.StringIO()
+    sink = logging.StreamHandler(written)
+    sink.setFormatter(RedactedLines(lines, Redaction([SECRET])))
+    logger = logging.Logger("test")
+    logger.addHandler(sink)
+    try:
+        raise ValueError(SECRET)
+    except ValueError:
+        logger.exception("it is %s", SECRET)
+    assert written.getvalue().count(REDACTED) >= 2
+    assert SECRET not in written.getvalue()
+
+
+async def test_the_log_of_a_server_knows_the_keys_of_its_providers(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MINE", SECRET)
+    provider = {"api": "openai", "base_url": "http://127.0.0.1:1", "api_key_env": "MINE"}
+    workshop.write("settings.json", {"providers": {"mine": provider}})
+    workshop.agent(say("hello"))
+    root = logging.getLogger()
+    before = root.handlers[:]
+    sink = logging.StreamHandler(io.StringIO())
+    sink.setFormatter(RedactedLines(TextLines(), Redaction()))
+    root.addHandler(sink)
+    try:
+        async with workshop.open():
+            root.error("it is %s", SECRET)
+    finally:
+        root.handlers[:] = before
+    assert REDACTED in sink.stream.getvalue()
+    assert SECRET not in sink.stream.getvalue()

@@ -1,0 +1,63 @@
+"""A worker that will be killed while its agent runs commands: once a command has written that it runs, or whenever."""
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+import holdfast.store.sqlite.database  # noqa: F401 - imported on use otherwise, by each victim again
+from holdfast.bootstrap.workspace import DEFAULT_SPACE, Options
+from holdfast.bootstrap.workspace import open as open_workspace
+from holdfast.domain.errors import IdTaken
+from holdfast.domain.ids import RunId
+from holdfast.domain.new_run import NewRun
+from holdfast.domain.thread import NewThread
+from holdfast.testing.kills import Say
+from tests.builders import user
+
+WORKER: Final = "tests.scenario.command_victim:work"
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """The run to work on, and the line that a command writes at which to die, if at all."""
+
+    where: str
+    workspace: str
+    run: RunId
+    fatal: str | None = None
+
+
+def work(raw: Any, say: Say) -> None:
+    """Do a `Task`."""
+    asyncio.run(_work(msgspec.convert(raw, Task)))
+
+
+async def _work(task: Task) -> None:
+    async with (
+        open_workspace(task.workspace, database=task.where, options=Options(workers=1)) as holdfast,
+        asyncio.TaskGroup() as group,
+    ):
+        with suppress(IdTaken):
+            new = NewRun(id=task.run, thread=NewThread(agent_type="bot"), messages=[user("go")])
+            await holdfast.runs.start(DEFAULT_SPACE, new)
+        death = group.create_task(_die(Path(task.workspace, "files", "ran"), task.fatal))
+        with holdfast.watcher.watch(DEFAULT_SPACE, task.run) as watch:
+            await watch.beyond(sys.maxsize)  # nothing but its end is
+        death.cancel()
+
+
+async def _die(ran: Path, line: str | None) -> None:
+    """Die as soon as a command has written this."""
+    while line is not None:
+        if line in _lines(ran):
+            os.kill(os.getpid(), signal.SIGKILL)
+        await asyncio.sleep(0.001)  # a command of another process sends no event
+
+
+def _lines(ran: Path) -> list[str]:
+    return [line.split()[0] for line in ran.read_text().splitlines()] if ran.exists() else []

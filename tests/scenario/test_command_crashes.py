@@ -1,0 +1,99 @@
+"""A worker is killed while its agent runs commands: none runs a second time in silence, and none lives on."""
+
+import shutil
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import msgspec
+import pytest
+
+from holdfast.bootstrap.store import open_store
+from holdfast.bootstrap.workspace import DEFAULT_SPACE
+from holdfast.domain.ids import RunId
+from holdfast.domain.message import Role
+from holdfast.domain.run import RunStatus
+from holdfast.domain.step import StepKind, StepState
+from holdfast.testing.kills import ForkServer
+from holdfast.testing.log_check import check_log
+from holdfast.testing.probe import open_probe
+from tests.scenario.agents.workshop import Workshop, call, calling, say
+from tests.scenario.command_victim import WORKER, Task
+from tests.unit.sandbox.commands import died_out, new_mark
+from tests.unit.sandbox.confined import need_sandbox
+
+SEED: Final = 20_261_116
+DEATHS: Final = 6
+LATEST: Final = 2.0
+"""Seconds after which a worker is killed at the latest, if it is not killed at a line."""
+NAMES: Final = ("bash", "once", "again")
+
+
+@pytest.fixture(scope="module")
+async def workers() -> AsyncIterator[ForkServer]:
+    await need_sandbox()
+    async with ForkServer(WORKER) as server:
+        yield server
+
+
+@pytest.fixture
+def workshop(shared_memory: Path) -> Workshop:
+    """Return a workspace whose agent runs three commands: of a shell, of an effectful tool, of an idempotent one."""
+    made = Workshop(shared_memory / "workspace", shared_memory / "holdfast.db")
+    mark = f"0.1{new_mark().partition('.')[2]}"
+    made.write("mark", mark)
+    for name, kind in (("once", "effectful"), ("again", "idempotent")):
+        script = f'echo "{name} $HOLDFAST_CALL_KEY" >>ran; (setsid sleep {mark} &); sleep {mark}; echo "{{}}"'
+        made.write(f"tools/{name}/run.sh", script)
+        said = {"name": name, "description": name, "parameters": {"type": "object"}, "command": ["sh", "./run.sh"]}
+        made.write(f"tools/{name}/tool.json", {**said, "class": kind})
+    command = f"echo bash >>ran; (setsid sleep {mark} &); sleep {mark}"
+    turns = [calling(call("bash", command=command)), calling(call("once")), calling(call("again")), say("Done.")]
+    made.agent(*turns, tools=list(NAMES), permissions={"allow": ["bash"]})
+    return made
+
+
+async def test_a_kill_in_the_middle_of_a_command(workers: ForkServer, workshop: Workshop) -> None:
+    for name in NAMES:
+        found = await _killed(workers, workshop, f"run-{name}", fatal=name)
+        assert found[name] == (2 if name == "again" else 1)  # the one that may be run again is
+
+
+async def test_a_kill_at_any_time(workers: ForkServer, workshop: Workshop) -> None:
+    random = Random(SEED)
+    for number in range(DEATHS):
+        await _killed(workers, workshop, f"run-{number}", seconds=random.uniform(0, LATEST))
+    async with open_probe(workshop.where) as probe:
+        await check_log(probe)
+
+
+async def _killed(
+    workers: ForkServer, workshop: Workshop, name: str, *, fatal: str | None = None, seconds: float | None = None
+) -> Counter[str]:
+    """Have a worker killed and its run finished by another; return how often each command was begun."""
+    files = workshop.folder / "files"
+    shutil.rmtree(files, ignore_errors=True)
+    task = Task(where=str(workshop.where), workspace=str(workshop.folder), run=RunId(name), fatal=fatal)
+    await workers.send(msgspec.to_builtins(task), seconds=seconds)
+    assert await died_out((workshop.folder / "mark").read_text())
+    await workers.send(msgspec.to_builtins(msgspec.structs.replace(task, fatal=None)))
+    lines = [line.split() for line in (files / "ran").read_text().splitlines()]
+    begun = Counter(line[0] for line in lines)
+    assert len({line[1] for line in lines if line[0] == "again"}) == 1  # the same call, by its key
+    await _check(workshop, RunId(name), begun)
+    return begun
+
+
+async def _check(workshop: Workshop, run: RunId, begun: Counter[str]) -> None:
+    async with open_store(workshop.where, read_only=True) as store:
+        assert (await store.runs.get(DEFAULT_SPACE, run)).status is RunStatus.COMPLETED
+        steps = await store.steps.of_run(DEFAULT_SPACE, run)
+        messages = await store.messages.of_run(DEFAULT_SPACE, run)
+    results = [message for message in messages if message.role is Role.TOOL]
+    states = [step.state for step in steps if step.kind is StepKind.TOOL]
+    assert len(results) == len(states) == len(NAMES)
+    for name, state in zip(NAMES, states, strict=True):
+        assert begun[name] == 1 or name == "again" or (begun[name] == 0 and state is StepState.UNKNOWN)
+        assert state is StepState.DONE or (state is StepState.UNKNOWN and name != "again")

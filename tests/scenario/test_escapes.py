@@ -1,0 +1,255 @@
+"""Ways out of the sandbox, one test each. None of them leads anywhere.
+
+What leads out of the file tools, links that are swapped during a call among them, is in `test_symlink_races.py`.
+"""
+
+import os
+import socket
+import sys
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.ports.sandbox import ResourceLimits
+from holdfast.sandbox.processes import open_processes
+from tests.unit.sandbox.commands import died_out, marked, new_mark
+from tests.unit.sandbox.confined import Cell, real_sandbox
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is no sandbox but on Linux")
+
+
+@pytest.fixture
+async def cell(tmp_path: Path) -> AsyncIterator[Cell]:
+    folder = tmp_path / "workspace" / "files"
+    folder.mkdir(parents=True)
+    async with open_processes() as processes:
+        yield Cell(await real_sandbox(processes), folder)
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    """Return a file beside the working folder, like the settings of a workspace."""
+    path = tmp_path / "workspace" / "settings.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("SECRET")
+    return path
+
+
+async def test_reading_outside(cell: Cell, secret: Path) -> None:
+    ended = await cell.run(f"cat {secret}; cat /etc/shadow; ls /root /home /var /srv /run; ls {secret.parent}")
+    assert ended.output == b"files\n"
+
+
+async def test_writing_outside(cell: Cell, secret: Path) -> None:
+    ended = await cell.run(f"echo x >{secret.parent}/new; echo x >/usr/new; echo x >/etc/new; echo x >here && cat here")
+    assert ended.output == b"x\n"
+    assert sorted(os.listdir(secret.parent)) == ["files", "settings.json"]
+    assert "new" not in {*os.listdir("/usr"), *os.listdir("/etc")}
+
+
+async def test_a_link_that_leads_out(cell: Cell, secret: Path) -> None:
+    (cell.folder / "link").symlink_to(secret)
+    (cell.folder / "up").symlink_to("..")
+    ended = await cell.run("cat link; cat up/settings.json; echo x >link")
+    assert ended.output == b""
+    assert _text(secret) == "SECRET"
+
+
+async def test_a_dangling_link(cell: Cell, tmp_path: Path) -> None:
+    (cell.folder / "link").symlink_to(tmp_path / "made")
+    await cell.run("echo x >link")
+    assert not (tmp_path / "made").exists()
+
+
+async def test_dots(cell: Cell, secret: Path) -> None:
+    ended = await cell.run("cat ../settings.json; cd ..; cat settings.json; echo x >../../x")
+    assert ended.output == b""
+    assert not (secret.parent.parent / "x").exists()
+
+
+async def test_an_absolute_path(cell: Cell, tmp_path: Path) -> None:
+    await cell.run(f"mkdir -p {tmp_path}/a && echo x >{tmp_path}/a/b; touch {tmp_path}/c")
+    assert sorted(os.listdir(tmp_path)) == ["workspace"]
+
+
+async def test_proc(cell: Cell, secret: Path) -> None:
+    script = f"cat /proc/[0-9]*/root{secret}; ls -d /proc/[0-9]* | wc -l; cat /proc/*/environ | tr '\\0' '\\n'"
+    ended = await cell.run(f"{script}; echo 1 >/proc/sys/kernel/sysrq; echo b >/proc/sysrq-trigger")
+    assert b"SECRET" not in ended.output
+    assert int(ended.output.split()[0]) < 10  # its own processes and no others
+
+
+async def test_the_environment(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "SECRET")
+    ended = await cell.run("env; cat /proc/*/environ", environment={"GIVEN": "1"})
+    assert b"GIVEN=1" in ended.output
+    assert b"SECRET" not in ended.output
+
+
+async def test_unix_sockets(cell: Cell, tmp_path: Path) -> None:
+    places = [str(tmp_path / "socket"), f"\0{tmp_path}"]
+    with socket.socket(socket.AF_UNIX) as named, socket.socket(socket.AF_UNIX) as abstract:
+        for server, place in zip((named, abstract), places, strict=True):
+            server.bind(place)
+            server.listen()
+        ended = await cell.python(
+            "import socket\n"
+            f"for place in {places!r}:\n"
+            "    try:\n"
+            "        socket.socket(socket.AF_UNIX).connect(place)\n"
+            "        print('out')\n"
+            "    except OSError as exc:\n"
+            "        print(type(exc).__name__)"
+        )
+    assert ended.output.split() == [b"FileNotFoundError", b"ConnectionRefusedError"]
+
+
+async def test_ptrace(cell: Cell) -> None:
+    code = (
+        "import ctypes\n"
+        "libc = ctypes.CDLL(None, use_errno=True)\n"
+        f"print(*(libc.ptrace(16, pid, 0, 0) for pid in ({os.getpid()}, {os.getppid()})))"
+    )
+    # Its own kind it may trace, which leads nowhere; those outside have no number inside.
+    assert (await cell.python(code)).output.split() == [b"-1", b"-1"]
+
+
+async def test_mount(cell: Cell) -> None:
+    code = (
+        "import ctypes\n"
+        "libc = ctypes.CDLL(None, use_errno=True)\n"
+        "print(libc.mount(b'none', b'/tmp', b'tmpfs', 0, None), libc.umount2(b'/usr', 2),\n"
+        "      libc.mount(None, b'/usr', None, 32 | 4096, None), libc.unshare(0x10000000), libc.chroot(b'/'))"
+    )
+    assert (await cell.python(code)).output.split() == [b"-1"] * 5
+
+
+async def test_network(cell: Cell) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        code = (
+            "import socket\n"
+            "try:\n"
+            f"    socket.create_connection(('127.0.0.1', {server.getsockname()[1]}), timeout=30)\n"
+            "    print('out')\n"
+            "except OSError as exc:\n"
+            "    print('closed')"
+        )
+        assert (await cell.python(code)).output == b"closed\n"
+        assert (await cell.python(code, network=True)).output == b"out\n"
+
+
+async def test_fork_bomb(cell: Cell) -> None:
+    mark = new_mark()
+    ended = await cell.run(
+        f"while :; do (setsid sleep {mark} &); done", limits=ResourceLimits(processes=64), timeout=300.0
+    )
+    assert ended.crowded or ended.exit_code != 0  # killed for it, or refused another process by the system
+    assert not ended.timed_out
+    assert await died_out(mark)
+
+
+async def test_endless_output(cell: Cell) -> None:
+    seen = 0
+
+    def count(piece: bytes) -> None:
+        nonlocal seen
+        seen += len(piece)
+
+    ended = await cell.run("yes | head -c 50000000", output_limit=1000, on_output=count)
+    assert len(ended.output) == 1000
+    assert seen == 50_000_000
+    assert ended.dropped == 50_000_000 - 1000
+
+
+async def test_a_file_that_fills_the_disk(cell: Cell) -> None:
+    ended = await cell.run("yes >big; ls -l big | cut -d' ' -f5", limits=ResourceLimits(file_size=100_000))
+    assert ended.output == b"100000\n"
+
+
+async def test_memory(cell: Cell) -> None:
+    ended = await cell.python("bytearray(1 << 30)", limits=ResourceLimits(memory=256 * 1024 * 1024))
+    assert b"MemoryError" in ended.errors
+
+
+async def test_setuid(cell: Cell) -> None:
+    code = (
+        "import os\n"
+        "for call, number in ((os.setuid, 0), (os.setgid, 0), (os.setuid, 1)):\n"
+        "    try:\n"
+        "        call(number)\n"
+        "        print('out')\n"
+        "    except OSError:\n"
+        "        print('kept')\n"
+        "print(open('/proc/self/status').read().split('NoNewPrivs:')[1].split()[0])"
+    )
+    ended = await cell.python(code)
+    assert ended.output.split() == [b"kept", b"kept", b"kept", b"1"]
+    # A file that would give the rights of its owner is mounted so that it does not.
+    flags = await cell.run("grep -E ' /(usr|) ' /proc/self/mountinfo | grep -vc nosuid")
+    assert flags.output == b"0\n"
+
+
+async def test_killing_the_parent(cell: Cell) -> None:
+    ended = await cell.run(f"kill -9 {os.getpid()} {os.getppid()}; kill -9 -1; echo alive")
+    assert ended.output in (b"", b"alive\n")  # to kill all is to kill itself
+    assert (await cell.run("kill -9 1; echo on")).output == b"on\n"  # the first process inside is not to be killed
+
+
+async def test_typing_into_the_terminal(cell: Cell) -> None:
+    ended = await cell.run("ls -l /dev/tty /proc/self/fd; (echo x >/dev/tty) && echo out")
+    assert b"out" not in ended.output
+
+
+async def test_devices(cell: Cell) -> None:
+    ended = await cell.run("ls /dev; mknod disk b 8 0 && echo made")
+    assert b"made" not in ended.output
+    assert not {"sda", "vda", "mem", "kmsg", "kvm", "fuse"} & set(ended.output.decode().split())
+
+
+async def test_what_is_hidden_cannot_be_read_moved_or_linked(cell: Cell) -> None:
+    (cell.folder / "config").mkdir()
+    hidden = cell.folder / "config" / ".env"
+    hidden.write_text("SECRET")
+    vault = cell.folder / "vault"
+    vault.mkdir()
+    (vault / "key").write_text("SECRET")
+    tries = "cat config/.env; cat vault/*; mv config other; ln config/.env link; mv vault open; cp -r . /tmp/copy"
+    ended = await cell.run(f"{tries}; grep -r SECRET /tmp .", hidden=[hidden, vault])
+    assert b"SECRET" not in ended.output
+    assert sorted(os.listdir(cell.folder)) == ["config", "vault"]
+    assert _text(hidden) == _text(vault / "key") == "SECRET"
+
+
+async def test_what_is_kept_can_be_read_and_not_changed(cell: Cell) -> None:
+    kept = cell.folder / "ci"
+    (kept / "deep").mkdir(parents=True)
+    (kept / "deep" / "run").write_text("as it was")
+    tries = "echo x >ci/deep/run; rm -rf ci; mv ci other; echo x >ci/new; chmod 0 ci"
+    ended = await cell.run(f"{tries}; cat ci/deep/run; echo x >beside", kept=[kept])
+    assert ended.output == b"as it was"
+    assert sorted(os.listdir(cell.folder)) == ["beside", "ci"]
+
+
+async def test_nothing_of_it_is_left_when_it_has_ended(cell: Cell) -> None:
+    mark = new_mark()
+    await cell.run(f"(setsid nohup sleep {mark} >/dev/null 2>&1 &); echo up")
+    assert marked(mark) == []
+
+
+async def test_threads_count_as_processes(cell: Cell) -> None:
+    code = (
+        "import threading\n"
+        "hold = threading.Event()\n"
+        "print('up', flush=True)\n"
+        "while True:\n"
+        "    threading.Thread(target=hold.wait).start()"
+    )
+    ended = await cell.python(code, limits=ResourceLimits(processes=64))
+    assert ended.crowded or b"start new thread" in ended.errors
+    assert threading.active_count() < 64
+
+
+def _text(path: Path) -> str:
+    return path.read_text()

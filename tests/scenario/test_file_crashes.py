@@ -1,0 +1,92 @@
+"""A worker is killed with SIGKILL while its agent writes files: every write is there once, and told once."""
+
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pytest
+
+from holdfast.bootstrap.store import open_store
+from holdfast.bootstrap.workspace import DEFAULT_SPACE
+from holdfast.domain.events import Custom, decode
+from holdfast.domain.events.custom import FileAction, FileChanged, from_custom
+from holdfast.domain.ids import RunId
+from holdfast.domain.message import Role
+from holdfast.domain.run import RunStatus
+from holdfast.testing.kills import ForkServer
+from holdfast.testing.log_check import check_log
+from holdfast.testing.probe import open_probe
+from tests.scenario.agents.workshop import Workshop, call, calling, say
+from tests.scenario.file_victim import WORKER, Task
+
+TURNS: Final = [
+    calling(call("read_file", path="ledger"), call("read_file", path="notes")),
+    # Done twice, it would say so.
+    calling(
+        call("edit_file", path="ledger", old="paid", new="paid, paid"), call("write_file", path="new/a", content="1")
+    ),
+    calling(call("write_file", path="notes", content="second\n")),
+    say("Done."),
+]
+BEFORE: Final = {"ledger": "paid\n", "notes": "first\n"}
+AFTER: Final = {"ledger": "paid, paid\n", "notes": "second\n", "new/a": "1"}
+CHANGES: Final = ["fsync", "rename", "fsync"]
+"""What each of the three writes does to the disk; one makes a folder before."""
+
+
+@pytest.fixture(scope="module")
+async def writers() -> AsyncIterator[ForkServer]:
+    async with ForkServer(WORKER) as server:
+        yield server
+
+
+async def test_a_kill_at_any_change_of_the_disk_loses_no_write_and_makes_none_twice(
+    writers: ForkServer, shared_memory: Path
+) -> None:
+    where = shared_memory / "holdfast.db"
+    workshop = Workshop(shared_memory / "workspace", where)
+    workshop.agent(*TURNS, tools=["read_file", "edit_file", "write_file"])
+    deaths: list[str] = []
+    while await _is_killed(writers, workshop, deaths):
+        pass
+    assert deaths == [*CHANGES, "mkdir", "fsync", *CHANGES, *CHANGES]
+    async with open_probe(where) as probe:
+        await check_log(probe)
+
+
+async def _is_killed(writers: ForkServer, workshop: Workshop, deaths: list[str]) -> bool:
+    """Have a worker killed at the next point, if there is one, and its run finished by another."""
+    fatal = len(deaths) + 1
+    files = workshop.folder / "files"
+    shutil.rmtree(files, ignore_errors=True)
+    files.mkdir()
+    for name, text in BEFORE.items():
+        (files / name).write_text(text)
+    run = RunId(f"run-{fatal}")
+    task = Task(where=str(workshop.where), workspace=str(workshop.folder), run=run, fatal=fatal)
+    death = await writers.send(msgspec.to_builtins(task))
+    if not death.killed:
+        return False
+    deaths += [said["died"] for said in death.said]
+    await writers.send(msgspec.to_builtins(msgspec.structs.replace(task, fatal=None)))
+    found = {str(path.relative_to(files)): path.read_text() for path in files.rglob("*") if path.is_file()}
+    assert found == AFTER, deaths[-1]
+    await _check(workshop.where, run, deaths[-1])
+    return True
+
+
+async def _check(where: str | Path, run: RunId, death: str) -> None:
+    async with open_store(where, read_only=True) as store:
+        assert (await store.runs.get(DEFAULT_SPACE, run)).status is RunStatus.COMPLETED
+        messages = await store.messages.of_run(DEFAULT_SPACE, run)
+        events = [decode(event.data) for event in await store.events.after(DEFAULT_SPACE, run, limit=10_000)]
+    results = [message for message in messages if message.role is Role.TOOL]
+    assert len(results) == 5
+    assert [result.content for result in results if "failed" in result.metadata] == [], death
+    told = [from_custom(event) for event in events if isinstance(event, Custom)]
+    changes = [event for event in told if isinstance(event, FileChanged)]
+    assert [change.path for change in changes] == ["ledger", "new/a", "notes"]
+    assert changes[0].action is FileAction.CHANGED
+    assert changes[0].diff == "--- a/ledger\n+++ b/ledger\n@@ -1,1 +1,1 @@\n-paid\n+paid, paid\n"

@@ -1,0 +1,132 @@
+"""What people may change of a plan."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.domain.errors import Conflict, HoldfastError, Invalid, NotFound
+from holdfast.domain.plan import Boundary, Plan, PlanStatus, complete, create, find, start
+from holdfast.domain.plan_edit import (
+    AddItem,
+    ChangeItem,
+    NewPlanItem,
+    NewSubtask,
+    PlanEdit,
+    PlanItemPatch,
+    check_edit,
+    edited,
+    edited_by_all,
+)
+
+AT = Boundary(message_sequence_num=1, content_sequence_num=0)
+TWO = create(create(Plan(), task_id=1, title="bake"), task_id=2, title="eat")
+
+
+def change(task_id: int = 1, /, **patch: object) -> ChangeItem:
+    return ChangeItem(task_id=task_id, patch=msgspec.convert(patch, PlanItemPatch))
+
+
+def test_an_item_is_added_where_it_is_wanted() -> None:
+    new = NewPlanItem(title=" mix ", position=1, subtasks=[NewSubtask(title="flour")], plan={"a": 1})
+    plan = edited(TWO, AddItem(item=new, task_id=3))
+    assert [(item.task_id, item.title, item.position) for item in plan.items] == [
+        (1, "bake", 0),
+        (3, "mix", 1),
+        (2, "eat", 2),
+    ]
+    assert (plan.items[1].plan, [sub.title for sub in plan.items[1].subtasks]) == ({"a": 1}, ["flour"])
+
+
+def test_what_is_not_named_stays() -> None:
+    plan = edited(TWO, change(title="fry"))
+    assert plan == msgspec.structs.replace(
+        TWO, items=(msgspec.structs.replace(TWO.items[0], title="fry"), TWO.items[1])
+    )
+
+
+@pytest.mark.parametrize(
+    ("patch", "status"),
+    [
+        ({"status": "in_progress"}, PlanStatus.IN_PROGRESS),
+        ({"status": "blocked", "reason": "no oven"}, PlanStatus.BLOCKED),
+        ({"status": "completed", "conclusion": "a cake"}, PlanStatus.COMPLETED),
+        ({"status": "cancelled", "reason": "not hungry"}, PlanStatus.CANCELLED),
+        ({"status": "planned"}, PlanStatus.PLANNED),
+    ],
+)
+def test_an_item_is_moved_without_a_call_that_did_it(patch: dict[str, str], status: PlanStatus) -> None:
+    item = find(edited(start(TWO, 1, at=AT), change(**patch)), 1)
+    assert item.status is status
+    assert item.end is None
+
+
+def test_one_that_a_person_began_has_no_call_that_began_it() -> None:
+    plan = edited(start(TWO, 1, at=AT), change(2, status="in_progress"))
+    assert [(item.status, item.start) for item in plan.items] == [
+        (PlanStatus.PLANNED, AT),
+        (PlanStatus.IN_PROGRESS, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {},
+        {"status": "completed"},
+        {"status": "blocked"},
+        {"status": "cancelled", "conclusion": "x"},
+        {"conclusion": "x"},
+        {"reason": "x"},
+        {"status": "planned", "reason": "x"},
+    ],
+)
+def test_a_patch_that_can_never_be_is_refused(patch: dict[str, str]) -> None:
+    with pytest.raises(Invalid):
+        check_edit(change(**patch))
+
+
+def test_the_rules_of_a_plan_hold_for_people_too() -> None:
+    done = complete(TWO, 1, conclusion="a cake", at=AT)
+    with pytest.raises(Conflict):
+        edited(done, change(title="fry"))
+    with pytest.raises(Conflict):
+        edited(done, change(status="planned"))
+    with pytest.raises(NotFound):
+        edited(TWO, change(9, title="fry"))
+    with pytest.raises(Conflict):
+        edited(TWO, change(subtasks=[{"title": "mix"}], status="completed", conclusion="x"))
+
+
+def test_of_many_edits_those_that_fit_are_made() -> None:
+    plan = edited_by_all(TWO, [change(9, title="x"), change(2, title="drink"), change(1, position=7)])
+    assert [item.title for item in plan.items] == ["bake", "drink"]
+
+
+PATCHES = st.fixed_dictionaries(
+    {},
+    optional={
+        "title": st.text(max_size=5),
+        "description": st.none() | st.text(max_size=5),
+        "position": st.integers(0, 3),
+        "plan": st.none() | st.text(max_size=3) | st.dictionaries(st.text(max_size=2), st.integers(), max_size=2),
+        "status": st.sampled_from([str(status) for status in PlanStatus]),
+        "conclusion": st.text(max_size=3),
+        "reason": st.text(max_size=3),
+    },
+)
+
+
+@given(st.lists(PATCHES, max_size=5))
+def test_an_edit_comes_back_as_it_was_and_leaves_a_plan_that_holds(patches: list[dict[str, object]]) -> None:
+    plan = TWO
+    for patch in patches:
+        edit = change(**patch)
+        assert msgspec.convert(msgspec.to_builtins(edit), PlanEdit) == edit
+        try:
+            check_edit(edit)
+            plan = edited(plan, edit)
+        except HoldfastError:
+            continue
+    assert [item.position for item in plan.items] == [0, 1]
+    assert sum(item.status is PlanStatus.IN_PROGRESS for item in plan.items) <= 1

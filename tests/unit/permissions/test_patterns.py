@@ -1,0 +1,109 @@
+"""Patterns in rules: which paths and commands each is about."""
+
+import posixpath
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.tools.permissions.commands import command_pattern
+from holdfast.tools.permissions.match import Match
+from holdfast.tools.permissions.paths import normal, path_pattern
+
+YES, MAYBE, NO = Match.YES, Match.MAYBE, Match.NO
+
+parts = st.lists(st.sampled_from(["a", "b", "src", ".", "..", "x.env"]), min_size=1, max_size=6)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "match"),
+    [
+        ("*.env", "prod.env", YES),
+        ("*.env", "deep/down/.env", YES),
+        ("*.env", "/etc/x.env", YES),
+        ("*.env", "x.envy", NO),
+        ("secrets", "a/secrets/b/c", YES),
+        ("secrets/", "secrets/b", YES),
+        ("src/**", "src/a/b.py", YES),
+        ("src/**", "src", YES),
+        ("src/**", "lib/src/a", NO),
+        ("src/**", "srcs/a", NO),
+        ("src/*.py", "src/a.py", YES),
+        ("src/*.py", "src/a/b.py", NO),
+        ("src/**/x", "src/x", YES),
+        ("src/**/x", "src/a/b/x", YES),
+        ("a?c", "abc", YES),
+        ("[ab].py", "b.py", YES),
+        ("[!ab].py", "b.py", NO),
+        ("/etc/**", "/etc/passwd", YES),
+        ("/etc/**", "etc/passwd", NO),
+        ("/etc/**", "../etc/passwd", MAYBE),
+        ("src/**", "/srv/me/src/a", MAYBE),
+        ("src/**", "../x/src/a", MAYBE),
+        ("src/**", None, MAYBE),
+        ("**", "anything/at/all", YES),
+        (".", "x", NO),
+    ],
+)
+def test_a_pattern_of_paths_is_about_what_it_says(pattern: str, path: str | None, match: Match) -> None:
+    assert path_pattern(pattern).match(path) is match
+
+
+def test_nobody_knows_where_a_path_leads_once_the_folder_has_changed() -> None:
+    assert path_pattern("src/**").match("src/a", moved=True) is MAYBE
+    assert path_pattern("src/**").match("a", moved=True) is MAYBE
+    assert path_pattern("/etc/**").match("passwd", moved=True) is MAYBE
+    assert path_pattern("*.env").match("x.env", moved=True) is YES
+
+
+@given(parts=parts)
+def test_detours_lead_to_the_same_path(parts: list[str]) -> None:
+    path = "/".join(parts)
+    assert normal(path) == posixpath.normpath(path) == normal(normal(path))
+    detour = "/".join(f"./q/../{part}" for part in parts)
+    assert normal(detour) == normal(path)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "command", "allows", "binds"),
+    [
+        ("git status", "git status", True, YES),
+        ("git status", "git status x", False, NO),
+        ("git *", "git", True, YES),
+        ("git *", "git push origin", True, YES),
+        ("git push *", "git pull", False, NO),
+        ("git push *", "git -C . push", False, MAYBE),
+        ("git push *", "git commit push", False, NO),
+        ("git push *", "/usr/bin/git push x", False, YES),
+        ("npm run test:*", "npm run test:unit", True, YES),
+        ("npm run test:*", "npm run testing", False, NO),
+        ("rm -rf *", "rm -rf x", True, YES),
+        ("rm -rf *", "rm -fr x", False, YES),
+        ("rm -rf *", "rm x -r -f", False, YES),
+        ("rm -rf *", "rm -r x", False, NO),
+        ("rm -rf *", "rm --recursive --force x", False, MAYBE),
+        ("echo 'a b'", "echo a_b", False, NO),
+    ],
+)
+def test_a_pattern_of_commands_is_about_what_it_says(pattern: str, command: str, allows: bool, binds: Match) -> None:
+    words = tuple(command.split())
+    assert (command_pattern(pattern).allows(words), command_pattern(pattern).binds(words)) == (allows, binds)
+
+
+def test_a_word_that_is_not_known_is_allowed_only_where_anything_is() -> None:
+    assert command_pattern("git *").allows(("git", None))
+    assert not command_pattern("git push").allows(("git", None))
+    assert command_pattern("git push *").binds(("git", None)) is MAYBE
+    assert command_pattern("git push *").binds((None, "push")) is MAYBE
+
+
+words = st.lists(st.sampled_from(["git", "push", "-f", "--all", "-x", "origin", "a:b"]), min_size=1, max_size=5)
+
+
+@given(words=words, open_=st.booleans())
+def test_what_a_rule_allows_it_binds_as_well(words: list[str], open_: bool) -> None:
+    pattern = command_pattern(" ".join([*words, *(["*"] if open_ else [])]))
+    command = (*words, *(["more"] if open_ else []))
+    assert pattern.allows(command)
+    assert pattern.binds(command) is YES
+    assert pattern.binds((f"/bin/{command[0]}", *command[1:])) is YES

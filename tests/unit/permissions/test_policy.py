@@ -1,0 +1,155 @@
+"""What is decided about calls of other tools than a shell, for whom, and what is offered to those who are asked."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.domain.agent import Agent, Permissions
+from holdfast.domain.content import Json
+from holdfast.domain.errors import Invalid
+from holdfast.domain.permission import RIGHTS, Verdict, parse_rule
+from holdfast.tools.permissions.chain import chain_of, passed_on
+from holdfast.tools.permissions.denied import denied_paths
+from holdfast.tools.permissions.offers import offers
+from holdfast.tools.permissions.policy import policy_of
+
+rules = st.lists(
+    st.sampled_from(["read_file", "read_file(*.env)", "write_file(src/**)", "grep", "bash(rm *)", "bash", "sleep"]),
+    max_size=3,
+)
+permissions = st.builds(Permissions, deny=rules, ask=rules, allow=rules)
+calls = st.sampled_from(
+    [
+        ("read_file", {"path": "a.env"}),
+        ("write_file", {"path": "src/a"}),
+        ("edit_file", {"path": "src/a"}),
+        ("grep", {"pattern": "x"}),
+        ("bash", {"command": "rm x; ls"}),
+        ("sleep", {"seconds": 1}),
+    ]
+)
+
+LS = ["bash(ls)"]
+
+
+def an_agent(name: str, **given: list[str]) -> Agent:
+    return Agent(name=name, description="", models=["a:b"], instructions="Help.", permissions=Permissions(**given))
+
+
+def verdict(rules: Permissions, tool: str, **arguments: Json) -> str:
+    return str(policy_of(rules).decide(tool, arguments).verdict)
+
+
+@given(given=permissions, call=calls)
+def test_deny_comes_before_ask_and_ask_before_allow(given: Permissions, call: tuple[str, dict[str, Json]]) -> None:
+    tool, arguments = call
+    decision = policy_of(given).decide(tool, arguments)
+    bare = {kind: tool in getattr(given, kind) for kind in ("deny", "ask", "allow")}
+    if bare["deny"]:
+        assert decision.verdict is Verdict.DENY
+    elif bare["ask"]:
+        assert decision.verdict is not Verdict.ALLOW
+    if decision.rule is not None:
+        lists = {Verdict.DENY: given.deny, Verdict.ASK: given.deny + given.ask, Verdict.ALLOW: given.allow}
+        assert decision.rule in lists[decision.verdict]
+
+
+@given(given=st.lists(permissions, min_size=1, max_size=3), call=calls)
+def test_nobody_may_more_than_those_above(given: list[Permissions], call: tuple[str, dict[str, Json]]) -> None:
+    tool, arguments = call
+    values: dict[str, Json] = {}
+    for number, each in enumerate(given):
+        agent = Agent(name=f"a{number}", description="", models=["a:b"], instructions="x", permissions=each)
+        strictest = max(policy_of(one).decide(tool, arguments).verdict.strictness for one in given[: number + 1])
+        assert chain_of(agent, values).decide(tool, arguments).verdict.strictness == strictest
+        values = passed_on(agent, values)
+
+
+def test_rights_that_cannot_be_read_are_no_rights() -> None:
+    with pytest.raises(Invalid, match="the rights of this run cannot be read"):
+        chain_of(an_agent("bot"), {RIGHTS: "all"})
+
+
+def test_a_rule_on_a_path_binds_whatever_does_the_same() -> None:
+    rules = Permissions(deny=["read_file(*.env)", "write_file(ci/**)"], ask=["edit_file(*.lock)"])
+    assert verdict(rules, "read_file", path="a/x.env") == "deny"
+    assert verdict(rules, "grep", pattern="x", path="x.env") == "deny"
+    assert verdict(rules, "edit_file", path="x.env") == "deny"
+    assert verdict(rules, "edit_file", path="ci/run") == "deny"
+    assert verdict(rules, "write_file", path="./a/../ci/run") == "deny"
+    assert verdict(rules, "write_file", path="uv.lock") == "ask"
+    assert verdict(rules, "read_file", path="ci/run") == "allow"
+    assert verdict(rules, "list_dir", path="ci") == "allow"
+    assert verdict(rules, "read_file", path=3) == "ask"
+
+
+def test_what_is_granted_answers_a_rule_that_asks_but_none_that_denies() -> None:
+    rules = Permissions(deny=["bash(git push --force)"], ask=["bash(git push *)"])
+    granted = policy_of(rules, ["bash(git push *)"])
+    assert granted.decide("bash", {"command": "git push"}).verdict is Verdict.ALLOW
+    assert granted.decide("bash", {"command": "git push --force"}).verdict is Verdict.DENY
+
+
+def test_what_is_granted_answers_a_rule_that_asks_for_every_command() -> None:
+    rules = Permissions(ask=["bash"], allow=["bash"])
+    assert verdict(rules, "bash", command="ls") == "ask"
+    assert policy_of(rules, ["bash(ls)"]).decide("bash", {"command": "ls"}).verdict is Verdict.ALLOW
+    assert policy_of(rules, ["bash(ls)"]).decide("bash", {"command": "ls; id"}).rule == "bash"
+    assert policy_of(rules, ["bash"]).decide("bash", {"command": "ls; id"}).verdict is Verdict.ALLOW
+    assert offers(policy_of(rules), "bash", {"command": "echo x"}) == [["bash(echo x)"]]
+
+
+def test_a_shell_is_asked_for_unless_a_rule_says_otherwise() -> None:
+    assert verdict(Permissions(), "bash", command="ls") == "ask"
+    assert verdict(Permissions(), "bash", command="") == "ask"
+    assert verdict(Permissions(), "bash") == "ask"
+    assert verdict(Permissions(), "bash", command="cd x && echo y") == "ask"
+    assert verdict(Permissions(allow=["bash"]), "bash", command="$X | python -c y > /etc/z") == "allow"
+    assert verdict(Permissions(), "read_file", path="x") == "allow"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "expected"),
+    [
+        ("bash", {"command": "git push origin"}, [["bash(git push origin)"], ["bash(git push *)"]]),
+        ("bash", {"command": "ls"}, [LS]),
+        ("bash", {"command": "ls -la x"}, [["bash(ls -la x)"]]),
+        ("bash", {"command": "cat 'a b' | wc -l"}, [["bash(cat 'a b')", "bash(wc -l)"]]),
+        (
+            "bash",
+            {"command": "ls > /tmp/a/b"},
+            [["bash(ls)", "write_file(/tmp/a/b)"], ["bash(ls)", "write_file(/tmp/a/**)"]],
+        ),
+        ("bash", {"command": "$X"}, []),
+        ("write_file", {"path": "a/b.txt"}, [["write_file(a/b.txt)"], ["write_file(a/**)"]]),
+        ("agent_spawn", {"agent": "kid", "input": "x"}, [["agent_spawn(kid)"]]),
+        ("remote_thing", {"x": 1}, [["remote_thing"]]),
+    ],
+)
+def test_the_rules_that_are_offered_allow_the_call(
+    tool: str, arguments: dict[str, Json], expected: list[list[str]]
+) -> None:
+    policy = policy_of(Permissions(ask=["write_file", "agent_spawn"] if tool != "bash" else []))
+    assert offers(policy, tool, arguments) == expected
+    for rules in expected:
+        assert policy.granting(rules).decide(tool, arguments, default=Verdict.ASK).verdict is Verdict.ALLOW
+
+
+def test_nothing_is_offered_against_a_rule_that_denies() -> None:
+    policy = policy_of(Permissions(deny=["bash(rm *)"]))
+    assert offers(policy, "bash", {"command": "ls; rm x"}) == []
+
+
+def test_denied_paths_are_told_to_those_who_meet_them_otherwise() -> None:
+    boss = an_agent("boss", deny=["read_file(*.env)", "write_file(ci/**)"])
+    denied = denied_paths(an_agent("kid", deny=["edit_file(docs)", "bash(rm *)"]), passed_on(boss, {}))
+    assert (denied.hidden, denied.kept) == (("*.env",), ("docs", "ci/**"))
+    assert denied.hides("a/x.env") and not denied.hides("a/x")
+    assert denied.keeps("./ci/run") and denied.keeps("docs/a") and not denied.keeps("src")
+    assert denied_paths(an_agent("bot", deny=["read_file"]), {}).hides("anything")
+
+
+@pytest.mark.parametrize("text", ["", "(x)", "a b", "bash()", "1x"])
+def test_what_is_no_rule_is_refused(text: str) -> None:
+    with pytest.raises(Invalid, match="is no rule"):
+        parse_rule(text)

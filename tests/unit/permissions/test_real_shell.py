@@ -1,0 +1,78 @@
+"""What is found in a command is what a real shell runs: nothing that is denied ever passes."""
+
+from typing import Final
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from holdfast.domain.agent import Permissions
+from holdfast.domain.permission import Verdict
+from holdfast.tools.permissions.policy import policy_of
+from holdfast.tools.permissions.shell.parse import parse
+from tests.unit.permissions.shell_commands import commands
+from tests.unit.permissions.stubs import STUBS, Stubs
+
+EXAMPLES: Final = 60
+MANY: Final = 5_000
+
+rules: Final = st.builds(
+    lambda denied, asked, allowed: Permissions(
+        deny=[f"bash({name} *)" for name in denied],
+        ask=[f"bash({name} *)" for name in asked],
+        allow=["bash"] if allowed is None else [f"bash({name} *)" for name in allowed],
+    ),
+    st.sets(st.sampled_from(STUBS), min_size=1, max_size=2),
+    st.sets(st.sampled_from(STUBS), max_size=1),
+    st.none() | st.sets(st.sampled_from((*STUBS, "echo", "find")), min_size=1),
+)
+
+
+@pytest.fixture(scope="module")
+def stubs(tmp_path_factory: pytest.TempPathFactory) -> Stubs:
+    return Stubs(tmp_path_factory.mktemp("stubs"))
+
+
+def check(stubs: Stubs, command: str, permissions: Permissions) -> None:
+    """Run a command that may be run without asking, and see that no program ran that it may not run so."""
+    if policy_of(permissions).decide("bash", {"command": command}).verdict is not Verdict.ALLOW:
+        return
+    stopped = {rule.removeprefix("bash(").removesuffix(" *)") for rule in (*permissions.deny, *permissions.ask)}
+    allowed = {rule.removeprefix("bash(").removesuffix(" *)") for rule in permissions.allow}
+    ran = stubs.run(command)
+    assert ran.isdisjoint(stopped)
+    assert allowed == {"bash"} or ran <= allowed
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@given(command=commands, permissions=rules)
+def test_nothing_that_is_denied_ever_passes(stubs: Stubs, command: str, permissions: Permissions) -> None:
+    check(stubs, command, permissions)
+
+
+@pytest.mark.slow
+@settings(max_examples=MANY, deadline=None, suppress_health_check=list(HealthCheck))
+@given(command=commands, permissions=rules)
+def test_nothing_that_is_denied_passes_in_many_commands(stubs: Stubs, command: str, permissions: Permissions) -> None:
+    check(stubs, command, permissions)
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@given(command=commands)
+def test_every_program_that_runs_was_found(stubs: Stubs, command: str) -> None:
+    script = parse(command)
+    if not script.unclear:
+        assert stubs.run(command) <= {(one.words[0] or "").rpartition("/")[2] for one in script.programs}
+
+
+@given(command=st.text(max_size=40) | st.text(st.sampled_from("ab $`'\"(){}[]<>|&;\\\n=#!*?~-x1EOF"), max_size=40))
+def test_whatever_a_command_is_something_is_decided(command: str) -> None:
+    decision = policy_of(Permissions(deny=["bash(rm *)"], allow=["bash(git *)"])).decide("bash", {"command": command})
+    assert decision.verdict is not Verdict.ALLOW or "git" in command
+
+
+@pytest.mark.parametrize(
+    "command", ["(" * 9_000 + ")" * 9_000, "$(" * 5_000 + ")" * 5_000, "{ " * 3_000 + "; }" * 3_000]
+)
+def test_what_is_nested_too_deeply_is_asked_for(command: str) -> None:
+    assert policy_of(Permissions(allow=["bash(git *)"])).decide("bash", {"command": command}).verdict is Verdict.ASK

@@ -1,0 +1,50 @@
+"""A sandbox for tests, where there is one, and commands to run in it."""
+
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.ports.processes import Ended, Processes
+from holdfast.ports.sandbox import Confined, Sandbox
+from holdfast.sandbox.none import Refusing
+from holdfast.sandbox.probe import find
+from holdfast.sandbox.processes import open_processes
+
+
+async def real_sandbox(processes: Processes, **options: Any) -> Sandbox:
+    """Return the sandbox of this machine; a test that needs it is skipped, with the reason, where there is none."""
+    found = await find(processes, **options)
+    if isinstance(found, Refusing):
+        pytest.skip(found.reason)
+    return found
+
+
+async def need_sandbox() -> None:
+    """Skip, and say why, where there is no sandbox."""
+    async with open_processes() as processes:
+        await real_sandbox(processes)
+
+
+class Cell:
+    """A folder, and a sandbox around it."""
+
+    def __init__(self, sandbox: Sandbox, folder: Path) -> None:
+        self.folder = folder
+        self._sandbox = sandbox
+
+    async def run(self, script: str, *, on_output: Callable[[bytes], None] | None = None, **bounds: Any) -> Ended:
+        """Run a shell script in it."""
+        given = {"root": self.folder, "folder": self.folder, "timeout": 60.0, **bounds}
+        return await self._sandbox.run(Confined(argv=["/bin/bash", "-c", script], **given), on_output=on_output)
+
+    async def python(self, code: str, **bounds: Any) -> Ended:
+        """Run Python in it."""
+        return await self.run(f"{shlex.quote(PYTHON)} -I -S -c {shlex.quote(code)}", **bounds)
+
+
+PYTHON = next((path for path in ("/usr/bin/python3", "/usr/local/bin/python3") if Path(path).exists()), sys.executable)
+"""A Python that is there inside."""

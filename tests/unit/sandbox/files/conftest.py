@@ -1,0 +1,46 @@
+"""A workspace with a working folder, opened in every way there is."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from holdfast.sandbox.files.folder import OpenFolder
+from holdfast.sandbox.files.folders import WorkspaceFolders
+from holdfast.sandbox.files.openat2 import has_openat2, open_by_openat2
+from holdfast.sandbox.files.opening import Opener
+from holdfast.sandbox.files.walk import open_by_walk
+
+OPENERS: Final = {"openat2": open_by_openat2, "walk": open_by_walk}
+
+
+@pytest.fixture(params=OPENERS)
+def opener(request: pytest.FixtureRequest) -> Opener:
+    if request.param == "openat2" and not has_openat2():
+        pytest.skip("this kernel has no openat2, or forbids it")
+    return OPENERS[request.param]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Return a folder with something outside of it that nobody may reach."""
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "key").write_text("secret")
+    (tmp_path / "files").mkdir()
+    return tmp_path / "files"
+
+
+@pytest.fixture
+def root(place: Path) -> Iterator[int]:
+    handle = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+    yield handle
+    os.close(handle)
+
+
+@pytest.fixture
+def folder(place: Path, opener: Opener) -> Iterator[OpenFolder]:
+    with WorkspaceFolders(place.parent, opener=opener).open("files") as folder:
+        yield folder

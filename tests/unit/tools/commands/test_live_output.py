@@ -1,0 +1,93 @@
+"""Output is shown while it runs: the first at once, the rest in pieces, and not without end."""
+
+import asyncio
+
+import msgspec
+
+from holdfast.domain.events import ActivityDelta, ActivitySnapshot
+from holdfast.domain.events.activity import ActivityEvent
+from holdfast.tools.commands.live_output import CUT, MOST_SHOWN, LiveOutput
+from holdfast.tools.redaction import REDACTED, Redaction
+from tests.unit.tools.calls import a_call
+
+
+class Screen:
+    """What people see of a call."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.pieces: list[str] = []
+        self.changed = asyncio.Event()
+
+    def show(self, event: ActivityEvent) -> None:
+        match event:
+            case ActivitySnapshot(content=content):
+                assert content == {"tool_call_id": "call_1", "output": []}
+                self.begun += 1
+            case ActivityDelta(patch=patch):
+                self.pieces += [msgspec.to_builtins(one)["value"] for one in patch]
+        self.changed.set()
+
+
+def live(screen: Screen, *secrets: str) -> LiveOutput:
+    return LiveOutput(msgspec.structs.replace(a_call(), show=screen.show), Redaction(secrets))
+
+
+async def test_the_first_is_shown_at_once_and_the_next_together() -> None:
+    screen = Screen()
+    output = live(screen)
+    output.hear(b"one\n")
+    assert (screen.begun, screen.pieces) == (1, ["one\n"])
+    output.hear(b"two\n")
+    output.hear(b"three\n")
+    assert screen.pieces == ["one\n"]
+    screen.changed.clear()
+    await screen.changed.wait()
+    assert screen.pieces == ["one\n", "two\nthree\n"]
+    output.end()
+    assert screen.begun == 1
+
+
+async def test_what_is_silent_shows_nothing() -> None:
+    screen = Screen()
+    live(screen).end()
+    assert (screen.begun, screen.pieces) == (0, [])
+
+
+async def test_the_rest_is_shown_at_the_end() -> None:
+    screen = Screen()
+    output = live(screen)
+    output.hear(b"one\ntw")
+    output.hear(b"o")
+    output.end()
+    assert screen.pieces == ["one\n", "two"]
+
+
+async def test_secrets_and_characters_may_be_cut_anywhere() -> None:
+    screen = Screen()
+    output = live(screen, "sesame-open")
+    for byte in "é sesame-open \x00\n".encode():
+        output.hear(bytes([byte]))
+    output.end()
+    assert "".join(screen.pieces) == f"é {REDACTED} �\n"
+
+
+async def test_it_comes_to_an_end() -> None:
+    screen = Screen()
+    output = live(screen)
+    for _ in range(10):
+        output.hear(b"x" * (MOST_SHOWN // 4) + b"\n")
+    output.end()
+    text = "".join(screen.pieces)
+    assert text.endswith(CUT)
+    assert len(text) == MOST_SHOWN + len(CUT)
+
+
+async def test_what_was_hushed_says_nothing_more() -> None:
+    screen = Screen()
+    output = live(screen)
+    output.hear(b"one\n")
+    output.hear(b"two\n")
+    output.hush()
+    await asyncio.sleep(0)
+    assert screen.pieces == ["one\n"]

@@ -1,0 +1,49 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.tools.files.lines import MAX_LINE, MAX_LINES, MAX_SHOWN, cut, shown, split
+
+LINES = st.lists(st.text(st.sampled_from("ab\x0b\x0c\x1c\x85 \r"), max_size=4), max_size=30)
+
+
+@given(LINES)
+def test_only_a_line_feed_ends_a_line(lines: list[str]) -> None:
+    assert split("".join(f"{line}\n" for line in lines)) == lines
+
+
+def test_what_follows_the_last_line_feed_is_a_line_if_it_is_something() -> None:
+    assert split("") == []
+    assert split("\n") == [""]
+    assert split("a\nb") == ["a", "b"]
+
+
+@given(LINES, st.integers(1, 40), st.integers(1, 40))
+def test_a_range_has_the_lines_of_its_numbers_and_no_others(lines: list[str], first: int, most: int) -> None:
+    part = shown(lines, first=first, most=most)
+    rows = part.text.split("\n") if part.text else []
+    numbered = [(int(row[:6]), row[7:]) for row in rows]
+    assert numbered == list(enumerate(lines, start=1))[first - 1 : first - 1 + most]
+    assert part.end == first + len(rows)
+    assert part.total == len(lines)
+
+
+@given(st.integers(1, 50), st.integers(1, 3_000))
+def test_reading_on_where_a_range_ends_gives_the_whole(count: int, length: int) -> None:
+    lines = [f"{index}-{'x' * length}" for index in range(count)]
+    seen, first = 0, 1
+    while first <= count:
+        part = shown(lines, first=first, most=MAX_LINES)
+        assert part.end > first, "every page has a line"
+        assert len(part.text) <= MAX_SHOWN
+        seen, first = seen + part.end - first, part.end
+    assert seen == count
+
+
+def test_no_more_is_shown_at_once_than_a_model_should_read() -> None:
+    assert shown(["x"] * 10_000, first=1, most=10_000).end == MAX_LINES + 1
+    assert len(shown(["x" * 900] * 100, first=1, most=100).text) <= MAX_SHOWN
+
+
+def test_a_line_that_is_too_long_is_cut_visibly() -> None:
+    assert cut("x" * MAX_LINE) == "x" * MAX_LINE
+    assert cut("x" * (MAX_LINE + 5)) == "x" * MAX_LINE + "… [5 more characters]"

@@ -1,0 +1,87 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.domain.errors import Invalid
+from holdfast.tools.files.patterns import expression, glob
+from holdfast.tools.files.searching import Search
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fits", "fails"),
+    [
+        ("*.py", ["a.py", ".py"], ["a/b.py", "a.pyc", "apy"]),
+        ("**/*.py", ["a.py", "a/b.py", "a/b/c.py"], ["a.md", "a/b.md"]),
+        ("src/**", ["src/a", "src/a/b"], ["src", "lib/a"]),
+        ("src/**/a", ["src/a", "src/b/a", "src/b/c/a"], ["a", "src/ba"]),
+        ("a**b", ["ab", "axb", "ax/b"], ["a"]),
+        ("?.py", ["a.py", "ä.py"], ["ab.py", "/.py"]),
+        ("[ab].py", ["a.py", "b.py"], ["c.py"]),
+        ("[!ab].py", ["c.py"], ["a.py", "/.py"]),
+        ("[a-c].py", ["b.py"], ["d.py"]),
+        ("[]].py", ["].py"], ["[.py"]),
+        ("[.py", ["[.py"], ["a.py"]),
+        ("*.{js,ts}", ["a.js", "a.ts"], ["a.jsx", "a.{js,ts}"]),
+        ("{a,b/**/c}", ["a", "b/c", "b/x/c"], ["c"]),
+        ("{a,{b,c}}.py", ["a.py", "b.py", "c.py"], ["d.py"]),
+        ("{**/a,b}", ["a", "x/a", "b"], ["x/b"]),
+        (r"\*.py", ["*.py"], ["a.py"]),
+        (r"\{a,b\}", ["{a,b}"], ["a"]),
+        ("a,b}", ["a,b}"], ["a"]),
+        ("a+(b).$", ["a+(b).$"], ["aa(b).$"]),
+        ("\\", ["\\"], [""]),
+        ("日本*", ["日本語"], ["日"]),
+    ],
+)
+def test_a_glob_means_what_people_mean_by_it(pattern: str, fits: list[str], fails: list[str]) -> None:
+    compiled = glob(pattern)
+    assert [path for path in fits if compiled.fullmatch(path) is None] == []
+    assert [path for path in fails if compiled.fullmatch(path) is not None] == []
+
+
+@given(st.text(st.sampled_from("ab/*?[]{},!^-\\."), max_size=12))
+def test_whatever_is_written_is_a_glob_or_says_why_not(pattern: str) -> None:
+    try:
+        glob(pattern).fullmatch("a/b")
+    except Invalid as error:
+        assert error.details["field"] == "pattern"
+
+
+@given(st.text(st.sampled_from("ab/.-+()$^|"), max_size=12))
+def test_a_glob_with_nothing_special_fits_itself_and_nothing_else(path: str) -> None:
+    assert glob(path).fullmatch(path) is not None
+    assert glob(path).fullmatch(f"{path}x") is None
+
+
+@pytest.mark.parametrize("pattern", ["{a", "[z-a]"])
+def test_a_glob_that_means_nothing_is_refused(pattern: str) -> None:
+    with pytest.raises(Invalid):
+        glob(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["(", "a{1001}", r"(?=a)", r"(a)\1", "*", "[", "a{1000}{1000}"])
+def test_an_expression_that_cannot_be_used_is_refused_with_the_reason(pattern: str) -> None:
+    with pytest.raises(Invalid, match="is no regular expression that can be used") as caught:
+        expression(pattern)
+    assert "RE2" in caught.value.message
+
+
+def test_an_expression_that_explodes_elsewhere_takes_no_time() -> None:
+    assert expression("(a+)+$|(a|a)*b|(.*.*.*)*x").search("a" * 50_000 + "c") is None
+
+
+@given(
+    st.sampled_from(
+        ["a", "^a", "a$", "^$", "a.b", "[^a]", r"\s", r"\bb", r"\Aa", r"a\z", "(?i)A", "a|^b$", "b*", "(a|b)+c"]
+    ),
+    st.text(st.sampled_from("aAbc \n"), max_size=30),
+    st.booleans(),
+)
+def test_one_look_at_the_whole_text_misses_no_line(pattern: str, text: str, ignore_case: bool) -> None:
+    search = Search(pattern, ignore_case=ignore_case, context=0)
+    line = expression(pattern, ignore_case=ignore_case)
+    lines = text.split("\n")
+    expected = [index for index, each in enumerate(lines) if line.search(each) is not None]
+    if not lines[-1] and len(lines) - 1 in expected:
+        expected.pop()  # what follows the last line feed is no line if it is nothing
+    assert search.matches(text, most=1_000) == expected

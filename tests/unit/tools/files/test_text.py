@@ -1,0 +1,63 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.domain.errors import Invalid
+from holdfast.domain.working_path import WorkingPath
+from holdfast.tools.files.text import decoded
+
+A = WorkingPath("a")
+TEXT = st.text(st.sampled_from("aä\n\r\t ﻿𝄞"))
+
+
+@pytest.mark.parametrize(
+    ("content", "text", "kind"),
+    [
+        (b"", "", ""),
+        ("ä\n".encode(), "ä\n", ""),
+        (b"\xef\xbb\xbfa\n", "a\n", "UTF-8 with a mark"),
+        ("\ufeffä\n".encode("utf-16-le"), "ä\n", "UTF-16-LE with a mark"),
+        ("\ufeffä\r\n".encode("utf-16-be"), "ä\n", "UTF-16-BE with a mark with CRLF line ends"),
+        (b"a\r\nb\r\n", "a\nb\n", "with CRLF line ends"),
+        (b"a\r\nb\n", "a\r\nb\n", ""),
+        (b"a\r\r\nb", "a\r\r\nb", ""),
+        (b"a\rb", "a\rb", ""),
+    ],
+)
+def test_what_a_file_says_is_known_by_what_it_is(content: bytes, text: str, kind: str) -> None:
+    found = decoded(content, A)
+    assert (found.text, found.kind) == (text, kind)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"\x89PNG\x00\xff", "`a` is binary"),
+        (b"a\x00b", "`a` is binary"),
+        ("\ufeffa\x00".encode("utf-16-le"), "`a` is binary"),
+        ("grüße".encode("latin-1"), r"byte 3 is no text\), and its encoding is not guessed"),
+        (b"\xef\xbb\xbf\xff", "byte 4 is no text"),
+        (b"\xff\xfea", "byte 3 is no text"),
+    ],
+)
+def test_what_is_no_text_for_certain_is_not_guessed(content: bytes, why: str) -> None:
+    with pytest.raises(Invalid, match=why):
+        decoded(content, A)
+
+
+@given(
+    TEXT,
+    st.sampled_from(
+        [("utf-8", b""), ("utf-8", b"\xef\xbb\xbf"), ("utf-16-le", b"\xff\xfe"), ("utf-16-be", b"\xfe\xff")]
+    ),
+)
+def test_a_text_becomes_the_bytes_that_it_was(text: str, encoding: tuple[str, bytes]) -> None:
+    content = encoding[1] + text.encode(encoding[0])
+    assert decoded(content, A).encoded() == content
+
+
+@given(TEXT, TEXT)
+def test_a_passage_has_the_bytes_that_it_has_in_the_whole(before: str, after: str) -> None:
+    found = decoded(f"{before}\r\n{after}".encode(), A)
+    for line in found.text.split("\n"):
+        assert found.piece(line) in found.encoded()

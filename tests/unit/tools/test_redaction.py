@@ -1,0 +1,110 @@
+"""Secrets are taken out of texts, however they are cut into pieces."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.domain.artifact import ArtifactType, NewArtifact
+from holdfast.domain.events.custom import FileAction, FileChanged
+from holdfast.tools.redaction import REDACTED, RedactedStream, Redaction, redacted, secrets_of
+from holdfast.tools.tool import Outcome
+from tests.unit.tools.calls import Recorder, a_call
+
+SECRET = "correct horse battery"
+REDACTION = Redaction([SECRET])
+PRIVATE = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nIBAAKC\n-----END RSA PRIVATE KEY-----"
+KEYS = [
+    "sk-" + "a1B2" * 8,
+    "sk-ant-api03-" + "x_-9" * 10,
+    "sk-proj-" + "Zz09" * 12,
+    "ghp_" + "a" * 36,
+    "github_pat_" + "a1" * 20,
+    "glpat-" + "a" * 20,
+    "xoxb-123456789012-abcdef",
+    "AIza" + "a" * 35,
+    "AKIA" + "A1" * 8,
+    "sk_live_" + "a" * 24,
+    "hf_" + "a" * 34,
+    "npm_" + "a" * 36,
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N",
+]
+
+
+@pytest.mark.parametrize("key", [*KEYS, SECRET, PRIVATE])
+def test_a_secret_is_taken_out(key: str) -> None:
+    assert REDACTION.text(f"it is ({key}), they say") == f"it is ({REDACTED}), they say"
+
+
+@pytest.mark.parametrize(
+    "text", ["sk-learn is a package", "a risk-averse-person-with-a-long-name", "AKIA", "task_list", "eyJ.eyJ.x"]
+)
+def test_what_only_looks_a_little_like_one_stays(text: str) -> None:
+    assert REDACTION.text(text) == text
+
+
+def test_what_is_too_short_to_be_found_for_certain_is_no_secret() -> None:
+    assert Redaction(["abc"]).text("abc") == "abc"
+
+
+def test_the_longer_of_two_secrets_is_taken_out_whole() -> None:
+    assert Redaction(["password", "password-of-ada"]).text("password-of-ada") == REDACTED
+
+
+def test_a_secret_of_several_lines_is_taken_out_line_by_line() -> None:
+    assert Redaction(["first line\nsecond line"]).text("second line") == REDACTED
+
+
+def test_names_and_values_of_json_have_none() -> None:
+    said = REDACTION.json({SECRET: [SECRET, 1, None, {"a": (SECRET,)}]})
+    assert said == {REDACTED: [REDACTED, 1, None, {"a": [REDACTED]}]}
+
+
+@given(st.lists(st.sampled_from([*KEYS, SECRET, PRIVATE, "word", "\n", " ", "é"]), max_size=12), st.data())
+def test_a_stream_says_what_the_whole_would(parts: list[str], data: st.DataObject) -> None:
+    text = "\n".join(parts)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
+    stream = RedactedStream(REDACTION)
+    pieces = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    assert "".join([*map(stream.feed, pieces), stream.end()]) == REDACTION.text(text)
+
+
+@settings(deadline=None)  # it is long, and the machine may be busy
+@given(st.integers(0, 12_000), st.integers(50, 2_000), st.sampled_from([SECRET, *KEYS]))
+def test_a_line_without_end_hides_nothing(at: int, size: int, secret: str) -> None:
+    text = "." * at + secret + "." * (12_000 - at)
+    stream = RedactedStream(REDACTION)
+    pieces = [stream.feed(text[start : start + size]) for start in range(0, len(text), size)]
+    assert "".join([*pieces, stream.end()]) == REDACTION.text(text)
+    assert any(pieces)
+
+
+def test_what_is_complete_is_shown_at_once() -> None:
+    stream = RedactedStream(REDACTION)
+    assert stream.feed("one\ntw") == "one\n"
+    assert stream.feed("o\rthree") == "two\r"
+    assert stream.end() == "three"
+
+
+def test_variables_are_secret_by_their_names() -> None:
+    environment = {
+        "OPENAI_API_KEY": "1",
+        "GITHUB_TOKEN": "2",
+        "db_password": "3",
+        "AWS_SECRET_ACCESS_KEY": "4",
+        "MINE": "5",
+        "TOKENIZERS_PARALLELISM": "6",
+        "EMPTY_TOKEN": "",
+        "PATH": "7",
+    }
+    assert sorted(secrets_of(environment, named=["MINE", "GONE"])) == ["1", "2", "3", "4", "5"]
+
+
+async def test_nothing_that_a_tool_answers_has_one() -> None:
+    outcome = Outcome(
+        content={"said": SECRET},
+        artifacts=[NewArtifact(type=ArtifactType.DOC, title=SECRET, content=SECRET, media_type="text/plain")],
+        events=[FileChanged(path="a", action=FileAction.CREATED, size=1, digest_after="0", diff=f"+{SECRET}")],
+    )
+    found = await redacted(Recorder(outcome), REDACTION).run(a_call(), {})
+    assert found.content == {"said": REDACTED}
+    assert SECRET not in repr(found)
