@@ -70,7 +70,7 @@ class Two:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(_outcome(writer)) for writer in (first, second)]
             depth = 0
-            while ready := await self._ready(tasks):
+            while ready := await self._ready(tasks, choices[depth].chosen if depth < len(choices) else None):
                 if depth == len(choices):
                     _choose(choices, ready)
                 chosen = choices[depth].chosen if depth < len(choices) else min(ready)
@@ -85,13 +85,16 @@ class Two:
             raise
         return order
 
-    async def _ready(self, tasks: Sequence[asyncio.Task[Any]]) -> dict[int, Statement]:
-        """Return who may go on, once each is at a gate, behind a lock, or done; nobody when all are done."""
+    async def _ready(self, tasks: Sequence[asyncio.Task[Any]], chosen: int | None) -> dict[int, Statement]:
+        """Return who may go on, once each is at a gate, behind a lock, or done; nobody when all are done.
+
+        Whoever was chosen is waited for: it may be behind a lock of the server's own for a moment.
+        """
         while True:
             await asyncio.sleep(0)
             ready = {writer: gate.at for writer, gate in enumerate(self._gates) if gate.at is not None}
             moving = [writer for writer, task in enumerate(tasks) if not task.done() and writer not in ready]
-            if not moving or (ready and await self._all_blocked(moving)):
+            if not moving or (chosen not in moving and ready and await self._all_blocked(moving)):
                 return ready
 
     async def _all_blocked(self, moving: Sequence[int]) -> bool:
