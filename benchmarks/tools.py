@@ -12,28 +12,19 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.table import Table
-from holdfast.domain.agent import Agent
-from holdfast.domain.commit import Lease
-from holdfast.domain.ids import MessageId, OwnerId, RunId, SpaceId, ThreadId, ToolCallId
-from holdfast.domain.instant import Instant
-from holdfast.domain.limits import Limits
-from holdfast.domain.plan import Boundary
-from holdfast.domain.run import Mode, Priority, Run, RunStatus
-from holdfast.domain.usage import Usage
 from holdfast.ports.processes import Command
 from holdfast.ports.sandbox import Confined, Sandbox
 from holdfast.sandbox.files.folders import WorkspaceFolders
 from holdfast.sandbox.none import Refusing, Unconfined
 from holdfast.sandbox.probe import find
 from holdfast.sandbox.processes import SupervisedProcesses, open_processes
+from holdfast.testing.calls import a_call
 from holdfast.tools.builtin.bash import bash
 from holdfast.tools.builtin.todo_read import TODO_READ
 from holdfast.tools.commands.commands import Commands
 from holdfast.tools.redaction import Redaction
-from holdfast.tools.tool import Call
 from holdfast.tools.wrapped import wrapped
 
-NOW: Final = Instant("2026-01-31T12:00:00.000Z")
 ROUNDS: Final = 3
 
 
@@ -50,7 +41,7 @@ async def measure(backend: str, *, seconds: float) -> Table:
 
 
 async def _ways(folder: Path, processes: SupervisedProcesses) -> dict[str, Callable[[], Awaitable[object]]]:
-    call, todo = _call(), wrapped(TODO_READ, redaction=Redaction())
+    call, todo = a_call(), wrapped(TODO_READ, redaction=Redaction())
     plain = Command(argv=["/bin/true"], folder=folder, timeout=60.0)
     confined = Confined(argv=["/bin/true"], root=folder, folder=folder, timeout=60.0)
     unconfined, sandbox = Unconfined(processes), await find(processes)
@@ -90,70 +81,3 @@ async def _each(once: Callable[[], Awaitable[object]], seconds: float) -> float:
         await once()
         done += 1
     return passed / done
-
-
-def _call() -> Call:
-    """Return a call as a worker makes it."""
-    run = Run(
-        id=RunId("run_1"),
-        thread_id=ThreadId("thr_1"),
-        space_id=SpaceId("spc_1"),
-        mode=Mode.TASK,
-        agent_type="bench",
-        model="scripted:bench.json",
-        status=RunStatus.RUNNING,
-        status_reason=None,
-        base_run_id=None,
-        base_sequence=None,
-        parent_run_id=None,
-        root_run_id=RunId("run_1"),
-        root_thread_id=ThreadId("thr_1"),
-        child_thread_id=None,
-        session_id=None,
-        input=None,
-        output=None,
-        error=None,
-        usage=Usage(cost_usd=0.0),
-        priority=Priority.NORMAL,
-        tags=[],
-        limits=Limits(),
-        iterations=1,
-        attempt=1,
-        wait_until=None,
-        idempotency_key=None,
-        last_event_seq=1,
-        created_by=None,
-        cancelled_by=None,
-        created_at=NOW,
-        queued_at=NOW,
-        started_at=NOW,
-        completed_at=None,
-    )
-    lease = Lease(
-        space_id=run.space_id,
-        run_id=run.id,
-        thread_id=run.thread_id,
-        owner=OwnerId("bench"),
-        number=1,
-        expires_at=NOW,
-        space_key=1,
-        run_key=1,
-        thread_key=1,
-        parent_key=None,
-        run=run,
-    )
-
-    async def next_task_id() -> int:
-        return 1
-
-    return Call(
-        id=ToolCallId("call_1"),
-        key="run_1.1",
-        lease=lease,
-        agent=Agent(name="bench", description="", models=["scripted:bench.json"], instructions=""),
-        message_id=MessageId("msg_1"),
-        at=Boundary(message_sequence_num=1, content_sequence_num=0),
-        now=NOW,
-        values={},
-        next_task_id=next_task_id,
-    )

@@ -39,6 +39,7 @@ from holdfast.domain.errors import (
     TooLarge,
     Unavailable,
 )
+from holdfast.domain.text import uncapitalised
 
 _log: Final = logging.getLogger("holdfast.api")
 _LEFT: Final = "client disconnected prematurely"
@@ -238,15 +239,11 @@ def _invalid(error: HTTPException) -> Invalid:
     """Return what is wrong with a request, in one sentence."""
     extra = error.extra if isinstance(error, ValidationException) and isinstance(error.extra, list) else []
     if not extra:
-        return Invalid(_lower(error.detail))
+        return Invalid(uncapitalised(error.detail))
     field, message = extra[0].get("key", ""), extra[0].get("message", "")
     if field == "data":
         return Invalid("this needs a body: send it as JSON", field="body")
-    return Invalid(f"`{field}`: {_lower(message)}" if field else _lower(message), field=field)
-
-
-def _lower(message: str) -> str:
-    return message[:1].lower() + message[1:]
+    return Invalid(f"`{field}`: {uncapitalised(message)}" if field else uncapitalised(message), field=field)
 
 
 EXCEPTION_HANDLERS: Final[ExceptionHandlersMap] = {

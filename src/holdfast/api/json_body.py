@@ -11,6 +11,7 @@ from litestar.typing import FieldDefinition
 
 from holdfast.api.errors import BadJson, TooDeep, UnsupportedMediaType
 from holdfast.domain.errors import Invalid
+from holdfast.domain.text import uncapitalised
 
 MAX_DEPTH: Final = 64
 MAX_BODY: Final = 10 * 1024 * 1024
@@ -76,7 +77,7 @@ def decode(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
     except msgspec.ValidationError as exc:
         raise mismatch(str(exc)) from exc
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise BadJson(f"the body is not JSON in UTF-8: {_lower(str(exc))}") from exc
+        raise BadJson(f"the body is not JSON in UTF-8: {uncapitalised(str(exc))}") from exc
 
 
 def check_depth(body: bytes) -> None:
@@ -95,11 +96,7 @@ def check_depth(body: bytes) -> None:
 def mismatch(message: str) -> Invalid:
     """Return the error of a body that does not fit, of what the decoder says about it."""
     place = _PLACE.search(message)
-    said = _lower(_PLACE.sub("", message))
+    said = uncapitalised(_PLACE.sub("", message))
     if place is None or not place[1]:
         return Invalid(f"the body does not fit: {said}", field="body")
     return Invalid(f"`{place[1]}`: {said}", field=place[1])
-
-
-def _lower(message: str) -> str:
-    return message[:1].lower() + message[1:]

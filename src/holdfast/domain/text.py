@@ -1,4 +1,4 @@
-"""What may stand in a text that we store."""
+"""What may stand in a text that we store, and how others' messages are quoted."""
 
 from holdfast.domain.errors import Invalid, TooLarge
 
@@ -14,3 +14,8 @@ def check_text(value: str, *, field: str, most: int) -> str:
     except UnicodeEncodeError as exc:
         raise Invalid(f"`{field}` is not valid Unicode", field=field) from exc
     return value
+
+
+def uncapitalised(message: str) -> str:
+    """Return somebody else's message as the end of a sentence of ours."""
+    return message[:1].lower() + message[1:]

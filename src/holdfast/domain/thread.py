@@ -17,6 +17,7 @@ MAX_TITLE: Final = 500
 MAX_SUMMARY: Final = 20_000
 MAX_RETRIEVAL_INDEX: Final = 1_000_000
 DEFAULT_CONTEXT_WINDOW: Final = 50
+_SHORT_TITLE: Final = 80
 
 
 class ThreadStatus(StrEnum):
@@ -138,3 +139,9 @@ def _check_texts(**texts: str | None) -> None:
 def _check_context_window(size: int) -> None:
     if not 1 <= size <= 1000:
         raise Invalid("`context_window` must be between 1 and 1000 messages", field="context_window")
+
+
+def title_from(text: str) -> str | None:
+    """Return a title for a thread that begins with `text`: its first line, cut, and without what no title may have."""
+    first = text.replace("\0", "").strip().partition("\n")[0]
+    return (first if len(first) <= _SHORT_TITLE else f"{first[: _SHORT_TITLE - 1]}…") or None

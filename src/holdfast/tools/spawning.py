@@ -13,15 +13,13 @@ from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import Mode, Priority, RunStatus
 from holdfast.domain.text import check_text
-from holdfast.domain.thread import NewThread
+from holdfast.domain.thread import NewThread, title_from
 from holdfast.tools.permissions.chain import passed_on
 from holdfast.tools.suggestion import did_you_mean
 from holdfast.tools.tool import Call
 
 MAX_INPUT: Final = 100_000
 """Characters that a child can be told."""
-
-_TITLE: Final = 80
 
 
 class Spawner(Protocol):
@@ -51,7 +49,7 @@ class LibrarySpawner:
         text = check_text(input, field="input", most=MAX_INPUT)
         return NewRun(
             id=child_run(call),
-            thread=NewThread(id=child_thread(call), title=_title(text), agent_type=found.name),
+            thread=NewThread(id=child_thread(call), title=title_from(text), agent_type=found.name),
             messages=[NewMessage(role=Role.USER, content=text)],
             input=text,
             mode=mode,
@@ -92,8 +90,3 @@ def _named(name: str, agents: Sequence[Agent]) -> Agent:
             return agent
     hint = did_you_mean(name, [agent.name for agent in agents])
     raise NotFound(f"there is no agent `{name}` that this run may spawn{hint}", agent=name)
-
-
-def _title(text: str) -> str | None:
-    first = text.strip().partition("\n")[0]
-    return (first if len(first) <= _TITLE else f"{first[: _TITLE - 1]}…") or None

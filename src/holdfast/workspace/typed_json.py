@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
+from holdfast.domain.text import uncapitalised
 from holdfast.workspace.complaints import Complaint, explain, placed
 from holdfast.workspace.places import line_of
 from holdfast.workspace.text_files import refuse
@@ -45,9 +46,9 @@ def _parse(text: str, *, file: str) -> Json:
     try:
         return json.loads(text, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite)
     except json.JSONDecodeError as exc:
-        refuse(file, f"is not JSON: line {exc.lineno}, column {exc.colno}: {_lower(exc.msg)}", cause=exc)
+        refuse(file, f"is not JSON: line {exc.lineno}, column {exc.colno}: {uncapitalised(exc.msg)}", cause=exc)
     except ValueError as exc:
-        refuse(file, _lower(str(exc)), cause=exc)
+        refuse(file, uncapitalised(str(exc)), cause=exc)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -68,7 +69,3 @@ def _finite(text: str) -> float:
 
 def _no_number(name: str) -> NoReturn:
     raise ValueError(f"`{name}` is not a number in JSON")
-
-
-def _lower(message: str) -> str:
-    return message[:1].lower() + message[1:]

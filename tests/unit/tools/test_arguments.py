@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.tool import ToolSpec
+from holdfast.testing.calls import Recorder, a_call, a_spec
 from holdfast.tools.arguments import MAX_PROBLEM, MAX_PROBLEMS, MAX_SAMPLE, check_arguments, read
 from holdfast.tools.built_ins import SPECS
 from holdfast.tools.builtin import (
@@ -41,7 +42,6 @@ from holdfast.tools.builtin import (
 )
 from holdfast.tools.checked import checked
 from holdfast.tools.schema import Arguments
-from tests.unit.tools.calls import Recorder, a_call, a_spec
 
 TAKEN: Final[dict[str, type[Arguments]]] = {
     "agent_spawn": agent_spawn.AgentSpawn,

@@ -10,6 +10,7 @@ from holdfast.domain.artifact import MAX_CONTENT
 from holdfast.domain.plan import MAX_OPEN_ITEMS, MAX_SUBTASKS
 from holdfast.domain.todo import MAX_ITEMS, MAX_TEXT
 from holdfast.domain.tool import DEFAULT_OUTPUT_LIMIT, DEFAULT_TIMEOUT, ToolClass, ToolSpec
+from holdfast.testing.calls import a_call
 from holdfast.tools.asking import MAX_QUESTION
 from holdfast.tools.built_ins import SPECS
 from holdfast.tools.builtin.ask_user import MAX_OPTIONS
@@ -22,7 +23,6 @@ from holdfast.tools.typed import TypedTool
 from holdfast.tools.wrapped import wrapped
 from tests.architecture.markdown import python_blocks
 from tests.architecture.project import ROOT
-from tests.unit.tools.calls import a_call
 
 GUIDE: Final = ROOT / "docs" / "guides" / "tools.md"
 REFERENCE: Final = ROOT / "docs" / "reference" / "tools.md"

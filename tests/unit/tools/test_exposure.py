@@ -5,10 +5,10 @@ import pytest
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.ids import RunId
+from holdfast.testing.calls import Recorder, a_spec
 from holdfast.tools.built_ins import SPECS
 from holdfast.tools.exposure import CORE, DEFAULT_LIMIT, FINDERS, Exposure, active, visible
 from holdfast.tools.tool import Tool
-from tests.unit.tools.calls import Recorder, a_spec
 
 RUN: Final = RunId("run_1")
 

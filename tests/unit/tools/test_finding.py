@@ -1,8 +1,8 @@
 import pytest
 
+from holdfast.testing.calls import a_spec
 from holdfast.tools.built_ins import SPECS
 from holdfast.tools.finding import find
-from tests.unit.tools.calls import a_spec
 
 
 def found(query: str, limit: int = 10) -> list[str]:

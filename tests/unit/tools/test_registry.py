@@ -2,10 +2,10 @@ import pytest
 
 from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.ids import RunId
+from holdfast.testing.calls import Recorder, a_call, a_spec
 from holdfast.tools.exposure import Exposure
 from holdfast.tools.registry import DOUBLE, SHADOWED, Catalog, Toolbox
 from holdfast.tools.tool import Tool
-from tests.unit.tools.calls import Recorder, a_call, a_spec
 
 FEW = Exposure(limit=2, core=frozenset({"look"}))
 

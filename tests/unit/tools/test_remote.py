@@ -2,9 +2,9 @@ from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
 from holdfast.domain.errors import NotFound
 from holdfast.domain.tool import Reply, ToolSpec
+from holdfast.testing.calls import KEY, a_call, a_lease, a_spec
 from holdfast.tools.remote import remote_tools
 from holdfast.tools.tool import Outcome
-from tests.unit.tools.calls import KEY, a_call, a_lease, a_spec
 
 
 class Elsewhere:

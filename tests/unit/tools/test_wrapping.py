@@ -6,13 +6,13 @@ import pytest
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Conflict, HoldfastError, Invalid, LeaseLost, OutcomeUnknown, StoreFull, Unavailable
 from holdfast.domain.tool import ToolClass
+from holdfast.testing.calls import Raiser, Recorder, ResumableRecorder, a_call, a_spec
 from holdfast.tools.bounded import bounded
 from holdfast.tools.checked import checked
 from holdfast.tools.explained import explained
 from holdfast.tools.timed import timed
 from holdfast.tools.tool import Call, Outcome, Resumable, TimeCame, Tool
 from holdfast.tools.wrapped import wrapped
-from tests.unit.tools.calls import Raiser, Recorder, ResumableRecorder, a_call, a_spec
 
 WRAPPERS: list[Callable[[Tool], Tool]] = [bounded, checked, explained, timed, wrapped]
 NUMBER: dict[str, Json] = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}

@@ -1,7 +1,6 @@
 """Tasks in the hands of those who know the contract. All of them are in one space."""
 
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 
@@ -31,15 +30,13 @@ from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.new_run import Created, NewRun
 from holdfast.domain.page import MAX_LIMIT, Page
 from holdfast.domain.run import Mode, Priority, Run
-from holdfast.domain.thread import NewThread
+from holdfast.domain.thread import NewThread, title_from
 from holdfast.ports.agents import Agents
 from holdfast.ports.contexts import Contexts
 from holdfast.ports.event_log import EventLog
 from holdfast.ports.interrupts import Interrupts
 from holdfast.ports.runs import RunFilter, Runs
 from holdfast.ports.steps import Steps
-
-_TITLE: Final = 80
 
 
 class TaskFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +81,7 @@ class TaskControl:
         """Give an agent a task."""
         self._check_agent(agent)
         new = NewRun(
-            thread=NewThread(title=_title(text), agent_type=agent),
+            thread=NewThread(title=title_from(text), agent_type=agent),
             messages=[NewMessage(role=Role.USER, content=text)],
             input=text,
             mode=Mode.TASK,
@@ -206,8 +203,3 @@ def _not_waiting(name: str, below: Sequence[Interrupt] = ()) -> TaskNotWaiting:
     asking = [task_id_of(each.run_id) for each in below]
     hint = f": `{asking[0]}` does, which it spawned" if asking else ""
     return TaskNotWaiting(f"task `{name}` asks nothing{hint}", id=name, asking=asking)
-
-
-def _title(text: str) -> str | None:
-    first = text.replace("\0", "").strip().partition("\n")[0]  # a title has no NUL
-    return (first if len(first) <= _TITLE else f"{first[: _TITLE - 1]}…") or None

@@ -98,6 +98,7 @@ async def _keep(connection: asyncpg.Connection) -> None:
 
 async def _close(pool: asyncpg.Pool) -> None:
     try:
-        await asyncio.wait_for(pool.close(), timeout=5)
+        async with asyncio.timeout(5):
+            await pool.close()
     except DRIVER_ERRORS:
         pool.terminate()

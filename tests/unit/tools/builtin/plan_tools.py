@@ -6,6 +6,7 @@ import msgspec
 
 from holdfast.domain.content import Json
 from holdfast.domain.plan import Boundary, Plan
+from holdfast.testing.calls import HERE, a_call, numbers
 from holdfast.tools.builtin.plan_block import PLAN_BLOCK
 from holdfast.tools.builtin.plan_cancel import PLAN_CANCEL
 from holdfast.tools.builtin.plan_check import PLAN_CHECK
@@ -15,7 +16,6 @@ from holdfast.tools.builtin.plan_start import PLAN_START
 from holdfast.tools.builtin.plan_update import PLAN_UPDATE
 from holdfast.tools.tool import Outcome, Tool
 from holdfast.tools.wrapped import wrapped
-from tests.unit.tools.calls import HERE, a_call, numbers
 
 _TOOLS: Final[dict[str, Tool]] = {
     tool.spec.name.removeprefix("plan_"): wrapped(tool)

@@ -7,12 +7,12 @@ from holdfast.domain.errors import Conflict
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import InterruptId, ToolCallId
 from holdfast.domain.interrupt import InterruptKind, NewInterrupt
+from holdfast.testing.calls import KEY, a_call
 from holdfast.tools.builtin.ask_user import ASK_USER, MAX_OPTIONS
 from holdfast.tools.builtin.task_respond import TASK_RESPOND
 from holdfast.tools.tool import Answered, Asked, Disturbed, Outcome, TimeCame
 from holdfast.tools.typed import WaitingTool
 from holdfast.tools.wrapped import wrapped
-from tests.unit.tools.calls import KEY, a_call
 
 ASKING: Final[dict[str, tuple[WaitingTool[Any], dict[str, Json]]]] = {
     "ask_user": (ASK_USER, {"question": "Which one?"}),

@@ -2,11 +2,11 @@ from holdfast.domain.artifact import ArtifactType, NewArtifact, check_new_artifa
 from holdfast.domain.events.custom import ArtifactMade
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import ArtifactId
+from holdfast.testing.calls import KEY, a_call
 from holdfast.tools.bounded import output_artifact
 from holdfast.tools.builtin.create_artifact import CREATE_ARTIFACT
 from holdfast.tools.tool import Outcome
 from holdfast.tools.wrapped import wrapped
-from tests.unit.tools.calls import KEY, a_call
 
 ASKED = {"type": "report", "title": "Tides", "content": "höher"}
 ID = ArtifactId(derived_id("art", key=KEY))

@@ -1,8 +1,8 @@
 from holdfast.domain.events.custom import Logged
+from holdfast.testing.calls import a_call
 from holdfast.tools.builtin.log_write import LOG_WRITE, MAX_MESSAGE
 from holdfast.tools.tool import Outcome
 from holdfast.tools.wrapped import wrapped
-from tests.unit.tools.calls import a_call
 
 
 async def test_a_line_is_written_into_the_log() -> None:

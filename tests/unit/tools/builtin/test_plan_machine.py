@@ -15,8 +15,8 @@ from holdfast.domain.content import Json
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.events.custom import PlanChanged
 from holdfast.domain.plan import Boundary, Plan, PlanPriority, PlanStatus, Subtask
+from holdfast.testing.calls import HERE
 from tests.unit.tools.builtin.plan_tools import Planner
-from tests.unit.tools.calls import HERE
 
 IDS: Final = st.integers(1, 5)
 TEXTS: Final = st.sampled_from(["read", "write", " think ", " "])

@@ -16,9 +16,9 @@ from holdfast.domain.plan import (
     Subtask,
     SubtaskStatus,
 )
+from holdfast.testing.calls import HERE
 from holdfast.tools.tool import Outcome
 from tests.unit.tools.builtin.plan_tools import Planner
-from tests.unit.tools.calls import HERE
 
 LATER: Final = Boundary(message_sequence_num=9, content_sequence_num=0)
 DONE: Final = SubtaskStatus.DONE

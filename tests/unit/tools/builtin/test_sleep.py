@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 from holdfast.domain.errors import Conflict
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.instant import Instant, millis
+from holdfast.testing.calls import KEY, NOW, a_call
 from holdfast.tools.builtin.sleep import LONGEST, SLEEP
 from holdfast.tools.tool import Answered, Disturbed, Outcome, Slept, TimeCame
 from holdfast.tools.wrapped import wrapped
-from tests.unit.tools.calls import KEY, NOW, a_call
 
 
 async def test_sleeping_waits_for_a_time_under_a_timer_of_the_call() -> None:

@@ -14,6 +14,7 @@ from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.new_run import NewRun, check_new_run
 from holdfast.domain.run import Mode, Priority, RunError, RunStatus
 from holdfast.domain.thread import NewThread
+from holdfast.testing.calls import KEY, a_call, a_run, an_agent
 from holdfast.tools.builtin.agent_spawn import AgentSpawn, agent_spawn
 from holdfast.tools.builtin.task_create import TaskCreate, task_create
 from holdfast.tools.permissions.chain import passed_on
@@ -21,7 +22,6 @@ from holdfast.tools.spawning import MAX_INPUT, LibrarySpawner
 from holdfast.tools.tool import ChildEnded, Disturbed, Outcome, Spawned, TimeCame
 from holdfast.tools.typed import TypedTool, WaitingTool
 from holdfast.tools.wrapped import wrapped
-from tests.unit.tools.calls import KEY, a_call, a_run, an_agent
 
 CHILD: Final = RunId(derived_id("run", key=KEY))
 THREAD: Final = ThreadId(derived_id("thr", key=KEY))

@@ -1,10 +1,10 @@
 from holdfast.domain.content import Json
 from holdfast.domain.todo import MAX_ITEMS, MAX_TEXT
+from holdfast.testing.calls import a_call
 from holdfast.tools.builtin.todo_read import TODO_READ
 from holdfast.tools.builtin.todo_write import TODO_WRITE
 from holdfast.tools.tool import Outcome
 from holdfast.tools.wrapped import wrapped
-from tests.unit.tools.calls import a_call
 
 
 async def test_what_was_written_is_read() -> None:

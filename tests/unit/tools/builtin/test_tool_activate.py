@@ -1,12 +1,12 @@
 from typing import Final
 
 from holdfast.domain.content import Json
+from holdfast.testing.calls import a_call, a_run, a_spec
 from holdfast.tools.builtin.tool_activate import tool_activate
 from holdfast.tools.builtin.tool_search import MAX_FOUND, tool_search
 from holdfast.tools.exposure import active
 from holdfast.tools.tool import Call, Outcome
 from holdfast.tools.wrapped import wrapped
-from tests.unit.tools.calls import a_call, a_run, a_spec
 
 SPECS: Final = [a_spec(f"tool_{letter}") for letter in "abcdefghijklmnop"]
 

@@ -6,9 +6,9 @@ import msgspec
 
 from holdfast.domain.events import ActivityDelta, ActivitySnapshot
 from holdfast.domain.events.activity import ActivityEvent
+from holdfast.testing.calls import a_call
 from holdfast.tools.commands.live_output import CUT, MOST_SHOWN, LiveOutput
 from holdfast.tools.redaction import REDACTED, Redaction
-from tests.unit.tools.calls import a_call
 
 
 class Screen:

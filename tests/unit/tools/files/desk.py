@@ -10,10 +10,10 @@ from holdfast.domain.content import Json
 from holdfast.domain.events.custom import FileChanged
 from holdfast.domain.ids import ToolCallId
 from holdfast.sandbox.files.folders import WorkspaceFolders
+from holdfast.testing.calls import a_call
 from holdfast.tools.built_ins import file_tools
 from holdfast.tools.tool import Call, Outcome
 from holdfast.tools.wrapped import wrapped
-from tests.unit.tools.calls import a_call
 
 FOLDER: Final = "files"
 

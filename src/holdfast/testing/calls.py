@@ -129,6 +129,7 @@ class Recorder:
         self._outcome = outcome or Outcome(content="seen")
 
     async def run(self, call: Call, arguments: dict[str, Json]) -> Outcome:
+        """Remember, and answer."""
         self.asked.append(arguments)
         return self._outcome
 
@@ -137,6 +138,7 @@ class ResumableRecorder(Recorder):
     """The same for calls that wait."""
 
     async def resume(self, call: Call, arguments: dict[str, Json], arrival: Arrival) -> Outcome:
+        """Remember, and answer."""
         return await self.run(call, arguments)
 
 
@@ -148,4 +150,5 @@ class Raiser:
         self._error = error
 
     async def run(self, call: Call, arguments: dict[str, Json]) -> Outcome:
+        """Raise it."""
         raise self._error
