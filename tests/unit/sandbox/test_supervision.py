@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count, islice
 from pathlib import Path
 
 import pytest
@@ -158,7 +159,7 @@ async def test_at_the_end_of_the_block_what_still_runs_is_killed() -> None:
 
 
 async def test_without_open_files_a_command_is_unavailable(processes: SupervisedProcesses) -> None:
-    with _open_files(len(os.listdir("/proc/self/fd")) + 3), pytest.raises(Unavailable, match="allow more open files"):
+    with _room_for_files(4), pytest.raises(Unavailable, match="allow more open files"):
         await processes.run(command("true"))
     assert (await processes.run(command("true"))).exit_code == 0
 
@@ -216,8 +217,13 @@ def _files(pid: int) -> set[str]:
 
 
 @contextmanager
-def _open_files(most: int) -> Iterator[None]:
+def _room_for_files(more: int) -> Iterator[None]:
+    """Let just so many more files be opened, whatever numbers the open ones have: the limit is one of numbers."""
+    free = (number for number in count() if not os.path.lexists(f"/proc/self/fd/{number}"))
+    last = next(islice(free, more - 1, None))
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (last + 1, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
