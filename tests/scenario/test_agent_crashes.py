@@ -35,6 +35,8 @@ TURNS: Final = frozenset(
     f"after INSERT INTO {table}" for table in ("messages", "inbox", "interrupts", "timers", "waits", "task_numbers")
 ) | {"after DELETE FROM inbox"}
 """What is written where a conversation takes a turn, in the words of commit points."""
+STRIDE: Final = 60
+"""The points of each life where every point is to be somebody's last; about a dozen of them go on what was before."""
 SECONDS: Final = 0.05
 """By which lives grow that end at any time."""
 
@@ -129,16 +131,13 @@ async def test_kills_among_several_workers_change_nothing_but_what_is_unknown(
 
 
 @pytest.mark.slow
-async def test_thousands_of_kills_of_one_worker_change_nothing_but_what_is_unknown(
-    relay: Relay, calm: Calm, backend: str
-) -> None:
-    """At every stage of every call, at every commit point there is, and then at any point and any time."""
+async def test_thousands_of_kills_of_one_worker_change_nothing_but_what_is_unknown(relay: Relay, calm: Calm) -> None:
+    """At every stage of every call, at one commit point after the other, and then at any point and any time."""
     random = Random(SEED)
     for moments in _by_stage(calm[1]):
         await _kill_in_calls(relay, calm[0], moments)
-    every = iter(range(1, len(calm[1]), 1 if backend == "sqlite" else 3))
-    while (fatal := next(every, None)) is not None:
-        await _kill(relay, calm[0], _first_at(fatal, then=_at_points(random)))
+    for first in range(1, STRIDE + 1):
+        await _kill(relay, calm[0], _striding(first))
     while len(relay.deaths) < MANY:
         await _kill(relay, calm[0], random.choice([_at_points(random), _at_times(random)]))
 
@@ -196,9 +195,10 @@ def _at_times(random: Random) -> Fates:
     return lambda: Fate(life=random.uniform(0, next(lives) * SECONDS))
 
 
-def _first_at(fatal: int, *, then: Fates) -> Fates:
+def _striding(first: int) -> Fates:
+    """Kill after so many points and then after every stride: all first steps of one stride leave no point out."""
     begun = count()
-    return lambda: Fate(fatal=fatal) if next(begun) == 0 else then()
+    return lambda: Fate(fatal=first if next(begun) == 0 else STRIDE)
 
 
 def _by_stage(points: Iterable[str]) -> list[set[str]]:
