@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.bootstrap import open_bus, open_store
 from holdfast.domain.commit import Commit
@@ -16,10 +17,13 @@ from holdfast.domain.inbox import InboxKind
 from holdfast.domain.interrupt import Answer
 from holdfast.domain.limits import Limits
 from holdfast.domain.new_run import NewRun
+from holdfast.domain.run import RunStatus
 from holdfast.domain.thread import NewThread
 from holdfast.domain.timer import NewTimer
 from holdfast.ports.bus import Wake
+from holdfast.ports.event_log import Growth
 from holdfast.store.store import Store
+from holdfast.store.waking import LARGE
 from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE, claim, finish, new_run, new_thread, spoken
 from tests.conformance.conftest import SPACE
@@ -36,7 +40,14 @@ class Watched:
         self._hints = hints
 
     async def said(self) -> Wake:
-        """Return all that was said since the last time, or wait for something."""
+        """Return all that was said since the last time, or wait for something; not what logs grew by."""
+        return replace(await self._next(), grown=())
+
+    async def grown(self) -> Sequence[Growth]:
+        """Return what logs grew by since the last time."""
+        return (await self._next()).grown
+
+    async def _next(self) -> Wake:
         async with asyncio.timeout(PATIENCE):
             return await anext(self._hints)
 
@@ -56,7 +67,8 @@ async def watched(where: str | Path, clock: HeldClock) -> AsyncIterator[Watched]
 
 
 def hint(*runs: RunId, ended: Sequence[RunId] = (), **what: bool) -> Wake:
-    return Wake(runs=frozenset((SPACE, run) for run in runs), ended=frozenset((SPACE, run) for run in ended), **what)
+    told = Wake(runs=frozenset((SPACE, run) for run in runs), ended=frozenset((SPACE, run) for run in ended))
+    return replace(told, **what)
 
 
 async def test_a_new_run_is_told_with_the_queue_if_it_may_be_claimed(watched: Watched) -> None:
@@ -129,7 +141,7 @@ async def test_a_run_that_goes_back_tells_of_the_queue(watched: Watched, clock: 
     assert await watched.said() == hint(requeued.run_id, queue=True)
     clock.tick(2 * MINUTE)
     assert await store.leases.expire() == [expired.run_id]
-    assert (await watched.said()).queue
+    assert (await watched.said()).delayed
 
 
 async def test_an_end_from_outside_tells_of_every_run_that_it_ended(watched: Watched) -> None:
@@ -237,3 +249,28 @@ async def test_whoever_hears_a_hint_can_read_what_it_tells_of(
             for number in range(10):
                 await store.journal.commit(Commit(lease=lease, events=spoken("x", id=f"m{number}")))
     assert reader_task.result() == list(range(1, 32))
+
+
+async def test_what_a_log_grew_by_is_told_as_it_is_kept(watched: Watched) -> None:
+    """By its beginning, a commit, and an end from outside."""
+    store = watched.store
+    run = await queued(store, "a")
+    told = list(await watched.grown())
+    lease = await claim(store)
+    (claimed,) = await watched.grown()
+    assert claimed.head.status is RunStatus.RUNNING and not claimed.events
+    await store.journal.commit(Commit(lease=lease, events=spoken("Grüße")))
+    told += await watched.grown()
+    await store.runs.end(SPACE, run.id)
+    told += await watched.grown()
+    assert [event for growth in told for event in growth.after(0)] == await store.events.after(SPACE, run.id)
+    assert [told[-1].head] == await store.events.heads([(SPACE, run.id)])
+
+
+async def test_what_is_too_large_is_not_told_but_how_far_the_log_is_is(watched: Watched) -> None:
+    lease = await running(watched.store, "a")
+    await watched.said()
+    await watched.store.journal.commit(Commit(lease=lease, events=spoken("x" * LARGE)))
+    (growth,) = await watched.grown()
+    assert not growth.events
+    assert [growth.head] == await watched.store.events.heads([(SPACE, lease.run_id)])

@@ -5,7 +5,7 @@ conversation, the stream, plan, todo, artifacts, questions and children.
 """
 
 from collections.abc import AsyncIterator, Collection, Iterable
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from random import Random
 from typing import Final, TypeAlias
@@ -36,7 +36,7 @@ TURNS: Final = frozenset(
 ) | {"after DELETE FROM inbox"}
 """What is written where a conversation takes a turn, in the words of commit points."""
 STRIDE: Final = 60
-"""The points of each life where every point is to be somebody's last; about a dozen of them go on what was before."""
+"""The points of a life where every point is to be somebody's last; some of them repeat what was before."""
 SECONDS: Final = 0.05
 """By which lives grow that end at any time."""
 
@@ -196,9 +196,12 @@ def _at_times(random: Random) -> Fates:
 
 
 def _striding(first: int) -> Fates:
-    """Kill after so many points and then after every stride: all first steps of one stride leave no point out."""
-    begun = count()
-    return lambda: Fate(fatal=first if next(begun) == 0 else STRIDE)
+    """Kill after so many points and then after each stride: all first steps of one stride leave no point out.
+
+    Strides grow slowly, so that nobody dies again and again before a person has had the time to speak.
+    """
+    strides = chain([first], (STRIDE + before // 10 for before in count()))
+    return lambda: Fate(fatal=next(strides))
 
 
 def _by_stage(points: Iterable[str]) -> list[set[str]]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import asyncpg
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.bus.local import Inlet, LocalBus
 from holdfast.engine.stopping import stop
@@ -75,9 +76,9 @@ class PostgresBus:
 
 
 def _payload(connection: Any, wake: Wake) -> str:
-    hint = _encoder.encode(wake)
+    hint = _encoder.encode(replace(wake, grown=()))
     if len(hint) > MOST_BYTES:
-        hint = _encoder.encode(Wake(queue=wake.queue, news=wake.news, timers=wake.timers, everything=True))
+        hint = _encoder.encode(replace(wake, runs=frozenset(), ended=frozenset(), grown=(), everything=True))
     return f"{connection.get_server_pid()} {hint.decode()}"
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from holdfast.domain.errors import NotFound, Unavailable
@@ -9,7 +10,7 @@ from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.instant import millis
 from holdfast.domain.run import Run, RunStatus
 from holdfast.ports.bus import Wake
-from holdfast.ports.event_log import EventLog
+from holdfast.ports.event_log import EventLog, Head
 from holdfast.ports.runs import Runs
 
 PAUSE: Final = 0.1
@@ -28,14 +29,16 @@ class RunLog:
         self._events = events
         self._runs = runs
         self._pause = pause
-        self._changed: set[tuple[SpaceId, RunId]] = set()
+        self._changed: dict[tuple[SpaceId, RunId], Head | None] = {}
+        """What was hinted at, and where it stands if that was said."""
         self._stir = asyncio.Event()
         self._told: dict[tuple[SpaceId, RunId], RunStatus] = {}
 
     def hear(self, wake: Wake) -> None:
         """Take note of a hint."""
         if wake.runs:
-            self._changed |= wake.runs
+            self._changed |= dict.fromkeys(wake.runs)
+            self._changed |= {(each.head.space_id, each.head.run_id): each.head for each in wake.grown}
             self._stir.set()
 
     async def run(self) -> None:
@@ -44,16 +47,17 @@ class RunLog:
             await self._stir.wait()
             await asyncio.sleep(self._pause)
             self._stir.clear()
-            changed, self._changed = list(self._changed), set()
+            changed, self._changed = self._changed, {}
+            unread = [name for name, head in changed.items() if head is None]
             try:
-                for start in range(0, len(changed), MOST_AT_ONCE):
-                    await self._tell_of(changed[start : start + MOST_AT_ONCE])
+                await self._tell_of([head for head in changed.values() if head is not None])
+                for start in range(0, len(unread), MOST_AT_ONCE):
+                    await self._tell_of(await self._events.heads(unread[start : start + MOST_AT_ONCE]))
             except* Unavailable:
                 pass  # the store says so itself
 
-    async def _tell_of(self, changed: list[tuple[SpaceId, RunId]]) -> None:
+    async def _tell_of(self, heads: Sequence[Head]) -> None:
         """Say what became of runs; those that ended are read together."""
-        heads = await self._events.heads(changed)
         async with asyncio.TaskGroup() as tasks:
             for head in heads:
                 name = (head.space_id, head.run_id)

@@ -1,7 +1,8 @@
 """The one watcher of a process: it knows when a run's log has grown, and when there is work.
 
     bus ── hint ──┬──► everybody in this process who listens
-                  ├──► one read of all that may have changed ──► every stream that waits for it
+                  ├──► what logs grew by, if the hint says it ───┬──► every stream that waits for it
+                  ├──► one read of all else that may have changed┘
     2 seconds ────┘
     a run is due ────► one read of the queue ──► the worker
 
@@ -16,18 +17,18 @@ from typing import Final, TypeAlias
 from holdfast.domain.errors import Unavailable
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.instant import Instant, millis
+from holdfast.engine.tails import Name, Recent, Tail
 from holdfast.ports.bus import Bus, Wake
 from holdfast.ports.clock import Clock
-from holdfast.ports.event_log import EventLog, Head
+from holdfast.ports.event_log import EventLog, Growth, Head, LoggedEvent
 from holdfast.ports.leases import Leases
 
 PATIENCE: Final = 2.0
 """Seconds that a lost hint may cost."""
 QUEUE_GAP: Final = 0.02
-"""Seconds between two looks at the queue: under load every hint tells of it, and few of them of a delayed run."""
+"""Seconds between two looks at the queue, however many runs are put off."""
 MOST_AT_ONCE: Final = 1000
 
-Name: TypeAlias = tuple[SpaceId, RunId]
 Hear: TypeAlias = Callable[[Wake], None]
 
 _NEVER: Final = float("inf")
@@ -36,28 +37,43 @@ _NEVER: Final = float("inf")
 class Watch:
     """One run under observation."""
 
-    def __init__(self, name: Name, events: EventLog) -> None:
+    def __init__(self, name: Name, events: EventLog, tail: Tail) -> None:
         self._name = name
         self._events = events
-        self._head: Head | None = None
+        self.tail = tail
         self._moved = asyncio.Event()
         self.users = 0
 
     async def beyond(self, seq: int) -> Head | None:
         """Wait until the log is longer than `seq` or the run has ended; `None` if the run is gone."""
-        if self._head is None:
+        if self.tail.head is None:
             head = next(iter(await self._events.heads([self._name])), None)
-            self.see(self._head or head)  # the watcher may have seen a later one meanwhile
-        while self._head is not None and self._head.last_event_seq <= seq and not self._head.status.terminal:
+            if head is not None:  # else the watcher may have seen one meanwhile
+                self.see(head)
+        while (known := self.tail.head) is not None and known.last_event_seq <= seq and not known.status.terminal:
             self._moved.clear()
             await self._moved.wait()
-        return self._head
+        return known
+
+    def fresh(self, seq: int) -> list[LoggedEvent]:
+        """Return the events that follow `seq` and need not be read; none if they must be."""
+        return self.tail.after(seq)
 
     def see(self, head: Head | None) -> None:
         """Take note of how far the run is."""
-        if _progress(head) != _progress(self._head):
+        before = _progress(self.tail.head)
+        self.tail.see(head)
+        self._stir(before)
+
+    def grow(self, growth: Growth) -> None:
+        """Take note of what its log has grown by."""
+        before = _progress(self.tail.head)
+        self.tail.grow(growth)
+        self._stir(before)
+
+    def _stir(self, before: tuple[int, bool] | None) -> None:
+        if _progress(self.tail.head) != before:
             self._moved.set()
-        self._head = head
 
 
 def _progress(head: Head | None) -> tuple[int, bool] | None:
@@ -75,6 +91,7 @@ class Watcher:
         self._clock = clock
         self._patience = patience
         self._watches: dict[Name, Watch] = {}
+        self._recent = Recent()
         self._listeners: list[Hear] = []
         # Times of the event loop: when to look at everything, when at the queue, and when it was looked at last.
         self._all_at = self._queue_at = self._queue_seen = -_NEVER
@@ -82,14 +99,17 @@ class Watcher:
     @contextmanager
     def watch(self, space: SpaceId, run: RunId) -> Iterator[Watch]:
         """Keep an eye on a run while the block runs."""
-        watch = self._watches.setdefault((space, run), Watch((space, run), self._events))
+        name = space, run
+        if name not in self._watches:
+            self._watches[name] = Watch(name, self._events, self._recent.take(name))
+        watch = self._watches[name]
         watch.users += 1
         try:
             yield watch
         finally:
             watch.users -= 1
             if watch.users == 0:
-                del self._watches[space, run]
+                del self._watches[name]
 
     @contextmanager
     def listen(self, hear: Hear) -> Iterator[None]:
@@ -120,7 +140,7 @@ class Watcher:
         except TimeoutError:
             return Wake()
         self._tell(wake)
-        if wake.queue:
+        if wake.delayed:
             self._queue_at = min(self._queue_at, self._queue_seen + QUEUE_GAP)
         return wake
 
@@ -129,7 +149,8 @@ class Watcher:
             hear(wake)
 
     async def _look(self, wake: Wake) -> None:
-        names = list(self._watches if wake.everything else self._watches.keys() & wake.runs)
+        self._grow(wake)
+        names = list(self._watches if wake.everything else self._watches.keys() & self._untold(wake))
         for start in range(0, len(names), MOST_AT_ONCE):
             await self._read(names[start : start + MOST_AT_ONCE])
         if wake.everything or _now() >= self._queue_at:
@@ -137,11 +158,29 @@ class Watcher:
         if wake.everything:
             self._all_at = _now() + self._patience
 
+    def _grow(self, wake: Wake) -> None:
+        for growth in wake.grown:
+            name = growth.head.space_id, growth.head.run_id
+            if name in self._watches:
+                self._watches[name].grow(growth)
+            else:
+                self._recent.grow(name, growth)
+
+    def _untold(self, wake: Wake) -> set[Name]:
+        """Return the runs to which something happened that the hint does not tell."""
+        untold = wake.runs.difference((growth.head.space_id, growth.head.run_id) for growth in wake.grown)
+        self._recent.forget(untold)
+        if wake.everything:
+            self._recent.clear()
+        return set(untold)
+
     async def _read(self, names: Iterable[Name]) -> None:
+        known = {name: self._watches[name].tail.head for name in names}
         heads = {(head.space_id, head.run_id): head for head in await self._events.heads(list(names))}
         for name in names:
-            if name in self._watches:
-                self._watches[name].see(heads.get(name))
+            watch = self._watches.get(name)
+            if watch is not None and (name in heads or watch.tail.head is known[name]):  # else it was told meanwhile
+                watch.see(heads.get(name))
 
     async def _look_at_queue(self) -> None:
         """Say that there is work, if there is, and look again when the next delayed run may be claimed."""

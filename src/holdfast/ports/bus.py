@@ -2,11 +2,15 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from holdfast.domain.ids import RunId, SpaceId
+from holdfast.ports.event_log import Growth
+
+MOST_GROWN: Final = 256
+"""Runs of which one hint says what their logs grew by: past that, those who want to know read."""
 
 
 class Wake(msgspec.Struct, frozen=True, kw_only=True):
@@ -15,7 +19,12 @@ class Wake(msgspec.Struct, frozen=True, kw_only=True):
     runs: frozenset[tuple[SpaceId, RunId]] = frozenset()
     ended: frozenset[tuple[SpaceId, RunId]] = frozenset()
     """Runs that were ended from outside: whoever works on one should look at its lease."""
+    grown: tuple[Growth, ...] = ()
+    """What some of `runs` grew by, in order; of the others one must read it. It stays in the process."""
     queue: bool = False
+    """A run may be claimed now."""
+    delayed: bool = False
+    """A run may be claimed later."""
     news: bool = False
     timers: bool = False
     """Something was given a time at which it is due."""
@@ -25,11 +34,18 @@ class Wake(msgspec.Struct, frozen=True, kw_only=True):
         return Wake(
             runs=self.runs | other.runs,
             ended=self.ended | other.ended,
+            grown=_together(self.grown, other.grown),
             queue=self.queue or other.queue,
+            delayed=self.delayed or other.delayed,
             news=self.news or other.news,
             timers=self.timers or other.timers,
             everything=self.everything or other.everything,
         )
+
+
+def _together(first: tuple[Growth, ...], second: tuple[Growth, ...]) -> tuple[Growth, ...]:
+    """Return both, unless a slow reader would keep too much."""
+    return first + second if len(first) + len(second) <= MOST_GROWN else ()
 
 
 class Bus(Protocol):

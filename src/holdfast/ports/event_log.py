@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 
 from holdfast.domain.ids import RunId, SpaceId
-from holdfast.domain.instant import Instant
+from holdfast.domain.instant import Instant, Millis, instant
 from holdfast.domain.run import RunStatus
 
 
@@ -26,6 +26,34 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     run_id: RunId
     status: RunStatus
     last_event_seq: int
+
+
+class Growth(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run's log has grown by, and is on disk: whoever has it need not read it."""
+
+    head: Head
+    """How far the log is with it."""
+    events: Sequence[tuple[str, str]] = ()
+    """Type and JSON of each, in order; none if only the status changed."""
+    at: Millis
+
+    @property
+    def first(self) -> int:
+        """The number of the first event."""
+        return self.head.last_event_seq - len(self.events) + 1
+
+    @property
+    def size(self) -> int:
+        """How long the JSON is."""
+        return sum(len(data) for _, data in self.events)
+
+    def after(self, seq: int) -> list[LoggedEvent]:
+        """Return the events above a number."""
+        at, skipped = instant(self.at), max(seq + 1 - self.first, 0)
+        return [
+            LoggedEvent(seq=number, type=type_, data=data.encode(), created_at=at)
+            for number, (type_, data) in enumerate(self.events[skipped:], start=self.first + skipped)
+        ]
 
 
 class EventLog(Protocol):

@@ -1,12 +1,12 @@
 """Watching: to wait for news of a run without asking again and again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.ports.bus import Wake
-from holdfast.ports.event_log import Head
+from holdfast.ports.event_log import Head, LoggedEvent
 
 
 class Watch(Protocol):
@@ -14,6 +14,9 @@ class Watch(Protocol):
 
     async def beyond(self, seq: int) -> Head | None:
         """Wait until the log is longer than `seq` or the run has ended; `None` if the run is gone."""
+
+    def fresh(self, seq: int) -> Sequence[LoggedEvent]:
+        """Return the events that follow `seq`, as far as they need not be read; none if they must be."""
 
 
 class Watching(Protocol):

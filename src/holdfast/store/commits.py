@@ -17,6 +17,7 @@ from holdfast.domain.instant import Millis, millis
 from holdfast.domain.interrupt import DEFAULT_DEADLINE, NewInterrupt
 from holdfast.domain.notification import NEWS
 from holdfast.domain.run import Move, RunStatus, WaitsFor
+from holdfast.ports.event_log import Growth, Head
 from holdfast.store.artifacts import add_artifact
 from holdfast.store.budgets import check_budgets, spend, spent_of
 from holdfast.store.creation import Request, create_run
@@ -48,7 +49,7 @@ async def apply(tx: Transaction, commits: Sequence[Prepared]) -> list[Committed 
     await _move(tx, accepted, held=held)
     for commit in commits:
         if commit.lease.run_key in heads:
-            tx.wake(run=(commit.lease.space_id, commit.lease.run_id))
+            _tell(tx, commit, heads[commit.lease.run_key]["last_event_seq"])
     return [
         Committed(
             last_event_seq=heads[key]["last_event_seq"],
@@ -72,9 +73,20 @@ async def _append(tx: Transaction, commits: Sequence[Prepared]) -> list[Committe
         if head is None:
             outcomes.append(_lost(commit.lease))
         else:
-            tx.wake(run=(commit.lease.space_id, commit.lease.run_id))
+            _tell(tx, commit, head["last_event_seq"])
             outcomes.append(Committed(last_event_seq=head["last_event_seq"], unread=head["unread"]))
     return outcomes
+
+
+def _tell(tx: Transaction, commit: Prepared, last_event_seq: int) -> None:
+    lease = commit.lease
+    head = Head(
+        space_id=lease.space_id,
+        run_id=lease.run_id,
+        status=RunStatus.RUNNING if commit.move is None else commit.move.to,
+        last_event_seq=last_event_seq,
+    )
+    tx.wake(grown=Growth(head=head, events=commit.entry.events, at=tx.now))
 
 
 def _run_of(commit: Prepared) -> int:
@@ -240,7 +252,12 @@ async def _move(tx: Transaction, accepted: Sequence[Prepared], *, held: frozense
         if _is_news(move)
     ]
     await tx.many("add_to_outbox", news)
-    tx.wake(queue=any(move.to is RunStatus.QUEUED for _, move in moving), news=bool(news))
+    queued = [move for _, move in moving if move.to is RunStatus.QUEUED]
+    tx.wake(
+        queue=any(move.wait_until is None for move in queued),
+        delayed=any(move.wait_until is not None for move in queued),
+        news=bool(news),
+    )
     await let_dependants_go(tx, [commit.lease.run_key for commit, _ in ending])
     for commit, move in ending:
         if commit.lease.parent_key is not None:

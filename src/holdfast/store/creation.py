@@ -15,6 +15,7 @@ from holdfast.domain.new_run import Created, NewRun, body_digest
 from holdfast.domain.run import HEAD_START, Run, RunStatus, queue_key
 from holdfast.domain.thread import NewThread
 from holdfast.domain.usage import NOTHING
+from holdfast.ports.event_log import Growth, Head
 from holdfast.store.budgets import has_budget
 from holdfast.store.encoding import dump, dump_optional
 from holdfast.store.frames import Frame, find_frame, find_plain_frames, key_of
@@ -107,14 +108,22 @@ async def _insert(tx: Transaction, framed: Sequence[tuple[NewRun, Frame]]) -> li
     ]
     await tx.many("add_heads", [_head_values(tx, birth) for birth in births])
     await _add_input(tx, births)
-    await tx.many("add_events", [(birth.key, 1, *event_row(_started(tx, birth.run)), tx.now) for birth in births])
+    started = [event_row(_started(tx, birth.run)) for birth in births]
+    await tx.many("add_events", [(birth.key, 1, *row, tx.now) for birth, row in zip(births, started, strict=True)])
     await _add_values(tx, births)
     await tx.many("add_budgets", [(birth.key,) for birth in births if has_budget(birth.run.limits)])
     made = [birth for birth in births if isinstance(birth.new.thread, NewThread)]
     await tx.many("mark_made_for_runs", [(birth.key, birth.frame.thread["thread_key"]) for birth in made])
-    for birth in births:
-        tx.wake(run=(birth.run.space_id, birth.run.id), queue=birth.frame.base_has_ended)
+    for birth, row in zip(births, started, strict=True):
+        _tell(tx, birth, row)
     return births
+
+
+def _tell(tx: Transaction, birth: _Birth, started: tuple[str, str]) -> None:
+    run, waits = birth.run, birth.run.wait_until is not None
+    head = Head(space_id=run.space_id, run_id=run.id, status=run.status, last_event_seq=run.last_event_seq)
+    begins = birth.frame.base_has_ended
+    tx.wake(grown=Growth(head=head, events=[started], at=tx.now), queue=begins and not waits, delayed=begins and waits)
 
 
 def _run(tx: Transaction, new: NewRun, frame: Frame) -> Run:

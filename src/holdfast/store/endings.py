@@ -11,6 +11,7 @@ from holdfast.domain.message import NewMessage, Role, ToolCall, open_calls
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.run import RunError as WhyItFailed
 from holdfast.domain.stream import STRUCTURAL_TYPES, Stream
+from holdfast.ports.event_log import Growth, Head
 from holdfast.store.encoding import dump, dump_optional
 from holdfast.store.inbox import tell_parent
 from holdfast.store.messages import enter_input, last_exchange, message_values, take_sequences
@@ -85,17 +86,18 @@ async def _end(tx: Transaction, row: Row, ending: Ending) -> Run:
     head = await tx.one("end_head", run_key=run_key, status=ending.to.value, reason=ending.reason, events=len(events))
     assert head is not None
     first = head["last_event_seq"] - len(events) + 1
-    rows = [(run_key, seq, *event_row(event), tx.now) for seq, event in enumerate(events, start=first)]
-    await tx.many("add_events", rows)
+    closing = list(map(event_row, events))
+    await tx.many("add_events", [(run_key, seq, *row, tx.now) for seq, row in enumerate(closing, start=first)])
     await tx.run("end_run", run_key=run_key, error=dump_optional(ending.error), cancelled_by=ending.by, now=tx.now)
-    for closing in ("stop_timers", "close_open_interrupts"):
-        await tx.many(closing, [(run_key,)])
+    for statement in ("stop_timers", "close_open_interrupts"):
+        await tx.many(statement, [(run_key,)])
     await tx.many("cut_off_started_steps", [(tx.now, run_key)])
     await tx.run("forget_waits", run_key=run_key)
     if head["lease_owner"] is None and head["queued_at"] is not None:
         await let_dependants_go(tx, [run_key])
     await tx.many("add_to_outbox", [news_row(tx, row["space_key"], run, ending.to, ending.reason)])
-    tx.wake(run=(run.space_id, run.id), ended=(run.space_id, run.id), news=True)
+    told = Head(space_id=run.space_id, run_id=run.id, status=ending.to, last_event_seq=head["last_event_seq"])
+    tx.wake(grown=Growth(head=told, events=closing, at=tx.now), ended=(run.space_id, run.id), news=True)
     return await run_by_key(tx, run_key)
 
 

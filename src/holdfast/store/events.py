@@ -1,6 +1,7 @@
 """The event log in SQL."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from holdfast.domain.errors import Invalid
 from holdfast.domain.ids import RunId, SpaceId
@@ -11,6 +12,9 @@ from holdfast.ports.event_log import Head, LoggedEvent
 from holdfast.store.encoding import dump
 from holdfast.store.run_rows import run_key_of
 from holdfast.store.transaction import Database, Row, Transaction
+
+FEW: Final = 4
+"""Heads that are read at once."""
 
 
 class SqlEventLog:
@@ -46,7 +50,7 @@ class SqlEventLog:
 
     async def heads(self, runs: Sequence[tuple[SpaceId, RunId]]) -> list[Head]:
         """Return how far each run is, in one query."""
-        return await self._database.read(lambda tx: _heads(tx, runs))
+        return await self._database.read(lambda tx: _heads(tx, runs), quick=len(runs) <= FEW)
 
 
 async def _heads(tx: Transaction, runs: Sequence[tuple[SpaceId, RunId]]) -> list[Head]:

@@ -39,7 +39,8 @@ class SqlJournal:
 
     async def open(self, lease: Lease) -> Opening:
         """Return where the run stands."""
-        return await self._database.read(lambda tx: _open(tx, lease))
+        alone = lease.run.base_run_id is None  # then there are no messages but its own input
+        return await self._database.read(lambda tx: _open(tx, lease), quick=alone and lease.number == 1)
 
     async def history(self, lease: Lease, *, before: int, limit: int) -> list[Message]:
         """Return earlier messages of the run's chain."""

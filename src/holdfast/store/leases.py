@@ -56,7 +56,7 @@ class SqlLeases:
                 "release_head", run_key=lease.run_key, lease_number=lease.number, now=tx.now, wait_until=wait
             )
             if row is not None:
-                tx.wake(run=(lease.space_id, lease.run_id), queue=True)
+                tx.wake(run=(lease.space_id, lease.run_id), queue=not delay, delayed=bool(delay))
             elif not await _let_go(tx, lease.run_key, lease.number + 1):  # `end` raised it
                 raise LeaseLost(f"lease {lease.number} of run `{lease.run_id}` is lost", run_id=lease.run_id)
 
@@ -101,7 +101,7 @@ async def take_back(tx: Transaction, expired: Row, *, cap: int, at_once: bool = 
     if row is None:  # it was renewed, or ended with its parent
         await tx.lock(threads=[expired["thread_key"]], runs=[run_key])
         return await _let_go(tx, run_key, expired["lease_number"] + 1)
-    tx.wake(queue=True)
+    tx.wake(queue=at_once, delayed=not at_once)
     return True
 
 

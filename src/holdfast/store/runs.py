@@ -44,7 +44,7 @@ class SqlRuns:
         async def find(tx: Transaction) -> Run:
             return to_run(await run_row(tx, space, run))
 
-        return await self._database.read(find)
+        return await self._database.read(find, quick=True)
 
     async def page(
         self,

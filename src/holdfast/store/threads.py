@@ -51,7 +51,7 @@ class SqlThreads:
         async def find(tx: Transaction) -> Thread:
             return to_thread(await thread_row(tx, space, thread), space)
 
-        return await self._database.read(find)
+        return await self._database.read(find, quick=True)
 
     async def page(
         self,

@@ -12,6 +12,7 @@ import msgspec
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
 from holdfast.domain.instant import Millis
+from holdfast.ports.event_log import Growth
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -89,7 +90,9 @@ class Transaction(Protocol):
         *,
         run: tuple[SpaceId, RunId] | None = None,
         ended: tuple[SpaceId, RunId] | None = None,
+        grown: Growth | None = None,
         queue: bool = False,
+        delayed: bool = False,
         news: bool = False,
         timers: bool = False,
     ) -> None:
@@ -103,6 +106,9 @@ class Batch(msgspec.Struct, Generic[Item, Result], frozen=True, kw_only=True, eq
     several items, what it did is taken back, and it is called for each alone.
     """
 
+    lasting: bool = True
+    """Whether it must be on disk before anybody is told; otherwise a database on this machine may let it go there with
+    whatever comes next, as what a power failure then takes back it takes from this process too."""
     name: Callable[[Item], Hashable]
     apply: Callable[[Transaction, Sequence[Item]], Awaitable[Sequence[Result | HoldfastError]]]
 
@@ -113,8 +119,11 @@ Operation: TypeAlias = Callable[[Transaction], Awaitable[T]]
 class Database(Protocol):
     """Runs operations. Each method returns once the outcome is on disk."""
 
-    async def read(self, operation: Operation[T]) -> T:
-        """Run `operation` on a consistent view, without waiting for writers."""
+    async def read(self, operation: Operation[T], *, quick: bool = False) -> T:
+        """Run `operation` on a consistent view, without waiting for writers.
+
+        With `quick` it reads a few small rows by their keys, so that a database may do it at once where it is called.
+        """
 
     async def write(self, operation: Operation[T]) -> T:
         """Run `operation` in a transaction of its own, or in one that it shares with others and can leave alone."""

@@ -137,14 +137,13 @@ async def test_a_delayed_run_is_announced_when_its_time_has_come(store: Store, b
 
 
 async def test_a_delayed_run_that_comes_while_others_come_is_announced_in_time(store: Store) -> None:
-    """Hints about the queue are too many under load to look at it for each."""
+    """Such hints may be too many to look at the queue for each."""
     bus = LocalBus()
     async with watching(store, bus, patience=3600) as watcher:
         for _ in range(10):
-            bus.publish(Wake(queue=True))
+            bus.publish(Wake(delayed=True))
             await asyncio.sleep(0)
         await new_delayed_run(store, 0.05)
-        bus.publish(Wake(queue=True))
         async with told(watcher, lambda wake: wake.queue):
             pass
         while not (await store.leases.queue()).ready:

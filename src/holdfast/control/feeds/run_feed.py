@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from holdfast.control.feeds.feed import PAGE, Ending, Feed
 from holdfast.ports.event_log import EventLog, Head, LoggedEvent
-from holdfast.ports.watching import Watching
+from holdfast.ports.watching import Watch, Watching
 
 
 class RunFeed(Feed):
@@ -25,16 +25,16 @@ class RunFeed(Feed):
 
     async def _follow(self) -> None:
         with self._watching.watch(self._space, self._run) as watch:
-            await self._read(self._known)  # at once: the first event need not wait for a look at the run
+            await self._read(watch, self._known)  # at once: the first event need not wait for a look at the run
             while self.ending is None:
                 head = await watch.beyond(self.last)
                 if head is None:
                     self.end(Ending.GONE)
                     return
-                await self._read(head.last_event_seq)
+                await self._read(watch, head.last_event_seq)
                 if head.status.terminal and self.last >= head.last_event_seq:
                     self.end(Ending.ENDED)
 
-    async def _read(self, through: int) -> None:
-        while self.last < through and (events := await self.page(self.last)):
+    async def _read(self, watch: Watch, through: int) -> None:
+        while self.last < through and (events := watch.fresh(self.last) or await self.page(self.last)):
             self.add(events)

@@ -33,7 +33,7 @@ class PostgresDatabase:
         self._sessions = sessions
         self._batches = batches
 
-    async def read(self, operation: Operation[T]) -> T:
+    async def read(self, operation: Operation[T], *, quick: bool = False) -> T:
         """Run an operation on a snapshot."""
         async with self._sessions.reading() as transaction:
             return await operation(transaction)

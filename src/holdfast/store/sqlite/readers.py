@@ -1,4 +1,7 @@
-"""Readers: threads with connections of their own, which never block the writer or the loop."""
+"""Readers: threads with connections of their own, which never block the writer or the loop.
+
+What takes less time than to ask a thread is read on the loop itself, by one more connection that waits for nothing.
+"""
 
 import asyncio
 import sqlite3
@@ -7,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from holdfast.domain.errors import Unavailable
 from holdfast.ports.clock import Clock
@@ -17,6 +20,8 @@ from holdfast.store.transaction import Operation
 
 MOST_TOGETHER: Final = 16
 """Reads that are answered together: each waits for the slowest of them."""
+
+T = TypeVar("T")
 
 _Job: TypeAlias = tuple[Operation[Any], asyncio.Future[Any]]
 _Answer: TypeAlias = tuple[Any, BaseException | None]
@@ -31,6 +36,8 @@ class Readers:
         self._asked: list[_Job] = []
         self._jobs: SimpleQueue[list[_Job] | None] = SimpleQueue()
         self._closed = False
+        self._own = connect(path, read_only=True)
+        self._own.execute("PRAGMA busy_timeout = 0")
         connections = [connect(path, read_only=True) for _ in range(count)]
         self._threads = [
             Thread(target=self._work, args=(connection,), name=f"holdfast-reader-{number}", daemon=True)
@@ -49,6 +56,15 @@ class Readers:
         self._asked.append((operation, future))
         return future
 
+    def at_once(self, operation: Operation[T]) -> T:
+        """Read on the calling thread, which is the loop's."""
+        if self._closed:
+            raise Unavailable("the store is closed")
+        try:
+            return self._read(self._own, operation)
+        finally:
+            _end(self._own)
+
     def _hand_over(self) -> None:
         for start in range(0, len(self._asked), MOST_TOGETHER):
             self._jobs.put(self._asked[start : start + MOST_TOGETHER])
@@ -62,6 +78,7 @@ class Readers:
             self._jobs.put(None)
         for thread in self._threads:
             await asyncio.to_thread(thread.join)
+        self._own.close()
 
     def _work(self, connection: sqlite3.Connection) -> None:
         while (jobs := self._jobs.get()) is not None:
@@ -75,7 +92,7 @@ class Readers:
             self._loop.call_soon_threadsafe(_resolve, jobs, answers)
         connection.close()
 
-    def _read(self, connection: sqlite3.Connection, operation: Operation[Any]) -> Any:
+    def _read(self, connection: sqlite3.Connection, operation: Operation[T]) -> T:
         if not connection.in_transaction:  # the first begins one for all, and an error may end it
             connection.execute("BEGIN")
         return run(operation, SqliteTransaction(connection, self._clock.now()))

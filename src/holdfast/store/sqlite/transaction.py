@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar, cast
 
 from holdfast.domain.ids import ENTROPY_BYTES, RunId, SpaceId, ThreadId, sortable_id
 from holdfast.domain.instant import Millis
+from holdfast.ports.event_log import Growth
 from holdfast.store.statements import load
 from holdfast.store.transaction import Entry, Operation, Row
 from holdfast.store.waking import Waking
@@ -96,12 +97,14 @@ class SqliteTransaction:
         *,
         run: tuple[SpaceId, RunId] | None = None,
         ended: tuple[SpaceId, RunId] | None = None,
+        grown: Growth | None = None,
         queue: bool = False,
+        delayed: bool = False,
         news: bool = False,
         timers: bool = False,
     ) -> None:
         """Remember whom to tell."""
-        self.waking.add(run=run, ended=ended, queue=queue, news=news, timers=timers)
+        self.waking.add(run=run, ended=ended, grown=grown, queue=queue, delayed=delayed, news=news, timers=timers)
 
 
 @cache

@@ -45,6 +45,7 @@ class Writer:
         self._connection = connection
         self._path = path
         self._file = _identity(path)
+        self._lasting = True
         self._clock = clock
         self._bus = bus
         self._loop = asyncio.get_running_loop()
@@ -112,6 +113,7 @@ class Writer:
     def _write(self, jobs: Sequence[_Job], waking: Waking) -> None:
         try:
             self._check_file()
+            self._choose_sync(lasting=any(job.batch is None or job.batch.lasting for job in jobs))
             self._connection.execute("BEGIN IMMEDIATE")
             for part in _parts(jobs):
                 self._do(part, waking)
@@ -122,6 +124,12 @@ class Writer:
             self._connection.execute("COMMIT")
         except sqlite3.Error as exc:
             self._fail(jobs, translate(exc, committing=True))
+
+    def _choose_sync(self, *, lasting: bool) -> None:
+        """Have the next transaction reach the disk before it is over, or with the one after it."""
+        if lasting is not self._lasting:
+            self._connection.execute(f"PRAGMA synchronous = {'FULL' if lasting else 'NORMAL'}")
+            self._lasting = lasting
 
     def _check_file(self) -> None:
         """Raise if the file was taken away: SQLite would go on, and all of it would be lost."""

@@ -1,0 +1,112 @@
+"""Tails: what they tell of a log is always a piece of it, whatever they were told, and in whatever order."""
+
+from collections.abc import Sequence
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.domain.ids import RunId, SpaceId
+from holdfast.domain.instant import Millis
+from holdfast.domain.run import RunStatus
+from holdfast.engine.tails import KEPT, MOST, Recent, Tail
+from holdfast.ports.event_log import Growth, Head
+
+SPACE, RUN = SpaceId("acme"), RunId("run_1")
+
+
+def head(seq: int, status: RunStatus = RunStatus.RUNNING, run: RunId = RUN) -> Head:
+    return Head(space_id=SPACE, run_id=run, status=status, last_event_seq=seq)
+
+
+def growth(first: int, last: int, *, length: int = 1, run: RunId = RUN) -> Growth:
+    events = [("CUSTOM", f'"{seq}"'.ljust(length)) for seq in range(first, last + 1)]
+    return Growth(head=head(last, run=run), events=events, at=Millis(first))
+
+
+@st.composite
+def growths(draw: st.DrawFn) -> list[Growth]:
+    """Return what a log grew by, in the order in which it did."""
+    sizes = draw(st.lists(st.integers(0, 5), max_size=12))
+    ends = [sum(sizes[: index + 1]) for index in range(len(sizes))]
+    return [growth(end - size + 1, end) for size, end in zip(sizes, ends, strict=True)]
+
+
+def numbers(tail: Tail, after: int) -> list[int]:
+    return [event.seq for event in tail.after(after)]
+
+
+def is_next(found: Sequence[int], after: int) -> bool:
+    return list(found) == list(range(after + 1, after + 1 + len(found)))
+
+
+@given(growths(), st.randoms(use_true_random=False), st.integers(0, 60))
+def test_what_follows_a_number_follows_it_without_a_gap(grown: list[Growth], random: Random, after: int) -> None:
+    tail, seen = Tail(), 0
+    told = [each for each in grown if random.random() < 0.8]
+    random.shuffle(told)
+    for each in told:
+        if random.random() < 0.2:
+            tail.see(head(random.randint(0, each.head.last_event_seq)))
+        tail.grow(each)
+        assert is_next(numbers(tail, after), after)
+        assert tail.head is not None and tail.head.last_event_seq >= seen
+        seen = tail.head.last_event_seq
+
+
+@given(growths())
+def test_who_is_told_everything_in_order_has_everything(grown: list[Growth]) -> None:
+    tail = Tail()
+    for each in grown:
+        tail.grow(each)
+    last = grown[-1].head.last_event_seq if grown else 0
+    assert numbers(tail, 0) == list(range(1, last + 1))
+
+
+def test_events_are_the_same_as_in_the_log() -> None:
+    tail = Tail()
+    tail.grow(growth(1, 2))
+    assert [(event.seq, event.type, event.data) for event in tail.after(1)] == [(2, "CUSTOM", b'"2"')]
+
+
+def test_what_is_too_long_ago_must_be_read() -> None:
+    tail = Tail()
+    for seq in range(1, 10):
+        tail.grow(growth(seq, seq, length=KEPT // 3))
+    assert numbers(tail, 0) == []
+    assert numbers(tail, 6) == [7, 8, 9]
+
+
+def test_after_a_growth_that_was_not_told_only_what_is_newer_is_there() -> None:
+    tail = Tail()
+    tail.grow(growth(1, 3))
+    tail.grow(Growth(head=head(5), at=Millis(0)))  # too large to be told
+    tail.grow(growth(6, 7))
+    assert numbers(tail, 3) == []
+    assert numbers(tail, 5) == [6, 7]
+
+
+def test_a_run_that_is_gone_has_nothing() -> None:
+    tail = Tail()
+    tail.grow(growth(1, 3))
+    tail.see(None)
+    assert tail.head is None and numbers(tail, 0) == []
+
+
+def test_an_end_is_news_even_where_nothing_was_said() -> None:
+    tail = Tail()
+    tail.grow(growth(1, 3))
+    tail.grow(Growth(head=head(3, RunStatus.COMPLETED), at=Millis(0)))
+    tail.see(head(3))
+    assert tail.head is not None and tail.head.status.terminal
+
+
+def test_of_runs_that_nobody_watches_only_the_latest_are_kept() -> None:
+    recent = Recent()
+    names = [(SPACE, RunId(f"run_{number}")) for number in range(MOST + 1)]
+    for name in names:
+        recent.grow(name, growth(1, 1, run=name[1]))
+    assert numbers(recent.take(names[0]), 0) == []
+    assert numbers(recent.take(names[1]), 0) == [1]
+    recent.forget(names[2:3])
+    assert recent.take(names[2]).head is None
