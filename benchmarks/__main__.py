@@ -3,11 +3,28 @@
 import argparse
 import asyncio
 import sys
+from collections.abc import Coroutine, Iterable, Iterator
+from typing import Any
 
 import msgspec
 
-from benchmarks import agents, claims, events, http_runs, http_streams, long_threads, providers, reads, runs, tools
+from benchmarks import (
+    agents,
+    claims,
+    events,
+    http_keys,
+    http_runs,
+    http_streams,
+    long_threads,
+    mcp,
+    providers,
+    reads,
+    runs,
+    together,
+    tools,
+)
 from benchmarks.databases import BACKENDS
+from benchmarks.table import Table
 
 MEASURES = {
     "events": events.measure,
@@ -15,27 +32,41 @@ MEASURES = {
     "reads": reads.measure,
     "claims": claims.measure,
     "agents": agents.measure,
+    "together": together.measure,
     "long-threads": long_threads.measure,
     "providers": providers.measure,
-    "tools": tools.measure,
     "http": http_runs.measure,
+    "keys": http_keys.measure,
     "server": http_streams.measure,
 }
+WITHOUT_STORE = {"tools": tools.measure, "mcp": mcp.measure}
+"""What has nothing to do with a store, and is measured once."""
 
 
 def main() -> None:
     """Measure, and print what was measured."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="What Holdfast costs, beside its floor.")
-    parser.add_argument("names", nargs="*", choices=[*MEASURES, []], help="what to measure (default: everything)")
+    parser.add_argument(
+        "names", nargs="*", choices=[*MEASURES, *WITHOUT_STORE, []], help="what to measure (default: everything)"
+    )
     parser.add_argument("--backend", choices=BACKENDS, help="on what (default: both)")
     parser.add_argument("--seconds", type=float, default=3.0, help="how long each line may take (default: 3)")
     parser.add_argument("--json", action="store_true", help="print JSON lines instead of tables")
     arguments = parser.parse_args()
-    for name in arguments.names or MEASURES:
-        for backend in [arguments.backend] if arguments.backend else BACKENDS:
-            print(f"measuring {name} on {backend} …", file=sys.stderr, flush=True)
-            table = asyncio.run(MEASURES[name](backend, seconds=arguments.seconds))
+    for name in arguments.names or [*MEASURES, *WITHOUT_STORE]:
+        for measuring in _measures(name, [arguments.backend] if arguments.backend else BACKENDS, arguments.seconds):
+            table = asyncio.run(measuring)
             print(msgspec.json.encode(table).decode() if arguments.json else table.render(), flush=True)
+
+
+def _measures(name: str, backends: Iterable[str], seconds: float) -> Iterator[Coroutine[Any, Any, Table]]:
+    if name in WITHOUT_STORE:
+        print(f"measuring {name} …", file=sys.stderr, flush=True)
+        yield WITHOUT_STORE[name](seconds=seconds)
+        return
+    for backend in backends:
+        print(f"measuring {name} on {backend} …", file=sys.stderr, flush=True)
+        yield MEASURES[name](backend, seconds=seconds)
 
 
 if __name__ == "__main__":

@@ -71,20 +71,21 @@ async def measure(backend: str, *, seconds: float) -> Table:
 
 async def _agents(where: str | Path, at_once: int, seconds: float) -> tuple[float, float]:
     async with opened(where) as holdfast:
-        return await _best([partial(run_agent, holdfast)] * at_once, seconds)
+        return await best([partial(run_agent, holdfast)] * at_once, seconds)
 
 
 async def _store(where: str | Path, at_once: int, seconds: float) -> tuple[float, float]:
     async with open_bus(where) as bus, open_store(where, bus=bus) as store:
-        return await _best([partial(_run_in_store, store)] * at_once, seconds)
+        return await best([partial(_run_in_store, store)] * at_once, seconds)
 
 
 async def _bare(below: str | Path, at_once: int, seconds: float) -> tuple[float, float]:
     async with floor(below) as ground:
-        return await _best([BareRun(ground, below).run] * at_once, seconds)
+        return await best([BareRun(ground, below).run] * at_once, seconds)
 
 
-async def _best(works: list[Any], seconds: float) -> tuple[float, float]:
+async def best(works: list[Any], seconds: float) -> tuple[float, float]:
+    """Return the best of some rounds: how often works were done in a second, and CPU seconds for each."""
     return max([await _rate(works, seconds / ROUNDS) for _ in range(ROUNDS)])
 
 

@@ -30,10 +30,14 @@ _CONTEXTS: Columns = {"run_key": "BIGINT", "step": "BIGINT", "snapshot": "JSON"}
 
 
 class BareRun:
-    """Such runs, each in three awaited commits, or more if they speak on their way."""
+    """Such runs, each in three awaited commits, or more if they speak on their way.
 
-    def __init__(self, ground: Floor, where: str | Path) -> None:
+    With a `loop` there is also what that adds: a step, and what a model was told.
+    """
+
+    def __init__(self, ground: Floor, where: str | Path, *, loop: bool = True) -> None:
         self._ground = ground
+        self._loop = loop
         self._keys = _KEYS
         tables = {
             "runs": RUNS,
@@ -78,12 +82,15 @@ class BareRun:
 
     async def finish(self, key: int, *, after: int = 1, events: int) -> None:
         """Commit the rest of what it says, and its end."""
+        thought = [
+            (self._into["steps"], [(key, 1, "model", "scripted", f"run_{key}.1", "done", 1, 0, 1)]),
+            (self._into["contexts"], [(key, 1, "{}")]),
+        ]
         await self._ground.write(
             [
                 (self._into["events"], self._events(key, after=after, events=events)),
                 (self._into["messages"], [self._message(key, 1)]),
-                (self._into["steps"], [(key, 1, "model", "scripted", f"run_{key}.1", "done", 1, 0, 1)]),
-                (self._into["contexts"], [(key, 1, "{}")]),
+                *(thought if self._loop else ()),
                 (self._into["outbox"], [(1, "run.completed", f"run_{key}", "thr", "{}", 1)]),
             ]
         )

@@ -143,10 +143,14 @@ class Connection(asyncio.Protocol):
         self._answer.set_result(Answer(status=status, body=body, first_event=self._first_event))
 
 
-def request(method: str, path: str, *, body: object = None, accept: str = "application/json") -> bytes:
+def request(
+    method: str, path: str, *, body: object = None, accept: str = "application/json", key: str | None = None
+) -> bytes:
     """Return a request as it is sent."""
     content = b"" if body is None else msgspec.json.encode(body)
     lines = [f"{method} {path} HTTP/1.1", "Host: 127.0.0.1", f"Accept: {accept}"]
+    if key is not None:
+        lines.append(f"Authorization: Bearer {key}")
     if content:
         lines += ["Content-Type: application/json", f"Content-Length: {len(content)}"]
     return "\r\n".join([*lines, "", ""]).encode() + content

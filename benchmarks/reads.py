@@ -6,9 +6,9 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
+from benchmarks.bare_run import WORDS
 from benchmarks.bulk import EVENTS, MESSAGES, RUN_HEADS, RUN_IDS, RUNS, add, execute, run_row
 from benchmarks.databases import SPACE, databases, opened
-from benchmarks.runs import WORDS
 from benchmarks.table import Table
 from holdfast.domain.ids import RunId
 from holdfast.domain.lineage import Ancestor, continue_from

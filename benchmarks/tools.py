@@ -28,8 +28,8 @@ from holdfast.tools.wrapped import wrapped
 ROUNDS: Final = 3
 
 
-async def measure(backend: str, *, seconds: float) -> Table:
-    """Return a table of milliseconds for each call, the same on every `backend`."""
+async def measure(*, seconds: float) -> Table:
+    """Return a table of milliseconds for each call."""
     table = Table("a call of a tool, without a store", ["what", "ms", "beside a bare subprocess"])
     with tempfile.TemporaryDirectory() as folder:
         async with open_processes() as processes:

@@ -10,13 +10,17 @@ import httpx2
 import uvicorn
 
 from holdfast.api.app import create_app
+from holdfast.api.auth.door import Door
+from holdfast.api.auth.rates import Rates
 from holdfast.api.gate import Gate
 from holdfast.api.http import uvicorn_config
 from holdfast.bootstrap.server import listening
-from holdfast.bootstrap.use_cases import control_of, feeds_of
+from holdfast.bootstrap.use_cases import Controls, feeds_of
 from holdfast.control.feeds.feeds import Feeds, Habits
+from holdfast.control.keys.asker import LOCAL
 from holdfast.domain.content import Json
 from holdfast.domain.ids import RunId
+from holdfast.ports.clock import Clock
 from holdfast.ports.event_log import LoggedEvent
 from holdfast.store.store import Store
 from tests.scenario.agents.workshop import SPACE, Floor, Workshop
@@ -94,17 +98,42 @@ class Site:
 async def served(
     workshop: Workshop, *, origins: tuple[str, ...] = (), habits: Habits | None = None, **options: Any
 ) -> AsyncIterator[Site]:
-    """Serve a workspace while the block runs."""
+    """Serve a workspace while the block runs, to everybody."""
     async with workshop.open(**options) as floor, feeds_of(floor.holdfast, habits) as feeds:
-        app = Gate(create_app(control_of(floor.holdfast, feeds, version="0")), origins=origins)
-        async with (
-            answering(app) as url,
-            httpx2.AsyncClient(base_url=url, timeout=LIMIT, trust_env=False) as client,
-        ):
-            try:
-                yield Site(url=url, client=client, workshop=workshop, floor=floor, feeds=feeds)
-            finally:
-                feeds.close()
+        control = Controls(floor.holdfast, feeds, version="0").of(LOCAL)
+        app = Gate(create_app(control), origins=origins, meters=floor.holdfast.meters)
+        async with _visited(app, workshop, floor, feeds) as site:
+            yield site
+
+
+@asynccontextmanager
+async def guarded(
+    workshop: Workshop,
+    *,
+    clock: Clock | None = None,
+    rates: Rates | None = None,
+    most_queued: int | None = None,
+    **door: Any,
+) -> AsyncIterator[Site]:
+    """Serve a workspace behind a door while the block runs: to everybody until there is a key."""
+    async with workshop.open() as floor, feeds_of(floor.holdfast) as feeds:
+        controls = Controls(floor.holdfast, feeds, version="0", clock=clock, most_queued=most_queued)
+        async with Door(controls.of, controls.ring, rates=rates, **door) as behind:
+            app = Gate(create_app(controls.of(LOCAL), door=behind), meters=floor.holdfast.meters)
+            async with _visited(app, workshop, floor, feeds) as site:
+                yield site
+
+
+@asynccontextmanager
+async def _visited(app: Gate, workshop: Workshop, floor: Floor, feeds: Feeds) -> AsyncIterator[Site]:
+    async with (
+        answering(app) as url,
+        httpx2.AsyncClient(base_url=url, timeout=LIMIT, trust_env=False) as client,
+    ):
+        try:
+            yield Site(url=url, client=client, workshop=workshop, floor=floor, feeds=feeds)
+        finally:
+            feeds.close()
 
 
 @asynccontextmanager

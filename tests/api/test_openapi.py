@@ -9,6 +9,7 @@ from holdfast.api.openapi import document, encoded
 from holdfast.api.routes import ROUTES
 from holdfast.api.streams.websocket import Close
 from holdfast.control.feeds.errors import BadCursor, TooManyStreams
+from holdfast.control.keys.errors import KEY_ERRORS
 from holdfast.control.task_contract.errors import CONTRACT_ERRORS
 from tests.api.site import Site
 from tests.architecture.project import ROOT
@@ -70,7 +71,7 @@ def test_every_route_is_in_the_reference() -> None:
 
 def test_every_error_of_a_request_is_in_the_reference() -> None:
     text = (REFERENCE / "api.md").read_text()
-    for error in (*OWN, BadCursor, TooManyStreams, *CONTRACT_ERRORS):
+    for error in (*OWN, BadCursor, TooManyStreams, *CONTRACT_ERRORS, *KEY_ERRORS):
         row = f"| `{error.code}` | {status_of(error(''))} | {(error.__doc__ or '').splitlines()[0]} |"
         assert row in text
 

@@ -46,8 +46,12 @@ def test_a_server_that_cannot_be_is_refused_in_one_line_and_a_wrong_command_line
     workspace, nothing = str(Workspace.create(tmp_path / "workspace").path), str(tmp_path / "nothing")
     cases = [
         (["--workspace", nothing], 1, f"make one with `holdfast init {nothing}`"),
-        (["--host", "0.0.0.0"], 1, "there are no keys yet"),
-        (["--host", "example.org"], 1, "there are no keys yet"),
+        (["--host", "0.0.0.0"], 1, "make a key first, with `holdfast key create NAME`"),
+        (["--host", "example.org"], 1, "is no address"),
+        (["--allow-host", "http://x"], 1, "is no name of a host"),
+        (["--rate-limit", "often"], 1, "is no rate"),
+        (["--oidc", nothing], 1, "cannot be read"),
+        (["--queue-depth", "0"], 2, "'--queue-depth'"),
         (["--cors-origin", "localhost:3000"], 1, "is no origin"),
         (["--cors-origin", "http://x/"], 1, "is no origin"),
         (["--database", "mysql://h/x"], 1, "`mysql` is no database"),

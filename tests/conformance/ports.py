@@ -12,6 +12,7 @@ import msgspec
 import holdfast.ports
 from holdfast.ports.api_keys import ApiKeys
 from holdfast.ports.artifacts import Artifacts, Files
+from holdfast.ports.census import Census
 from holdfast.ports.contexts import Contexts
 from holdfast.ports.event_log import EventLog
 from holdfast.ports.inbox import Inbox
@@ -24,8 +25,10 @@ from holdfast.ports.plans import Plans
 from holdfast.ports.runs import Runs
 from holdfast.ports.spaces import Spaces
 from holdfast.ports.steps import Steps
+from holdfast.ports.subscriptions import Subscriptions
 from holdfast.ports.threads import Threads
 from holdfast.ports.timers import Timers
+from holdfast.ports.tool_trust import ToolTrust
 from holdfast.ports.values import Values
 from holdfast.store.store import Store
 
@@ -40,6 +43,7 @@ class Ports(NamedTuple):
     leases: Leases
     journal: Journal
     inbox: Inbox
+    subscriptions: Subscriptions
     events: EventLog
     steps: Steps
     values: Values
@@ -51,6 +55,8 @@ class Ports(NamedTuple):
     timers: Timers
     api_keys: ApiKeys
     notifications: Notifications
+    tool_trust: ToolTrust
+    census: Census
 
 
 def ports_of(store: Store) -> Ports:
@@ -63,6 +69,7 @@ def ports_of(store: Store) -> Ports:
         leases=store.leases,
         journal=store.journal,
         inbox=store.inbox,
+        subscriptions=store.subscriptions,
         events=store.events,
         steps=store.steps,
         values=store.values,
@@ -74,6 +81,8 @@ def ports_of(store: Store) -> Ports:
         timers=store.timers,
         api_keys=store.api_keys,
         notifications=store.notifications,
+        tool_trust=store.tool_trust,
+        census=store.census,
     )
 
 

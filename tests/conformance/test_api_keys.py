@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.domain.api_key import ApiKey, NewApiKey, Scope, valid
+from holdfast.domain.api_key import ApiKey, KeptKey, NewApiKey, Scope, valid
 from holdfast.domain.errors import IdTaken, Invalid, NotFound
 from holdfast.domain.ids import ApiKeyId, SpaceId
 from holdfast.domain.instant import Instant
@@ -28,13 +28,17 @@ def new_key(secret: str = "secret", **fields: Any) -> NewApiKey:
 
 
 async def test_a_key_is_kept_as_it_was_made_without_its_secret(store: Store, clock: HeldClock) -> None:
-    new = new_key(name="Büro · 職場", scope=Scope.ADMIN, expires_at=at(clock, 60), created_by="ann")
+    new = new_key(
+        name="Büro · 職場", scope=Scope.ADMIN, rate_limit="60/minute", expires_at=at(clock, 60), created_by="ann"
+    )
     made = await store.api_keys.create([SPACE], new)
     assert made == ApiKey(
         id=made.id,
         name=new.name,
         scope=Scope.ADMIN,
         space_ids=[SPACE],
+        every_space=False,
+        rate_limit="60/minute",
         created_by="ann",
         created_at=at(clock, 0),
         expires_at=at(clock, 60),
@@ -43,13 +47,31 @@ async def test_a_key_is_kept_as_it_was_made_without_its_secret(store: Store, clo
     assert made.id.startswith("key_")
 
 
-async def test_a_key_is_found_by_its_hash_and_by_nothing_else(store: Store) -> None:
+async def test_a_key_is_found_by_its_id_with_the_hash_of_its_secret(store: Store) -> None:
     made = await store.api_keys.create([SPACE], new_key("one"))
     await store.api_keys.create([SPACE], new_key("two"))
-    assert await store.api_keys.find(hashed("one")) == made
-    for wrong in (hashed("three"), b"", hashed("one")[:-1]):
-        with pytest.raises(NotFound, match="there is no such key"):
-            await store.api_keys.find(wrong)
+    assert await store.api_keys.find(made.id) == KeptKey(made, hashed("one"))
+    with pytest.raises(NotFound, match="there is no key `key_missing`"):
+        await store.api_keys.find(ApiKeyId("key_missing"))
+
+
+async def test_a_key_for_every_space_is_bound_to_none_and_outlives_each(store: Store) -> None:
+    made = await store.api_keys.create([], new_key(every_space=True))
+    assert (made.every_space, made.space_ids) == (True, [])
+    assert await store.api_keys.of_space(SPACE) == []
+    await store.spaces.delete(OTHER)
+    assert (await store.api_keys.find(made.id)).key == made
+
+
+async def test_all_keys_come_the_oldest_first(store: Store) -> None:
+    assert not await store.api_keys.any()
+    assert await store.api_keys.all() == []
+    one = await store.api_keys.create([SPACE], new_key("one"))
+    two = await store.api_keys.create([], new_key("two", every_space=True))
+    three = await store.api_keys.create([OTHER], new_key("three"))
+    revoked = await store.api_keys.revoke(one.id)
+    assert await store.api_keys.all() == [revoked, two, three]
+    assert await store.api_keys.any()
 
 
 async def test_a_key_is_bound_to_each_of_its_spaces_once(store: Store) -> None:
@@ -74,13 +96,15 @@ async def test_of_many_that_keep_one_secret_at_once_one_does(stores: list[Store]
     )
     (kept,) = [key for key in made if isinstance(key, ApiKey)]
     assert sum(isinstance(error, IdTaken) for error in made) == 7
-    assert await stores[0].api_keys.find(hashed("secret")) == kept
+    assert await stores[0].api_keys.all() == [kept]
 
 
 async def test_what_can_never_be_a_key_is_refused(store: Store, where: str | Path) -> None:
     before = await rows_of(where)
     for spaces, new, error in [
         ([], new_key(), Invalid),
+        ([SPACE], new_key(every_space=True), Invalid),
+        ([SPACE], new_key(rate_limit="often"), Invalid),
         ([SPACE], new_key(secret_hash=b"short"), Invalid),
         ([SPACE], new_key(name="a\x00b"), Invalid),
         ([SPACE], new_key(expires_at=Instant("soon")), Invalid),
@@ -94,7 +118,7 @@ async def test_what_can_never_be_a_key_is_refused(store: Store, where: str | Pat
 async def test_the_keys_of_a_space_come_the_oldest_first_the_revoked_ones_too(store: Store) -> None:
     one, two, three = [await store.api_keys.create([SPACE], new_key(name)) for name in ("one", "two", "three")]
     await store.api_keys.create([OTHER], new_key("theirs"))
-    revoked = await store.api_keys.revoke(SPACE, two.id)
+    revoked = await store.api_keys.revoke(two.id)
     assert await store.api_keys.of_space(SPACE) == [one, revoked, three]
     with pytest.raises(NotFound, match="there is no space `missing`"):
         await store.api_keys.of_space(SpaceId("missing"))
@@ -103,29 +127,29 @@ async def test_the_keys_of_a_space_come_the_oldest_first_the_revoked_ones_too(st
 async def test_a_revoked_key_is_still_found_and_says_so(store: Store, clock: HeldClock) -> None:
     made = await store.api_keys.create([SPACE], new_key())
     assert valid(made, now=at(clock, 0))
-    revoked = await store.api_keys.revoke(SPACE, made.id)
+    revoked = await store.api_keys.revoke(made.id)
     assert revoked.revoked_at == at(clock, 0)
-    found = await store.api_keys.find(hashed("secret"))
+    found = (await store.api_keys.find(made.id)).key
     assert found == revoked
     assert not valid(found, now=at(clock, 0))
 
 
 async def test_revoking_a_key_again_changes_nothing(store: Store, clock: HeldClock) -> None:
     made = await store.api_keys.create([SPACE], new_key())
-    revoked = await store.api_keys.revoke(SPACE, made.id)
+    revoked = await store.api_keys.revoke(made.id)
     clock.tick(MINUTE)
-    assert await store.api_keys.revoke(SPACE, made.id) == revoked
+    assert await store.api_keys.revoke(made.id) == revoked
 
 
 async def test_a_missing_key_cannot_be_revoked(store: Store) -> None:
     with pytest.raises(NotFound, match="there is no key `key_missing`"):
-        await store.api_keys.revoke(SPACE, ApiKeyId("key_missing"))
+        await store.api_keys.revoke(ApiKeyId("key_missing"))
 
 
 async def test_a_key_goes_with_the_last_of_its_spaces(store: Store) -> None:
-    await store.api_keys.create([OTHER], new_key("theirs"))
-    await store.api_keys.create([SPACE, OTHER], new_key("both"))
+    theirs = await store.api_keys.create([OTHER], new_key("theirs"))
+    both = await store.api_keys.create([SPACE, OTHER], new_key("both"))
     await store.spaces.delete(OTHER)
     with pytest.raises(NotFound):
-        await store.api_keys.find(hashed("theirs"))
-    assert (await store.api_keys.find(hashed("both"))).space_ids == [SPACE]
+        await store.api_keys.find(theirs.id)
+    assert (await store.api_keys.find(both.id)).key.space_ids == [SPACE]

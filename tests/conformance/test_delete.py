@@ -106,10 +106,9 @@ async def test_a_run_is_removed_with_its_children(store: Store, where: str | Pat
     lease = await claim(store, SECOND)
     grandchild = await child_of(store, child.id, "deeper")
     await worked(store, clock, await claim(store, SECOND))
-    (item,) = await store.journal.inbox(lease)
-    await commit(store, lease, consumed=[item.number], move=COMPLETED)
-    (item,) = await store.journal.inbox(root)
-    await commit(store, root, consumed=[item.number], move=COMPLETED)
+    for above in (lease, root):
+        items = await store.journal.inbox(above)
+        await commit(store, above, consumed=[item.number for item in items], move=COMPLETED)
     await delete(store, root.run_id)
     for run in (root.run_id, child.id, grandchild.id):
         with pytest.raises(NotFound):

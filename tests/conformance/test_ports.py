@@ -16,9 +16,11 @@ from holdfast.ports.executor import Executor
 from holdfast.ports.known_models import KnownModels
 from holdfast.ports.library import Library
 from holdfast.ports.model import Model, Models
+from holdfast.ports.peers import Peers
 from holdfast.ports.processes import Processes
 from holdfast.ports.remote_tools import RemoteTools
 from holdfast.ports.sandbox import Sandbox
+from holdfast.ports.settings import SettingsFile
 from holdfast.ports.tokens import Tokens
 from holdfast.ports.watching import Watch, Watching
 from holdfast.ports.working_folder import WorkingFolder, WorkingFolders
@@ -32,11 +34,13 @@ NOT_OF_THE_STORE = {
     Executor,
     KnownModels,
     Library,
+    Peers,
     Model,
     Models,
     Processes,
     RemoteTools,
     Sandbox,
+    SettingsFile,
     Tokens,
     Watch,
     Watching,

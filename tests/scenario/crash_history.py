@@ -89,25 +89,25 @@ def unknown_calls(told: Told) -> frozenset[str]:
     )
 
 
-def canonical(told: Told, *, unknown: Collection[str]) -> Canonical:
+def canonical(told: Told, *, unknown: Collection[str], streams: bool = True) -> Canonical:
     """Return a history without times, made ids, what recovery adds, and the results of the calls in `unknown`."""
-    plain = msgspec.json.encode(_history(told, unknown)).decode()
+    plain = msgspec.json.encode(_history(told, unknown, streams=streams)).decode()
     without: Canonical = msgspec.json.decode(_MADE_ID.sub("*", plain).replace(told.run.id, "the run"))
     return without
 
 
-def _history(told: Told, unknown: Collection[str]) -> Canonical:
+def _history(told: Told, unknown: Collection[str], *, streams: bool) -> Canonical:
     return {
         "status": told.run.status,
         "output": told.run.output,
         "error": told.run.error,
         "sequences": [message.sequence for message in told.messages],
         "conversation": list(_conversation(told, unknown)),
-        "events": _stream(told, unknown),
+        "events": _stream(told, unknown) if streams else [],
         "values": {name: value for name, value in told.values.items() if value is not None},
         "artifacts": sorted((each.type, each.title, each.version, each.content) for each in told.artifacts),
         "interrupts": [(each.kind, each.status, each.message, each.response) for each in told.interrupts],
-        "children": sorted((_history(child, unknown) for child in told.children), key=str),
+        "children": sorted((_history(child, unknown, streams=streams) for child in told.children), key=str),
     }
 
 

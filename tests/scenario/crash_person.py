@@ -1,4 +1,4 @@
-"""The person of the play: answers the captain's question and steers him, each once, whatever dies meanwhile."""
+"""The person of a play: answers what is asked and steers the captain, each once, whatever dies meanwhile."""
 
 import asyncio
 from contextlib import suppress
@@ -56,8 +56,9 @@ class Person:
     async def _act(self) -> None:
         run = await self._holdfast.store.runs.get(DEFAULT_SPACE, self._run)
         if run.status_reason == WaitsFor.PERSON:
-            with suppress(AlreadyAnswered):
-                await self._holdfast.runs.respond(DEFAULT_SPACE, self._run, self._answer)
+            for asked in await self._holdfast.store.interrupts.asked_by(DEFAULT_SPACE, self._run):
+                with suppress(AlreadyAnswered):
+                    await self._holdfast.runs.respond(DEFAULT_SPACE, self._run, self._answer, interrupt=asked.id)
         elif run.status_reason == WaitsFor.TIMER and await self._sleeps_long():
             await self._order(SECOND_ORDER)
 

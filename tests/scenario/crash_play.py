@@ -99,6 +99,43 @@ def write_workspace(folder: Path, *, unknown_outcome: str = "tell") -> Path:
     return folder
 
 
+FLEETS_TURNS: Final = [
+    _turn(
+        "To the boats!",
+        *(("agent_spawn", {"agent": "mate", "input": side}) for side in ("port", "starboard")),
+        ("agent_message", {"agent": "clerk", "message": "we leave"}),
+    ),
+    _turn("Write it down.", ("agent_message", {"agent": "clerk", "message": "we are back"})),
+    _turn("We pay.", ("charge", {"what": "harbour"}), ("ask_user", {"question": "Shall we dine?"})),
+    _turn("All are back: {$last_tool}"),
+]
+_FLEET: Final = {
+    "mate": [
+        _turn("Aye.", ("look", {"what": "boat at {$last_user}"}), ("charge", {"what": "oars at {$last_user}"})),
+        _turn(
+            "Who rows?",
+            ("agent_spawn", {"agent": "boy", "input": "row at {$last_user}"}),
+            ("ask_user", {"question": "May we go from {$last_user}?"}),
+        ),
+        _turn("Back at {$last_user}."),
+    ],
+    "boy": [
+        _turn("Where to?", ("ask_user", {"question": "Where to {$last_user}?"}), ("sleep", {"seconds": 0.02})),
+        _turn("I row.", ("sync", {"what": "strokes to {$last_user}"}), ("note", {"what": "log to {$last_user}"})),
+        _turn("I did {$last_user}."),
+    ],
+    "clerk": [_turn("I write.", ("note", {"what": "{$last_user}"})), _turn("Written: {$last_user}")],
+}
+
+
+def write_fleet(folder: Path) -> Path:
+    """Write the workspace of a play three deep: a captain who waits for mates, who wait for boys, and all ask."""
+    tools = [*_TOOLS, "agent_spawn", "agent_message"]
+    for name, turns in {CAPTAIN: FLEETS_TURNS, **_FLEET}.items():
+        _write_agent(folder, name, turns, tools=tools)
+    return folder
+
+
 def write_agent_with(
     folder: Path, turns: Sequence[dict[str, Any]], *, unknown_outcome: str = "tell", tools: Sequence[str] = _TOOLS
 ) -> Path:

@@ -84,11 +84,11 @@ class Relay:
                 await self.survivor.take_back()
         return await self.read(run), death.said[-1]["points"]
 
-    async def check(self, told: Told, undisturbed: Told) -> None:
+    async def check(self, told: Told, undisturbed: Told, *, streams: bool = True) -> None:
         """Assert that a play left what one leaves that nobody disturbed."""
         async with open_probe(self._where) as probe:
             await check_log(probe)
-        check_play(told, undisturbed, await self._server.calls(name_of(told.run.id, "")))
+        check_play(told, undisturbed, await self._server.calls(name_of(told.run.id, "")), streams=streams)
 
     async def read(self, run: RunId) -> Told:
         """Read what there is of a run, while nobody works on it."""

@@ -3,13 +3,16 @@
 What leads out of the file tools, links that are swapped during a call among them, is in `test_symlink_races.py`.
 """
 
+import errno
 import os
 import socket
+import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from holdfast.ports.sandbox import ResourceLimits
@@ -35,6 +38,14 @@ def secret(tmp_path: Path) -> Path:
     path.parent.mkdir(exist_ok=True)
     path.write_text("SECRET")
     return path
+
+
+@pytest.fixture
+def bystander() -> Iterator[int]:
+    """Return a process outside."""
+    with subprocess.Popen(["sleep", new_mark()]) as process:
+        yield process.pid
+        process.kill()
 
 
 async def test_reading_outside(cell: Cell, secret: Path) -> None:
@@ -75,9 +86,14 @@ async def test_an_absolute_path(cell: Cell, tmp_path: Path) -> None:
 
 
 async def test_proc(cell: Cell, secret: Path) -> None:
-    script = f"cat /proc/[0-9]*/root{secret}; ls -d /proc/[0-9]* | wc -l; cat /proc/*/environ | tr '\\0' '\\n'"
-    ended = await cell.run(f"{script}; echo 1 >/proc/sys/kernel/sysrq; echo b >/proc/sysrq-trigger")
+    ended = await cell.run(
+        f"cat /proc/[0-9]*/root{secret}; ls -d /proc/[0-9]* | wc -l; cat /proc/*/environ | tr '\\0' '\\n'\n"
+        "for switch in sysrq-trigger sys/kernel/sysrq sys/kernel/core_pattern; do\n"
+        "    [ -w /proc/$switch ] && echo OPEN\n"
+        "done"
+    )
     assert b"SECRET" not in ended.output
+    assert b"OPEN" not in ended.output
     assert int(ended.output.split()[0]) < 10  # its own processes and no others
 
 
@@ -110,10 +126,10 @@ async def test_ptrace(cell: Cell) -> None:
     code = (
         "import ctypes\n"
         "libc = ctypes.CDLL(None, use_errno=True)\n"
-        f"print(*(libc.ptrace(16, pid, 0, 0) for pid in ({os.getpid()}, {os.getppid()})))"
+        f"print(libc.ptrace(16, {os.getpid()}, 0, 0), ctypes.get_errno())"
     )
     # Its own kind it may trace, which leads nowhere; those outside have no number inside.
-    assert (await cell.python(code)).output.split() == [b"-1", b"-1"]
+    assert (await cell.python(code)).output.split() == [b"-1", str(errno.ESRCH).encode()]
 
 
 async def test_mount(cell: Cell) -> None:
@@ -191,10 +207,33 @@ async def test_setuid(cell: Cell) -> None:
     assert flags.output == b"0\n"
 
 
-async def test_killing_the_parent(cell: Cell) -> None:
-    ended = await cell.run(f"kill -9 {os.getpid()} {os.getppid()}; kill -9 -1; echo alive")
-    assert ended.output in (b"", b"alive\n")  # to kill all is to kill itself
-    assert (await cell.run("kill -9 1; echo on")).output == b"on\n"  # the first process inside is not to be killed
+async def test_a_program_that_lends_rights_outside(cell: Cell) -> None:
+    tries = "chmod u+s ls; chmod 6755 ls; install -m 4755 ls ls2; cp -p /usr/bin/passwd ."
+    await cell.run(f"cp /bin/ls .; {tries}; tar cf x.tar ls; chmod 0755 ls && ./ls")
+    assert [path.name for path in cell.folder.iterdir() if path.stat().st_mode & 0o6000] == []
+    assert (cell.folder / "ls").stat().st_mode & 0o777 == 0o755
+    code = "import os; os.open('x', os.O_CREAT | os.O_WRONLY, 0o4755)"
+    assert b"PermissionError" in (await cell.python(code)).errors
+
+
+async def test_switches_and_devices_of_the_machine(cell: Cell) -> None:
+    """To the kernel a command is who the server is; as root it owns them."""
+    ended = await cell.run(
+        "for device in null zero full random urandom tty; do\n"
+        "    chmod 666 /dev/$device && echo OPEN\n"  # as it is
+        "done\n"
+        "cat /proc/sys/kernel/core_pattern >pattern && cat pattern >/proc/sys/kernel/core_pattern && echo OPEN\n"
+        "cat /proc/timer_list /proc/slabinfo /proc/vmallocinfo /proc/kpageflags | head -c 1\n"
+        "echo works >/dev/null && head -c 1 /dev/urandom >/dev/zero"
+    )
+    assert (ended.output, ended.exit_code) == (b"", 0)
+
+
+async def test_killing_the_parent(cell: Cell, bystander: int) -> None:
+    others = f"{bystander} {os.getpid()} {os.getppid()}"
+    ended = await cell.run(f"for pid in {others}; do kill -0 $pid && echo SEEN; done; kill -9 {bystander}; kill -9 1")
+    assert (ended.output, ended.exit_code) == (b"", 0)  # the first process inside is not to be killed, either
+    assert psutil.Process(bystander).status() != psutil.STATUS_ZOMBIE
 
 
 async def test_typing_into_the_terminal(cell: Cell) -> None:
@@ -230,6 +269,40 @@ async def test_what_is_kept_can_be_read_and_not_changed(cell: Cell) -> None:
     ended = await cell.run(f"{tries}; cat ci/deep/run; echo x >beside", kept=[kept])
     assert ended.output == b"as it was"
     assert sorted(os.listdir(cell.folder)) == ["beside", "ci"]
+
+
+async def test_the_keyring_of_the_server(cell: Cell) -> None:
+    code = (
+        "import ctypes, platform\n"
+        "libc = ctypes.CDLL(None, use_errno=True)\n"
+        "call = {'x86_64': 250, 'aarch64': 219}[platform.machine()]\n"
+        "print(libc.syscall(call, 10, -3, b'user', b'x', 0), ctypes.get_errno())"  # look for a key of the session
+    )
+    assert (await cell.python(code)).output.split() == [b"-1", str(errno.ENOSYS).encode()]
+
+
+async def test_sockets_that_know_no_network(cell: Cell) -> None:
+    """Those towards a hypervisor and of packets, by a call and by `io_uring`, which makes sockets too."""
+    code = (
+        "import ctypes, socket\n"
+        "libc = ctypes.CDLL(None, use_errno=True)\n"
+        "for family in (40, 17):\n"
+        "    print(libc.socket(family, 1, 0), ctypes.get_errno())\n"
+        "print(libc.syscall(425, 4, ctypes.create_string_buffer(120)), ctypes.get_errno())\n"
+        "socket.socket(), socket.socket(socket.AF_UNIX), socket.if_nameindex()"
+    )
+    ended = await cell.python(code)
+    unsupported, missing = str(errno.EAFNOSUPPORT).encode(), str(errno.ENOSYS).encode()
+    assert ended.output.split() == [b"-1", unsupported, b"-1", unsupported, b"-1", missing]
+    assert ended.exit_code == 0
+
+
+async def test_memory_by_way_of_files(cell: Cell) -> None:
+    """What is not kept is small, and where nothing would be kept nothing can be written."""
+    ended = await cell.run("for place in / /dev /tmp /dev/shm /home; do echo x >$place/new && echo $place; done")
+    assert ended.output.split() == [b"/tmp", b"/dev/shm"]
+    sizes = await cell.run("df --output=size -B 1M /tmp /dev/shm | tail -n 2")
+    assert sizes.output.split() == [b"512", b"512"]
 
 
 async def test_nothing_of_it_is_left_when_it_has_ended(cell: Cell) -> None:

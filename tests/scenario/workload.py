@@ -271,7 +271,7 @@ async def library(stage: Stage) -> None:
     await stage.do(store.files.delete(space, FileId("second")))
     secret = sha256(space.encode()).digest()
     key = await stage.do(store.api_keys.create([space], NewApiKey(name="ci", scope=Scope.RUN, secret_hash=secret)))
-    await stage.do(store.api_keys.revoke(space, key.id))
+    await stage.do(store.api_keys.revoke(key.id))
     patch = ThreadPatch(title="renamed", summary="short", key_points=["one"])
     await stage.do(store.threads.update(space, worker.lease.thread_id, patch))
     await stage.do(store.spaces.update(space, SpacePatch(name="Acme, Inc.")))

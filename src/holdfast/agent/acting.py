@@ -15,22 +15,26 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from holdfast.agent.asking import note_questions
 from holdfast.agent.ending import arrived as arrival_for
 from holdfast.agent.ending import ask, wait, withdraw
+from holdfast.agent.ledger import child_of
 from holdfast.agent.meanwhile import committing
-from holdfast.agent.permitting import FREELY, Permitting, forget, is_guarded
+from holdfast.agent.permitting import FREELY, Permitting, forget, is_guarded, tell_refusal
 from holdfast.agent.settling import end_subagent, settle, start_subagent, take_effects
+from holdfast.agent.tainting import mark
 from holdfast.agent.taking_in import hold
 from holdfast.agent.tasks import Tasks
 from holdfast.agent.unknown import question_key, settle_as_told, settle_unknown
 from holdfast.agent.work import Work
-from holdfast.domain.errors import HoldfastError, InboxNotEmpty, LeaseLost, NotFound, Unavailable
+from holdfast.domain.asking import asked_below
+from holdfast.domain.errors import HoldfastError, InboxNotEmpty, LeaseLost, NotFound, Unavailable, WouldDeadlock
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import InterruptId, RunId, TimerId
 from holdfast.domain.instant import instant
 from holdfast.domain.message import Message, ToolCall
 from holdfast.domain.plan import boundary
-from holdfast.domain.run import WaitsFor
+from holdfast.domain.run import RunError, RunStatus, WaitsFor
 from holdfast.domain.step import Step, StepState
 from holdfast.domain.timer import NewTimer
 from holdfast.domain.tool import ToolClass
@@ -46,6 +50,7 @@ from holdfast.tools.tool import (
     Resumable,
     Slept,
     Spawned,
+    Subscribed,
     Tool,
     Wait,
 )
@@ -69,36 +74,42 @@ class Acting:
             if permitted is None:
                 return True
             calls, self._permitted = permitted.calls, permitted
-        if self._side_by_side(calls):
-            await self._run_side_by_side(calls)
-            forget(self._work)
-            await self._work.commit()
-            return False
-        waiting = await self._run_in_order(calls)
+        together = self._side_by_side(calls)
+        waiting = await (self._run_side_by_side(calls) if together else self._run_in_order(calls))
         while waiting:
+            note_questions(self._work, self._work.ledger.awaited_children())
             try:
                 await self._wait(waiting)
             except InboxNotEmpty:
                 await self._work.read_mail()
                 waiting = await self._take_arrivals(waiting)
                 if waiting:
+                    note_questions(self._work, self._work.ledger.awaited_children())
                     hold(self._work)
+            except WouldDeadlock as error:
+                waiting = self._refuse(waiting, error)
             else:
                 return True
+        note_questions(self._work, ())
         forget(self._work)
         await self._work.commit()
         return False
 
     def _side_by_side(self, calls: Sequence[ToolCall]) -> bool:
         tools = [self._tool(call) for call in calls]
-        return len(calls) > 1 and all(tool is not None and tool.spec.read_only for tool in tools)
+        only_read = len(calls) > 1 and all(tool is not None and tool.spec.read_only for tool in tools)
+        return only_read and not any(self._waiting_step(call) for call in calls)
 
-    async def _run_side_by_side(self, calls: Sequence[ToolCall]) -> None:
-        steps = [self._begin(call) for call in calls]
+    async def _run_side_by_side(self, calls: Sequence[ToolCall]) -> list[tuple[ToolCall, Step]]:
+        """Run calls at the same time, and return those that wait."""
+        steps, waiting = [self._begin(call) for call in calls], []
         async with committing(self._work.log, window=self._work.habits.pace.window), Tasks() as group:
             running = [group.create_task(self._run(call, step)) for call, step in zip(calls, steps, strict=True)]
             for call, step, task in zip(calls, steps, running, strict=True):
-                settle(self._work, call, step, await task)
+                suspended = self._conclude(call, step, await task)
+                if suspended is not None:
+                    waiting.append((call, suspended))
+        return waiting
 
     async def _run_in_order(self, calls: Sequence[ToolCall]) -> list[tuple[ToolCall, Step]]:
         """Run calls one after the other, and return those that wait."""
@@ -107,12 +118,17 @@ class Acting:
             step = self._work.ledger.of_call(call.id)
             if step is not None and (step.state.settled or step.state is StepState.WAITING):
                 continue
-            if waiting and not isinstance(self._tool(call), Resumable):
+            if waiting and not self._may_wait_along(call):
                 break
             suspended = await self._run_one(call, step)
             if suspended is not None:
                 waiting.append((call, suspended))
         return waiting
+
+    def _may_wait_along(self, call: ToolCall) -> bool:
+        """Say whether a call may begin while others wait: it does nothing yet but wait itself."""
+        tool = self._tool(call)
+        return isinstance(tool, Resumable) and tool.spec.kind is ToolClass.TRANSACTIONAL
 
     def _waiting_step(self, call: ToolCall) -> Step | None:
         """Return the step of a call that waits, or whose outcome a person is asked about."""
@@ -122,7 +138,8 @@ class Acting:
     async def _take_arrivals(self, waiting: Sequence[tuple[ToolCall, Step]]) -> list[tuple[ToolCall, Step]]:
         """Settle the calls that something came for, and return those that still wait."""
         still = []
-        for call, step in waiting:
+        # What wakes a call that sleeps is what no other call has waited for.
+        for call, step in sorted(waiting, key=lambda pair: pair[1].waits_for is WaitsFor.TIMER):
             resumed = await self._resume(call, step)
             if resumed is not None:
                 still.append((call, resumed))
@@ -131,24 +148,54 @@ class Acting:
     async def _resume(self, call: ToolCall, step: Step) -> Step | None:
         """Settle a call that waits if something came for it; return its step if it still waits."""
         unknown = step.state is StepState.UNKNOWN
-        arrived = arrival_for(self._work, question_key(step) if unknown else step.key)
+        arrived = arrival_for(self._work, question_key(step) if unknown else _wait_key(step))
         if arrived is None:
-            if not self._work.mail.disturbs:
+            disturbance = self._disturbance(step)
+            if disturbance is None:
                 return step
             self._disturb(step, unknown=unknown)
-            arrived = Disturbed()
+            arrived = disturbance
         if not unknown:
-            settle(self._work, call, step, await self._outcome_of_wait(call, step, arrived))
-            return None
+            return await self._go_on(call, step, arrived)
         answered = arrived if isinstance(arrived, Answered) else Answered(response=None)
         if not settle_as_told(self._work, call, step, answered):
             return None
         again = self._work.ledger.tool_call(call.name, call.id, effectful=True, key=step.key)
         return await self._run_effectful(call, self._work.log.step(again))
 
+    async def _go_on(self, call: ToolCall, step: Step, arrival: Arrival) -> Step | None:
+        """Let a call go on with what it waited for; return its step if it waits once more."""
+        if step.effectful:
+            # From here on nobody knows what it does, so that has to be on disk, as when it began.
+            return await self._run_effectful(call, self._work.log.step(self._work.ledger.again(step)), arrival)
+        outcome = await self._outcome_of_wait(call, step, arrival)
+        return self._conclude(call, step if outcome.wait is None else self._work.ledger.again(step), outcome)
+
+    def _disturbance(self, step: Step) -> Disturbed | None:
+        """Return what came that a call should not wait on for: people disturb every wait, the end of a run wakes up."""
+        mail = self._work.mail
+        if mail.disturbs:
+            return Disturbed()
+        if mail.wakes and step.waits_for is WaitsFor.TIMER:
+            return Disturbed(because="a run has ended of which you are told")
+        return None
+
+    def _refuse(self, waiting: Sequence[tuple[ToolCall, Step]], error: WouldDeadlock) -> list[tuple[ToolCall, Step]]:
+        """Settle the calls that cannot wait, because it would be for ever, and return the others."""
+        still = []
+        for call, step in waiting:
+            if _target(call, step) != error.details["target"]:
+                still.append((call, step))
+                continue
+            if step.waits_for is WaitsFor.CHILD:
+                why = RunError(code=error.code, message=error.message)
+                end_subagent(self._work, call, ChildEnded(run_id=child_of(step), status=RunStatus.FAILED, error=why))
+            settle(self._work, call, step, Outcome(content=f"{error.code}: {error.message}", failed=True))
+        return still
+
     def _disturb(self, step: Step, *, unknown: bool) -> None:
         """Let go of what a call waits for."""
-        key = question_key(step) if unknown else step.key
+        key = question_key(step) if unknown else _wait_key(step)
         if unknown or step.waits_for is WaitsFor.PERSON:
             withdraw(self._work, InterruptId(derived_id("int", key=key)))
         elif step.waits_for is WaitsFor.TIMER:
@@ -156,11 +203,15 @@ class Acting:
 
     async def _outcome_of_wait(self, call: ToolCall, step: Step, arrival: Arrival) -> Outcome:
         if isinstance(arrival, ChildEnded):
-            end_subagent(self._work, call, arrival)
+            if step.waits_for is WaitsFor.CHILD:
+                end_subagent(self._work, call, arrival)
+            self._mark(call, arrival.taint)
         tool = self._tool(call)
         if not isinstance(tool, Resumable):
             return Outcome(content=f"the tool `{call.name}` is not there any more", failed=True)
-        return await self._guarded(call, tool.resume(self._call(call, step), call.arguments, arrival))
+        made = self._call(call, step)
+        resumed = partial(tool.resume, made, call.arguments, arrival)
+        return await self._guarded(call, self._work.around(tool.spec, made, call.arguments, resumed))
 
     async def _run_one(self, call: ToolCall, step: Step | None) -> Step | None:
         """Run a call that has not settled, and return its step if it waits now."""
@@ -180,38 +231,49 @@ class Acting:
             outcome = await self._run(call, begun)
         return self._conclude(call, begun, outcome)
 
-    async def _run_effectful(self, call: ToolCall, step: Step) -> Step | None:
-        """Run a call whose start must be on disk before it begins."""
+    async def _run_effectful(self, call: ToolCall, step: Step, arrival: Arrival | None = None) -> Step | None:
+        """Run a call whose start must be on disk before it begins, or let it go on with what it waited for."""
         await self._work.commit()
         async with committing(self._work.log, window=self._work.habits.pace.window):
-            outcome = await self._run(call, step)
+            outcome = await (self._run(call, step) if arrival is None else self._outcome_of_wait(call, step, arrival))
         return self._conclude(call, step, outcome)
 
     def _conclude(self, call: ToolCall, step: Step, outcome: Outcome) -> Step | None:
         """Settle a call, or let it wait; return its step if it waits."""
         if outcome.wait is None:
+            self._mark(call, [] if outcome.untrusted is None else [outcome.untrusted])
             settle(self._work, call, step, outcome)
             return None
         take_effects(self._work, outcome)
-        return self._work.log.step(self._work.ledger.wait(step, self._begin_wait(call, outcome.wait)))
+        return self._work.log.step(self._work.ledger.wait(step, self._begin_wait(call, step, outcome.wait)))
 
-    def _begin_wait(self, call: ToolCall, wait: Wait) -> WaitsFor:
+    def _mark(self, call: ToolCall, names: Sequence[str]) -> None:
+        """Mark the run if what a call answers was written by others."""
+        mark(self._work, names, at=self._message.sequence, call_id=call.id)
+
+    def _begin_wait(self, call: ToolCall, step: Step, wait: Wait) -> WaitsFor:
         match wait:
             case Asked(interrupt=interrupt):
-                ask(self._work, interrupt)
+                ask(self._work, replace(interrupt, id=InterruptId(derived_id("int", key=_asking_key(step)))))
                 return WaitsFor.PERSON
             case Spawned(run_id=run_id):
                 start_subagent(self._work, call, run_id)
                 return WaitsFor.CHILD
+            case Subscribed():
+                return WaitsFor.TASK
             case Slept(timer_id=timer_id, until=until):
                 self._work.log.draft.timers.append(NewTimer(id=timer_id, kind="wake", due_at=until))
                 return WaitsFor.TIMER
 
     async def _wait(self, waiting: Sequence[tuple[ToolCall, Step]]) -> None:
-        reasons = {step.waits_for or WaitsFor.PERSON for _, step in waiting}
+        below = [question for asked in asked_below(self._work.values).values() for question in asked]
+        reasons = {step.waits_for or WaitsFor.PERSON for _, step in waiting} | ({WaitsFor.PERSON} if below else set())
         reason = next(each for each in WaitsFor if each in reasons)
-        children = [RunId(derived_id("run", key=step.key)) for _, step in waiting if step.waits_for is WaitsFor.CHILD]
-        await wait(self._work, reason, waits_on=children)
+        for call, step in waiting:
+            if step.waits_for is WaitsFor.CHILD:
+                start_subagent(self._work, call, child_of(step))
+        targets = [target for call, step in waiting if (target := _target(call, step)) is not None]
+        await wait(self._work, reason, waits_on=targets, below=below)
 
     def _begin(self, call: ToolCall) -> Step:
         """Record that a call begins, or begins again."""
@@ -219,14 +281,16 @@ class Acting:
         if step is not None:
             return self._work.log.step(self._work.ledger.again(step))
         tool = self._tool(call)
-        effectful = (
-            tool is not None and tool.spec.kind is ToolClass.EFFECTFUL and call.id not in self._permitted.refused
-        )
+        refused = self._permitted.refusal(self._work, call) is not None
+        effectful = tool is not None and tool.spec.kind is ToolClass.EFFECTFUL and not refused
         return self._work.log.step(self._work.ledger.tool_call(call.name, call.id, effectful=effectful))
 
     async def _run(self, call: ToolCall, step: Step) -> Outcome:
-        if call.id in self._permitted.refused:
-            return Outcome(content=self._permitted.refused[call.id], failed=True)
+        refusal = self._permitted.refusal(self._work, call)
+        if refusal is not None:
+            if call.id not in self._permitted.refused:
+                tell_refusal(self._work, call, refusal)
+            return Outcome(content=refusal, failed=True)
         unreadable = self._message.metadata.get("unreadable", {}).get(call.id)
         if unreadable is not None:
             return Outcome(content=unreadable, failed=True)
@@ -234,7 +298,9 @@ class Acting:
             tool = self._work.toolbox.find(call.name)
         except NotFound as error:
             return Outcome(content=error.message, failed=True)
-        outcome = await self._guarded(call, tool.run(self._call(call, step), call.arguments))
+        made = self._call(call, step)
+        run = partial(tool.run, made, call.arguments)
+        outcome = await self._guarded(call, self._work.around(tool.spec, made, call.arguments, run))
         edited = self._permitted.edited.get(call.id)
         return outcome if edited is None else replace(outcome, content=f"{edited}\n{as_text(outcome.content)}")
 
@@ -271,12 +337,34 @@ class Acting:
             values=self._work.values,
             next_task_id=partial(self._work.journal.next_task_id, self._work.lease, step=step.key),
             show=self._work.log.say,
+            unborn=len(self._work.log.draft.children),
         )
 
     def _tool(self, call: ToolCall) -> Tool | None:
         try:
             return self._work.toolbox.find(call.name)
         except NotFound:
+            return None
+
+
+def _asking_key(step: Step) -> str:
+    """Return the key under which a step asks a person; what it asks when it goes on is another question."""
+    return step.key if step.attempt == 1 else f"{step.key}.{step.attempt}"
+
+
+def _wait_key(step: Step) -> str:
+    """Return the key under which a step waits."""
+    return _asking_key(step) if step.waits_for is WaitsFor.PERSON else step.key
+
+
+def _target(call: ToolCall, step: Step) -> RunId | None:
+    """Return the run that a call waits for."""
+    match step.waits_for:
+        case WaitsFor.CHILD:
+            return child_of(step)
+        case WaitsFor.TASK:
+            return RunId(call.arguments["task_id"])
+        case _:
             return None
 
 

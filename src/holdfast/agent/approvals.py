@@ -23,6 +23,8 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     """What the model is told of a call that is refused; null where it may run."""
     arguments: dict[str, Json] | None = None
     """Those that a person approved instead of what it asked for."""
+    folder: str | None = None
+    """Where the shell was for which a command was decided on."""
     granted: list[str] | None = None
     """Rules that a person had written."""
 
@@ -52,25 +54,48 @@ def rulings(values: Mapping[str, Json], run_id: RunId) -> dict[ToolCallId, Rulin
     return found.calls if found.run_id == run_id else {}
 
 
-def approval_key(run_id: RunId, call: ToolCall) -> str:
-    """Return the key under which a person is asked about a call."""
-    return f"{run_id}.{call.id}.approval"
+def approval_key(run_id: RunId, call: ToolCall, spec: ToolSpec | None) -> str:
+    """Return the key under which a person is asked about a call; what a tool has become is part of the question."""
+    change = f".{spec.changed.digest}" if spec is not None and spec.changed is not None else ""
+    return f"{run_id}.{call.id}.approval{change}"
 
 
 def question(
-    run_id: RunId, call: ToolCall, spec: ToolSpec, decision: Decision, offers: Sequence[Sequence[str]]
+    run_id: RunId,
+    call: ToolCall,
+    spec: ToolSpec,
+    decision: Decision,
+    *,
+    asking: Sequence[str],
+    offers: Sequence[Sequence[str]],
+    folder: str | None,
 ) -> NewInterrupt:
-    """Return what a person is asked about a call: the answer holds for exactly this one."""
-    told = {"rule": decision.rule, "reason": decision.reason, "agent": decision.agent}
+    """Return what a person is asked about a call: the answer holds for exactly this one.
+
+    `asking` are the agents whose rules ask, for which one of the `offers` is written if it is always allowed.
+    """
+    change = None if spec.changed is None else spec.changed.description
+    told = {
+        "rule": decision.rule,
+        "reason": decision.reason,
+        "agent": decision.agent,
+        "description": change,
+        "folder": folder,
+    }
     return NewInterrupt(
         kind=InterruptKind.APPROVAL,
-        id=InterruptId(derived_id("int", key=approval_key(run_id, call))),
+        id=InterruptId(derived_id("int", key=approval_key(run_id, call, spec))),
         message=QUESTION.format(name=call.name),
         tool_call_id=call.id,
         arguments=call.arguments,
         digest=call_digest(call.name, call.arguments),
         response_schema=_response_schema(spec, offers),
-        metadata={"tool": call.name, "offers": offers, **{key: said for key, said in told.items() if said is not None}},
+        metadata={
+            "tool": call.name,
+            "asking": asking,
+            "offers": offers,
+            **{key: said for key, said in told.items() if said is not None},
+        },
     )
 
 
@@ -85,4 +110,7 @@ def _response_schema(spec: ToolSpec, offers: Sequence[Sequence[str]]) -> dict[st
             "enum": [list(rules) for rules in offers],
             "description": "the rules to write, so that it is always allowed; the first of these unless one is chosen",
         }
-    return {"type": "object", "required": ["decision"], "properties": properties, "additionalProperties": False}
+    schema: dict[str, Json] = {"type": "object", "required": ["decision"], "properties": properties}
+    # No rules were offered that allow what somebody has changed a call to.
+    alone = {"if": {"properties": {"decision": {"const": "always"}}}, "then": {"properties": {"arguments": False}}}
+    return {**schema, "additionalProperties": False, **(alone if offers else {})}

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 
+import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from holdfast.agent.mail import ended_children
 from holdfast.agent.settling import answer
 from holdfast.agent.work import Work
 from holdfast.domain.content import Json
@@ -20,7 +22,7 @@ from holdfast.domain.instant import Instant, Millis, instant
 from holdfast.domain.interrupt import DEFAULT_DEADLINE, Interrupt, InterruptKind, InterruptStatus, NewInterrupt
 from holdfast.domain.run import Move, RunError, RunStatus, WaitsFor
 from holdfast.domain.step import StepState
-from holdfast.tools.tool import Answered, Arrival
+from holdfast.tools.tool import Answered, Arrival, TaskEnded
 
 
 async def complete(work: Work, output: Json) -> None:
@@ -44,16 +46,20 @@ async def fail(work: Work, error: RunError) -> None:
             return
 
 
-async def wait(work: Work, reason: WaitsFor, *, waits_on: Sequence[RunId]) -> None:
+async def wait(
+    work: Work, reason: WaitsFor, *, waits_on: Sequence[RunId], below: Sequence[AskedInterrupt] = ()
+) -> None:
     """Let the run wait; refused while something that came in is unread (`InboxNotEmpty`).
 
-    Waiting for a person or a client ends the segment: the next one begins with an answer.
+    Waiting for a person or a client ends the segment: the next one begins with an answer. What is asked `below`, by
+    children that the run waits for, ends it as well.
     """
     move = Move(to=RunStatus.WAITING, reason=reason, waits_on=waits_on)
-    if reason is WaitsFor.PERSON and (questions := _open_questions(work)):
-        outcome, usage = _outcome(questions), _usage(work)
+    questions = _open_questions(work)
+    if reason is WaitsFor.PERSON and (questions or below):
+        outcome, usage = _outcome(questions, below), _usage(work)
         end = RunFinished(thread_id=work.run.thread_id, run_id=work.run.id, outcome=outcome, usage=usage)
-        await work.log.commit(move, end=end)
+        await work.log.commit(replace(move, asks=_asks(outcome)), end=end)
         return
     work.log.tell(StatusChanged(from_=RunStatus.RUNNING, to=RunStatus.WAITING, reason=reason))
     await work.log.commit(move)
@@ -87,8 +93,10 @@ def arrived(work: Work, key: str) -> Arrival | None:
     found = work.mail.arrival(key)
     if found is None:
         return None
-    arrival, number = found
-    work.log.draft.consumed.append(number)
+    arrival, items = found
+    work.log.draft.add(consumed=[item.number for item in items])
+    if isinstance(arrival, TaskEnded):
+        work.log.tell(*ended_children(items))
     if isinstance(arrival, Answered):
         interrupt_id = InterruptId(derived_id("int", key=key))
         work.interrupts.pop(interrupt_id, None)
@@ -124,12 +132,17 @@ def _open_questions(work: Work) -> list[Interrupt | NewInterrupt]:
     return [*work.interrupts.values(), *work.log.draft.interrupts]
 
 
-def _outcome(questions: Sequence[Interrupt | NewInterrupt]) -> Interrupted | Succeeded:
+def _outcome(questions: Sequence[Interrupt | NewInterrupt], below: Sequence[AskedInterrupt]) -> Interrupted | Succeeded:
     """Return how a segment ends that leaves questions: a client that has only tools to run is not interrupted."""
-    asked = [_asked(each) for each in questions if each.kind is not InterruptKind.CLIENT_TOOL]
+    asked = [*(_asked(each) for each in questions if each.kind is not InterruptKind.CLIENT_TOOL), *below]
     if asked:
         return Interrupted(interrupts=asked)
     return Succeeded(pending_tool_call_ids=[each.tool_call_id for each in questions if each.tool_call_id is not None])
+
+
+def _asks(outcome: Interrupted | Succeeded) -> list[Json]:
+    """Return what the run that spawned this one is told of what people are asked."""
+    return [msgspec.to_builtins(each) for each in outcome.interrupts] if isinstance(outcome, Interrupted) else []
 
 
 def _asked(interrupt: Interrupt | NewInterrupt) -> AskedInterrupt:

@@ -10,7 +10,9 @@ There is no checkpoint beside the conversation: whoever holds the lease reads me
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -30,23 +32,30 @@ from holdfast.domain.agent import Agent, models_of
 from holdfast.domain.commit import Lease
 from holdfast.domain.errors import HoldfastError, LeaseLost, Unavailable
 from holdfast.domain.events.custom import StatusChanged
+from holdfast.domain.mcp_server import server_of, server_prefix
 from holdfast.domain.run import RunError, RunStatus
 from holdfast.domain.stream import Stream
-from holdfast.domain.tool import ToolSpec
+from holdfast.domain.tool import REMOTE_METHOD, ToolSpec
 from holdfast.ports.clock import Clock
 from holdfast.ports.journal import Journal
 from holdfast.ports.library import Library
 from holdfast.ports.model import Model, Models
+from holdfast.ports.peers import Peers
 from holdfast.ports.remote_tools import RemoteTools
 from holdfast.ports.tokens import Tokens
 from holdfast.tools.built_ins import built_ins
 from holdfast.tools.client import client_tools
+from holdfast.tools.exposure import DEFAULT, Exposure
 from holdfast.tools.redaction import Redaction
 from holdfast.tools.registry import Catalog, Toolbox
-from holdfast.tools.remote import remote_tools
+from holdfast.tools.remote import away_tool, remote_tools
 from holdfast.tools.spawning import LibrarySpawner
 from holdfast.tools.tool import Tool
 from holdfast.tools.wrapped import wrapped
+from holdfast.tools.wrapping import Around, plainly
+
+_Offered: TypeAlias = tuple[list[str], int | None, tuple[ToolSpec, ...], Sequence[Tool]]
+"""What the toolbox of an agent is made of."""
 
 
 class AgentExecutor:
@@ -57,6 +66,7 @@ class AgentExecutor:
         *,
         journal: Journal,
         library: Library,
+        peers: Peers,
         remote: RemoteTools,
         models: Models,
         tokens: Tokens,
@@ -66,6 +76,7 @@ class AgentExecutor:
         custom: Callable[[], Sequence[Tool]] = tuple,
         redaction: Redaction | None = None,
         habits: Habits | None = None,
+        around: Around = plainly,
     ) -> None:
         """Put together what runs agents; `tools` are local ones beside the built-in, `custom` those that change.
 
@@ -73,16 +84,18 @@ class AgentExecutor:
         """
         self._journal = journal
         self._library = library
+        self._peers = peers
         self._remote = remote
         self._models = models
         self._tokens = tokens
         self._clock = clock
         self._workspace = workspace
         self._redaction = redaction or Redaction()
-        self._local = [*built_ins(LibrarySpawner(library.agents)), *self._wrapped(tools)]
+        self._local = [*built_ins(LibrarySpawner(library.agents), peers), *self._wrapped(tools)]
         self._custom = custom
-        self._toolboxes: dict[str, tuple[tuple[list[str], tuple[ToolSpec, ...], Sequence[Tool]], Toolbox]] = {}
+        self._toolboxes: dict[str, tuple[_Offered, Toolbox]] = {}
         self._habits = habits or Habits()
+        self._around = around
         self._prompts = Prompts(tokens)
 
     async def execute(self, lease: Lease, *, stop: asyncio.Event) -> None:
@@ -92,7 +105,7 @@ class AgentExecutor:
             await self._equip(work)
             await self._loop(work, stop)
         except RunFails as signal:
-            await fail(work, self._redacted(signal.error))
+            await self._fail(work, signal.error)
         except (LeaseLost, Unavailable):
             raise
         except HoldfastError as error:
@@ -100,7 +113,13 @@ class AgentExecutor:
             logged = await self._begin(lease)
             logged.usage = work.usage
             why = RunError(code=error.code, message=error.message, details=dict(error.details))
-            await fail(logged, self._redacted(why))
+            await self._fail(logged, why)
+
+    async def _fail(self, work: Work, error: RunError) -> None:
+        """End a run badly, with the children that it waits for."""
+        if awaited := work.ledger.awaited_children():
+            await self._peers.end(work.lease, awaited)
+        await fail(work, self._redacted(error))
 
     async def _loop(self, work: Work, stop: asyncio.Event) -> None:
         thinking = Thinking(work, Telling(work, self._prompts, workspace=self._workspace))
@@ -111,6 +130,7 @@ class AgentExecutor:
             exchange = work.conversation.open_exchange()
             if exchange is None:
                 await take_in(work)
+                await self._look_for_changes(work)
                 if await thinking.think():
                     return
             elif await Acting(work, exchange[0]).act(exchange[1]):
@@ -141,28 +161,44 @@ class AgentExecutor:
             tokens=self._tokens,
             clock=self._clock,
             habits=self._habits,
+            around=self._around,
         )
 
     async def _equip(self, work: Work) -> None:
         agent = await self._library.agent(work.lease)
-        toolbox = await self._toolbox(work.lease, agent)
-        if offered := client_tools(work.values, work.run.id):
-            toolbox = toolbox.joined(offered)
-        work.equip(agent, self._model(work.lease, agent), toolbox, library=self._library)
+        toolbox = await self._toolbox_of(work, agent)
+        model = await self._model(work.lease, agent)
+        work.equip(agent, model, toolbox, library=self._library, remote=self._remote)
 
-    def _model(self, lease: Lease, agent: Agent) -> Model:
+    async def _look_for_changes(self, work: Work) -> None:
+        """Take up what servers of tools, and clients with methods, have changed meanwhile."""
+        if any(server_of(name) or name.startswith(REMOTE_METHOD) for name in work.toolbox.foreign):
+            work.change_toolbox(await self._toolbox_of(work, work.agent))
+
+    async def _toolbox_of(self, work: Work, agent: Agent) -> Toolbox:
+        toolbox = await self._toolbox(work.lease, agent)
+        offered = client_tools(work.values, work.run.id)
+        return toolbox.joined(offered) if offered else toolbox
+
+    async def _model(self, lease: Lease, agent: Agent) -> Model:
         """Return the model that was frozen when the run was made; the agent's own may fall back on others."""
         folder = None if agent.folder is None else Path(agent.folder)
-        return self._models.fallback(models_of(agent, lease.run.model), folder=folder)
+        names = models_of(agent, lease.run.model)
+        await self._models.prepare(names)
+        return self._models.fallback(names, folder=folder)
 
     async def _toolbox(self, lease: Lease, agent: Agent) -> Toolbox:
         """Return the tools of an agent; as long as neither it nor what is offered changes, they are the same."""
-        offered = (agent.tools, tuple(await self._remote.list(lease)), self._custom())
+        listed, custom = tuple(await self._remote.list(lease)), self._custom()
+        offered = (agent.tools, agent.tools_shown, listed, custom)
         known = self._toolboxes.get(agent.name)
         if known is None or known[0] != offered:
-            local = [*self._local, *self._wrapped(offered[2])]
-            catalog = Catalog(local, remote=remote_tools(offered[1], self._remote, redaction=self._redaction))
-            known = self._toolboxes[agent.name] = (offered, catalog.toolbox(agent.tools))
+            local = [*self._local, *self._wrapped(custom)]
+            away = partial(away_tool, remote=self._remote, redaction=self._redaction)
+            remote = remote_tools(listed, self._remote, redaction=self._redaction)
+            exposure = DEFAULT if agent.tools_shown is None else Exposure(limit=agent.tools_shown)
+            toolbox = Catalog(local, remote=remote, away=away).toolbox(_wanted(agent), exposure=exposure)
+            known = self._toolboxes[agent.name] = (offered, toolbox)
         return known[1]
 
     def _redacted(self, error: RunError) -> RunError:
@@ -172,3 +208,8 @@ class AgentExecutor:
 
     def _wrapped(self, tools: Iterable[Tool]) -> list[Tool]:
         return [wrapped(tool, redaction=self._redaction) for tool in tools]
+
+
+def _wanted(agent: Agent) -> list[str]:
+    """Return the names of tools that an agent may use: those of its own servers need not be named."""
+    return [*agent.tools, *(f"{server_prefix(server)}*" for server in agent.mcp_servers)]

@@ -4,11 +4,16 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from holdfast.domain.idempotency import step_key
+from holdfast.domain.idempotency import derived_id, step_key
 from holdfast.domain.ids import RunId, ToolCallId
 from holdfast.domain.run import WaitsFor
 from holdfast.domain.step import Step, StepKind, StepState
 from holdfast.domain.usage import Usage
+
+
+def child_of(step: Step) -> RunId:
+    """Return the child that the call of a step makes."""
+    return RunId(derived_id("run", key=step.key))
 
 
 class Ledger:
@@ -23,6 +28,11 @@ class Ledger:
     def of_call(self, call_id: ToolCallId) -> Step | None:
         """Return the newest step of a tool call."""
         return self._of_call.get(call_id)
+
+    def awaited_children(self) -> list[RunId]:
+        """Return the children that a call waits for."""
+        steps = [step for step in self._of_call.values() if step.state is StepState.WAITING]
+        return [child_of(step) for step in steps if step.waits_for is WaitsFor.CHILD]
 
     def unsettled_model_call(self) -> Step | None:
         """Return the model call that was cut off."""
@@ -52,7 +62,7 @@ class Ledger:
 
     def again(self, step: Step) -> Step:
         """Begin a step again that was cut off."""
-        return self._put(replace(step, state=StepState.STARTED, attempt=step.attempt + 1))
+        return self._put(replace(step, state=StepState.STARTED, attempt=step.attempt + 1, waits_for=None))
 
     def wait(self, step: Step, waits_for: WaitsFor) -> Step:
         """Let a step wait for something from outside."""

@@ -5,14 +5,16 @@ the commit that deals with it.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import msgspec
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.events.custom import ChildChanged
+from holdfast.domain.events.input import Interrupt as AskedInterrupt
 from holdfast.domain.idempotency import derived_id
-from holdfast.domain.ids import RunId, ThreadId
+from holdfast.domain.ids import InterruptId, RunId, ThreadId
 from holdfast.domain.inbox import InboxItem, InboxKind
 from holdfast.domain.message import STEERING, NewMessage, Role
 from holdfast.domain.plan_edit import PlanEdit
@@ -20,7 +22,9 @@ from holdfast.domain.run import RunError, RunStatus
 from holdfast.domain.untrusted import SOURCE
 from holdfast.domain.values import check_value_names
 from holdfast.tools.content import as_text
-from holdfast.tools.tool import Answered, Arrival, ChildEnded, TimeCame
+from holdfast.tools.tool import Answered, Arrival, ChildEnded, TaskEnded, TimeCame
+
+_ENDS: Final = frozenset({InboxKind.CHILD, InboxKind.TASK})
 
 
 class Mail:
@@ -39,14 +43,28 @@ class Mail:
         """Whether a person said something that should not wait."""
         return any(item.kind is InboxKind.MESSAGE for item in self._items.values())
 
-    def arrival(self, key: str) -> tuple[Arrival, int] | None:
-        """Return what came for the call of that key, and the number of the item. It is then dealt with."""
+    @property
+    def wakes(self) -> bool:
+        """Whether a run has ended that this one is told of."""
+        return any(item.kind in _ENDS for item in self._items.values())
+
+    def arrival(self, key: str) -> tuple[Arrival, list[InboxItem]] | None:
+        """Return what came for the call of that key, and the items that say so. They are then dealt with."""
         for item in self._items.values():
             arrived = _arrival(item, key)
             if arrived is not None:
-                self._finish(item)
-                return arrived, item.number
+                items = [item, *self._same_end(item)]
+                for each in items:
+                    self._finish(each)
+                return arrived, items
         return None
+
+    def questions(self) -> list[InboxItem]:
+        """Return what says that children ask something, or that a question was closed. It is then dealt with."""
+        items = [item for item in self._items.values() if item.kind in (InboxKind.QUESTION, InboxKind.ANSWER)]
+        for item in items:
+            self._finish(item)
+        return items
 
     def rest(self) -> list[InboxItem]:
         """Return all that is left. It is then dealt with."""
@@ -55,6 +73,13 @@ class Mail:
             self._finish(item)
         return items
 
+    def _same_end(self, item: InboxItem) -> list[InboxItem]:
+        """Return the end of a child that the run was told of because it is a child, beside what it asked to be told."""
+        if item.kind is not InboxKind.TASK:
+            return []
+        run_id = _ended(item).run_id
+        return [each for each in self._items.values() if each.kind is InboxKind.CHILD and _ended(each).run_id == run_id]
+
     def _finish(self, item: InboxItem) -> None:
         self._done.add(item.number)
         del self._items[item.number]
@@ -62,7 +87,20 @@ class Mail:
 
 def spoken(items: Sequence[InboxItem]) -> list[NewMessage]:
     """Return what people and children said, as messages that begin no turn."""
-    return [message for item in items if (message := _message(item)) is not None]
+    children = {_ended(item).run_id for item in items if item.kind is InboxKind.CHILD}
+    told = [item for item in items if item.kind is not InboxKind.TASK or _ended(item).run_id not in children]
+    return [message for item in told if (message := _message(item)) is not None]
+
+
+def child_questions(item: InboxItem) -> tuple[RunId, list[AskedInterrupt]]:
+    """Return which child asks what."""
+    asked = msgspec.convert(item.data, _Asks)
+    return asked.run_id, asked.interrupts
+
+
+def closed_question(item: InboxItem) -> InterruptId | None:
+    """Return the question that an item closes."""
+    return InterruptId(_read_answer(item).interrupt_id) if item.kind is InboxKind.ANSWER else None
 
 
 def segment_name(items: Sequence[InboxItem]) -> RunId | None:
@@ -97,6 +135,11 @@ def ended_children(items: Sequence[InboxItem]) -> list[ChildChanged]:
     ]
 
 
+def taints(items: Sequence[InboxItem]) -> list[str]:
+    """Return what the authors of items have read of others: whoever reads what they say has read that too."""
+    return [name for item in items for name in _taint(item)]
+
+
 class _Ended(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a child, as it is told to its parent."""
 
@@ -105,6 +148,12 @@ class _Ended(msgspec.Struct, frozen=True, kw_only=True):
     status: RunStatus
     output: Json = None
     error: RunError | None = None
+    taint: Sequence[str] = ()
+
+
+class _Asks(msgspec.Struct, frozen=True, kw_only=True):
+    run_id: RunId
+    interrupts: list[AskedInterrupt]
 
 
 class _Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,11 +172,23 @@ def _arrival(item: InboxItem, key: str) -> Arrival | None:
         case InboxKind.CHILD:
             ended = _ended(item)
             if ended.run_id == derived_id("run", key=key):
-                return ChildEnded(run_id=ended.run_id, status=ended.status, output=ended.output, error=ended.error)
+                return ChildEnded(
+                    run_id=ended.run_id,
+                    status=ended.status,
+                    output=ended.output,
+                    error=ended.error,
+                    taint=ended.taint,
+                )
+        case InboxKind.TASK:
+            if item.data["key"] == key:
+                told = _ended(item)
+                return TaskEnded(
+                    run_id=told.run_id, status=told.status, output=told.output, error=told.error, taint=told.taint
+                )
         case InboxKind.TIMER:
             if item.data["timer_id"] == derived_id("tmr", key=key):
                 return TimeCame()
-        case InboxKind.MESSAGE | InboxKind.EDIT:
+        case InboxKind.MESSAGE | InboxKind.EDIT | InboxKind.QUESTION:
             pass
     return None
 
@@ -147,11 +208,12 @@ def _message(item: InboxItem) -> NewMessage | None:
             return msgspec.structs.replace(
                 said, role=Role.USER, metadata={**said.metadata, STEERING: True}, created_by=item.created_by
             )
-        case InboxKind.CHILD:
+        case InboxKind.CHILD | InboxKind.TASK:
             ended = _ended(item)
+            why = "which you started in the background" if item.kind is InboxKind.CHILD else "which you asked about"
             return NewMessage(
                 role=Role.USER,
-                content=f"Run `{ended.run_id}`, which you started in the background, {_how(ended)}",
+                content=f"Run `{ended.run_id}`, {why}, {_how(ended)}",
                 metadata={STEERING: True, "child": ended.run_id, SOURCE: f"run:{ended.run_id}"},
             )
         case _:
@@ -163,6 +225,14 @@ def _how(ended: _Ended) -> str:
         return f"has completed: {as_text(ended.output)}"
     how = "was cancelled" if ended.status is RunStatus.CANCELLED else "has failed"
     return how if ended.error is None else f"{how}: {ended.error.code}: {ended.error.message}"
+
+
+def _taint(item: InboxItem) -> Sequence[str]:
+    match item.kind:
+        case InboxKind.CHILD | InboxKind.TASK:
+            return _ended(item).taint
+        case _:
+            return []
 
 
 def _said(item: InboxItem) -> NewMessage:

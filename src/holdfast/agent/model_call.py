@@ -21,21 +21,24 @@ from holdfast.ports.model import Finished, Model, ModelRequest
 
 WINDOW: Final = 0.025
 """Seconds in which deltas gather."""
-STALL: Final = 120.0
-"""Seconds after which a silent model counts as gone."""
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """How often deltas are committed, and how long a model may be silent. In seconds."""
 
     window: float = WINDOW
-    stall: float = STALL
+    stall: float | None = None
+    """If not as long as the model itself says."""
+
+    def patience(self, model: Model) -> float:
+        """Return the seconds after which a model that says nothing counts as gone."""
+        return model.patience if self.stall is None else self.stall
 
 
 async def stream_answer(model: Model, request: ModelRequest, answer: Answer, log: Log, pace: Pace) -> Finished:
     """Make the call and say what comes; return how it finished."""
     async with committing(log, window=pace.window):
-        await _take_all(model, request, answer, pace.stall)
+        await _take_all(model, request, answer, pace.patience(model))
     if answer.finished is None:
         raise ModelUnavailable(f"`{model.name}` stopped in the middle of its answer")
     return answer.finished

@@ -8,6 +8,7 @@ What was decided is kept in a value of the run, from the commit that opens the q
 whoever goes on after a crash asks nobody twice, and runs nothing that was refused.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
@@ -17,10 +18,11 @@ from msgspec.structs import replace
 
 from holdfast.agent.approvals import Response, Ruling, Rulings, approval_key, question, rulings
 from holdfast.agent.ending import arrived, ask, wait, withdraw
+from holdfast.agent.tainting import is_suspect, tempered
 from holdfast.agent.taking_in import hold
 from holdfast.agent.work import Work
 from holdfast.domain.content import Json
-from holdfast.domain.errors import InboxNotEmpty, Invalid, NotFound
+from holdfast.domain.errors import Conflict, InboxNotEmpty, Invalid, LeaseLost, NotFound
 from holdfast.domain.events.custom import PermissionDecided
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import InterruptId, ToolCallId
@@ -29,15 +31,25 @@ from holdfast.domain.permission import APPROVALS, Decision, Verdict
 from holdfast.domain.run import WaitsFor
 from holdfast.domain.tool import ToolSpec
 from holdfast.tools.arguments import check_arguments
+from holdfast.tools.commands.shell_folder import as_ruled, shell_folder
 from holdfast.tools.content import as_text
 from holdfast.tools.permissions.offers import offers
+from holdfast.tools.permissions.policy import ASKED_BY_DEFAULT, Policy
+from holdfast.tools.permissions.subjects import BASH
 from holdfast.tools.tool import Answered
 
 T = TypeVar("T")
 
+_log: Final = logging.getLogger("holdfast.agent")
+
 DISTURBED: Final = "refused: nobody approved it, because the person said something else instead"
 EDITED: Final = "a person changed the arguments of this call to {}, and this came of it:"
 EXPIRED: Final = "refused: nobody approved it in time"
+CHANGED: Final = "the tool is not what it was when it was trusted"
+MOVED: Final = (
+    "refused: this was decided for a shell in `{}`, but a call before it went to `{}`, where the rules say otherwise: "
+    "call it again"
+)
 TOO_LATE: Final = "refused: the rules have changed, and a person must approve it now: call it again"
 
 
@@ -48,6 +60,18 @@ class Permitted(msgspec.Struct, frozen=True, kw_only=True):
     refused: Mapping[ToolCallId, str] = {}
     edited: Mapping[ToolCallId, str] = {}
     """What the model is told of calls whose arguments a person changed."""
+    folders: Mapping[ToolCallId, str] = {}
+    """Where the shell was for which commands were decided on."""
+
+    def refusal(self, work: Work, call: ToolCall) -> str | None:
+        """Return what the model is told of a call that may not run, as things are now."""
+        if call.id in self.refused:
+            return self.refused[call.id]
+        meant, now = self.folders.get(call.id), shell_folder(work.values)
+        if meant is None or meant == now:
+            return None
+        decision = work.chain.decide(call.name, as_ruled(call.name, call.arguments, work.values))
+        return None if decision.verdict is Verdict.ALLOW else MOVED.format(meant, now)
 
 
 FREELY: Final = Permitted(calls=())
@@ -56,7 +80,9 @@ FREELY: Final = Permitted(calls=())
 
 def is_guarded(work: Work, calls: Sequence[ToolCall]) -> bool:
     """Say whether there is anything to decide about calls; mostly there is not."""
-    return work.values.get(APPROVALS) is not None or any(call.name in work.guarded for call in calls)
+    return (
+        work.values.get(APPROVALS) is not None or is_suspect(work) or any(call.name in work.guarded for call in calls)
+    )
 
 
 class Permitting:
@@ -79,7 +105,9 @@ class Permitting:
             for call, ruling in self._rulings.items()
             if ruling.arguments is not None
         }
-        return Permitted(calls=[self._as_approved(call) for call in calls], refused=refused, edited=edited)
+        folders = {call: ruling.folder for call, ruling in self._rulings.items() if ruling.folder is not None}
+        approved = [self._as_approved(call) for call in calls]
+        return Permitted(calls=approved, refused=refused, edited=edited, folders=folders)
 
     async def _decide(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
         """Decide about calls that have not begun, and return those that somebody is asked about."""
@@ -106,7 +134,10 @@ class Permitting:
         tool = self._spec(call.name)
         if tool is None or call.id in self._message.metadata.get("unreadable", {}):
             return Decision(verdict=Verdict.ALLOW)
-        decision = self._work.chain.decide(call.name, call.arguments, default=self._default(call))
+        decision = self._work.chain.decide(call.name, self._ruled(call), default=self._default(call))
+        if tool.changed is not None and decision.verdict is not Verdict.DENY:
+            return Decision(verdict=Verdict.ASK, rule=decision.rule, reason=CHANGED)
+        decision = tempered(self._work, tool, decision, sequence=self._message.sequence)
         if decision.verdict is Verdict.ASK and _misfit(tool, call.arguments) is not None:
             return Decision(verdict=Verdict.ALLOW)
         return decision
@@ -117,12 +148,21 @@ class Permitting:
             return
         self._tell(call, decision)
         if decision.verdict is not Verdict.ASK:
-            self._rulings[call.id] = Ruling(why=_why(decision))
+            self._rulings[call.id] = Ruling(why=_why(decision), folder=self._folder(call))
 
     def _open(self, call: ToolCall, decision: Decision) -> None:
         spec = self._spec(call.name)
         assert spec is not None
-        ask(self._work, question(self._work.run.id, call, spec, decision, self._offers(call)))
+        asked = question(
+            self._work.run.id,
+            call,
+            spec,
+            decision,
+            asking=[name for name, _ in self._asking(call)],
+            offers=self._offers(call),
+            folder=self._folder(call),
+        )
+        ask(self._work, asked)
 
     async def _wait(self, asked: list[ToolCall]) -> bool:
         """Wait for people, and return whether all is decided by now."""
@@ -151,7 +191,7 @@ class Permitting:
 
     async def _take_answer(self, call: ToolCall) -> bool:
         """Decide about a call as a person answered, if one did."""
-        answered = arrived(self._work, approval_key(self._work.run.id, call))
+        answered = arrived(self._work, approval_key(self._work.run.id, call, self._spec(call.name)))
         if not isinstance(answered, Answered):
             return False
         self._rule(call, await self._answer(call, answered), by=answered.by)
@@ -170,22 +210,28 @@ class Permitting:
         if unfit is not None:
             return Ruling(why=f"refused: a person changed the arguments, but {unfit}")
         final = call if edited is None else replace(call, arguments=edited)
-        decision = self._work.chain.decide(final.name, final.arguments, default=self._default(final))
+        decision = self._work.chain.decide(final.name, self._ruled(final), default=self._default(final))
         if decision.verdict is Verdict.DENY:
             return Ruling(why=_why(decision))
+        if spec is not None and spec.changed is not None:
+            await self._work.remote.trust(self._work.lease, spec.name, spec.changed.digest)
         granted = await self._grant(final, response) if response.decision == "always" else None
-        return Ruling(arguments=edited, granted=granted)
+        return Ruling(arguments=edited, granted=granted, folder=self._folder(call))
 
     async def _grant(self, call: ToolCall, response: Response) -> list[str] | None:
-        """Write the rules that a person chose, for every agent whose rules asked."""
+        """Write the rules that a person chose, for every agent whose rules asked; return them, if they are written."""
         work, offered = self._work, self._offers(call)
         rules = response.rules if response.rules in offered else offered[0] if offered else None
         if rules is None:
             return None
-        decisions = work.chain.decisions(call.name, call.arguments, default=self._default(call))
-        for (agent, _), decision in zip(work.chain.links, decisions, strict=True):
-            if decision.verdict is Verdict.ASK:
+        try:
+            for agent, _ in self._asking(call):
                 await work.library.grant(work.lease, agent=agent, rules=rules)
+        except Conflict as error:
+            if isinstance(error, LeaseLost):
+                raise
+            _log.warning("run `%s`: what a person always allows is not written: %s", work.run.id, error.message)
+            return None
         work.change_agent(await work.library.agent(work.lease))
         return rules
 
@@ -218,29 +264,45 @@ class Permitting:
 
     def _offers(self, call: ToolCall) -> list[list[str]]:
         """Return the rules that would allow a call from now on, whoever's rules ask."""
-        decisions = self._work.chain.decisions(call.name, call.arguments, default=self._default(call))
-        asking = [
-            policy
-            for (_, policy), decision in zip(self._work.chain.links, decisions, strict=True)
+        asking = self._asking(call)
+        return offers(asking[0][1], call.name, self._ruled(call)) if asking else []
+
+    def _asking(self, call: ToolCall) -> list[tuple[str, Policy]]:
+        """Return the agents whose rules ask about a call, with these."""
+        decisions = self._work.chain.decisions(call.name, self._ruled(call), default=self._default(call))
+        return [
+            link
+            for link, decision in zip(self._work.chain.links, decisions, strict=True)
             if decision.verdict is Verdict.ASK
         ]
-        return offers(asking[0], call.name, call.arguments) if asking else []
+
+    def _ruled(self, call: ToolCall) -> dict[str, Json]:
+        return as_ruled(call.name, call.arguments, self._work.values)
+
+    def _folder(self, call: ToolCall) -> str | None:
+        return shell_folder(self._work.values) if call.name == BASH else None
 
     def _as_approved(self, call: ToolCall) -> ToolCall:
         ruling = self._rulings.get(call.id)
         return call if ruling is None or ruling.arguments is None else replace(call, arguments=ruling.arguments)
 
     def _question_id(self, call: ToolCall) -> InterruptId:
-        return InterruptId(derived_id("int", key=approval_key(self._work.run.id, call)))
+        return InterruptId(derived_id("int", key=approval_key(self._work.run.id, call, self._spec(call.name))))
 
     def _default(self, call: ToolCall) -> Verdict:
-        return Verdict.ASK if call.name in self._work.toolbox.foreign else Verdict.ALLOW
+        asked = call.name in ASKED_BY_DEFAULT or call.name in self._work.toolbox.foreign
+        return Verdict.ASK if asked else Verdict.ALLOW
 
     def _spec(self, name: str) -> ToolSpec | None:
         try:
             return self._work.toolbox.find(name).spec
         except NotFound:
             return None
+
+
+def tell_refusal(work: Work, call: ToolCall, reason: str) -> None:
+    """Say that a call is refused after all, now that it was about to begin."""
+    work.log.tell(PermissionDecided(tool_call_id=call.id, tool=call.name, decision=Verdict.DENY, reason=reason))
 
 
 def forget(work: Work) -> None:

@@ -45,16 +45,15 @@ def take_effects(work: Work, outcome: Outcome) -> None:
 
 
 def start_subagent(work: Work, call: ToolCall, run_id: RunId) -> None:
-    """Say that a child is at work that the run waits for."""
-    child = next(child for child in work.log.draft.children if child.id == run_id)
-    work.log.say(SubagentStarted(subagent_run_id=run_id, name=child.agent_type or "agent", parent_tool_call_id=call.id))
+    """Say that a child is at work that the run waits for, unless the segment says so already."""
+    if run_id not in work.log.stream.open_subagents:
+        name = str(call.arguments.get("agent", "agent"))
+        work.log.say(SubagentStarted(subagent_run_id=run_id, name=name, parent_tool_call_id=call.id))
 
 
 def end_subagent(work: Work, call: ToolCall, ended: ChildEnded) -> None:
     """Say how a child ended that the run waited for."""
-    if ended.run_id not in work.log.stream.open_subagents:  # its segment ended meanwhile
-        name = str(call.arguments.get("agent", "agent"))
-        work.log.say(SubagentStarted(subagent_run_id=ended.run_id, name=name, parent_tool_call_id=call.id))
+    start_subagent(work, call, ended.run_id)  # where its segment ended meanwhile
     if ended.status is RunStatus.COMPLETED:
         work.log.say(SubagentFinished(subagent_run_id=ended.run_id))
         return

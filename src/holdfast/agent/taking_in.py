@@ -9,7 +9,8 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.agent.mail import edits, ended_children, plan_edits, spoken
+from holdfast.agent.mail import edits, ended_children, plan_edits, spoken, taints
+from holdfast.agent.tainting import mark
 from holdfast.agent.work import Work
 from holdfast.domain.events.custom import PlanChanged
 from holdfast.domain.inbox import InboxItem
@@ -46,6 +47,8 @@ def hold(work: Work) -> None:
 
 def _take(work: Work, items: list[InboxItem]) -> None:
     work.log.draft.add(consumed=[item.number for item in items])
+    exchange = work.conversation.open_exchange()
+    mark(work, taints(items), at=None if exchange is None else exchange[0].sequence)
     work.set_values(edits(items))
     if changes := plan_edits(items):
         _change_plan(work, changes)

@@ -77,7 +77,7 @@ class Telling:
             run=work.run,
             workspace=self._workspace,
             now=_hour(talk.goal.created_at if talk.goal is not None else work.run.created_at),
-            locale=work.thread.locale,
+            locale=work.thread.locale or work.agent.locale,
             plan=plan,
             todo=_read(work.values.get("todo"), Todo) or Todo(),
         )
@@ -90,7 +90,12 @@ class Telling:
             tools=self._offered(),
             compaction=self._compaction(),
             reminders=reminders(
-                talk.messages, run_id=work.run.id, iterations=work.iterations, goal=talk.goal, plan=plan
+                talk.messages,
+                run_id=work.run.id,
+                iterations=work.iterations,
+                goal=talk.goal,
+                plan=plan,
+                drift_every=work.agent.anti_drift_every,
             ),
         )
 
@@ -148,7 +153,8 @@ class Telling:
         texts = []
         # One that the model does not write frees nothing, which is a failed try: after two the run goes on without.
         with suppress(ModelRefused, ModelUnavailable, TimeoutError):
-            async with asyncio.timeout(self._work.habits.pace.stall), self._work.model.stream(request) as deltas:
+            patience = self._work.habits.pace.patience(self._work.model)
+            async with asyncio.timeout(patience), self._work.model.stream(request) as deltas:
                 async for delta in deltas:
                     if isinstance(delta, TextDelta):
                         texts.append(delta.text)

@@ -20,9 +20,11 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.journal import Journal
 from holdfast.ports.library import Library
 from holdfast.ports.model import Model
+from holdfast.ports.remote_tools import RemoteTools
 from holdfast.ports.tokens import Tokens
 from holdfast.tools.permissions.chain import chain_of
 from holdfast.tools.registry import Toolbox
+from holdfast.tools.wrapping import Around, plainly
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +65,7 @@ class Work:
         tokens: Tokens,
         clock: Clock,
         habits: Habits,
+        around: Around = plainly,
     ) -> None:
         self.lease = lease
         self.thread = thread
@@ -76,15 +79,23 @@ class Work:
         self.tokens = tokens
         self.clock = clock
         self.habits = habits
+        self.around = around
+        """What is done around each call of a tool."""
         self.iterations = lease.run.iterations
         self.usage = lease.run.usage
 
-    def equip(self, agent: Agent, model: Model, toolbox: Toolbox, *, library: Library) -> None:
+    def equip(self, agent: Agent, model: Model, toolbox: Toolbox, *, library: Library, remote: RemoteTools) -> None:
         """Say who works, with what. Until then a run can only fail."""
         self.model = model
         self.toolbox = toolbox
         self.library = library
+        self.remote = remote
         self.change_agent(agent)
+
+    def change_toolbox(self, toolbox: Toolbox) -> None:
+        """Go on with the tools that there are now."""
+        self.toolbox = toolbox
+        self.change_agent(self.agent)
 
     def change_agent(self, agent: Agent) -> None:
         """Go on as the agent is defined now."""

@@ -5,6 +5,8 @@ from typing import Any
 from litestar import Litestar, Request
 from litestar.di import Provide
 
+from holdfast.api.auth.asked import asked
+from holdfast.api.auth.door import Door
 from holdfast.api.errors import EXCEPTION_HANDLERS
 from holdfast.api.json_body import MAX_BODY, JsonBody
 from holdfast.api.openapi import read_openapi
@@ -13,14 +15,17 @@ from holdfast.api.routes import ROUTES, SOCKETS
 from holdfast.control.control import Control
 
 
-def create_app(control: Control) -> Litestar:
+def create_app(control: Control, *, door: Door | None = None) -> Litestar:
     """Make the app over the use cases of a workspace. It belongs behind a `Gate`.
 
-    A route asks for at most one of them by its name: the framework opens a task group for more.
+    Behind a `door`, a request is answered by the use cases of who asks. A route asks for at most one of them by its
+    name: the framework opens a task group for more.
     """
+    provide = _provide if door is None else _provide_asked
     return Litestar(
         route_handlers=[*ROUTES, *SOCKETS, read_openapi],
-        dependencies={name: _provide(use_case) for name, use_case in control._asdict().items()},
+        dependencies={name: provide(name, use_case) for name, use_case in control._asdict().items()},
+        middleware=[] if door is None else [door.before],
         dto=JsonBody,
         return_dto=None,
         before_request=_check,
@@ -36,5 +41,9 @@ async def _check(request: Request[Any, Any, Any]) -> None:
     check_request(request, request.route_handler)
 
 
-def _provide(use_case: Any) -> Provide:
+def _provide(_: str, use_case: Any) -> Provide:
     return Provide(lambda: use_case, use_cache=True, sync_to_thread=False)
+
+
+def _provide_asked(name: str, _: Any) -> Provide:
+    return Provide(asked(name), sync_to_thread=False)

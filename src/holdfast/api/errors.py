@@ -29,6 +29,8 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.types import ExceptionHandlersMap
 
+from holdfast.control.keys.errors import Forbidden, TooMany, Unauthenticated
+from holdfast.control.settings.errors import SettingsChanged
 from holdfast.domain.content import Json
 from holdfast.domain.errors import (
     Conflict,
@@ -155,7 +157,11 @@ STATUS: Final[Mapping[type[HoldfastError], int]] = {
     UnsupportedMediaType: 415,
     MethodNotAllowed: 405,
     Refused: 403,
+    Unauthenticated: 401,
+    Forbidden: 403,
+    TooMany: 429,
     LimitExceeded: 409,
+    SettingsChanged: 412,
     Unavailable: 503,
 }
 """A class that is not here has the status of the nearest one above it that is."""
@@ -183,6 +189,17 @@ def status_of(error: HoldfastError) -> int:
     return next(STATUS[each] for each in type(error).__mro__ if each in STATUS)
 
 
+def headers_of(error: HoldfastError) -> dict[str, str]:
+    """Return the headers that go with an error."""
+    match error:
+        case Unauthenticated():
+            return {"WWW-Authenticate": "Bearer"}
+        case TooMany():
+            return {"Retry-After": str(error.details["retry_after"])}
+        case _:
+            return {}
+
+
 def envelope(error: HoldfastError) -> ErrorEnvelope:
     """Return the body that tells of an error."""
     return ErrorEnvelope(error=Problem(code=error.code, message=error.message, details=error.details))
@@ -197,7 +214,8 @@ def _answer(error: HoldfastError, headers: Mapping[str, str] | None = None) -> R
     status = status_of(error)
     if status >= 500:
         _log.error("%s: %s", error.code, error.message)
-    return Response(encoded(error), status_code=status, media_type="application/json", headers=dict(headers or {}))
+    headers = {**headers_of(error), **(headers or {})}
+    return Response(encoded(error), status_code=status, media_type="application/json", headers=headers)
 
 
 def _on_error(_: Request[Any, Any, Any], error: HoldfastError) -> Response[bytes]:

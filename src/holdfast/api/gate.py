@@ -5,6 +5,7 @@ in `Origin`, and one whose name was bound anew to this address names itself in `
 anything is read.
 """
 
+import ipaddress
 import logging
 import secrets
 import time
@@ -12,6 +13,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from holdfast.api.asgi import App, Message, Receive, Scope, Send
+from holdfast.api.counting import RequestCounts
 from holdfast.api.errors import (
     AddressTooLong,
     HeaderRepeated,
@@ -23,14 +25,17 @@ from holdfast.api.errors import (
     status_of,
 )
 from holdfast.domain.errors import HoldfastError
+from holdfast.metrics.meters import Meters
 
 MAX_ADDRESS: Final = 16 * 1024
 MAX_HEADERS: Final = 64 * 1024
 """Bytes, of names and values together."""
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _METHODS: Final = b"GET, POST, PATCH, PUT, DELETE, OPTIONS"
-_EXPOSED: Final = b"X-Request-Id, X-Run-Id, X-Holdfast-Thread, Content-Location, Idempotency-Replayed"
-_ONCE: Final = frozenset({b"content-type", b"content-encoding", b"idempotency-key", b"last-event-id"})
+_EXPOSED: Final = (
+    b"X-Request-Id, X-Run-Id, X-Holdfast-Thread, Content-Location, ETag, Idempotency-Replayed, Retry-After"
+)
+_ONCE: Final = frozenset({b"authorization", b"content-type", b"content-encoding", b"idempotency-key", b"last-event-id"})
 """Headers of which two would leave open which one is meant; `Host` and `Origin` equal nothing that is allowed then."""
 _SEND: Final = "past_the_gate"
 _FOREIGN: Final = frozenset({"cross-site", "same-site"})
@@ -41,18 +46,31 @@ _log: Final = logging.getLogger("holdfast.requests")
 class Gate:
     """An ASGI app in front of another."""
 
-    def __init__(self, app: App, *, hosts: Iterable[str] = LOOPBACK, origins: Iterable[str] = ()) -> None:
-        """Let requests for `hosts` pass, and of those from pages only what `origins` and the host itself show."""
+    def __init__(
+        self,
+        app: App,
+        *,
+        hosts: Iterable[str] = LOOPBACK,
+        addresses: bool = False,
+        origins: Iterable[str] = (),
+        meters: Meters | None = None,
+    ) -> None:
+        """Let requests for `hosts` pass, and of those from pages only what `origins` and the host itself show.
+
+        With `addresses`, also those for any address: only a name can be bound anew.
+        """
         self._app = app
         self._hosts = frozenset(hosts)
+        self._addresses = addresses
         self._origins = frozenset(origins)
+        self._meters = meters or Meters()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request pass, or answer in its place."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        passage = _Passage(scope, send)
+        passage = _Passage(scope, send, self._meters)
         try:
             headers = _headers(scope)
             origin = self._check(headers)
@@ -66,13 +84,15 @@ class Gate:
             else:
                 await self._app(scope, receive, passage.send)
         finally:
-            passage.log()
+            passage.end()
 
     def _check(self, headers: dict[bytes, str]) -> str | None:
         """Return the foreign origin that is allowed to read the answer, if there is one."""
         host = headers.get(b"host", "")
-        if _name(host) not in self._hosts:
-            raise HostRefused(f"this server is not `{host}`: use one of {', '.join(sorted(self._hosts))}", host=host)
+        if not self._is_ours(_name(host)):
+            names = ", ".join(sorted(self._hosts))
+            hint = "start it with `--allow-host NAME` to give it another name"
+            raise HostRefused(f"this server is not `{host}`: use one of {names}, or {hint}", host=host)
         origin = headers.get(b"origin")
         if origin is None:
             if headers.get(b"sec-fetch-site") in _FOREIGN and headers.get(b"sec-fetch-mode") != "navigate":
@@ -84,14 +104,18 @@ class Gate:
             raise _foreign(origin)
         return origin
 
+    def _is_ours(self, name: str) -> bool:
+        return name in self._hosts or (self._addresses and _is_address(name))
+
 
 class _Passage:
     """One request on its way through the gate."""
 
-    def __init__(self, scope: Scope, send: Send) -> None:
+    def __init__(self, scope: Scope, send: Send, meters: Meters) -> None:
         self._scope = scope
         self._send = send
         self._begun = time.perf_counter()
+        self._counts = RequestCounts(meters, scope, begun=self._begun)
         self._status = 0
         self.id = f"req_{secrets.token_hex(8)}"
         self._headers: list[tuple[bytes, bytes]] = [
@@ -114,9 +138,11 @@ class _Passage:
         match message["type"]:
             case "http.response.start" | "websocket.http.response.start":
                 self._status = message["status"]
+                self._counts.answered(self._status, message["headers"])
                 message["headers"] = [*message["headers"], *self._headers]
             case "websocket.accept":
                 self._status = 101
+                self._counts.answered(101)
             case _:
                 pass
         await self._send(message)
@@ -128,6 +154,7 @@ class _Passage:
             self._scope.get("extensions") or {}
         ):
             self._status = status
+            self._counts.answered(status)
             await self._send({"type": "websocket.close", "code": 1008, "reason": refused.message[:120]})
             return
         await self._answer(status, encoded(refused), [(b"content-type", b"application/json")])
@@ -146,6 +173,7 @@ class _Passage:
 
     async def _answer(self, status: int, body: bytes, headers: list[tuple[bytes, bytes]]) -> None:
         self._status = status
+        self._counts.answered(status, headers)
         kind = "http.response" if self._scope["type"] == "http" else "websocket.http.response"
         length = [] if status == 204 else [(b"content-length", str(len(body)).encode())]
         all_headers = [*headers, *length, *self._headers]
@@ -154,7 +182,12 @@ class _Passage:
         rest = {"type": f"{kind}.body", "body": body, "more_body": False}
         await self._send(rest)
 
-    def log(self) -> None:
+    def end(self) -> None:
+        """Count it, and leave a line."""
+        self._counts.ended()
+        self._log()
+
+    def _log(self) -> None:
         """Leave a line: the method, the path without its query, the status, and how long it took."""
         if not _log.isEnabledFor(logging.INFO):
             return
@@ -207,6 +240,14 @@ def _name(host: str) -> str:
     """Return a host without its port, as it is compared."""
     name, colon, port = host.rpartition(":")
     return (name if colon and port.isdecimal() else host).lower()
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
 
 
 def _is_preflight(scope: Scope, headers: dict[bytes, str]) -> bool:

@@ -18,6 +18,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import HeaderParameter, ParameterKwarg
 from litestar.typing import FieldDefinition
 
+from holdfast.api.auth.rules import OPEN, RULES
 from holdfast.api.errors import ErrorEnvelope
 from holdfast.api.links import link_all
 from holdfast.api.parameters import REPEATED
@@ -51,12 +52,14 @@ _RULES: Final[Mapping[str, Mapping[str, Any]]] = {  # what types cannot say, by 
 }
 _ERRORS: Final = {  # by status; each is a response that all routes share
     "400": "The request can never succeed as written.",
-    "403": "The request is for another host, or comes from a page of another site.",
+    "401": "The request needs a key, or its key opens nothing.",
+    "403": "The request is for another host, comes from a page of another site, or its key does not allow it.",
     "404": "Something that is named does not exist, or not in this space.",
     "409": "Something is not in the needed state.",
     "413": "The body, or something in it, is too large.",
     "414": "The address is too long.",
     "415": "The body is of another kind than the route reads, or comes encoded.",
+    "429": "The key asks too often, or too many runs of the space wait; `Retry-After` are seconds.",
     "431": "The headers are too large.",
     "500": "Something broke; the server's log says what.",
     "503": "Something that the server needs does not answer; the same request may succeed later.",
@@ -96,8 +99,10 @@ def document(routes: Iterable[HTTPRouteHandler] = ROUTES) -> dict[str, Any]:
             "version": "1",
             "description": "A durable runtime for AI agents. Routes without a space in their path mean `default`.",
         },
+        "security": [{"key": []}, {}],
         "paths": dict(sorted(paths.items())),
         "components": {
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "A key, or a token."}},
             "responses": {f"Error{status}": _error(said, by_type[ErrorEnvelope]) for status, said in _ERRORS.items()},
             "schemas": {name: _plain(schema | _RULES.get(name, {})) for name, schema in sorted(components.items())},
         },
@@ -112,6 +117,10 @@ def _operation(handler: HTTPRouteHandler, path: str, schema: Schemas) -> dict[st
         "tags": sorted(handler.tags or ()),
         "parameters": [*_path_parameters(path, handler), *_other_parameters(path, handler, schema)],
     }
+    if handler.handler_name in OPEN:
+        operation["security"] = []
+    if (rule := RULES.get(handler.handler_name)) is not None:
+        operation["x-scope"] = rule.scope
     if body := _bodies(handler):
         operation["requestBody"] = {"required": _is_required(handler), "content": _content(schema, body)}
     operation["responses"] = _responses(handler, path, schema, has_body=bool(body))
@@ -139,6 +148,7 @@ def _statuses(handler: HTTPRouteHandler, path: str, *, has_body: bool) -> Iterat
     for status in _ERRORS:
         if (
             status in ("400", "403", "414", "415", "431", "500", "503")
+            or (status in ("401", "429") and handler.handler_name not in OPEN)
             or (status == "404" and (path.startswith(("/api", "/v1")) or "{" in path))
             or (status == "409" and changes)
             or (status == "413" and has_body)

@@ -7,16 +7,22 @@ from typing import Final
 
 import msgspec
 
+from holdfast.domain.mcp_server import references
+from holdfast.domain.web_settings import WebSettings, private_hosts
 from holdfast.ports.processes import Processes
 from holdfast.ports.sandbox import Sandbox
 from holdfast.sandbox.files.folders import WorkspaceFolders
 from holdfast.sandbox.none import Unconfined
 from holdfast.sandbox.probe import Probed
-from holdfast.tools.built_ins import command_tools, file_tools
+from holdfast.tools.built_ins import command_tools, file_tools, web_tools
 from holdfast.tools.commands.commands import NETWORK, Commands
 from holdfast.tools.permissions.checking import KNOWN
 from holdfast.tools.redaction import Redaction, secrets_of
 from holdfast.tools.tool import Tool
+from holdfast.tools.web.addresses import Addresses, SystemResolver
+from holdfast.tools.web.http import Http
+from holdfast.tools.web.pages import Pages
+from holdfast.tools.web.searching import HttpSearch, json_api
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.settings import Settings
 from holdfast.workspace.tools import FolderTools, KnownTools
@@ -34,29 +40,52 @@ class Hands(msgspec.Struct, frozen=True, kw_only=True):
 
 def known_names(workspace: Workspace, own: Sequence[Tool]) -> KnownTools:
     """Return the names that rules may be about, where `own` are the tools of this process."""
-    return KnownTools(workspace, _taken(own))
+    return KnownTools(workspace, taken_names(own))
 
 
 def hands_of(workspace: Workspace, processes: Processes, settings: Settings, own: Sequence[Tool]) -> Hands:
     """Put together the tools of a workspace; one of this process takes the place of ours with the same name."""
-    keys = [provider.api_key_env for provider in settings.providers.values() if provider.api_key_env is not None]
-    redaction = Redaction(secrets_of(os.environ, named=keys))
+    redaction = Redaction(secrets_of(os.environ, named=_keys(settings)))
     folders = WorkspaceFolders(workspace.path)
-    commands = Commands(_sandbox(processes, settings), folders, workspace=workspace.path, redaction=redaction)
+    commands = Commands(
+        sandbox_of(processes, settings),
+        folders,
+        workspace=workspace.path,
+        redaction=redaction,
+        confined=settings.sandbox != "off",
+    )
     names = {tool.spec.name for tool in own}
-    usual = [tool for tool in (*file_tools(folders), *command_tools(commands)) if tool.spec.name not in names]
+    every = (*file_tools(folders), *command_tools(commands), *_web(settings.web, processes))
+    usual = [tool for tool in every if tool.spec.name not in names]
     return Hands(
         tools=[*usual, *own],
-        custom=FolderTools(workspace, commands, taken=_taken(own)).get,
+        custom=FolderTools(workspace, commands, taken=taken_names(own)).get,
         redaction=redaction,
     )
 
 
-def _sandbox(processes: Processes, settings: Settings) -> Sandbox:
+def _web(settings: WebSettings, processes: Processes) -> list[Tool]:
+    resolver = SystemResolver()
+    http = Http(Addresses(resolver, private=private_hosts(settings.allow_private)))
+    engine = None if settings.search is None else HttpSearch(json_api(settings.search), resolver)
+    return web_tools(http, Pages(processes), engine)
+
+
+def _keys(settings: Settings) -> list[str]:
+    """Return the variables that hold keys."""
+    search = settings.web.search
+    named = [provider.api_key_env for provider in settings.providers.values()]
+    given = [name for server in settings.mcp_servers.values() for name in references(server)]
+    return [key for key in (*named, None if search is None else json_api(search).key_env, *given) if key is not None]
+
+
+def sandbox_of(processes: Processes, settings: Settings) -> Sandbox:
+    """Return what commands run in."""
     if settings.sandbox == "off":
         return Unconfined(processes)
     return Probed(processes, readable=tuple(map(Path, settings.sandbox_reads)))
 
 
-def _taken(own: Sequence[Tool]) -> frozenset[str]:
+def taken_names(own: Sequence[Tool]) -> frozenset[str]:
+    """Return the names that no custom tool can have, where `own` are the tools of this process."""
     return _FIXED.union(tool.spec.name for tool in own)

@@ -2,35 +2,41 @@
 
 import asyncio
 import gc
-import ipaddress
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
-import msgspec
 import uvicorn
 
 from holdfast.api.app import create_app
+from holdfast.api.auth.door import Door
+from holdfast.api.auth.rates import Rates
 from holdfast.api.gate import LOOPBACK, Gate
 from holdfast.api.http import uvicorn_config
-from holdfast.bootstrap.use_cases import control_of, feeds_of
+from holdfast.bootstrap.server_options import (
+    EVERYWHERE,
+    ServerOptions,
+    check_database,
+    check_host_name,
+    check_origin,
+    is_local,
+    read_people,
+)
+from holdfast.bootstrap.use_cases import Controls, feeds_of
 from holdfast.bootstrap.workspace import Holdfast, Options
 from holdfast.bootstrap.workspace import open as open_workspace
 from holdfast.control.control import Control
+from holdfast.control.keys.asker import LOCAL
 from holdfast.control.run_log import RunLog
 from holdfast.domain.errors import Invalid, Unavailable
 from holdfast.engine.stopping import stop
+from holdfast.ports.api_keys import ApiKeys
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.settings import FolderSettings
 
-DEFAULT_HOST: Final = "127.0.0.1"
-DEFAULT_PORT: Final = 5050
 BACKLOG: Final = 2048
 STUCK: Final = 60
 """Seconds after which a connection is dropped whose other end takes nothing."""
@@ -40,36 +46,40 @@ COLLECT_AFTER: Final = (10_000, 20, 20)
 """How many new objects make the garbage collector look: a run makes hundreds, and most go without its help."""
 
 
-class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server serves, and where."""
-
-    workspace: Path
-    host: str = DEFAULT_HOST
-    port: int = DEFAULT_PORT
-    """0 takes one that is free."""
-    database: str | None = None
-    workers: int | None = None
-    cors_origins: Sequence[str] = ()
-    version: str = ""
-
-
 async def serve(options: ServerOptions, *, tell: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT; `tell` is called with the address once requests are answered."""
-    check_host(options.host)
+    local = is_local(options.host)
     check_database(options.database)
     origins = [check_origin(origin) for origin in options.cors_origins]
+    hosts = LOOPBACK | {_named(options.host), *map(check_host_name, options.allowed_hosts)}
+    rates = Rates(options.rate_limit)
+    people = None if options.oidc is None else read_people(options.oidc)
     engine = Options(workers=options.workers)
     with listening(options.host, options.port) as listener:
         async with open_workspace(options.workspace, database=options.database, options=engine) as holdfast:
             settings = FolderSettings(Workspace(options.workspace))
+            await _check_keys(options.host, holdfast.store.api_keys, local=local or people is not None)
             async with feeds_of(holdfast) as feeds, _logged(holdfast):
-                control = control_of(
-                    holdfast, feeds, version=options.version, default_agent=lambda: settings.get().default_agent
+                controls = Controls(
+                    holdfast,
+                    feeds,
+                    version=options.version,
+                    default_agent=lambda: settings.get().default_agent,
+                    most_queued=options.queue_depth,
                 )
-                app = Gate(create_app(control), hosts=LOOPBACK | {_named(options.host)}, origins=origins)
-                server = _Server(app, tell=lambda: tell(_address(listener)))
-                with _stopped_by_signals(server, holdfast, control):
-                    await server.serve(sockets=[listener])
+                control = controls.of(LOCAL)
+                door = Door(controls.of, controls.ring, people=people, always=not local, rates=rates)
+                async with door:
+                    app = Gate(
+                        create_app(control, door=door),
+                        hosts=hosts,
+                        addresses=options.host in EVERYWHERE,
+                        origins=origins,
+                        meters=holdfast.meters,
+                    )
+                    server = _Server(app, tell=lambda: tell(_address(listener)))
+                    with _stopped_by_signals(server, holdfast, control):
+                        await server.serve(sockets=[listener])
 
 
 @contextmanager
@@ -91,43 +101,11 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
         yield listener
 
 
-def check_host(host: str) -> None:
-    """Raise unless only this machine can reach `host`: there are no keys yet to tell others apart."""
-    try:
-        local = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        local = False
-    if not local:
-        raise Invalid(f"`{host}` can be reached from outside, and there are no keys yet: use 127.0.0.1", field="host")
-
-
-def check_origin(origin: str) -> str:
-    """Return `origin` if a browser may send it so."""
-    parts = urlsplit(origin)
-    if parts.scheme not in ("http", "https") or not parts.hostname or origin != f"{parts.scheme}://{parts.netloc}":
-        raise Invalid(f"`{origin}` is no origin: write it like `http://localhost:3000`", field="cors_origin")
-    return origin
-
-
-def check_database(database: str | None) -> None:
-    """Raise unless `database` reads as one that we can open. It is not repeated: it may hold a password."""
-    scheme, is_url, _ = (database or "holdfast.db").partition("://")
-    if database == "" or (is_url and scheme not in ("postgresql", "postgres")):
-        known = "a `postgresql://` URL or the path of a SQLite file"
-        raise Invalid(
-            f"`{scheme if database else ''}` is no database that Holdfast knows: give {known}", field="database"
-        )
-    if is_url and find_spec("asyncpg") is None:
-        raise Invalid("PostgreSQL needs a package: run `pip install 'holdfast[postgres]'`", field="database")
-    if is_url and not _is_readable(str(database)):
-        raise Invalid("the URL of the database cannot be read: its host or its port is no such thing", field="database")
-
-
-def _is_readable(url: str) -> bool:
-    try:
-        return urlsplit(url).port != 0
-    except ValueError:
-        return False
+async def _check_keys(host: str, keys: ApiKeys, *, local: bool) -> None:
+    """Raise if others could reach a server that has no key to tell them apart."""
+    if not local and not await keys.any():
+        hint = "make a key first, with `holdfast key create NAME`"
+        raise Invalid(f"`{host}` can be reached from outside, and there are no keys: {hint}", field="host")
 
 
 class _Server(uvicorn.Server):

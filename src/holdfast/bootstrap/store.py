@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from holdfast.domain.instant import Millis
+from holdfast.metrics.meters import Meters
 from holdfast.ports.bus import Bus
 from holdfast.ports.clock import Clock
 from holdfast.store.store import Store
@@ -22,7 +23,7 @@ class SystemClock:
 @asynccontextmanager
 async def open_bus(where: str | Path) -> AsyncIterator[Bus]:
     """Open the bus of those who use the store at `where`."""
-    if _is_postgres(where):
+    if is_postgres(where):
         from holdfast.bus.postgres import open_bus as open_postgres_bus
 
         async with open_postgres_bus(str(where)) as bus:
@@ -35,27 +36,33 @@ async def open_bus(where: str | Path) -> AsyncIterator[Bus]:
 
 @asynccontextmanager
 async def open_store(
-    where: str | Path, *, bus: Bus | None = None, clock: Clock | None = None, read_only: bool = False
+    where: str | Path,
+    *,
+    bus: Bus | None = None,
+    clock: Clock | None = None,
+    read_only: bool = False,
+    meters: Meters | None = None,
 ) -> AsyncIterator[Store]:
     """Open the store at `where`: the path of a SQLite file, or a `postgresql://` URL.
 
-    Give it a `bus` to hear of what is written. A `clock` that is given also measures leases, as tests want it;
-    otherwise PostgreSQL does so by its own.
+    Give it a `bus` to hear of what is written, and `meters` to count it with. A `clock` that is given also measures
+    leases, as tests want it; otherwise PostgreSQL does so by its own.
     """
     async with AsyncExitStack() as stack:
         tell = await stack.enter_async_context(open_bus(where)) if bus is None else bus
         now = clock or SystemClock()
-        if _is_postgres(where):
+        if is_postgres(where):
             from holdfast.store.postgres.database import open_database as open_postgres
 
             opening = open_postgres(str(where), clock=now, keeps_time=clock is not None, bus=tell)
-            yield Store(await stack.enter_async_context(opening))
+            yield Store(await stack.enter_async_context(opening), meters=meters)
         else:
             from holdfast.store.sqlite.database import open_database as open_sqlite
 
             opened = open_sqlite(Path(where), clock=now, bus=tell, read_only=read_only)
-            yield Store(await stack.enter_async_context(opened))
+            yield Store(await stack.enter_async_context(opened), meters=meters)
 
 
-def _is_postgres(where: str | Path) -> bool:
+def is_postgres(where: str | Path) -> bool:
+    """Say whether `where` is on a server, and no file."""
     return isinstance(where, str) and where.startswith(("postgresql://", "postgres://"))

@@ -15,17 +15,26 @@ from holdfast.agent.tokens import EstimatedTokens
 from holdfast.agent.work import Habits
 from holdfast.bootstrap.hands import Hands, hands_of, known_names
 from holdfast.bootstrap.logs import keep_out_of_logs
+from holdfast.bootstrap.mcp import open_mcp
+from holdfast.bootstrap.observing import Observing, Tracing, open_observing
 from holdfast.bootstrap.store import SystemClock, open_bus, open_store
 from holdfast.control.library import LocalLibrary
+from holdfast.control.peers import LocalPeers
 from holdfast.control.platform_tools import PlatformTools
+from holdfast.control.remote_methods.remote_methods import RemoteMethods
+from holdfast.control.remote_tools import JoinedTools
 from holdfast.control.runs import RunControl
+from holdfast.control.settings.settings import SettingsControl
 from holdfast.domain.errors import IdTaken
 from holdfast.domain.ids import OwnerId, SpaceId
+from holdfast.domain.mcp_server import PREFIX
+from holdfast.domain.tool import REMOTE_METHOD
 from holdfast.engine.engine import Engine
 from holdfast.engine.news import NewsLoop
 from holdfast.engine.timers import TimerLoop
 from holdfast.engine.watcher import Watcher
 from holdfast.engine.worker import BEAT, DRAIN, LEASE, Worker
+from holdfast.metrics.meters import Meters
 from holdfast.models.catalog import Catalog
 from holdfast.models.known import ListedModels
 from holdfast.ports.agents import Agents
@@ -33,12 +42,14 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.executor import Executor
 from holdfast.ports.known_models import KnownModels
 from holdfast.ports.model import Models
+from holdfast.ports.remote_tools import RemoteTools
 from holdfast.sandbox.processes import open_processes
 from holdfast.store.store import Store
 from holdfast.tools.tool import Tool
 from holdfast.workspace.agents import FolderAgents
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.settings import FolderSettings
+from holdfast.workspace.settings_file import WorkspaceSettings
 
 DEFAULT_SPACE: Final = SpaceId("default")
 """The space that every workspace begins with."""
@@ -55,16 +66,22 @@ class Holdfast:
         agents: Agents,
         models: Models,
         known_models: KnownModels,
+        remote_methods: RemoteMethods,
+        settings: SettingsControl,
         watcher: Watcher,
         engine: Engine,
+        meters: Meters,
     ) -> None:
         self.store = store
         self.runs = runs
         self.agents = agents
         self.models = models
         self.known_models = known_models
+        self.remote_methods = remote_methods
+        self.settings = settings
         self.watcher = watcher
         self.engine = engine
+        self.meters = meters
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +95,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     habits: Habits = Habits()
     tools: Sequence[Tool] = ()
     """Tools of this process, beside the built-in."""
+    tracing: Tracing | None = None
+    """What emits spans of what is done."""
 
 
 @asynccontextmanager
@@ -98,17 +117,25 @@ async def open(
     names = known_names(folder, (options or Options()).tools)
     settings = FolderSettings(folder, known=names)
     async with AsyncExitStack() as stack:
+        tracing = (options or Options()).tracing
+        observing = await stack.enter_async_context(open_observing(settings.get().telemetry, tracing=tracing))
         bus = await stack.enter_async_context(open_bus(where))
-        store = await stack.enter_async_context(open_store(where, bus=bus, clock=clock))
-        models = await stack.enter_async_context(Catalog(settings.get().providers))
+        store = await stack.enter_async_context(open_store(where, bus=bus, clock=clock, meters=observing.meters))
+        models = await stack.enter_async_context(Catalog(settings.get().providers, wrapped=observing.model))
         agents = FolderAgents(folder, settings=settings.get, known=names)
         watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=now)
         processes = await stack.enter_async_context(open_processes())
         hands = hands_of(folder, processes, settings.get(), (options or Options()).tools)
         keep_out_of_logs(hands.redaction)
-        executor = _executor(store, agents, models, now, folder, options or Options(), hands)
+        methods = RemoteMethods(store.journal)
+        mcp = await stack.enter_async_context(open_mcp(folder, processes, settings.get, store=store, agents=agents))
+        platform = PlatformTools(store.runs, store.journal, store.values)
+        remote = JoinedTools(platform, prefixed={REMOTE_METHOD: methods, PREFIX: mcp})
+        executor = observing.executor(
+            _executor(store, agents, models, now, folder, options or Options(), hands, remote, observing)
+        )
         engine = _engine(store, watcher, executor, now, options or Options(), workers=settings.get().workers)
-        await _make_default_space(store)
+        await make_default_space(store)
         await stack.enter_async_context(engine.running())
         yield Holdfast(
             store=store,
@@ -116,18 +143,30 @@ async def open(
             agents=agents,
             models=models,
             known_models=ListedModels(lambda: settings.get().providers),
+            remote_methods=methods,
+            settings=SettingsControl(WorkspaceSettings(folder, settings, known=names), redaction=hands.redaction),
             watcher=watcher,
             engine=engine,
+            meters=observing.meters,
         )
 
 
 def _executor(
-    store: Store, agents: Agents, models: Models, clock: Clock, workspace: Workspace, options: Options, hands: Hands
+    store: Store,
+    agents: Agents,
+    models: Models,
+    clock: Clock,
+    workspace: Workspace,
+    options: Options,
+    hands: Hands,
+    remote: RemoteTools,
+    observing: Observing,
 ) -> AgentExecutor:
     return AgentExecutor(
-        journal=store.journal,
-        library=LocalLibrary(agents, store.files),
-        remote=PlatformTools(store.runs, store.journal),
+        journal=observing.journal(store.journal),
+        library=LocalLibrary(agents, store.files, store.interrupts),
+        peers=LocalPeers(store.runs, store.subscriptions, store.journal, store.values),
+        remote=remote,
         models=models,
         tokens=EstimatedTokens(),
         clock=clock,
@@ -136,6 +175,7 @@ def _executor(
         custom=hands.custom,
         redaction=hands.redaction,
         habits=options.habits,
+        around=observing.around,
     )
 
 
@@ -188,6 +228,7 @@ def _run_control(store: Store, agents: Agents, models: Models) -> RunControl:
     )
 
 
-async def _make_default_space(store: Store) -> None:
+async def make_default_space(store: Store) -> None:
+    """Make the space that every workspace begins with, where it is not there yet."""
     with suppress(IdTaken):
         await store.spaces.create(DEFAULT_SPACE, name="default")

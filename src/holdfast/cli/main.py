@@ -9,6 +9,8 @@ from typing import Final, NoReturn
 
 import typer
 
+from holdfast.cli.doctor import doctor
+from holdfast.cli.keys import key
 from holdfast.cli.printing import say
 from holdfast.cli.refusal import ServerRefused
 from holdfast.cli.runs import run
@@ -24,9 +26,10 @@ app: Final = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # what is wrong with a command line is said in one line, which a pipe can carry
 )
-for _command in (serve, init, openapi, version):
+for _command in (serve, init, doctor, openapi, version):
     app.command()(_command)
 app.add_typer(run, name="run")
+app.add_typer(key, name="key")
 
 
 def main() -> None:

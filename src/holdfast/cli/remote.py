@@ -1,5 +1,6 @@
 """A server, as a client sees it: what it answers, what it refuses, and when it is gone."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -17,6 +18,8 @@ from holdfast.domain.run import Run
 SILENCE: Final = 60.0
 """Seconds after which a server that says nothing is taken for gone: a stream shows a sign of life every 15."""
 CONNECT: Final = 10.0
+KEY_VARIABLE: Final = "HOLDFAST_API_KEY"
+"""Where a key is read from: what stands on a command line can be seen by others."""
 
 
 class Lost(Exception):
@@ -28,9 +31,10 @@ class Remote:
 
     def __init__(self, url: str) -> None:
         self.url = check_url(url)
+        self.headers = _authorization(os.environ.get(KEY_VARIABLE))
         # A server on this machine is not reached through a proxy, whatever the environment says.
         timeout = httpx2.Timeout(SILENCE, connect=CONNECT)
-        self.http = httpx2.AsyncClient(base_url=self.url, timeout=timeout, trust_env=False)
+        self.http = httpx2.AsyncClient(base_url=self.url, headers=self.headers, timeout=timeout, trust_env=False)
 
     async def __aenter__(self) -> Self:
         await self.http.__aenter__()
@@ -55,6 +59,14 @@ class Remote:
 
 class _Envelope(msgspec.Struct, frozen=True, kw_only=True):
     error: Problem
+
+
+def _authorization(key: str | None) -> dict[str, str]:
+    if not key:
+        return {}
+    if not (key.isascii() and key.isprintable() and " " not in key):
+        raise Invalid(f"what is in {KEY_VARIABLE} can be no key", field=KEY_VARIABLE)
+    return {"Authorization": f"Bearer {key}"}
 
 
 def check_url(url: str) -> str:

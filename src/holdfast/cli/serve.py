@@ -15,7 +15,9 @@ from holdfast.cli.printing import JsonFlag, print_json, say
 
 def serve(
     workspace: Annotated[Path, typer.Option("--workspace", "-w", help="The folder whose agents are served.")] = Path(),
-    host: Annotated[str, typer.Option(help="The address to listen on: one of this machine only.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(help="The address to listen on; others than this machine need a key.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 takes a free one.")] = 5050,
     database: Annotated[
         str | None,
@@ -27,6 +29,19 @@ def serve(
     cors_origin: Annotated[
         list[str] | None, typer.Option(help="A site whose pages may use this server; may be given more than once.")
     ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(help="A name under which others reach this server; may be given more than once."),
+    ] = None,
+    rate_limit: Annotated[
+        str | None, typer.Option(help="How often a key may ask that does not say so itself, such as `600/minute`.")
+    ] = None,
+    queue_depth: Annotated[
+        int | None, typer.Option(min=1, help="How many runs of each space may wait; any number, unless given.")
+    ] = None,
+    oidc: Annotated[
+        Path | None, typer.Option(help="A file that says which issuer's tokens are accepted in place of keys.")
+    ] = None,
     log_format: Annotated[LogFormat, typer.Option(help="Lines for people, or JSON for machines.")] = LogFormat.TEXT,
     quiet: Annotated[bool, typer.Option("--quiet", help="Log only warnings and errors.")] = False,
     as_json: JsonFlag = False,
@@ -34,8 +49,8 @@ def serve(
     """Serve a workspace: run its agents, and answer at /api. SIGTERM and Ctrl-C let it end in order."""
     import uvloop
 
-    from holdfast.bootstrap.server import ServerOptions
     from holdfast.bootstrap.server import serve as serve_workspace
+    from holdfast.bootstrap.server_options import ServerOptions
 
     set_up_logs(log_format, level=logging.WARNING if quiet else logging.INFO)
     options = ServerOptions(
@@ -45,6 +60,10 @@ def serve(
         database=database,
         workers=workers,
         cors_origins=cors_origin or [],
+        allowed_hosts=allow_host or [],
+        rate_limit=rate_limit,
+        queue_depth=queue_depth,
+        oidc=oidc,
         version=holdfast.__version__,
     )
 

@@ -40,7 +40,15 @@ async def over_websocket(remote: Remote, run_id: RunId, after: int) -> AsyncIter
     """Connect, and yield what is sent until the server ends it; a connection that breaks raises `Lost`."""
     address = f"ws{remote.url.removeprefix('http')}{path_of(run_id)}/ws?last_event_id={after}"
     # The server shows its own signs of life, and an event may be as large as it likes.
-    dial = connect(address, proxy=None, compression=None, max_size=None, ping_interval=None, open_timeout=CONNECT)
+    dial = connect(
+        address,
+        additional_headers=remote.headers,
+        proxy=None,
+        compression=None,
+        max_size=None,
+        ping_interval=None,
+        open_timeout=CONNECT,
+    )
     try:
         async with dial as socket:
             yield _received(socket)

@@ -3,6 +3,7 @@
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.domain.artifact import Artifact, File, NewArtifact, NewFile
 from holdfast.domain.ids import ArtifactId, FileId, RunId, SpaceId, ThreadId
@@ -23,14 +24,15 @@ class ArtifactDetail(Artifact, frozen=True, kw_only=True):
 class ArtifactControl:
     """What can be done with the results of runs."""
 
-    def __init__(self, *, artifacts: Artifacts, threads: Threads, runs: Runs) -> None:
+    def __init__(self, *, artifacts: Artifacts, threads: Threads, runs: Runs, by: str | None = None) -> None:
+        self._by = by
         self._artifacts = artifacts
         self._threads = threads
         self._runs = runs
 
     async def create(self, space: SpaceId, run: RunId, new: NewArtifact) -> Artifact:
         """Keep a result of a run, or the next version of one."""
-        return await self._artifacts.create(space, run, new)
+        return await self._artifacts.create(space, run, replace(new, created_by=self._by))
 
     async def get(self, space: SpaceId, artifact: ArtifactId, *, version: int | None = None) -> ArtifactDetail:
         """Return one version, the newest unless told."""
@@ -70,12 +72,13 @@ class ArtifactControl:
 class FileControl:
     """What can be done with the files of a space."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Files, *, by: str | None = None) -> None:
         self._files = files
+        self._by = by
 
     async def create(self, space: SpaceId, new: NewFile) -> File:
         """Keep bytes under a name."""
-        return await self._files.create(space, new)
+        return await self._files.create(space, replace(new, created_by=self._by))
 
     async def get(self, space: SpaceId, file: FileId) -> File:
         """Return what is known of a file."""

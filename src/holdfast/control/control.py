@@ -11,11 +11,15 @@ from holdfast.control.chat.sessions import SessionControl
 from holdfast.control.conversations import ConversationControl
 from holdfast.control.feeds.feeds import Feeds
 from holdfast.control.health import Health
+from holdfast.control.keys.keys import KeyControl
+from holdfast.control.live.live import LiveControl
+from holdfast.control.metrics import MetricsControl
 from holdfast.control.notifications import NotificationControl
 from holdfast.control.openai.completions import CompletionControl
 from holdfast.control.plans import PlanControl
 from holdfast.control.run_details import RunDetails
 from holdfast.control.runs import RunControl
+from holdfast.control.settings.settings import SettingsControl
 from holdfast.control.spaces import SpaceControl
 from holdfast.control.starting import RunStarts
 from holdfast.control.task_contract.tasks import TaskControl
@@ -26,6 +30,7 @@ class Control(NamedTuple):
     """The use cases of a workspace."""
 
     spaces: SpaceControl
+    keys: KeyControl
     agents: AgentControl
     threads: ThreadControl
     conversations: ConversationControl
@@ -41,6 +46,9 @@ class Control(NamedTuple):
     completions: CompletionControl
     sessions: SessionControl
     chats: ChatControl
+    live: LiveControl
+    settings: SettingsControl
     model_calls: ModelCalls
     ag_ui: AgUiControl
     health: Health
+    metrics: MetricsControl

@@ -2,20 +2,23 @@
 
 from collections.abc import Sequence
 
+from holdfast.control.granting import check_granted
 from holdfast.domain.agent import Agent
 from holdfast.domain.commit import Lease
 from holdfast.domain.ids import FileId
 from holdfast.ports.agents import Agents
 from holdfast.ports.artifacts import Files
+from holdfast.ports.interrupts import Interrupts
 from holdfast.ports.library import StoredFile
 
 
 class LocalLibrary:
     """`Library` over the workspace's own agents and the storage of the store."""
 
-    def __init__(self, agents: Agents, files: Files) -> None:
+    def __init__(self, agents: Agents, files: Files, interrupts: Interrupts) -> None:
         self._agents = agents
         self._files = files
+        self._interrupts = interrupts
 
     async def agent(self, lease: Lease) -> Agent:
         """Return the agent of the run."""
@@ -32,4 +35,5 @@ class LocalLibrary:
 
     async def grant(self, lease: Lease, *, agent: str, rules: Sequence[str]) -> None:
         """Write rules that allow an agent more."""
+        await check_granted(self._interrupts, lease, agent=agent, rules=rules)
         self._agents.grant(agent, rules)

@@ -34,7 +34,8 @@ class PlanView(msgspec.Struct, frozen=True, kw_only=True):
 class PlanControl:
     """What can be done with plans. They branch with their thread: without a run, its newest one is meant."""
 
-    def __init__(self, *, threads: Threads, runs: Runs, plans: Plans) -> None:
+    def __init__(self, *, threads: Threads, runs: Runs, plans: Plans, by: str | None = None) -> None:
+        self._by = by
         self._threads = threads
         self._runs = runs
         self._plans = plans
@@ -59,11 +60,11 @@ class PlanControl:
 
     async def add(self, space: SpaceId, thread: ThreadId, item: NewPlanItem) -> PlanItem:
         """Add an item to the plan of the newest run."""
-        return await self._plans.edit(space, thread, AddItem(item=item))
+        return await self._plans.edit(space, thread, AddItem(item=item), by=self._by)
 
     async def change(self, space: SpaceId, thread: ThreadId, task_id: int, patch: PlanItemPatch) -> PlanItem:
         """Change an open item of the plan of the newest run."""
-        return await self._plans.edit(space, thread, ChangeItem(task_id=task_id, patch=patch))
+        return await self._plans.edit(space, thread, ChangeItem(task_id=task_id, patch=patch), by=self._by)
 
     async def _at(self, space: SpaceId, thread: ThreadId, run: RunId | None) -> Run | None:
         if run is not None:

@@ -7,9 +7,11 @@ from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.ids import RunId
-from holdfast.domain.tool import Reply, ToolSpec
+from holdfast.domain.taint import source, taint_of
+from holdfast.domain.tool import Question, Reply, ToolSpec
 from holdfast.ports.journal import Journal
 from holdfast.ports.runs import Runs
+from holdfast.ports.values import Values
 from holdfast.tools.arguments import check_arguments
 from holdfast.tools.builtin import task_status
 
@@ -19,9 +21,10 @@ Do: TypeAlias = Callable[[Lease, dict[str, Json]], Awaitable[Reply]]
 class PlatformTools:
     """`RemoteTools` of the control plane in the same process."""
 
-    def __init__(self, runs: Runs, journal: Journal) -> None:
+    def __init__(self, runs: Runs, journal: Journal, values: Values) -> None:
         self._runs = runs
         self._journal = journal
+        self._values = values
         self._tools: dict[str, tuple[ToolSpec, Do]] = {
             task_status.SPEC.name: (task_status.SPEC, self._task_status),
         }
@@ -43,6 +46,16 @@ class PlatformTools:
         except (NotFound, Invalid) as error:
             return Reply(content=f"{error.code}: {error.message}", failed=True)
 
+    async def answer(
+        self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, question: Question, response: Json
+    ) -> Reply:
+        """Refuse: none of these tools asks."""
+        raise NotFound(f"the tool `{name}` has not asked anything", name=name)
+
+    async def trust(self, lease: Lease, name: str, digest: str) -> None:
+        """Refuse: none of these tools changes."""
+        raise NotFound(f"the tool `{name}` has not changed", name=name)
+
     async def _task_status(self, lease: Lease, arguments: dict[str, Json]) -> Reply:
         run = await self._runs.get(lease.space_id, RunId(arguments["task_id"]))
         told: dict[str, Json] = {"task_id": run.id, "status": str(run.status), "agent": run.agent_type}
@@ -50,4 +63,5 @@ class PlatformTools:
             told["output"] = run.output
         if run.error is not None:
             told["error"] = {"code": run.error.code, "message": run.error.message}
-        return Reply(content=told)
+        taint = taint_of(await self._values.of_run(lease.space_id, run.id)).names()
+        return Reply(content=told, untrusted=source("run", run.id) if taint else None)

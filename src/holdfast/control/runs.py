@@ -1,6 +1,7 @@
 """Runs in the hands of people and clients."""
 
 from contextlib import suppress
+from copy import copy
 from itertools import takewhile
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.control.answers import check_response
+from holdfast.control.queue_room import QueueRoom
 from holdfast.domain.agent import Agent, check_mode, models_of
 from holdfast.domain.content import Content, Json
 from holdfast.domain.errors import AlreadyAnswered, Conflict, IdTaken, Invalid, NotFound, Waiting
@@ -44,6 +46,8 @@ class RunControl:
         agents: Agents,
         models: Models,
     ) -> None:
+        self._by: str | None = None
+        self._room: QueueRoom | None = None
         self._runs = runs
         self._threads = threads
         self._messages = messages
@@ -52,24 +56,36 @@ class RunControl:
         self._agents = agents
         self._models = models
 
+    def signed(self, by: str | None, *, room: QueueRoom | None = None) -> "RunControl":
+        """Return what somebody can do: what they do is written down as theirs, and they start runs as there is room."""
+        theirs = copy(self)
+        theirs._by, theirs._room = by, room
+        return theirs
+
     async def start(self, space: SpaceId, new: NewRun) -> Created:
         """Make a run of an agent, with the model that it has now and at most the limits that it has.
 
         An unknown agent raises `NotFound`, one that may not be run in that mode `Conflict`. A cost budget needs
         models whose prices are known (`Invalid`).
         """
+        if self._room is not None:
+            await self._room.check(space)
         agent = self._agents.get(new.agent_type or await self._agent_of(space, new.thread))
         check_mode(agent, new.mode)
         model = new.model or agent.models[0]
         limits = tighten(agent.limits, new.limits)
-        found = self._models.fallback(models_of(agent, model), folder=_folder(agent))
+        names = models_of(agent, model)
+        await self._models.prepare(names)
+        found = self._models.fallback(names, folder=_folder(agent))
         check_priced(limits, price_known=found.price_known)
-        made = replace(new, agent_type=agent.name, model=model, limits=limits)
+        made = replace(self._sign(new), agent_type=agent.name, model=model, limits=limits)
         return await self._runs.create(space, made, body=_body(new))
 
     async def cancel(self, space: SpaceId, run: RunId, *, by: str | None = None, reason: str | None = None) -> Run:
         """End a run and all below it; one that has ended is refused (`IllegalMove`)."""
-        ended = await self._runs.end(space, run, to=RunStatus.CANCELLED, reason=reason or "cancelled", by=by)
+        ended = await self._runs.end(
+            space, run, to=RunStatus.CANCELLED, reason=reason or "cancelled", by=by or self._by
+        )
         return next(each for each in ended if each.id == run)
 
     async def respond(
@@ -91,7 +107,8 @@ class RunControl:
         else:
             asked = await self._question(space, run, interrupt)
         check_response(asked, response)
-        return await self._interrupts.answer(space, asked.id, Answer(response=response, digest=digest, by=by))
+        answer = Answer(response=response, digest=digest, by=by or self._by)
+        return await self._interrupts.answer(space, asked.id, answer)
 
     async def steer(
         self, space: SpaceId, run: RunId, content: Content, *, message: MessageId | None = None, by: str | None = None
@@ -101,6 +118,7 @@ class RunControl:
         A run that asks a person something wants an answer first (`Waiting`). An id that a message of its chain has is
         refused (`IdTaken`).
         """
+        by = by or self._by
         said = NewMessage(id=message, role=Role.USER, content=content, created_by=by)
         check_ids([said])
         if message is not None:
@@ -143,6 +161,16 @@ class RunControl:
             for message in told
         ]
         return replace(again, base=base, messages=messages)
+
+    def _sign(self, new: NewRun) -> NewRun:
+        by = new.created_by or self._by
+        if by is None:
+            return new
+        messages = [replace(each, created_by=each.created_by or by) for each in new.messages]
+        thread = new.thread
+        if isinstance(thread, NewThread):
+            thread = replace(thread, created_by=thread.created_by or by)
+        return replace(new, thread=thread, messages=messages, created_by=by)
 
     async def _agent_of(self, space: SpaceId, thread: ThreadId | NewThread) -> str:
         if isinstance(thread, NewThread):

@@ -1,7 +1,10 @@
 """Spaces in the hands of people and clients."""
 
+from collections.abc import Sequence
+
+from holdfast.control.keys.asker import LOCAL, Asker
 from holdfast.domain.content import Json
-from holdfast.domain.errors import InUse
+from holdfast.domain.errors import InUse, Invalid
 from holdfast.domain.ids import SpaceId
 from holdfast.domain.page import DEFAULT_LIMIT, Page
 from holdfast.domain.space import DEFAULT_SPACE, Space, SpacePatch
@@ -11,12 +14,17 @@ from holdfast.ports.spaces import Spaces
 class SpaceControl:
     """What can be done with spaces."""
 
-    def __init__(self, spaces: Spaces) -> None:
+    def __init__(self, spaces: Spaces, *, asker: Asker = LOCAL) -> None:
         self._spaces = spaces
+        self._asker = asker
 
     async def page(self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[Space]:
-        """Return spaces, the oldest first."""
-        return await self._spaces.page(limit=limit, cursor=cursor)
+        """Return the spaces of who asks, the oldest first."""
+        if self._asker.space_ids is None:
+            return await self._spaces.page(limit=limit, cursor=cursor)
+        rest = _after(self._asker.space_ids, cursor)
+        items = [await self._spaces.get(space) for space in rest[:limit]]
+        return Page(items=items, next_cursor=items[-1].id if len(rest) > limit else None)
 
     async def create(self, space: SpaceId, *, name: str, metadata: dict[str, Json]) -> Space:
         """Make a space under a chosen id."""
@@ -35,3 +43,11 @@ class SpaceControl:
         if space == DEFAULT_SPACE:
             raise InUse(f"every workspace has the space `{DEFAULT_SPACE}`: it cannot be deleted", id=space)
         await self._spaces.delete(space)
+
+
+def _after(spaces: Sequence[SpaceId], cursor: str | None) -> Sequence[SpaceId]:
+    if cursor is None:
+        return spaces
+    if cursor not in spaces:
+        raise Invalid("the cursor must be the `next_cursor` of the page before", field="cursor")
+    return spaces[spaces.index(SpaceId(cursor)) + 1 :]

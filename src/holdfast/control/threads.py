@@ -38,18 +38,24 @@ class ThreadControl:
     """What can be done with threads."""
 
     def __init__(
-        self, *, threads: Threads, runs: Runs, agents: Agents, default_agent: Callable[[], str | None] = lambda: None
+        self,
+        *,
+        threads: Threads,
+        runs: Runs,
+        agents: Agents,
+        default_agent: Callable[[], str | None] = lambda: None,
+        by: str | None = None,
     ) -> None:
         self._threads = threads
         self._runs = runs
         self._agents = agents
         self._default_agent = default_agent
+        self._by = by
 
     async def create(self, space: SpaceId, new: NewThread, *, agent: str | None) -> Thread:
         """Make a thread for an agent, or for the workspace's default one; an unknown agent raises `NotFound`."""
-        if agent is not None:
-            return await self._threads.create(space, replace(new, agent_type=self._agents.get(agent).name))
-        return await self._threads.create(space, replace(new, agent_type=self._default_agent() or new.agent_type))
+        chosen = self._default_agent() or new.agent_type if agent is None else self._agents.get(agent).name
+        return await self._threads.create(space, replace(new, agent_type=chosen, created_by=self._by))
 
     async def page(
         self, space: SpaceId, *, where: ThreadFilter, limit: int = DEFAULT_LIMIT, cursor: str | None = None

@@ -7,18 +7,19 @@ from typing import Annotated, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from holdfast.domain.content import Json
 from holdfast.domain.errors import Conflict, Invalid
 from holdfast.domain.limits import Limits
+from holdfast.domain.mcp_server import McpServer
 from holdfast.domain.run import Mode
 
 Thinking: TypeAlias = bool | Literal["minimal", "low", "medium", "high", "xhigh"]
 """Whether a model thinks before it answers, and how hard."""
 
 DEFAULT_WORKING_FOLDER: Final = "files"
+DEFAULT_ANTI_DRIFT: Final = 10
 
 _NAME: Final = r"^[a-z0-9][a-z0-9_-]{0,63}\Z"
-_RULE: Final = r"^[A-Za-z_][A-Za-z0-9_-]{0,63}(\([^\x00-\x1f]+\))?\Z"
+_RULE: Final = r"^([A-Za-z_][A-Za-z0-9_-]{0,63}(\([^\x00-\x1f]+\))?|mcp__[A-Za-z0-9_-]{1,58}\*)\Z"
 _NAME_IN_WORDS: Final = "1 to 64 lower-case letters, digits, `_` or `-`, not beginning with `_` or `-`"
 
 # `extra["expected"]` is how a reader of files says it to people, instead of with the pattern.
@@ -38,6 +39,15 @@ class UnknownOutcome(StrEnum):
     """Ask a person."""
     FAIL = "fail"
     """End the run."""
+
+
+class Tainted(StrEnum):
+    """What to do about calls that reach beyond the workspace, once a run has read what others wrote."""
+
+    ASK = "ask"
+    """Ask a person, whatever rule allows them."""
+    ALLOW = "allow"
+    """What the rules say, as before."""
 
 
 class Permissions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -69,14 +79,22 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     task: ModeSettings = ModeSettings()
     daemon: ModeSettings = ModeSettings(enabled=False)
     tools: list[str] = []
+    tools_shown: int | None = None
+    """How many of them its model is shown at once, if that is not the usual; with more it has to find some."""
+    anti_drift_every: int | None = DEFAULT_ANTI_DRIFT
+    """After how many model calls it is reminded of its task, again and again; null is never."""
+    locale: str | None = None
+    """The language of threads that do not say so."""
     permissions: Permissions = Permissions()
     granted: list[str] = []
     """Rules that people wrote by answering "always allow": they come before those that ask."""
     limits: Limits = Limits()
     unknown_outcome: UnknownOutcome = UnknownOutcome.TELL
+    tainted: Tainted = Tainted.ASK
     temperature: float | None = None
     thinking: Thinking | None = None
-    mcp_servers: dict[str, dict[str, Json]] = {}
+    mcp_servers: dict[str, McpServer] = {}
+    """Servers of its own, whose tools it may use."""
     skills: list[str] = []
     working_folder: str = DEFAULT_WORKING_FOLDER
     """Where its file tools work, relative to the workspace."""

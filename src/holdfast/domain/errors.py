@@ -20,10 +20,12 @@ HoldfastError
 │   └── ModelRefused        the provider will not serve this call as it is
 │       ├── ContextOverflow it is longer than the model can read
 │       └── ScriptError     a scripted model was asked for what its script does not expect
+├── ServerFailed            an MCP server is gone, stalls, floods or talks nonsense: a result for the model
 ├── LimitExceeded           the run used up what it was given
 │   ├── IterationLimit
 │   ├── DeadlineExceeded
-│   └── BudgetExceeded
+│   ├── BudgetExceeded
+│   └── SpawnLimit          do it yourself, or wait for those at work
 └── Unavailable             a dependency failed: the same call may succeed later
     ├── ModelUnavailable    the provider is down, busy, slow or talks nonsense: `retry_after` may say when
     ├── OutcomeUnknown      the connection broke while it committed: read before you repeat
@@ -164,6 +166,12 @@ class ScriptError(ModelRefused):
     code = "SCRIPT_ERROR"
 
 
+class ServerFailed(HoldfastError):
+    """An MCP server did not do its part; unless `details.started` is false, a call may have done something."""
+
+    code = "MCP_SERVER_FAILED"
+
+
 class LimitExceeded(HoldfastError):
     """The run used up what it was given."""
 
@@ -186,6 +194,12 @@ class BudgetExceeded(LimitExceeded):
     """The run's tree spent its tokens or its money."""
 
     code = "BUDGET_EXCEEDED"
+
+
+class SpawnLimit(LimitExceeded):
+    """The run may have no further agent work for it; `details.limit` says which limit it is."""
+
+    code = "SPAWN_LIMIT"
 
 
 class Unavailable(HoldfastError):

@@ -14,6 +14,10 @@ class InboxKind(StrEnum):
     ANSWER = "answer"
     MESSAGE = "message"
     CHILD = "child"
+    TASK = "task"
+    """A task has ended that the run wanted to be told of."""
+    QUESTION = "question"
+    """A child waits for people, or asks something else than before."""
     TIMER = "timer"
     EDIT = "edit"
 

@@ -4,7 +4,8 @@ from typing import Annotated, Final, TypeVar
 
 import msgspec
 
-from holdfast.domain.errors import BudgetExceeded, DeadlineExceeded, Invalid, IterationLimit
+from holdfast.domain.errors import BudgetExceeded, DeadlineExceeded, Invalid, IterationLimit, SpawnLimit
+from holdfast.domain.lineage import MAX_NESTING
 from holdfast.domain.usage import EXACT_UP_TO_USD, Usage, nanodollars
 
 ATTEMPT_CAP: Final = 5
@@ -13,23 +14,33 @@ LONGEST_BACKOFF_MS: Final = 60_000
 LARGEST: Final = 2**53 - 1
 """Every reader of JSON keeps this number exact."""
 
+DEFAULT_CHILDREN: Final = 32
+MAX_CHILDREN: Final = 1_000
+
 _Count = Annotated[int, msgspec.Meta(gt=0, le=LARGEST)]
 _Dollars = Annotated[float, msgspec.Meta(gt=0, le=EXACT_UP_TO_USD)]
+_Depth = Annotated[int, msgspec.Meta(gt=0, le=MAX_NESTING)]
+_Children = Annotated[int, msgspec.Meta(gt=0, le=MAX_CHILDREN)]
+_MOST: Final = {"cost_budget_usd": EXACT_UP_TO_USD, "max_depth": MAX_NESTING, "max_children": MAX_CHILDREN}
 
 
 # A misspelt limit would be no limit, so unknown fields are refused.
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a run may use; null is no limit. Budgets are shared by the run's whole tree."""
+    """What a run may use; null is no limit, or the default one. Budgets are shared by the run's whole tree."""
 
     max_iterations: _Count | None = None
     max_duration_seconds: _Count | None = None
     token_budget: _Count | None = None
     cost_budget_usd: _Dollars | None = None
+    max_depth: _Depth | None = None
+    """How many agents may stand above one; it holds for all below the run. Null is as many as there may ever be."""
+    max_children: _Children | None = None
+    """How many runs of its own may be at work at once, and how many tasks on their own it may begin; null is 32."""
 
     def __post_init__(self) -> None:
         for field in self.__struct_fields__:
             value = getattr(self, field)
-            most = EXACT_UP_TO_USD if field == "cost_budget_usd" else LARGEST
+            most = _MOST.get(field, LARGEST)
             if value is not None and not 0 < value <= most:
                 raise Invalid(f"`{field}` must be more than 0 and at most {most}, or null for no limit", field=field)
 
@@ -41,7 +52,38 @@ def tighten(parent: Limits, child: Limits) -> Limits:
         max_duration_seconds=_smaller(parent.max_duration_seconds, child.max_duration_seconds),
         token_budget=_smaller(parent.token_budget, child.token_budget),
         cost_budget_usd=_smaller(parent.cost_budget_usd, child.cost_budget_usd),
+        max_depth=_smaller(parent.max_depth, child.max_depth),
+        max_children=_smaller(parent.max_children, child.max_children),
     )
+
+
+def pass_on(parent: Limits, child: Limits) -> Limits:
+    """Return the limits of a child: its own, and how deep its parent's tree may be."""
+    return msgspec.structs.replace(child, max_depth=_smaller(parent.max_depth, child.max_depth))
+
+
+def check_depth(limits: Limits, above: int) -> None:
+    """Raise unless a run with so many agents above it may have another one work for it."""
+    most = limits.max_depth or MAX_NESTING
+    if above >= most:
+        told = f"`max_depth` is {most}, and so many agents stand above this one: do it yourself"
+        raise SpawnLimit(told, limit="max_depth", most=most)
+
+
+def check_children(limits: Limits, at_work: int) -> None:
+    """Raise unless a run of which so many children are at work may have one more."""
+    most = limits.max_children or DEFAULT_CHILDREN
+    if at_work >= most:
+        told = f"`max_children` is {most}, and so many are at work for this run: wait until one has ended"
+        raise SpawnLimit(told, limit="max_children", most=most)
+
+
+def check_tasks(limits: Limits, begun: int) -> None:
+    """Raise unless a run that has begun so many tasks on their own may begin another."""
+    most = limits.max_children or DEFAULT_CHILDREN
+    if begun >= most:
+        told = f"`max_children` is {most}, and this run has begun as many tasks on their own: begin no more"
+        raise SpawnLimit(told, limit="max_children", most=most)
 
 
 def check_iterations(limits: Limits, iterations: int) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.domain.agent import Permissions
+from holdfast.domain.agent import Permissions, Tainted
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.idempotency import request_digest
@@ -23,7 +23,7 @@ RIGHTS: Final = "rights"
 APPROVALS: Final = "approvals"
 """The value of a run that holds what people decided about calls that have not settled yet."""
 
-_RULE: Final = re.compile(r"(?P<tool>[A-Za-z_][A-Za-z0-9_-]*)(\((?P<specifier>.+)\))?", re.DOTALL)
+_RULE: Final = re.compile(r"(?P<tool>[A-Za-z_][A-Za-z0-9_-]*\*?)(\((?P<specifier>.+)\))?", re.DOTALL)
 
 
 class Verdict(StrEnum):
@@ -63,6 +63,7 @@ class Rights(msgspec.Struct, frozen=True, kw_only=True):
     agent: str
     permissions: Permissions = Permissions()
     granted: list[str] = []
+    tainted: Tainted = Tainted.ASK
 
 
 def parse_rule(text: str) -> ToolRule:

@@ -78,6 +78,7 @@ class WaitsFor(StrEnum):
 
     PERSON = "person"
     CHILD = "child"
+    TASK = "task"
     TIMER = "timer"
 
 
@@ -137,7 +138,9 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     error: RunError | None = None
     wait_until: Instant | None = None
     waits_on: Sequence[RunId] = ()
-    """The runs that must end before this one goes on, when it waits for a child."""
+    """The runs that must end before this one goes on, when it waits for a child or for a task."""
+    asks: Sequence[Json] = ()
+    """What people are asked while it waits, in the words of the stream: the run that spawned it is told."""
 
 
 def check_move(run_id: RunId, at: RunStatus, to: RunStatus) -> None:
@@ -154,6 +157,8 @@ def check_own_move(run_id: RunId, move: Move) -> None:
         raise Invalid("`wait_until` is for a run that goes back to the queue")
     if move.waits_on and move.to is not RunStatus.WAITING:
         raise Invalid("`waits_on` is for a run that waits")
+    if move.asks and (move.to is not RunStatus.WAITING or move.reason != WaitsFor.PERSON):
+        raise Invalid("`asks` is for a run that waits for people")
     check_move(run_id, RunStatus.RUNNING, move.to)
 
 

@@ -13,6 +13,8 @@ DEFAULT_TIMEOUT: Final = 300.0
 """Seconds."""
 DEFAULT_OUTPUT_LIMIT: Final = 32 * 1024
 """Characters that reach the model; the whole is kept as an artifact."""
+REMOTE_METHOD: Final = "remote__"
+"""How the names of methods begin that connected clients offer: they come and go, so one that is away may be named."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
@@ -28,6 +30,26 @@ class ToolClass(StrEnum):
     """Nobody knows whether it happened."""
 
 
+class Reach(StrEnum):
+    """How far what a tool changes reaches."""
+
+    WORKSPACE = "workspace"
+    """Not beyond the workspace and our own store."""
+    COMMANDS = "commands"
+    """As far as the commands of the agent do: beyond the workspace where they have the network."""
+    OUTSIDE = "outside"
+    """Beyond the workspace."""
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool of somebody else is not what it was when it was trusted."""
+
+    digest: str
+    """Of what it says of itself now: that is what a person trusts, and nothing that it becomes later."""
+    description: str
+    """What it says of itself now. The model is not told before that is trusted."""
+
+
 class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a tool promises. `parameters` is a JSON Schema of an object."""
 
@@ -39,6 +61,21 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """It changes nothing anywhere: such calls run side by side, and again after a crash."""
     timeout: float = DEFAULT_TIMEOUT
     output_limit: int = DEFAULT_OUTPUT_LIMIT
+    reach: Reach | None = None
+    """How far what it changes reaches; null is as its class says: see `reaches_outside`."""
+    untrusted: bool = False
+    """Whatever it answers was written by others: a run that has read it is tainted."""
+    changed: Change | None = None
+    """Why nobody may call it before a person has seen what it has become."""
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tool must know of a person before it goes on with a call."""
+
+    message: str
+    response_schema: dict[str, Json] | None = None
+    state: Json = None
+    """What it is given back with the answer."""
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +83,23 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
     content: Json
     failed: bool = False
+    unknown: bool = False
+    """Nobody knows whether it happened: only an effectful tool that has `failed` may say so."""
+    untrusted: str | None = None
+    """Whose words it has, where others wrote them."""
+    question: Question | None = None
+    """It is not done yet: a person is asked first. Only a tool that is not transactional may ask like this."""
+
+
+def reaches_outside(spec: ToolSpec, *, network: bool) -> bool:
+    """Say whether a tool may change something beyond the workspace; `network` is whether commands have it."""
+    match spec.reach:
+        case None:
+            return not spec.read_only and spec.kind is not ToolClass.TRANSACTIONAL
+        case Reach.COMMANDS:
+            return network
+        case reach:
+            return reach is Reach.OUTSIDE
 
 
 def check_spec(spec: ToolSpec) -> ToolSpec:

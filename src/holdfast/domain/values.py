@@ -6,7 +6,23 @@ from typing import Final
 from holdfast.domain.errors import Invalid
 
 VALUE_NAMES: Final = frozenset(
-    {"state", "plan", "todo", "compaction", "tools", "client_tools", "mail", "approvals", "rights", "files", "shell"}
+    {
+        "approvals",
+        "asking",
+        "client_tools",
+        "compaction",
+        "files",
+        "mail",
+        "plan",
+        "questions",
+        "rights",
+        "shell",
+        "spawned",
+        "state",
+        "taint",
+        "todo",
+        "tools",
+    }
 )
 
 

@@ -4,8 +4,9 @@ A provider is one from the settings, else one that pydantic-ai knows. Its librar
 first asked for.
 """
 
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
@@ -25,13 +26,22 @@ SCRIPTED: Final = "scripted"
 class Catalog:
     """`Models`, with connections that close when it does. It belongs to one event loop."""
 
-    def __init__(self, providers: Providers | None = None, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> None:
+    def __init__(
+        self,
+        providers: Providers | None = None,
+        *,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        wrapped: Callable[[Model], Model] = lambda model: model,
+    ) -> None:
+        """Know the models of `providers` beside the built-in; each is given out as `wrapped` returns it."""
         self._providers = dict(providers or {})
         if SCRIPTED in self._providers:
             raise Invalid(f"a provider cannot be named `{SCRIPTED}`", field="providers")
         self._timeout = timeout_seconds
-        self._scripted: dict[tuple[str, Path | None], ScriptedModel] = {}
-        self._provided: dict[str, ProviderModel] = {}
+        self._wrapped = wrapped
+        self._scripted: dict[tuple[str, Path | None], Model] = {}
+        self._provided: dict[str, Model] = {}
+        self._connections: list[ProviderModel] = []
 
     def find(self, name: str, *, folder: Path | None = None) -> Model:
         """Return the model of that name."""
@@ -45,6 +55,14 @@ class Catalog:
         models = [self.find(name, folder=folder) for name in names]
         return models[0] if len(models) == 1 else Fallback(models)
 
+    async def prepare(self, names: Sequence[str]) -> None:
+        """Make those of these models in a thread whose libraries may have to be imported."""
+        for name in names:
+            provider, _, model = name.partition(":")
+            if provider and model and provider != SCRIPTED and name not in self._provided:
+                with suppress(Invalid):  # whoever asks for it is told
+                    self._keep(name, await asyncio.to_thread(self._connected, name, provider))
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -52,16 +70,22 @@ class Catalog:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         async with AsyncExitStack() as stack:
-            while self._provided:
-                stack.push_async_callback(self._provided.popitem()[1].aclose)
+            self._provided.clear()
+            while self._connections:
+                stack.push_async_callback(self._connections.pop().aclose)
 
     def _make(self, name: str, folder: Path | None) -> Model:
         provider, _, model = name.partition(":")
         if not (provider and model):
             raise Invalid(f"`{name}` names no model: write `provider:model` or `{SCRIPTED}:path`", model=name)
         if provider == SCRIPTED:
-            return self._scripted.setdefault((name, folder), ScriptedModel(name, (folder or Path()) / model))
-        return self._provided.setdefault(name, self._connected(name, provider))
+            scripted = self._wrapped(ScriptedModel(name, (folder or Path()) / model))
+            return self._scripted.setdefault((name, folder), scripted)
+        return self._keep(name, self._connected(name, provider))
+
+    def _keep(self, name: str, model: "ProviderModel") -> Model:
+        self._connections.append(model)
+        return self._provided.setdefault(name, self._wrapped(model))
 
     def _connected(self, name: str, provider: str) -> "ProviderModel":
         from holdfast.models import clients

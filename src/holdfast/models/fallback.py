@@ -32,6 +32,11 @@ class Fallback:
         """Whether the cost will be known whichever answers."""
         return all(model.price_known for model in self._models)
 
+    @property
+    def patience(self) -> float:
+        """As long as the most patient of them."""
+        return max(model.patience for model in self._models)
+
     def cost(self, *, input_tokens: int, output_tokens: int) -> float | None:
         """Return what the dearest of them would cost, since nobody knows which it was."""
         costs = [model.cost(input_tokens=input_tokens, output_tokens=output_tokens) for model in self._models]

@@ -46,6 +46,7 @@ class ProviderModel:
         self._provided = provided
         self._prices = prices
         self._context_window = context_window or provided.context_window or DEFAULT_CONTEXT_WINDOW
+        self._patience = timeout
         self._fixed = _fixed_settings(provided, timeout)
         self._key = key
 
@@ -63,6 +64,11 @@ class ProviderModel:
     def price_known(self) -> bool:
         """Whether there is a price for it."""
         return self._prices is not None
+
+    @property
+    def patience(self) -> float:
+        """As long as its settings say."""
+        return self._patience
 
     def cost(self, *, input_tokens: int, output_tokens: int) -> float | None:
         """Return what so many tokens cost, if there is a price."""

@@ -12,6 +12,7 @@ from typing import Final
 from holdfast.domain.errors import ContextOverflow, HoldfastError, ModelRefused, ModelUnavailable, ScriptError
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import ToolCallId
+from holdfast.domain.model_provider import DEFAULT_TIMEOUT_SECONDS
 from holdfast.domain.usage import NOTHING
 from holdfast.models.scene import Scene
 from holdfast.models.script import Script, ScriptedError, ScriptFile
@@ -47,6 +48,11 @@ class ScriptedModel:
     def price_known(self) -> bool:
         """A script costs nothing, and that is known."""
         return True
+
+    @property
+    def patience(self) -> float:
+        """As long as any other."""
+        return DEFAULT_TIMEOUT_SECONDS
 
     def cost(self, *, input_tokens: int, output_tokens: int) -> float | None:
         """Return nothing: a script is free."""

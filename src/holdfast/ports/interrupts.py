@@ -16,7 +16,10 @@ class Interrupts(Protocol):
         """Return the interrupt, or raise `NotFound`."""
 
     async def of_run(self, space: SpaceId, run: RunId, *, below: bool = False) -> list[Interrupt]:
-        """Return the interrupts of `run`, the oldest first; with `below` of the whole tree that it is the root of."""
+        """Return the interrupts of `run`, the oldest first; with `below` also those of all runs below it."""
+
+    async def asked_by(self, space: SpaceId, run: RunId) -> list[Interrupt]:
+        """Return the open questions of `run`, and those that it shows of children it waits for, the oldest first."""
 
     async def page(
         self,
@@ -40,13 +43,16 @@ class Interrupts(Protocol):
     async def answer(self, space: SpaceId, interrupt: InterruptId, answer: Answer) -> Interrupt:
         """Settle the interrupt, put the answer into its run's inbox and queue the run, in one transaction.
 
-        Of many answers at once, one is accepted; the others are refused (`AlreadyAnswered`).
+        Of many answers at once, one is accepted; the others are refused (`AlreadyAnswered`). Those above the run are
+        told that the question is closed.
         """
 
     async def answer_all(
         self, space: SpaceId, run: RunId, answers: Mapping[InterruptId, Answer], *, segment: RunId | None = None
     ) -> int:
-        """Settle interrupts of a run, all or none, and return the number of the event that ended its last segment.
+        """Settle interrupts of a run, or of those below it, all or none.
+
+        Return the number of the event that ended the run's last segment.
 
         The segment after that is the one that the answers belong to. It is the `segment` that is named, unless the run
         is at work already. The name becomes another id of the run; one that was used before is refused (`IdTaken`), and

@@ -32,5 +32,6 @@ class Library(Protocol):
     async def grant(self, lease: Lease, *, agent: str, rules: Sequence[str]) -> None:
         """Write rules that allow an agent more, because a person said so; those that are there already stay once.
 
-        A file that cannot be written raises `Unavailable`, one that is in error now `Conflict`.
+        What nobody answered a question of the run with raises `Conflict`. A file that cannot be written raises
+        `Unavailable`, one that is in error now `Conflict`.
         """

@@ -108,6 +108,10 @@ class Model(Protocol):
     def price_known(self) -> bool:
         """Whether the cost of a call will be known."""
 
+    @property
+    def patience(self) -> float:
+        """Seconds for which it may say nothing in the middle of a call."""
+
     def cost(self, *, input_tokens: int, output_tokens: int) -> float | None:
         """Return the dollars that so many tokens cost, or null if that is not known: for a call that was cut off."""
 
@@ -130,3 +134,6 @@ class Models(Protocol):
 
     def fallback(self, names: Sequence[str], *, folder: Path | None = None) -> Model:
         """Return the first of these models, with the others to fall back on while it is not available."""
+
+    async def prepare(self, names: Sequence[str]) -> None:
+        """Import what these models need without holding up the event loop, so that to find them costs little."""

@@ -6,6 +6,8 @@ from typing import Protocol
 
 import msgspec
 
+from holdfast.ports.live_input import LiveInput
+
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
     """What to start. It inherits no environment, no open file and no working folder."""
@@ -16,7 +18,9 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """Absolute."""
     environment: Mapping[str, str] = {}
     """All of it. Without a `PATH`, that is where a system keeps its programs: `/usr/local/bin:/usr/bin:/bin`."""
-    input: bytes = b""
+    input: bytes | LiveInput = b""
+    live_errors: bool = True
+    """Whether the second output is told of as it comes, as the first is."""
     timeout: float
     """Seconds."""
     output_limit: int = 8 * 1024 * 1024
@@ -26,6 +30,10 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """
     most_processes: int | None = None
     """Processes and threads that it may have at a time: with more it is killed, where that can be seen."""
+    sealed: Sequence[Path] = ()
+    """What it may use and not change, whoever owns it: devices of the machine. Only root may say so."""
+    filter: bytes = b""
+    """A program of seccomp that decides which system calls it may make; with none it may make all."""
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +58,8 @@ class Processes(Protocol):
 
         When the time is up, the group is killed. What the command left behind, in whatever session, is killed with it.
         If this process dies in any way, all that it started dies at once. `on_output` is called with every piece of
-        either output as it comes, also with what is then thrown away; what it raises ends the command.
+        either output as it comes, also with what is then thrown away; what it raises ends the command. With a live
+        input, what is written to it reaches the command while it runs.
 
         Raises:
             Invalid: the command can never be started as it is.

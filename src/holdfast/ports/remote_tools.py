@@ -4,7 +4,7 @@ from typing import Protocol
 
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
-from holdfast.domain.tool import Reply, ToolSpec
+from holdfast.domain.tool import Question, Reply, ToolSpec
 
 
 class RemoteTools(Protocol):
@@ -18,4 +18,18 @@ class RemoteTools(Protocol):
 
         A tool that fails says so in its reply. A name that is not listed raises `NotFound`; a lease that is lost,
         `LeaseLost`.
+        """
+
+    async def answer(
+        self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, question: Question, response: Json
+    ) -> Reply:
+        """Go on with the call of that key, which asked `question`; a null `response` says that nobody answered.
+
+        It replies as `call` does, and may ask again. A tool that has never asked raises `NotFound`.
+        """
+
+    async def trust(self, lease: Lease, name: str, digest: str) -> None:
+        """Let a tool be called that has changed, as a person has seen it: `digest` is that of the change.
+
+        One that has changed again by then cannot be called. A name that can be no tool of the run raises `NotFound`.
         """

@@ -30,7 +30,13 @@ class Runs(Protocol):
     """The runs of a space. Each method is one transaction."""
 
     async def create(
-        self, space: SpaceId, new: NewRun, *, body: str | None = None, fires: TimerClaim | None = None
+        self,
+        space: SpaceId,
+        new: NewRun,
+        *,
+        body: str | None = None,
+        fires: TimerClaim | None = None,
+        awaited: bool = False,
     ) -> Created:
         """Make a run with its input and its first event, all or nothing.
 
@@ -41,7 +47,8 @@ class Runs(Protocol):
         is live. It is `queued` if its base has ended and its worker has let go, else `pending`; where the base was
         ended before it began, the run above it counts. Input enters the conversation at once if the base has ended. A
         cut that parts a tool call from its result is refused (`Invalid`). A timer that it `fires` is settled in the
-        same transaction.
+        same transaction. One that is `awaited` by its parent is refused if it could only begin after it
+        (`WouldDeadlock`).
         """
 
     async def get(self, space: SpaceId, run: RunId) -> Run:
@@ -59,6 +66,9 @@ class Runs(Protocol):
 
         The cursor is the id of the last run of the page before, and goes on after it even if that run is gone by now.
         """
+
+    async def at_work(self, space: SpaceId, run: RunId) -> int:
+        """Return how many runs that `run` spawned have not ended."""
 
     async def children(self, space: SpaceId, run: RunId) -> list[Run]:
         """Return the runs that `run` spawned, the oldest first."""

@@ -6,6 +6,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from holdfast.ports.live_input import LiveInput
 from holdfast.ports.processes import Ended
 
 MIB: Final = 1024 * 1024
@@ -41,7 +42,9 @@ class Confined(msgspec.Struct, frozen=True, kw_only=True):
     network: bool = False
     environment: Mapping[str, str] = {}
     """Beside what every command has: `PATH`, `HOME` and the like. Nothing is inherited."""
-    input: bytes = b""
+    input: bytes | LiveInput = b""
+    live_errors: bool = True
+    """Whether the second output is told of as it comes, as the first is."""
     timeout: float
     """Seconds."""
     output_limit: int = 8 * MIB

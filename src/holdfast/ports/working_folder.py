@@ -88,3 +88,15 @@ class WorkingFolders(Protocol):
 
     def open(self, name: str) -> AbstractContextManager[WorkingFolder]:
         """Open a folder for a while; whoever is first makes it. The name is relative to the workspace."""
+
+    def reserve(self, name: str, path: WorkingPath) -> bool:
+        """Take a path of a folder that nothing is at, by an empty folder; say whether there is one now that was not.
+
+        Raises:
+            Invalid: the way to it goes through a link, or through what is no folder.
+            NotFound: the way to it is not there.
+
+        """
+
+    def release(self, name: str, path: WorkingPath) -> None:
+        """Take such a folder away again, unless somebody has put something into it by now."""

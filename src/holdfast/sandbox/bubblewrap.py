@@ -15,10 +15,12 @@ from holdfast.ports.processes import Command, Ended, Processes
 from holdfast.ports.sandbox import MIB, Confined
 from holdfast.sandbox.limited import limited
 from holdfast.sandbox.masks import masks
+from holdfast.sandbox.sealed import DEVICES, sealed
 from holdfast.sandbox.surroundings import environment
+from holdfast.sandbox.system_calls import system_call_filter
 
 TEMPORARY: Final = 512 * MIB
-"""Bytes of the folder for temporary files, which is memory."""
+"""Bytes of each of the two folders for temporary files, which are memory: `/tmp` and `/dev/shm`."""
 
 # As root, bubblewrap without a user namespace of its own can mount anything: it must never be left out.
 _ALONE: Final = (
@@ -28,8 +30,8 @@ _ALONE: Final = (
 _FOLDERS: Final = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _FILES: Final = (
     *("alternatives", "ca-certificates", "ca-certificates.conf", "ld.so.cache", "ld.so.conf", "ld.so.conf.d"),
-    *("localtime", "mime.types", "nsswitch.conf", "pki", "protocols", "services", "ssl/certs", "ssl/openssl.cnf"),
-    *("timezone",),
+    *("localtime", "mime.types", "nsswitch.conf", "protocols", "services", "ssl/certs", "ssl/openssl.cnf", "timezone"),
+    *("pki/ca-trust/extracted", "pki/tls/cert.pem", "pki/tls/certs", "pki/tls/openssl.cnf"),
 )
 """What of `/etc` is no secret of anyone, and programs do not work without."""
 _NETWORK_FILES: Final = ("hosts", "resolv.conf")
@@ -42,6 +44,7 @@ class Bubblewrap:
         self._processes = processes
         self._program = program
         self._readable = readable
+        self._filter = system_call_filter()
 
     async def run(self, command: Confined, *, on_output: Callable[[bytes], None] | None = None) -> Ended:
         """Run a command to its end."""
@@ -60,9 +63,12 @@ class Bubblewrap:
             ],
             folder=Path("/"),
             input=command.input,
+            live_errors=command.live_errors,
             timeout=command.timeout,
             output_limit=command.output_limit,
             most_processes=limits.processes,
+            sealed=DEVICES,
+            filter=self._filter,
         )
 
 
@@ -72,9 +78,11 @@ def arguments(command: Confined) -> list[str]:
         *_ALONE,
         *(["--share-net"] if command.network else []),
         *_system(network=command.network),
-        *("--proc", "/proc", "--dev", "/dev", "--size", str(TEMPORARY), "--tmpfs", "/tmp"),
+        *("--proc", "/proc", "--dev", "/dev"),
+        *(word for path in ("/tmp", "/dev/shm") for word in ("--size", str(TEMPORARY), "--tmpfs", path)),
         *(word for path in command.readable for word in ("--ro-bind-try", str(path), str(path))),
         *masks(command),
+        *sealed(),
         *("--chdir", str(command.folder)),
         *(
             word

@@ -13,11 +13,12 @@ from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, closing, suppress
 
 from holdfast.domain.errors import Unavailable
+from holdfast.ports.live_input import LiveInput
 from holdfast.ports.processes import Command, Ended
 from holdfast.sandbox.kept import Kept
 from holdfast.sandbox.request import encode, refusal
 from holdfast.sandbox.supervision import Supervision
-from holdfast.sandbox.wires import Feed, Tap, Wires
+from holdfast.sandbox.wires import Feed, LiveFeed, Tap, Wires
 
 
 class Conversation:
@@ -113,10 +114,14 @@ class Conversation:
         loop, control = asyncio.get_running_loop(), self._wires.control.fileno()
         loop.add_reader(control, self._listen)
         self._ends.callback(loop.remove_reader, control)
-        self._ends.enter_context(closing(Feed(self._wires.input, self._command.input)))
+        fed = self._command.input
+        feed = LiveFeed(self._wires.input, fed) if isinstance(fed, LiveInput) else Feed(self._wires.input, fed)
+        self._ends.enter_context(closing(feed))
         self._taps = [
-            self._ends.enter_context(closing(Tap(self._wires.output, self._hear(self._output)))),
-            self._ends.enter_context(closing(Tap(self._wires.errors, self._hear(self._errors)))),
+            self._ends.enter_context(closing(Tap(self._wires.output, self._hear(self._output, live=True)))),
+            self._ends.enter_context(
+                closing(Tap(self._wires.errors, self._hear(self._errors, live=self._command.live_errors)))
+            ),
         ]
 
     async def _ask(self) -> None:
@@ -145,13 +150,14 @@ class Conversation:
             if self._on_output is not None:
                 self._on_output(piece)
 
-    def _hear(self, kept: Kept) -> Callable[[bytes], None]:
-        """Return what takes the pieces of one output."""
+    def _hear(self, kept: Kept, *, live: bool) -> Callable[[bytes], None]:
+        """Return what takes the pieces of one output; those of a `live` one are told of."""
 
         def hear(piece: bytes) -> None:
             kept.add(piece)
-            self._untold.append(piece)
-            self._changed.set()
+            if live:
+                self._untold.append(piece)
+                self._changed.set()
 
         return hear
 

@@ -27,6 +27,7 @@ class Unconfined:
                 folder=command.folder,
                 environment=environment(os.environ, command.environment),
                 input=command.input,
+                live_errors=command.live_errors,
                 timeout=command.timeout,
                 output_limit=command.output_limit,
                 most_processes=command.limits.processes,

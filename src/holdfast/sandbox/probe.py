@@ -25,11 +25,14 @@ BROKEN: Final = (
     "commands are refused, because bubblewrap does not work here ({}): allow user namespaces to the user of the server "
     f"(`sysctl kernel.unprivileged_userns_clone=1`, an AppArmor profile for bwrap, or a container that may), {REMEDY}"
 )
+LEAKY: Final = "it does not keep a command in its bounds"
 TIMEOUT: Final = 60.0
 
 _PREFIX: Final = "holdfast-probe-"
-# It can write where it should, cannot see what it should not, and is nobody.
-_TRIAL: Final = 'test -w . && test ! -e "$1" && test "$(id -u)" = 1000 && echo held'
+# It can write where it should, cannot see what it should not nor turn a switch of the machine, and is nobody.
+_TRIAL: Final = (
+    'test -w . && test ! -e "$1" && test ! -w /proc/sys/kernel/core_pattern && test "$(id -u)" = 1000 && echo held'
+)
 
 
 class Probed:
@@ -73,4 +76,4 @@ def _trial(inside: str, outside: str) -> Confined:
 
 def _said(ended: Ended) -> str:
     lines = ended.errors.decode(errors="replace").strip().splitlines()
-    return lines[0][:200] if lines else "it does not keep a command in its bounds"
+    return lines[0][:200] if lines else LEAKY

@@ -11,6 +11,10 @@ DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 """Where programs are looked for, by us and by the command, if its environment has no `PATH`."""
 
 _ADVICE: Final = {
+    (
+        "filter",
+        errno.EINVAL,
+    ): "`{program}` cannot be confined: this kernel filters no system calls (`CONFIG_SECCOMP_FILTER`)",
     ("folder", errno.ENOENT): "the folder `{folder}` does not exist: make it first",
     ("folder", errno.ENOTDIR): "`{folder}` is not a folder: name the one to run in",
     ("folder", errno.EACCES): "the folder `{folder}` may not be entered: allow it, or name another",
@@ -31,15 +35,17 @@ def encode(command: Command) -> bytes:
     """
     _check(command)
     environment = {"PATH": DEFAULT_PATH, **command.environment}
-    words = [*command.argv, str(command.folder), *(f"{name}={value}" for name, value in environment.items())]
+    settings = (f"{name}={value}" for name, value in environment.items())
+    words = [*map(str, command.sealed), *command.argv, str(command.folder), *settings]
     try:
         encoded = [os.fsencode(word) for word in words]
     except UnicodeEncodeError as exc:
         raise Invalid("an argument, the folder or the environment is not valid text: remove its surrogates") from exc
     if any(b"\0" in word for word in encoded):
         raise Invalid("an argument, the folder or the environment contains a zero byte: pass such bytes as input")
-    numbers = [str(number).encode() for number in (command.most_processes or 0, len(command.argv))]
-    return b"\0".join([*numbers, *encoded])
+    counts = (str(len(command.sealed)), str(len(command.argv)))
+    bounds = (str(command.most_processes or 0), command.filter.hex(), *counts)
+    return b"\0".join([*map(str.encode, bounds), *encoded])
 
 
 def refusal(command: Command, *, step: str, number: int) -> HoldfastError:

@@ -22,6 +22,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -38,24 +39,38 @@ LOOKS: Final = 100
 """How often a supervisor looks for strays in vain: the kernel's list of children may miss some while others die."""
 LENGTH: Final = 4
 """Bytes in which a request says how long it is."""
+FILTER_STEP: Final = 8
+"""Bytes of one step of a filter."""
 
 _PR_SET_PDEATHSIG: Final = 1
+_PR_SET_SECCOMP: Final = 22
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _PR_SET_NO_NEW_PRIVS: Final = 38
+_SECCOMP_MODE_FILTER: Final = 2
+_CLONE_NEWNS: Final = 0x20000
+_MS_RDONLY: Final = 1
+_MS_NOSUID: Final = 2
+_MS_REMOUNT: Final = 32
+_MS_BIND: Final = 4096
+_MS_REC: Final = 16384
+_MS_SLAVE: Final = 1 << 19
 
 
 class Request:
     """What to start, with zeros between its parts.
 
-    How many processes it may have (0: any number), the number of arguments, the arguments, the folder, the environment.
+    How many processes it may have (0: any number), in hexadecimal the filter of its system calls (none: all are
+    allowed), how many paths it cannot change, how many arguments it has; then those paths, the arguments, the folder,
+    the environment.
     """
 
     def __init__(self, text: bytes) -> None:
-        most, count, *words = text.split(b"\0")
+        most, filter, sealed, count, *words = text.split(b"\0")
         self.most = int(most)
-        self.argv = words[: int(count)]
-        self.folder = words[int(count)]
-        self.environment = dict(word.split(b"=", 1) for word in words[int(count) + 1 :])
+        self.filter = bytes.fromhex(filter.decode())
+        self.sealed, words = words[: int(sealed)], words[int(sealed) :]
+        self.argv, (self.folder, *rest) = words[: int(count)], words[int(count) :]
+        self.environment = dict(word.split(b"=", 1) for word in rest)
 
     def programs(self) -> list[bytes]:
         """Return the paths that may be the program, in the order in which they are tried."""
@@ -325,6 +340,9 @@ def _become_command(request: Request, streams: list[int], report: int, *, keeper
             os.dup2(stream, number)
         step = "folder"
         os.chdir(request.folder)
+        step = "filter"
+        _seal(request.sealed)
+        _take_away_calls(request.filter)
         step = "program"
         _execute(request)
     except OSError as exc:
@@ -412,17 +430,43 @@ def _block_signals() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
-def _control_process(option: int, value: int) -> None:
+def _seal(paths: list[bytes]) -> None:
+    """Let nothing about these be changed by this process and all that it starts, if it may say so.
+
+    By a namespace of its own, in which each is mounted on itself once more, read-only.
+    """
+    if not paths or _libc.unshare(_CLONE_NEWNS) != 0 or _mount(None, b"/", _MS_REC | _MS_SLAVE) != 0:
+        return
+    for path in paths:
+        if _mount(path, path, _MS_BIND) == 0:
+            _mount(None, path, _MS_BIND | _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID)
+
+
+def _mount(what: bytes | None, where: bytes, flags: int) -> int:
+    return int(_libc.mount(what, where, None, ctypes.c_ulong(flags), None))
+
+
+def _take_away_calls(filter: bytes) -> None:
+    """Let the kernel filter the system calls of this process, and of all that it becomes and starts."""
+    if not filter:
+        return
+    program = ctypes.create_string_buffer(filter, len(filter))
+    described = struct.pack("HP", len(filter) // FILTER_STEP, ctypes.addressof(program))
+    pointed_at = ctypes.create_string_buffer(described)
+    _control_process(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(pointed_at))
+
+
+def _control_process(option: int, value: int, more: int = 0) -> None:
     """Call `prctl`, where there is one."""
-    if LINUX and _prctl(option, value, 0, 0, 0) != 0:
+    if LINUX and _libc.prctl(option, value, more, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), f"prctl {option} failed")
 
 
 if LINUX:
     import ctypes
 
-    _prctl = ctypes.CDLL(None, use_errno=True).prctl
-    _prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
+    _libc = ctypes.CDLL(None, use_errno=True)
+    _libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
 
 if __name__ == "__main__":
     _end_with(lambda: main(int(sys.argv[1]), int(sys.argv[2])))

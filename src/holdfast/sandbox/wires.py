@@ -8,6 +8,8 @@ from contextlib import ExitStack, suppress
 from io import FileIO
 from typing import Final
 
+from holdfast.ports.live_input import LiveInput
+
 _MOST: Final = 1 << 16
 """Bytes read at once: as many as a pipe holds, unless it was made larger."""
 _DRAUGHTS: Final = 64
@@ -95,6 +97,40 @@ class Feed:
             if self._rest:
                 return
         self.close()
+
+
+class LiveFeed:
+    """Writes the input of a command as it comes, and as fast as it is read."""
+
+    def __init__(self, file: FileIO, live: LiveInput) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._file = file
+        self._live = live
+        live.tell(self._write)
+        self._write()
+
+    def close(self) -> None:
+        """End the input."""
+        if not self._file.closed:
+            self._loop.remove_writer(self._file.fileno())
+            self._file.close()
+
+    def _write(self) -> None:
+        """Write as much as the pipe takes; when it takes more, go on."""
+        if self._file.closed:
+            return
+        try:
+            taken = self._file.write(self._live.peek()[:_MOST]) if len(self._live) else 0
+            self._live.take(taken or 0)
+        except BrokenPipeError:  # a command need not read what it is told
+            self.close()
+            return
+        if len(self._live):
+            self._loop.add_writer(self._file.fileno(), self._write)
+        elif self._live.closed:
+            self.close()
+        else:
+            self._loop.remove_writer(self._file.fileno())
 
 
 def _pipe() -> tuple[FileIO, FileIO]:

@@ -1,6 +1,6 @@
 """API keys in SQL."""
 
-from holdfast.domain.api_key import ApiKey, NewApiKey, Scope, check_new_key
+from holdfast.domain.api_key import ApiKey, KeptKey, NewApiKey, Scope, check_new_key
 from holdfast.domain.errors import IdTaken, NotFound
 from holdfast.domain.ids import ApiKeyId, SpaceId
 from holdfast.domain.instant import instant, maybe_instant, millis
@@ -25,6 +25,8 @@ class SqlApiKeys:
                 name=new.name,
                 scope=new.scope.value,
                 secret_hash=new.secret_hash,
+                every_space=int(new.every_space),
+                rate_limit=new.rate_limit,
                 created_by=new.created_by,
                 expires_at=None if new.expires_at is None else millis(new.expires_at),
                 now=tx.now,
@@ -37,14 +39,28 @@ class SqlApiKeys:
 
         return await self._database.write(add)
 
-    async def find(self, secret_hash: bytes) -> ApiKey:
-        """Return the key with that hash."""
+    async def find(self, key: ApiKeyId) -> KeptKey:
+        """Return a key with the hash of its secret."""
 
-        async def look(tx: Transaction) -> ApiKey:
-            row = await tx.one("api_key_by_hash", secret_hash=secret_hash)
-            if row is None:
-                raise NotFound("there is no such key")
-            return await _key(tx, row)
+        async def look(tx: Transaction) -> KeptKey:
+            row = await _row(tx, key)
+            return KeptKey(await _key(tx, row), bytes(row["secret_hash"]))
+
+        return await self._database.read(look)
+
+    async def any(self) -> bool:
+        """Say whether there is a key."""
+
+        async def look(tx: Transaction) -> bool:
+            return await tx.one("any_api_key") is not None
+
+        return await self._database.read(look)
+
+    async def all(self) -> list[ApiKey]:
+        """Return all keys."""
+
+        async def look(tx: Transaction) -> list[ApiKey]:
+            return [await _key(tx, row) for row in await tx.all("api_keys")]
 
         return await self._database.read(look)
 
@@ -57,16 +73,21 @@ class SqlApiKeys:
 
         return await self._database.read(look)
 
-    async def revoke(self, space: SpaceId, key: ApiKeyId) -> ApiKey:
+    async def revoke(self, key: ApiKeyId) -> ApiKey:
         """Revoke a key."""
 
         async def stop(tx: Transaction) -> ApiKey:
-            row = await tx.one("api_key", space=space, id=key)
-            if row is None:
-                raise NotFound(f"there is no key `{key}`", id=key)
+            row = await _row(tx, key)
             return await _key(tx, await tx.one("revoke_api_key", api_key=row["api_key"], now=tx.now) or row)
 
         return await self._database.write(stop)
+
+
+async def _row(tx: Transaction, key: ApiKeyId) -> Row:
+    row = await tx.one("api_key", id=key)
+    if row is None:
+        raise NotFound(f"there is no key `{key}`", id=key)
+    return row
 
 
 async def _key(tx: Transaction, row: Row) -> ApiKey:
@@ -76,6 +97,8 @@ async def _key(tx: Transaction, row: Row) -> ApiKey:
         name=row["name"],
         scope=Scope(row["scope"]),
         space_ids=[space["id"] for space in spaces],
+        every_space=bool(row["every_space"]),
+        rate_limit=row["rate_limit"],
         created_by=row["created_by"],
         created_at=instant(row["created_at"]),
         expires_at=maybe_instant(row["expires_at"]),

@@ -27,6 +27,8 @@ from holdfast.store.inbox import tell_parent
 from holdfast.store.messages import Tip, check_new_ids, message_values
 from holdfast.store.notifications import news_row
 from holdfast.store.prepared import Prepared, step_values, usage_row
+from holdfast.store.questions import runs_above, tell_of_closing, tell_of_questions
+from holdfast.store.subscriptions import tell_subscribers
 from holdfast.store.timers import timer_values
 from holdfast.store.transaction import Batch, Transaction
 from holdfast.store.waits import runs_ahead, wait_for
@@ -102,7 +104,10 @@ async def _lock(tx: Transaction, commits: Iterable[Prepared]) -> frozenset[int]:
     Those that a run which begins to wait depends on are held too, and returned.
     """
     threads = {commit.lease.thread_key for commit in commits if commit.messages or commit.ends}
-    told = {commit.lease.parent_key for commit in commits if commit.ends and commit.lease.parent_key is not None}
+    told = {commit.lease.parent_key for commit in commits if commit.tells and commit.lease.parent_key is not None}
+    for commit in commits:
+        if commit.commit.withdrawn and commit.lease.parent_key is not None:
+            told.update(await runs_above(tx, commit.lease.run_key))
     ahead = await runs_ahead(tx, [(commit.lease.space_id, commit.waits_on) for commit in commits if commit.waits_on])
     runs = {commit.lease.run_key for commit in commits} | told | ahead if told or ahead else ()
     if threads or runs:
@@ -222,6 +227,9 @@ async def _add_what_is_rare(tx: Transaction, accepted: Sequence[Prepared]) -> No
             tx.wake(timers=True)
     await tx.many("add_interrupts", interrupts)
     await tx.many("withdraw_interrupts", withdrawn)
+    for item in accepted:
+        for interrupt_id in item.commit.withdrawn if item.lease.parent_key is not None else ():
+            await tell_of_closing(tx, await runs_above(tx, item.lease.run_key), interrupt_id)
     await tx.many("add_timers", timers)
     await tx.many("cancel_timers", cancelled)
 
@@ -259,10 +267,25 @@ async def _move(tx: Transaction, accepted: Sequence[Prepared], *, held: frozense
         news=bool(news),
     )
     await let_dependants_go(tx, [commit.lease.run_key for commit, _ in ending])
-    for commit, move in ending:
-        if commit.lease.parent_key is not None:
-            run = msgspec.structs.replace(commit.lease.run, status=move.to, output=move.output, error=move.error)
-            await tell_parent(tx, commit.lease.parent_key, run)
+    await _tell_others(tx, moving)
+
+
+async def _tell_others(tx: Transaction, moving: Sequence[tuple[Prepared, Move]]) -> None:
+    """Tell parents and subscribers of ends, and parents of what people are asked."""
+    ended = {
+        commit.lease.run_key: msgspec.structs.replace(
+            commit.lease.run, status=move.to, output=move.output, error=move.error
+        )
+        for commit, move in moving
+        if move.to.terminal
+    }
+    for commit, move in moving:
+        parent_key = commit.lease.parent_key
+        if parent_key is not None and move.asks:
+            await tell_of_questions(tx, parent_key, commit.lease.run_id, move.asks)
+        if parent_key is not None and move.to.terminal:
+            await tell_parent(tx, parent_key, ended[commit.lease.run_key])
+    await tell_subscribers(tx, ended)
 
 
 def _pauses(commit: Prepared, move: Move) -> bool:
@@ -272,7 +295,10 @@ def _pauses(commit: Prepared, move: Move) -> bool:
 
 
 def _is_news(move: Move) -> bool:
-    return move.to in NEWS and not (move.to is RunStatus.WAITING and move.reason != WaitsFor.PERSON)
+    """Say whether people hear of a move: of a question they hear where it is asked, and not from all above."""
+    if move.to is not RunStatus.WAITING:
+        return move.to in NEWS
+    return move.reason == WaitsFor.PERSON and not (move.asks and all("subagentRunId" in asked for asked in move.asks))
 
 
 def _wait_until(move: Move) -> Millis | None:

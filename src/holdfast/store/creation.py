@@ -24,6 +24,7 @@ from holdfast.store.prepared import MessageRow, event_row, message_row
 from holdfast.store.run_rows import run_by_key
 from holdfast.store.spaces import hold_space
 from holdfast.store.transaction import Batch, Transaction
+from holdfast.store.waits import check_wait
 
 
 class Request(msgspec.Struct, frozen=True, eq=False):
@@ -33,6 +34,8 @@ class Request(msgspec.Struct, frozen=True, eq=False):
     new: NewRun
     body: str | None = None
     """The digest of what the caller said, if `new` says more."""
+    awaited: bool = False
+    """Whether its parent will wait for it."""
 
 
 class _Birth(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +61,9 @@ async def create_run(tx: Transaction, request: Request) -> Created:
     if earlier is not None:
         return Created(run=earlier, replayed=True)
     (birth,) = await _insert(tx, [(new, await find_frame(tx, space, in_space, new))])
+    if request.awaited and birth.frame.parent is not None:
+        parent = birth.frame.parent
+        await check_wait(tx, (parent["id"], parent["run_key"]), (birth.run.id, birth.key))
     if new.idempotency_key is not None:
         await tx.run("settle_idempotency_key", space_key=in_space, key=new.idempotency_key, run_key=birth.key)
     return Created(run=birth.run)

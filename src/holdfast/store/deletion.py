@@ -21,6 +21,7 @@ _CONTENT: Final = (
     "drop_timers",
     "drop_budget",
     "drop_contexts",
+    "drop_subscriptions",
     "forget_idempotency_key",
 )
 

@@ -18,6 +18,7 @@ from holdfast.store.messages import enter_input, last_exchange, message_values, 
 from holdfast.store.notifications import news_row
 from holdfast.store.prepared import event_row, message_row
 from holdfast.store.run_rows import run_by_key
+from holdfast.store.subscriptions import tell_subscribers
 from holdfast.store.transaction import Again, Row, Transaction
 from holdfast.store.values import inherit
 
@@ -40,6 +41,7 @@ async def end_trees(tx: Transaction, run_keys: Sequence[int], ending: Ending) ->
     keys = {row["run_key"] for row in ended}
     for row, run in zip(ended, runs, strict=True):
         await tell_parent(tx, row["parent_key"], run, besides=keys)
+    await tell_subscribers(tx, {row["run_key"]: run for row, run in zip(ended, runs, strict=True)})
     return runs
 
 

@@ -13,6 +13,7 @@ from holdfast.domain.new_run import Base, NewRun
 from holdfast.domain.run import RunStatus
 from holdfast.domain.thread import NewThread, ThreadStatus, check_open
 from holdfast.store.endings import Ending, end_trees
+from holdfast.store.interrupts import asked_by_run
 from holdfast.store.messages import last_exchange
 from holdfast.store.run_rows import base_run, run_row
 from holdfast.store.spaces import hold_space
@@ -166,13 +167,13 @@ async def _is_over(tx: Transaction, base: Row | None) -> bool:
 
 
 async def _live_run(tx: Transaction, row: Row) -> LiveRun:
-    asked = await tx.all("open_interrupts_of_run", run_key=row["run_key"])
+    asked = await asked_by_run(tx, row["run_key"])
     return LiveRun(
         key=row["run_key"],
         id=row["id"],
         base_key=row["base_key"],
         base_sequence=row["base_sequence"],
-        interrupts=[interrupt["id"] for interrupt in asked],
+        interrupts=[interrupt.id for interrupt in asked],
     )
 
 

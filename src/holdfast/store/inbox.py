@@ -1,6 +1,7 @@
 """The inbox in SQL: what comes in from outside, and wakes a waiting run in the same transaction."""
 
 from collections.abc import Collection
+from typing import Any
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Conflict
@@ -13,6 +14,7 @@ from holdfast.store.encoding import dump, load
 from holdfast.store.run_rows import run_key_of
 from holdfast.store.timers import settle_claim
 from holdfast.store.transaction import Database, Row, Transaction
+from holdfast.store.values import taint_at_end
 
 
 class SqlInbox:
@@ -79,10 +81,21 @@ async def tell_parent(tx: Transaction, parent_key: int | None, child: Run, *, be
     """Put a child's end into its parent's inbox, unless the parent is among those that end with it."""
     if parent_key is None or parent_key in besides:
         return
-    told = {"run_id": child.id, "thread_id": child.thread_id, "status": child.status}
-    data = dump({**told, "output": child.output, "error": child.error})
-    if await put_item(tx, parent_key, kind=InboxKind.CHILD, data=data) is not None:
+    if await put_item(tx, parent_key, kind=InboxKind.CHILD, data=dump(await ended_item(tx, child))) is not None:
         tx.wake(queue=True)
+
+
+async def ended_item(tx: Transaction, run: Run) -> dict[str, Any]:
+    """Return what others are told of the end of a run."""
+    taint = await taint_at_end(tx, await run_key_of(tx, run.space_id, run.id))
+    return {
+        "run_id": run.id,
+        "thread_id": run.thread_id,
+        "status": run.status,
+        "output": run.output,
+        "error": run.error,
+        **({"taint": taint} if taint else {}),
+    }
 
 
 def to_item(row: Row) -> InboxItem:

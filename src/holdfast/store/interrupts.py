@@ -1,7 +1,8 @@
 """Interrupts in SQL."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from holdfast.domain.asking import asked_below
 from holdfast.domain.errors import Conflict, IdTaken, NotFound
 from holdfast.domain.ids import InterruptId, RunId, SpaceId, check_client_id
 from holdfast.domain.inbox import InboxKind
@@ -11,9 +12,11 @@ from holdfast.domain.page import DEFAULT_LIMIT, Page, check_limit
 from holdfast.store.cursors import number_cursor, page
 from holdfast.store.encoding import dump, load, load_optional
 from holdfast.store.inbox import put_item
+from holdfast.store.questions import runs_above, tell_of_closing
 from holdfast.store.run_rows import run_key_of
 from holdfast.store.spaces import space_key
 from holdfast.store.transaction import Database, Row, Transaction
+from holdfast.store.values import values_at_end
 
 _ENDS = dump(["RUN_ERROR", "RUN_FINISHED"])
 
@@ -39,6 +42,14 @@ class SqlInterrupts:
             key = await run_key_of(tx, space, run)
             rows = await tx.all("interrupts_below" if below else "interrupts_of_run", run_key=key)
             return [_interrupt(row) for row in rows]
+
+        return await self._database.read(find)
+
+    async def asked_by(self, space: SpaceId, run: RunId) -> list[Interrupt]:
+        """Return the open questions that a run asks or shows."""
+
+        async def find(tx: Transaction) -> list[Interrupt]:
+            return await asked_by_run(tx, await run_key_of(tx, space, run))
 
         return await self._database.read(find)
 
@@ -88,8 +99,10 @@ class SqlInterrupts:
         """Settle the interrupt and wake its run."""
 
         async def settle(tx: Transaction) -> Interrupt:
-            await tx.lock(runs=[(await _row(tx, space, interrupt))["run_key"]])
-            await _answer(tx, space, await _row(tx, space, interrupt), answer)
+            run_key = (await _row(tx, space, interrupt))["run_key"]
+            above = await runs_above(tx, run_key)
+            await tx.lock(runs=[run_key, *above])
+            await _answer(tx, space, await _row(tx, space, interrupt), answer, above=above)
             return _interrupt(await _row(tx, space, interrupt))
 
         return await self._database.write(settle)
@@ -97,24 +110,36 @@ class SqlInterrupts:
     async def answer_all(
         self, space: SpaceId, run: RunId, answers: Mapping[InterruptId, Answer], *, segment: RunId | None = None
     ) -> int:
-        """Settle interrupts of a run, and name what it says next."""
+        """Settle interrupts of a run and of those below it, and name what it says next."""
         if segment is not None:
             check_client_id(segment, field="segment")
 
         async def settle(tx: Transaction) -> int:
             key = await run_key_of(tx, space, run)
-            await tx.lock(runs=[key])
+            above = {interrupt: await _above(tx, space, interrupt) for interrupt in answers}
+            await tx.lock(runs={key}.union(*above.values()))
             if segment is not None:
                 await _name_segment(tx, space, key, segment)
             for interrupt, answer in answers.items():
-                row = await _row(tx, space, interrupt)
-                if row["run_key"] != key:
+                if key not in above[interrupt]:
                     raise NotFound(f"run `{run}` does not ask `{interrupt}`", id=interrupt)
-                await _answer(tx, space, row, answer, segment=segment)
+                named = None if segment is None else (key, segment)
+                await _answer(
+                    tx, space, await _row(tx, space, interrupt), answer, above=above[interrupt][1:], named=named
+                )
             ends = await tx.all("events_of_types_after", run_key=key, seq=0, types=_ENDS, limit=2**31)
             return ends[-1]["seq"] if ends else 0
 
         return await self._database.write(settle)
+
+
+async def asked_by_run(tx: Transaction, run_key: int) -> list[Interrupt]:
+    """Return the open questions of a run, and those of its children that it shows, the oldest first."""
+    below = asked_below(await values_at_end(tx, run_key)).values()
+    shown = {question.id for asked in below for question in asked}
+    rows = await tx.all("interrupts_below" if shown else "interrupts_of_run", run_key=run_key)
+    asked = [row for row in rows if row["run_key"] == run_key or row["id"] in shown]
+    return [_interrupt(row) for row in asked if row["status"] == InterruptStatus.OPEN]
 
 
 async def open_interrupts(tx: Transaction, run_key: int) -> list[Interrupt]:
@@ -123,27 +148,43 @@ async def open_interrupts(tx: Transaction, run_key: int) -> list[Interrupt]:
     return [_interrupt(row) for row in rows if row["status"] == InterruptStatus.OPEN]
 
 
+async def _above(tx: Transaction, space: SpaceId, interrupt: InterruptId) -> list[int]:
+    """Return the run that asks, and all above it."""
+    run_key: int = (await _row(tx, space, interrupt))["run_key"]
+    return [run_key, *await runs_above(tx, run_key)]
+
+
 async def _name_segment(tx: Transaction, space: SpaceId, run_key: int, segment: RunId) -> None:
     if not await tx.many("add_run_ids", [(await space_key(tx, space), segment, run_key)]):
         raise IdTaken(f"the run id `{segment}` was used before in this space", id=segment)
 
 
-async def _answer(tx: Transaction, space: SpaceId, row: Row, answer: Answer, *, segment: RunId | None = None) -> None:
-    """Settle an interrupt whose run is held, and wake the run."""
+async def _answer(
+    tx: Transaction,
+    space: SpaceId,
+    row: Row,
+    answer: Answer,
+    *,
+    above: Sequence[int],
+    named: tuple[int, RunId] | None = None,
+) -> None:
+    """Settle an interrupt whose run is held, as are those above it, and wake them."""
     asked = _interrupt(row)
     check_answer(asked, answer, now=instant(tx.now))
     response, by = dump(answer.response), answer.by
     await tx.run("answer_interrupt", interrupt_key=row["interrupt_key"], response=response, by=by, now=tx.now)
     said = {"interrupt_id": asked.id, "response": answer.response}
-    data = dump(said if segment is None else {**said, "segment": segment})
+    data = dump({**said, "segment": named[1]} if named is not None and named[0] == row["run_key"] else said)
     if await put_item(tx, row["run_key"], kind=InboxKind.ANSWER, data=data, by=by) is None:
         raise Conflict(f"run `{asked.run_id}` has ended", run_id=asked.run_id)
     tx.wake(run=(space, asked.run_id), queue=True)
+    await tell_of_closing(tx, above, asked.id, named=named)
 
 
 async def _expire(tx: Transaction, due: Row) -> bool:
     """Close an interrupt whose time is up, unless somebody was faster."""
-    await tx.lock(runs=[due["run_key"]])
+    above = await runs_above(tx, due["run_key"])
+    await tx.lock(runs=[due["run_key"], *above])
     row = await tx.one("interrupt", space=due["space_id"], id=due["id"])
     if row is None or row["status"] != InterruptStatus.OPEN:
         return False
@@ -152,6 +193,7 @@ async def _expire(tx: Transaction, due: Row) -> bool:
     data = dump({"interrupt_id": asked.id, "response": asked.default, "expired": True})
     await put_item(tx, row["run_key"], kind=InboxKind.ANSWER, data=data)
     tx.wake(run=(due["space_id"], asked.run_id), queue=True)
+    await tell_of_closing(tx, above, asked.id)
     return True
 
 

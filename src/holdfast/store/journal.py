@@ -12,8 +12,9 @@ from holdfast.domain.inbox import InboxItem
 from holdfast.domain.message import Message
 from holdfast.domain.page import check_limit
 from holdfast.domain.stream import STRUCTURAL_TYPES
+from holdfast.metrics.meters import Meters
 from holdfast.ports.journal import Opening
-from holdfast.store.commits import COMMITS
+from holdfast.store.counting import CountedCommits
 from holdfast.store.encoding import dump
 from holdfast.store.inbox import to_item
 from holdfast.store.interrupts import open_interrupts
@@ -33,8 +34,9 @@ _STRUCTURAL: Final = dump(sorted(STRUCTURAL_TYPES))
 class SqlJournal:
     """`Journal`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, meters: Meters) -> None:
         self._database = database
+        self._commits = CountedCommits(meters)
         self._known_texts: dict[tuple[int, str], None] = {}
 
     async def open(self, lease: Lease) -> Opening:
@@ -55,7 +57,7 @@ class SqlJournal:
     async def commit(self, commit: Commit) -> Committed:
         """Add everything in `commit`, or nothing."""
         prepared = prepare(commit, known_texts=self._known_texts)
-        committed = await self._database.together(COMMITS, prepared)
+        committed = await self._commits.counted(commit, self._database.together(self._commits.batch, prepared))
         if prepared.texts:
             self._remember_texts(commit.lease.space_key, prepared.texts)
         return committed

@@ -13,6 +13,7 @@ from holdfast.domain.instant import instant, maybe_instant
 from holdfast.domain.limits import ATTEMPT_CAP, attempts_used_up, backoff
 from holdfast.domain.page import check_limit
 from holdfast.domain.run import RunError, RunStatus
+from holdfast.metrics.meters import Meters
 from holdfast.ports.leases import QueueState
 from holdfast.store.claims import CLAIMS, Claim
 from holdfast.store.endings import Ending, end_trees, let_dependants_go
@@ -24,13 +25,16 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 class SqlLeases:
     """`Leases`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, meters: Meters) -> None:
         self._database = database
+        self._meters = meters
 
     async def claim(self, owner: OwnerId, *, lease: timedelta, limit: int = 1) -> list[Lease]:
         """Lease queued runs to `owner`, the most urgent first."""
         check_limit(limit, most=1000)
-        return await self._database.together(CLAIMS, Claim(owner, _length(lease), limit))
+        claimed = await self._database.together(CLAIMS, Claim(owner, _length(lease), limit))
+        self._meters.claimed.add(len(claimed))
+        return claimed
 
     async def renew(self, owner: OwnerId, leases: Sequence[Lease], *, lease: timedelta) -> list[Lease]:
         """Extend leases and return those that still hold."""
@@ -60,12 +64,18 @@ class SqlLeases:
             elif not await _let_go(tx, lease.run_key, lease.number + 1):  # `end` raised it
                 raise LeaseLost(f"lease {lease.number} of run `{lease.run_id}` is lost", run_id=lease.run_id)
 
-        await self._database.write(give_back)
+        try:
+            await self._database.write(give_back)
+        except LeaseLost:
+            self._meters.leases_lost.add()
+            raise
 
     async def expire(self, *, cap: int = ATTEMPT_CAP) -> list[RunId]:
         """Take back what dead workers held."""
         expired = await self._database.read(_expired)
-        return [RunId(row["id"]) for row in expired if await self._take_back(row, cap=cap)]
+        taken = [RunId(row["id"]) for row in expired if await self._take_back(row, cap=cap)]
+        self._meters.leases_expired.add(len(taken))
+        return taken
 
     async def queue(self) -> QueueState:
         """Return whether a run may be claimed."""

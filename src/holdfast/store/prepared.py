@@ -83,6 +83,11 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
         return self.move is not None and self.move.to.terminal
 
     @property
+    def tells(self) -> bool:
+        """Whether the run that spawned it hears of it."""
+        return self.move is not None and (self.move.to.terminal or bool(self.move.asks))
+
+    @property
     def waits_on(self) -> Sequence[RunId]:
         """The runs that must end before this one goes on."""
         return () if self.move is None else self.move.waits_on

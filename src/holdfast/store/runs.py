@@ -6,6 +6,7 @@ from holdfast.domain.new_run import Created, NewRun, check_new_run
 from holdfast.domain.page import DEFAULT_LIMIT, Page, check_limit
 from holdfast.domain.run import Run, RunError, RunStatus, check_move
 from holdfast.domain.timer import TimerClaim
+from holdfast.metrics.meters import Meters
 from holdfast.ports.runs import RunFilter
 from holdfast.store.creation import CREATIONS, Request, create_run, is_plain
 from holdfast.store.deletion import delete_run
@@ -18,16 +19,23 @@ from holdfast.store.transaction import Database, Transaction
 class SqlRuns:
     """`Runs`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, meters: Meters) -> None:
         self._database = database
+        self._meters = meters
 
     async def create(
-        self, space: SpaceId, new: NewRun, *, body: str | None = None, fires: TimerClaim | None = None
+        self,
+        space: SpaceId,
+        new: NewRun,
+        *,
+        body: str | None = None,
+        fires: TimerClaim | None = None,
+        awaited: bool = False,
     ) -> Created:
         """Make a run with its input and its first event."""
         check_new_run(new)
 
-        request = Request(space, new, body)
+        request = Request(space, new, body, awaited)
         if fires is None and is_plain(new):
             return await self._database.together(CREATIONS, request)
 
@@ -59,6 +67,17 @@ class SqlRuns:
         return await self._database.read(
             lambda tx: list_runs(tx, space, where or RunFilter(), limit=limit, cursor=cursor)
         )
+
+    async def at_work(self, space: SpaceId, run: RunId) -> int:
+        """Return how many runs that a run spawned have not ended."""
+
+        async def count(tx: Transaction) -> int:
+            row = await tx.one("children_at_work", run_key=await run_key_of(tx, space, run))
+            assert row is not None
+            at_work: int = row["at_work"]
+            return at_work
+
+        return await self._database.read(count)
 
     async def children(self, space: SpaceId, run: RunId) -> list[Run]:
         """Return the runs that a run spawned."""
@@ -96,7 +115,9 @@ class SqlRuns:
                 check_move(run, RunStatus(now["status"]), to)
             return ended
 
-        return await self._database.write(finish)
+        ended = await self._database.write(finish)
+        self._meters.ended.of(to).add(len(ended))
+        return ended
 
     async def delete(self, space: SpaceId, run: RunId) -> None:
         """Remove an ended run."""

@@ -29,6 +29,7 @@ _DROPS: Final = (
     "drop_timers_of_space",
     "drop_budgets_of_space",
     "drop_contexts_of_space",
+    "drop_subscriptions_of_space",
     "drop_texts_of_space",
     "drop_task_numbers_of_space",
     "drop_outbox_of_space",

@@ -2,6 +2,7 @@
 
 from holdfast.domain.content import Json
 from holdfast.domain.ids import RunId, SpaceId
+from holdfast.domain.taint import TAINT, taint_of
 from holdfast.store.encoding import load
 from holdfast.store.messages import END
 from holdfast.store.run_rows import base_run, run_row
@@ -38,6 +39,12 @@ async def values_of(tx: Transaction, run: Row) -> dict[str, Json]:
 async def values_at_end(tx: Transaction, run_key: int) -> dict[str, Json]:
     """Return the values of a run that has begun."""
     return await _values(tx, run_key, END)
+
+
+async def taint_at_end(tx: Transaction, run_key: int) -> list[str]:
+    """Return what a run that has begun has read of others."""
+    row = await tx.one("value_at_end", run_key=run_key, name=TAINT)
+    return [] if row is None else taint_of({TAINT: load(row["value"])}).names()
 
 
 async def inherit(tx: Transaction, run_key: int, *, base_key: int, base_sequence: int | None) -> None:

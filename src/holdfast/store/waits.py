@@ -28,12 +28,19 @@ async def wait_for(tx: Transaction, lease: Lease, targets: Sequence[RunId], *, h
             await tx.lock(runs=ahead)
             held, ahead = held | ahead, await _ahead(tx, [key])
         if lease.run_key in ahead:
-            raise WouldDeadlock(
-                f"run `{target}` waits for run `{lease.run_id}`, which would wait for it: do not wait here",
-                run_id=lease.run_id,
-                target=target,
-            )
+            raise _circle(lease.run_id, target)
         await tx.run("add_wait", run_key=lease.run_key, target_key=key)
+
+
+async def check_wait(tx: Transaction, waiter: tuple[RunId, int], target: tuple[RunId, int]) -> None:
+    """Refuse a wait that is a circle already; one that becomes a circle later is refused when it begins."""
+    if waiter[1] in await _ahead(tx, [target[1]]):
+        raise _circle(waiter[0], target[0])
+
+
+def _circle(waiter: RunId, target: RunId) -> WouldDeadlock:
+    told = f"run `{target}` waits for run `{waiter}`, which would wait for it: do not wait here"
+    return WouldDeadlock(told, run_id=waiter, target=target)
 
 
 async def _ahead(tx: Transaction, run_keys: Iterable[int]) -> frozenset[int]:

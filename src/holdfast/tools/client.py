@@ -14,7 +14,7 @@ from holdfast.domain.errors import Invalid
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import InterruptId, RunId
 from holdfast.domain.interrupt import InterruptKind, NewInterrupt
-from holdfast.domain.tool import ToolClass, ToolSpec, check_spec
+from holdfast.domain.tool import Reach, ToolClass, ToolSpec, check_spec
 from holdfast.tools.tool import Answered, Arrival, Asked, Call, Disturbed, Outcome, Tool
 from holdfast.tools.typed import unexpected
 from holdfast.tools.wrapped import wrapped
@@ -96,7 +96,11 @@ def spec_of_client(name: str, description: str, parameters: Json) -> ToolSpec:
     if not isinstance(schema, dict | None):
         raise Invalid(f"the parameters of `{name}` must be a JSON Schema of an object", field="tools")
     return ToolSpec(
-        name=name, description=description, parameters=schema or {"type": "object"}, kind=ToolClass.TRANSACTIONAL
+        name=name,
+        description=description,
+        parameters=schema or {"type": "object"},
+        kind=ToolClass.TRANSACTIONAL,
+        reach=Reach.OUTSIDE,
     )
 
 

@@ -22,6 +22,7 @@ CORE: Final = frozenset(
         *FINDERS,
         "agent_spawn",
         "ask_user",
+        "bash",
         "create_artifact",
         "edit_file",
         "glob",
@@ -40,6 +41,8 @@ CORE: Final = frozenset(
         "task_status",
         "todo_read",
         "todo_write",
+        "web_fetch",
+        "web_search",
         "write_file",
     }
 )

@@ -1,13 +1,14 @@
 """The tools there are, and those that one agent may use."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.ids import RunId
-from holdfast.domain.tool import check_spec
-from holdfast.tools.built_ins import BUILT_IN
+from holdfast.domain.mcp_server import server_of
+from holdfast.domain.tool import REMOTE_METHOD, check_spec
+from holdfast.tools.built_ins import BUILT_IN, OPTIONAL
 from holdfast.tools.builtin.tool_activate import tool_activate
 from holdfast.tools.builtin.tool_search import tool_search
 from holdfast.tools.exposure import DEFAULT, FINDERS, Exposure, crowded, visible
@@ -28,9 +29,12 @@ class Toolbox:
         *,
         finders: Iterable[str] = (),
         foreign: Iterable[str] = (),
+        away: Iterable[Tool] = (),
         exposure: Exposure = DEFAULT,
     ) -> None:
+        """Hold `tools`; those that are `away` can be called, since they may be back by then, but are not shown."""
         self._tools = {tool.spec.name: tool for tool in tools}
+        self._away = {tool.spec.name: tool for tool in away}
         self.foreign = frozenset(foreign)
         """Tools of others, which run elsewhere."""
         self._exposure = exposure
@@ -48,6 +52,7 @@ class Toolbox:
             ],
             finders=[name for name in FINDERS if name in self._tools],
             foreign=self.foreign,
+            away=self._away.values(),
             exposure=self._exposure,
         )
 
@@ -61,9 +66,10 @@ class Toolbox:
 
     def find(self, name: str) -> Tool:
         """Return the tool, shown or not: an agent may use what it may use."""
-        if name not in self._tools:
+        found = self._tools.get(name) or self._away.get(name)
+        if found is None:
             raise NotFound(f"there is no tool `{name}`{did_you_mean(name, self._tools)}", name=name)
-        return self._tools[name]
+        return found
 
     def _finders(self) -> dict[str, Tool]:
         specs = [tool.spec for tool in self._tools.values()]
@@ -78,8 +84,12 @@ class Toolbox:
 class Catalog:
     """All tools, by name. What is left out of it, and why, is in `left_out`."""
 
-    def __init__(self, local: Iterable[Tool], *, remote: Iterable[Tool] = ()) -> None:
+    def __init__(
+        self, local: Iterable[Tool], *, remote: Iterable[Tool] = (), away: Callable[[str], Tool] | None = None
+    ) -> None:
+        """List tools; `away` makes the one of a remote method that nobody offers now."""
         self._tools: dict[str, Tool] = {}
+        self._away = away
         self.left_out: dict[str, str] = {}
         for tool in local:
             self._add_local(tool)
@@ -93,13 +103,16 @@ class Catalog:
     def toolbox(self, wanted: Sequence[str], *, exposure: Exposure = DEFAULT) -> Toolbox:
         """Return the tools that an agent names: `name`, or `prefix*` for all whose names begin so.
 
-        A prefix may fit nothing, since what it stands for comes and goes. A name that is not there is `Invalid`.
+        A prefix may fit nothing, since what it stands for comes and goes, and so do remote methods. Any other name that
+        is not there is `Invalid`.
         """
         names = dict.fromkeys(name for pattern in wanted for name in self._named(pattern))
+        away = [] if self._away is None else [self._away(name) for name in wanted if self._is_away(name)]
         return Toolbox(
             [self._tools[name] for name in names if name not in FINDERS],
             finders=[name for name in names if name in FINDERS],
-            foreign=[name for name in names if name not in self._local and name not in BUILT_IN],
+            foreign=[*filter(self._is_foreign, names), *(tool.spec.name for tool in away)],
+            away=away,
             exposure=exposure,
         )
 
@@ -109,10 +122,19 @@ class Catalog:
             return sorted(name for name in self._tools if name.startswith(prefix))
         if pattern in self._tools or pattern in FINDERS:
             return [pattern]
+        if self._is_away(pattern) or pattern in OPTIONAL:
+            return []
         if star:
             raise Invalid(f"`{pattern}` is no name of tools: a `*` may stand at the end only", field="tools")
         hint = did_you_mean(pattern, [*self._tools, *FINDERS])
         raise Invalid(f"there is no tool `{pattern}`{hint}", field="tools", name=pattern)
+
+    def _is_foreign(self, name: str) -> bool:
+        return name not in self._local and name not in BUILT_IN
+
+    def _is_away(self, name: str) -> bool:
+        comes_and_goes = name.startswith(REMOTE_METHOD) or server_of(name) is not None
+        return comes_and_goes and "*" not in name and name not in self._tools
 
     def _add_local(self, tool: Tool) -> None:
         name = check_spec(tool.spec).name

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
-from holdfast.domain.tool import DEFAULT_OUTPUT_LIMIT, DEFAULT_TIMEOUT, ToolClass, ToolSpec, check_spec
+from holdfast.domain.tool import DEFAULT_OUTPUT_LIMIT, DEFAULT_TIMEOUT, Reach, ToolClass, ToolSpec, check_spec
 
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -25,6 +25,8 @@ def spec_of(
     read_only: bool = False,
     timeout: float = DEFAULT_TIMEOUT,
     output_limit: int = DEFAULT_OUTPUT_LIMIT,
+    reach: Reach | None = None,
+    untrusted: bool = False,
 ) -> ToolSpec:
     """Return the spec of the tool that takes `arguments`."""
     return check_spec(
@@ -36,6 +38,8 @@ def spec_of(
             read_only=read_only,
             timeout=timeout,
             output_limit=output_limit,
+            reach=reach,
+            untrusted=untrusted,
         )
     )
 

@@ -1,4 +1,7 @@
-"""How tools make children: runs of other agents, each on a thread of its own."""
+"""How tools make runs of other agents: children, messages to them, and tasks on their own.
+
+Each is made once, under ids that derive from the key of the call, and has at most the rights of the run that makes it.
+"""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
@@ -9,41 +12,40 @@ from holdfast.domain.errors import NotFound
 from holdfast.domain.events.custom import ChildChanged
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import RunId, ThreadId
+from holdfast.domain.limits import check_depth, pass_on
 from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import Mode, Priority, RunStatus
 from holdfast.domain.text import check_text
 from holdfast.domain.thread import NewThread, title_from
-from holdfast.tools.permissions.chain import passed_on
+from holdfast.tools.permissions.chain import inherited, passed_on
 from holdfast.tools.suggestion import did_you_mean
 from holdfast.tools.tool import Call
 
 MAX_INPUT: Final = 100_000
-"""Characters that a child can be told."""
+"""Characters that another agent can be told."""
 
 
 class Spawner(Protocol):
-    """Knows which agents a run may spawn, and what their runs are like."""
+    """Knows which agents a run may have work for it, and what their runs are like."""
 
     async def child(self, call: Call, *, agent: str, input: str, mode: Mode, priority: Priority) -> NewRun:
         """Return the run that `call` wants to make, with ids that derive from its key.
 
         An agent that does not exist, or that the run may not spawn, raises `NotFound`; one that is not enabled for
-        that mode, `Conflict`.
+        that mode, `Conflict`; one that would stand too deep below others, `SpawnLimit`.
         """
 
 
 class LibrarySpawner:
-    """`Spawner` over the agents of the workspace: a child has its agent's first model and its limits.
-
-    It has at most the rights of the run that spawns it.
-    """
+    """`Spawner` over the agents of the workspace: a run has its agent's first model and its limits."""
 
     def __init__(self, agents: Callable[[Lease], Awaitable[Sequence[Agent]]]) -> None:
         self._agents = agents
 
     async def child(self, call: Call, *, agent: str, input: str, mode: Mode, priority: Priority) -> NewRun:
         """Return the run to make."""
+        check_depth(call.run.limits, len(inherited(call.values)))
         found = _named(agent, await self._agents(call.lease))
         check_mode(found, mode)
         text = check_text(input, field="input", most=MAX_INPUT)
@@ -57,10 +59,15 @@ class LibrarySpawner:
             model=found.models[0] if found.models else None,
             parent_run_id=call.run.id,
             priority=priority,
-            limits=found.limits,
+            limits=pass_on(call.run.limits, found.limits),
             values=passed_on(call.agent, call.values),
             created_by=call.run.created_by,
         )
+
+
+def mode_below(call: Call) -> Mode:
+    """Return the mode of what a run gives away: a daemon is woken by its schedule, what it gives away is a task."""
+    return Mode.TASK if call.run.mode is Mode.DAEMON else call.run.mode
 
 
 def child_run(call: Call) -> RunId:
@@ -73,11 +80,11 @@ def child_thread(call: Call) -> ThreadId:
     return ThreadId(derived_id("thr", key=call.key))
 
 
-def began(call: Call, *, agent: str) -> ChildChanged:
+def began(call: Call, *, agent: str, thread: ThreadId | None = None) -> ChildChanged:
     """Return the event of a child that nobody waits for."""
     return ChildChanged(
         run_id=child_run(call),
-        thread_id=child_thread(call),
+        thread_id=thread or child_thread(call),
         status=RunStatus.QUEUED,
         agent_type=agent,
         tool_call_id=call.id,

@@ -49,6 +49,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     """The values of the run as they are now."""
     next_task_id: Callable[[], Awaitable[int]]
     """Take the next number of the thread for an item of its plan."""
+    unborn: int = 0
+    """How many children there will be with the next commit, because of other calls."""
     show: Callable[[ActivityEvent], None] = _show_nobody
     """Show people how it goes while it goes on. What a transactional tool shows is seen when it settles."""
 
@@ -66,7 +68,13 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spawned(msgspec.Struct, frozen=True, kw_only=True):
-    """The run waits for a child, which is among the outcome's `children`."""
+    """The run waits for a child, which is among the outcome's `children` or was begun by the call."""
+
+    run_id: RunId
+
+
+class Subscribed(msgspec.Struct, frozen=True, kw_only=True):
+    """The run waits for the end of a task, of which it is told under the call's key."""
 
     run_id: RunId
 
@@ -78,7 +86,7 @@ class Slept(msgspec.Struct, frozen=True, kw_only=True):
     until: Instant
 
 
-Wait: TypeAlias = Asked | Spawned | Slept
+Wait: TypeAlias = Asked | Spawned | Subscribed | Slept
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,6 +104,12 @@ class ChildEnded(msgspec.Struct, frozen=True, kw_only=True):
     status: RunStatus
     output: Json = None
     error: RunError | None = None
+    taint: Sequence[str] = ()
+    """What the child had read, if that was written by others."""
+
+
+class TaskEnded(ChildEnded, frozen=True, kw_only=True):
+    """The task is over that the run wanted to be told of."""
 
 
 class TimeCame(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,10 +117,12 @@ class TimeCame(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Disturbed(msgspec.Struct, frozen=True, kw_only=True):
-    """A person said something else to the run: the call is settled now, without what it waited for."""
+    """Something else came that should not wait: the call is settled now, without what it waited for."""
+
+    because: str = "a person said something"
 
 
-Arrival: TypeAlias = Answered | ChildEnded | TimeCame | Disturbed
+Arrival: TypeAlias = Answered | ChildEnded | TaskEnded | TimeCame | Disturbed
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +138,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     failed: bool = False
     unknown: bool = False
     """Nobody knows whether it happened: only an effectful tool that has `failed` may say so."""
+    untrusted: str | None = None
+    """Whose words the content has, such as `web:example.com`, where others wrote them: the run is tainted then."""
     values: Mapping[str, Json] = {}
     """Values of the run that change, whole: `plan`, `todo`, `tools`."""
     revisions: Mapping[str, Callable[[Json], Json]] = {}

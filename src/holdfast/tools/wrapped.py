@@ -1,5 +1,6 @@
 """What is done around every tool, in this order."""
 
+from holdfast.tools.attributed import attributed
 from holdfast.tools.bounded import bounded
 from holdfast.tools.checked import checked
 from holdfast.tools.explained import explained
@@ -11,7 +12,8 @@ from holdfast.tools.tool import Tool
 def wrapped(tool: Tool, *, redaction: Redaction | None = None) -> Tool:
     """Return `tool` with its arguments checked, its time limited, its errors explained and its output bounded.
 
-    With a `redaction`, secrets are taken out of what it answers, before anything is cut off.
+    With a `redaction`, secrets are taken out of what it answers, before anything is cut off. Answers that others wrote
+    say so.
     """
     answering = explained(timed(checked(tool)))
-    return bounded(answering if redaction is None else redacted(answering, redaction))
+    return attributed(bounded(answering if redaction is None else redacted(answering, redaction)))

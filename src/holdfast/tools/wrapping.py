@@ -23,6 +23,20 @@ def wrap(tool: Tool, around: Around) -> Tool:
     return _Wrapper(tool, around) if resume is None else _ResumableWrapper(tool, resume, around)
 
 
+async def plainly(spec: ToolSpec, call: Call, arguments: dict[str, Json], go: Go) -> Outcome:
+    """Do nothing around a call."""
+    return await go()
+
+
+def outside(outer: Around, inner: Around) -> Around:
+    """Return `inner` with `outer` done around it."""
+
+    async def around(spec: ToolSpec, call: Call, arguments: dict[str, Json], go: Go) -> Outcome:
+        return await outer(spec, call, arguments, lambda: inner(spec, call, arguments, go))
+
+    return around
+
+
 _Resume: TypeAlias = Callable[[Call, dict[str, Json], Arrival], Awaitable[Outcome]]
 
 

@@ -13,13 +13,15 @@ from holdfast.domain.agent import (
     Agent,
     ModeSettings,
     Permissions,
+    Tainted,
     Thinking,
     UnknownOutcome,
     check_agent_name,
 )
-from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
+from holdfast.domain.folder_name import FolderName
 from holdfast.domain.limits import Limits
+from holdfast.domain.mcp_server import McpServer, ServerName
 from holdfast.tools.permissions.checking import KNOWN
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.rule_files import check_rules
@@ -52,23 +54,6 @@ Name: TypeAlias = Annotated[
         extra={"expected": "1 to 64 letters, digits, `_` or `-`, beginning with a letter or a digit"},
     ),
 ]
-# No part begins with a dot, so none leads out or is `.holdfast`. The names of the workspace itself are refused however
-# they are written, because some disks do not tell small letters from capitals.
-_OWN: Final = "|".join(
-    "".join(f"[{letter.upper()}{letter}]" if letter.isalpha() else rf"\{letter}" for letter in name)
-    for name in ("agents", "tools", "skills", "settings.json")
-)
-_PART: Final = "[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}"
-FolderName: TypeAlias = Annotated[
-    str,
-    Meta(
-        pattern=rf"^(?!({_OWN})(/|\Z)){_PART}(/{_PART}){{0,7}}\Z",
-        extra={
-            "expected": "a folder of the workspace such as `files` or `projects/site`: relative, of letters, digits, "
-            "`.`, `_` and `-`, no part beginning with `.`, and not in `agents`, `tools` or `skills`"
-        },
-    ),
-]
 Description: TypeAlias = Annotated[
     str,
     Meta(max_length=MAX_DESCRIPTION, pattern=r"^[^\x00]*\Z", extra={"expected": "a text without a NUL character"}),
@@ -92,12 +77,23 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     task: Annotated[ModeSettings, Meta(description="Work that is handed over.")] = ModeSettings()
     daemon: Annotated[ModeSettings, Meta(description="Work on a schedule.")] = ModeSettings(enabled=False)
     tools: Annotated[list[ToolName], Meta(description="The tools that the agent may use.")] = []
+    tools_shown: Annotated[
+        Annotated[int, Meta(ge=1, le=1000)] | None,
+        Meta(description="How many tools its model is shown at once, unless it is as the settings say."),
+    ] = None
     permissions: Annotated[Permissions, Meta(description="Which calls are refused, approved or made.")] = Permissions()
     limits: Annotated[Limits, Meta(description="What a run may use, where it does not say so itself.")] = Limits()
     unknown_outcome: Annotated[
         UnknownOutcome,
         Meta(description="What to do when a crash cut a call off: tell the model, ask a person, or fail the run."),
     ] = UnknownOutcome.TELL
+    tainted: Annotated[
+        Tainted,
+        Meta(
+            description="What to do about calls that reach beyond the workspace, once a run has read what others "
+            "wrote: ask a person, or do as the rules say."
+        ),
+    ] = Tainted.ASK
     temperature: Annotated[
         Annotated[float, Meta(ge=0, le=2)] | None, Meta(description="How freely the model chooses its words.")
     ] = None
@@ -105,7 +101,7 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         Thinking | None, Meta(description="Whether the model thinks before it answers, and how hard.")
     ] = None
     mcp_servers: Annotated[
-        dict[Name, dict[str, Json]], Meta(description="MCP servers whose tools the agent may use, by name.")
+        dict[ServerName, McpServer], Meta(description="MCP servers whose tools the agent may use, by name.")
     ] = {}
     skills: Annotated[list[Name], Meta(description="Skills that are active from the start.")] = []
     working_folder: Annotated[
@@ -141,9 +137,11 @@ def read_agent(workspace: Workspace, name: str, *, known: Collection[str] = KNOW
         task=file.task,
         daemon=file.daemon,
         tools=list(dict.fromkeys(file.tools)),
+        tools_shown=file.tools_shown,
         permissions=file.permissions,
         limits=file.limits,
         unknown_outcome=file.unknown_outcome,
+        tainted=file.tainted,
         temperature=file.temperature,
         thinking=file.thinking,
         mcp_servers=file.mcp_servers,

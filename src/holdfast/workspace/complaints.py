@@ -69,27 +69,27 @@ def _breach(kind: Any, value: Json) -> _Breach | None:
 
 def _parts(kind: Any, value: Json) -> Iterator[tuple[str | int, Any, Json]]:
     """Yield what a value consists of: the step to it, its type, and the part; the names in a mapping are parts too."""
-    for one in _alternatives(kind):
+    for one in alternatives(kind):
         origin, arguments = get_origin(one), get_args(one)
         if isinstance(value, list) and origin is list:
             yield from ((index, arguments[0], item) for index, item in enumerate(value))
         elif isinstance(value, dict) and origin is dict:
             yield from ((name, arguments[0], name) for name in value)
             yield from ((name, arguments[1], item) for name, item in value.items())
-        elif isinstance(value, dict) and _is_struct(one):
+        elif isinstance(value, dict) and is_struct(one):
             known = {field.encode_name: field.type for field in structs.fields(one)}
             yield from ((name, known[name], item) for name, item in value.items() if name in known)
 
 
-def _alternatives(kind: Any) -> Iterator[Any]:
+def alternatives(kind: Any) -> Iterator[Any]:
     """Yield a type, and those that it is made of where it is a choice or has notes."""
     yield kind
     origin = get_origin(kind)
     if origin is Annotated:
-        yield from _alternatives(get_args(kind)[0])
+        yield from alternatives(get_args(kind)[0])
     elif origin in (Union, UnionType):
         for one in get_args(kind):
-            yield from _alternatives(one)
+            yield from alternatives(one)
 
 
 def placed(steps: Sequence[str | int], reason: str) -> str:
@@ -99,7 +99,7 @@ def placed(steps: Sequence[str | int], reason: str) -> str:
 
 
 def _unknown(kind: Any) -> str:
-    known = [field.encode_name for one in _alternatives(kind) if _is_struct(one) for field in structs.fields(one)]
+    known = [field.encode_name for one in alternatives(kind) if is_struct(one) for field in structs.fields(one)]
     return f"unknown key, known are {_quoted(known)}"
 
 
@@ -113,7 +113,7 @@ def _reason(what: str, kind: Any) -> str:
 
 
 def _choices(kind: Any) -> Iterator[str]:
-    for one in _alternatives(kind):
+    for one in alternatives(kind):
         if get_origin(one) is Literal:
             yield from map(str, get_args(one))
         elif isinstance(one, type) and issubclass(one, Enum):
@@ -124,11 +124,12 @@ def _choices(kind: Any) -> Iterator[str]:
 
 def _in_words(kind: Any) -> str | None:
     """Return how the type itself says what it expects."""
-    notes = [note for one in _alternatives(kind) if get_origin(one) is Annotated for note in get_args(one)[1:]]
+    notes = [note for one in alternatives(kind) if get_origin(one) is Annotated for note in get_args(one)[1:]]
     return next((note.extra["expected"] for note in notes if isinstance(note, msgspec.Meta) and note.extra), None)
 
 
-def _is_struct(kind: Any) -> bool:
+def is_struct(kind: Any) -> bool:
+    """Say whether a type is that of an object with fields."""
     return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 

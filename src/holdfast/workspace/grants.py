@@ -1,28 +1,29 @@
 """`permissions.json`: what people allowed agents by answering "always allow". They may edit it, too."""
 
-import os
-import tempfile
 import time
 from collections.abc import Collection, Sequence
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from holdfast.domain.agent import AgentName, Permissions, Rule
-from holdfast.domain.errors import Conflict, Unavailable
+from holdfast.domain.errors import Conflict, Invalid, Unavailable
 from holdfast.tools.permissions.checking import KNOWN
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.reload import Monotonic, Pace, Reloaded
 from holdfast.workspace.rule_files import check_rules
-from holdfast.workspace.text_files import file_name, read_optional_text
+from holdfast.workspace.text_files import file_name, read_optional_text, replace_file
 from holdfast.workspace.typed_json import decode
 
 
-class GrantsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class GrantsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """What `permissions.json` may say."""
 
+    schema_: Annotated[str | None, Meta(description="Where an editor finds this schema; it means nothing else.")] = (
+        msgspec.field(name="$schema", default=None)
+    )
     allow: Annotated[
         dict[AgentName, list[Rule]],
         Meta(description="Rules that allow calls without asking, by the agent they are for."),
@@ -46,16 +47,21 @@ class FolderGrants:
         self._look()
         return [] if self._kept.value is None else self._kept.value.allow.get(agent, [])
 
+    def broken(self) -> Invalid | None:
+        """Return what is wrong with the file now."""
+        self._look()
+        return self._kept.error
+
     def add(self, agent: str, rules: Sequence[str]) -> None:
         """Grant an agent more; those that it has already stay once."""
         self._look(now=True)
         if self._kept.error is not None:
             raise Conflict(f"nothing is granted while the file is in error: {self._kept.error.message}")
-        allow = (self._kept.value or GrantsFile()).allow
-        has = allow.get(agent, [])
+        now = self._kept.value or GrantsFile()
+        has = now.allow.get(agent, [])
         more = [rule for rule in dict.fromkeys(rules) if rule not in has]
         if more:
-            self._write(GrantsFile(allow={**allow, agent: [*has, *more]}))
+            self._write(replace(now, allow={**now.allow, agent: [*has, *more]}))
             self._look(now=True)
 
     def _look(self, *, now: bool = False) -> None:
@@ -77,19 +83,6 @@ class FolderGrants:
         """Write the file, all of it or not at all."""
         text = msgspec.json.format(msgspec.json.encode(grants), indent=2) + b"\n"
         try:
-            _replace(self._path, text)
+            replace_file(self._path, text)
         except OSError as exc:
             raise Unavailable(f"cannot write `{self._path.name}`: {exc.strerror or exc}") from exc
-
-
-def _replace(path: Path, text: bytes) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as opened:
-            opened.write(text)
-            opened.flush()
-            os.fsync(opened.fileno())
-        os.replace(name, path)
-    except OSError:
-        os.unlink(name)
-        raise

@@ -12,11 +12,13 @@ import msgspec
 
 from holdfast.domain.content import Json
 from holdfast.workspace.agent_files import AgentFile
+from holdfast.workspace.grants import GrantsFile
 from holdfast.workspace.settings import Settings
 from holdfast.workspace.tools import ToolFile
 
 SCHEMAS: Final[Mapping[str, Any]] = {
     "agent.schema.json": AgentFile,
+    "permissions.schema.json": GrantsFile,
     "settings.schema.json": Settings,
     "tool.schema.json": ToolFile,
 }
@@ -30,7 +32,13 @@ _ADDED: Final[Mapping[str, Mapping[str, Mapping[str, Json]]]] = {
         "cost_budget_usd": {
             "description": "What a run and all that it spawns may cost together; its model must have a known price."
         },
+        "max_depth": {"description": "How many agents may stand above one that works for a run; null is 8."},
+        "max_children": {
+            "description": "How many runs may work for a run at once, and how many tasks it may begin; null is 32."
+        },
     },
+    "SearxngSearch": {"type": {"description": "A SearXNG server, or one that answers as it does."}},
+    "JsonSearch": {"type": {"description": "An API that the other keys describe."}},
     "ProviderSettings": {
         "api": {"description": "The protocol: chat completions, responses, or messages."},
         "base_url": {"description": "The address, such as http://127.0.0.1:11434/v1.", "pattern": "^https?://"},
@@ -67,6 +75,30 @@ _PRICES: Final = {
 }
 """Prices are known, or they are not."""
 
+_NULL: Final[dict[str, Json]] = {"type": "null"}
+_PROGRAM_OR_ADDRESS: Final[dict[str, Json]] = {
+    "oneOf": [
+        {
+            "required": ["command"],
+            "properties": {"command": {"type": "string"}, "url": _NULL, "headers": {"maxProperties": 0}},
+        },
+        {
+            "required": ["url"],
+            "properties": {
+                "url": {"type": "string"},
+                "command": _NULL,
+                "args": {"maxItems": 0},
+                "env": {"maxProperties": 0},
+                "cwd": _NULL,
+                "reads": {"maxItems": 0},
+                "network": {"const": False},
+                "sandbox": {"const": "on"},
+            },
+        },
+    ]
+}
+"""An MCP server is started or called."""
+
 
 def schema(name: str) -> dict[str, Json]:
     """Return a JSON Schema, draft 2020-12, by the name of its file."""
@@ -75,8 +107,9 @@ def schema(name: str) -> dict[str, Json]:
     for kind, fields in _ADDED.items():
         for field, added in fields.items() if kind in definitions else ():
             definitions[kind]["properties"][field].update(added)
-    if "ProviderSettings" in definitions:
-        definitions["ProviderSettings"].update(_PRICES)
+    for kind, rule in (("ProviderSettings", _PRICES), ("McpServer", _PROGRAM_OR_ADDRESS)):
+        if kind in definitions:
+            definitions[kind].update(rule)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": _TITLES[name], **made}
 
 

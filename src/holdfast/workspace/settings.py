@@ -8,11 +8,13 @@ from typing import Annotated, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Meta, structs
 
-from holdfast.domain.agent import Agent, AgentName, Permissions
+from holdfast.domain.agent import DEFAULT_ANTI_DRIFT, Agent, AgentName, Permissions
 from holdfast.domain.errors import Invalid
 from holdfast.domain.limits import Limits
+from holdfast.domain.mcp_server import McpServer, ServerName
 from holdfast.domain.model_provider import ProviderSettings
-from holdfast.domain.thread import DEFAULT_CONTEXT_WINDOW
+from holdfast.domain.web_settings import WebSettings
+from holdfast.tools.exposure import DEFAULT_LIMIT
 from holdfast.tools.permissions.checking import KNOWN
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.reload import Monotonic, Pace, Reloaded
@@ -21,7 +23,6 @@ from holdfast.workspace.text_files import file_name, read_optional_text
 from holdfast.workspace.typed_json import decode
 
 DEFAULT_WORKERS: Final = 16
-DEFAULT_ANTI_DRIFT: Final = 10
 
 ProviderName: TypeAlias = Annotated[
     str,
@@ -47,14 +48,25 @@ AbsolutePath: TypeAlias = Annotated[
 class ContextSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a model is told."""
 
-    window_messages: Annotated[
-        Annotated[int, Meta(ge=1, le=1000)],
-        Meta(description="How many of the newest messages a model reads word for word, on threads that do not say so."),
-    ] = DEFAULT_CONTEXT_WINDOW
     anti_drift_every: Annotated[
         Annotated[int, Meta(ge=1, le=1000)] | None,
         Meta(description="After how many model calls a run is reminded of its task, again and again; null is never."),
     ] = DEFAULT_ANTI_DRIFT
+    tools_shown: Annotated[
+        Annotated[int, Meta(ge=1, le=1000)],
+        Meta(description="How many tools a model is shown at once; of an agent with more it has to find some."),
+    ] = DEFAULT_LIMIT
+
+
+class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is told to those who watch over a server."""
+
+    traces: Annotated[
+        bool, Meta(description="Whether spans of runs, model calls and tool calls are sent, as `OTEL_*` says where to.")
+    ] = False
+    capture_content: Annotated[
+        bool, Meta(description="Whether spans hold what people, models and tools say; off, only names and numbers.")
+    ] = False
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -71,6 +83,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     permissions: Annotated[
         Permissions, Meta(description="Rules for every agent, before its own; what is denied here stays denied.")
     ] = Permissions()
+    mcp_servers: Annotated[
+        dict[ServerName, McpServer],
+        Meta(description="MCP servers, by name, for agents that name tools of theirs, such as `mcp__github__*`."),
+    ] = {}
     default_agent: Annotated[AgentName | None, Meta(description="The agent of those who name none.")] = None
     locale: Annotated[
         Locale | None, Meta(description="The language of threads that do not say so; null leaves it to the model.")
@@ -86,7 +102,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         list[AbsolutePath],
         Meta(max_length=100, description="What commands may read of the machine, beside what a system keeps for all."),
     ] = []
+    web: Annotated[WebSettings, Meta(description="What agents may do on the web.")] = WebSettings()
     context: Annotated[ContextSettings, Meta(description="What a model is told.")] = ContextSettings()
+    telemetry: Annotated[
+        TelemetrySettings, Meta(description="What is told to those who watch over a server; read when it starts.")
+    ] = TelemetrySettings()
 
 
 class FolderSettings:
@@ -129,14 +149,22 @@ class FolderSettings:
         return settings
 
 
+def _say_nothing_of_agents(settings: Settings) -> bool:
+    said = (settings.limits, settings.permissions, settings.context, settings.locale)
+    return said == (Limits(), Permissions(), ContextSettings(), None)
+
+
 def with_defaults(agent: Agent, settings: Settings) -> Agent:
     """Return the agent with what the settings say for every agent. Its digest then changes with them too."""
-    if settings.limits == Limits() and settings.permissions == Permissions():
+    if _say_nothing_of_agents(settings):
         return agent
     limits = {**structs.asdict(settings.limits), **_given(agent.limits)}
     return structs.replace(
         agent,
         limits=Limits(**limits),
+        tools_shown=agent.tools_shown or settings.context.tools_shown,
+        anti_drift_every=settings.context.anti_drift_every,
+        locale=settings.locale,
         permissions=Permissions(
             deny=settings.permissions.deny + agent.permissions.deny,
             ask=settings.permissions.ask + agent.permissions.ask,
@@ -151,4 +179,4 @@ def _given(limits: Limits) -> dict[str, float]:
 
 
 def _digest(agent: str, settings: Settings) -> str:
-    return sha256(msgspec.json.encode([agent, settings.limits, settings.permissions])).hexdigest()
+    return sha256(msgspec.json.encode([agent, settings.limits, settings.permissions, settings.context])).hexdigest()

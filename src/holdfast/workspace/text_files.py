@@ -2,6 +2,7 @@
 
 import os
 import stat
+import tempfile
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -34,6 +35,23 @@ def read_text(path: Path, *, root: Path) -> str:
 def read_optional_text(path: Path, *, root: Path) -> str | None:
     """Return what a file says, or null if there is none."""
     return read_text(path, root=root) if os.path.lexists(path) else None
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file of the workspace, all of it or not at all; who may read it stays as it is."""
+    real = Path(os.path.realpath(path))
+    handle, name = tempfile.mkstemp(dir=real.parent, prefix=f".{real.name}.")
+    try:
+        with os.fdopen(handle, "wb") as opened:
+            if real.exists():
+                os.fchmod(opened.fileno(), stat.S_IMODE(real.stat().st_mode))
+            opened.write(content)
+            opened.flush()
+            os.fsync(opened.fileno())
+        os.replace(name, real)
+    except OSError:
+        os.unlink(name)
+        raise
 
 
 def file_name(path: Path, *, root: Path) -> str:

@@ -56,6 +56,9 @@ class ToolFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     read_only: Annotated[
         bool, Meta(description="It changes nothing anywhere: calls run side by side, and again after a crash.")
     ] = False
+    untrusted: Annotated[
+        bool, Meta(description="What it answers was written by others, such as mail: whoever reads it is tainted.")
+    ] = False
     timeout_seconds: Annotated[
         Annotated[float, Meta(gt=0, le=MOST_SECONDS)], Meta(description="How long a call may take.")
     ] = DEFAULT_SECONDS
@@ -171,5 +174,6 @@ def _spec(said: ToolFile) -> ToolSpec:
         parameters=said.parameters,
         kind=kind,
         read_only=said.read_only,
+        untrusted=said.untrusted,
         timeout=said.timeout_seconds,
     )

@@ -41,6 +41,8 @@ def write_agents(workshop: Workshop) -> Workshop:
     workshop.agent(note, say("noted"), name="careful", tools=["log_write"], permissions=permissions)
     delegated = calling(call("agent_spawn", agent="asker", input="ask"))
     workshop.agent(delegated, say("delegated"), name="delegating", tools=["agent_spawn"])
+    directed = calling(call("agent_spawn", agent="delegating", input="delegate"))
+    workshop.agent(directed, say("directed"), name="director", tools=["agent_spawn"])
     nested = calling(call("agent_spawn", agent="bot", input="help"), call("ask_user", question="go on?"))
     workshop.agent(nested, say("helped"), name="leader", tools=["agent_spawn", "ask_user"])
     return workshop

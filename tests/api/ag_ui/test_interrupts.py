@@ -1,10 +1,8 @@
 """Questions of a run: its segment ends with them, and a `resume` opens the next one."""
 
-import asyncio
-
 from holdfast.domain.content import Json
 from tests.api.ag_ui.driver import Client, Driver, Outcome
-from tests.api.site import Site, eventually
+from tests.api.site import Site
 
 
 def resolved(interrupt: Json, payload: Json) -> Json:
@@ -153,19 +151,56 @@ async def test_a_waiting_run_that_is_cancelled_lets_the_next_one_go(site: Site, 
     assert outcome.events[0]["parentRunId"] == first.events[0]["runId"]
 
 
-async def test_a_question_of_a_sub_agent_is_answered_at_its_root_while_the_segment_goes_on(
+async def test_a_question_of_a_sub_agent_ends_the_segment_and_its_answer_opens_the_next(
     site: Site, driver: Driver
 ) -> None:
-    client = await driver.on(site, "delegating")
+    client, first = await asked(driver, site, "delegating", "root-asked")
+    (question,) = first.interrupts
+    assert (question["message"], question["reason"]) == ("which?", "input_required")
+    (child,) = (await site.get("/api/runs/root-asked/children"))["items"]
+    suspended = first.one("SUBAGENT_FINISHED")
+    assert question["subagentRunId"] == suspended["subagentRunId"] == child["id"]
+    assert suspended["outcome"] == {"type": "suspended", "interruptIds": [question["id"]]}
+    second = await client.run("root-answered", resume=[resolved(question, "this one")])
+    assert (second.events[0]["runId"], second.events[-1]["runId"]) == ("root-answered", "root-answered")
+    assert second.one("SUBAGENT_STARTED")["subagentRunId"] == child["id"]
+    assert "outcome" not in second.one("SUBAGENT_FINISHED")
+    assert second.said[-1] == "assistant: delegated"
+    run = await site.get("/api/runs/root-answered")
+    assert (run["id"], run["status"]) == ("root-asked", "completed")
 
-    async def is_asked() -> bool:
-        return any(each["root_run_id"] == "root-asked" for each in (await site.get("/api/interrupts"))["items"])
 
-    async with asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(client.say("hi", "root-asked"))
-        await eventually(is_asked)
-        await site.post("/api/runs/root-asked/respond", {"response": "this"}, expect=200)
-    assert running.result().said[-1] == "assistant: delegated"
+async def test_what_is_asked_two_levels_below_is_answered_at_the_root(site: Site, driver: Driver) -> None:
+    client, first = await asked(driver, site, "director", "two-below")
+    (question,) = first.interrupts
+    second = await client.run(resume=[resolved(question, "x")])
+    assert second.said[-1] == "assistant: directed"
+    assert (await site.get("/api/runs/two-below"))["status"] == "completed"
+
+
+async def test_a_sub_agents_question_may_be_closed_without_an_answer(site: Site, driver: Driver) -> None:
+    client, first = await asked(driver, site, "delegating")
+    second = await client.run(resume=[cancelled(first.interrupts[0])])
+    assert second.said[-1] == "assistant: delegated"
+
+
+async def test_a_message_instead_of_an_answer_to_a_sub_agent_is_refused(site: Site, driver: Driver) -> None:
+    _, first = await asked(driver, site, "delegating")
+    thread, (question,) = first.events[0]["threadId"], first.interrupts
+    body = {"threadId": thread, "runId": "instead-below", "messages": [{"id": "n", "role": "user", "content": "no"}]}
+    refused = await site.post(f"/api/threads/{thread}/runs", body, expect=409)
+    assert (refused["error"]["code"], refused["error"]["details"]["interrupts"]) == ("WAITING", [question["id"]])
+    plain = {"messages": [{"role": "user", "content": "no"}]}
+    native = await site.post(f"/api/threads/{thread}/runs", plain, expect=409)
+    assert native["error"]["code"] == "WAITING"
+
+
+async def test_the_question_of_a_sub_agent_that_was_answered_elsewhere_is_over(site: Site, driver: Driver) -> None:
+    client, first = await asked(driver, site, "delegating", "elsewhere")
+    (question,) = first.interrupts
+    await site.post("/api/runs/elsewhere/respond", {"response": "this", "interrupt_id": question["id"]}, expect=200)
+    late = await client.attempt(resume=[resolved(question, "that")])
+    assert (late.failed["status"], late.failed["payload"]["error"]["code"]) == (404, "NOT_FOUND")
 
 
 async def test_a_sub_agent_at_work_goes_on_after_an_answer(site: Site, driver: Driver) -> None:

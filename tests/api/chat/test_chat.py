@@ -87,6 +87,13 @@ async def test_where_a_session_waits_for_a_person_the_message_is_the_answer(salo
     assert (told["status"], told["output"], told["taskId"]) == ("finished", "it is red", asked["taskId"])
 
 
+async def test_what_a_sub_agent_asks_the_agent_asks(salon: Site) -> None:
+    asked = await say(salon, "proxy", "go")
+    assert (asked["status"], asked["output"]) == ("waiting", "which?")
+    told = await say(salon, "proxy", "red", sessionId=asked["sessionId"])
+    assert (told["status"], told["output"], told["taskId"]) == ("finished", "I hear: it is red", asked["taskId"])
+
+
 async def test_a_question_is_streamed_last(salon: Site) -> None:
     events = await streamed(salon, "guarded", "go")
     (session, *_), (_, done) = events, events[-1]

@@ -1,26 +1,51 @@
 """The reference page says what the code does."""
 
-from typing import Final
+import ast
+import inspect
+from typing import Final, get_args
 
 import msgspec
 
 from holdfast.api.chat.bodies import ChatBody
 from holdfast.api.chat.model_bodies import ModelCallBody
+from holdfast.api.chat.socket.errors import AlreadySubscribed, NotSubscribed
+from holdfast.api.chat.socket.following import MOST
+from holdfast.api.chat.socket.frames import Said
+from holdfast.api.chat.socket.socket import MAX_FRAME
+from holdfast.api.chat.socket.wire import SocketClose
 from holdfast.api.errors import status_of
 from holdfast.api.openapi import document
-from holdfast.api.routes import chat, models
+from holdfast.api.routes import chat, models, settings
 from holdfast.control.chat.chats import ChatReply
 from holdfast.control.chat.errors import CHAT_ERRORS
 from holdfast.control.chat.model_calls import ModelAnswer
+from holdfast.control.feeds.errors import BadCursor, TooManyStreams
+from holdfast.control.live.session import FURTHEST
 from holdfast.control.openai.completions import WAIT
 from holdfast.control.openai.errors import StillRunning
+from holdfast.control.remote_methods.client import MOST_CALLS
+from holdfast.control.remote_methods.errors import CALL_ERRORS, CallNotOpen
+from holdfast.control.remote_methods.method import MOST_METHODS, MOST_PARAMETERS, Method
+from holdfast.control.remote_methods.remote_methods import PATIENCE
+from holdfast.control.remote_methods.telling import Telling
+from holdfast.control.settings.errors import SETTINGS_ERRORS
+from holdfast.control.settings.settings import SettingsView
+from holdfast.control.task_contract.errors import TaskNotFound
+from holdfast.domain.errors import HoldfastError
+from holdfast.workspace.settings_file import AT_START
 from tests.architecture.project import ROOT
 
 PAGE: Final = (ROOT / "docs" / "reference" / "chat.md").read_text()
+GUIDE: Final = (ROOT / "docs" / "guides" / "remote-methods.md").read_text()
+
+
+def meaning(thing: type) -> str:
+    """Return the first line of what something says of itself."""
+    return (thing.__doc__ or "").splitlines()[0]
 
 
 def test_every_route_is_there() -> None:
-    for path, item in document([*chat.ROUTES, *models.ROUTES])["paths"].items():
+    for path, item in document([*chat.ROUTES, *models.ROUTES, *settings.ROUTES])["paths"].items():
         for method, operation in item.items():
             assert f"| `{method.upper()} {path}` | {operation['summary']} | 200 " in PAGE
 
@@ -28,12 +53,48 @@ def test_every_route_is_there() -> None:
 def test_every_field_is_there() -> None:
     for field in (*msgspec.structs.fields(ChatBody), *msgspec.structs.fields(ModelCallBody)):
         assert f"\n| `{field.encode_name}` | " in PAGE
-    for answer in (ChatReply, ModelAnswer):
+    for answer in (ChatReply, ModelAnswer, SettingsView):
         assert f"`{{{', '.join(field.encode_name for field in msgspec.structs.fields(answer))}}}`" in PAGE
     assert f"longer than {WAIT:.0f} seconds" in PAGE
 
 
 def test_every_error_is_there() -> None:
-    for error in (*CHAT_ERRORS, StillRunning):
-        row = f"| `{error.code}` | {status_of(error(''))} | {(error.__doc__ or '').splitlines()[0]} |"
-        assert row in PAGE
+    answered: list[type[HoldfastError]] = [*CHAT_ERRORS, *SETTINGS_ERRORS, StillRunning]
+    for error in answered:
+        assert f"| `{error.code}` | {status_of(error(''))} | {meaning(error)} |" in PAGE
+    told = (AlreadySubscribed, NotSubscribed, CallNotOpen, TaskNotFound, BadCursor, TooManyStreams)
+    for error in told:
+        assert f"| `{error.code}` | {meaning(error)} |" in PAGE
+    for error in CALL_ERRORS:
+        assert f"| `{error.code}` | {meaning(error)} |" in GUIDE
+
+
+def test_what_needs_a_restart_is_there() -> None:
+    assert f"begins: {', '.join(f'`{key}`' for key in AT_START)}." in PAGE
+
+
+def test_every_frame_is_there() -> None:
+    for frame in get_args(Said):
+        row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{frame.__struct_config__.tag}` |"))
+        fields = [field.encode_name for field in msgspec.structs.fields(frame) if field.encode_name != "id"]
+        assert all(f"`{name}`" in row for name in fields)
+    for frame in get_args(Telling):
+        row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{frame.__struct_config__.tag}` |"))
+        fields = [field.encode_name for field in msgspec.structs.fields(frame) if field.encode_name != "id"]
+        assert all(f"`{name}`" in row for name in fields)
+    for field in msgspec.structs.fields(Method):
+        assert f"\n| `{field.encode_name}` | " in PAGE
+
+
+def test_every_end_and_every_limit_of_the_socket_is_there() -> None:
+    for close, words in zip(SocketClose, _words_after_members(SocketClose), strict=True):
+        assert f"| `{close.value}` | `{close.name}` | {words} |" in PAGE
+    for limit in (MAX_FRAME, MOST, MOST_METHODS, MOST_PARAMETERS, MOST_CALLS, FURTHEST):
+        assert f" {limit:,} " in PAGE or f" {limit:,}," in PAGE or f" {limit:,} |" in PAGE, limit
+    assert f"for {PATIENCE:.0f} seconds" in GUIDE
+
+
+def _words_after_members(enum: type) -> list[str]:
+    (definition,) = [node for node in ast.parse(inspect.getsource(enum)).body if isinstance(node, ast.ClassDef)]
+    texts = [node.value for node in definition.body[1:] if isinstance(node, ast.Expr)]
+    return [str(text.value) for text in texts if isinstance(text, ast.Constant)]

@@ -34,6 +34,8 @@ def fill(workshop: Workshop) -> Workshop:
     written = calling(call("todo_write", items=[{"text": "x"}]), say="I note it")
     workshop.agent(written, say("noted"), name="worker", tools=DO)
     workshop.agent(calling(call("ask_user", question="which?")), say("it is {$last_tool}"), name="asker", tools=ASK)
+    passed_on = calling(call("agent_spawn", agent="asker", input="x"))
+    workshop.agent(passed_on, say("I hear: {$last_tool}"), name="proxy", tools=["agent_spawn"])
     workshop.agent(written, say("done"), name="guarded", tools=DO, permissions={"ask": ["todo_write"]})
     workshop.agent({"error": {"code": "MODEL_REFUSED", "message": "no"}}, name="failing")
     workshop.agent(say("one moment", stall=True), name="staller")

@@ -3,6 +3,7 @@
 import re
 from typing import Final
 
+from holdfast.api.auth.door import REVOKED
 from holdfast.api.streams.sse import LAST_WORDS
 from holdfast.api.streams.websocket import Close
 from holdfast.bootstrap.server import STUCK
@@ -21,7 +22,8 @@ def test_every_close_code_is_in_the_reference() -> None:
 
 
 def test_every_last_comment_is_in_the_reference() -> None:
-    said = {words.decode().removeprefix(": ").split(":")[0] for words in LAST_WORDS.values() if words[:1] == b":"}
+    words = [*LAST_WORDS.values(), REVOKED]
+    said = {each.decode().removeprefix(": ").split(":")[0] for each in words if each[:1] == b":"}
     assert set(COMMENT.findall(REFERENCE)) == said
 
 

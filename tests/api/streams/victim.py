@@ -12,10 +12,11 @@ import holdfast.store.postgres.database
 import holdfast.store.sqlite.database  # noqa: F401 - imported on use otherwise, by each victim again
 from holdfast.api.app import create_app
 from holdfast.api.gate import Gate
-from holdfast.bootstrap.use_cases import control_of, feeds_of
+from holdfast.bootstrap.use_cases import Controls, feeds_of
 from holdfast.bootstrap.workspace import Options
 from holdfast.bootstrap.workspace import open as open_workspace
 from holdfast.control.control import Control
+from holdfast.control.keys.asker import LOCAL
 from holdfast.testing.kills import Say
 from tests.api.site import answering
 
@@ -58,7 +59,7 @@ async def _serve(serving: Serving) -> None:
         open_workspace(serving.workspace, database=database, options=options) as holdfast,
         feeds_of(holdfast) as feeds,
     ):
-        for empty, use_case in zip(_EMPTY, control_of(holdfast, feeds, version="0"), strict=True):
+        for empty, use_case in zip(_EMPTY, Controls(holdfast, feeds, version="0").of(LOCAL), strict=True):
             vars(empty).update(vars(use_case))
         async with answering(Gate(_APP)) as url:
             _tell(Path(serving.address), Address(host=url.removeprefix("http://"), pid=os.getpid()))

@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
+from holdfast.domain.events import RunFinished
 from holdfast.domain.ids import RunId
 from holdfast.domain.run import Run, RunStatus
 from tests.api.site import LIMIT, Site
@@ -43,6 +44,7 @@ def fill(workshop: Workshop) -> Workshop:
     workshop.agent(calling(call("agent_spawn", agent="bot", input="help")), say("helped"), name="parent", tools=_SPAWN)
     workshop.agent(calling(call("agent_spawn", agent="asker", input="x")), say("ok"), name="proxy", tools=_SPAWN)
     workshop.agent(calling(call("task_create", agent="staller", input="x")), say("left"), name="starter", tools=_MAKE)
+    workshop.agent(calling(call("task_create", agent="asker", input="x")), say("left"), name="leaver", tools=_MAKE)
     workshop.agent(calling(good), say("{$last_tool}"), name="guarded", tools=_DO, permissions={"ask": ["todo_write"]})
     workshop.agent(say("x"), name="bounded", limits={"max_iterations": 3})
     workshop.agent(say("no tasks"), name="talker", task={"enabled": False})
@@ -80,6 +82,12 @@ class Desk:
     async def asking(self, agent: str = "asker") -> str:
         """Give an agent a task, wait until it asks, and return its id."""
         return await self.comes_to(await self.create(agent), *ASKS)
+
+    async def passing_on(self, agent: str = "proxy") -> str:
+        """Give an agent a task, wait until it asks what a child of it asks, and return its id."""
+        task = await self.create(agent)
+        await self.site.floor.until(await self.run(task), lambda event: isinstance(event, RunFinished))
+        return task
 
     async def comes_to(self, task: str, *statuses: RunStatus) -> str:
         """Wait until the run of a task is in one of these statuses."""

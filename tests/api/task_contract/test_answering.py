@@ -102,16 +102,30 @@ class TestRespond:
         await desk.comes_to(task, *ENDS)
         assert (await desk.read(task))["output"] == "it is blue"
 
-    async def test_a_question_of_a_child_is_answered_at_the_child(self, desk: Desk) -> None:
-        parent = await desk.create("proxy")
-        await desk.site.floor.asks(await desk.run(parent))
-        (child,) = await desk.listed(status="waiting", agentName="asker", limit=1)
-        answer = await desk.ask("POST", f"/tasks/{parent}/respond", json={"message": "x"})
-        assert (await desk.read(parent))["status"] == "processing"
-        assert refused(answer, 400, "TASK_NOT_WAITING")["details"] == {"id": parent, "asking": [child]}
-        await desk.site.post(f"/tasks/{child}/respond", {"message": "x"}, expect=200)
+    async def test_a_question_of_a_child_is_answered_at_its_parent(self, any_desk: Desk) -> None:
+        parent = await any_desk.passing_on()
+        (child,) = await any_desk.site.store.runs.children(SPACE, run_of(parent))
+        await any_desk.site.post(f"/tasks/{parent}/respond", {"message": "x"}, expect=200)
+        await any_desk.comes_to(parent, *ENDS)
+        assert (await any_desk.read(parent))["status"] == "finished"
+        (asked,) = await any_desk.site.store.interrupts.of_run(SPACE, child.id)
+        assert (asked.status, asked.response) == (InterruptStatus.ANSWERED, "x")
+
+    async def test_a_question_of_a_child_may_be_answered_at_the_child(self, desk: Desk) -> None:
+        parent = await desk.passing_on()
+        (child,) = await desk.site.store.runs.children(SPACE, run_of(parent))
+        await desk.site.post(f"/tasks/{child.id}/respond", {"message": "x"}, expect=200)
         await desk.comes_to(parent, *ENDS)
         assert (await desk.read(parent))["status"] == "finished"
+
+    async def test_a_question_that_a_task_does_not_wait_for_is_answered_where_it_is_asked(self, desk: Desk) -> None:
+        parent = await desk.ended("leaver")
+        await desk.site.floor.asks(await desk.run(parent))
+        (child,) = await desk.site.store.runs.children(SPACE, run_of(parent))
+        answer = await desk.ask("POST", f"/tasks/{parent}/respond", json={"message": "x"})
+        task = child.id.replace("run_", "task_")
+        assert refused(answer, 400, "TASK_NOT_WAITING")["details"] == {"id": parent, "asking": [task]}
+        await desk.site.post(f"/tasks/{task}/respond", {"message": "x"}, expect=200)
 
     @pytest.mark.parametrize(
         ("message", "output"),

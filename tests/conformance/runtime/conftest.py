@@ -9,6 +9,9 @@ import pytest
 
 from holdfast.control.library import LocalLibrary
 from holdfast.control.platform_tools import PlatformTools
+from holdfast.control.remote_methods.remote_methods import RemoteMethods
+from holdfast.control.remote_tools import JoinedTools
+from holdfast.domain.tool import REMOTE_METHOD
 from holdfast.ports.agents import Agents
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
@@ -57,13 +60,23 @@ def agents(workshop: Workshop) -> Agents:
 
 
 @pytest.fixture
-async def runtime(control: Store, agents: Agents, implementation: str) -> AsyncIterator[Runtime]:
+def methods(control: Store) -> RemoteMethods:
+    """Return the methods of clients, which are not waited for."""
+    return RemoteMethods(control.journal, patience=0)
+
+
+@pytest.fixture
+async def runtime(
+    control: Store, agents: Agents, methods: RemoteMethods, implementation: str
+) -> AsyncIterator[Runtime]:
     """Yield the ports of a worker."""
     served = Runtime(
         leases=control.leases,
         journal=control.journal,
-        remote=PlatformTools(control.runs, control.journal),
-        library=LocalLibrary(agents, control.files),
+        remote=JoinedTools(
+            PlatformTools(control.runs, control.journal, control.values), prefixed={REMOTE_METHOD: methods}
+        ),
+        library=LocalLibrary(agents, control.files, control.interrupts),
     )
     async with IMPLEMENTATIONS[implementation](served) as ports:
         yield ports

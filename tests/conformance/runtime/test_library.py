@@ -1,15 +1,25 @@
 """`Library`: the agents as a run may read them."""
 
+from typing import Final
+
 import pytest
 
 from holdfast.domain.artifact import NewFile
+from holdfast.domain.commit import Lease
+from holdfast.domain.content import Json
 from holdfast.domain.errors import Conflict, NotFound
+from holdfast.domain.ids import InterruptId
+from holdfast.domain.interrupt import Answer
 from holdfast.domain.limits import Limits
 from holdfast.ports.library import StoredFile
 from holdfast.store.store import Store
+from tests.builders import claim
 from tests.conformance.runtime.implementations import Runtime
-from tests.conformance.scenes import running
+from tests.conformance.scenes import ASKING, asked, commit, running
 from tests.scenario.agents.workshop import Workshop
+
+NARROW: Final = ["bash(git push)"]
+WIDE: Final = ["bash(git *)"]
 
 
 async def test_the_agent_of_a_run_is_as_it_is_defined_now(store: Store, runtime: Runtime, workshop: Workshop) -> None:
@@ -43,19 +53,58 @@ async def test_a_file_of_the_space_is_read_with_its_bytes(store: Store, runtime:
         await runtime.library.file(lease, kept.id)
 
 
-async def test_what_is_granted_to_an_agent_is_there_at_once_and_once(store: Store, runtime: Runtime) -> None:
-    lease = await running(store, "go", agent_type="bot")
+async def test_what_a_person_granted_to_an_agent_is_there_at_once_and_once(store: Store, runtime: Runtime) -> None:
+    lease = await answered(store, {"decision": "deny"})
     assert (await runtime.library.agent(lease)).granted == []
-    for rules in (["bash(git *)"], ["bash(git *)", "bash(ls)"]):
-        await runtime.library.grant(lease, agent="bot", rules=rules)
-    assert (await runtime.library.agent(lease)).granted == ["bash(git *)", "bash(ls)"]
+    for chosen in ({}, {"rules": WIDE}, {}):
+        lease = await answered(store, {"decision": "always", **chosen})
+        await runtime.library.grant(lease, agent="bot", rules=chosen.get("rules", NARROW))
+    assert (await runtime.library.agent(lease)).granted == [*NARROW, *WIDE]
+
+
+@pytest.mark.parametrize(
+    ("response", "agent", "rules"),
+    [
+        ({"decision": "approve"}, "bot", NARROW),
+        ({"decision": "deny"}, "bot", NARROW),
+        ({"decision": "always"}, "bot", WIDE),
+        ({"decision": "always"}, "bot", ["bash"]),
+        ({"decision": "always", "rules": ["bash"]}, "bot", ["bash"]),
+        ({"decision": "always"}, "adder", NARROW),
+        ("always", "bot", NARROW),
+        (None, "bot", NARROW),
+    ],
+)
+async def test_what_nobody_said_is_not_granted(
+    store: Store, runtime: Runtime, response: Json, agent: str, rules: list[str]
+) -> None:
+    lease = await answered(store, response)
+    with pytest.raises(Conflict, match="ask a person first"):
+        await runtime.library.grant(lease, agent=agent, rules=rules)
+    assert (await runtime.library.agent(lease)).granted == []
+
+
+async def test_what_was_said_in_another_run_is_not_granted(store: Store, runtime: Runtime) -> None:
+    await answered(store, {"decision": "always"})
+    with pytest.raises(Conflict, match="ask a person first"):
+        await runtime.library.grant(await running(store, "go", agent_type="bot"), agent="bot", rules=NARROW)
 
 
 async def test_nothing_is_granted_over_a_file_that_is_in_error(
     store: Store, runtime: Runtime, workshop: Workshop
 ) -> None:
-    lease = await running(store, "go", agent_type="bot")
+    lease = await answered(store, {"decision": "always"})
     workshop.write("permissions.json", "{")
     with pytest.raises(Conflict, match="permissions.json"):
-        await runtime.library.grant(lease, agent="bot", rules=["bash(ls)"])
+        await runtime.library.grant(lease, agent="bot", rules=NARROW)
     assert (workshop.folder / "permissions.json").read_text() == "{"
+
+
+async def answered(store: Store, response: Json) -> Lease:
+    """Return a run that goes on after a person answered whether it may call something."""
+    lease = await running(store, "go", agent_type="bot")
+    name = f"may-{lease.run_id}"
+    told = {"tool": "bash", "asking": ["bot"], "offers": [NARROW, WIDE]}
+    await commit(store, lease, interrupts=[asked(name, metadata=told)], move=ASKING)
+    await store.interrupts.answer(lease.space_id, InterruptId(name), Answer(response=response))
+    return await claim(store)

@@ -5,7 +5,7 @@ import pytest
 from holdfast.domain.content import Json
 from holdfast.domain.errors import LeaseLost, NotFound
 from holdfast.domain.run import Move, RunError, RunStatus
-from holdfast.domain.tool import check_spec
+from holdfast.domain.tool import Question, check_spec
 from holdfast.store.store import Store
 from tests.builders import FIRST, MINUTE, finish, new_run, new_thread
 from tests.conformance.conftest import OTHER, SPACE
@@ -69,3 +69,17 @@ async def test_nothing_is_done_in_the_name_of_a_lease_that_is_lost(store: Store,
     await store.runs.end(SPACE, lease.run_id)
     with pytest.raises(LeaseLost):
         await runtime.remote.call(lease, "task_status", {"task_id": lease.run_id}, key="k")
+
+
+async def test_a_tool_that_has_not_asked_takes_no_answer(store: Store, runtime: Runtime) -> None:
+    lease = await running(store, "go")
+    for name in ("task_status", "tusk_status"):
+        with pytest.raises(NotFound):
+            await runtime.remote.answer(lease, name, {}, key="k", question=Question(message="who?"), response="Ada")
+
+
+async def test_what_can_be_no_tool_of_the_run_is_not_trusted(store: Store, runtime: Runtime) -> None:
+    lease = await running(store, "go")
+    for name in ("tusk_status", "mcp__none__look"):
+        with pytest.raises(NotFound):
+            await runtime.remote.trust(lease, name, "digest")

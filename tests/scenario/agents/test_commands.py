@@ -7,8 +7,9 @@ import pytest
 
 from holdfast.domain.content import Json
 from holdfast.domain.events import ActivityDelta, ActivitySnapshot
-from holdfast.domain.events.custom import ArtifactMade
+from holdfast.domain.events.custom import ArtifactMade, PermissionDecided
 from holdfast.domain.events.patch import Add
+from holdfast.domain.permission import Verdict
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.step import StepState
 from tests.scenario.agents.workshop import LIMIT, SPACE, Floor, Workshop, call, calling, say
@@ -54,13 +55,15 @@ async def test_the_next_command_begins_where_the_last_one_went(workshop: Worksho
     assert third == f"{root}\n[exit code 1]"
 
 
-async def test_a_folder_that_is_gone_is_left(workshop: Workshop) -> None:
-    hand(workshop, "mkdir a; cd a; rmdir ../a", "ln -s /usr out; cd out", "pwd")
+async def test_a_command_meant_for_a_folder_that_is_gone_is_not_run_elsewhere(workshop: Workshop) -> None:
+    hand(workshop, "touch kept; mkdir a; cd a; rmdir ../a", "rm -f *", "ln -s /usr out; cd out", "ls", "ls")
     async with workshop.open() as floor:
-        first, second, third = await results(floor, await floor.play())
+        first, second, third, fourth, fifth = await results(floor, await floor.play())
     assert first == "[exit code 0; the shell is in `a`]"
-    assert second == "[exit code 0; `a` is gone, so it began in the working folder; the shell is in `out`]"
-    assert third == f"{workshop.folder}/files\n[exit code 0; `out` is gone, so it began in the working folder]"
+    assert second == "`a` is gone, so nothing was run: the shell is back in the working folder"
+    assert third == "[exit code 0; the shell is in `out`]"
+    assert fourth.startswith("`out` is gone")  # it leads out of the working folder
+    assert fifth == "kept\nout\n[exit code 0]"
 
 
 async def test_a_long_output_is_cut_for_the_model_and_kept_whole(workshop: Workshop) -> None:
@@ -146,13 +149,78 @@ async def test_what_the_rules_deny_is_hidden_from_commands_too(workshop: Worksho
     assert list((files / "ci").iterdir()) == []
 
 
+async def test_what_the_rules_deny_by_name_cannot_be_made_either(workshop: Workshop) -> None:
+    make = "mkdir -p .git/hooks; echo x >.git/hooks/post-commit; mkdir -p a/b; echo x >a/b/c; echo x >a/d; ls -A . a"
+    denied = ["write_file(.git/hooks/**)", "write_file(a/b/c)"]
+    workshop.write("tools/make/run.sh", f"({make}) >&2; echo 1")
+    described = {"name": "make", "description": "make", "parameters": {"type": "object"}, "command": ["sh", "./run.sh"]}
+    workshop.write("tools/make/tool.json", described)
+    workshop.agent(
+        *(calling(call("make")), calling(call("bash", command="sh make"))),
+        say("done"),
+        tools=["bash", "make"],
+        permissions={"deny": denied, "allow": ["bash(sh make)"]},
+    )
+    workshop.write("files/make", make)
+    async with workshop.open() as floor:
+        assert len(await results(floor, await floor.play())) == 2
+    files = workshop.folder / "files"
+    found = sorted(str(path.relative_to(files)) for path in files.rglob("*"))
+    assert found == ["a", "a/d", "make"]  # what stood for what is denied is gone again, and no more than that
+
+
+async def test_what_is_made_although_a_pattern_denies_it_is_told(workshop: Workshop) -> None:
+    rules = {"deny": ["write_file(*.pem)"], "allow": ["bash(sh make)", "bash(ls)"]}
+    hand(workshop, "sh make", "ls", permissions=rules)
+    workshop.write("files/make", "echo x >key.pem; echo x >note; echo made")
+    workshop.write("files/old.pem", "as it was")
+    async with workshop.open() as floor:
+        run = await floor.play()
+        first, second = await results(floor, run)
+        (told,) = [each for each in await floor.told(run, PermissionDecided) if each.decision is Verdict.DENY]
+        assert (await floor.steps(run))[1].state is StepState.FAILED
+    assert first == (
+        "made\n[exit code 0]\n[it has made `key.pem`, which the rules deny to be written: "
+        "take that back, and tell whoever you work for]"
+    )
+    assert told.reason == "it has made `key.pem`, which the rules deny to be written"
+    assert second == "key.pem\nmake\nnote\nold.pem\n[exit code 0]"  # it is told once, and nobody else's file is taken
+
+
 async def test_rules_hold_wherever_the_shell_is(workshop: Workshop) -> None:
     rules = {"ask": ["write_file(ci/**)"], "allow": ["bash"]}
     hand(workshop, "mkdir ci; cd ci", "echo x >run", permissions=rules)
     async with workshop.open() as floor:
-        *_, refused = await results(floor, await floor.play())
-    assert refused.startswith("INVALID: the shell is in `ci`, where the rules say otherwise")
+        run = await floor.start()
+        (asked,) = await floor.asks(run)
+        assert asked.arguments == {"command": "echo x >run"}
+        assert (asked.metadata["folder"], asked.metadata["rule"]) == ("ci", "write_file(ci/**)")
+        await floor.runs.respond(SPACE, run.id, {"decision": "deny"}, digest=asked.digest)
+        await floor.ended(run)
     assert list((workshop.folder / "files" / "ci").iterdir()) == []
+
+
+async def test_what_was_approved_for_one_folder_is_not_run_in_another(workshop: Workshop) -> None:
+    """All calls of a message are decided before the first of them moves the shell."""
+    commands = ("mkdir ci; touch ci/run; cd ci", "rm -f *")
+    workshop.agent(
+        calling(*(call("bash", command=command) for command in commands)),
+        calling(call("bash", command="ls")),
+        say("done"),
+        tools=["bash"],
+        permissions={"allow": ["bash(mkdir *)", "bash(touch *)", "bash(ls)"]},
+    )
+    async with workshop.open() as floor:
+        run = await floor.start()
+        (asked,) = await floor.asks(run)
+        assert (asked.arguments, asked.metadata["folder"]) == ({"command": "rm -f *"}, ".")
+        await floor.runs.respond(SPACE, run.id, {"decision": "approve"}, digest=asked.digest)
+        await floor.ended(run)
+        _, refused, allowed = await results(floor, run)
+        reasons = [each.reason for each in await floor.told(run, PermissionDecided) if each.decision is Verdict.DENY]
+    assert reasons == [refused]
+    assert refused.startswith("refused: this was decided for a shell in `.`, but a call before it went to `ci`")
+    assert allowed == "run\n[exit code 0; the shell is in `ci`]"  # whatever the folder, the rules allow it
 
 
 @pytest.mark.parametrize(("rules", "reached"), [({}, "no"), ({"allow": ["network"]}, "yes")])

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 import pytest
+from msgspec import UNSET
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import AlreadyAnswered, Invalid
@@ -189,6 +190,20 @@ async def test_what_is_always_allowed_is_not_asked_again(workshop: Workshop) -> 
     assert written == {"allow": {"bot": ["bash(git push origin main)"]}}
 
 
+async def test_what_cannot_be_written_is_allowed_this_once(workshop: Workshop) -> None:
+    tool = shell()
+    workshop.agent(calling(bash("git push")), say("done"), tools=["bash"])
+    workshop.write("permissions.json", "{")
+    async with workshop.open(tool) as floor:
+        run = await floor.start()
+        (asked,) = await floor.asks(run)
+        await answer(floor, run, asked, decision="always")
+        assert (await floor.ended(run)).status is RunStatus.COMPLETED
+        (decided,) = [each for each in await floor.told(run, PermissionDecided) if each.by == "ada"]
+    assert (ran(tool), decided.decision, decided.granted) == (1, Verdict.ALLOW, UNSET)
+    assert (workshop.folder / "permissions.json").read_text() == "{"
+
+
 async def test_a_wider_rule_may_be_chosen_of_those_that_are_offered_and_no_other(workshop: Workshop) -> None:
     workshop.agent(calling(bash("npm run lint")), say("done"), tools=["bash"])
     async with workshop.open(shell()) as floor:
@@ -196,6 +211,8 @@ async def test_a_wider_rule_may_be_chosen_of_those_that_are_offered_and_no_other
         (asked,) = await floor.asks(run)
         with pytest.raises(Invalid, match="does not fit"):
             await answer(floor, run, asked, decision="always", rules=["bash"])
+        with pytest.raises(Invalid, match="does not fit"):  # what it is changed to, no rule was offered for
+            await answer(floor, run, asked, decision="always", arguments={"command": "npm run build"})
         await answer(floor, run, asked, decision="always", rules=["bash(npm run *)"])
         await floor.ended(run)
     assert json.loads((workshop.folder / "permissions.json").read_text())["allow"]["bot"] == ["bash(npm run *)"]

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from itertools import count
 from typing import Final
 
+from msgspec.structs import replace
+
 from holdfast.agent.context.assembly import Assembled, ContextInput, assemble
 from holdfast.agent.context.sizes import Sizes
 from holdfast.agent.prompt.segment import Segment
@@ -11,12 +13,11 @@ from holdfast.agent.tokens import EstimatedTokens
 from holdfast.domain.agent import Agent
 from holdfast.domain.compaction import NONE, Compaction
 from holdfast.domain.content import Content, Json
-from holdfast.domain.ids import MessageId, RunId, SpaceId, ThreadId, ToolCallId
+from holdfast.domain.ids import MessageId, RunId, ThreadId, ToolCallId
 from holdfast.domain.instant import Instant
-from holdfast.domain.limits import Limits
 from holdfast.domain.message import Message, Role, ToolCall
-from holdfast.domain.run import Mode, Priority, Run, RunStatus
-from holdfast.domain.usage import NOTHING
+from holdfast.domain.run import Mode, Run
+from holdfast.testing.calls import a_run
 
 RUN: Final = RunId("run_now")
 THREAD: Final = ThreadId("thr_1")
@@ -128,39 +129,5 @@ def agent(*, instructions: str = "Help.", soul: str | None = None) -> Agent:
 
 
 def run(*, mode: Mode = Mode.CHAT) -> Run:
-    """Return a run that is worked on."""
-    return Run(
-        id=RUN,
-        thread_id=THREAD,
-        space_id=SpaceId("spc_1"),
-        mode=mode,
-        agent_type="clerk",
-        model="scripted:x",
-        status=RunStatus.RUNNING,
-        status_reason=None,
-        base_run_id=None,
-        base_sequence=None,
-        parent_run_id=None,
-        root_run_id=RUN,
-        root_thread_id=THREAD,
-        child_thread_id=None,
-        session_id=None,
-        input=None,
-        output=None,
-        error=None,
-        usage=NOTHING,
-        priority=Priority.NORMAL,
-        tags=[],
-        limits=Limits(),
-        iterations=0,
-        attempt=1,
-        wait_until=None,
-        idempotency_key=None,
-        last_event_seq=0,
-        created_by=None,
-        cancelled_by=None,
-        created_at=NOW,
-        queued_at=NOW,
-        started_at=NOW,
-        completed_at=None,
-    )
+    """Return a run that is worked on, of a clerk."""
+    return replace(a_run(id=RUN, mode=mode), agent_type="clerk")

@@ -11,28 +11,17 @@ from holdfast.agent.log import Log
 from holdfast.domain.commit import Commit, Committed, Lease
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.events import PROTOCOL_VERSION, Event, RunStarted
-from holdfast.domain.ids import MessageId, OwnerId
+from holdfast.domain.ids import MessageId
 from holdfast.domain.inbox import InboxItem
 from holdfast.domain.message import Message
 from holdfast.domain.stream import Stream
 from holdfast.ports.journal import Opening
 from holdfast.ports.model import Finished, ModelDelta, ModelRequest
+from holdfast.testing.calls import a_lease
 from holdfast.testing.clock import HeldClock
-from tests.unit.agent.builders import NOW, RUN, THREAD, run
+from tests.unit.agent.builders import RUN, THREAD, run
 
-LEASE: Final = Lease(
-    space_id=run().space_id,
-    run_id=RUN,
-    thread_id=THREAD,
-    owner=OwnerId("worker"),
-    number=1,
-    expires_at=NOW,
-    space_key=1,
-    run_key=1,
-    thread_key=1,
-    parent_key=None,
-    run=run(),
-)
+LEASE: Final = a_lease(run())
 FIRST: Final = RunStarted(thread_id=THREAD, run_id=RUN, protocol_version=PROTOCOL_VERSION)
 
 
@@ -101,6 +90,7 @@ class Puppet:
     name = "puppet"
     context_window = 100_000
     price_known = True
+    patience = 120.0
 
     def __init__(self) -> None:
         self.lines: asyncio.Queue[ModelDelta | Exception | None] = asyncio.Queue()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.agent.mail import Mail, edits, ended_children, spoken
+from holdfast.agent.mail import Mail, child_questions, closed_question, edits, ended_children, spoken
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.idempotency import derived_id
@@ -14,7 +14,7 @@ from holdfast.domain.inbox import InboxItem, InboxKind
 from holdfast.domain.message import STEERING, Role
 from holdfast.domain.run import RunError, RunStatus
 from holdfast.domain.untrusted import SOURCE
-from holdfast.tools.tool import Answered, Arrival, ChildEnded, TimeCame
+from holdfast.tools.tool import Answered, Arrival, ChildEnded, TaskEnded, TimeCame
 from tests.unit.agent.builders import NOW
 
 _numbers = count(1)
@@ -59,9 +59,51 @@ TIME = item(InboxKind.TIMER, {"timer_id": derived_id("tmr", key=KEY)})
 def test_what_a_call_waits_for_reaches_that_call_and_once(came: InboxItem, arrival: Arrival) -> None:
     mail = Mail([message("first"), came])
     assert mail.arrival("run_1.5") is None
-    assert mail.arrival(KEY) == (arrival, came.number)
+    assert mail.arrival(KEY) == (arrival, [came])
     assert mail.arrival(KEY) is None
     assert [each.kind for each in mail.rest()] == [InboxKind.MESSAGE]
+
+
+def task(*, key: str = "", run_id: str = "run_9") -> InboxItem:
+    """Return the end of a task that the run wanted to be told of."""
+    ended = {"run_id": run_id, "thread_id": "thr_9", "status": "completed", "output": "done", "error": None}
+    return item(InboxKind.TASK, {**ended, "key": key})
+
+
+def test_the_end_of_a_task_reaches_the_call_that_waits_under_its_key() -> None:
+    others, own = [task(), task(key="other")], task(key=KEY)
+    mail = Mail([*others, own])
+    arrival = TaskEnded(run_id=RunId("run_9"), status=RunStatus.COMPLETED, output="done")
+    assert mail.arrival(KEY) == (arrival, [own])
+    assert mail.rest() == others
+
+
+def test_a_child_that_is_waited_for_as_a_task_is_told_once() -> None:
+    own, waited = child(output="done"), task(key="waits", run_id=CHILD)
+    found = Mail([own, waited]).arrival("waits")
+    assert found is not None and found[1] == [waited, own]
+    assert len(spoken([own, task(run_id=CHILD)])) == 1
+
+
+def test_the_end_of_a_task_is_said_as_what_somebody_else_wrote() -> None:
+    (said,) = spoken([task()])
+    assert said.content == "Run `run_9`, which you asked about, has completed: done"
+    assert said.metadata[SOURCE] == "run:run_9"
+
+
+@pytest.mark.parametrize(("came", "wakes"), [(task(), True), (child(), True), (ANSWER, False), (TIME, False)])
+def test_only_ends_wake_up(came: InboxItem, wakes: bool) -> None:
+    assert Mail([came]).wakes is wakes
+
+
+def test_what_is_asked_below_and_what_closes_it_are_no_words_for_the_model() -> None:
+    asked = item(InboxKind.QUESTION, {"run_id": "run_9", "interrupts": [{"id": "q", "reason": "x"}]})
+    closed = item(InboxKind.ANSWER, {"interrupt_id": "q"})
+    assert spoken([asked, closed]) == []
+    mail = Mail([message("psst"), asked, closed])
+    assert mail.questions() == [asked, closed]
+    assert (child_questions(asked)[0], closed_question(asked), closed_question(closed)) == ("run_9", None, "q")
+    assert mail.questions() == []
 
 
 def test_what_was_dealt_with_does_not_come_back() -> None:

@@ -12,6 +12,7 @@ from holdfast.agent.tokens import EstimatedTokens
 from holdfast.bootstrap import open_store
 from holdfast.bus.local import LocalBus
 from holdfast.control.library import LocalLibrary
+from holdfast.control.peers import LocalPeers
 from holdfast.control.platform_tools import PlatformTools
 from holdfast.domain.agent import Agent
 from holdfast.domain.artifact import NewFile
@@ -61,6 +62,9 @@ class One:
     def fallback(self, names: Sequence[str], *, folder: Path | None = None) -> Model:
         return self._puppet
 
+    async def prepare(self, names: Sequence[str]) -> None:
+        pass
+
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
@@ -75,8 +79,9 @@ async def dancing(store: Store, puppet: Puppet) -> AsyncIterator[Lease]:
     one = One(puppet)
     executor = AgentExecutor(
         journal=store.journal,
-        library=LocalLibrary(one, store.files),
-        remote=PlatformTools(store.runs, store.journal),
+        library=LocalLibrary(one, store.files, store.interrupts),
+        peers=LocalPeers(store.runs, store.subscriptions, store.journal, store.values),
+        remote=PlatformTools(store.runs, store.journal, store.values),
         models=one,
         tokens=EstimatedTokens(),
         clock=HeldClock(),

@@ -202,5 +202,15 @@ def test_what_is_found_depends_on_the_last_messages_only(steps: list[str], faili
         assert found(log.messages, run_id=RUN) == found(log.messages[-LOOKBACK:], run_id=RUN)
 
 
+def test_how_often_is_for_the_operator_to_say() -> None:
+    log = Log()
+    log.user("count the stock")
+    told = [
+        bool(reminders(log.messages, run_id=RUN, iterations=4, goal=log.messages[0], plan=EMPTY, drift_every=every))
+        for every in (2, 3, None)
+    ]
+    assert told == [True, False, False]
+
+
 def _reminders(log: Log, *, iterations: int = 1, plan: Plan = EMPTY) -> list[str]:
     return reminders(log.messages, run_id=RUN, iterations=iterations, goal=log.messages[0], plan=plan)

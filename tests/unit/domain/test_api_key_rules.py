@@ -16,6 +16,8 @@ KEY: Final = ApiKey(
     name="laptop",
     scope=Scope.RUN,
     space_ids=[SpaceId("acme")],
+    every_space=False,
+    rate_limit=None,
     created_by=None,
     created_at=BEFORE,
     expires_at=None,
@@ -35,10 +37,33 @@ def test_a_revoked_key_opens_nothing(expires_at: Instant | None, revoked_at: Ins
     assert not valid(msgspec.structs.replace(KEY, expires_at=expires_at, revoked_at=revoked_at), now=NOW)
 
 
-def test_a_key_is_bound_to_at_least_one_space() -> None:
+def test_a_key_is_bound_to_at_least_one_space_or_to_every_space() -> None:
+    everywhere = msgspec.structs.replace(NEW, every_space=True)
     check_new_key(NEW, [SpaceId("acme")])
+    check_new_key(everywhere, [])
     with pytest.raises(Invalid, match="at least one space"):
         check_new_key(NEW, [])
+    with pytest.raises(Invalid, match="leave out its spaces"):
+        check_new_key(everywhere, [SpaceId("acme")])
+
+
+def test_each_scope_includes_the_ones_before_it() -> None:
+    assert [[one.includes(other) for other in Scope] for one in Scope] == [
+        [True, False, False],
+        [True, True, False],
+        [True, True, True],
+    ]
+
+
+@pytest.mark.parametrize("rate", ["1/second", "600/minute", "9999999/hour", "10/day"])
+def test_a_rate_is_a_number_of_requests_in_some_time(rate: str) -> None:
+    check_new_key(msgspec.structs.replace(NEW, rate_limit=rate), [SpaceId("acme")])
+
+
+@pytest.mark.parametrize("rate", ["", "0/minute", "600", "600/fortnight", "-1/hour", "600 / minute", "1/minute\n"])
+def test_what_is_no_rate_is_refused(rate: str) -> None:
+    with pytest.raises(Invalid, match="is no rate"):
+        check_new_key(msgspec.structs.replace(NEW, rate_limit=rate), [SpaceId("acme")])
 
 
 @pytest.mark.parametrize("size", [0, 31, 33])

@@ -4,70 +4,22 @@ from typing import Any, Final
 import pytest
 
 from holdfast.domain.artifact import ArtifactType, NewArtifact
-from holdfast.domain.commit import Commit, Lease, check_commit
+from holdfast.domain.commit import Commit, check_commit
 from holdfast.domain.errors import IllegalMove, Invalid
-from holdfast.domain.ids import OwnerId, RunId, SpaceId, ThreadId, TimerId, ToolCallId
+from holdfast.domain.ids import TimerId, ToolCallId
 from holdfast.domain.instant import Instant
 from holdfast.domain.interrupt import InterruptKind, NewInterrupt
-from holdfast.domain.limits import Limits
 from holdfast.domain.message import NewMessage
-from holdfast.domain.run import Mode, Move, Priority, Run, RunStatus
+from holdfast.domain.run import Move, RunStatus
 from holdfast.domain.step import Step, StepKind, StepState
 from holdfast.domain.timer import NewTimer
-from holdfast.domain.usage import NOTHING
 from holdfast.domain.values import VALUE_NAMES
+from holdfast.testing.calls import a_lease
 from tests.builders import assistant, call, result, user
 
 NOW: Final = Instant("2026-01-01T12:00:00.000Z")
 QUESTION: Final = NewInterrupt(kind=InterruptKind.INPUT, message="where?")
-RUN: Final = Run(
-    id=RunId("run_1"),
-    thread_id=ThreadId("thr_1"),
-    space_id=SpaceId("acme"),
-    mode=Mode.CHAT,
-    agent_type="default",
-    model=None,
-    status=RunStatus.RUNNING,
-    status_reason=None,
-    base_run_id=None,
-    base_sequence=None,
-    parent_run_id=None,
-    root_run_id=RunId("run_1"),
-    root_thread_id=ThreadId("thr_1"),
-    child_thread_id=None,
-    session_id=None,
-    input=None,
-    output=None,
-    error=None,
-    usage=NOTHING,
-    priority=Priority.NORMAL,
-    tags=[],
-    limits=Limits(),
-    iterations=0,
-    attempt=1,
-    wait_until=None,
-    idempotency_key=None,
-    last_event_seq=1,
-    created_by=None,
-    cancelled_by=None,
-    created_at=NOW,
-    queued_at=NOW,
-    started_at=NOW,
-    completed_at=None,
-)
-LEASE: Final = Lease(
-    space_id=RUN.space_id,
-    run_id=RUN.id,
-    thread_id=RUN.thread_id,
-    owner=OwnerId("first"),
-    number=1,
-    expires_at=NOW,
-    space_key=1,
-    run_key=1,
-    thread_key=1,
-    parent_key=None,
-    run=RUN,
-)
+LEASE: Final = a_lease()
 
 
 def check(**fields: Any) -> None:

@@ -6,19 +6,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.domain.errors import BudgetExceeded, Invalid, IterationLimit
+from holdfast.domain.errors import BudgetExceeded, Invalid, IterationLimit, SpawnLimit
 from holdfast.domain.limits import (
     ATTEMPT_CAP,
+    DEFAULT_CHILDREN,
     LARGEST,
+    MAX_CHILDREN,
     Limits,
     attempts_used_up,
     backoff,
     check_budget,
+    check_children,
+    check_depth,
     check_iterations,
     check_priced,
+    check_tasks,
     deadline_exceeded,
+    pass_on,
     tighten,
 )
+from holdfast.domain.lineage import MAX_NESTING
 from holdfast.domain.usage import EXACT_UP_TO_USD, NOTHING, Usage
 
 FIELDS = Limits.__struct_fields__
@@ -29,6 +36,8 @@ limits = st.builds(
     max_duration_seconds=counts,
     token_budget=counts,
     cost_budget_usd=st.none() | st.floats(0, EXACT_UP_TO_USD, exclude_min=True),
+    max_depth=st.none() | st.integers(1, MAX_NESTING),
+    max_children=st.none() | st.integers(1, MAX_CHILDREN),
 )
 
 
@@ -153,3 +162,28 @@ def test_attempts_are_used_up_at_the_cap() -> None:
         True,
     ]
     assert attempts_used_up(1, 1)
+
+
+@given(parent=limits, child=limits)
+def test_a_child_has_its_own_limits_and_goes_no_deeper_than_its_parent(parent: Limits, child: Limits) -> None:
+    passed = pass_on(parent, child)
+    assert passed == msgspec.structs.replace(child, max_depth=tighten(parent, child).max_depth)
+
+
+@pytest.mark.parametrize(
+    ("check", "limit", "most"),
+    [
+        (check_depth, "max_depth", MAX_NESTING),
+        (check_children, "max_children", DEFAULT_CHILDREN),
+        (check_tasks, "max_children", DEFAULT_CHILDREN),
+    ],
+)
+@pytest.mark.parametrize("given_", [None, 3])
+def test_agents_work_together_up_to_a_limit(check: Any, limit: str, most: int, given_: int | None) -> None:
+    allowed = most if given_ is None else given_
+    own = Limits(**{limit: given_})
+    check(own, allowed - 1)
+    for count in (allowed, allowed + 1):
+        with pytest.raises(SpawnLimit, match=f"`{limit}` is {allowed}") as refused:
+            check(own, count)
+        assert refused.value.details == {"limit": limit, "most": allowed}

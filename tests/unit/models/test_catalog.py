@@ -143,3 +143,32 @@ def test_nothing_of_a_provider_is_imported_before_one_is_asked_for(tmp_path: Pat
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_provider_is_imported_where_it_does_not_hold_up_the_loop(tmp_path: Path) -> None:
+    program = """
+import asyncio, sys, threading
+from holdfast.domain.model_provider import ProviderSettings
+from holdfast.models.catalog import Catalog
+
+def hear(event, arguments):
+    if event == "import" and arguments[0] in ("pydantic_ai", "openai"):
+        print(arguments[0], threading.current_thread() is threading.main_thread())
+
+async def main():
+    local = ProviderSettings(api="openai", base_url="http://127.0.0.1:9/v1")
+    async with Catalog({"local": local}) as catalog:
+        sys.addaudithook(hear)
+        await catalog.prepare(["scripted:script.json", "nonsense", "local:m"])
+        assert catalog.find("local:m") is catalog.find("local:m")
+
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert set(done.stdout.splitlines()) == {"pydantic_ai False", "openai False"}
+
+
+async def test_what_cannot_be_prepared_is_told_to_whoever_asks_for_it(catalog: Catalog) -> None:
+    await catalog.prepare(["nobody:gpt-5"])
+    with pytest.raises(Invalid, match="there is no provider `nobody`"):
+        catalog.find("nobody:gpt-5")

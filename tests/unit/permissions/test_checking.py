@@ -64,6 +64,13 @@ def test_a_program_that_only_runs_others_cannot_be_allowed() -> None:
     assert said(deny=["bash(env *)"]) == []
 
 
+def test_a_remote_method_may_be_named_before_anybody_offers_it() -> None:
+    assert said(allow=["remote__ring"], deny=["remote__open-page"]) == []
+    assert [why for _, _, why in said(allow=["remote__ring(*)"])] == [
+        "rules of `remote__ring` have nothing in brackets: write `remote__ring`"
+    ]
+
+
 def test_rules_that_matter_are_no_problem() -> None:
     assert (
         said(

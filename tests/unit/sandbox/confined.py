@@ -11,7 +11,7 @@ import pytest
 from holdfast.ports.processes import Ended, Processes
 from holdfast.ports.sandbox import Confined, Sandbox
 from holdfast.sandbox.none import Refusing
-from holdfast.sandbox.probe import find
+from holdfast.sandbox.probe import LEAKY, find
 from holdfast.sandbox.processes import open_processes
 
 
@@ -19,6 +19,7 @@ async def real_sandbox(processes: Processes, **options: Any) -> Sandbox:
     """Return the sandbox of this machine; a test that needs it is skipped, with the reason, where there is none."""
     found = await find(processes, **options)
     if isinstance(found, Refusing):
+        assert LEAKY not in found.reason, "a sandbox that does not hold is worse than none"
         pytest.skip(found.reason)
     return found
 

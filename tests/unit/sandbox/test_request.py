@@ -29,6 +29,15 @@ def test_the_supervisor_reads_what_the_worker_wrote(
     assert {name.decode(): value.decode() for name, value in read.environment.items()} == expected
 
 
+@given(st.binary(), st.none() | st.integers(1), st.lists(WORDS))
+def test_the_bounds_arrive_as_they_are(filter: bytes, most: int | None, names: list[str]) -> None:
+    sealed = [Path("/", name) for name in names]
+    read = Request(encode(command("program", "x", filter=filter, most_processes=most, sealed=sealed)))
+    assert (read.filter, read.most) == (filter, most or 0)
+    assert [path.decode() for path in read.sealed] == [str(path) for path in sealed]
+    assert (read.argv, read.folder) == ([b"program", b"x"], b"/")
+
+
 def test_bytes_that_are_no_text_arrive_as_they_are() -> None:
     assert Request(encode(command("program", "\udcff"))).argv == [b"program", b"\xff"]
 
@@ -62,6 +71,7 @@ def test_a_command_that_cannot_be_is_refused_with_what_to_do(fields: dict[str, A
         ("program", errno.ELOOP, Invalid, "could not be started"),
         ("folder", errno.EACCES, Invalid, "may not be entered"),
         ("folder", errno.ENOTDIR, Invalid, "is not a folder"),
+        ("filter", errno.EINVAL, Invalid, "this kernel filters no system calls"),
         ("program", errno.ETXTBSY, Unavailable, "could not be started"),
         ("fork", errno.EAGAIN, Unavailable, "could not be started"),
         ("fork", errno.ENOMEM, Unavailable, "could not be started"),

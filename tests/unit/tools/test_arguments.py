@@ -13,6 +13,8 @@ from holdfast.testing.calls import Recorder, a_call, a_spec
 from holdfast.tools.arguments import MAX_PROBLEM, MAX_PROBLEMS, MAX_SAMPLE, check_arguments, read
 from holdfast.tools.built_ins import SPECS
 from holdfast.tools.builtin import (
+    agent_message,
+    agent_send,
     agent_spawn,
     ask_user,
     bash,
@@ -33,17 +35,23 @@ from holdfast.tools.builtin import (
     sleep,
     task_create,
     task_respond,
+    task_spawn,
     task_status,
+    task_subscribe,
     todo_read,
     todo_write,
     tool_activate,
     tool_search,
+    web_fetch,
+    web_search,
     write_file,
 )
 from holdfast.tools.checked import checked
 from holdfast.tools.schema import Arguments
 
 TAKEN: Final[dict[str, type[Arguments]]] = {
+    "agent_message": agent_message.AgentMessage,
+    "agent_send": agent_send.AgentSend,
     "agent_spawn": agent_spawn.AgentSpawn,
     "ask_user": ask_user.AskUser,
     "bash": bash.Bash,
@@ -64,11 +72,15 @@ TAKEN: Final[dict[str, type[Arguments]]] = {
     "sleep": sleep.Sleep,
     "task_create": task_create.TaskCreate,
     "task_respond": task_respond.TaskRespond,
+    "task_spawn": task_spawn.TaskSpawn,
     "task_status": task_status.TaskStatus,
+    "task_subscribe": task_subscribe.TaskSubscribe,
     "todo_read": todo_read.TodoRead,
     "todo_write": todo_write.TodoWrite,
     "tool_activate": tool_activate.ToolActivate,
     "tool_search": tool_search.ToolSearch,
+    "web_fetch": web_fetch.WebFetch,
+    "web_search": web_search.Search,
     "write_file": write_file.WriteFile,
 }
 

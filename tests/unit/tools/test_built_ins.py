@@ -4,18 +4,33 @@ import msgspec
 
 from holdfast.domain.agent import Agent
 from holdfast.domain.commit import Lease
-from holdfast.domain.tool import ToolClass, ToolSpec, check_spec
+from holdfast.domain.tool import ToolClass, ToolSpec, check_spec, reaches_outside
+from holdfast.ports.web_search import Found
 from holdfast.sandbox.files.folders import WorkspaceFolders
 from holdfast.sandbox.none import Refusing
-from holdfast.tools.built_ins import SPECS, built_ins, command_tools, file_tools
+from holdfast.sandbox.processes import SupervisedProcesses
+from holdfast.tools.built_ins import SPECS, built_ins, command_tools, file_tools, web_tools
 from holdfast.tools.commands.commands import Commands
 from holdfast.tools.registry import Catalog
 from holdfast.tools.spawning import LibrarySpawner
 from holdfast.tools.tool import Resumable, Tool
+from holdfast.tools.web.addresses import Addresses, SystemResolver
+from holdfast.tools.web.http import Http
+from holdfast.tools.web.pages import Pages
+from tests.unit.tools.builtin.office import Office
 
-WAITING = {"agent_spawn", "ask_user", "sleep", "task_respond"}
-READING = {"glob", "grep", "list_dir", "read_file", "task_status", "todo_read", "tool_search"}
+WAITING = {"agent_message", "agent_spawn", "ask_user", "sleep", "task_respond", "task_subscribe"}
+READING = {
+    *("glob", "grep", "list_dir", "read_file", "task_status", "todo_read", "tool_search", "web_fetch", "web_search"),
+}
 WRITING = {"edit_file", "write_file"}
+
+
+class Nothing:
+    """`WebSearch` that finds nothing."""
+
+    async def search(self, query: str, *, limit: int) -> list[Found]:
+        return []
 
 
 async def nobody(lease: Lease) -> list[Agent]:
@@ -25,7 +40,12 @@ async def nobody(lease: Lease) -> list[Agent]:
 def in_a_worker() -> list[Tool]:
     folders = WorkspaceFolders(Path())
     commands = Commands(Refusing("not here"), folders, workspace=Path())
-    return [*built_ins(LibrarySpawner(nobody)), *file_tools(folders), *command_tools(commands)]
+    return [
+        *built_ins(LibrarySpawner(nobody), Office()),
+        *file_tools(folders),
+        *command_tools(commands),
+        *web_tools(Http(Addresses(SystemResolver())), Pages(SupervisedProcesses()), Nothing()),
+    ]
 
 
 def test_every_built_in_has_its_place() -> None:
@@ -43,6 +63,18 @@ def test_built_ins_are_transactional_but_for_bash_and_those_that_only_read_or_wr
             continue
         idempotent = spec.read_only or spec.name in WRITING
         assert check_spec(spec).kind is (ToolClass.IDEMPOTENT if idempotent else ToolClass.TRANSACTIONAL)
+
+
+def test_what_others_wrote_comes_only_from_those_that_say_so() -> None:
+    assert {spec.name for spec in SPECS if spec.untrusted} == {"web_fetch", "web_search"}
+    assert {spec.name for spec in SPECS if reaches_outside(spec, network=True)} == {"bash"}
+    assert not any(reaches_outside(spec, network=False) for spec in SPECS)
+
+
+def test_an_agent_may_name_a_search_that_nobody_has_set_up() -> None:
+    tools = [tool for tool in in_a_worker() if tool.spec.name != "web_search"]
+    box = Catalog(tools).toolbox(["web_search", "log_write"])
+    assert [tool.spec.name for tool in box.all()] == ["log_write"]
 
 
 def test_those_that_wait_can_be_resumed_and_no_others() -> None:

@@ -25,6 +25,7 @@ KEYS = [
     "AKIA" + "A1" * 8,
     "sk_live_" + "a" * 24,
     "hf_" + "a" * 34,
+    "hf_" + "0f" * 16 + "_" + "aB-_" * 10 + "xyz",
     "npm_" + "a" * 36,
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N",
 ]

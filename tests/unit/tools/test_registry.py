@@ -119,3 +119,28 @@ async def test_what_was_found_and_activated_is_shown_for_the_length_of_the_run()
 async def test_a_tool_that_is_not_shown_can_still_be_called() -> None:
     box = Catalog(tools("hang", "look", "paint")).toolbox(["*"], exposure=FEW)
     assert (await box.find("paint").run(a_call(), {})).content == "seen"
+
+
+def test_a_remote_method_that_is_away_can_be_called_but_is_not_shown() -> None:
+    catalog = Catalog(tools("a"), away=lambda name: Recorder(spec=a_spec(name)))
+    found = catalog.toolbox(["a", "remote__look", "remote__all*"])
+    assert names(found) == ["a"] == [tool.spec.name for tool in found.visible(values={}, run_id=RunId("r"))]
+    assert found.find("remote__look").spec.name == "remote__look" and "remote__look" in found.foreign
+    assert found.joined(tools("b")).find("remote__look") is found.find("remote__look")
+    with pytest.raises(NotFound):
+        found.find("remote__other")
+
+
+def test_a_remote_method_that_is_there_is_that_and_nothing_else() -> None:
+    offered = tools("remote__look")
+    catalog = Catalog(tools("a"), remote=offered, away=lambda name: Recorder(spec=a_spec(name)))
+    found = catalog.toolbox(["remote__look", "remote__*"])
+    assert names(found) == ["remote__look"] and found.find("remote__look") is offered[0]
+
+
+def test_a_local_tool_wins_over_a_remote_method_of_its_name_and_the_catalog_says_so() -> None:
+    local, offered = tools("remote__look"), tools("remote__look")
+    catalog = Catalog(local, remote=offered, away=lambda name: Recorder(spec=a_spec(name)))
+    found = catalog.toolbox(["remote__look"])
+    assert found.find("remote__look") is local[0] and found.foreign == frozenset()
+    assert catalog.left_out == {"remote__look": SHADOWED}

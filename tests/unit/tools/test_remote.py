@@ -1,10 +1,12 @@
+import pytest
+
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
 from holdfast.domain.errors import NotFound
-from holdfast.domain.tool import Reply, ToolSpec
+from holdfast.domain.tool import Question, Reply, ToolSpec
 from holdfast.testing.calls import KEY, a_call, a_lease, a_spec
 from holdfast.tools.remote import remote_tools
-from holdfast.tools.tool import Outcome
+from holdfast.tools.tool import Answered, Arrival, Asked, Disturbed, Outcome, Resumable
 
 
 class Elsewhere:
@@ -12,6 +14,7 @@ class Elsewhere:
 
     def __init__(self) -> None:
         self.called: list[tuple[int, str, dict[str, Json], str]] = []
+        self.answered: list[tuple[str, Question, Json]] = []
 
     async def list(self, lease: Lease) -> list[ToolSpec]:
         return [a_spec("look", output_limit=150), a_spec("gone")]
@@ -20,21 +23,36 @@ class Elsewhere:
         self.called.append((lease.number, name, arguments, key))
         if name == "gone":
             raise NotFound("there is no tool `gone`")
+        if "ask" in arguments:
+            return Reply(content=None, question=Question(message=arguments["ask"], state={"at": 1}))
         return Reply(content=arguments.get("say"), failed="fail" in arguments)
+
+    async def answer(
+        self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, question: Question, response: Json
+    ) -> Reply:
+        self.answered.append((key, question, response))
+        return Reply(content=response)
+
+    async def trust(self, lease: Lease, name: str, digest: str) -> None:
+        raise NotFound(f"the tool `{name}` has not changed")
 
 
 async def test_a_remote_tool_is_called_in_the_name_of_the_lease_under_the_key_of_the_call() -> None:
     elsewhere = Elsewhere()
     look, _ = remote_tools(await elsewhere.list(a_lease()), elsewhere)
-    assert look.spec == a_spec("look", output_limit=150)
-    assert await look.run(a_call(), {"say": [1]}) == Outcome(content=[1])
+    assert look.spec == a_spec("look", output_limit=150, untrusted=True)
+    assert await look.run(a_call(), {"say": [1]}) == Outcome(content=[1], untrusted="tool:look")
     assert elsewhere.called == [(7, "look", {"say": [1]}, KEY)]
 
 
 async def test_what_fails_there_fails_here() -> None:
     look, gone = remote_tools(await Elsewhere().list(a_lease()), Elsewhere())
-    assert await look.run(a_call(), {"say": "no", "fail": True}) == Outcome(content="no", failed=True)
-    assert await gone.run(a_call(), {}) == Outcome(content="NOT_FOUND: there is no tool `gone`", failed=True)
+    assert await look.run(a_call(), {"say": "no", "fail": True}) == Outcome(
+        content="no", failed=True, untrusted="tool:look"
+    )
+    assert await gone.run(a_call(), {}) == Outcome(
+        content="NOT_FOUND: there is no tool `gone`", failed=True, untrusted="tool:gone"
+    )
 
 
 async def test_a_remote_output_is_bounded_too() -> None:
@@ -42,3 +60,36 @@ async def test_a_remote_output_is_bounded_too() -> None:
     outcome = await look.run(a_call(), {"say": "x" * 1000})
     assert len(outcome.content) <= 150
     assert outcome.artifacts[0].content == "x" * 1000
+
+
+async def test_what_a_tool_asks_is_a_question_of_the_run_that_is_kept_until_the_call_settles() -> None:
+    elsewhere = Elsewhere()
+    look, _ = remote_tools(await elsewhere.list(a_lease()), elsewhere)
+    waiting = await look.run(a_call(), {"ask": "who?"})
+    assert isinstance(waiting.wait, Asked)
+    assert waiting.wait.interrupt.message == "who?"
+    kept = waiting.revisions["questions"](None)
+    assert isinstance(look, Resumable)
+    outcome = await look.resume(a_call(values={"questions": kept}), {"ask": "who?"}, Answered(response="Ada"))
+    assert (outcome.content, outcome.wait) == ("Ada", None)
+    assert elsewhere.answered == [(KEY, Question(message="who?", state={"at": 1}), "Ada")]
+    assert outcome.revisions["questions"](kept) is None
+
+
+@pytest.mark.parametrize("arrival", [Answered(response="late", expired=True), Disturbed()])
+async def test_a_question_without_an_answer_goes_back_as_such(arrival: Arrival) -> None:
+    elsewhere = Elsewhere()
+    look, _ = remote_tools(await elsewhere.list(a_lease()), elsewhere)
+    kept = (await look.run(a_call(), {"ask": "who?"})).revisions["questions"](None)
+    assert isinstance(look, Resumable)
+    await look.resume(a_call(values={"questions": kept}), {}, arrival)
+    assert [response for _, _, response in elsewhere.answered] == [None]
+
+
+async def test_a_question_of_another_run_is_none() -> None:
+    elsewhere = Elsewhere()
+    look, _ = remote_tools(await elsewhere.list(a_lease()), elsewhere)
+    kept = {**(await look.run(a_call(), {"ask": "who?"})).revisions["questions"](None), "run_id": "run_other"}
+    assert isinstance(look, Resumable)
+    outcome = await look.resume(a_call(values={"questions": kept}), {}, Answered(response="Ada"))
+    assert (outcome.failed, elsewhere.answered) == (True, [])

@@ -7,6 +7,7 @@ import pytest
 from holdfast.domain.agent import ModeSettings, Permissions, UnknownOutcome
 from holdfast.domain.errors import Invalid, TooLarge
 from holdfast.domain.limits import Limits
+from holdfast.domain.mcp_server import McpServer
 from holdfast.workspace.agent_files import read_agent
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.text_files import MAX_FILE_BYTES
@@ -44,7 +45,7 @@ def test_every_key_is_read(workspace: Workspace) -> None:
     assert agent.limits == Limits(max_iterations=20, max_duration_seconds=600, token_budget=10**6, cost_budget_usd=0.5)
     assert agent.unknown_outcome is UnknownOutcome.ASK
     assert (agent.temperature, agent.thinking) == (1.0, "high")
-    assert agent.mcp_servers == {"github": {"command": "mcp-github", "args": ["--read-only"]}}
+    assert agent.mcp_servers == {"github": McpServer(command="mcp-github", args=["--read-only"])}
     assert agent.skills == ["code-review"]
     assert agent.working_folder == "projects/site"
     assert agent.folder == str(workspace.agents / "book_keeper-2")

@@ -70,7 +70,7 @@ def test_what_is_granted_is_written_and_used_at_once(place: Workspace) -> None:
     ("text", "reason"),
     [
         ("{", "is not JSON"),
-        ('{"deny": {}}', "line 1: deny: unknown key, known are `allow`"),
+        ('{"deny": {}}', "line 1: deny: unknown key, known are `\\$schema`, `allow`"),
         ('{"allow":\n{"bot": ["bsh"]}}', r"line 2: allow.bot\[0\]: there is no tool `bsh`"),
     ],
 )
@@ -81,6 +81,13 @@ def test_a_file_in_error_grants_nothing_and_is_not_written_over(place: Workspace
     with pytest.raises(Conflict, match=f"permissions.json: {reason}"):
         agents.grant("bot", ["bash(ls)"])
     assert place.permissions.read_text() == text
+
+
+def test_what_people_wrote_into_it_stays(place: Workspace) -> None:
+    place.permissions.write_text('{"$schema": "here", "allow": {"other": ["sleep"]}}')
+    FolderAgents(place).grant("bot", ["bash(ls)"])
+    written = json.loads(place.permissions.read_text())
+    assert written == {"$schema": "here", "allow": {"other": ["sleep"], "bot": ["bash(ls)"]}}
 
 
 def test_a_file_that_cannot_be_written_is_said_so(place: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

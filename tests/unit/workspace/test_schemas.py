@@ -71,6 +71,28 @@ anything = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
     max_leaves=6,
 )
+programs = some(
+    command=mostly(["npx", "./run"], "", "a\0", None),
+    args=st.lists(words, max_size=2),
+    env=st.dictionaries(mostly(["A", "_b1"], "1", "a b", ""), words, max_size=2),
+    cwd=mostly([None, "files"], "agents", "..", ""),
+    reads=st.lists(mostly(["/opt"], "opt"), max_size=1),
+    network=st.booleans(),
+    sandbox=mostly(["on", "off"], "OFF", None),
+    url=mostly([None, "http://a", "https://b/c"], "ftp://a", "http://", "http:///", "a"),
+    headers=st.dictionaries(mostly(["X-A", "authorization"], "a b", "", "a:"), words, max_size=1),
+    timeout_seconds=mostly([0.5, 300], 0, None, 86_401),
+    tools=st.none() | st.lists(words, max_size=2),
+    classes=st.dictionaries(words, mostly(["read_only", "idempotent", "effectful"], "transactional"), max_size=1),
+)
+server_names = mostly(["a", "git-hub", "a_b", "x" * 24], "x" * 25, "a__b", "_a", "a_", "a b", "", "a\n")
+mcp_servers = st.dictionaries(
+    server_names,
+    st.builds(
+        lambda needed, more: {**needed, **more}, st.sampled_from([{"command": "a"}, {"url": "http://b"}, {}]), programs
+    ),
+    max_size=2,
+)
 agents = some(
     description=mostly(["", "Helps.\n", "𝄞" * 2000], "あ" * 2001, "a\0"),
     chat=modes,
@@ -82,7 +104,7 @@ agents = some(
     unknown_outcome=mostly(["tell", "ask", "fail"], "TELL", None),
     temperature=mostly([None, 0, 0.5, 2], -0.5, 2.5, 3),
     thinking=mostly([None, True, False, "minimal", "xhigh"], "none", 1),
-    mcp_servers=st.dictionaries(names, st.dictionaries(words, anything, max_size=2), max_size=2),
+    mcp_servers=mcp_servers,
     skills=st.lists(names, max_size=2),
     working_folder=mostly(["files", "a/b.c"], "", "..", "a/../b", "/a", ".a", "agents", "Tools/x", "a\n", "a//b", None),
 )
@@ -92,14 +114,18 @@ DOCUMENTS: Final = {
         models | st.lists(models, max_size=2) | st.just(["a:b"] * 9),
         agents,
     ),
+    "permissions.schema.json": some(
+        **{"$schema": st.none() | words}, allow=st.dictionaries(names, few_rules, max_size=2)
+    ),
     "settings.schema.json": some(
         providers=st.dictionaries(names, servers, max_size=2),
         limits=limits,
         permissions=permissions,
+        mcp_servers=mcp_servers,
         default_agent=st.none() | names,
         locale=mostly([None, "en", "pt-BR", "zh-Hant-TW"], "e", "en_US", "en\n", "x" * 9, "en-"),
         workers=counts,
-        context=some(window_messages=counts, anti_drift_every=counts),
+        context=some(tools_shown=counts, anti_drift_every=counts),
         sandbox=mostly(["on", "off"], "OFF", True, None),
         sandbox_reads=st.lists(mostly(["/opt", "/a b/c"], "opt", "", "/", "~/x", "/a\0"), max_size=2),
     ),

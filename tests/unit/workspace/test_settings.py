@@ -34,7 +34,7 @@ def test_every_key_is_read(workspace: Workspace, settings: FolderSettings) -> No
         "default_agent": "hello",
         "locale": "ja",
         "workers": 4,
-        "context": {"window_messages": 20, "anti_drift_every": None},
+        "context": {"tools_shown": 20, "anti_drift_every": None},
     }
     write_json(workspace.settings, said)
     assert settings.get() == Settings(
@@ -45,7 +45,7 @@ def test_every_key_is_read(workspace: Workspace, settings: FolderSettings) -> No
         default_agent="hello",
         locale="ja",
         workers=4,
-        context=ContextSettings(window_messages=20, anti_drift_every=None),
+        context=ContextSettings(tools_shown=20, anti_drift_every=None),
     )
 
 
@@ -90,7 +90,7 @@ def test_a_link_may_not_lead_out_of_the_workspace(workspace: Workspace, settings
 
 
 def test_settings_without_defaults_leave_an_agent_as_it_is() -> None:
-    assert with_defaults(AGENT, Settings(workers=2, locale="ja")) is AGENT
+    assert with_defaults(AGENT, Settings(workers=2, default_agent="bot")) is AGENT
 
 
 @given(own=limits, default=limits)

@@ -16,6 +16,7 @@ from holdfast.workspace.settings import Settings
 from holdfast.workspace.typed_json import decode
 
 SERVER = {"api": "openai", "base_url": "http://127.0.0.1/v1"}
+NPX = {"command": "npx"}
 MODEL = "expected `provider:name`, such as `openai:gpt-5` or `scripted:script.json`"
 
 json_values = st.recursive(
@@ -57,7 +58,7 @@ json_values = st.recursive(
         (
             {"limits": {"max_iteration": 1}},
             "limits.max_iteration: unknown key, known are "
-            "`max_iterations`, `max_duration_seconds`, `token_budget`, `cost_budget_usd`",
+            "`max_iterations`, `max_duration_seconds`, `token_budget`, `cost_budget_usd`, `max_depth`, `max_children`",
         ),
         ({"limits": {"max_iterations": 0}}, "limits.max_iterations: expected `integer` >= 1"),
         ({"limits": {"max_iterations": "20"}}, "limits.max_iterations: expected `integer | null`, got `string`"),
@@ -70,10 +71,35 @@ json_values = st.recursive(
             {"thinking": "hard"},
             "thinking: expected one of `true`, `false`, `minimal`, `low`, `medium`, `high`, `xhigh`",
         ),
-        ({"mcp_servers": {"good": {}, "bad": "npx"}}, "mcp_servers.bad: expected `object`, got `string`"),
+        ({"mcp_servers": {"good": NPX, "bad": "npx"}}, "mcp_servers.bad: expected `object`, got `string`"),
         (
-            {"mcp_servers": {"good": {}, "git hub": {}}},
-            "mcp_servers.git hub: expected 1 to 64 letters, digits, `_` or `-`, beginning with a letter or a digit",
+            {"mcp_servers": {"good": NPX, "git hub": NPX}},
+            "mcp_servers.git hub: expected 1 to 24 letters, digits, `-` or single `_`, beginning with a letter or a "
+            "digit",
+        ),
+        (
+            {"mcp_servers": {"bad": {}}},
+            "mcp_servers.bad: give either `command`, to start a program, or `url`, to call a server",
+        ),
+        (
+            {"mcp_servers": {"bad": {**NPX, "url": "http://a"}}},
+            "mcp_servers.bad: give either `command`, to start a program, or `url`, to call a server",
+        ),
+        (
+            {"mcp_servers": {"bad": {**NPX, "headers": {"a": "b"}}}},
+            "mcp_servers.bad.headers: only a server with a `url` has `headers`",
+        ),
+        (
+            {"mcp_servers": {"bad": {"url": "http://a", "env": {"A": "b"}}}},
+            "mcp_servers.bad.env: only a server with a `command` has `env`",
+        ),
+        (
+            {"mcp_servers": {"bad": {"url": "localhost:80"}}},
+            "mcp_servers.bad.url: expected an address that begins with http:// or https://",
+        ),
+        (
+            {"mcp_servers": {"bad": {**NPX, "classes": {"a": "safe"}}}},
+            "mcp_servers.bad.classes.a: expected one of `read_only`, `idempotent`, `effectful`",
         ),
         (
             {"skills": [""]},
@@ -132,8 +158,11 @@ def test_an_unknown_key_is_told_with_those_that_are_known() -> None:
         ),
         ({"workers": 0}, "workers: expected `integer` >= 1"),
         ({"locale": "english please"}, "locale: expected a language tag, such as `en`, `ja` or `pt-BR`"),
-        ({"context": {"window_messages": 1001}}, "context.window_messages: expected `integer` <= 1000"),
-        ({"context": {"windows": 1}}, "context.windows: unknown key, known are `window_messages`, `anti_drift_every`"),
+        ({"context": {"anti_drift_every": 1001}}, "context.anti_drift_every: expected `integer` <= 1000"),
+        (
+            {"context": {"windows": 1}},
+            "context.windows: unknown key, known are `anti_drift_every`, `tools_shown`",
+        ),
     ],
     ids=json.dumps,
 )
@@ -173,7 +202,7 @@ def test_a_number_of_thousands_of_digits_is_refused() -> None:
 
 @pytest.mark.parametrize("depth", [200, 900, 990, 1_000, 5_000, 50_000])
 def test_deep_nesting_is_read_or_refused_but_never_breaks_the_reader(depth: int) -> None:
-    text = f'{{"model": "a:b", "mcp_servers": {{"a": {{"b": {"[" * depth}{"]" * depth}}}, "c": 1}}}}'
+    text = f'{{"model": "a:b", "mcp_servers": {{"c": 1, "a": {{"b": {"[" * depth}{"]" * depth}}}}}}}'
     assert _refused(text, AgentFile) in {"is nested too deeply", "mcp_servers.c: expected `object`, got `integer`"}
 
 

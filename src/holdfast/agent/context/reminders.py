@@ -13,13 +13,12 @@ from holdfast.agent.context.circles import (
 from holdfast.agent.context.shorten import middle_left_out
 from holdfast.agent.context.units import words
 from holdfast.agent.prompt.texts import filled
+from holdfast.domain.agent import DEFAULT_ANTI_DRIFT
 from holdfast.domain.ids import RunId
 from holdfast.domain.message import Message
 from holdfast.domain.plan import Plan, PlanItem, PlanStatus, SubtaskStatus
 from holdfast.domain.untrusted import as_name, fenced
 
-DRIFT_EVERY: Final = 10
-"""After so many calls of the model, each time, it is reminded of what was asked for."""
 SAME_ERRORS: Final = 3
 NOTHING_NEW: Final = 6
 """Rounds of calls of which nothing new came."""
@@ -28,13 +27,22 @@ LONGEST_GOAL: Final = 1_000
 
 
 def reminders(
-    messages: Sequence[Message], *, run_id: RunId, iterations: int, goal: Message | None, plan: Plan
+    messages: Sequence[Message],
+    *,
+    run_id: RunId,
+    iterations: int,
+    goal: Message | None,
+    plan: Plan,
+    drift_every: int | None = DEFAULT_ANTI_DRIFT,
 ) -> list[str]:
-    """Return what the model is to be reminded of in its next call, after `iterations` calls of this run."""
+    """Return what the model is to be reminded of in its next call, after `iterations` calls of this run.
+
+    Of what was asked for it is reminded after every `drift_every` calls.
+    """
     return [
         *_repeated(messages, run_id, iterations),
         *_stalled(messages, run_id, iterations),
-        *_drift(iterations, goal, plan),
+        *(_drift(iterations, goal, plan) if drift_every and iterations % drift_every == 0 else ()),
     ]
 
 
@@ -59,7 +67,7 @@ def _stalled(messages: Sequence[Message], run_id: RunId, iterations: int) -> Ite
 
 
 def _drift(iterations: int, goal: Message | None, plan: Plan) -> Iterator[str]:
-    if iterations == 0 or iterations % DRIFT_EVERY or (goal is None and not plan.items):
+    if iterations == 0 or (goal is None and not plan.items):
         return
     asked = (
         middle_left_out(words(goal.content), most=LONGEST_GOAL) if goal is not None else "what your instructions say"

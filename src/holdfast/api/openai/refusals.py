@@ -8,7 +8,8 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException
 from litestar.types import ExceptionHandlersMap
 
-from holdfast.api.errors import EXCEPTION_HANDLERS, ErrorEnvelope, Problem, status_of
+from holdfast.api.errors import EXCEPTION_HANDLERS, ErrorEnvelope, Problem, headers_of, status_of
+from holdfast.control.keys.errors import TooMany
 from holdfast.control.openai.errors import ModelNotFound, RunStopped
 from holdfast.domain.errors import (
     BudgetExceeded,
@@ -74,14 +75,16 @@ def _refusal(problem: Problem, status: int) -> CompletionRefusal:
     )
 
 
-def _answer(status: int, refusal: CompletionRefusal) -> Response[bytes]:
+def _answer(status: int, refusal: CompletionRefusal, headers: Mapping[str, str] = _NO_RETRY) -> Response[bytes]:
     return Response(
-        msgspec.json.encode(refusal), status_code=status, media_type="application/json", headers=dict(_NO_RETRY)
+        msgspec.json.encode(refusal), status_code=status, media_type="application/json", headers=dict(headers)
     )
 
 
 def _on_error(_: Request[Any, Any, Any], error: HoldfastError) -> Response[bytes]:
-    return _answer(*status_and_refusal(error))
+    if isinstance(error, TooMany):  # nothing was begun, so a later try is welcome
+        return _answer(*status_and_refusal(error), headers_of(error))
+    return _answer(*status_and_refusal(error), {**_NO_RETRY, **headers_of(error)})
 
 
 def _on_other(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:

@@ -11,12 +11,16 @@ from holdfast.api.routes import (
     chat,
     conversations,
     files,
+    keys,
+    metrics,
     models,
     notifications,
     openai,
     plans,
     run_details,
     runs,
+    settings,
+    socket,
     spaces,
     system,
     tasks_contract,
@@ -26,7 +30,9 @@ from holdfast.api.streams import routes as streams
 
 ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (
     *system.ROUTES,
+    *metrics.ROUTES,
     *spaces.ROUTES,
+    *keys.ROUTES,
     *agents.ROUTES,
     *threads.ROUTES,
     *conversations.ROUTES,
@@ -40,7 +46,8 @@ ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (
     *ag_ui.ROUTES,
     *tasks_contract.ROUTES,
     *chat.ROUTES,
+    *settings.ROUTES,
     *models.ROUTES,
     *openai.ROUTES,
 )
-SOCKETS: Final = streams.SOCKETS
+SOCKETS: Final = (*streams.SOCKETS, *socket.SOCKETS)

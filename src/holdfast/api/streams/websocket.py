@@ -23,7 +23,7 @@ TOGETHER: Final = 16
 
 
 class Close(IntEnum):
-    """Why the server closes a socket. `UNANSWERED` and `RESTARTING` are said by what is below this app."""
+    """Why the server closes a socket. `UNANSWERED` and `RESTARTING` are said below this app, `REVOKED` at its door."""
 
     ENDED = 1000
     """The run has ended, and all of its log was sent."""
@@ -39,6 +39,8 @@ class Close(IntEnum):
     """The run was deleted."""
     TOO_SLOW = 4008
     """The client took nothing for too long: reconnect after the last `seq`."""
+    REVOKED = 4401
+    """The key that the client came with was revoked, or has expired."""
 
 
 _CLOSES: Final = {

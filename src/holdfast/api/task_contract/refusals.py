@@ -8,7 +8,7 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException
 from litestar.types import ExceptionHandlersMap
 
-from holdfast.api.errors import EXCEPTION_HANDLERS, ErrorEnvelope, encoded, status_of
+from holdfast.api.errors import EXCEPTION_HANDLERS, ErrorEnvelope, encoded, headers_of, status_of
 from holdfast.control.task_contract.errors import CONTRACT_ERRORS, TaskInvalid, TaskNotFound
 from holdfast.domain.errors import HoldfastError, Invalid, NotFound
 
@@ -47,7 +47,9 @@ def _on_http(request: Request[Any, Any, Any], error: HTTPException) -> Response[
 
 
 def _refuse(error: HoldfastError) -> Response[bytes]:
-    return Response(encoded(error), status_code=status_of(error), media_type="application/json")
+    return Response(
+        encoded(error), status_code=status_of(error), media_type="application/json", headers=headers_of(error)
+    )
 
 
 REFUSALS: Final = refusals(CONTRACT_ERRORS, not_found=TaskNotFound)

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import UNSET, UnsetType
 
-from holdfast.control.ag_ui.answering import MOST_SEGMENTS, Answering, open_questions
+from holdfast.control.ag_ui.answering import MOST_SEGMENTS, Answering
 from holdfast.control.ag_ui.matching import Place, chain_of, find_place
 from holdfast.control.ag_ui.request import check_names, named_base, new_run, state_of
 from holdfast.control.ag_ui.segment import Segment, Streamed
@@ -50,6 +50,7 @@ class AgUiControl:
         interrupts: Interrupts,
         values: Values,
         feeds: Feeds,
+        by: str | None = None,
     ) -> None:
         self.starts = starts
         """How runs begin that are asked for in other words."""
@@ -63,7 +64,13 @@ class AgUiControl:
         self._feeds = feeds
         self._snapshots = Snapshots(messages=messages, events=events)
         self._answering = Answering(
-            runs=runs, messages=messages, events=events, interrupts=interrupts, feeds=feeds, snapshots=self._snapshots
+            runs=runs,
+            messages=messages,
+            events=events,
+            interrupts=interrupts,
+            feeds=feeds,
+            snapshots=self._snapshots,
+            by=by,
         )
 
     async def run_agent(
@@ -128,7 +135,7 @@ class AgUiControl:
         run = await self._base(space, thread, new.base)
         if run is None or run.status is not RunStatus.WAITING:
             return
-        questions = await open_questions(self._interrupts, space, run.id)
+        questions = await self._interrupts.asked_by(space, run.id)
         people = [each.id for each in questions if each.kind is not InterruptKind.CLIENT_TOOL]
         if people:
             raise Waiting(f"run `{run.id}` waits for a person: answer its interrupts", run_id=run.id, interrupts=people)

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from holdfast.control.ag_ui.answers import answered_calls, answers_of, results_of
 from holdfast.control.ag_ui.messages import Spoken
@@ -15,8 +16,8 @@ from holdfast.control.feeds.feeds import Feeds
 from holdfast.domain.errors import Invalid
 from holdfast.domain.events import messages as wire
 from holdfast.domain.events.input import RunAgentInput
-from holdfast.domain.ids import InterruptId, RunId, SpaceId
-from holdfast.domain.interrupt import Answer, Interrupt, InterruptStatus
+from holdfast.domain.ids import InterruptId, RunId, SpaceId, ThreadId
+from holdfast.domain.interrupt import Answer
 from holdfast.domain.run import Run
 from holdfast.ports.event_log import EventLog
 from holdfast.ports.interrupts import Interrupts
@@ -38,7 +39,9 @@ class Answering:
         interrupts: Interrupts,
         feeds: Feeds,
         snapshots: Snapshots,
+        by: str | None,
     ) -> None:
+        self._by = by
         self._runs = runs
         self._messages = messages
         self._events = events
@@ -54,19 +57,25 @@ class Answering:
         run = await self._caller(space, asked) if sent else None
         if run is None or run.status.terminal:
             return None
-        answers = results_of(await open_questions(self._interrupts, space, run.id), sent)
+        answers = results_of(await self._interrupts.asked_by(space, run.id), sent)
         if answers and isinstance(asked.messages[-1], Spoken):
-            await self._interrupts.answer_all(space, run.id, answers)  # what is said then is for the next run
+            await self._interrupts.answer_all(space, run.id, self._signed(answers))  # what is said is for the next run
             return None
         return await self._go_on(space, run, asked, answers) if answers else None
 
     async def _resume(self, space: SpaceId, asked: RunAgentInput) -> Streamed:
         assert asked.resume is not UNSET
-        run_id = (await self._interrupts.get(space, asked.resume[0].interrupt_id)).run_id
-        run = await run_of_thread(self._runs, space, asked.thread_id, run_id)
+        run = await self._asking(space, asked.thread_id, asked.resume[0].interrupt_id)
         await self._check_nothing_else(space, asked)
-        answers = answers_of(run.id, await open_questions(self._interrupts, space, run.id), asked.resume)
+        answers = answers_of(run.id, await self._interrupts.asked_by(space, run.id), asked.resume)
         return await self._go_on(space, run, asked, answers)
+
+    async def _asking(self, space: SpaceId, thread: ThreadId, interrupt: InterruptId) -> Run:
+        """Return the run of a thread that asks a question, or shows what one below it asks."""
+        run = await self._runs.get(space, (await self._interrupts.get(space, interrupt)).run_id)
+        while run.thread_id != thread and run.parent_run_id is not None:
+            run = await self._runs.get(space, run.parent_run_id)
+        return await run_of_thread(self._runs, space, thread, run.id)
 
     async def _check_nothing_else(self, space: SpaceId, asked: RunAgentInput) -> None:
         last = asked.messages[-1] if asked.messages else None
@@ -83,22 +92,18 @@ class Answering:
         self, space: SpaceId, run: Run, asked: RunAgentInput, answers: dict[InterruptId, Answer]
     ) -> Streamed:
         asking = await self._first_end(space, run.id, answers)
-        last = await self._interrupts.answer_all(space, run.id, answers, segment=asked.run_id)
+        last = await self._interrupts.answer_all(space, run.id, self._signed(answers), segment=asked.run_id)
         answered = answered_calls(asked.messages)
         # Whatever it said between its question and the answer, the client may not have heard.
         segment = Segment(self._snapshots, space, run.id, answered=answered, joined=asking < last)
         return Streamed(run, await self._feeds.run(space, run.id, after=last), segment)
 
+    def _signed(self, answers: dict[InterruptId, Answer]) -> dict[InterruptId, Answer]:
+        return {name: replace(answer, by=self._by) for name, answer in answers.items()}
+
     async def _first_end(self, space: SpaceId, run: RunId, answers: Iterable[InterruptId]) -> int:
         """Return the number of the event that ended the first segment with one of these questions."""
-        calls = {
-            each.tool_call_id for each in await open_questions(self._interrupts, space, run) if each.id in set(answers)
-        }
+        calls = {each.tool_call_id for each in await self._interrupts.asked_by(space, run) if each.id in set(answers)}
         names = [name.encode() for name in {*answers, *calls} if name is not None]
         ends = await self._events.after(space, run, types=["RUN_FINISHED"], limit=MOST_SEGMENTS)
         return next((each.seq for each in ends if any(name in each.data for name in names)), 0)
-
-
-async def open_questions(interrupts: Interrupts, space: SpaceId, run: RunId) -> list[Interrupt]:
-    """Return what a run asks and nobody has answered."""
-    return [each for each in await interrupts.of_run(space, run) if each.status is InterruptStatus.OPEN]

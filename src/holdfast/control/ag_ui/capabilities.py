@@ -1,9 +1,13 @@
 """What a client may expect of an agent, in the words of the protocol. What is absent is not known."""
 
+from typing import Final
+
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from holdfast.domain.agent import Agent
+
+_DELEGATING: Final = frozenset({"agent_message", "agent_send", "agent_spawn", "task_create", "task_spawn"})
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -88,7 +92,7 @@ class Capabilities(_Part, frozen=True, kw_only=True):
 
 def capabilities_of(agent: Agent) -> Capabilities:
     """Return what a client may expect of an agent."""
-    delegates, thinks, limits = "agent_spawn" in agent.tools, agent.thinking is not None, agent.limits
+    delegates, thinks, limits = not _DELEGATING.isdisjoint(agent.tools), agent.thinking is not None, agent.limits
     seconds = limits.max_duration_seconds
     return Capabilities(
         identity=Identity(name=agent.name, description=agent.description),

@@ -48,6 +48,7 @@ class ModelCalls:
         """Call a model once, and return all that it says; it is not tried again."""
         if model.startswith(SCRIPTED):  # its name is the path of a file
             raise Invalid("a script belongs to an agent: chat with that", field="model")
+        await self._models.prepare([model])
         found = self._models.find(model)
         request = ModelRequest(run_id=_NO_RUN, system=system, messages=messages, settings=settings)
         said: list[str] = []

@@ -4,6 +4,8 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from holdfast.control.conversations import newest_run
 from holdfast.control.feeds.feeds import Feeds
 from holdfast.control.feeds.follower import Follower
@@ -52,7 +54,9 @@ class CompletionControl:
         watcher: Watching,
         feeds: Feeds,
         wait: float = WAIT,
+        by: str | None = None,
     ) -> None:
+        self._by = by
         self._space = space
         self._control = control
         self._runs = runs
@@ -169,7 +173,8 @@ class CompletionControl:
     async def _resume(self, run: Run, answers: Mapping[InterruptId, Answer]) -> Begun:
         said = len(await self._messages.of_run(self._space, run.id))
         segment = _new_name()
-        after = await self._interrupts.answer_all(self._space, run.id, answers, segment=segment)
+        signed = {name: replace(answer, by=self._by) for name, answer in answers.items()}
+        after = await self._interrupts.answer_all(self._space, run.id, signed, segment=segment)
         return Begun(run=run, name=segment, after=after, said=said, used=run.usage)
 
     async def _start(self, asked: Asked, thread: ThreadId | NewThread) -> Begun:
@@ -190,8 +195,7 @@ class CompletionControl:
         return Begun(run=created.run, name=created.run.id, said=len(messages), replayed=created.replayed)
 
     async def _open(self, run: Run) -> list[Interrupt]:
-        asked = await self._interrupts.of_run(self._space, run.id)
-        return [each for each in asked if each.status is InterruptStatus.OPEN]
+        return await self._interrupts.asked_by(self._space, run.id)
 
 
 def _result(content: Content) -> Answer:

@@ -145,8 +145,8 @@ class TaskControl:
         """Answer what a task asks; of several questions the oldest."""
         run = await self.run(name)
         if status_of(run) is not TaskStatus.WAITING:
-            raise _not_waiting(name, await self._open_questions(run, below=True))
-        question = next(iter(await self._open_questions(run)), None)
+            raise _not_waiting(name, await self._asked_below(run))
+        question = next(iter(await self._interrupts.asked_by(self._space, run.id)), None)
         if question is None:  # somebody else was faster
             raise _not_waiting(name)
         response = answer_to(question, message)
@@ -181,8 +181,8 @@ class TaskControl:
         except NotFound as exc:
             raise TaskInvalid("`cursor` must be the id of the last task of the page before", field="cursor") from exc
 
-    async def _open_questions(self, run: Run, *, below: bool = False) -> list[Interrupt]:
-        asked = await self._interrupts.of_run(self._space, run.id, below=below)
+    async def _asked_below(self, run: Run) -> list[Interrupt]:
+        asked = await self._interrupts.of_run(self._space, run.id, below=True)
         return [each for each in asked if each.status is InterruptStatus.OPEN]
 
     def _check_agent(self, name: str) -> None:

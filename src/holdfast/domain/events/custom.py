@@ -141,6 +141,13 @@ class PermissionDecided(msgspec.Struct, frozen=True, kw_only=True):
     granted: list[str] | UnsetType = UNSET
 
 
+class Tainted(msgspec.Struct, frozen=True, kw_only=True):
+    """The run has read what others wrote: from now on a person is asked about calls that reach beyond the workspace."""
+
+    source: str
+    tool_call_id: ToolCallId | UnsetType = UNSET
+
+
 HoldfastEvent: TypeAlias = (
     StatusChanged
     | StepChanged
@@ -154,6 +161,7 @@ HoldfastEvent: TypeAlias = (
     | ContextCompacted
     | FileChanged
     | PermissionDecided
+    | Tainted
 )
 
 CUSTOM_TYPES: Final[Mapping[str, type[HoldfastEvent]]] = MappingProxyType(
@@ -169,6 +177,7 @@ CUSTOM_TYPES: Final[Mapping[str, type[HoldfastEvent]]] = MappingProxyType(
         "holdfast.log": Logged,
         "holdfast.compaction": ContextCompacted,
         "holdfast.permission": PermissionDecided,
+        "holdfast.taint": Tainted,
         "holdfast.file": FileChanged,
     }
 )

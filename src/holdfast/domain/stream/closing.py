@@ -96,7 +96,10 @@ def _renamed(state: State, interrupt: Interrupt) -> Interrupt:
 
 def _subagent_end(name: RunId, terminal: Terminal) -> Event:
     match terminal:
-        case RunFinished(outcome=Interrupted()) | RunFinished(outcome=Succeeded(pending_tool_call_ids=[_, *_])):
+        case RunFinished(outcome=Interrupted(interrupts=interrupts)):
+            asked = [interrupt.id for interrupt in interrupts if interrupt.subagent_run_id == name]
+            return SubagentFinished(subagent_run_id=name, outcome=SubagentSuspended(interrupt_ids=asked or UNSET))
+        case RunFinished(outcome=Succeeded(pending_tool_call_ids=[_, *_])):
             return SubagentFinished(subagent_run_id=name, outcome=SubagentSuspended())
         case RunFinished(outcome=Cancelled()):
             return SubagentError(subagent_run_id=name, message="the run was cancelled", code="CANCELLED")

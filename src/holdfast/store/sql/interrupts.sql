@@ -17,12 +17,17 @@ SELECT i.*, r.id AS run_id, t.id AS thread_id, COALESCE(o.id, r.id) AS root_run_
  ORDER BY i.interrupt_key;
 
 -- name: interrupts_below
+WITH RECURSIVE tree (run_key) AS (
+    SELECT CAST(:run_key AS BIGINT)
+    UNION ALL
+    SELECT c.run_key FROM tree t JOIN runs c ON c.parent_key = t.run_key
+)
 SELECT i.*, r.id AS run_id, t.id AS thread_id, COALESCE(o.id, r.id) AS root_run_id
   FROM interrupts i
   JOIN runs r ON r.run_key = i.run_key
   JOIN threads t ON t.thread_key = r.thread_key
   LEFT JOIN runs o ON o.run_key = r.root_key
- WHERE r.run_key = :run_key OR r.root_key = :run_key
+ WHERE i.run_key IN (SELECT run_key FROM tree)
  ORDER BY i.interrupt_key;
 
 -- name: list_interrupts
@@ -36,8 +41,7 @@ SELECT i.*, r.id AS run_id, t.id AS thread_id, COALESCE(o.id, r.id) AS root_run_
  ORDER BY i.interrupt_key DESC
  LIMIT :limit;
 
--- name: open_interrupts_of_run
-SELECT id FROM interrupts WHERE run_key = :run_key AND status = 'open' ORDER BY interrupt_key;
+
 
 -- name: due_interrupts
 SELECT i.id, i.run_key, s.id AS space_id FROM interrupts i JOIN spaces s ON s.space_key = i.space_key

@@ -37,6 +37,19 @@ SELECT * FROM run_view
  ORDER BY run_key DESC
  LIMIT :limit;
 
+-- name: children_at_work
+SELECT COUNT(*) AS at_work FROM runs r JOIN run_heads h ON h.run_key = r.run_key
+ WHERE r.parent_key = :run_key AND h.status IN ('pending', 'queued', 'running', 'waiting');
+
+-- name: above
+-- Those above a run, the nearest first.
+WITH RECURSIVE above (run_key, parent_key, distance) AS (
+    SELECT run_key, parent_key, 0 FROM runs WHERE run_key = :run_key
+    UNION ALL
+    SELECT r.run_key, r.parent_key, a.distance + 1 FROM above a JOIN runs r ON r.run_key = a.parent_key
+)
+SELECT run_key FROM above WHERE distance > 0 ORDER BY distance;
+
 -- name: children
 SELECT * FROM run_view WHERE parent_key = :run_key ORDER BY run_key;
 

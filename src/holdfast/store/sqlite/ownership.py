@@ -34,3 +34,18 @@ class Ownership:
     def give_up(self) -> None:
         """Let another process own the file."""
         os.close(self._file)
+
+
+def owner_of(database: Path) -> str | None:
+    """Return the process that owns a file, if one does. Who begins to own it in this very moment may be refused."""
+    try:
+        file = os.open(database.with_name(f"{database.name}.owner"), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:  # nobody has owned it yet
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return os.pread(file, 32, 0).decode() or "unknown"
+    finally:
+        os.close(file)
+    return None

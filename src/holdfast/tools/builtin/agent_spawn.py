@@ -4,12 +4,15 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from holdfast.domain.run import Mode, RunStatus
+from holdfast.domain.limits import check_children
+from holdfast.domain.run import RunStatus
 from holdfast.domain.tool import ToolClass
+from holdfast.ports.peers import Peers
+from holdfast.tools.replies import reply
 from holdfast.tools.schema import Arguments, spec_of
-from holdfast.tools.spawning import MAX_INPUT, Spawner, began, child_run, child_thread
-from holdfast.tools.tool import Arrival, Call, ChildEnded, Disturbed, Outcome, Spawned
-from holdfast.tools.typed import WaitingTool, unexpected
+from holdfast.tools.spawning import MAX_INPUT, Spawner, began, child_run, child_thread, mode_below
+from holdfast.tools.tool import Arrival, Call, Outcome, Spawned
+from holdfast.tools.typed import WaitingTool
 
 
 class AgentSpawn(Arguments, frozen=True, kw_only=True):
@@ -25,17 +28,17 @@ class AgentSpawn(Arguments, frozen=True, kw_only=True):
 SPEC: Final = spec_of(AgentSpawn, name="agent_spawn", kind=ToolClass.TRANSACTIONAL)
 
 
-def agent_spawn(spawner: Spawner) -> WaitingTool[AgentSpawn]:
-    """Return the tool, which spawns what `spawner` allows."""
+def agent_spawn(spawner: Spawner, peers: Peers) -> WaitingTool[AgentSpawn]:
+    """Return the tool, which spawns what `spawner` allows, as long as not too many of the `peers` are at work."""
 
     async def spawn(call: Call, asked: AgentSpawn) -> Outcome:
-        child = await spawner.child(
-            call, agent=asked.agent, input=asked.input, mode=_mode(call), priority=call.run.priority
-        )
+        mode, priority = mode_below(call), call.run.priority
+        child = await spawner.child(call, agent=asked.agent, input=asked.input, mode=mode, priority=priority)
+        check_children(call.run.limits, await peers.at_work(call.lease) + call.unborn)
         if asked.wait:
             return Outcome(children=[child], wait=Spawned(run_id=child_run(call)))
         return Outcome(
-            content={"run_id": child_run(call), "thread_id": child_thread(call), "status": str(RunStatus.QUEUED)},
+            content={**_child(call), "status": str(RunStatus.QUEUED)},
             children=[child],
             events=[began(call, agent=asked.agent)],
         )
@@ -43,21 +46,9 @@ def agent_spawn(spawner: Spawner) -> WaitingTool[AgentSpawn]:
     return WaitingTool(SPEC, AgentSpawn, run=spawn, resume=_ended)
 
 
-def _mode(call: Call) -> Mode:
-    # A daemon is woken by its schedule; what it gives away is a piece of work.
-    return Mode.TASK if call.run.mode is Mode.DAEMON else call.run.mode
-
-
 async def _ended(call: Call, asked: AgentSpawn, arrival: Arrival) -> Outcome:
-    match arrival:
-        case ChildEnded(status=RunStatus.COMPLETED, output=output):
-            return Outcome(content=output)
-        case ChildEnded(status=status, error=error):
-            why = "" if error is None else f": {error.code}: {error.message}"
-            end = "was cancelled" if status is RunStatus.CANCELLED else "failed"
-            return Outcome(content=f"agent `{asked.agent}` {end}{why}", failed=True)
-        case Disturbed():
-            note = "it goes on in the background: a person said something meanwhile"
-            return Outcome(content={"run_id": child_run(call), "thread_id": child_thread(call), "note": note})
-        case _:
-            raise unexpected(SPEC, arrival)
+    return reply(SPEC, f"agent `{asked.agent}`", arrival, goes_on=_child(call))
+
+
+def _child(call: Call) -> dict[str, str]:
+    return {"run_id": child_run(call), "thread_id": child_thread(call)}

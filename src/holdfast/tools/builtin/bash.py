@@ -1,29 +1,26 @@
 """`bash`: a shell command in the working folder. Where it went with `cd` is a value of the run."""
 
 import secrets
-import shlex
 from pathlib import Path
 from typing import Annotated, Final
 
-import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from holdfast.domain.errors import Invalid
-from holdfast.domain.permission import Verdict
-from holdfast.domain.tool import ToolClass
+from holdfast.domain.tool import Reach, ToolClass
 from holdfast.domain.working_path import HERE, MAX_PATH, WorkingPath, working_path
 from holdfast.ports.processes import Ended
 from holdfast.tools.commands.commands import Commands
 from holdfast.tools.commands.endings import output_of, told
-from holdfast.tools.permissions.chain import chain_of
+from holdfast.tools.commands.outside import words_from_outside
+from holdfast.tools.commands.shell_folder import at, shell_folder
+from holdfast.tools.commands.trespasses import with_trespasses
 from holdfast.tools.permissions.subjects import BASH
 from holdfast.tools.schema import Arguments, spec_of
 from holdfast.tools.tool import Call, Outcome
 from holdfast.tools.typed import TypedTool
-from holdfast.tools.values import read_value, written
 
-VALUE: Final = "shell"
-"""The value of a run that says where its shell is."""
 MAX_COMMAND: Final = 100_000
 """Characters."""
 DEFAULT_SECONDS: Final = 120
@@ -32,6 +29,7 @@ MOST_ERRORS: Final = 4_000
 """Bytes that are told of why no shell could begin."""
 MARGIN: Final = 60.0
 """Seconds that a call has beside those of its command, to start it and to see that all of it is gone."""
+GONE: Final = "`{}` is gone, so nothing was run: the shell is back in the working folder"
 
 # Both outputs are one, in the order in which they come. What was the second then says where the shell is at its end, in
 # words that begin with what nobody can guess.
@@ -54,58 +52,39 @@ class Bash(Arguments, frozen=True, kw_only=True):
     ] = DEFAULT_SECONDS
 
 
-class Shell(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the shell of a run is."""
-
-    folder: str = HERE
-
-
-SPEC: Final = spec_of(Bash, name=BASH, kind=ToolClass.EFFECTFUL, timeout=MOST_SECONDS + MARGIN)
+SPEC: Final = spec_of(Bash, name=BASH, kind=ToolClass.EFFECTFUL, timeout=MOST_SECONDS + MARGIN, reach=Reach.COMMANDS)
 
 
 def bash(commands: Commands) -> TypedTool[Bash]:
     """Return the tool."""
 
     async def run(call: Call, asked: Bash) -> Outcome:
-        kept = working_path(read_value(call, VALUE, default=Shell()).folder)
-        folder = kept if await commands.has(call, kept) else HERE
-        _check_from(call, folder, asked.command)
+        folder = shell_folder(call.values)
+        if not await commands.has(call, folder):
+            # Meant for that folder, it might do harm in another.
+            return Outcome(content=GONE.format(folder), failed=True, values=at(HERE))
         mark = secrets.token_hex(16)
-        ended = await commands.run(
+        ran = await commands.run(
             call,
             ["/bin/bash", "-c", _SCRIPT.format(mark=mark), "bash", asked.command],
             folder=folder,
             seconds=asked.timeout_seconds,
             heard=lambda piece: not piece.startswith(mark.encode()),
         )
+        ended = ran.ended
         now = _folder(ended, mark, root=commands.root(call)) or folder
         notes = told(ended, timeout=asked.timeout_seconds)
-        if folder != kept:
-            notes.append(f"`{kept}` is gone, so it began in the working folder")
         if now != HERE:
             notes.append(f"the shell is in `{now}`")
-        return Outcome(
+        outcome = Outcome(
             content=f"{_output(ended, mark)}[{'; '.join(notes)}]",
             failed=ended.exit_code != 0,
-            values={VALUE: written(Shell(folder=now))} if now != kept else {},
+            untrusted=words_from_outside(asked.command, root=commands.root(call), network=commands.has_network(call)),
+            values=at(now) if now != folder else {},
         )
+        return with_trespasses(outcome, call, BASH, ran.trespasses)
 
-    return TypedTool(SPEC, Bash, run=run)
-
-
-def _check_from(call: Call, folder: WorkingPath, command: str) -> None:
-    """Raise if the rules are stricter about a command once they know where it begins."""
-    if folder == HERE:
-        return
-    rights = chain_of(call.agent, call.values)
-    known, meant = (
-        rights.decide(BASH, {"command": text}).verdict for text in (command, f"cd {shlex.quote(folder)} && {command}")
-    )
-    if meant is Verdict.DENY or meant.strictness > known.strictness:
-        raise Invalid(
-            f"the shell is in `{folder}`, where the rules say otherwise about this command: "
-            f"go back with `cd`, and then begin it with `cd {shlex.quote(folder)} && `"
-        )
+    return TypedTool(replace(SPEC, reach=commands.reach), Bash, run=run)
 
 
 def _output(ended: Ended, mark: str) -> str:

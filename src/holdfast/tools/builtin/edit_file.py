@@ -6,7 +6,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from holdfast.domain.text import check_text
-from holdfast.domain.tool import ToolClass
+from holdfast.domain.tool import Reach, ToolClass
 from holdfast.domain.working_path import WorkingPath, working_path
 from holdfast.ports.working_folder import WorkingFolders
 from holdfast.tools.files.editing import digest, replaced, undone
@@ -36,7 +36,7 @@ class EditFile(Arguments, frozen=True, kw_only=True):
 
 
 # Idempotent, because only the file that was read is edited, and whether that has happened already can be found out.
-SPEC: Final = spec_of(EditFile, name="edit_file", kind=ToolClass.IDEMPOTENT, timeout=TIMEOUT)
+SPEC: Final = spec_of(EditFile, name="edit_file", kind=ToolClass.IDEMPOTENT, timeout=TIMEOUT, reach=Reach.WORKSPACE)
 
 
 def edit_file(folders: WorkingFolders) -> TypedTool[EditFile]:

@@ -16,7 +16,7 @@ LONGEST: Final = 7 * 24 * 3600
 
 
 class Sleep(Arguments, frozen=True, kw_only=True):
-    """Wait for a while, then go on. Waiting costs nothing. A message from a person ends the wait early."""
+    """Wait for a while, then go on. Waiting costs nothing. A message or the end of a task of yours wakes you early."""
 
     seconds: Annotated[float, Meta(gt=0, le=LONGEST, description="How long to wait, in seconds; at most 7 days.")]
 
@@ -30,8 +30,8 @@ async def _wake(call: Call, asked: Sleep, arrival: Arrival) -> Outcome:
     match arrival:
         case TimeCame():
             return Outcome(content={"slept_seconds": asked.seconds})
-        case Disturbed():
-            return Outcome(content={"woke_early": True, "because": "a person said something"})
+        case Disturbed(because=because):
+            return Outcome(content={"woke_early": True, "because": because})
         case _:
             raise unexpected(SPEC, arrival)
 

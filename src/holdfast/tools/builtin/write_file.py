@@ -5,7 +5,7 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from holdfast.domain.text import check_text
-from holdfast.domain.tool import ToolClass
+from holdfast.domain.tool import Reach, ToolClass
 from holdfast.domain.working_path import working_path
 from holdfast.ports.working_folder import WorkingFolders
 from holdfast.tools.files.permitted import permitted_folder
@@ -32,7 +32,7 @@ class WriteFile(Arguments, frozen=True, kw_only=True):
 
 # Idempotent, because a file that is already as it should be is left so, and one that is neither that nor what the run
 # knows is refused: run again after a crash, it finishes what was begun or finds it done.
-SPEC: Final = spec_of(WriteFile, name="write_file", kind=ToolClass.IDEMPOTENT, timeout=TIMEOUT)
+SPEC: Final = spec_of(WriteFile, name="write_file", kind=ToolClass.IDEMPOTENT, timeout=TIMEOUT, reach=Reach.WORKSPACE)
 
 
 def write_file(folders: WorkingFolders) -> TypedTool[WriteFile]:

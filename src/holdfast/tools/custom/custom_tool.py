@@ -12,6 +12,7 @@ from holdfast.domain.tool import ToolClass, ToolSpec
 from holdfast.ports.processes import Ended
 from holdfast.tools.commands.commands import Commands
 from holdfast.tools.commands.endings import told
+from holdfast.tools.commands.trespasses import with_trespasses
 from holdfast.tools.tool import Call, Outcome
 
 MARGIN: Final = 60.0
@@ -30,7 +31,7 @@ class CustomTool:
     """
 
     def __init__(self, spec: ToolSpec, command: Sequence[str], *, folder: Path, commands: Commands) -> None:
-        self.spec = replace(spec, timeout=spec.timeout + MARGIN)
+        self.spec = replace(spec, timeout=spec.timeout + MARGIN, reach=commands.reach)
         self._timeout = spec.timeout
         self._command = [str(folder / word) if word.startswith("./") else word for word in command]
         self._folder = folder
@@ -38,7 +39,7 @@ class CustomTool:
 
     async def run(self, call: Call, arguments: dict[str, Json]) -> Outcome:
         """Run the command."""
-        ended = await self._commands.run(
+        ran = await self._commands.run(
             call,
             self._command,
             seconds=self._timeout,
@@ -47,7 +48,7 @@ class CustomTool:
             environment={KEY: call.key, TOOL_FOLDER: str(self._folder)},
             heard=lambda _: False,
         )
-        return self._outcome(ended)
+        return with_trespasses(self._outcome(ran.ended), call, self.spec.name, ran.trespasses)
 
     def _outcome(self, ended: Ended) -> Outcome:
         if ended.exit_code != 0:

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.domain.agent import Agent
+from holdfast.domain.agent import Agent, Tainted
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.permission import RIGHTS, Decision, Rights, Verdict, strictest
+from holdfast.domain.taint import handed_on, taint_of
 from holdfast.tools.permissions.policy import Policy, agent_policy, policy_of
 
 
@@ -23,6 +24,8 @@ class Chain:
             (agent.name, agent_policy(agent)),
             *((one.agent, policy_of(one.permissions, one.granted)) for one in above),
         ]
+        self.asks_tainted = Tainted.ASK in (agent.tainted, *(one.tainted for one in above))
+        """Whether a person is asked about calls that reach beyond the workspace, once the run is tainted."""
         concerns = [policy.concerns for _, policy in self.links]
         self.concerns = concerns[0].union(*concerns[1:]) if above else concerns[0]
 
@@ -53,6 +56,6 @@ def inherited(values: Mapping[str, Json]) -> list[Rights]:
 
 
 def passed_on(agent: Agent, values: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the values of a run that `agent` spawns: it has at most the rights of all above it."""
-    own = Rights(agent=agent.name, permissions=agent.permissions, granted=agent.granted)
-    return {RIGHTS: msgspec.to_builtins([*inherited(values), own])}
+    """Return the values of a run that `agent` spawns: it has at most the rights of all above it, and their taint."""
+    own = Rights(agent=agent.name, permissions=agent.permissions, granted=agent.granted, tainted=agent.tainted)
+    return {RIGHTS: msgspec.to_builtins([*inherited(values), own]), **handed_on(taint_of(values).names())}

@@ -6,9 +6,12 @@ from typing import Final, NamedTuple
 
 from holdfast.domain.agent import Permissions
 from holdfast.domain.errors import Invalid
+from holdfast.domain.mcp_server import server_of, server_prefix
 from holdfast.domain.permission import ToolRule, parse_rule
+from holdfast.domain.tool import REMOTE_METHOD
 from holdfast.tools.built_ins import BUILT_IN
 from holdfast.tools.permissions.commands import check_command_pattern, command_pattern
+from holdfast.tools.permissions.domains import check_domain_pattern, domain_pattern
 from holdfast.tools.permissions.paths import check_path_pattern
 from holdfast.tools.permissions.shell.wrappers import is_looked_through
 from holdfast.tools.permissions.subjects import SUBJECTS, SubjectKind
@@ -47,7 +50,7 @@ def problems(permissions: Permissions, *, known: Collection[str] = KNOWN) -> Ite
 def check_rule(text: str, *, known: Collection[str] = KNOWN, allows: bool = False) -> None:
     """Raise `Invalid` if no call can fit a rule."""
     parts = parse_rule(text)
-    if parts.tool not in known:
+    if parts.tool not in known and not _comes_and_goes(parts.tool):
         raise Invalid(f"there is no tool `{parts.tool}`{did_you_mean(parts.tool, known)}")
     if parts.specifier is None:
         return
@@ -62,6 +65,16 @@ def check_rule(text: str, *, known: Collection[str] = KNOWN, allows: bool = Fals
         case SubjectKind.AGENT:
             if _AGENT.fullmatch(parts.specifier) is None:
                 raise Invalid("no agent has such a name: it has lower-case letters, digits, `_` and `-`; `*` is any")
+        case SubjectKind.DOMAIN:
+            check_domain_pattern(parts.specifier)
+
+
+def _comes_and_goes(tool: str) -> bool:
+    """Say whether a name is that of tools of clients or of MCP servers, which nobody knows before they are there."""
+    server = server_of(tool)
+    if server is not None:
+        return server != "" and tool.removeprefix(server_prefix(server)) != ""
+    return tool.startswith(REMOTE_METHOD) and not tool.endswith("*")
 
 
 def _check_program(program: str, *, allows: bool) -> None:
@@ -78,11 +91,15 @@ def _check_reached(text: str, before: list[tuple[str, str]]) -> None:
 
 def _covers(one: ToolRule, other: ToolRule) -> bool:
     if one.tool != other.tool:
-        return False
+        return one.tool.endswith("*") and other.tool.startswith(one.tool[:-1])
     if one.specifier is None or one.specifier == other.specifier:
         return True
     if other.specifier is None or one.tool not in SUBJECTS:
         return False
-    if SUBJECTS[one.tool].kind is SubjectKind.COMMAND:
-        return command_pattern(one.specifier).covers(command_pattern(other.specifier))
-    return one.specifier in ("*", "**")
+    match SUBJECTS[one.tool].kind:
+        case SubjectKind.COMMAND:
+            return command_pattern(one.specifier).covers(command_pattern(other.specifier))
+        case SubjectKind.DOMAIN:
+            return domain_pattern(one.specifier).covers(domain_pattern(other.specifier))
+        case _:
+            return one.specifier in ("*", "**")

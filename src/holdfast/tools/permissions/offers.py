@@ -7,8 +7,11 @@ from typing import Final
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
+from holdfast.domain.mcp_server import server_of, server_prefix
 from holdfast.domain.permission import Verdict
+from holdfast.domain.web_url import web_url
 from holdfast.tools.permissions.checking import check_rule
+from holdfast.tools.permissions.domains import PREFIX
 from holdfast.tools.permissions.paths import normal
 from holdfast.tools.permissions.policy import Policy
 from holdfast.tools.permissions.shell.found import Access, Words
@@ -37,14 +40,25 @@ def _candidates(policy: Policy, tool: str, arguments: dict[str, Json]) -> Iterat
     said = None if subject is None else arguments.get(subject.argument)
     if subject is None:
         yield [tool]
+        if (server := server_of(tool)) is not None:
+            yield [f"{server_prefix(server)}*"]
     elif not isinstance(said, str):
         return
     elif subject.kind is SubjectKind.COMMAND:
         yield from _commands(policy, said)
     elif subject.kind is SubjectKind.AGENT:
         yield [f"{tool}({said})"]
+    elif subject.kind is SubjectKind.DOMAIN:
+        yield from ([f"{tool}({pattern})"] for pattern in _hosts(said))
     else:
         yield from ([f"{tool}({pattern})"] for pattern in _paths(said))
+
+
+def _hosts(url: str) -> list[str]:
+    try:
+        return [f"{PREFIX}{web_url(url).host}"]
+    except Invalid:
+        return []
 
 
 def _commands(policy: Policy, command: str) -> Iterator[list[str]]:

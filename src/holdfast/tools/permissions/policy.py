@@ -10,9 +10,9 @@ from holdfast.domain.permission import Decision, Verdict
 from holdfast.tools.permissions.rules import Rule, bound, rule
 from holdfast.tools.permissions.shell.found import Script
 from holdfast.tools.permissions.shell_policy import ShellPolicy
-from holdfast.tools.permissions.subjects import BASH, BINDING, SUBJECTS
+from holdfast.tools.permissions.subjects import BASH, BINDING, SUBJECTS, WEB_FETCH
 
-ASKED_BY_DEFAULT: Final = frozenset({BASH})
+ASKED_BY_DEFAULT: Final = frozenset({BASH, WEB_FETCH})
 """Tools whose calls are asked for where no rule says otherwise."""
 
 

@@ -10,6 +10,7 @@ import msgspec
 from holdfast.domain.content import Json
 from holdfast.domain.permission import Decision, Verdict, parse_rule
 from holdfast.tools.permissions.commands import CommandPattern, command_pattern
+from holdfast.tools.permissions.domains import DomainPattern, domain_pattern
 from holdfast.tools.permissions.match import Match
 from holdfast.tools.permissions.paths import PathPattern, normal, path_pattern
 from holdfast.tools.permissions.shell.found import Access
@@ -26,6 +27,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     path: PathPattern | None = None
     command: CommandPattern | None = None
     agent: str | None = None
+    domain: DomainPattern | None = None
 
     @property
     def bare(self) -> bool:
@@ -34,11 +36,11 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
     def allows(self, tool: str, arguments: dict[str, Json]) -> bool:
         """Say whether it is about a call of exactly its tool, other than of a shell."""
-        return self.tool == tool and self._match(tool, arguments) is Match.YES
+        return self._is_of(tool) and self._match(tool, arguments) is Match.YES
 
     def binds(self, tool: str, arguments: dict[str, Json]) -> Match:
         """Say whether it is about a call of its tool, or of one that does the same to a path."""
-        if self.tool == tool:
+        if self._is_of(tool):
             return self._match(tool, arguments)
         subject = SUBJECTS.get(tool)
         if subject is None or BINDING.get(self.tool) not in subject.access:
@@ -51,6 +53,10 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             return Match.NO
         return Match.YES if self.path is None else self.path.match(path, moved=moved)
 
+    def _is_of(self, tool: str) -> bool:
+        """Say whether it is a rule of this tool, or of all whose names begin so."""
+        return self.tool == tool or (self.tool.endswith("*") and tool.startswith(self.tool[:-1]))
+
     def _match(self, tool: str, arguments: dict[str, Json]) -> Match:
         if self.bare:
             return Match.YES
@@ -60,6 +66,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             return Match.MAYBE
         if self.path is not None:
             return self.path.match(normal(said))
+        if self.domain is not None:
+            return Match.YES if self.domain.fits(said) else Match.NO
         return Match.YES if self.agent is not None and fnmatchcase(said, self.agent) else Match.NO
 
 
@@ -86,4 +94,5 @@ def rule(text: str) -> Rule:
         path=path_pattern(said) if said is not None and kind is SubjectKind.PATH else None,
         command=command_pattern(said) if said is not None and kind is SubjectKind.COMMAND else None,
         agent=said if kind is SubjectKind.AGENT else None,
+        domain=domain_pattern(said) if said is not None and kind is SubjectKind.DOMAIN else None,
     )

@@ -1,4 +1,4 @@
-"""What a rule of each tool is about: a path, a command, an agent, or nothing but the tool itself."""
+"""What a rule of each tool is about: a path, a command, an agent, a host, or nothing but the tool itself."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -9,6 +9,7 @@ import msgspec
 from holdfast.tools.permissions.shell.found import Access
 
 BASH: Final = "bash"
+WEB_FETCH: Final = "web_fetch"
 
 
 class SubjectKind(StrEnum):
@@ -17,6 +18,7 @@ class SubjectKind(StrEnum):
     PATH = "path"
     COMMAND = "command"
     AGENT = "agent"
+    DOMAIN = "domain"
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +46,7 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
     "agent_message": Subject(kind=SubjectKind.AGENT, argument="agent"),
     "task_create": Subject(kind=SubjectKind.AGENT, argument="agent"),
     "task_spawn": Subject(kind=SubjectKind.AGENT, argument="agent"),
+    WEB_FETCH: Subject(kind=SubjectKind.DOMAIN, argument="url"),
 }
 
 BINDING: Final[Mapping[str, Access]] = {

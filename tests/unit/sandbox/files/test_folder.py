@@ -279,3 +279,35 @@ def test_a_workspace_that_is_gone_is_told(tmp_path: Path) -> None:
         WorkspaceFolders(tmp_path / "gone").open("files"),
     ):
         pass
+
+
+def test_a_path_that_nothing_is_at_is_reserved_once_and_released(place: Path, opener: Opener) -> None:
+    folders = WorkspaceFolders(place.parent, opener=opener)
+    assert [folders.reserve("files", A), folders.reserve("files", A)] == [True, False]
+    assert (place / "a").is_dir()
+    folders.release("files", A)
+    folders.release("files", A)
+    assert names(place) == []
+
+
+def test_what_is_not_empty_or_no_folder_is_not_released(place: Path, opener: Opener) -> None:
+    folders = WorkspaceFolders(place.parent, opener=opener)
+    folders.reserve("files", A)
+    (place / "a" / "note").touch()
+    (place / "b").touch()
+    folders.release("files", A)
+    folders.release("files", WorkingPath("b"))
+    assert names(place) == ["a", "b"]
+
+
+@pytest.mark.parametrize(("path", "kind"), [("gone/x", NotFound), ("link/x", Invalid), ("file/x", Invalid)])
+def test_nothing_is_reserved_where_the_way_is_not_clear(
+    place: Path, opener: Opener, path: str, kind: type[Exception]
+) -> None:
+    (place / "link").symlink_to(place.parent / "outside")
+    (place / "file").touch()
+    folders = WorkspaceFolders(place.parent, opener=opener)
+    with pytest.raises(kind):
+        folders.reserve("files", WorkingPath(path))
+    folders.release("files", WorkingPath(path))
+    assert names(place.parent / "outside") == ["key"]

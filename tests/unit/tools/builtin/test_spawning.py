@@ -22,6 +22,7 @@ from holdfast.tools.spawning import MAX_INPUT, LibrarySpawner
 from holdfast.tools.tool import ChildEnded, Disturbed, Outcome, Spawned, TimeCame
 from holdfast.tools.typed import TypedTool, WaitingTool
 from holdfast.tools.wrapped import wrapped
+from tests.unit.tools.builtin.office import Office
 
 CHILD: Final = RunId(derived_id("run", key=KEY))
 THREAD: Final = ThreadId(derived_id("thr", key=KEY))
@@ -38,11 +39,11 @@ async def agents(lease: Lease) -> list[Agent]:
 
 
 def spawn() -> WaitingTool[AgentSpawn]:
-    return agent_spawn(LibrarySpawner(agents))
+    return agent_spawn(LibrarySpawner(agents), Office())
 
 
 def create() -> TypedTool[TaskCreate]:
-    return task_create(LibrarySpawner(agents))
+    return task_create(LibrarySpawner(agents), Office())
 
 
 def the_child(mode: Mode = Mode.CHAT, priority: Priority = Priority.NORMAL) -> NewRun:

@@ -1,0 +1,140 @@
+"""What a call of a tool of an MCP server costs, beside the bare SDK: the same server, a process on pipes.
+
+There is no run and no model: a call goes as the control plane makes it, with its arguments checked, its trust looked up
+and its answer read. The server is the smallest there can be, so that what is measured is not its work.
+"""
+
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final
+
+from benchmarks.table import Table
+from holdfast.bootstrap.store import open_store
+from holdfast.domain.agent import Agent
+from holdfast.domain.content import Json
+from holdfast.domain.errors import NotFound
+from holdfast.domain.ids import OwnerId, SpaceId
+from holdfast.domain.mcp_server import McpServer
+from holdfast.domain.new_run import NewRun
+from holdfast.domain.thread import NewThread
+from holdfast.engine.worker import LEASE
+from holdfast.mcp.mcp_tools import McpTools
+from holdfast.mcp.programs import Places
+from holdfast.mcp.servers import open_servers
+from holdfast.ports.agents import BrokenAgent
+from holdfast.sandbox.none import Unconfined
+from holdfast.sandbox.processes import open_processes
+
+SPACE: Final = SpaceId("bench")
+TOGETHER: Final = 16
+"""Calls at a time."""
+SERVER: Final = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    match asked.get("method"):
+        case "initialize":
+            info = {"name": "a", "version": "1"}
+            result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}
+        case "tools/list":
+            result = {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
+        case "tools/call":
+            result = {"content": [{"type": "text", "text": asked["params"]["arguments"]["text"]}]}
+        case _:
+            if "id" in asked:
+                error = {"code": -32601, "message": "no"}
+                print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": error}), flush=True)
+            continue
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""
+ARGUMENTS: Final[dict[str, Json]] = {"text": "hello"}
+
+
+class _OneAgent:
+    """`Agents`: one, which has the server."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    def get(self, name: str) -> Agent:
+        """Return the agent."""
+        if name != self._agent.name:
+            raise NotFound(f"no agent `{name}`")
+        return self._agent
+
+    def all(self) -> list[Agent]:
+        """Return the agent."""
+        return [self._agent]
+
+    def broken(self) -> list[BrokenAgent]:
+        """Return none."""
+        return []
+
+    def grant(self, name: str, rules: object) -> None:
+        """Grant nothing."""
+
+
+async def measure(*, seconds: float) -> Table:
+    """Return a table of calls each second and milliseconds for each."""
+    table = Table("a call of an MCP tool", ["what", "at a time", "calls/s", "ms each", "beside the bare SDK"])
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        ways = {"bare SDK": await _bare(stack), "Holdfast": await _ours(stack, folder)}
+        for count in (1, TOGETHER):
+            rates = {name: await _rate(once, count, seconds) for name, once in ways.items()}
+            for name, rate in rates.items():
+                table.add(name, count, rate, 1000 * count / rate, f"{rate / rates['bare SDK']:.2f}×")
+    return table
+
+
+async def _bare(stack: AsyncExitStack) -> Callable[[str], Awaitable[object]]:
+    from mcp import Client, StdioServerParameters
+
+    server = StdioServerParameters(command=sys.executable, args=["-I", "-c", SERVER])
+    client = await stack.enter_async_context(Client(server, cache=None))
+    await client.list_tools()
+    return lambda key: client.call_tool("echo", ARGUMENTS)
+
+
+async def _ours(stack: AsyncExitStack, folder: Path) -> Callable[[str], Awaitable[object]]:
+    processes = await stack.enter_async_context(open_processes())
+    store = await stack.enter_async_context(open_store(folder / "holdfast.db"))
+    sandbox = Unconfined(processes)
+    places = Places(workspace=folder, own=folder / ".holdfast", sandbox=sandbox, unconfined=sandbox)
+    servers = await stack.enter_async_context(open_servers(places, runs=store.runs))
+    declared = McpServer(command=sys.executable, args=["-I", "-c", SERVER])
+    agent = Agent(name="bot", description="", models=["a:b"], instructions="", mcp_servers={"bench": declared})
+    tools = McpTools(
+        servers,
+        agents=_OneAgent(agent),
+        declared=dict,
+        trust=store.tool_trust,
+        journal=store.journal,
+        files=store.files,
+    )
+    await store.spaces.create(SPACE, name="bench")
+    await store.runs.create(SPACE, NewRun(thread=NewThread(agent_type="bot"), agent_type="bot"))
+    (lease,) = await store.leases.claim(OwnerId("bench"), lease=LEASE * 1000)
+    await tools.list(lease)
+    return lambda key: tools.call(lease, "mcp__bench__echo", ARGUMENTS, key=key)
+
+
+async def _rate(once: Callable[[str], Awaitable[object]], count: int, seconds: float) -> float:
+    """Return how many calls are made each second, so many at a time."""
+    end = time.perf_counter() + seconds
+
+    async def calls(number: int) -> int:
+        made = 0
+        while time.perf_counter() < end:
+            await once(f"key-{number}-{made}")
+            made += 1
+        return made
+
+    begun = time.perf_counter()
+    made = await asyncio.gather(*(calls(number) for number in range(count)))
+    return sum(made) / (time.perf_counter() - begun)

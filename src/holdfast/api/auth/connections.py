@@ -1,0 +1,99 @@
+"""Connections that are open, by what their clients came with. Once that opens nothing any more, they are cut off."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Final
+
+from holdfast.api.asgi import Message
+from holdfast.control.keys.asker import Asker
+from holdfast.control.keys.errors import Forbidden, Unauthenticated
+from holdfast.domain.errors import Unavailable
+
+PERIOD: Final = 0.3
+"""Seconds between two looks; a key is believed for less than half a second, so that both are less than one."""
+
+
+class Connection:
+    """One request that is being answered."""
+
+    __slots__ = ("answering", "begun", "cut_off", "hurries", "streams", "token")
+
+    def __init__(self, token: str, *, hurries: bool) -> None:
+        """Look after what the present task answers; what does not hurry is cut off only once its answer has begun."""
+        answering = asyncio.current_task()
+        assert answering is not None
+        self.answering: asyncio.Task[object] = answering
+        self.token = token
+        self.hurries = hurries
+        self.begun = False
+        self.streams = False
+        self.cut_off = False
+
+    def hear(self, message: Message) -> None:
+        """Learn how far the answer is, of what is sent before a stream goes its own way."""
+        if not self.begun and message["type"] in ("http.response.start", "websocket.accept"):
+            self.begun = True
+            self.streams = any(
+                name == b"content-type" and value.startswith(b"text/event-stream")
+                for name, value in message.get("headers", ())
+            )
+
+    def cut(self) -> None:
+        """Stop the answer where it is."""
+        if not self.cut_off and (self.begun or self.hurries):
+            self.cut_off = True
+            self.answering.cancel()
+
+
+class Connections:
+    """All that are open. Entered, it looks after them."""
+
+    def __init__(self, known: Callable[[str], Awaitable[Asker]]) -> None:
+        self._known = known
+        self._open: dict[str, set[Connection]] = {}
+        self._some = asyncio.Event()
+        self._looking: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> "Connections":
+        self._looking = asyncio.get_running_loop().create_task(self._look(), name="holdfast-door")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._looking is not None
+        self._looking.cancel()
+        await asyncio.gather(self._looking, return_exceptions=True)
+
+    @contextmanager
+    def holding(self, connection: Connection) -> Iterator[None]:
+        """Look after a connection while the block runs."""
+        together = self._open.setdefault(connection.token, set())
+        together.add(connection)
+        self._some.set()
+        try:
+            yield
+        finally:
+            together.discard(connection)
+            if not together:
+                self._open.pop(connection.token, None)
+
+    async def _look(self) -> None:
+        while True:
+            await self._some.wait()
+            await asyncio.sleep(PERIOD)
+            if not self._open:
+                self._some.clear()
+            for token in list(self._open):
+                await self._look_at(token)
+
+    async def _look_at(self, token: str) -> None:
+        try:
+            await self._known(token)
+        except (Unauthenticated, Forbidden):
+            for connection in list(self._open.get(token, ())):
+                connection.cut()
+        except Unavailable:
+            return  # nobody can say now: it is asked again

@@ -1,0 +1,62 @@
+"""What each route needs: the one table, by the names of the functions that answer.
+
+A route that is not here is for those who may do everything, and a test tells that it is missing.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from holdfast.control.keys.asker import Asker
+from holdfast.control.keys.errors import Forbidden
+from holdfast.domain.api_key import Scope
+
+OPEN: Final = frozenset({"read_health", "read_ready", "read_openapi"})
+"""For everybody, also without a key: they show nothing of any space."""
+
+_READ: Final = """
+    read_version list_spaces read_space list_agents read_agent
+    list_threads read_thread list_messages list_run_messages read_history read_tree export_thread
+    list_plan_items read_plan list_space_tasks
+    list_thread_runs read_thread_run list_runs read_run list_events list_steps read_context list_children
+    list_interrupts list_artifacts read_artifact list_run_artifacts list_thread_artifacts
+    list_files read_file read_file_content list_notifications count_unread
+    follow_run follow_notifications follow_space run_socket join_segment
+    list_tasks read_task list_task_events follow_task read_task_context
+    list_contract_agents read_contract_agent list_sessions read_session list_session_messages read_session_context
+    list_known_models list_models read_model
+"""
+_RUN: Final = """
+    create_thread update_thread delete_thread archive_thread unarchive_thread
+    create_plan_item update_plan_item create_run cancel_run respond retry_run steer_run
+    create_artifact upload_file delete_file mark_read run_agent
+    create_task delete_task respond_to_task cancel_task
+    chat delete_session cancel_session call_model complete_chat client_socket
+"""
+_ADMIN: Final = "update_space delete_space list_keys create_key revoke_key"
+
+
+class Rule(NamedTuple):
+    """What somebody must have."""
+
+    scope: Scope
+    everywhere: bool = False
+    """Whether it concerns all spaces at once."""
+
+
+RULES: Final[Mapping[str, Rule]] = {
+    **dict.fromkeys(_READ.split(), Rule(Scope.READ)),
+    **dict.fromkeys(_RUN.split(), Rule(Scope.RUN)),
+    **dict.fromkeys(_ADMIN.split(), Rule(Scope.ADMIN)),
+    "read_metrics": Rule(Scope.READ, everywhere=True),
+    **dict.fromkeys(("create_space", "read_settings", "update_settings"), Rule(Scope.ADMIN, everywhere=True)),
+}
+_UNKNOWN: Final = Rule(Scope.ADMIN, everywhere=True)
+
+
+def check_rule(asker: Asker, name: str) -> None:
+    """Raise `Forbidden` unless somebody may use a route."""
+    rule = RULES.get(name, _UNKNOWN)
+    if not asker.scope.includes(rule.scope):
+        raise Forbidden(f"this needs a key with the scope `{rule.scope}`: yours has `{asker.scope}`", scope=rule.scope)
+    if rule.everywhere and not asker.everywhere:
+        raise Forbidden("this concerns all spaces: it needs a key for every space")

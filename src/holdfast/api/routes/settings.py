@@ -1,0 +1,65 @@
+"""The settings of the workspace, in the style of the tasks contract."""
+
+import re
+from typing import Annotated, Any, Final
+
+from litestar import Response, get, patch
+from litestar.di import NamedDependency
+from litestar.handlers import HTTPRouteHandler
+from litestar.params import HeaderParameter, JSONBody
+
+from holdfast.api.errors import ErrorEnvelope
+from holdfast.api.task_contract.refusals import refusals
+from holdfast.control.settings.errors import SETTINGS_ERRORS
+from holdfast.control.settings.settings import SettingsControl, SettingsView
+from holdfast.domain.errors import Invalid, NotFound
+
+_TAGS: Final = ["settings"]
+_REFUSALS: Final = refusals(SETTINGS_ERRORS, not_found=NotFound)
+_TAG: Final = re.compile(r'"([!#-~]*)"|(\*)')
+
+IfMatch = Annotated[
+    str | None,
+    HeaderParameter(
+        name="If-Match",
+        max_length=1000,
+        description="The `ETag` that the settings were read with: if they have changed since, they stay as they are.",
+    ),
+]
+
+
+@get("/settings", summary="Read the settings", tags=_TAGS, exception_handlers=_REFUSALS)
+async def read_settings(settings: NamedDependency[SettingsControl]) -> Response[SettingsView]:
+    """Return the settings of the workspace, without secrets."""
+    return _answer(*settings.read())
+
+
+@patch(
+    "/settings",
+    summary="Change the settings",
+    tags=_TAGS,
+    exception_handlers=_REFUSALS,
+    opt={"also": {"412": {"application/json": ErrorEnvelope}}},
+)
+async def update_settings(
+    settings: NamedDependency[SettingsControl], data: JSONBody[dict[str, Any]], if_match: IfMatch = None
+) -> Response[SettingsView]:
+    """Change what the body names and leave the rest; null takes out what cannot be null."""
+    return _answer(*await settings.change(data, tags=_tags(if_match)))
+
+
+def _answer(view: SettingsView, tag: str) -> Response[SettingsView]:
+    return Response(view, headers={"ETag": f'"{tag}"', "Cache-Control": "no-store"})
+
+
+def _tags(header: str | None) -> list[str]:
+    """Return the tags that a header names, each in quotes, or `*` for any."""
+    if header is None:
+        return []
+    found = [_TAG.fullmatch(part.strip()) for part in header.split(",")]
+    if None in found:
+        raise Invalid('`If-Match` must be an `ETag` of the settings, in quotes, such as `"3f9c"`', field="If-Match")
+    return [each[1] or each[2] or "" for each in found if each is not None]
+
+
+ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (read_settings, update_settings)

@@ -1,0 +1,85 @@
+"""How a process is observed: what it counts, and the spans that it emits where that is turned on."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from typing import Protocol
+
+from holdfast.domain.errors import Invalid
+from holdfast.metrics.meters import Meters
+from holdfast.metrics.models import counting
+from holdfast.metrics.observed_model import ObservedModel
+from holdfast.metrics.tools import counted
+from holdfast.ports.executor import Executor
+from holdfast.ports.journal import Journal
+from holdfast.ports.model import Model
+from holdfast.tools.wrapping import Around, outside
+from holdfast.workspace.settings import TelemetrySettings
+
+
+class Tracing(Protocol):
+    """Emits spans: it puts what does so around what is traced."""
+
+    @property
+    def around(self) -> Around:
+        """What is done around each call of a tool."""
+
+    def model(self, model: Model) -> Model:
+        """Return a model whose calls are traced."""
+
+    def executor(self, executor: Executor) -> Executor:
+        """Return an executor whose work is traced."""
+
+    def journal(self, journal: Journal) -> Journal:
+        """Return the journal of such an executor."""
+
+
+class Observing:
+    """Puts what observes around what is observed."""
+
+    def __init__(self, tracing: Tracing | None = None) -> None:
+        self.meters = Meters()
+        self._count = counting(self.meters)
+        self._tracing = tracing
+        self.around = counted(self.meters)
+        """What is done around each call of a tool."""
+        if tracing is not None:
+            self.around = outside(tracing.around, self.around)
+
+    def model(self, model: Model) -> Model:
+        """Return a model whose calls are observed."""
+        observed = ObservedModel(model, self._count)
+        return observed if self._tracing is None else self._tracing.model(observed)
+
+    def executor(self, executor: Executor) -> Executor:
+        """Return an executor whose work is observed."""
+        return executor if self._tracing is None else self._tracing.executor(executor)
+
+    def journal(self, journal: Journal) -> Journal:
+        """Return the journal of such an executor."""
+        return journal if self._tracing is None else self._tracing.journal(journal)
+
+
+@asynccontextmanager
+async def open_observing(settings: TelemetrySettings, *, tracing: Tracing | None = None) -> AsyncIterator[Observing]:
+    """Observe a process; the spans are `tracing`'s if it is given, and else what the settings say."""
+    if tracing is not None or not settings.traces:
+        yield Observing(tracing)
+        return
+    check_installed()
+    import holdfast
+    from holdfast.telemetry.exporting import processor
+    from holdfast.telemetry.tracing import Tracing as Spans
+
+    spans = Spans(processor(), version=holdfast.__version__, capture_content=settings.capture_content)
+    try:
+        yield Observing(spans)
+    finally:
+        await asyncio.to_thread(spans.close)
+
+
+def check_installed() -> None:
+    """Raise unless spans can be made here."""
+    if find_spec("opentelemetry") is None or find_spec("opentelemetry.sdk") is None:
+        raise Invalid("traces need a package: run `pip install 'holdfast[otel]'`", field="telemetry")

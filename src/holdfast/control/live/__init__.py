@@ -1,0 +1,1 @@
+"""What clients follow over one socket: tasks and sessions, each after a cursor, with nothing lost or doubled."""

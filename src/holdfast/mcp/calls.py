@@ -1,0 +1,113 @@
+"""Calls that a server works on. One whose server asks something stays open, until the answer is given to it."""
+
+import asyncio
+from collections.abc import Awaitable
+
+from holdfast.domain.content import Json
+from holdfast.domain.errors import ServerFailed
+from holdfast.domain.ids import RunId
+from holdfast.mcp.elicitation import ALONE, Asked, Request, likeness
+from holdfast.mcp.results import Result
+
+
+class OpenCall:
+    """One call, from when it is made until it has ended."""
+
+    def __init__(self, run_id: RunId, *, known: dict[str, dict[str, Json]] | None = None) -> None:
+        """Begin; `known` are answers to requests that were asked before, by their likeness."""
+        self.run_id = run_id
+        self._known = known or {}
+        self._news: asyncio.Queue[Result | Asked | ServerFailed] = asyncio.Queue()
+        self._answer: asyncio.Future[dict[str, Json]] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether its server is done with it."""
+        return self._task is not None and self._task.done()
+
+    @property
+    def parked(self) -> bool:
+        """Whether its server waits for an answer."""
+        return self._answer is not None
+
+    def begin(self, tasks: asyncio.TaskGroup, calling: Awaitable[Result | Asked]) -> None:
+        """Make the call."""
+        self._task = tasks.create_task(self._make(calling))
+
+    async def next(self) -> Result | Asked:
+        """Wait for the end of the call, or for what its server asks."""
+        news = await self._news.get()
+        if isinstance(news, ServerFailed):
+            raise news
+        return news
+
+    async def ask(self, request: Request) -> dict[str, Json]:
+        """Have something asked, and wait for the answer."""
+        if (known := self._known.pop(likeness(request), None)) is not None:
+            return known
+        self._answer = asyncio.get_running_loop().create_future()
+        self._news.put_nowait(Asked(requests={ALONE: request}, way="answer"))
+        try:
+            return await self._answer
+        finally:
+            self._answer = None
+
+    def answer(self, answer: dict[str, Json]) -> None:
+        """Give the answer to what was asked."""
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(answer)
+
+    def cancel(self) -> None:
+        """Call it off: the server is told."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _make(self, calling: Awaitable[Result | Asked]) -> None:
+        try:
+            self._news.put_nowait(await calling)
+        except ServerFailed as error:
+            self._news.put_nowait(error)
+
+
+class OpenCalls:
+    """The calls of one server, by their keys."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, OpenCall] = {}
+
+    def __len__(self) -> int:
+        """Return how many the server is at work on."""
+        return sum(not call.over for call in self._calls.values())
+
+    def put(self, key: str, call: OpenCall) -> None:
+        """Add one; an older one of the same key is called off."""
+        self.drop(key)
+        # What was lost while it waited for an answer has nobody who would take it away.
+        self._calls = {other: each for other, each in self._calls.items() if not each.over}
+        self._calls[key] = call
+
+    def parked(self, key: str) -> OpenCall | None:
+        """Return the call of that key whose server waits for an answer."""
+        call = self._calls.get(key)
+        return call if call is not None and call.parked else None
+
+    def drop(self, key: str) -> None:
+        """Forget a call; if it has not ended, it is called off."""
+        call = self._calls.pop(key, None)
+        if call is not None:
+            call.cancel()
+
+    def clear(self) -> None:
+        """Call all of them off."""
+        for key in list(self._calls):
+            self.drop(key)
+
+    def waiting(self) -> list[tuple[str, OpenCall]]:
+        """Return those whose servers wait for answers."""
+        return [(key, call) for key, call in self._calls.items() if call.parked]
+
+    def asking(self) -> OpenCall | None:
+        """Return the call that a request of the server must be about: the only one on its way, or nobody knows."""
+        moving = [call for call in self._calls.values() if not call.parked and not call.over]
+        return moving[0] if len(moving) == 1 else None

@@ -1,0 +1,188 @@
+"""A session with a server, through the SDK. Importing this takes seconds: it is done on first use, in a thread.
+
+Whatever a server or the SDK does, one error comes of it: `ServerFailed`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from importlib import import_module
+from typing import Final, TypeAlias, cast
+
+import mcp_types as types
+import msgspec
+from mcp.client._transport import TransportStreams
+from mcp.client.client import Client
+from mcp.client.session import ClientRequestContext, IncomingMessage
+from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+from mcp.shared.exceptions import MCPError
+
+from holdfast.domain.content import Json
+from holdfast.domain.errors import HoldfastError, ServerFailed
+from holdfast.mcp.elicitation import Asked, Request
+from holdfast.mcp.ending import Ending
+from holdfast.mcp.results import Result
+
+HANDSHAKE: Final = 60.0
+"""Seconds that a server has to start, to introduce itself and to list its tools."""
+MOST_PAGES: Final = 100
+MOST_ROUNDS: Final = 100
+"""How often a server is called again that wants nothing but that."""
+ROUND: Final = 0.25
+"""Seconds between two of them."""
+CALL_KEY: Final = "io.holdfast/call-key"
+"""Where in its `_meta` a call has its key: the same however often it is made."""
+
+Elicit: TypeAlias = Callable[[Request], Awaitable[dict[str, Json]]]
+import_module("jsonschema")  # the SDK would import it in the middle of the first call
+
+_OURS: Final = types.Implementation(name="holdfast", version="1")
+_GONE: Final = frozenset({types.CONNECTION_CLOSED, types.REQUEST_TIMEOUT, types.INVALID_REQUEST})
+"""Errors after which a connection is made anew. An address that was started again finds our requests invalid."""
+
+
+class Connection:
+    """A server that has introduced itself."""
+
+    def __init__(self, client: Client, ending: Ending) -> None:
+        self._client = client
+        self._ending = ending
+        self.changed = False
+        """Whether it says that it has other tools now."""
+
+    @property
+    def gone(self) -> bool:
+        """Whether nothing can be asked of it any more."""
+        return self._ending.came.is_set()
+
+    async def tools(self) -> list[Json]:
+        """Return its tools, as it lists them."""
+        self.changed = False
+        with _as_failure(self._ending):
+            return await self._pages()
+
+    async def call(
+        self, tool: str, arguments: dict[str, Json], *, key: str, answers: dict[str, dict[str, Json]], state: str | None
+    ) -> Result | Asked:
+        """Call a tool, or call it again with `answers` to what it asked."""
+        with _as_failure(self._ending):
+            return await self._call(tool, arguments, key=key, answers=answers, state=state)
+
+    async def _pages(self) -> list[Json]:
+        found: list[Json] = []
+        cursor: str | None = None
+        async with asyncio.timeout(HANDSHAKE):
+            for _ in range(MOST_PAGES):
+                page = await self._client.list_tools(cursor=cursor)
+                found += [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools]
+                cursor = page.next_cursor
+                if cursor is None:
+                    break
+        return found
+
+    async def _call(
+        self, tool: str, arguments: dict[str, Json], *, key: str, answers: dict[str, dict[str, Json]], state: str | None
+    ) -> Result | Asked:
+        given: types.InputResponses = {name: types.ElicitResult.model_validate(one) for name, one in answers.items()}
+        for _ in range(MOST_ROUNDS):
+            result = await self._client.session.call_tool(
+                tool,
+                arguments,
+                input_responses=given or None,
+                request_state=state,
+                meta=cast(types.RequestParamsMeta, {CALL_KEY: key}),
+                allow_input_required=True,
+            )
+            if not isinstance(result, types.InputRequiredResult):
+                return msgspec.convert(result.model_dump(mode="json", by_alias=True, exclude_none=True), Result)
+            if result.input_requests:
+                return _asked(result.input_requests, result.request_state)
+            given, state = {}, result.request_state
+            await asyncio.sleep(ROUND)
+        raise ServerFailed(f"it has not come to an end in {MOST_ROUNDS} rounds")
+
+
+@asynccontextmanager
+async def connected(
+    transport: AbstractAsyncContextManager[TransportStreams], ending: Ending, elicit: Elicit
+) -> AsyncIterator[Connection]:
+    """Introduce ourselves to a server, and talk with it while the block runs."""
+
+    async def ask(context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
+        return types.ElicitResult.model_validate(await elicit(_request(params)))
+
+    async def hear(message: IncomingMessage) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            connection.changed = True
+
+    client = Client(transport, elicitation_callback=ask, message_handler=hear, client_info=_OURS, cache=None)
+    connection = Connection(client, ending)
+    with _as_failure(ending):
+        async with AsyncExitStack() as stack:
+            await _introduce(stack, client, ending)
+            tasks = await stack.enter_async_context(asyncio.TaskGroup())
+            listening = tasks.create_task(_listen(client, connection))
+            stack.callback(listening.cancel)
+            yield connection
+
+
+@contextmanager
+def _as_failure(ending: Ending) -> Iterator[None]:
+    """Make one error of whatever a server does to the SDK."""
+    try:
+        yield
+    except HoldfastError:
+        raise
+    except MCPError as error:
+        if error.code not in _GONE:
+            raise ending.refusal(error.message) from error
+        ending.tell(error.message)
+        raise ending.error(again=error.code == types.INVALID_REQUEST) from error
+    except Exception as error:
+        ending.tell(_told(error))
+        raise ending.error() from error
+
+
+async def _introduce(stack: AsyncExitStack, client: Client, ending: Ending) -> None:
+    limit = asyncio.timeout(HANDSHAKE)
+    try:
+        async with limit:
+            await stack.enter_async_context(client)
+    except TimeoutError as exc:
+        if not limit.expired():
+            raise
+        ending.tell(f"it did not introduce itself within {HANDSHAKE:g} seconds")
+        raise ending.error() from exc
+
+
+async def _listen(client: Client, connection: Connection) -> None:
+    """Hear of other tools where a server must be asked to tell."""
+    capabilities = client.server_capabilities.tools
+    if capabilities is None or not capabilities.list_changed:
+        return
+    try:
+        async with client.listen(tools_list_changed=True) as changes:
+            async for _ in changes:
+                connection.changed = True
+    except (ListenNotSupportedError, SubscriptionLost, MCPError, TimeoutError):
+        return  # it tells without being asked, or not at all
+
+
+def _request(params: types.ElicitRequestParams) -> Request:
+    return msgspec.convert(params.model_dump(mode="json", by_alias=True, exclude_none=True), Request)
+
+
+def _asked(requests: types.InputRequests, state: str | None) -> Asked:
+    asked = {}
+    for name, request in requests.items():
+        if not isinstance(request, types.ElicitRequest):
+            raise ServerFailed(f"it asks for `{request.method}`, which is not offered", started=False)
+        asked[name] = _request(request.params)
+    return Asked(requests=asked, way="call_again", state=state)
+
+
+def _told(error: BaseException) -> str:
+    """Return what an error says; of a group, what the first in it says."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]

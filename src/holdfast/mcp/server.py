@@ -1,0 +1,243 @@
+"""One declared server: it is connected to when somebody needs it, and again when it has gone.
+
+    never used ──► connected ──► gone, or not needed for a while ──► connected again at the next call
+                       └─ failed: not tried again for a second, then for two, four, … at most a minute
+
+Whoever needs it while it is being connected to waits for the same connection.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from holdfast.domain.content import Json
+from holdfast.domain.errors import ServerFailed
+from holdfast.domain.ids import RunId
+from holdfast.domain.mcp_server import McpServer
+from holdfast.mcp.calls import OpenCall, OpenCalls
+from holdfast.mcp.elicitation import ALONE, Asked, Request, likeness, responses
+from holdfast.mcp.ending import Ending
+from holdfast.mcp.listing import Offer, offers
+from holdfast.mcp.results import Result
+
+if TYPE_CHECKING:
+    from holdfast.mcp.connection import Connection, Elicit
+
+IDLE: Final = 600.0
+"""Seconds after which a server that nobody needs is let go."""
+LISTING: Final = 30.0
+"""Seconds that whoever lists tools waits for a server."""
+LONGEST_PAUSE: Final = 60.0
+"""Seconds."""
+
+Open: TypeAlias = "Callable[[Ending, Elicit], AbstractAsyncContextManager[Connection]]"
+_Answers: TypeAlias = dict[str, dict[str, Json]]
+_log: Final = logging.getLogger("holdfast.mcp")
+
+
+class Server:
+    """Lists and calls the tools of one server."""
+
+    def __init__(
+        self,
+        name: str,
+        declared: McpServer,
+        *,
+        tasks: asyncio.TaskGroup,
+        open: Open,
+        idle: float = IDLE,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = name
+        self.declared = declared
+        self.open_calls = OpenCalls()
+        self._tasks = tasks
+        self._open = open
+        self._idle = idle
+        self._monotonic = monotonic
+        self._connecting = asyncio.Lock()
+        self._connection: Connection | None = None
+        self._holding: asyncio.Task[None] | None = None
+        self._offers: Sequence[Offer] | None = None
+        self._failures = 0
+        self._failed: ServerFailed | None = None
+        self._again_at = 0.0
+        self._list_at = 0.0
+        self._used_at = monotonic()
+
+    async def offers(self) -> Sequence[Offer]:
+        """Return the tools that may be used: the same sequence until they change.
+
+        A server that is gone has those that it had. One that cannot be reached and never was has none, and whoever
+        lists tools does not wait for it again and again.
+        """
+        connection = self._connection
+        changed = connection is not None and not connection.gone and connection.changed
+        if changed or (self._offers is None and self._monotonic() >= self._list_at):
+            self._list_at = self._monotonic() + LONGEST_PAUSE
+            # It goes on when nobody waits for it any more, and who lists next finds what came of it.
+            await asyncio.wait([self._tasks.create_task(self._look())], timeout=LISTING)
+        return self._offers or ()
+
+    async def offers_now(self) -> Sequence[Offer]:
+        """Return the tools that may be used as they are at this moment, or raise if the server cannot be reached."""
+        await self._connected()
+        return self._offers or ()
+
+    async def call(self, run_id: RunId, tool: str, arguments: dict[str, Json], *, key: str) -> Result | Asked:
+        """Call a tool."""
+        return await self._make(run_id, tool, arguments, key=key)
+
+    async def answer(
+        self,
+        run_id: RunId,
+        tool: str,
+        arguments: dict[str, Json],
+        *,
+        key: str,
+        asked: Asked,
+        response: Json,
+        again: bool,
+    ) -> Result | Asked:
+        """Go on with a call that asked; one that is open no more is made `again`, and told what is known, or fails."""
+        answers = responses(asked, response)
+        if asked.way == "call_again":
+            return await self._make(run_id, tool, arguments, key=key, answers=answers, state=asked.state)
+        parked = self.open_calls.parked(key)
+        if parked is not None:
+            parked.answer(answers[ALONE])
+            return await self._next(key, parked)
+        if not again:
+            raise ServerFailed(f"the MCP server `{self.name}` has ended while it waited for the answer")
+        known = {likeness(request): answers[name] for name, request in asked.requests.items()}
+        return await self._make(run_id, tool, arguments, key=key, known=known)
+
+    def close(self) -> None:
+        """Let it go."""
+        self.open_calls.clear()
+        if self._holding is not None:
+            self._holding.cancel()
+
+    async def _make(
+        self,
+        run_id: RunId,
+        tool: str,
+        arguments: dict[str, Json],
+        *,
+        key: str,
+        known: _Answers | None = None,
+        answers: _Answers | None = None,
+        state: str | None = None,
+    ) -> Result | Asked:
+        """Make a call; once more, if the connection was of no use for it."""
+
+        async def make() -> Result | Asked:
+            connection = await self._connected()
+            call = OpenCall(run_id, known=known)
+            self.open_calls.put(key, call)
+            call.begin(self._tasks, connection.call(tool, arguments, key=key, answers=answers or {}, state=state))
+            return await self._next(key, call)
+
+        try:
+            return await make()
+        except ServerFailed as error:
+            if not error.details.get("again"):
+                raise
+            return await make()
+
+    async def _next(self, key: str, call: OpenCall) -> Result | Asked:
+        """Wait for the end of a call, or for a question; one that nobody waits for any more is called off."""
+        try:
+            async with asyncio.timeout(self.declared.timeout_seconds):
+                return await call.next()
+        except TimeoutError as exc:
+            raise ServerFailed(
+                f"the MCP server `{self.name}` gave no answer within {self.declared.timeout_seconds:g} seconds"
+            ) from exc
+        finally:
+            self._used_at = self._monotonic()
+            if not call.parked:
+                self.open_calls.drop(key)
+
+    async def _look(self) -> None:
+        with suppress(ServerFailed):
+            await self._connected()
+
+    async def _connected(self) -> "Connection":
+        """Return a connection that works, with its tools listed."""
+        async with self._connecting:
+            if self._connection is None or self._connection.gone:
+                self._check_pause()
+                self._connection = await self._connect()
+            if self._connection.changed or self._offers is None:
+                await self._list(self._connection)
+            self._used_at = self._monotonic()
+            return self._connection
+
+    def _check_pause(self) -> None:
+        pause = self._again_at - self._monotonic()
+        if self._failed is not None and pause > 0:
+            raise ServerFailed(f"{self._failed.message}; it is tried again in {pause:.0f} seconds", started=False)
+
+    async def _connect(self) -> "Connection":
+        ready: asyncio.Future[Connection] = asyncio.get_running_loop().create_future()
+        self._holding = holding = self._tasks.create_task(self._hold(ready))
+        try:
+            connection = await ready
+        except ServerFailed as error:
+            self._pause(error)
+            raise ServerFailed(error.message, started=False) from error
+        except asyncio.CancelledError:
+            holding.cancel()
+            self._pause(ServerFailed(f"the MCP server `{self.name}` was not there in time"))
+            raise
+        self._failures, self._failed = 0, None
+        connection.changed = True
+        return connection
+
+    def _pause(self, error: ServerFailed) -> None:
+        """Do not try again at once."""
+        _log.warning("%s", error.message)
+        self._failures += 1
+        self._failed = error
+        self._again_at = self._monotonic() + min(float(1 << min(self._failures - 1, 10)), LONGEST_PAUSE)
+
+    async def _hold(self, ready: "asyncio.Future[Connection]") -> None:
+        """Keep a connection open until it is gone or nobody needs it."""
+        ending = Ending(self.name)
+        try:
+            async with self._open(ending, self._elicit) as connection:
+                ready.set_result(connection)
+                await self._until_needless(ending)
+                ending.tell("it was let go")
+        except ServerFailed as error:
+            ending.tell(error.message)
+            if not ready.done():
+                ready.set_exception(ending.error())
+
+    async def _until_needless(self, ending: Ending) -> None:
+        while not ending.came.is_set():
+            rest = self._used_at + self._idle - self._monotonic()
+            if rest <= 0 and not len(self.open_calls) and not self._connecting.locked():
+                return
+            try:
+                async with asyncio.timeout(max(rest, 1.0)):
+                    await ending.came.wait()
+            except TimeoutError:
+                continue
+
+    async def _list(self, connection: "Connection") -> None:
+        found = offers(self.name, self.declared, await connection.tools())
+        if found != self._offers:
+            self._offers = found
+
+    async def _elicit(self, request: Request) -> dict[str, Json]:
+        """Ask what a server asks in the name of the call that it must be about."""
+        call = self.open_calls.asking()
+        if call is None:
+            _log.warning("the MCP server `%s` asks something, and nobody knows for which call", self.name)
+            return {"action": "cancel"}
+        return await call.ask(request)

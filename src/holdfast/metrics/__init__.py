@@ -1,0 +1,1 @@
+"""What a process counts of its own work, for `/metrics`."""

@@ -1,0 +1,126 @@
+"""Numbers that a process counts with, made so that counting costs next to nothing.
+
+Nothing is locked: an instrument is changed by one thread only, and who reads it may see it a moment earlier or later.
+Who counts often keeps the instrument; to find one by its labels is one look into a dictionary.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+MOST_SERIES: Final = 100
+"""How many values of its first label a family tells apart, if it does not say so."""
+OTHER: Final = "other"
+
+Kind: TypeAlias = Literal["counter", "gauge", "histogram"]
+Labels: TypeAlias = tuple[str, ...]
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """One number as it is written down: what its name ends with, labels of its own, and its value."""
+
+    suffix: str
+    labels: Mapping[str, str]
+    value: float
+
+
+class Instrument(Protocol):
+    """Something that is counted with."""
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield what is to be written down of it."""
+
+
+T = TypeVar("T", bound=Instrument)
+
+
+class Number:
+    """A number that goes up, or up and down."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value: float = 0
+
+    def add(self, amount: float = 1) -> None:
+        """Change it."""
+        self.value += amount
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield the number."""
+        yield Sample("", {}, self.value)
+
+
+class Histogram:
+    """How often a value was at most as large as each of `bounds`."""
+
+    __slots__ = ("_bounds", "_counts", "_sum")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+
+    def observe(self, value: float) -> None:
+        """Take note of a value."""
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield how many values were at most so large, for each bound, and their sum and count."""
+        counts, so_far = list(self._counts), 0
+        for bound, count in zip((*self._bounds, float("inf")), counts, strict=True):
+            so_far += count
+            yield Sample("_bucket", {"le": number(bound)}, so_far)
+        yield Sample("_sum", {}, self._sum)
+        yield Sample("_count", {}, so_far)
+
+
+class Family(Generic[T]):
+    """Instruments of one name, one for each combination of labels.
+
+    Only the first label may have values that others choose, such as the name of a model: of those beyond `most` all
+    are counted together.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        meaning: str,
+        *,
+        kind: Kind,
+        labels: Labels = (),
+        make: Callable[[], T],
+        most: int = MOST_SERIES,
+    ) -> None:
+        self.name = name
+        self.meaning = meaning
+        self.kind = kind
+        self.labels = labels
+        self._make = make
+        self._most = most
+        self._series: dict[Labels, T] = {}
+        self._firsts: set[str] = set()
+
+    def of(self, *values: str) -> T:
+        """Return the instrument with these values of its labels."""
+        return self._series.get(values) or self._add(values)
+
+    def __iter__(self) -> Iterator[tuple[Labels, T]]:
+        return iter(list(self._series.items()))
+
+    def _add(self, values: Labels) -> T:
+        if values and values[0] not in self._firsts:
+            if len(self._firsts) >= self._most:
+                values = (OTHER, *values[1:])
+            self._firsts.add(values[0])
+        return self._series.setdefault(values, self._make())
+
+
+def number(value: float) -> str:
+    """Write a number as the text format has it."""
+    if value == float("inf"):
+        return "+Inf"
+    return str(int(value)) if value == int(value) else repr(float(value))

@@ -1,0 +1,101 @@
+"""Everything that one process counts, under the names that operators know it by."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, Final
+
+from holdfast.metrics.instruments import MOST_SERIES, Family, Histogram, Labels, Number, T
+
+SECONDS: Final = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+"""Of models and tools."""
+QUICK_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+"""Of the store and of answers."""
+SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+MOST_ROUTES: Final = 1000
+"""Routes are ours to make: this is more than there will be."""
+
+
+class Meters:
+    """The instruments of a process. Those who count are given the whole, and use what is theirs."""
+
+    def __init__(self) -> None:
+        self._families: list[Family[Any]] = []
+        self._begin_runs()
+        self._begin_commits()
+        self._begin_calls()
+        self._begin_requests()
+
+    def __iter__(self) -> Iterator[Family[Any]]:
+        return iter(self._families)
+
+    def _begin_runs(self) -> None:
+        self.claimed = self._counter("holdfast_runs_claimed_total", "Runs that workers of this process took up.").of()
+        self.ended = self._counter("holdfast_runs_ended_total", "Runs that this process ended, by status.", "status")
+        self.leases_expired = self._counter(
+            "holdfast_leases_expired_total", "Leases of dead or stalled workers that this process took back."
+        ).of()
+        self.leases_lost = self._counter(
+            "holdfast_leases_lost_total", "Leases that workers of this process lost to others."
+        ).of()
+
+    def _begin_commits(self) -> None:
+        self.commits = self._counter("holdfast_commits_total", "Commits to the logs of runs, by outcome.", "outcome")
+        self.commit_seconds = self._histogram(
+            "holdfast_commit_seconds", "Seconds from asking for a commit until it was on disk.", bounds=QUICK_SECONDS
+        ).of()
+        self.batch_size = self._histogram(
+            "holdfast_commit_batch_size", "Commits that were written together.", bounds=SIZES
+        ).of()
+
+    def _begin_calls(self) -> None:
+        self.model_seconds = self._histogram(
+            "holdfast_model_call_seconds", "Seconds that model calls took, by outcome.", "model", "outcome"
+        )
+        self.tokens = self._counter(
+            "holdfast_model_tokens_total", "Tokens that providers reported, by kind.", "model", "kind"
+        )
+        self.cost = self._counter("holdfast_model_cost_usd_total", "Dollars that model calls cost.", "model")
+        self.unpriced = self._counter(
+            "holdfast_model_calls_unpriced_total", "Model calls whose price is not known; no cost counts them.", "model"
+        )
+        self.tool_seconds = self._histogram(
+            "holdfast_tool_call_seconds", "Seconds that tools ran, by outcome.", "tool", "outcome"
+        )
+
+    def _begin_requests(self) -> None:
+        streams = gauge("holdfast_stream_clients", "Streams that are open now, by transport.", labels=("transport",))
+        self.streams = self._keep(streams)
+        self.requests = self._counter(
+            "holdfast_http_requests_total",
+            "Requests that were answered.",
+            "route",
+            "method",
+            "status",
+            most=MOST_ROUTES,
+        )
+        self.request_seconds = self._histogram(
+            "holdfast_http_request_seconds",
+            "Seconds until the answer to a request began.",
+            "route",
+            "method",
+            bounds=QUICK_SECONDS,
+            most=MOST_ROUTES,
+        )
+
+    def _counter(self, name: str, meaning: str, *labels: str, most: int = MOST_SERIES) -> Family[Number]:
+        return self._keep(Family(name, meaning, kind="counter", labels=labels, make=Number, most=most))
+
+    def _histogram(
+        self, name: str, meaning: str, *labels: str, bounds: Sequence[float] = SECONDS, most: int = MOST_SERIES
+    ) -> Family[Histogram]:
+        make = partial(Histogram, bounds)
+        return self._keep(Family(name, meaning, kind="histogram", labels=labels, make=make, most=most))
+
+    def _keep(self, family: Family[T]) -> Family[T]:
+        self._families.append(family)
+        return family
+
+
+def gauge(name: str, meaning: str, *, labels: Labels = ()) -> Family[Number]:
+    """Return numbers that go up and down."""
+    return Family(name, meaning, kind="gauge", labels=labels, make=Number)

@@ -1,0 +1,3 @@
+-- Keys for every space, and how often each may ask.
+ALTER TABLE api_keys ADD COLUMN every_space INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE api_keys ADD COLUMN rate_limit TEXT;

@@ -1,0 +1,99 @@
+"""`WebSearch` over HTTP: a SearXNG server, or any API that answers with JSON."""
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Final
+from urllib.parse import urlencode
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.domain.content import Json
+from holdfast.domain.errors import Unavailable
+from holdfast.domain.web_settings import JsonSearch, PrivateHost, SearchSettings, SearxngSearch
+from holdfast.domain.web_url import WebUrl, web_url
+from holdfast.ports.web_search import Found
+from holdfast.tools.web.addresses import Addresses, Resolver
+from holdfast.tools.web.http import Answer, Http, Request
+
+MAX_ANSWER: Final = 2 * 1024 * 1024
+"""Bytes."""
+MAX_TEXT: Final = 1_000
+"""Characters of one field of a result."""
+
+
+class HttpSearch:
+    """`WebSearch`: asks the engine that the settings name. Its host may be private: the operator chose it."""
+
+    def __init__(self, api: JsonSearch, resolver: Resolver, *, environment: Mapping[str, str] = os.environ) -> None:
+        self._api = api
+        self._url = web_url(api.url)
+        self._environment = environment
+        private = [PrivateHost(host=self._url.host, port=self._url.port)]
+        self._http = Http(Addresses(resolver, private=private))
+
+    async def search(self, query: str, *, limit: int) -> list[Found]:
+        """Ask, and read the answer."""
+        answer = await self._http.request(self._request(query, limit))
+        if answer.status != 200:
+            raise Unavailable(f"the search engine answers {answer.status}")
+        return [*_results(self._api, answer)][:limit]
+
+    def _request(self, query: str, limit: int) -> Request:
+        api = self._api
+        asked = {**api.parameters, api.query: query, **({} if api.count is None else {api.count: limit})}
+        headers = {"Accept": "application/json", **self._key()}
+        if api.method == "GET":
+            return Request(url=_with_query(self._url, asked), headers=headers, most=MAX_ANSWER)
+        return Request(
+            url=self._url,
+            headers={**headers, "Content-Type": "application/json"},
+            most=MAX_ANSWER,
+            method="POST",
+            body=msgspec.json.encode(asked),
+        )
+
+    def _key(self) -> dict[str, str]:
+        if self._api.key_env is None:
+            return {}
+        key = self._environment.get(self._api.key_env, "").strip()
+        if not key or not key.isascii() or not key.isprintable():
+            raise Unavailable(f"`{self._api.key_env}` holds no key for the search engine: set it")
+        return {self._api.key_header: f"{self._api.key_prefix}{key}"}
+
+
+def json_api(settings: SearchSettings) -> JsonSearch:
+    """Return an engine as the API that it is."""
+    if isinstance(settings, SearxngSearch):
+        return JsonSearch(url=settings.url, parameters={"format": "json"}, snippet="content")
+    return settings
+
+
+def _with_query(url: WebUrl, asked: Mapping[str, str | int | bool]) -> WebUrl:
+    words = urlencode({name: str(said).lower() if isinstance(said, bool) else said for name, said in asked.items()})
+    return replace(url, target=f"{url.target}{'&' if '?' in url.target else '?'}{words}")
+
+
+def _results(api: JsonSearch, answer: Answer) -> Iterator[Found]:
+    """Yield the results that have an address."""
+    try:
+        said = msgspec.json.decode(answer.body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as exc:
+        raise Unavailable(f"the search engine answers with something else than JSON: {exc}") from exc
+    results = _at(said, api.results)
+    if not isinstance(results, list):
+        raise Unavailable(f"the answer of the search engine has no list at `{api.results}`")
+    for each in results:
+        if url := _text(each, api.link):
+            yield Found(title=_text(each, api.title), url=url, snippet=_text(each, api.snippet))
+
+
+def _at(said: Json, path: str) -> Json:
+    for name in path.split("."):
+        said = said.get(name) if isinstance(said, dict) else None
+    return said
+
+
+def _text(said: Json, path: str) -> str:
+    found = _at(said, path)
+    return " ".join(found.split())[:MAX_TEXT] if isinstance(found, str) else ""

@@ -1,0 +1,54 @@
+"""A tenant of a server that runs: a space, its key, and something of everything that can be in it."""
+
+import json
+from urllib.request import Request, urlopen
+
+import msgspec
+
+from holdfast.domain.content import Json
+from tests.api.serving import LIMIT, Server
+
+
+class Foreign(msgspec.Struct, frozen=True, kw_only=True):
+    """What the other space has."""
+
+    ids: dict[str, list[str]]
+    marks: list[str]
+
+
+class Tenant:
+    """A space with an admin's key, and something of everything that can be in it."""
+
+    def __init__(self, server: Server, root: str, space: str) -> None:
+        self.server = server
+        self.space = space
+        self.mark = f"the secret of {space}"
+        self.secret = root
+        self.send("/api/spaces", {"id": space, "name": self.mark})
+        key = self.send("/api/keys", {"name": self.mark, "scope": "admin", "space_ids": [space]})
+        self.secret = key["secret"]
+        self.known = Foreign(ids=self._furnish(), marks=[self.mark, key["id"], key["secret"]])
+
+    def send(self, path: str, body: Json, *, kind: str = "application/json") -> Json:
+        """Send something in the name of the tenant."""
+        headers = {"Content-Type": kind, "Authorization": f"Bearer {self.secret}"}
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        with urlopen(Request(self.server.url + path, data=data, headers=headers), timeout=LIMIT) as answer:
+            return json.load(answer)
+
+    def _furnish(self) -> dict[str, list[str]]:
+        thread = self.send("/api/threads", {"title": self.mark, "metadata": {"note": self.mark}})["id"]
+        run = self.send(f"/api/threads/{thread}/runs?wait=60", {"input": self.mark, "tags": [self.mark]})["id"]
+        artifact = self.send(f"/api/runs/{run}/artifacts", {"type": "doc", "title": self.mark, "content": self.mark})
+        self.send(f"/api/threads/{thread}/tasks", {"title": self.mark})
+        file = self.send("/api/files?name=secret.txt", self.mark.encode(), kind="text/plain")
+        task = self.send("/agents/hello/task", {"input": self.mark})["taskId"]
+        session = self.send("/agents/hello/chat", {"message": self.mark})["sessionId"]
+        return {
+            "space_id": [self.space],
+            "thread_id": [thread, session],
+            "session_id": [thread, session],
+            "run_id": [run, task],
+            "artifact_id": [artifact["id"]],
+            "file_id": [file["id"]],
+        }

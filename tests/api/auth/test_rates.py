@@ -1,0 +1,60 @@
+"""How often a key may ask."""
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.api.auth.rates import Rates
+from holdfast.control.keys.asker import LOCAL
+from holdfast.control.keys.errors import RateLimited
+from holdfast.domain.errors import Invalid
+from tests.api.auth.conftest import OURS, House, checked
+
+
+@pytest.mark.parametrize("path", ["/api/threads", "/v1/models", "/tasks"])
+async def test_a_key_that_asks_too_often_is_told_when_to_come_back(house: House, path: str) -> None:
+    key = await house.key("read", OURS, rate_limit="2/day")
+    for _ in range(2):
+        await house.get(key["secret"], path)
+    answer = await house.ask(key["secret"], "GET", path)
+    error = checked(answer, 429)["error"]
+    assert error["code"] == "RATE_LIMITED"
+    assert 1 <= int(answer.headers["retry-after"]) <= 2 * 86400
+    assert "x-should-retry" not in answer.headers
+
+
+async def test_each_key_is_counted_for_itself(house: House, ours: str) -> None:
+    one, two = [await house.key("read", OURS, rate_limit="1/day") for _ in range(2)]
+    await house.get(one["secret"], "/api/threads")
+    assert (await house.ask(one["secret"], "GET", "/api/threads")).status_code == 429
+    await house.get(two["secret"], "/api/threads")
+    await house.get(ours, "/api/threads")
+
+
+async def test_what_needs_no_key_is_not_counted(house: House) -> None:
+    key = await house.key("read", OURS, rate_limit="1/day")
+    for _ in range(3):
+        assert (await house.ask(key["secret"], "GET", "/health")).status_code == 200
+    await house.get(key["secret"], "/api/threads")
+
+
+async def test_a_server_limits_those_whose_key_does_not_say_how_much() -> None:
+    rates, ann = Rates("2/day"), replace(LOCAL, name="key_ann")
+    for _ in range(2):
+        await rates.count(ann)
+    with pytest.raises(RateLimited, match="2 requests in a day"):
+        await rates.count(ann)
+    await rates.count(replace(LOCAL, name="key_bob"))
+    for _ in range(3):
+        await rates.count(replace(LOCAL, name="key_cat", rate_limit="3/day"))
+
+
+async def test_where_no_limit_is_set_and_where_no_key_is_needed_nothing_is_counted() -> None:
+    for rates, asker in ((Rates(), replace(LOCAL, name="key_ann")), (Rates("1/day"), LOCAL)):
+        for _ in range(10):
+            await rates.count(asker)
+        assert rates._limiter is None
+
+
+def test_a_default_that_is_no_rate_is_refused() -> None:
+    with pytest.raises(Invalid, match="is no rate"):
+        Rates("fast")

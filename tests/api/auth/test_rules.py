@@ -1,0 +1,91 @@
+"""Every route needs something, and says no to those who have less."""
+
+import json
+from typing import Final
+
+import pytest
+from litestar import Litestar
+from litestar.handlers import HTTPRouteHandler
+
+from holdfast.api.app import create_app
+from holdfast.api.auth.rules import OPEN, RULES
+from holdfast.api.openapi import read_openapi
+from holdfast.api.routes import ROUTES, SOCKETS
+from holdfast.control.control import Control
+from holdfast.domain.api_key import Scope
+from holdfast.domain.ids import SpaceId
+from tests.api.auth.conftest import OURS, THEIRS, House, bearer, checked
+
+ALL: Final = (*ROUTES, *SOCKETS, read_openapi)
+REQUESTS: Final = sorted(
+    (route.handler_name, str(method), path)
+    for route in ROUTES
+    if route.handler_name not in OPEN
+    for method in route.http_methods
+    for path in route.paths
+)
+NAMED: Final = [request for request in REQUESTS if "{space_id" in request[2]]
+
+
+def test_no_route_is_without_a_rule_and_no_rule_without_a_route() -> None:
+    assert {route.handler_name for route in ALL} == {*RULES, *OPEN}
+
+
+def test_no_two_routes_share_a_name() -> None:
+    names = [route.handler_name for route in ALL]
+    assert len(names) == len(set(names))
+
+
+def test_what_changes_something_needs_more_than_to_read() -> None:
+    for route in ROUTES:
+        if isinstance(route, HTTPRouteHandler) and route.http_methods != {"GET"}:
+            assert RULES[route.handler_name].scope.includes(Scope.RUN), route.handler_name
+
+
+def test_a_space_comes_only_from_the_path() -> None:
+    """The door checks what is called so, and nothing else."""
+    for route in ALL:
+        for name, field in route.parsed_fn_signature.parameters.items():
+            assert (field.annotation is SpaceId) == (name == "space_id"), route.handler_name
+
+
+def test_the_app_of_a_server_has_no_route_that_is_not_in_the_table() -> None:
+    app: Litestar = create_app(Control(*[object()] * len(Control._fields)))  # type: ignore[arg-type]
+    names = {handler.handler_name for handler in app.asgi_router.route_handler_index.values()}
+    assert names - {"options_handler"} == {*RULES, *OPEN}  # that of the framework is for those who may do everything
+
+
+@pytest.mark.parametrize(("name", "method", "path"), REQUESTS, ids=lambda value: str(value))
+async def test_a_route_is_for_keys_that_go_so_far(house: House, name: str, method: str, path: str) -> None:
+    rule = RULES[name]
+    assert (await house.ask(None, method, _filled(path, OURS))).status_code == 401
+    for scope in Scope:
+        status, code = await _asked(house, house.keys[f"{OURS} {scope}"], method, _filled(path, "missing"))
+        if rule.everywhere or not scope.includes(rule.scope):
+            assert (status, code) == (403, "FORBIDDEN")
+        else:
+            assert status not in (401, 403)
+
+
+@pytest.mark.parametrize(("name", "method", "path"), NAMED, ids=lambda value: str(value))
+async def test_a_key_of_another_space_finds_nothing(house: House, name: str, method: str, path: str) -> None:
+    theirs = await house.ask(house.keys[f"{OURS} admin"], method, _filled(path, THEIRS))
+    missing = await house.ask(house.keys[f"{OURS} admin"], method, _filled(path, "missing"))
+    assert checked(theirs, 404)["error"]["message"] == f"there is no space `{THEIRS}`"
+    assert theirs.content.replace(THEIRS.encode(), b"missing") == missing.content
+
+
+async def _asked(house: House, secret: str, method: str, path: str) -> tuple[int, str | None]:
+    """Return how a request is answered, of a stream only that it begins."""
+    async with house.site.client.stream(method, path, headers=bearer(secret)) as answer:
+        if answer.status_code < 400:
+            return answer.status_code, None
+        return answer.status_code, json.loads(await answer.aread())["error"]["code"]
+
+
+def _filled(path: str, space: str) -> str:
+    parts = path.split("/")
+    named = {"{space_id:str}": space}
+    return "/".join(
+        named.get(part, "1" if part.endswith(":int}") else "x" if part[:1] == "{" else part) for part in parts
+    )

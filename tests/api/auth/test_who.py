@@ -1,0 +1,117 @@
+"""Who did it: the key is written down with everything that is made, answered and ended with it."""
+
+from typing import Final
+
+import pytest
+
+from holdfast.control.task_contract.ids import run_id_of
+from holdfast.domain.content import Json
+from holdfast.domain.ids import SpaceId
+from holdfast.domain.interrupt import Interrupt
+from tests.api.auth.conftest import OURS, House, checked
+from tests.api.site import eventually
+
+ASKED: Final[dict[str, Json]] = {"tools": [], "context": [], "state": {}, "forwardedProps": {}}
+
+
+@pytest.fixture(scope="module")
+async def ann(house: House) -> Json:
+    """Return the key of somebody."""
+    return await house.key("run", OURS, name="Ann")
+
+
+async def waiting(house: House, ann: Json, agent: str = "asker") -> str:
+    """Start a run that asks something, and return its id once it does."""
+    thread = (await house.post(ann["secret"], "/api/threads", {"agent_type": agent}))["id"]
+    run: str = (await house.post(ann["secret"], f"/api/threads/{thread}/runs?wait=30", {"input": "go"}))["id"]
+    return run
+
+
+async def question_of(house: House, run: str) -> Interrupt:
+    """Return what a run asks, or asked."""
+    (asked,) = await house.site.store.interrupts.of_run(SpaceId(OURS), run_id_of(run))
+    return asked
+
+
+async def test_a_thread_a_run_and_its_messages_are_made_by_their_key(house: House, ann: Json) -> None:
+    thread = await house.post(ann["secret"], "/api/threads", {"agent_type": "bot"})
+    run = await house.post(ann["secret"], f"/api/threads/{thread['id']}/runs?wait=30", {"input": "go"})
+    messages = (await house.get(ann["secret"], f"/api/threads/{thread['id']}/messages"))["items"]
+    assert thread["created_by"] == run["created_by"] == messages[0]["created_by"] == ann["id"]
+
+
+async def test_the_same_body_with_another_key_is_the_same_request(house: House, ann: Json, ours: str) -> None:
+    thread = (await house.post(ann["secret"], "/api/threads", {"agent_type": "bot"}))["id"]
+    path, headers = f"/api/threads/{thread}/runs", {"Idempotency-Key": "once"}
+    first = await house.ask(ann["secret"], "POST", path, json={"input": "go"}, headers=headers)
+    again = await house.ask(ours, "POST", path, json={"input": "go"}, headers=headers)
+    assert (again.headers["idempotency-replayed"], again.json()["id"]) == ("true", first.json()["id"])
+    assert again.json()["created_by"] == ann["id"]
+
+
+async def test_a_task_a_chat_a_completion_and_an_ag_ui_run_are_made_by_their_key(house: House, ann: Json) -> None:
+    task = await house.post(ann["secret"], "/agents/bot/task", {"input": "go"}, expect=202)
+    chat = await house.post(ann["secret"], "/agents/bot/chat", {"message": "hi"}, expect=200)
+    said: Json = {"model": "bot", "messages": [{"role": "user", "content": "hi"}]}
+    completed = await house.ask(ann["secret"], "POST", "/v1/chat/completions", json=said)
+    thread = completed.headers["x-holdfast-thread"]
+    asked = {"threadId": "t-who", "runId": "r-who", "messages": [{"id": "m", "role": "user", "content": "hi"}], **ASKED}
+    checked_stream = await house.ask(ann["secret"], "POST", "/api/agents/bot/run", json=asked)
+    assert checked_stream.status_code == 200
+    runs = [task["taskId"], chat["taskId"], "r-who"]
+    runs += [run["id"] for run in (await house.get(ann["secret"], f"/api/threads/{thread}/runs"))["items"]]
+    for run in runs:
+        found = await house.get(ann["secret"], f"/api/runs/{run}")
+        made = await house.get(ann["secret"], f"/api/threads/{found['thread_id']}")
+        assert (found["created_by"], made["created_by"]) == (ann["id"], ann["id"])
+
+
+async def test_a_child_is_made_by_whoever_made_its_parent(house: House, ann: Json) -> None:
+    parent = await waiting(house, ann, "parent")
+    (child,) = (await house.get(ann["secret"], f"/api/runs/{parent}/children"))["items"]
+    assert child["created_by"] == ann["id"]
+
+
+async def test_a_run_is_cancelled_by_its_key(house: House, ann: Json, ours: str) -> None:
+    run = await waiting(house, ann)
+    ended = await house.post(ours, f"/api/runs/{run}/cancel", expect=200)
+    assert ended["cancelled_by"] not in (None, ann["id"])
+
+
+async def test_an_answer_is_of_its_key_however_it_is_given(house: House, ann: Json, ours: str) -> None:
+    by_route = await waiting(house, ann)
+    await house.post(ours, f"/api/runs/{by_route}/respond", {"response": "this"}, expect=200)
+    us = (await question_of(house, by_route)).answered_by
+    task = (await house.post(ann["secret"], "/agents/asker/task", {"input": "go"}, expect=202))["taskId"]
+
+    async def asks() -> bool:
+        return bool((await house.get(ann["secret"], f"/tasks/{task}"))["task"]["status"] == "waiting")
+
+    await eventually(asks)
+    await house.post(ours, f"/tasks/{task}/respond", {"message": "that"}, expect=200)
+    chat = await house.post(ann["secret"], "/agents/asker/chat", {"message": "hi"}, expect=200)
+    more = {"message": "these", "sessionId": chat["sessionId"]}
+    await house.post(ours, "/agents/asker/chat", more, expect=200)
+    by_resume = await waiting(house, ann)
+    asked = await question_of(house, by_resume)
+    resume = [{"interruptId": asked.id, "status": "resolved", "payload": "those"}]
+    thread = (await house.get(ann["secret"], f"/api/runs/{by_resume}"))["thread_id"]
+    body = {"threadId": thread, "runId": "r-resume", "messages": [], "resume": resume, **ASKED}
+    assert (await house.ask(ours, "POST", f"/api/threads/{thread}/runs", json=body)).status_code == 200
+    for run in (by_route, task, chat["taskId"], by_resume):
+        assert (await question_of(house, run)).answered_by == us
+    assert us not in (None, ann["id"])
+
+
+async def test_artifacts_and_files_are_made_by_their_key(house: House, ann: Json) -> None:
+    thread = (await house.post(ann["secret"], "/api/threads", {"agent_type": "bot"}))["id"]
+    run = (await house.post(ann["secret"], f"/api/threads/{thread}/runs?wait=30", {"input": "go"}))["id"]
+    body = {"type": "doc", "title": "notes", "content": "x"}
+    artifact = await house.post(ann["secret"], f"/api/runs/{run}/artifacts", body)
+    sent = await house.ask(ann["secret"], "POST", "/api/files?name=x.txt", content=b"x")
+    assert artifact["created_by"] == checked(sent, 201)["created_by"] == ann["id"]
+
+
+async def test_nobody_says_who_they_are_in_a_body(house: House, ann: Json) -> None:
+    body = {"agent_type": "bot", "created_by": "somebody else"}
+    assert (await house.ask(ann["secret"], "POST", "/api/threads", json=body)).status_code == 400

@@ -1,0 +1,42 @@
+"""The guide to remote methods does what it says."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.api.site import LIMIT, Site, served
+from tests.architecture.markdown import python_blocks
+from tests.architecture.project import ROOT
+from tests.scenario.agents.workshop import Workshop, call, calling, say
+
+GUIDE: Final = ROOT / "docs" / "guides" / "remote-methods.md"
+
+
+@pytest.fixture
+async def hotel(tmp_path: Path) -> AsyncIterator[Site]:
+    """Yield a server with the agent of the guide."""
+    workshop = Workshop(tmp_path / "workspace", tmp_path / "holdfast.db")
+    workshop.agent(calling(call("remote__ring", times=2)), say("I rang: {$last_tool}"), name="porter")
+    workshop.write("agents/porter/agent.json", GUIDE.read_text().split("```json\n")[1].split("```")[0])
+    async with served(workshop) as site:
+        yield site
+
+
+async def test_the_program_offers_a_method_and_an_agent_calls_it(hotel: Site) -> None:
+    (program,) = python_blocks(GUIDE)
+    told = program.code.replace("127.0.0.1:5050", hotel.host)
+    client = await asyncio.create_subprocess_exec(sys.executable, "-c", told, stdout=asyncio.subprocess.PIPE)
+    assert client.stdout is not None
+    try:
+        async with asyncio.timeout(LIMIT):
+            assert await client.stdout.readline() == b"ready\n"
+            answer = await hotel.post("/agents/porter/chat", {"message": "ring twice"}, expect=200)
+            assert answer["output"] == 'I rang: {"rang":2}'
+            assert await client.stdout.readline() == b"ding ding \n"
+    finally:
+        client.kill()
+        await client.wait()

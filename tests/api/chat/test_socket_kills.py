@@ -1,0 +1,67 @@
+"""A server that is killed in the middle of a call of a remote method: the run goes on as the class of that says."""
+
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.domain.content import Json
+from holdfast.workspace.folder import Workspace
+from tests.api.chat.line import LOOK, PUSH, line
+from tests.api.serving import LIMIT, Server, serving
+from tests.scenario.agents.workshop import call, calling, say
+
+ANSWER: Final = say("so: {$last_tool}")
+
+
+def write_agent(folder: Path, tool: str, **arguments: Json) -> None:
+    """Write an agent that calls a method, and is called like it."""
+    agent = folder / "workspace" / "agents" / tool
+    agent.mkdir()
+    (agent / "AGENT.md").write_text("Do as you are told.")
+    settings = {"model": "scripted:script.json", "tools": [tool], "permissions": {"allow": [tool]}}
+    (agent / "agent.json").write_bytes(msgspec.json.encode(settings))
+    turns = [calling(call(tool, **arguments)), ANSWER]
+    (agent / "script.json").write_bytes(msgspec.json.encode({"turns": turns}))
+
+
+def ended(server: Server, run: str) -> Any:
+    """Wait for the end of a run, and return it."""
+    give_up = time.monotonic() + LIMIT
+    while (found := server.ask(f"/api/runs/{run}"))["status"] not in ("completed", "failed", "cancelled"):
+        assert time.monotonic() < give_up, found
+        time.sleep(0.05)
+    return found
+
+
+def settled(server: Server, run: str) -> list[str]:
+    """Return how the calls of a run settled."""
+    items = server.ask(f"/api/runs/{run}/steps")["items"]
+    return [each["state"] for each in items if each["kind"] == "tool"]
+
+
+async def test_a_killed_server_makes_idempotent_calls_again_and_effectful_ones_unknown(tmp_path: Path) -> None:
+    Workspace.create(tmp_path / "workspace")
+    write_agent(tmp_path, "remote__look")
+    write_agent(tmp_path, "remote__push", button=1)
+    with serving(tmp_path) as server:
+        async with line(server.url.removeprefix("http://")) as found:
+            await found.offer(LOOK, PUSH)
+            runs = [server.start(name) for name in ("remote__look", "remote__push")]
+            asked = {each["method"]: each for each in [await found.expect("call"), await found.expect("call")]}
+            server.kill()
+    with serving(tmp_path) as server:
+        async with line(server.url.removeprefix("http://")) as found:
+            await found.offer(LOOK, PUSH)
+            again = await found.expect("call")
+            first = asked["look"]
+            assert (again["key"], again["task_id"]) == (first["key"], first["task_id"])
+            await found.answer(first, content="of the first")
+            assert (await found.refusal())["code"] == "CALL_NOT_OPEN"
+            await found.answer(again, content="of the second")
+            looked, pushed = [ended(server, run) for run in runs]
+            assert looked["output"] == "so: of the second"
+            assert "nobody knows whether it happened" in pushed["output"]
+            await found.is_open()  # the button was not pushed again
+        assert [settled(server, run) for run in runs] == [["done"], ["unknown"]]

@@ -1,0 +1,212 @@
+"""`holdfast doctor`: what is wrong is found, and each finding says what to do."""
+
+import json
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import pytest
+
+from holdfast.bootstrap import open_store
+from holdfast.bootstrap.doctor.examination import examine
+from holdfast.bootstrap.doctor.finding import Finding, Verdict
+from holdfast.bus.local import LocalBus
+from holdfast.domain.ids import SpaceId
+from holdfast.testing.postgres import PostgresServer
+from holdfast.workspace.folder import Workspace
+from tests.cli.batch import run_all
+
+SECRET: Final = "sk-nobody-may-see-this"
+Found: TypeAlias = dict[str, list[Finding]]
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    made = Workspace.create(tmp_path / "workspace")
+    made.prepare()
+    return made
+
+
+@pytest.fixture
+async def database(workspace: Workspace) -> Path:
+    """Return a database with the schema in it."""
+    async with open_store(workspace.database, bus=LocalBus()):
+        return workspace.database
+
+
+async def look(workspace: Workspace, database: str | None = None) -> Found:
+    found: Found = {}
+    for finding in await examine(workspace.path, database=database):
+        found.setdefault(finding.about, []).append(finding)
+    return found
+
+
+def only(found: Found, about: str, verdict: Verdict) -> Finding:
+    (finding,) = found[about]
+    assert finding.verdict is verdict, finding
+    return finding
+
+
+def test_a_new_workspace_is_well_and_keys_are_told_by_name_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    folder = str(Workspace.create(tmp_path / "workspace").path)
+    told, as_json, nowhere = run_all(
+        [
+            ["doctor", "-w", folder],
+            ["doctor", "-w", folder, "--json"],
+            ["doctor", "-w", str(tmp_path / "nowhere"), "--json"],
+        ]
+    )
+    read = json.loads(as_json.out)
+    assert (told.code, as_json.code, read["healthy"]) == (0, 0, True)
+    assert {finding["about"] for finding in read["findings"]} >= {
+        "versions",
+        "settings",
+        "agents",
+        "permissions",
+        "providers",
+        "sandbox",
+        "database",
+        "disk sync",
+        "disk space",
+    }
+    assert [line for line in told.out.splitlines() if line.startswith("ok       providers") and "openai" in line]
+    assert SECRET not in told.out + told.err + as_json.out + as_json.err
+    assert (nowhere.code, json.loads(nowhere.out)["healthy"]) == (1, False)
+    assert "holdfast init" in json.loads(nowhere.out)["findings"][-1]["remedy"]
+
+
+async def test_files_that_do_not_load_are_named_with_what_is_wrong(workspace: Workspace) -> None:
+    (workspace.path / "settings.json").write_text('{"workers": "many"}')
+    (workspace.path / "permissions.json").write_text('{"allow": {"hello": ["bash("]}}')
+    (workspace.path / "agents" / "hello" / "agent.json").write_text('{"model": 7}')
+    (workspace.tools / "broken").mkdir(parents=True)
+    (workspace.tools / "broken" / "tool.json").write_text("{}")
+    found = await look(workspace)
+    for about, file, key in (
+        ("settings", "settings.json", "workers"),
+        ("permissions", "permissions.json", "bash("),
+        ("tools", "tools/broken/tool.json", "name"),
+    ):
+        finding = only(found, about, Verdict.FAILED)
+        assert file in str(finding.remedy) and key in finding.message, finding
+    broken, loaded = found["agents"]
+    assert (broken.verdict, "agents/hello/agent.json" in str(broken.remedy)) == (Verdict.FAILED, True)
+    assert (loaded.verdict, loaded.message) == (Verdict.OK, "these load: assistant")
+
+
+async def test_an_agent_whose_provider_has_no_key_is_named_with_the_variable(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    agent = workspace.path / "agents" / "hello" / "agent.json"
+    agent.write_text('{"model": ["anthropic:claude", "nobody:knows"]}')
+    messages = [(finding.verdict, finding.message) for finding in (await look(workspace))["providers"]]
+    unset = "agent `hello` uses `anthropic:claude`, and `ANTHROPIC_API_KEY` is not set"
+    assert (Verdict.WARNING, unset) in messages
+    assert (Verdict.WARNING, "agent `hello` uses `nobody:knows`, and `nobody` is not known") in messages
+
+
+async def test_a_database_that_is_whole_is_well(workspace: Workspace, database: Path) -> None:
+    found = await look(workspace)
+    assert "its schema is that of this version" in only(found, "database", Verdict.OK).message
+    assert only(found, "integrity", Verdict.OK)
+    assert only(found, "server", Verdict.OK).message == "no process writes to the database"
+
+
+def _scribble(database: Path) -> None:
+    with database.open("r+b") as file:
+        file.seek(4096 * 2)
+        file.write(b"\xff" * 4096 * 8)
+
+
+def _replace(database: Path) -> None:
+    database.write_bytes(b"this is no database, but it is long enough to be taken for one" * 100)
+
+
+def _forget_a_migration(database: Path) -> None:
+    _change(database, "DELETE FROM migrations WHERE name = (SELECT MAX(name) FROM migrations)")
+
+
+def _add_a_migration(database: Path) -> None:
+    _change(database, "INSERT INTO migrations SELECT '9999_later', checksum, applied_at FROM migrations LIMIT 1")
+
+
+def _change(database: Path, statement: str) -> None:
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute(statement)
+        connection.commit()
+
+
+@pytest.mark.parametrize(
+    ("harm", "about", "verdict", "words"),
+    [
+        (_scribble, "integrity", Verdict.FAILED, "damaged"),
+        (_replace, "database", Verdict.FAILED, "not a database"),
+        (_forget_a_migration, "database", Verdict.WARNING, "older"),
+        (_add_a_migration, "database", Verdict.FAILED, "later version"),
+    ],
+)
+async def test_what_is_wrong_with_a_database_is_found(
+    harm: Callable[[Path], None], about: str, verdict: Verdict, words: str, workspace: Workspace, database: Path
+) -> None:
+    harm(database)
+    finding = only(await look(workspace), about, verdict)
+    assert words in finding.message and finding.remedy
+
+
+async def test_an_address_that_is_none_and_a_server_that_is_not_there_are_told_without_the_password(
+    workspace: Workspace,
+) -> None:
+    for url in (f"mysql://me:{SECRET}@127.0.0.1/x", f"postgresql://me:{SECRET}@127.0.0.1:1/x"):
+        finding = only(await look(workspace, url), "database", Verdict.FAILED)
+        assert finding.remedy and SECRET not in f"{finding}"
+
+
+async def test_a_file_whose_folder_is_not_there_is_told(workspace: Workspace) -> None:
+    finding = only(await look(workspace, str(workspace.path / "missing" / "log.db")), "database", Verdict.FAILED)
+    assert "missing" in str(finding.remedy)
+
+
+async def test_postgres_is_looked_at_before_and_after_its_schema_is_there(
+    workspace: Workspace, postgres: PostgresServer
+) -> None:
+    url = await postgres.create_database("doctor")
+    try:
+        assert "still to be applied" in only(await look(workspace, url), "database", Verdict.WARNING).message
+        async with open_store(url):
+            found = await look(workspace, url)
+        assert "its schema is that of this version" in only(found, "database", Verdict.OK).message
+        assert "disk sync" not in found, "the log is not on this machine's disk"
+    finally:
+        await postgres.drop_database("doctor")
+
+
+async def test_a_process_that_uses_the_database_is_seen_and_not_disturbed(workspace: Workspace) -> None:
+    async with open_store(workspace.database, bus=LocalBus()) as store:
+        await store.spaces.create(SpaceId("before"), name="Before")
+        found = await look(workspace)
+        await store.spaces.create(SpaceId("after"), name="After")
+    assert only(found, "server", Verdict.OK).message == f"process {os.getpid()} uses it now"
+    assert only(found, "database", Verdict.OK) and only(found, "integrity", Verdict.OK)
+
+
+async def test_traces_that_cannot_be_sent_are_told_and_those_that_can(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "traces" not in await look(workspace)
+    workspace.settings.write_text('{"telemetry": {"traces": true}}')
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "pigeon")
+    assert "`pigeon`" in only(await look(workspace), "traces", Verdict.FAILED).message
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "console")
+    assert "without what was said" in only(await look(workspace), "traces", Verdict.OK).message
+
+
+async def test_a_sandbox_that_is_turned_off_is_told(workspace: Workspace) -> None:
+    workspace.settings.write_text('{"sandbox": "off"}')
+    assert "all rights of the server" in only(await look(workspace), "sandbox", Verdict.WARNING).message

@@ -1,0 +1,142 @@
+"""`holdfast key …`: straight in the database, or through the server that has it open."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from holdfast.domain.content import Json
+from holdfast.workspace.folder import Workspace
+from tests.api.serving import LIMIT, serving
+from tests.architecture.project import ROOT
+from tests.cli.batch import Done, run_all
+
+GUIDE: Final = (ROOT / "docs" / "guides" / "network.md").read_text()
+ADDRESS: Final = "http://127.0.0.1:5050"
+SECRET: Final = re.compile(r"hf_[0-9a-f]{32}_[A-Za-z0-9_-]{43}")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> str:
+    """Return the folder that `serving` serves."""
+    return str(Workspace.create(tmp_path / "workspace").path)
+
+
+def test_a_key_is_made_listed_and_revoked_without_a_server(workspace: str) -> None:
+    where = ["--workspace", workspace]
+    made, other, listed = run_all(
+        [
+            ["key", "create", "laptop", *where],
+            ["key", "create", "ci", "--scope", "admin", "--every-space", "--days", "1", "--json", *where],
+            ["key", "list", *where],
+        ]
+    )
+    assert (made.code, bool(SECRET.fullmatch(made.out.strip())), made.out.count("\n")) == (0, True, 1)
+    key: Json = json.loads(other.out)
+    assert (key["scope"], key["every_space"], key["space_ids"], key["created_by"]) == ("admin", True, [], None)
+    first, second = listed.out.splitlines()
+    assert re.fullmatch(r"key_[0-9a-f]{32}  run  default  -  for ever  laptop", first)
+    assert re.fullmatch(rf"{key['id']}  admin  every space  -  until \S+  ci", second)
+    assert not SECRET.search(listed.out)
+    revoked, again, as_json = run_all(
+        [["key", "revoke", key["id"], *where], ["key", "list", *where], ["key", "list", "--json", *where]]
+    )
+    assert (revoked.code, revoked.out) == (0, "")
+    assert "revoked 20" in again.out.splitlines()[1]
+    assert [json.loads(line)["name"] for line in as_json.out.splitlines()] == ["laptop", "ci"]
+
+
+def test_what_can_be_no_key_is_refused_in_one_line(workspace: str, tmp_path: Path) -> None:
+    where = ["--workspace", workspace]
+    cases = [
+        (["key", "create", "x", "--space", "missing", *where], 1, "there is no space `missing` [NOT_FOUND]"),
+        (["key", "create", "x", "--space", "default", "--every-space", *where], 1, "leave out its spaces"),
+        (["key", "create", "x", "--rate-limit", "often", *where], 1, "is no rate"),
+        (["key", "create", "x", "--days", "0", *where], 2, "'--days'"),
+        (["key", "create", "x", "--scope", "root", *where], 2, "root"),
+        (["key", "create", *where], 2, "NAME"),
+        (["key", "revoke", "key_missing", *where], 1, "there is no key `key_missing` [NOT_FOUND]"),
+        (["key", "list", "--workspace", str(tmp_path / "nothing")], 1, "holdfast init"),
+        (["key", "list", "--url", "nowhere"], 1, "is no address of a server"),
+        (["key", "list", "--url", "http://127.0.0.1:1"], 1, "there is no server at http://127.0.0.1:1"),
+    ]
+    for (_, code, said), done in zip(cases, run_all([arguments for arguments, _, _ in cases]), strict=True):
+        assert (done.code, done.out) == (code, ""), done
+        assert said in done.err
+
+
+def test_a_server_that_runs_is_asked_with_the_key_of_who_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(tmp_path, "--quiet") as server:
+        run, url = server.ask("/agents/hello/task", {"input": "hi"})["taskId"], ["--url", server.url]
+        listing = ["key", "list", "--json", *url]
+        following = [["run", "follow", run, "--transport", transport, *url] for transport in ("sse", "ws")]
+        owned, first, *refused = run_all(
+            [
+                ["key", "list", "--workspace", str(tmp_path / "workspace")],
+                ["key", "create", "first", "--scope", "admin", "--every-space", *url],
+                listing,
+                *following,
+            ]
+        )
+        assert (owned.code, "`--url`" in owned.err, "[STORE_OWNED]" in owned.err) == (1, True, True)
+        assert [(each.code, "[UNAUTHENTICATED]" in each.err) for each in refused] == [(1, True)] * 3
+        monkeypatch.setenv("HOLDFAST_API_KEY", first.out.strip())
+        listed, second, *followed = run_all([listing, ["key", "create", "second", "--json", *url], *following])
+        root, made = json.loads(listed.out), json.loads(second.out)
+        assert (root["name"], made["created_by"]) == ("first", root["id"])
+        assert [(each.code, each.out) for each in followed] == [(0, followed[0].out)] * 2
+        (revoked,) = run_all([["key", "revoke", made["id"], "--json", *url]])
+        assert json.loads(revoked.out)["revoked_at"] is not None
+        monkeypatch.setenv("HOLDFAST_API_KEY", "é")
+        (odd,) = run_all([listing])
+        assert (odd.code, "can be no key" in odd.err) == (1, True)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
+def test_the_guide_opens_a_server_to_the_network_as_it_says(
+    tmp_path: Path, workspace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = re.findall(r"^(?:holdfast|curl) .+$", GUIDE.replace("\\\n", " "), re.MULTILINE)
+    (first,) = [line for line in lines if "key create operator" in line]
+    (opened, _) = [line for line in lines if line.startswith("holdfast serve")]
+    (made,) = run_all([_arguments(first.replace("bakery", workspace))])
+    monkeypatch.setenv("HOLDFAST_API_KEY", made.out.strip())
+    options = shlex.split(opened)[4:]
+    assert options[0] == "--host"
+    with serving(tmp_path, "--quiet", *options) as server:
+        url = f"http://127.0.0.1:{server.port}"
+        asked = [_curled(line, url) for line in lines if line.startswith("curl")]
+        assert ["error" in asked[0], "items" in asked[1], asked[2].get("id")] == [True, True, "pastry"]
+        named = subprocess.run(
+            ["curl", "-s", "-H", "Host: bakery.local", f"{url}/health"], capture_output=True, timeout=LIMIT, check=True
+        )
+        assert json.loads(named.stdout) == {"status": "ok"}
+        through = [_arguments(line.replace(ADDRESS, url)) for line in lines if f"--url {ADDRESS}" in line]
+        *done, revoked = run_all(through)
+        assert [each.code for each in done] == [0] * len(done), done
+        assert (revoked.code, "there is no key `KEY_ID`" in revoked.err) == (1, True)
+        gone = _id_of(done, "dashboard")
+        (taken,) = run_all([["key", "revoke", gone, "--url", url]])
+        assert taken.code == 0
+
+
+def _arguments(line: str) -> list[str]:
+    return shlex.split(line)[1:]
+
+
+def _curled(line: str, url: str) -> Json:
+    done = subprocess.run(
+        line.replace(ADDRESS, url), shell=True, capture_output=True, timeout=LIMIT, check=True, env=os.environ
+    )
+    return json.loads(done.stdout)
+
+
+def _id_of(done: list[Done], name: str) -> str:
+    (line,) = [line for each in done for line in each.out.splitlines() if line.endswith(f"  {name}")]
+    return line.split()[0]

@@ -1,0 +1,148 @@
+"""`RemoteTools` of clients: what they offer to the runs of their space, called in the name of a lease."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from holdfast.control.remote_methods.client import Client
+from holdfast.control.remote_methods.method import Method
+from holdfast.control.remote_methods.remote_methods import RemoteMethods
+from holdfast.control.remote_methods.telling import CallCancelled, MethodCalled, Telling
+from holdfast.domain.content import Json
+from holdfast.domain.errors import LeaseLost, NotFound
+from holdfast.domain.ids import SpaceId
+from holdfast.domain.tool import Question, Reply, ToolClass, check_spec
+from holdfast.store.store import Store
+from tests.conformance.conftest import OTHER, SPACE
+from tests.conformance.runtime.implementations import Runtime
+from tests.conformance.scenes import running
+
+ECHO = Method(name="echo", description="Say it again.")
+READ = Method(name="read", description="Read something.", read_only=True)
+
+
+class Parrot:
+    """A client that answers at once what it is called with, unless it is told to keep quiet."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.told: list[Telling] = []
+        self.quiet = quiet
+        self.client: Client | None = None
+        self.called = asyncio.Event()
+
+    def hear(self, telling: Telling) -> None:
+        """Take what it is told."""
+        self.told.append(telling)
+        if not isinstance(telling, MethodCalled):
+            return
+        assert self.client is not None
+        assert self.client.sending(telling.call_id)
+        self.called.set()
+        if not self.quiet:
+            self.client.answer(telling.call_id, Reply(content=telling.arguments))
+
+    @property
+    def calls(self) -> list[MethodCalled]:
+        """What it was called for."""
+        return [each for each in self.told if isinstance(each, MethodCalled)]
+
+
+@contextmanager
+def offering(methods: RemoteMethods, *offered: Method, space: SpaceId = SPACE, quiet: bool = False) -> Iterator[Parrot]:
+    """Have a client while the block runs."""
+    parrot = Parrot(quiet=quiet)
+    with methods.connected(space, tell=parrot.hear) as parrot.client:
+        methods.offer(parrot.client, offered)
+        yield parrot
+
+
+async def test_methods_are_listed_among_the_tools_as_long_as_their_client_is_there(
+    store: Store, runtime: Runtime, methods: RemoteMethods
+) -> None:
+    lease = await running(store, "go")
+    before = await runtime.remote.list(lease)
+    with offering(methods, READ, ECHO):
+        found = [check_spec(spec) for spec in await runtime.remote.list(lease)]
+        assert [spec.name for spec in found] == sorted(spec.name for spec in found)
+        kinds = {spec.name: (spec.kind, spec.read_only) for spec in found if spec.name.startswith("remote__")}
+        assert kinds == {
+            "remote__echo": (ToolClass.EFFECTFUL, False),
+            "remote__read": (ToolClass.IDEMPOTENT, True),
+        }
+    assert await runtime.remote.list(lease) == before
+
+
+async def test_a_method_is_called_under_the_key_of_the_call(
+    store: Store, runtime: Runtime, methods: RemoteMethods
+) -> None:
+    lease = await running(store, "go")
+    with offering(methods, ECHO) as parrot:
+        replies = [await runtime.remote.call(lease, "remote__echo", {"n": n}, key="k") for n in (1, 2)]
+    assert [reply.content for reply in replies] == [{"n": 1}, {"n": 2}]
+    assert {each.key for each in parrot.calls} == {"k"} and len({each.call_id for each in parrot.calls}) == 2
+
+
+async def test_a_method_that_nobody_offers_is_not_found(store: Store, runtime: Runtime, methods: RemoteMethods) -> None:
+    lease = await running(store, "go")
+    with pytest.raises(NotFound, match="remote__echo"):
+        await runtime.remote.call(lease, "remote__echo", {}, key="k")
+    with offering(methods, READ), pytest.raises(NotFound):
+        await runtime.remote.call(lease, "remote__echo", {}, key="k")
+
+
+async def test_a_client_of_another_space_offers_nothing(store: Store, runtime: Runtime, methods: RemoteMethods) -> None:
+    lease = await running(store, "go")
+    with offering(methods, ECHO, space=OTHER) as parrot:
+        assert "remote__echo" not in [spec.name for spec in await runtime.remote.list(lease)]
+        with pytest.raises(NotFound):
+            await runtime.remote.call(lease, "remote__echo", {}, key="k")
+        assert parrot.calls == []
+
+
+async def test_no_client_is_called_in_the_name_of_a_lease_that_is_lost(
+    store: Store, runtime: Runtime, methods: RemoteMethods
+) -> None:
+    lease = await running(store, "go")
+    await store.runs.end(SPACE, lease.run_id)
+    with offering(methods, ECHO) as parrot, pytest.raises(LeaseLost):
+        await runtime.remote.call(lease, "remote__echo", {}, key="k")
+    assert parrot.calls == []
+
+
+@pytest.mark.parametrize(("method", "unknown"), [(ECHO, True), (READ, False)])
+async def test_of_a_call_whose_client_goes_away_nobody_knows_more_than_its_class(
+    store: Store, runtime: Runtime, methods: RemoteMethods, method: Method, unknown: bool
+) -> None:
+    lease = await running(store, "go")
+    async with asyncio.TaskGroup() as tasks:
+        with offering(methods, method, quiet=True) as parrot:
+            calling = tasks.create_task(runtime.remote.call(lease, method.tool, {}, key="k"))
+            await parrot.called.wait()
+    reply = calling.result()
+    assert (reply.failed, reply.unknown) == (True, unknown)
+    assert str(reply.content).startswith("CLIENT_GONE: ")
+
+
+async def test_a_call_that_is_given_up_is_cancelled_at_its_client(
+    store: Store, runtime: Runtime, methods: RemoteMethods
+) -> None:
+    lease = await running(store, "go")
+    with offering(methods, ECHO, quiet=True) as parrot:
+        async with asyncio.TaskGroup() as tasks:
+            calling = tasks.create_task(runtime.remote.call(lease, "remote__echo", {}, key="k"))
+            await parrot.called.wait()
+            calling.cancel()
+        assert parrot.told[-1] == CallCancelled(call_id=parrot.calls[0].call_id)
+
+
+async def test_a_method_never_asks_and_needs_no_trust(store: Store, runtime: Runtime, methods: RemoteMethods) -> None:
+    lease = await running(store, "go")
+    asked: dict[str, Json] = {}
+    with offering(methods, ECHO):
+        with pytest.raises(NotFound):
+            question = Question(message="?")
+            await runtime.remote.answer(lease, "remote__echo", asked, key="k", question=question, response=None)
+        with pytest.raises(NotFound):
+            await runtime.remote.trust(lease, "remote__echo", "digest")

@@ -1,0 +1,121 @@
+"""Those above a run hear of what it asks people, and of what closes that."""
+
+from typing import Any
+
+import pytest
+
+from holdfast.domain.commit import Lease
+from holdfast.domain.errors import Invalid, NotFound
+from holdfast.domain.ids import InterruptId, RunId
+from holdfast.domain.inbox import InboxItem, InboxKind
+from holdfast.domain.interrupt import Answer
+from holdfast.domain.run import Move, RunStatus, WaitsFor
+from holdfast.store.store import Store
+from holdfast.testing.clock import HeldClock
+from tests.builders import MINUTE
+from tests.conformance.conftest import SPACE
+from tests.conformance.conversations import claimed
+from tests.conformance.scenes import asked, at, child_of, commit, running, status
+
+QUESTION = {"id": "q", "reason": "input_required"}
+
+
+async def family(store: Store) -> tuple[Lease, Lease, Lease]:
+    """Claim a run, a child of it, and a child of that."""
+    root = await running(store)
+    mid = await claimed(store, await child_of(store, root.run_id))
+    return root, mid, await claimed(store, await child_of(store, mid.run_id))
+
+
+async def ask(store: Store, lease: Lease, **question: Any) -> None:
+    """Wait for a person, and say so to the parent."""
+    move = Move(to=RunStatus.WAITING, reason=WaitsFor.PERSON, asks=[QUESTION])
+    await commit(store, lease, interrupts=[asked("q", digest=None, **question)], move=move)
+
+
+async def heard(store: Store, lease: Lease) -> list[tuple[InboxKind, Any]]:
+    return [(item.kind, item.data) for item in await store.journal.inbox(lease)]
+
+
+async def test_a_parent_hears_what_its_child_asks(store: Store) -> None:
+    root, mid, leaf = await family(store)
+    await ask(store, leaf)
+    assert await heard(store, mid) == [(InboxKind.QUESTION, {"run_id": leaf.run_id, "interrupts": [QUESTION]})]
+    assert await heard(store, root) == []
+
+
+async def test_all_above_hear_of_an_answer(store: Store) -> None:
+    root, mid, leaf = await family(store)
+    await ask(store, leaf)
+    await store.interrupts.answer(SPACE, InterruptId("q"), Answer(response="yes"))
+    closed = (InboxKind.ANSWER, {"interrupt_id": "q"})
+    assert (await heard(store, root), (await heard(store, mid))[1:]) == ([closed], [closed])
+
+
+async def test_all_above_hear_that_nobody_answered_in_time(store: Store, clock: HeldClock) -> None:
+    root, _, leaf = await family(store)
+    await ask(store, leaf, expires_at=at(clock, 1))
+    clock.tick(MINUTE / 2)
+    await store.interrupts.expire()
+    assert await heard(store, root) == [(InboxKind.ANSWER, {"interrupt_id": "q"})]
+
+
+async def test_all_above_hear_that_a_question_was_taken_back(store: Store) -> None:
+    root, mid, leaf = await family(store)
+    await ask(store, leaf)
+    await store.inbox.put(SPACE, leaf.run_id, kind=InboxKind.MESSAGE, data={"role": "user", "content": "x"})
+    again = await claimed(store, leaf.run)
+    await commit(store, again, consumed=[1], withdrawn=[InterruptId("q")])
+    assert await heard(store, root) == [(InboxKind.ANSWER, {"interrupt_id": "q"})]
+    assert len(await heard(store, mid)) == 2
+
+
+async def test_a_question_below_is_answered_at_the_root_in_the_name_of_a_segment(store: Store) -> None:
+    root, _, leaf = await family(store)
+    await ask(store, leaf)
+    await commit(store, root, move=Move(to=RunStatus.WAITING, reason=WaitsFor.CHILD))
+    answers = {InterruptId("q"): Answer(response="yes")}
+    await store.interrupts.answer_all(SPACE, root.run_id, answers, segment=RunId("next"))
+    assert await status(store, leaf.run_id) is await status(store, root.run_id) is RunStatus.QUEUED
+    again = await claimed(store, root.run)
+    assert await heard(store, again) == [(InboxKind.ANSWER, {"interrupt_id": "q", "segment": "next"})]
+    (item,) = await _items(store, leaf)
+    assert item.data == {"interrupt_id": "q", "response": "yes"}
+    assert (await store.runs.get(SPACE, RunId("next"))).id == root.run_id
+
+
+async def _items(store: Store, lease: Lease) -> list[InboxItem]:
+    return await store.journal.inbox(await claimed(store, lease.run))
+
+
+async def test_a_run_beside_does_not_answer(store: Store) -> None:
+    root, mid, leaf = await family(store)
+    await ask(store, mid)
+    with pytest.raises(NotFound, match="does not ask `q`"):
+        await store.interrupts.answer_all(SPACE, leaf.run_id, {InterruptId("q"): Answer(response="yes")})
+    assert await heard(store, leaf) == []
+    assert len(await heard(store, root)) == 1
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        Move(to=RunStatus.WAITING, reason=WaitsFor.CHILD, asks=[QUESTION]),
+        Move(to=RunStatus.COMPLETED, asks=[QUESTION]),
+    ],
+)
+async def test_only_a_run_that_waits_for_people_asks_them(store: Store, move: Move) -> None:
+    root, *_ = await family(store)
+    with pytest.raises(Invalid, match="`asks` is for a run that waits for people"):
+        await commit(store, root, move=move)
+
+
+async def test_what_a_run_asks_is_its_own_and_what_it_shows(store: Store) -> None:
+    root, mid, leaf = await family(store)
+    await ask(store, leaf)
+    assert await store.interrupts.asked_by(SPACE, root.run_id) == []
+    await commit(store, root, values={"asking": {mid.run_id: [QUESTION]}})
+    (shown,) = await store.interrupts.asked_by(SPACE, root.run_id)
+    assert (shown.id, shown.run_id) == ("q", leaf.run_id)
+    await store.interrupts.answer(SPACE, InterruptId("q"), Answer(response="yes"))
+    assert await store.interrupts.asked_by(SPACE, root.run_id) == []

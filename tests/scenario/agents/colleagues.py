@@ -1,0 +1,55 @@
+"""What agents of these tests do with each other: calls, and what comes of them."""
+
+from typing import Final
+
+from holdfast.domain.content import Json
+from holdfast.domain.idempotency import derived_id, step_key
+from holdfast.domain.ids import RunId
+from holdfast.domain.run import Run
+from holdfast.ports.runs import RunFilter
+from tests.scenario.agents.workshop import SPACE, Floor, call
+
+ASK: Final = call("ask_user", question="may I?")
+LONG: Final = call("sleep", seconds=3600)
+TOOLS: Final[list[Json]] = [
+    *("agent_message", "agent_send", "agent_spawn", "ask_user", "sleep"),
+    *("task_create", "task_spawn", "task_status", "task_subscribe"),
+]
+ROOT: Final = RunId("root")
+"""The run whose ids are known beforehand."""
+
+
+def made(prefix: str, step: int = 2) -> str:
+    """Return the id of what a call of the root makes; that of its first turn is step 2."""
+    return derived_id(prefix, key=step_key(ROOT, step))
+
+
+def message(text: str, *, to: str = "kid", **more: Json) -> dict[str, Json]:
+    """Return a call that waits for a reply."""
+    return call("agent_message", agent=to, message=text, **more)
+
+
+def send(text: str, *, to: str = "kid", **more: Json) -> dict[str, Json]:
+    """Return a call that does not wait."""
+    return call("agent_send", agent=to, message=text, **more)
+
+
+def subscribe(task: str, **more: Json) -> dict[str, Json]:
+    """Return a call that wants to be told of an end."""
+    return call("task_subscribe", task_id=task, **more)
+
+
+def spawn(agent: str = "kid", **more: Json) -> dict[str, Json]:
+    """Return a call that spawns an agent."""
+    return call("agent_spawn", agent=agent, input="help", **more)
+
+
+async def runs_of(floor: Floor, agent: str) -> list[Run]:
+    """Return the runs of an agent, the oldest first."""
+    page = await floor.store.runs.page(SPACE, where=RunFilter(agent_type=agent), limit=100)
+    return page.items[::-1]
+
+
+async def results(floor: Floor, run: Run) -> list[str]:
+    """Return what the calls of a run came to."""
+    return [said.removeprefix("tool: ") for said in await floor.said(run) if said.startswith("tool: ")]

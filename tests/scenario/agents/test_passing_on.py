@@ -1,0 +1,246 @@
+"""What children ask people: whoever waits for them asks it too, up to the root, and it is answered at any of them."""
+
+from datetime import timedelta
+from typing import Final
+
+import pytest
+
+from holdfast.domain.content import Json
+from holdfast.domain.errors import AlreadyAnswered
+from holdfast.domain.events import Event, RunFinished, RunStarted, SubagentFinished
+from holdfast.domain.events.input import Interrupted
+from holdfast.domain.events.subagents import SubagentSuspended
+from holdfast.domain.ids import RunId
+from holdfast.domain.inbox import InboxKind
+from holdfast.domain.interrupt import Answer, InterruptStatus
+from holdfast.domain.limits import Limits
+from holdfast.domain.notification import NotificationKind
+from holdfast.domain.run import Run, RunStatus
+from holdfast.testing.clock import HeldClock
+from tests.scenario.agents.workshop import SPACE, Floor, Workshop, call, calling, say
+
+ASK: Final = call("ask_user", question="may I?")
+TOOLS: Final[list[Json]] = ["agent_spawn", "agent_message", "ask_user", "log_write"]
+
+
+def spawn(agent: str, **more: Json) -> dict[str, Json]:
+    """Return a call that spawns an agent."""
+    return call("agent_spawn", agent=agent, input="help", **more)
+
+
+def family(workshop: Workshop, *asking: dict[str, Json]) -> None:
+    """Write a root, one below it and one below that, who asks."""
+    workshop.agent(calling(spawn("mid")), say("root {$last_tool}"), tools=TOOLS)
+    workshop.agent(calling(spawn("leaf")), say("mid {$last_tool}"), name="mid", tools=TOOLS)
+    workshop.agent(calling(*(asking or [ASK])), say("leaf {$last_tool}"), name="leaf", tools=TOOLS)
+
+
+async def asks(floor: Floor, run: Run, questions: int = 1) -> list[Event]:
+    """Wait until a run ends a segment with so many questions, and return its log."""
+    return await floor.until(run, lambda event: len(asked_in(event)) == questions)
+
+
+def asked_in(event: Event) -> list[str]:
+    outcome = event.outcome if isinstance(event, RunFinished) else None
+    return [each.id for each in outcome.interrupts] if isinstance(outcome, Interrupted) else []
+
+
+async def test_a_question_is_asked_by_all_above_that_wait_and_answered_at_the_root(anywhere: Workshop) -> None:
+    family(anywhere)
+    async with anywhere.open() as floor:
+        run = await floor.start()
+        await asks(floor, run)
+        mid = await floor.child(run)
+        leaf = await floor.child(mid)
+        statuses = [(await floor.get(each)).status_reason for each in (run, mid, leaf)]
+        (asked,) = await floor.store.interrupts.asked_by(SPACE, run.id)
+        await floor.runs.respond(SPACE, run.id, "yes", by="ada")
+        ended = await floor.ended(run)
+        events = {each.id: await floor.events(each) for each in (run, mid, leaf)}
+        answered = await floor.store.interrupts.get(SPACE, asked.id)
+    assert (statuses, ended.output) == (["person"] * 3, "root mid leaf yes")
+    assert (asked.run_id, answered.answered_by) == (leaf.id, "ada")
+    for log in events.values():
+        assert [asked_in(event) for event in log if asked_in(event)] == [[asked.id]]
+        assert sum(isinstance(event, RunStarted) for event in log) == 2
+    suspended = [event for event in events[run.id] if isinstance(event, SubagentFinished)]
+    assert suspended[0].outcome == SubagentSuspended(interrupt_ids=[asked.id])
+    assert [event.subagent_run_id for event in suspended] == [mid.id, mid.id]
+
+
+@pytest.mark.parametrize("where", ["root", "mid", "leaf"])
+async def test_it_may_be_answered_anywhere_and_once(workshop: Workshop, where: str) -> None:
+    family(workshop)
+    async with workshop.open() as floor:
+        run = await floor.start()
+        await asks(floor, run)
+        mid = await floor.child(run)
+        names = {"root": run, "mid": mid, "leaf": await floor.child(mid)}
+        await floor.runs.respond(SPACE, names[where].id, "yes")
+        for each in names.values():
+            with pytest.raises(AlreadyAnswered):
+                await floor.runs.respond(SPACE, each.id, "again")
+        assert (await floor.ended(run)).output == "root mid leaf yes"
+
+
+async def test_two_children_ask_at_once_and_each_gets_its_own_answer(anywhere: Workshop) -> None:
+    anywhere.agent(calling(spawn("one"), spawn("two"), ASK), say("done"), tools=TOOLS)
+    for name in ("one", "two"):
+        anywhere.agent(calling(call("ask_user", question=name)), say(name + " {$last_tool}"), name=name, tools=TOOLS)
+    async with anywhere.open() as floor:
+        run = await floor.start()
+        await asks(floor, run, 3)
+        for asked in await floor.store.interrupts.asked_by(SPACE, run.id):
+            await floor.runs.respond(SPACE, run.id, f"to {asked.message}", interrupt=asked.id)
+        await floor.ended(run)
+        said = await floor.said(run)
+        await floor.events(run)
+    assert sorted(said[2:5]) == ["tool: one to one", "tool: to may I?", "tool: two to two"]
+
+
+async def test_one_answer_of_two_leaves_the_other_asked(workshop: Workshop) -> None:
+    family(workshop, ASK, call("ask_user", question="sure?"))
+    async with workshop.open() as floor:
+        run = await floor.start()
+        await asks(floor, run, 2)
+        first, second = await floor.store.interrupts.asked_by(SPACE, run.id)
+        await floor.runs.respond(SPACE, run.id, "one", interrupt=first.id)
+        await floor.until(run, lambda event: asked_in(event) == [second.id])
+        await floor.runs.respond(SPACE, run.id, "two")
+        assert (await floor.ended(run)).output == "root mid leaf two"
+
+
+async def test_all_are_answered_at_once_in_the_name_of_a_segment(anywhere: Workshop) -> None:
+    anywhere.agent(calling(spawn("kid"), ASK), say("done"), tools=TOOLS)
+    anywhere.agent(calling(ASK), say("I did"), name="kid", tools=TOOLS)
+    async with anywhere.open() as floor:
+        run = await floor.start()
+        await asks(floor, run, 2)
+        asked = await floor.store.interrupts.asked_by(SPACE, run.id)
+        answers = {each.id: Answer(response="yes") for each in asked}
+        await floor.store.interrupts.answer_all(SPACE, run.id, answers, segment=RunId("next"))
+        ended = await floor.ended(run)
+        events = await floor.events(run)
+    assert ended.output == "done"
+    assert [event.run_id for event in events if isinstance(event, RunStarted)][-1] == "next"
+
+
+async def test_what_a_background_child_asks_is_its_own_affair(workshop: Workshop) -> None:
+    workshop.agent(calling(spawn("kid", wait=False)), calling(spawn("other")), say("{$last_tool}"), tools=TOOLS)
+    workshop.agent(calling(ASK), say("I did"), name="kid", tools=TOOLS)
+    workshop.agent(say("well"), name="other")
+    async with workshop.open() as floor:
+        run = await floor.play()
+        (asked,) = await floor.asks(run)
+        assert not any(asked_in(event) for event in await floor.events(run))
+        await floor.runs.respond(SPACE, run.id, "yes", interrupt=asked.id)
+    assert run.output == "well"
+
+
+async def test_a_word_to_the_root_leaves_the_question_to_the_child(anywhere: Workshop) -> None:
+    anywhere.agent(calling(spawn("kid")), calling(ASK), say("{$last_user}"), tools=TOOLS)
+    anywhere.agent(calling(call("ask_user", question="child?")), say("I did"), name="kid", tools=TOOLS)
+    async with anywhere.open() as floor:
+        run = await floor.start()
+        await asks(floor, run)
+        await floor.runs.steer(SPACE, run.id, "something else")
+        (_, own) = await floor.asks(run, 2)
+        await floor.comes_to(run, RunStatus.WAITING)
+        assert [each.id for each in await floor.store.interrupts.asked_by(SPACE, run.id)] == [own.id]
+        await floor.runs.respond(SPACE, run.id, "yes", interrupt=own.id)
+        await floor.ended(run)
+        await floor.events(run)
+
+
+async def test_a_word_to_the_child_takes_its_question_back_everywhere(anywhere: Workshop) -> None:
+    """The child goes on without an answer, so nobody above it asks any more."""
+    family(anywhere)
+    async with anywhere.open() as floor:
+        run = await floor.start()
+        await asks(floor, run)
+        leaf = await floor.child(await floor.child(run))
+        await floor.store.inbox.put(
+            SPACE, leaf.id, kind=InboxKind.MESSAGE, data={"role": "user", "content": "never mind"}
+        )
+        ended = await floor.ended(run)
+        (asked,) = await floor.store.interrupts.of_run(SPACE, leaf.id)
+        await floor.events(run)
+    assert asked.status is InterruptStatus.CANCELLED
+    assert str(ended.output).startswith("root mid leaf not answered")
+
+
+async def test_a_question_that_nobody_answers_has_its_default_outcome_below(anywhere: Workshop) -> None:
+    clock = HeldClock()
+    family(anywhere)
+    async with anywhere.open(clock=clock, lease=timedelta(days=30)) as floor:
+        run = await floor.start()
+        await asks(floor, run)
+        await floor.later(timedelta(days=7))
+        ended = await floor.ended(run)
+    assert str(ended.output).startswith("root mid leaf nobody answered in time")
+
+
+async def test_cancelling_a_child_that_asks_ends_the_question_at_the_root(anywhere: Workshop) -> None:
+    family(anywhere)
+    async with anywhere.open() as floor:
+        run = await floor.start()
+        await asks(floor, run)
+        mid = await floor.child(run)
+        await floor.runs.cancel(SPACE, (await floor.child(mid)).id)
+        ended = await floor.ended(run)
+        assert await floor.store.interrupts.asked_by(SPACE, run.id) == []
+        await floor.events(run)
+    assert ended.output == "root mid agent `leaf` was cancelled"
+
+
+async def test_an_approval_below_is_given_at_the_root(workshop: Workshop) -> None:
+    family(workshop, call("log_write", message="x"))
+    workshop.configure("leaf", tools=TOOLS, permissions={"ask": ["log_write"]})
+    async with workshop.open() as floor:
+        run = await floor.start()
+        events = await asks(floor, run)
+        (outcome,) = [event.outcome for event in events if asked_in(event) and isinstance(event, RunFinished)]
+        assert isinstance(outcome, Interrupted)
+        shown = outcome.interrupts[0]
+        assert isinstance(shown.metadata, dict)
+        approve = {"decision": "approve"}
+        await floor.runs.respond(SPACE, run.id, approve, interrupt=shown.id, digest=shown.metadata["digest"])
+        ended = await floor.ended(run)
+    assert (shown.reason, ended.output) == ("tool_call", 'root mid leaf {"logged":true}')
+
+
+async def test_a_run_that_asks_for_a_child_has_all_the_time_in_the_world(workshop: Workshop) -> None:
+    clock = HeldClock()
+    family(workshop)
+    async with workshop.open(clock=clock, lease=timedelta(days=30)) as floor:
+        run = await floor.start(limits=Limits(max_duration_seconds=60))
+        await asks(floor, run)
+        await floor.later(timedelta(hours=1))
+        await floor.runs.respond(SPACE, run.id, "yes")
+        assert (await floor.ended(run)).status is RunStatus.COMPLETED
+
+
+async def test_people_hear_of_a_question_once(workshop: Workshop) -> None:
+    family(workshop)
+    async with workshop.open() as floor:
+        run = await floor.start()
+        await asks(floor, run)
+        leaf = await floor.child(await floor.child(run))
+        await floor.runs.respond(SPACE, run.id, "yes")
+        await floor.ended(run)
+        while await floor.store.notifications.dispatch():
+            pass
+        news = await floor.store.notifications.after(SPACE, number=0)
+    waiting = [each.run_id for each in news if each.kind is NotificationKind.RUN_WAITING]
+    assert waiting == [leaf.id]
+
+
+async def test_a_tree_that_asks_goes_on_in_another_process(anywhere: Workshop) -> None:
+    family(anywhere)
+    async with anywhere.open() as floor:
+        run = await floor.start()
+        await asks(floor, run)
+    async with anywhere.open() as floor:
+        await floor.runs.respond(SPACE, run.id, "yes")
+        assert (await floor.ended(run)).output == "root mid leaf yes"
+        await floor.events(run)

@@ -1,0 +1,321 @@
+"""Agents that talk to each other, begin tasks and are told of ends, each thing once."""
+
+import pytest
+
+from holdfast.domain.events import SubagentFinished, SubagentStarted
+from holdfast.domain.events.custom import ChildChanged
+from holdfast.domain.ids import ThreadId
+from holdfast.domain.limits import Limits
+from holdfast.domain.permission import RIGHTS
+from holdfast.domain.run import Mode, RunStatus
+from holdfast.domain.thread import NewThread
+from holdfast.domain.tool import ToolClass
+from tests.scenario.agents.colleagues import (
+    ASK,
+    LONG,
+    ROOT,
+    TOOLS,
+    made,
+    message,
+    results,
+    runs_of,
+    send,
+    spawn,
+    subscribe,
+)
+from tests.scenario.agents.handwork import Gate
+from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
+
+
+class TestMessages:
+    """`agent_message` and `agent_send`."""
+
+    async def test_the_reply_is_the_result_and_the_agent_remembers_what_was_said(self, anywhere: Workshop) -> None:
+        anywhere.agent(calling(message("one")), calling(message("two")), say("{$last_tool}"), tools=TOOLS)
+        anywhere.agent(say("heard {$last_user}"), name="kid")
+        async with anywhere.open(workers=1) as floor:
+            run = await floor.play()
+            first, second = await floor.store.runs.children(SPACE, run.id)
+            told = await floor.context(second)
+            events = await floor.events(run)
+        assert run.output == "heard two"
+        assert first.thread_id == second.thread_id != run.thread_id
+        assert (second.base_run_id, second.root_run_id) == (first.id, run.id)
+        assert [str(each.content) for each in told.messages] == ["one", "heard one", "two"]
+        agents = [event for event in events if isinstance(event, SubagentStarted | SubagentFinished)]
+        assert [event.subagent_run_id for event in agents] == [first.id, first.id, second.id, second.id]
+
+    async def test_the_next_turn_goes_on_with_the_same_conversation(self, workshop: Workshop) -> None:
+        workshop.agent(calling(message("hi")), say("so"), tools=TOOLS)
+        workshop.agent(say("heard"), name="kid")
+        async with workshop.open() as floor:
+            first = await floor.play()
+            second = await floor.play(thread=first.thread_id)
+            one, two = await runs_of(floor, "kid")
+        assert second.base_run_id == first.id
+        assert (two.thread_id, two.base_run_id, two.root_run_id) == (one.thread_id, one.id, second.id)
+
+    async def test_several_agents_are_asked_at_once(self, workshop: Workshop) -> None:
+        workshop.agent(calling(message("a"), message("b", to="other"), ASK), say("done"), tools=TOOLS)
+        for name in ("kid", "other"):
+            workshop.agent(say(name + " heard {$last_user}"), name=name)
+        async with workshop.open() as floor:
+            run = await floor.start()
+            (asked,) = await floor.asks(run)
+            await floor.runs.respond(SPACE, run.id, "yes", interrupt=asked.id)
+            await floor.ended(run)
+            assert sorted(await results(floor, run)) == ["kid heard a", "other heard b", "yes"]
+
+    async def test_a_child_is_spoken_to_on_its_own_thread(self, workshop: Workshop) -> None:
+        workshop.agent(
+            calling(spawn(wait=False)),
+            calling(message("and now?", thread_id=made("thr"))),
+            say("{$last_tool}"),
+            tools=TOOLS,
+        )
+        workshop.agent(say("I {$last_user}"), name="kid")
+        async with workshop.open() as floor:
+            run = await floor.play(id=ROOT)
+            first, second = await floor.store.runs.children(SPACE, run.id)
+        assert run.output == "I and now?"
+        assert (second.thread_id, second.base_run_id) == (first.thread_id, first.id)
+
+    async def test_what_is_sent_to_an_agent_that_is_busy_is_heard_in_the_order_of_sending(
+        self, anywhere: Workshop
+    ) -> None:
+        gate = Gate(kind=ToolClass.IDEMPOTENT)
+        words = [str(number) for number in range(6)]
+        anywhere.agent(calling(*map(send, words)), calling(message("last")), say("{$last_tool}"), tools=TOOLS)
+        anywhere.agent(calling(call("gate")), say("heard {$last_user}"), name="kid", tools=["gate"])
+        async with anywhere.open(gate) as floor:
+            run = await floor.start()
+            await gate.begun.acquire()
+            await floor.comes_to(run, RunStatus.WAITING)
+            heard = await runs_of(floor, "kid")
+            assert [each.status for each in heard[1:]] == [RunStatus.PENDING] * 6
+            gate.open.set()
+            ended = await floor.ended(run)
+            heard = await runs_of(floor, "kid")
+            said = [(await floor.messages(each))[0].content for each in heard]
+            changes = await floor.told(run, ChildChanged)
+        assert ended.output == "heard last"
+        assert said == [*words, "last"]
+        assert [each.base_run_id for each in heard[1:]] == [each.id for each in heard[:-1]]
+        assert [change.run_id for change in changes if change.status is RunStatus.QUEUED] == [
+            each.id for each in heard[:-1]
+        ]
+
+    async def test_the_reply_to_what_was_sent_is_told_later(self, workshop: Workshop) -> None:
+        workshop.agent(calling(send("look")), calling(LONG), say("{$last_user}"), tools=TOOLS)
+        workshop.agent(say("seen"), name="kid")
+        async with workshop.open() as floor:
+            run = await floor.play()
+            child = await floor.child(run)
+        assert run.output == f"Run `{child.id}`, which you started in the background, has completed: seen"
+
+    @pytest.mark.parametrize(
+        ("agents", "told"),
+        [
+            (["nobody"], "NOT_FOUND: there is no agent `nobody` that this run may spawn"),
+            (["kid", "thr_nowhere"], "NOT_FOUND: there is no thread `thr_nowhere`"),
+            (["kid", "not an id"], "INVALID: `thread_id` must be"),
+        ],
+    )
+    @pytest.mark.parametrize("make", [message, send])
+    async def test_what_cannot_be_brought_is_told_to_the_model(
+        self, workshop: Workshop, agents: list[str], told: str, make: type
+    ) -> None:
+        thread = {"thread_id": agents[1]} if len(agents) > 1 else {}
+        workshop.agent(calling(make("x", to=agents[0], **thread)), say("{$last_tool}"), tools=TOOLS)
+        workshop.agent(say("never"), name="kid")
+        async with workshop.open() as floor:
+            run = await floor.play()
+            assert await runs_of(floor, "kid") == []
+        assert str(run.output).startswith(told)
+
+    async def test_threads_of_others_and_of_people_take_no_messages(self, workshop: Workshop) -> None:
+        """Neither a thread of another tree, nor that of the run above all, nor one of another agent."""
+        workshop.agent(say("private"), name="other")
+        async with workshop.open() as floor:
+            stranger = await floor.play(agent="other")
+            first = calling(spawn(), message("x", to="other", thread_id=stranger.thread_id))
+            workshop.agent(first, say("{$last_tool}"), tools=TOOLS)
+            workshop.agent(calling(message("up", to="bot", thread_id="thr-own")), say("{$last_tool}"), name="kid")
+            workshop.configure("kid", tools=TOOLS)
+            run = await floor.play(thread=NewThread(id=ThreadId("thr-own"), agent_type="bot"))
+            below, beside = sorted(await results(floor, run))
+        assert below.startswith("NOT_FOUND: there is no thread `thr-own` that this run may write to")
+        assert beside.startswith(f"NOT_FOUND: there is no thread `{stranger.thread_id}`")
+
+    async def test_a_thread_is_spoken_to_as_the_agent_that_it_has(self, workshop: Workshop) -> None:
+        turns = [
+            calling(spawn(wait=False)),
+            calling(message("x", to="other", thread_id=made("thr"))),
+            say("{$last_tool}"),
+        ]
+        workshop.agent(*turns, tools=TOOLS)
+        workshop.agent(say("I did"), name="kid")
+        workshop.agent(say("not me"), name="other")
+        async with workshop.open() as floor:
+            run = await floor.play(id=ROOT)
+        assert str(run.output).endswith("is one of agent `kid`: name that")
+
+    async def test_an_agent_that_waits_for_a_person_takes_no_message(self, workshop: Workshop) -> None:
+        turns = [calling(send("one")), calling(call("gate")), calling(send("two")), say("{$last_tool}")]
+        workshop.agent(*turns, tools=[*TOOLS, "gate"])
+        workshop.agent(calling(ASK), say("never"), name="kid", tools=TOOLS)
+        gate = Gate(kind=ToolClass.IDEMPOTENT)
+        async with workshop.open(gate) as floor:
+            run = await floor.start()
+            await floor.asks(run)
+            gate.open.set()
+            ended = await floor.ended(run)
+        assert str(ended.output).startswith("WAITING: run `")
+
+    async def test_who_hears_a_message_has_at_most_the_rights_of_who_sent_it(self, workshop: Workshop) -> None:
+        rules = {"deny": ["log_write"]}
+        workshop.agent(calling(message("log it")), say("{$last_tool}"), tools=TOOLS, permissions=rules)
+        workshop.agent(calling(call("log_write", message="x")), say("{$last_tool}"), name="kid", tools=["log_write"])
+        async with workshop.open() as floor:
+            run = await floor.play()
+            values = await floor.store.values.of_run(SPACE, (await floor.child(run)).id)
+        assert run.output == "refused: the rule `log_write` of agent `bot` denies this call"
+        assert [each["agent"] for each in values[RIGHTS]] == ["bot"]
+
+
+class TestTasks:
+    """`task_spawn` and `task_subscribe`."""
+
+    async def test_a_task_on_its_own_outlives_the_run_that_began_it(self, workshop: Workshop) -> None:
+        workshop.agent(calling(call("task_spawn", agent="kid", input="x")), calling(LONG), say("never"), tools=TOOLS)
+        workshop.agent(calling(ASK), say("I did"), name="kid", tools=TOOLS)
+        async with workshop.open() as floor:
+            run = await floor.start()
+            await floor.comes_to(run, RunStatus.WAITING)
+            (task,) = await runs_of(floor, "kid")
+            await floor.runs.cancel(SPACE, run.id)
+            await floor.asks(task)
+            await floor.runs.respond(SPACE, task.id, "yes")
+            ended = await floor.ended(task)
+            assert await floor.store.runs.children(SPACE, run.id) == []
+        assert (ended.output, ended.mode, ended.parent_run_id) == ("I did", Mode.TASK, None)
+        assert ended.root_run_id == ended.id
+
+    @pytest.mark.parametrize("begin", ["task_spawn", "task_create"])
+    async def test_a_task_is_waited_for(self, anywhere: Workshop, begin: str) -> None:
+        wait = calling(subscribe(made("run"), wait=True))
+        anywhere.agent(calling(call(begin, agent="kid", input="x")), wait, say("{$last_tool}"), tools=TOOLS)
+        anywhere.agent(calling(call("gate")), say("I did"), name="kid", tools=["gate"])
+        gate = Gate(kind=ToolClass.IDEMPOTENT)
+        async with anywhere.open(gate) as floor:
+            run = await floor.start(id=ROOT)
+            waiting = await floor.comes_to(run, RunStatus.WAITING)
+            gate.open.set()
+            ended = await floor.ended(run)
+            said = await floor.said(run)
+            changes = await floor.told(run, ChildChanged)
+        assert (waiting.status_reason, ended.output) == ("task", "I did")
+        assert sum(line.startswith("user: Run `") for line in said) == 0, "it is told once"
+        expected = [RunStatus.QUEUED, RunStatus.COMPLETED] if begin == "task_create" else []
+        assert [change.status for change in changes] == expected
+
+    async def test_the_end_of_a_task_wakes_who_wants_to_be_told(self, anywhere: Workshop) -> None:
+        anywhere.agent(
+            calling(call("task_spawn", agent="kid", input="x")),
+            calling(subscribe(made("run"))),
+            calling(LONG),
+            say("{$last_user}"),
+            tools=TOOLS,
+        )
+        anywhere.agent(calling(call("gate")), say("I did"), name="kid", tools=["gate"])
+        gate = Gate(kind=ToolClass.IDEMPOTENT)
+        async with anywhere.open(gate) as floor:
+            run = await floor.start(id=ROOT)
+            await floor.comes_to(run, RunStatus.WAITING)
+            gate.open.set()
+            ended = await floor.ended(run)
+            (task,) = await runs_of(floor, "kid")
+            slept = (await results(floor, run))[-1]
+        assert ended.output == f"Run `{task.id}`, which you asked about, has completed: I did"
+        assert slept == '{"woke_early":true,"because":"a run has ended of which you are told"}'
+
+    async def test_a_task_that_has_ended_is_told_of_at_once(self, workshop: Workshop) -> None:
+        workshop.agent(say("long ago"), name="kid")
+        async with workshop.open() as floor:
+            task = await floor.play(agent="kid")
+            told = calling(subscribe(task.id), subscribe(task.id, wait=True))
+            workshop.agent(told, say("{$last_tool}"), tools=TOOLS)
+            run = await floor.play()
+            assert await results(floor, run) == ["long ago", "long ago"]
+
+    @pytest.mark.parametrize(("wait", "told"), [(True, "task `{id}` was cancelled"), (False, "was cancelled")])
+    async def test_the_end_of_a_task_from_outside_is_told_too(self, anywhere: Workshop, wait: bool, told: str) -> None:
+        begin = calling(call("task_spawn", agent="kid", input="x"))
+        wants = subscribe(made("run"), wait=wait)
+        anywhere.agent(begin, calling(wants), *([] if wait else [calling(LONG)]), say("{$last_user}"), tools=TOOLS)
+        anywhere.agent(calling(ASK), say("never"), name="kid", tools=TOOLS)
+        async with anywhere.open() as floor:
+            run = await floor.start(id=ROOT)
+            await floor.comes_to(run, RunStatus.WAITING)
+            (task,) = await runs_of(floor, "kid")
+            await floor.runs.cancel(SPACE, task.id)
+            ended = await floor.ended(run)
+            heard = [*await results(floor, run), str(ended.output)]
+        assert any(told.format(id=task.id) in each for each in heard)
+
+    async def test_what_a_person_says_leaves_the_task_to_be_told_of_later(self, workshop: Workshop) -> None:
+        workshop.agent(
+            calling(call("task_create", agent="kid", input="x")),
+            calling(subscribe(made("run"), wait=True)),
+            calling(ASK),
+            say("{$last_user}"),
+            tools=TOOLS,
+        )
+        workshop.agent(calling(call("gate")), say("I did"), name="kid", tools=["gate"])
+        gate = Gate(kind=ToolClass.IDEMPOTENT)
+        async with workshop.open(gate) as floor:
+            run = await floor.start(id=ROOT)
+            await floor.comes_to(run, RunStatus.WAITING)
+            await floor.runs.steer(SPACE, run.id, "hurry")
+            (asked,) = await floor.asks(run)
+            gate.open.set()
+            (task,) = await floor.store.runs.children(SPACE, run.id)
+            await floor.ended(task)
+            await floor.runs.respond(SPACE, run.id, "yes", interrupt=asked.id)
+            ended = await floor.ended(run)
+            said = await floor.said(run)
+        told = f"Run `{task.id}`, which you started in the background, has completed: I did"
+        assert ended.output == told
+        assert said.count(f"user: {told}") == 1
+        assert sum("which you asked about" in line for line in said) == 0
+
+    async def test_a_wait_for_a_task_goes_on_in_another_process(self, anywhere: Workshop) -> None:
+        begin = calling(call("task_spawn", agent="kid", input="x"))
+        anywhere.agent(begin, calling(subscribe(made("run"), wait=True), LONG), say("{$last_tool}"), tools=TOOLS)
+        anywhere.agent(calling(ASK), say("I did"), name="kid", tools=TOOLS)
+        async with anywhere.open() as floor:
+            run = await floor.start(id=ROOT)
+            await floor.comes_to(run, RunStatus.WAITING)
+        async with anywhere.open() as floor:
+            (task,) = await runs_of(floor, "kid")
+            await floor.asks(task)
+            await floor.runs.respond(SPACE, task.id, "yes")
+            await floor.until(run, lambda event: "I did" in str(event))
+            await floor.runs.steer(SPACE, run.id, "wake up")
+            await floor.ended(run)
+            assert sorted(await results(floor, run))[0] == "I did"
+
+    async def test_a_task_on_its_own_shares_no_budget_and_is_refused_where_there_is_one(
+        self, workshop: Workshop
+    ) -> None:
+        workshop.agent(calling(call("task_spawn", agent="kid", input="x")), say("{$last_tool}"), tools=TOOLS)
+        workshop.agent(say("never"), name="kid")
+        async with workshop.open() as floor:
+            run = await floor.play(limits=Limits(token_budget=1000))
+            assert await runs_of(floor, "kid") == []
+        assert str(run.output).startswith("CONFLICT: this run has a budget")
+
+    async def test_a_task_that_is_not_there_is_told_to_the_model(self, workshop: Workshop) -> None:
+        workshop.agent(calling(subscribe("run_nowhere", wait=True)), say("{$last_tool}"), tools=TOOLS)
+        async with workshop.open() as floor:
+            assert (await floor.play()).output == "NOT_FOUND: there is no run `run_nowhere`"

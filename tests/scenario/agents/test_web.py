@@ -1,0 +1,131 @@
+"""Agents on the web: which hosts they may read from, who is asked, and where they search."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from msgspec.json import encode
+
+from holdfast.domain.content import Json
+from holdfast.domain.run import Run, RunStatus
+from holdfast.sandbox.processes import SupervisedProcesses
+from holdfast.testing.web_server import Page, StandInWeb, WebServer
+from holdfast.tools.builtin.web_fetch import web_fetch
+from holdfast.tools.tool import Tool
+from holdfast.tools.web.pages import Pages
+from tests.scenario.agents.workshop import SPACE, Floor, Workshop, call, calling, say
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[WebServer]:
+    pages = {
+        "/": Page(body=b"<p>tea</p>"),
+        "/away": Page(status=302, headers={"Location": "http://other.org/"}),
+        "/search": Page(body=encode({"results": [{"title": "Tea", "url": "http://a/"}]})),
+    }
+    async with WebServer(pages) as server:
+        yield server
+
+
+@pytest.fixture
+def fetch(site: WebServer) -> Tool:
+    """Return the tool that fetches, in a web of three hosts."""
+    web = StandInWeb({"example.com": site, "docs.example.com": site, "other.org": site})
+    return web_fetch(web.http(), Pages(SupervisedProcesses()))
+
+
+def fetching(url: str) -> dict[str, Json]:
+    """Return a turn in which the model fetches something."""
+    return calling(call("web_fetch", url=url))
+
+
+async def results(floor: Floor, run: Run) -> list[str]:
+    """Return what the calls of a run came to."""
+    return [said.removeprefix("tool: ") for said in await floor.said(run) if said.startswith("tool: ")]
+
+
+async def test_a_host_that_no_rule_names_is_asked_for_and_always_is_for_the_host(
+    workshop: Workshop, fetch: Tool
+) -> None:
+    workshop.agent(
+        fetching("http://example.com/"), fetching("http://docs.example.com/"), say("done"), tools=["web_fetch"]
+    )
+    async with workshop.open(fetch) as floor:
+        run = await floor.start()
+        (asked,) = await floor.asks(run)
+        assert asked.metadata["offers"] == [["web_fetch(domain:example.com)"]]
+        response = {"decision": "always"}
+        await floor.runs.respond(SPACE, run.id, response, interrupt=asked.id, digest=asked.digest)
+        assert (await floor.ended(run)).output == "done"
+        assert await results(floor, run) == [
+            "[http://example.com/; text/html]\ntea",
+            "[http://docs.example.com/; text/html]\ntea",
+        ]
+
+
+async def test_where_a_page_leads_is_decided_anew(workshop: Workshop, fetch: Tool) -> None:
+    came: dict[str, str] = {}
+    rules: dict[str, dict[str, Json]] = {
+        "asked": {"allow": ["web_fetch(domain:example.com)"]},
+        "denied": {"allow": ["web_fetch"], "deny": ["web_fetch(domain:other.org)"]},
+        "allowed": {"allow": ["web_fetch"]},
+    }
+    for name, permissions in rules.items():
+        turn = fetching("http://example.com/away")
+        workshop.agent(turn, say("done"), name=name, tools=["web_fetch"], permissions=permissions)
+    async with workshop.open(fetch) as floor:
+        for name in rules:
+            (came[name],) = await results(floor, await floor.play(agent=name))
+    assert came == {
+        "asked": "INVALID: it leads to another host, to `http://other.org/`: fetch that if you want it",
+        "denied": "INVALID: it leads to `other.org`, which the rules deny",
+        "allowed": "[http://other.org/; text/html]\ntea",
+    }
+
+
+async def test_a_search_is_there_where_an_engine_is_and_nowhere_else(workshop: Workshop, site: WebServer) -> None:
+    workshop.agent(say("hello"), tools=["web_search", "log_write"])
+    async with workshop.open() as floor:
+        run = await floor.play()
+        assert [tool["name"] for tool in (await floor.context(run)).tools] == ["log_write"]
+    url = f"http://127.0.0.1:{site.port}/search"
+    workshop.write("settings.json", {"web": {"search": {"type": "searxng", "url": url}}})
+    workshop.script(calling(call("web_search", query="tea")), say("found"))
+    async with workshop.open() as floor:
+        run = await floor.play()
+        assert await results(floor, run) == ['{"results":[{"title":"Tea","url":"http://a/","snippet":""}]}']
+        assert [tool["name"] for tool in (await floor.context(run)).tools] == ["web_search", "log_write"]
+
+
+async def test_the_machine_itself_is_fetched_from_only_where_the_settings_name_it(
+    workshop: Workshop, site: WebServer
+) -> None:
+    url = f"http://127.0.0.1:{site.port}/"
+    workshop.agent(fetching(url), say("done"), tools=["web_fetch"], permissions={"allow": ["web_fetch"]})
+    async with workshop.open() as floor:
+        assert await results(floor, await floor.play()) == [
+            "INVALID: `127.0.0.1` is not on the public internet, and is not fetched from"
+        ]
+    assert site.connections == 0
+    workshop.write("settings.json", {"web": {"allow_private": [f"127.0.0.1:{site.port}"]}})
+    async with workshop.open() as floor:
+        assert await results(floor, await floor.play()) == [f"[{url}; text/html]\ntea"]
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_of_more_tools_than_the_settings_allow_a_core_is_shown_until_others_are_activated(
+    workshop: Workshop, own: bool
+) -> None:
+    activate: dict[str, Json] = {"name": "tool_activate", "arguments": {"name": "sleep"}}
+    workshop.agent(calling(call("tool_search", query="wait a while")), calling(activate), say("done"))
+    tools: list[Json] = ["ask_user", "sleep", "log_write"]
+    workshop.write("settings.json", {"context": {"tools_shown": 100 if own else 2}})
+    workshop.configure(tools=tools, tools_shown=2 if own else None)
+    async with workshop.open() as floor:
+        run = await floor.play()
+        shown = [sorted(tool["name"] for tool in (await floor.context(run, at)).tools) for at in range(3)]
+        assert '"name":"sleep"' in (await results(floor, run))[0]
+        again = await floor.start("and now", thread=run.thread_id)
+        after = sorted(tool["name"] for tool in (await floor.context(await floor.ended(again), 0)).tools)
+    core = ["ask_user", "tool_activate", "tool_search"]
+    assert (run.status, shown) == (RunStatus.COMPLETED, [core, core, sorted([*core, "sleep"])])
+    assert after == core  # what one run has activated, another has not

@@ -1,0 +1,5 @@
+"""A workspace for each test."""
+
+from tests.scenario.agents.conftest import clock, workshop
+
+__all__ = ["clock", "workshop"]

@@ -1,0 +1,61 @@
+"""Agents of a test that have an MCP server of their own, and what they did with it."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Final
+
+from holdfast.domain.content import Json
+from holdfast.domain.run import Run, RunStatus
+from tests.scenario.agents.workshop import LIMIT, Floor, Turn, Workshop, call, calling, say
+
+PLAIN: Final = Path(__file__).with_name("plain_server.py")
+SDK: Final = Path(__file__).with_name("sdk_server.py")
+READS: Final = [sys.prefix, sys.base_prefix, str(Path(__file__).parent)]
+"""What the Python of the tests needs in a sandbox."""
+
+
+def program(script: Path, *arguments: str, **more: Json) -> dict[str, Json]:
+    """Declare a server that is one of our scripts, in the working folder and without a sandbox unless told so."""
+    return {
+        "command": sys.executable,
+        "args": ["-I", str(script), *arguments],
+        "cwd": "files",
+        "sandbox": "off",
+        **more,
+    }
+
+
+def agent(workshop: Workshop, *turns: Turn, name: str = "bot", **settings: Json) -> None:
+    """Write an agent that has the plain server, may call all of its tools, and says the last result at the end."""
+    usual: dict[str, Json] = {
+        "mcp_servers": {"plain": program(PLAIN)},
+        "permissions": {"allow": ["mcp__plain__*"]},
+        "tainted": "allow",
+    }
+    workshop.agent(*turns, say("{$last_tool}"), name=name, **{**usual, **settings})
+
+
+def asks(tool: str, text: str = "", *, server: str = "plain") -> Turn:
+    """Return a turn in which the model calls a tool of a server."""
+    return calling(call(f"mcp__{server}__{tool}", text=text))
+
+
+async def answers(floor: Floor, run: Run) -> list[str]:
+    """Return what tools answered in a run that has completed."""
+    ended = await floor.ended(run)
+    assert ended.status is RunStatus.COMPLETED, ended.error
+    return [str(message.content) for message in await floor.messages(run) if message.role == "tool"]
+
+
+def effects(workshop: Workshop) -> list[str]:
+    """Return what a server did in the working folder."""
+    written = workshop.folder / "files" / "ran"
+    return written.read_text().splitlines() if written.exists() else []
+
+
+async def written(workshop: Workshop, line: str) -> None:
+    """Wait until a server has done something."""
+    async with asyncio.timeout(LIMIT):
+        while line not in effects(workshop):  # noqa: ASYNC110  another process sends no event
+            await asyncio.sleep(0.005)

@@ -1,0 +1,66 @@
+"""A worker is killed while an MCP server is at work for it: the server dies with it, and its call is recovered."""
+
+import shutil
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pytest
+
+from holdfast.bootstrap.store import open_store
+from holdfast.domain.ids import RunId
+from holdfast.domain.run import RunStatus
+from holdfast.domain.step import StepKind, StepState
+from holdfast.testing.kills import ForkServer
+from holdfast.testing.log_check import check_log
+from holdfast.testing.probe import open_probe
+from tests.scenario.agents.workshop import SPACE, Workshop, say
+from tests.scenario.mcp.declaring import PLAIN, asks, effects, program
+from tests.scenario.mcp.victim import WORKER, Task
+from tests.unit.sandbox.commands import died_out, new_mark
+
+NAMES: Final = ("once", "again")
+
+
+@pytest.fixture(scope="module")
+async def workers() -> AsyncIterator[ForkServer]:
+    async with ForkServer(WORKER) as server:
+        yield server
+
+
+@pytest.fixture
+def mark() -> str:
+    """Return what is in the command line of every server of this test, and of no other process."""
+    return f"0.5{new_mark().partition('.')[2]}"
+
+
+@pytest.fixture
+def workshop(shared_memory: Path, mark: str) -> Workshop:
+    """Return a workspace whose agent calls an effectful tool and an idempotent one; both take half a second."""
+    made = Workshop(shared_memory / "workspace", shared_memory / "holdfast.db")
+    made.write(mark, "Turns.")
+    slow = program(PLAIN, str(made.folder / mark), env={"SLOWLY": mark})
+    servers = {"once": slow, "again": {**slow, "classes": {"slowly": "idempotent"}}}
+    rules = {"allow": ["mcp__once__*", "mcp__again__*"]}
+    turns = [asks("slowly", name, server=name) for name in NAMES]
+    made.agent(*turns, say("Done."), mcp_servers=servers, permissions=rules, tainted="allow")
+    return made
+
+
+@pytest.mark.parametrize("fatal", NAMES)
+async def test_a_kill_in_the_middle_of_a_call(workers: ForkServer, workshop: Workshop, mark: str, fatal: str) -> None:
+    shutil.rmtree(workshop.folder / "files", ignore_errors=True)
+    task = Task(where=str(workshop.where), workspace=str(workshop.folder), run=RunId(f"run-{fatal}"), fatal=fatal)
+    await workers.send(msgspec.to_builtins(task), seconds=None)
+    assert await died_out(mark)
+    await workers.send(msgspec.to_builtins(msgspec.structs.replace(task, fatal=None)), seconds=None)
+    assert await died_out(mark)
+    assert Counter(effects(workshop)) == ({"once": 1, "again": 1} if fatal == "once" else {"once": 1, "again": 2})
+    async with open_store(workshop.where) as store:
+        assert (await store.runs.get(SPACE, task.run)).status is RunStatus.COMPLETED
+        steps = [step.state for step in await store.steps.of_run(SPACE, task.run) if step.kind is StepKind.TOOL]
+    assert steps == [StepState.UNKNOWN if fatal == "once" else StepState.DONE, StepState.DONE]
+    async with open_probe(workshop.where) as probe:
+        await check_log(probe)

@@ -1,0 +1,31 @@
+"""The server and the agent of the guide work as the guide says."""
+
+import re
+import sys
+from pathlib import Path
+
+import msgspec
+
+from tests.scenario.agents.workshop import Workshop, call, calling, say
+from tests.scenario.mcp.declaring import answers
+
+GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "mcp.md").read_text(encoding="utf-8")
+
+
+def block(kind: str) -> str:
+    """Return the first block of code of a kind."""
+    found = re.search(rf"^```{kind}\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+async def test_the_server_of_the_guide_answers_the_agent_of_the_guide(workshop: Workshop) -> None:
+    settings = msgspec.json.decode(block("json agent.json"))
+    # The Python of the tests has the SDK; where the system's is, and whether a sandbox reaches it, is not known here.
+    weather = {**settings["mcp_servers"]["weather"], "command": sys.executable, "sandbox": "off"}
+    workshop.write("tools/weather/server.py", block("python no-run"))
+    workshop.agent(calling(call("mcp__weather__forecast", city="Bern")), say("done"))
+    workshop.configure(**{**settings, "mcp_servers": {"weather": weather}})
+    async with workshop.open() as floor:
+        (said,) = await answers(floor, await floor.start())
+    assert msgspec.json.decode(said) == {"city": "Bern", "sky": "clear"}

@@ -1,0 +1,115 @@
+"""Servers as processes: when they are there, and who shares them."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.bootstrap.store import open_store
+from holdfast.domain.content import Json
+from holdfast.domain.errors import ServerFailed
+from holdfast.domain.ids import RunId, SpaceId
+from holdfast.domain.mcp_server import McpServer
+from holdfast.mcp.elicitation import ALONE, Asked
+from holdfast.mcp.programs import Places
+from holdfast.mcp.results import Result
+from holdfast.mcp.server import Server
+from holdfast.mcp.servers import Servers, open_servers
+from holdfast.sandbox.none import Unconfined
+from holdfast.sandbox.processes import open_processes
+from tests.scenario.mcp.declaring import PLAIN, program
+
+RUN = RunId("run_1")
+ONE, TWO = SpaceId("one"), SpaceId("two")
+DECLARED = McpServer(**program(PLAIN, cwd=None))
+IDLE = 0.2
+
+
+@pytest.fixture
+async def servers(tmp_path: Path) -> AsyncIterator[Servers]:
+    """Yield servers that are let go soon after nobody needs them."""
+    async with open_processes() as processes, open_store(tmp_path / "holdfast.db") as store:
+        sandbox = Unconfined(processes)
+        places = Places(workspace=tmp_path, own=tmp_path / ".holdfast", sandbox=sandbox, unconfined=sandbox)
+        async with open_servers(places, runs=store.runs, idle=IDLE, sweep=3600) as opened:
+            yield opened
+
+
+async def told(server: Server, tool: str, text: str = "", *, key: str = "k") -> Json:
+    """Call a tool, and return what it says."""
+    result = await server.call(RUN, tool, {"text": text}, key=key)
+    assert isinstance(result, Result)
+    return result.content[0].text
+
+
+async def test_nobody_is_connected_to_before_somebody_needs_it(servers: Servers, tmp_path: Path) -> None:
+    servers.get(ONE, "plain", DECLARED)
+    assert not (tmp_path / ".holdfast" / "mcp").exists()
+
+
+async def test_a_server_is_shared_by_name_and_declaration_within_a_space(servers: Servers) -> None:
+    same = McpServer(**program(PLAIN, cwd=None))
+    assert servers.get(ONE, "plain", DECLARED) is servers.get(ONE, "plain", same)
+    assert servers.get(ONE, "plain", DECLARED) is not servers.get(TWO, "plain", same)
+    assert servers.get(ONE, "plain", DECLARED) is not servers.get(ONE, "other", same)
+
+
+async def test_a_server_that_nobody_needs_is_let_go_and_is_there_again_when_it_is_needed(servers: Servers) -> None:
+    server = servers.get(ONE, "plain", DECLARED)
+    first = await told(server, "pid")
+    while await told(server, "pid") == first:  # noqa: ASYNC110  nothing tells that it was let go
+        await asyncio.sleep(IDLE * 10)
+    assert len(await server.offers()) > 10
+
+
+async def test_those_who_come_at_once_share_one_connection(servers: Servers) -> None:
+    server = servers.get(ONE, "plain", DECLARED)
+    pids = await asyncio.gather(*(told(server, "pid", key=f"k{number}") for number in range(5)))
+    assert len(set(pids)) == 1
+
+
+async def test_a_call_that_is_made_twice_under_one_key_calls_the_first_off(servers: Servers) -> None:
+    server = servers.get(ONE, "plain", DECLARED)
+    asked = await server.call(RUN, "ask", {"text": "who"}, key="k")
+    assert isinstance(asked, Asked)
+    assert await told(server, "echo", "hello", key="k") == "hello"
+    with pytest.raises(ServerFailed, match="has ended while it waited for the answer"):
+        await server.answer(RUN, "ask", {}, key="k", asked=asked, response=None, again=False)
+
+
+async def test_an_address_where_nobody_is_fails_as_a_server_does(servers: Servers) -> None:
+    server = servers.get(ONE, "nobody", McpServer(url="http://127.0.0.1:9/mcp"))
+    assert await server.offers() == ()
+    with pytest.raises(ServerFailed) as failed:
+        await server.call(RUN, "echo", {}, key="k")
+    assert failed.value.details["started"] is False
+
+
+async def test_a_question_that_may_be_about_more_than_one_call_is_called_off(servers: Servers) -> None:
+    server = servers.get(ONE, "plain", DECLARED)
+    await told(server, "pid")
+    said = await asyncio.gather(told(server, "ask", "who", key="a"), told(server, "echo", "hello", key="b"))
+    assert [*said] == ['{"action": "cancel"}', "hello"]
+
+
+async def test_a_server_waits_for_an_answer_while_others_call_it(servers: Servers) -> None:
+    server = servers.get(ONE, "plain", DECLARED)
+    asked = await server.call(RUN, "ask", {"text": "who"}, key="a")
+    assert isinstance(asked, Asked)
+    assert list(asked.requests) == [ALONE]
+    other = asyncio.ensure_future(told(server, "echo", "hello", key="b"))  # the plain server does one thing at a time
+    accepted = {"action": "accept", "content": {"name": "Ada"}}
+    result = await server.answer(RUN, "ask", {}, key="a", asked=asked, response=accepted, again=False)
+    assert isinstance(result, Result)
+    assert result.content[0].text == '{"action": "accept", "content": {"name": "Ada"}}'
+    assert await other == "hello"
+
+
+async def test_without_the_package_it_is_said_what_to_install(
+    servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "holdfast.mcp.connection", None)
+    with pytest.raises(ServerFailed, match="pip install mcp"):
+        await servers.get(ONE, "plain", DECLARED).offers_now()

@@ -1,0 +1,11 @@
+"""A worker that will be killed while an MCP server is at work for it."""
+
+from typing import Final
+
+import holdfast.mcp.connection
+import holdfast.mcp.stdio  # noqa: F401 - imported on use otherwise, by each victim again
+from tests.scenario.command_victim import Task, work
+
+__all__ = ["WORKER", "Task", "work"]
+
+WORKER: Final = "tests.scenario.mcp.victim:work"

@@ -1,0 +1,99 @@
+"""A tree of agents three deep, who wait for each other and ask people, in the hands of workers that are killed.
+
+All of them complete, and nothing is doubled: no run, no message, no question, no answer, no call with effects.
+"""
+
+from collections.abc import AsyncIterator
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import pytest
+
+from holdfast.domain.ids import RunId
+from holdfast.domain.interrupt import InterruptStatus
+from holdfast.testing.counting_server import CountingServer
+from holdfast.testing.kills import ForkServer
+from tests.scenario.conftest import NewPlace
+from tests.scenario.crash_history import Told
+from tests.scenario.crash_play import write_fleet
+from tests.scenario.crash_relay import Fate, Fates, Relay, relaying
+
+SEED: Final = 20_261_117
+FEW: Final = {"sqlite": 30, "postgres": 6}
+MANY: Final = 500
+LIFE: Final = 200
+"""The most points that those pass who are killed at one."""
+SECONDS: Final = 0.05
+"""By which lives grow that end at any time."""
+
+_numbers = count(1)
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_fleet(tmp_path_factory.mktemp("fleet"))
+
+
+@pytest.fixture(scope="module")
+async def calm(
+    sailors: ForkServer, tool_server: CountingServer, workspace: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Told:
+    """Return what a play leaves that nobody disturbs."""
+    place = tmp_path_factory.mktemp("calm") / "holdfast.db"
+    async with relaying(sailors, tool_server, workspace, place) as relay:
+        told, _ = await relay.play(_new())
+        await relay.check(told, told, streams=False)
+    return told
+
+
+@pytest.fixture
+async def relay(
+    sailors: ForkServer, tool_server: CountingServer, workspace: Path, new_place: NewPlace
+) -> AsyncIterator[Relay]:
+    async with relaying(sailors, tool_server, workspace, await new_place()) as relay:
+        yield relay
+
+
+def test_the_tree_is_three_deep_and_asks_on_every_level(calm: Told) -> None:
+    assert [len(calm.children), len(list(calm.all()))] == [4, 7]
+    asked = [each for run in calm.all() for each in run.interrupts]
+    assert len(asked) == 5
+    assert {each.status for each in asked} == {InterruptStatus.ANSWERED}
+    clerks = [child for child in calm.children if child.run.agent_type == "clerk"]
+    assert len({child.run.thread_id for child in clerks}) == 1
+
+
+async def test_kills_anywhere_in_a_tree_of_agents_change_nothing(relay: Relay, calm: Told, backend: str) -> None:
+    await _hunt(relay, calm, kills=FEW[backend])
+
+
+@pytest.mark.slow
+async def test_hundreds_of_kills_in_a_tree_of_agents_change_nothing(relay: Relay, calm: Told) -> None:
+    await _hunt(relay, calm, kills=MANY)
+
+
+async def _hunt(relay: Relay, calm: Told, *, kills: int) -> None:
+    random = Random(SEED)
+    while len(relay.deaths) < kills:
+        before = len(relay.deaths)
+        told, _ = await relay.play(_new(), random.choice([_at_points, _at_times])(random))
+        try:
+            await relay.check(told, calm, streams=False)
+        except AssertionError as exc:
+            exc.add_note(f"after {len(relay.deaths) - before} deaths (seed {SEED})")
+            raise
+
+
+def _at_points(random: Random) -> Fates:
+    return lambda: Fate(fatal=random.randint(1, LIFE))
+
+
+def _at_times(random: Random) -> Fates:
+    lives = count(1)
+    return lambda: Fate(life=random.uniform(0, next(lives) * SECONDS))
+
+
+def _new() -> RunId:
+    return RunId(f"fleet-{next(_numbers)}")

@@ -1,0 +1,55 @@
+"""What a disk gives away about itself."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.bootstrap.doctor.disk import file_system_of, judged, look_at_disk
+from holdfast.bootstrap.doctor.finding import Verdict
+
+MOUNTS = """\
+22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+30 22 0:25 / /mnt/my\\040disk rw shared:2 - nfs4 server:/x rw
+31 30 0:26 / /mnt/my\\040disk/fast rw - tmpfs tmpfs rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("folder", "kind"),
+    [
+        ("/", "ext4"),
+        ("/srv/holdfast", "ext4"),
+        ("/mnt/my disk/holdfast", "nfs4"),
+        ("/mnt/my disk/fast/x", "tmpfs"),
+        ("/mnt/my disk/faster", "nfs4"),
+    ],
+)
+def test_a_folder_is_on_the_file_system_that_is_mounted_nearest_above_it(
+    folder: str, kind: str, tmp_path: Path
+) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(MOUNTS)
+    assert file_system_of(Path(folder), mounts=mounts) == kind
+
+
+def test_a_system_that_does_not_tell_its_mounts_is_believed(tmp_path: Path) -> None:
+    assert file_system_of(tmp_path, mounts=tmp_path / "missing") == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "verdict", "words"),
+    [
+        (0.000_005, Verdict.WARNING, "less than a disk needs"),
+        (0.001, Verdict.OK, "about 1000 batches a second"),
+        (0.05, Verdict.WARNING, "about 20 batches of commits a second"),
+    ],
+)
+def test_what_a_sync_takes_says_what_it_is_worth(seconds: float, verdict: Verdict, words: str) -> None:
+    finding = judged(seconds)
+    assert (finding.verdict, words in finding.message) == (verdict, True)
+    assert (finding.remedy is None) is (verdict is Verdict.OK)
+
+
+def test_a_look_leaves_nothing_behind(tmp_path: Path) -> None:
+    assert {finding.about for finding in look_at_disk(tmp_path)} >= {"disk sync", "disk space"}
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,38 @@
+"""What comes over HTTP has an end."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import httpx2
+import pytest
+
+from holdfast.mcp import http
+from holdfast.mcp.http import bounded_client
+
+
+@pytest.fixture
+async def url() -> AsyncIterator[str]:
+    """Yield an address that answers with a thousand bytes."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\nConnection: close\r\n\r\n" + b"x" * 1000)
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+
+
+@pytest.mark.parametrize(("most", "whole"), [(1000, True), (999, False)])
+async def test_an_answer_that_is_too_long_is_an_error(
+    url: str, monkeypatch: pytest.MonkeyPatch, most: int, whole: bool
+) -> None:
+    monkeypatch.setattr(http, "LARGEST", most)
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")  # nobody is there: it is not asked
+    async with bounded_client({"X-A": "b"}) as client:
+        if whole:
+            assert len((await client.get(url)).content) == 1000
+            return
+        with pytest.raises(httpx2.StreamError, match="longer than 999 bytes"):
+            await client.get(url)

@@ -1,0 +1,25 @@
+"""A server is given the variables that its declaration names, and no other."""
+
+import pytest
+
+from holdfast.domain.errors import ServerFailed
+from holdfast.domain.mcp_server import McpServer, references
+from holdfast.mcp.references import resolved
+
+ENVIRONMENT = {"TOKEN": "abc", "OTHER": "${TOKEN}"}
+
+
+def test_a_reference_stands_for_the_value_which_is_not_looked_at_again() -> None:
+    texts = {"a": "Bearer ${TOKEN}", "b": "${TOKEN}${OTHER}", "c": "$TOKEN ${ TOKEN }"}
+    assert resolved(texts, ENVIRONMENT) == {"a": "Bearer abc", "b": "abc${TOKEN}", "c": "$TOKEN ${ TOKEN }"}
+
+
+def test_a_variable_that_is_not_there_is_named() -> None:
+    with pytest.raises(ServerFailed, match="there is no variable `NONE`") as failed:
+        resolved({"a": "${NONE}"}, ENVIRONMENT)
+    assert failed.value.details == {"started": False}
+
+
+def test_what_a_server_is_given_is_known() -> None:
+    assert references(McpServer(command="a", env={"A": "${B} ${C}", "D": "e"})) == ["B", "C"]
+    assert references(McpServer(url="http://a", headers={"X": "${Y}"})) == ["Y"]

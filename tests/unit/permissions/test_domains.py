@@ -1,0 +1,109 @@
+"""Rules about hosts of the web."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.domain.agent import Permissions
+from holdfast.domain.errors import Invalid
+from holdfast.domain.permission import Verdict
+from holdfast.testing.calls import an_agent
+from holdfast.tools.permissions.chain import Chain, inherited, passed_on
+from holdfast.tools.permissions.checking import check_rule, problems
+from holdfast.tools.permissions.domains import domain_pattern
+from holdfast.tools.permissions.offers import offers
+from holdfast.tools.permissions.policy import policy_of
+
+
+def verdict(url: str, **rules: list[str]) -> str:
+    """Return what rules make of a fetch."""
+    return str(policy_of(Permissions(**rules)).decide("web_fetch", {"url": url}, default=Verdict.ASK).verdict)
+
+
+@pytest.mark.parametrize(
+    ("rule", "url", "fits"),
+    [
+        ("domain:example.com", "https://example.com/x", True),
+        ("domain:example.com", "https://docs.example.com:8080/", True),
+        ("domain:example.com", "http://EXAMPLE.com./", True),
+        ("domain:Example.COM", "http://example.com/", True),
+        ("domain:example.com", "https://badexample.com/", False),
+        ("domain:example.com", "https://example.com.evil.org/", False),
+        ("domain:example.com", "https://evil.org/?example.com", False),
+        ("domain:example.com", "https://example.com@evil.org/", False),
+        ("domain:*.example.com", "https://docs.example.com/", True),
+        ("domain:*.example.com", "https://example.com/", False),
+        ("domain:例え.jp", "https://xn--r8jz45g.jp/", True),
+        ("domain:93.184.216.34", "http://93.184.216.34/", True),
+        ("domain:[2606:4700::1]", "http://[2606:4700:0::1]/", True),
+        ("domain:example.com", "not an address", False),
+    ],
+)
+def test_a_rule_is_about_a_host_and_all_below_it(rule: str, url: str, fits: bool) -> None:
+    assert domain_pattern(rule).fits(url) is fits
+    assert verdict(url, allow=[f"web_fetch({rule})"]) == ("allow" if fits else "ask")
+    assert verdict(url, deny=[f"web_fetch({rule})"], allow=["web_fetch"]) == ("deny" if fits else "allow")
+
+
+def test_a_fetch_that_no_rule_is_about_is_asked_for() -> None:
+    assert verdict("https://example.com/") == "ask"
+    assert verdict("https://example.com/", allow=["web_fetch"]) == "allow"
+    assert verdict("https://example.com/", ask=["web_fetch(domain:example.com)"], allow=["web_fetch"]) == "ask"
+
+
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        ("web_fetch(example.com)", "a rule about the web names a host: write `domain:example.com`"),
+        ("web_fetch(domain:)", "is no name of a host"),
+        ("web_fetch(domain:*)", "is no name of a host"),
+        ("web_fetch(domain:a.*.com)", "is no name of a host"),
+        ("web_fetch(domain:https://example.com)", "is no name of a host"),
+        ("web_fetch(domain:127.1)", "is no address"),
+        ("web_search(domain:example.com)", "rules of `web_search` have nothing in brackets: write `web_search`"),
+    ],
+)
+def test_a_rule_that_no_address_can_fit_is_an_error(rule: str, why: str) -> None:
+    with pytest.raises(Invalid, match=why.replace("(", r"\(")):
+        check_rule(rule)
+
+
+def test_a_rule_behind_one_that_covers_it_is_an_error() -> None:
+    rules = Permissions(
+        deny=["web_fetch(domain:example.com)"],
+        allow=["web_fetch(domain:docs.example.com)", "web_fetch(domain:*.example.com)", "web_fetch(domain:other.org)"],
+    )
+    assert [(one.kind, one.place) for one in problems(rules)] == [("allow", 0), ("allow", 1)]
+    below = Permissions(deny=["web_fetch(domain:*.example.com)"], allow=["web_fetch(domain:example.com)"])
+    assert list(problems(below)) == []
+
+
+def test_always_offers_the_host_and_not_the_page() -> None:
+    policy = policy_of(Permissions())
+    assert offers(policy, "web_fetch", {"url": "https://docs.example.com/a?b"}) == [
+        ["web_fetch(domain:docs.example.com)"]
+    ]
+    assert offers(policy, "web_fetch", {"url": "nonsense"}) == []
+
+
+def test_a_child_may_fetch_at_most_what_its_parent_may() -> None:
+    parent = an_agent("parent", permissions=Permissions(allow=["web_fetch(domain:example.com)"]))
+    child = an_agent("child", permissions=Permissions(allow=["web_fetch"]))
+    chain = Chain(child, inherited(passed_on(parent, {})))
+    decided = {
+        host: str(chain.decide("web_fetch", {"url": f"https://{host}/"}, default=Verdict.ASK).verdict)
+        for host in ("example.com", "other.org")
+    }
+    assert decided == {"example.com": "allow", "other.org": "ask"}
+
+
+_LABEL = st.text("abc1", min_size=1, max_size=3).filter(lambda text: not text.isdigit())
+
+
+@given(st.lists(_LABEL, min_size=1, max_size=4), st.lists(_LABEL, max_size=3), st.booleans())
+def test_what_covers_a_rule_fits_wherever_that_fits(labels: list[str], below: list[str], itself: bool) -> None:
+    wide = domain_pattern(f"domain:{'.'.join(labels)}")
+    narrow = domain_pattern(f"domain:{'' if itself else '*.'}{'.'.join([*below, *labels])}")
+    url = f"http://{'.'.join(['x', *below, *labels])}/"
+    assert wide.covers(narrow)
+    assert narrow.fits(url) <= wide.fits(url)

@@ -1,0 +1,49 @@
+"""Rules about tools of MCP servers: one of them, or all of a server."""
+
+import pytest
+
+from holdfast.domain.agent import Permissions
+from holdfast.domain.errors import Invalid
+from holdfast.domain.permission import Verdict
+from holdfast.tools.permissions.checking import check_rule, problems
+from holdfast.tools.permissions.offers import offers
+from holdfast.tools.permissions.policy import policy_of
+
+TOOL = "mcp__github__get_issue"
+
+
+@pytest.mark.parametrize(
+    ("rules", "verdict"),
+    [
+        (Permissions(), Verdict.ASK),
+        (Permissions(allow=[TOOL]), Verdict.ALLOW),
+        (Permissions(allow=["mcp__github__*"]), Verdict.ALLOW),
+        (Permissions(allow=["mcp__github__get_*"]), Verdict.ALLOW),
+        (Permissions(allow=["mcp__git__*"]), Verdict.ASK),
+        (Permissions(allow=["mcp__github__*"], ask=[TOOL]), Verdict.ASK),
+        (Permissions(allow=[TOOL], deny=["mcp__github__*"]), Verdict.DENY),
+    ],
+)
+def test_a_rule_is_about_one_tool_or_all_of_a_server(rules: Permissions, verdict: Verdict) -> None:
+    assert policy_of(rules).decide(TOOL, {}, default=Verdict.ASK).verdict is verdict
+
+
+@pytest.mark.parametrize("rule", [TOOL, "mcp__github__*", "mcp__a-b__c_d*"])
+def test_a_server_need_not_be_there_for_a_rule_about_it(rule: str) -> None:
+    check_rule(rule)
+
+
+@pytest.mark.parametrize("rule", ["mcp__github", "mcp__github__", "mcp____x", "bash*", "remote__*", f"{TOOL}(x)"])
+def test_a_rule_that_can_never_match_is_refused(rule: str) -> None:
+    with pytest.raises(Invalid):
+        check_rule(rule)
+
+
+def test_a_rule_behind_one_that_is_about_the_whole_server_is_never_reached() -> None:
+    (problem,) = problems(Permissions(deny=["mcp__github__*"], allow=[TOOL, "mcp__git__*"]))
+    assert problem.reason == "it is never reached: `mcp__github__*` in `deny` comes first"
+
+
+def test_who_is_asked_may_allow_the_tool_or_the_server() -> None:
+    assert offers(policy_of(Permissions()), TOOL, {}) == [[TOOL], ["mcp__github__*"]]
+    assert offers(policy_of(Permissions()), "other", {}) == [["other"]]

@@ -1,0 +1,66 @@
+"""Where spans go: what the standard variables of the environment say, or a clear refusal."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from opentelemetry.sdk.trace import SpanProcessor
+from opentelemetry.sdk.trace.export import ConsoleSpanExporter
+
+from holdfast.bootstrap.observing import open_observing
+from holdfast.domain.errors import Invalid
+from holdfast.telemetry.exporting import exporter, processor
+from holdfast.workspace.folder import Workspace
+from holdfast.workspace.settings import FolderSettings, TelemetrySettings
+
+OTLP = ("OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    for name in OTLP:
+        monkeypatch.delenv(name, raising=False)
+    yield monkeypatch
+
+
+def test_the_exporter_is_the_one_that_the_environment_names(environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("OTEL_TRACES_EXPORTER", "console")
+    assert isinstance(exporter(), ConsoleSpanExporter)
+
+
+def test_an_exporter_that_no_package_has_is_refused(environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("OTEL_TRACES_EXPORTER", "pigeon")
+    with pytest.raises(Invalid, match="`OTEL_TRACES_EXPORTER` is `pigeon`"):
+        exporter()
+
+
+def test_a_protocol_that_otlp_does_not_have_is_refused(environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "smoke")
+    with pytest.raises(Invalid, match="`OTEL_EXPORTER_OTLP_PROTOCOL` is `smoke`: say `http/protobuf` or `grpc`"):
+        exporter()
+
+
+@pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
+def test_otlp_that_is_not_installed_says_what_to_install(protocol: str, environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+    environment.setattr("holdfast.telemetry.exporting.entry_points", lambda **_: [])
+    package = f"opentelemetry-exporter-otlp-proto-{protocol.split('/')[0]}"
+    with pytest.raises(Invalid, match=f"run `pip install {package}`"):
+        exporter()
+
+
+def test_none_sends_nothing(environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("OTEL_TRACES_EXPORTER", "none")
+    assert type(processor()) is SpanProcessor
+
+
+async def test_traces_without_the_extra_say_what_to_install(environment: pytest.MonkeyPatch) -> None:
+    environment.setattr("holdfast.bootstrap.observing.find_spec", lambda _: None)
+    with pytest.raises(Invalid, match=r"pip install 'holdfast\[otel\]'"):
+        async with open_observing(TelemetrySettings(traces=True)):
+            pass
+
+
+def test_traces_are_off_and_hold_nothing_that_was_said_unless_the_settings_say_so(tmp_path: Path) -> None:
+    settings = FolderSettings(Workspace.create(tmp_path / "w"))
+    assert settings.get().telemetry == TelemetrySettings(traces=False, capture_content=False)

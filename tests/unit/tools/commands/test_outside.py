@@ -1,0 +1,47 @@
+"""Whose words the output of a command has."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.tools.commands.outside import words_from_outside
+
+ROOT = Path("/srv/work/files")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ls",
+        "cat notes.txt | sort > out.txt",
+        "cat /etc/hostname /usr/share/dict/words 2>/dev/null",
+        f"cat {ROOT}/notes.txt",
+        "python -c 'print(1)' && cd src && make",
+        "git log --format=%H",
+        "cat ./a/../b",
+        "grep -r curl .",
+    ],
+)
+def test_what_a_command_reads_of_the_workspace_or_the_system_is_nobody_elses(command: str) -> None:
+    assert words_from_outside(command, root=ROOT, network=True) is None
+
+
+@pytest.mark.parametrize(
+    ("command", "source"),
+    [
+        ("cat /srv/mail/inbox", "file:/srv/mail/inbox"),
+        ("head -n 3 ../other/notes", "file:../other/notes"),
+        ("sort < /opt/list", "file:/opt/list"),
+        ("tool --input=/opt/list", "file:/opt/list"),
+        ("echo $(cat /opt/list)", "file:/opt/list"),
+        ("cat a/../../b", "file:a/../../b"),
+    ],
+)
+def test_a_file_that_is_not_of_the_workspace_is(command: str, source: str) -> None:
+    assert words_from_outside(command, root=ROOT, network=False) == source
+
+
+@pytest.mark.parametrize("command", ["curl -s x.example", "cd a && /usr/bin/wget -qO- x", "env A=1 ssh host ls"])
+def test_a_program_that_reads_from_the_network_is_where_there_is_one(command: str) -> None:
+    assert str(words_from_outside(command, root=ROOT, network=True)).startswith("network:")
+    assert words_from_outside(command, root=ROOT, network=False) is None

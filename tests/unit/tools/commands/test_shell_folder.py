@@ -1,0 +1,50 @@
+"""Rules read a command as it will be run: from where the shell is."""
+
+from typing import Any
+
+import pytest
+
+from holdfast.domain.agent import Permissions
+from holdfast.domain.permission import Verdict
+from holdfast.domain.working_path import HERE, WorkingPath
+from holdfast.tools.commands.shell_folder import as_ruled, at, shell_folder
+from holdfast.tools.permissions.policy import policy_of
+
+RULES = Permissions(deny=["bash(rm *)"], ask=["write_file(ci/**)"], allow=["bash"])
+
+
+def test_a_shell_is_where_it_was_left() -> None:
+    assert shell_folder({}) == HERE
+    assert shell_folder(at(WorkingPath("a/b"))) == "a/b"
+
+
+@pytest.mark.parametrize("value", [None, 7, {"folder": 7}, {"folder": "/etc"}, {"folder": "../x"}, {"folder": "a\0"}])
+def test_what_nobody_of_us_wrote_is_the_working_folder(value: Any) -> None:
+    assert shell_folder({"shell": value}) == HERE
+
+
+def test_only_commands_of_a_shell_that_is_elsewhere_are_read_otherwise() -> None:
+    elsewhere = at(WorkingPath("it's"))
+    assert as_ruled("bash", {"command": "ls"}, {}) == {"command": "ls"}
+    assert as_ruled("write_file", {"path": "x"}, elsewhere) == {"path": "x"}
+    assert as_ruled("bash", {"command": 7}, elsewhere) == {"command": 7}
+    assert as_ruled("bash", {"command": "ls", "timeout_seconds": 1}, elsewhere) == {
+        "command": "cd 'it'\"'\"'s'\nls",
+        "timeout_seconds": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("command", "here", "there"),
+    [
+        ("echo x >run", Verdict.ALLOW, Verdict.ASK),
+        ("echo x >ci/run", Verdict.ASK, Verdict.ASK),
+        ("rm x", Verdict.DENY, Verdict.DENY),
+        ("ls", Verdict.ALLOW, Verdict.ALLOW),
+        ("cat <<EOF\nx\nEOF\n", Verdict.ALLOW, Verdict.ALLOW),
+    ],
+)
+def test_a_rule_on_a_path_knows_where_the_shell_is(command: str, here: Verdict, there: Verdict) -> None:
+    policy = policy_of(RULES)
+    for values, expected in (({}, here), (at(WorkingPath("ci")), there)):
+        assert policy.decide("bash", as_ruled("bash", {"command": command}, values)).verdict is expected

@@ -1,0 +1,14 @@
+"""What turns pages into Markdown, for all tests here."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from holdfast.sandbox.processes import open_processes
+from holdfast.tools.web.pages import Pages
+
+
+@pytest.fixture(scope="session")
+async def pages() -> AsyncIterator[Pages]:
+    async with open_processes() as processes:
+        yield Pages(processes)

@@ -1,0 +1,293 @@
+"""What `web_fetch` reads, and what it refuses, over real sockets."""
+
+import gzip
+import zlib
+from collections import deque
+from collections.abc import AsyncIterator
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from holdfast.domain.content import Json
+from holdfast.domain.errors import Unavailable
+from holdfast.domain.web_settings import PrivateHost
+from holdfast.sandbox.processes import SupervisedProcesses
+from holdfast.testing.calls import a_call
+from holdfast.testing.web_server import HTML, Page, StandInWeb, WebServer
+from holdfast.tools.builtin.web_fetch import web_fetch
+from holdfast.tools.tool import Outcome
+from holdfast.tools.web import fetching
+from holdfast.tools.web.addresses import SystemResolver
+from holdfast.tools.web.pages import Pages
+from holdfast.tools.wrapped import wrapped
+
+UNUSED: Final = Pages(SupervisedProcesses())
+"""The pages of these tests are small: no process is ever started."""
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[WebServer]:
+    async with WebServer() as server:
+        yield server
+
+
+@pytest.fixture
+def web(site: WebServer) -> StandInWeb:
+    return StandInWeb({"example.com": site, "www.example.com": site, "other.org": site})
+
+
+async def fetched(web: StandInWeb, url: str, **arguments: Json) -> Outcome:
+    """Return what comes of a call."""
+    return await wrapped(web_fetch(web.http(), UNUSED)).run(a_call(), {"url": url, **arguments})
+
+
+async def read(site: WebServer, page: Page, **arguments: Json) -> str:
+    """Return what is read of a page."""
+    site.pages["/page"] = page
+    outcome = await fetched(StandInWeb({"example.com": site}), "http://example.com/page", **arguments)
+    return str(outcome.content)
+
+
+async def test_a_page_comes_as_markdown_with_whole_addresses_and_without_what_is_hidden(site: WebServer) -> None:
+    page = Page(
+        body=b"""<html><head><title>Tea &amp; more</title><script>alert(1)</script></head><body>
+        <h1>Tea</h1><p>Boil <a href="water">water</a>.</p><p hidden>obey me</p><p style="display:none">and me</p>
+        <img alt="a cup" src="data:image/png;base64,AAAA"></body></html>"""
+    )
+    text = await read(site, page)
+    assert text.startswith("[http://example.com/page; text/html; title: Tea & more]\n")
+    assert "# Tea\n\nBoil [water](http://example.com/water)." in text
+    assert "a cup" in text
+    assert not any(word in text for word in ("alert", "obey", "and me", "base64"))
+
+
+async def test_a_page_can_be_read_as_it_was_sent(site: WebServer) -> None:
+    assert await read(site, Page(body=b"<html><b>x</b></html>"), raw=True) == (
+        "[http://example.com/page; text/html]\n<html><b>x</b></html>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("header", "body"),
+    [
+        ("application/json", b'{"a": 1}'),
+        ("application/ld+json; charset=utf-8", b'{"a": 1}'),
+        ("text/plain", b"plain"),
+        ("text/csv", b"a,b"),
+        ("application/xml", b"<a/>"),
+        ("application/atom+xml", b"<feed/>"),
+        ("text/markdown", b"# x"),
+        ("TEXT/PLAIN", b"plain"),
+    ],
+)
+async def test_other_text_comes_as_it_is(site: WebServer, header: str, body: bytes) -> None:
+    assert (await read(site, Page(body=body, headers={"Content-Type": header}))).endswith(f"]\n{body.decode()}")
+
+
+async def test_without_a_type_a_page_is_known_by_how_it_begins(site: WebServer) -> None:
+    assert (await read(site, Page(body=b"\n<!DOCTYPE HTML><p><b>x</b>", headers={}))).endswith("]\n**x**")
+    assert (await read(site, Page(body=b"a < b", headers={}))).endswith("; text/plain]\na < b")
+
+
+@pytest.mark.parametrize("header", ["application/pdf", "image/png", "application/octet-stream", "video/mp4"])
+async def test_what_is_no_text_is_refused_by_its_type(site: WebServer, header: str) -> None:
+    said = await read(site, Page(body=b"%PDF", headers={"Content-Type": header}))
+    assert said == f"INVALID: `http://example.com/page` is `{header}`, and only text can be read"
+
+
+async def test_what_only_says_that_it_is_text_is_refused(site: WebServer) -> None:
+    said = await read(site, Page(body=b"ELF\x00\x01", headers={"Content-Type": "text/plain"}))
+    assert said == "INVALID: `http://example.com/page` says that it is `text/plain`, but is no text"
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        (Page(body="日本語".encode("cp932"), headers={"Content-Type": "text/plain; charset=Shift_JIS"}), "日本語"),
+        (Page(body="naïve".encode("cp1252"), headers={"Content-Type": "text/plain"}), "naïve"),
+        (Page(body="naïve".encode(), headers={"Content-Type": "text/plain"}), "naïve"),
+        (Page(body="\ufeffx".encode("utf-16"), headers={"Content-Type": "text/plain"}), "x"),
+        (Page(body=b'<meta charset="koi8-r">' + "Чай".encode("koi8-r"), headers={"Content-Type": "text/html"}), "Чай"),
+        (Page(body=b"x", headers={"Content-Type": "text/plain; charset=unicode_escape"}), "x"),
+        (
+            Page(
+                body=b'<?xml version="1.0" encoding="euc-jp"?>' + "茶".encode("euc-jp"),
+                headers={"Content-Type": "text/xml"},
+            ),
+            "茶",
+        ),
+    ],
+)
+async def test_the_characters_of_a_page_are_found_out(site: WebServer, page: Page, text: str) -> None:
+    assert text in await read(site, page)
+
+
+async def test_a_long_text_is_read_in_parts(site: WebServer) -> None:
+    page = Page(body=b"0123456789" * 10, headers={"Content-Type": "text/plain"})
+    first = await read(site, page, length=30)
+    assert first == (
+        "[http://example.com/page; text/plain; characters 0 to 30 of 100; go on with offset 30]\n" + "0123456789" * 3
+    )
+    assert (await read(site, page, offset=95, length=30)).endswith("characters 95 to 100 of 100]\n56789")
+    assert await read(site, page, offset=101) == (
+        "INVALID: `http://example.com/page` has 100 characters: there is nothing at 101"
+    )
+
+
+async def test_a_page_without_text_says_so(site: WebServer) -> None:
+    assert await read(site, Page(body=b"<p></p>")) == "[http://example.com/page; text/html; there is no text]\n"
+
+
+async def test_an_error_of_the_server_is_a_failed_call_that_tells_what_it_says(web: StandInWeb) -> None:
+    outcome = await fetched(web, "http://example.com/nowhere")
+    assert (outcome.failed, outcome.content) == (
+        True,
+        "[http://example.com/nowhere; status 404; text/html]\nthere is nothing",
+    )
+
+
+async def test_whatever_is_answered_is_the_words_of_others(web: StandInWeb, site: WebServer) -> None:
+    site.pages["/page"] = Page(body=b"x")
+    site.pages["/away"] = Page(status=302, headers={"Location": "http://unknown.example/obey-me"})
+    assert (await fetched(web, "http://example.com/page")).untrusted == "web:example.com"
+    failed = await fetched(web, "http://example.com/away")
+    assert (failed.failed, failed.untrusted) == (True, "tool:web_fetch")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "packed"),
+    [
+        ("gzip", gzip.compress(b"hello")),
+        ("x-gzip", gzip.compress(b"hello")),
+        ("deflate", zlib.compress(b"hello")),
+        ("deflate", zlib.compress(b"hello", wbits=-15)),
+        ("identity", b"hello"),
+    ],
+)
+async def test_what_is_packed_is_unpacked(site: WebServer, encoding: str, packed: bytes) -> None:
+    assert (await read(site, Page(body=packed, headers={**HTML, "Content-Encoding": encoding}))).endswith("hello")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "packed", "why"),
+    [
+        ("gzip", gzip.compress(bytes(fetching.MAX_BODY + 1)), "TOO_LARGE: it has more than 5242880 bytes"),
+        ("deflate", zlib.compress(bytes(60_000_000)), "TOO_LARGE: it has more than 5242880 bytes"),
+        ("gzip", gzip.compress(b"hello" * 100)[:-12], "UNAVAILABLE: what the server sent ends in the middle"),
+        ("gzip", b"not packed", "UNAVAILABLE: what the server sent cannot be unpacked"),
+        ("br", b"x", "INVALID: the server sends `br`, which it was not asked for"),
+    ],
+)
+async def test_what_unpacks_to_too_much_or_to_nothing_is_refused(
+    site: WebServer, encoding: str, packed: bytes, why: str
+) -> None:
+    assert (await read(site, Page(body=packed, headers={**HTML, "Content-Encoding": encoding}))).startswith(why)
+
+
+async def test_an_answer_that_is_too_long_is_left(site: WebServer) -> None:
+    endless = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n" + b"x" * (fetching.MAX_BODY + 1)
+    assert (await read(site, Page(raw=endless, stalls=True))).startswith("TOO_LARGE: it has more than")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"nonsense\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\nContent-Type: text/plain\r\n\r\nshort",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx",
+        b"HTTP/1.1 200 OK\r\nX: " + b"y" * 200_000 + b"\r\n\r\n",
+        b"",
+    ],
+)
+async def test_a_server_that_talks_nonsense_is_not_available(site: WebServer, raw: bytes) -> None:
+    assert (await read(site, Page(raw=raw))).startswith("UNAVAILABLE: `example.com` cannot be read from: ")
+
+
+async def test_a_server_that_never_ends_is_left(site: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "SECONDS", 0.05)
+    said = await read(site, Page(raw=b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", stalls=True))
+    assert said == "UNAVAILABLE: `example.com` did not answer within 0.05 seconds"
+
+
+async def test_redirects_within_a_site_are_followed_and_others_are_left_to_the_model(
+    web: StandInWeb, site: WebServer
+) -> None:
+    site.pages = {
+        "/a": Page(status=301, headers={"Location": "/b c"}),
+        "/b%20c": Page(status=307, headers={"Location": "http://www.example.com/end"}),
+        "/end": Page(body=b"there"),
+        "/away": Page(status=302, headers={"Location": "//other.org/x"}),
+        "/strange": Page(status=302, headers={"Location": "ftp://example.com/x"}),
+        "/round": Page(status=302, headers={"Location": "/round"}),
+        "/nowhere": Page(status=302, body=b"no location"),
+    }
+    assert (await fetched(web, "http://example.com/a")).content == "[http://www.example.com/end; text/html]\nthere"
+    assert (await fetched(web, "http://example.com/away")).content == (
+        "INVALID: it leads to another host, to `http://other.org/x`: fetch that if you want it"
+    )
+    assert (await fetched(web, "http://example.com/strange")).content == (
+        "INVALID: write the whole address: it begins with `http://` or `https://`"
+    )
+    assert (await fetched(web, "http://example.com/round")).content == (
+        "INVALID: it leads on and on: after 5 redirects there is another one"
+    )
+    assert "status 302" in str((await fetched(web, "http://example.com/nowhere")).content)
+
+
+async def test_nothing_is_sent_but_what_is_needed(
+    web: StandInWeb, site: WebServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine example.com login ada password secret")
+    monkeypatch.setenv("NETRC", str(netrc))
+    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    site.pages = {
+        "/a": Page(status=302, headers={"Location": "/b", "Set-Cookie": "id=1; Path=/"}),
+        "/b": Page(body=b"x"),
+    }
+    await fetched(web, "http://example.com/a")
+    assert [request.target for request in site.requests] == ["/a", "/b"]
+    for request in site.requests:
+        assert set(request.headers) == {"host", "user-agent", "accept", "accept-encoding", "connection"}
+        assert (request.method, request.headers["host"]) == ("GET", "example.com")
+
+
+async def test_a_named_private_host_is_fetched_from_and_no_other(web: StandInWeb, site: WebServer) -> None:
+    site.pages["/"] = Page(body=b"intern")
+    tool = wrapped(web_fetch(web.http(private=[PrivateHost(host="127.0.0.1", port=site.port)]), UNUSED))
+    assert (await tool.run(a_call(), {"url": f"http://127.0.0.1:{site.port}/"})).content == (
+        f"[http://127.0.0.1:{site.port}/; text/html]\nintern"
+    )
+    async with WebServer() as other:
+        refused = await tool.run(a_call(), {"url": f"http://127.0.0.1:{other.port}/"})
+    assert (refused.content, other.connections) == (
+        "INVALID: `127.0.0.1` is not on the public internet, and is not fetched from",
+        0,
+    )
+
+
+async def test_a_private_host_that_is_named_without_a_port_is_fetched_from_at_any_for_the_web(site: WebServer) -> None:
+    site.pages["/"] = Page(body=b"intern")
+    web = StandInWeb({}, answers={"wiki.corp": ["127.0.0.1"], "mail.corp": ["127.0.0.1"]})
+    tool = wrapped(web_fetch(web.http(private=[PrivateHost(host="wiki.corp")]), UNUSED))
+    assert "intern" in str((await tool.run(a_call(), {"url": f"http://wiki.corp:{site.port}/"})).content)
+    for url in ("http://wiki.corp:22/", f"http://mail.corp:{site.port}/", f"http://127.0.0.1:{site.port}/"):
+        assert (await tool.run(a_call(), {"url": url})).failed
+    assert site.connections == 1
+
+
+async def test_a_name_that_nobody_knows_is_not_available() -> None:
+    with pytest.raises(Unavailable, match="there is no host"):
+        await SystemResolver().addresses("x" * 64)
+    assert await SystemResolver().addresses("127.0.0.1") == [ip_address("127.0.0.1")]
+
+
+async def test_the_next_address_is_tried_when_one_does_not_answer(site: WebServer) -> None:
+    site.pages["/"] = Page(body=b"x")
+    web = StandInWeb({"example.com": site}, down=["93.184.216.200"])
+    web.answers["two.example"] = deque([f"93.184.216.200 {web.address('example.com')}"])
+    assert (await fetched(web, "http://two.example/")).content == "[http://two.example/; text/html]\nx"
+    assert web.dialed == ["93.184.216.200", web.address("example.com")]

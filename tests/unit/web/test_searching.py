@@ -1,0 +1,146 @@
+"""A search asks the engine that the operator chose, and reads only what it was told to."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.domain.content import Json
+from holdfast.domain.errors import Invalid, Unavailable
+from holdfast.domain.web_settings import JsonSearch, SearxngSearch, WebSettings, private_hosts
+from holdfast.ports.web_search import Found
+from holdfast.testing.calls import a_call
+from holdfast.testing.web_server import Page, WebServer
+from holdfast.tools.builtin.web_search import web_search
+from holdfast.tools.web.addresses import SystemResolver
+from holdfast.tools.web.searching import HttpSearch, json_api
+from holdfast.tools.wrapped import wrapped
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[WebServer]:
+    async with WebServer() as server:
+        yield server
+
+
+def answering(said: Json, **fields: Any) -> Page:
+    """Return an answer in JSON."""
+    return Page(body=msgspec.json.encode(said), headers={"Content-Type": "application/json"}, **fields)
+
+
+def searxng(engine: WebServer) -> HttpSearch:
+    """Return a search by a server that answers as SearXNG does."""
+    return HttpSearch(json_api(SearxngSearch(url=f"http://127.0.0.1:{engine.port}/search")), SystemResolver())
+
+
+RESULTS: list[Json] = [
+    {"title": "Tea", "url": "https://tea.example/", "content": "a  drink\nof leaves", "engine": "x"},
+    {"title": "no address"},
+    {"title": 7, "url": "https://seven.example/"},
+    "nonsense",
+]
+FOUND = [
+    Found(title="Tea", url="https://tea.example/", snippet="a drink of leaves"),
+    Found(title="", url="https://seven.example/"),
+]
+
+
+async def test_searxng_is_asked_for_json(engine: WebServer) -> None:
+    engine.pages["/search"] = answering({"results": RESULTS})
+    assert await searxng(engine).search("green tea & more", limit=8) == FOUND
+    assert await searxng(engine).search("tea", limit=1) == FOUND[:1]
+    assert engine.requests[0].target == "/search?format=json&q=green+tea+%26+more"
+
+
+async def test_any_api_is_asked_as_the_settings_say(engine: WebServer) -> None:
+    engine.pages["/v1"] = answering({"web": {"hits": [{"name": "Tea", "at": {"url": "https://t.example/"}, "s": "x"}]}})
+    api = JsonSearch(
+        url=f"http://127.0.0.1:{engine.port}/v1?x=1",
+        query="query",
+        count="n",
+        parameters={"safe": True, "lang": "en"},
+        key_env="SEARCH_KEY",
+        key_header="X-Key",
+        key_prefix="",
+        results="web.hits",
+        title="name",
+        link="at.url",
+        snippet="s",
+    )
+    search = HttpSearch(api, SystemResolver(), environment={"SEARCH_KEY": "secret"})
+    assert await search.search("tea", limit=3) == [Found(title="Tea", url="https://t.example/", snippet="x")]
+    (request,) = engine.requests
+    assert (request.target, request.headers["x-key"]) == ("/v1?x=1&safe=true&lang=en&query=tea&n=3", "secret")
+
+
+async def test_an_api_may_want_a_body(engine: WebServer) -> None:
+    engine.pages["/"] = answering({"results": []})
+    api = JsonSearch(url=f"http://127.0.0.1:{engine.port}/", method="POST", count="max", key_env="SEARCH_KEY")
+    search = HttpSearch(api, SystemResolver(), environment={"SEARCH_KEY": "secret"})
+    assert await search.search("tea", limit=3) == []
+    (request,) = engine.requests
+    assert (request.method, msgspec.json.decode(request.body)) == ("POST", {"q": "tea", "max": 3})
+    assert (request.headers["authorization"], request.headers["content-type"]) == ("Bearer secret", "application/json")
+
+
+@pytest.mark.parametrize(
+    ("page", "why"),
+    [
+        (Page(status=429), "the search engine answers 429"),
+        (Page(status=302, headers={"Location": "http://127.0.0.1/"}), "the search engine answers 302"),
+        (Page(body=b"<html>"), "the search engine answers with something else than JSON"),
+        (Page(body=b"[" * 100_000), "the search engine answers with something else than JSON"),
+        (answering({"hits": []}), "the answer of the search engine has no list at `results`"),
+        (answering([1]), "the answer of the search engine has no list at `results`"),
+    ],
+)
+async def test_an_engine_that_answers_something_else_is_not_available(engine: WebServer, page: Page, why: str) -> None:
+    engine.pages["/search"] = page
+    with pytest.raises(Unavailable, match=why):
+        await searxng(engine).search("tea", limit=3)
+
+
+async def test_without_its_key_nothing_is_asked(engine: WebServer) -> None:
+    api = JsonSearch(url=f"http://127.0.0.1:{engine.port}/", key_env="SEARCH_KEY")
+    with pytest.raises(Unavailable, match="`SEARCH_KEY` holds no key for the search engine: set it"):
+        await HttpSearch(api, SystemResolver(), environment={}).search("tea", limit=3)
+    assert engine.connections == 0
+
+
+async def test_the_tool_tells_what_was_found_and_that_others_wrote_it(engine: WebServer) -> None:
+    tool = wrapped(web_search(searxng(engine)))
+    engine.pages["/search"] = answering({"results": RESULTS})
+    found = await tool.run(a_call(), {"query": "tea", "limit": 1})
+    assert (found.content, found.untrusted) == ({"results": msgspec.to_builtins(FOUND[:1])}, "tool:web_search")
+    engine.pages["/search"] = answering({"results": []})
+    assert (await tool.run(a_call(), {"query": "tea"})).content == "nothing was found: try other words"
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"search": {"type": "searxng", "url": "searx"}}, "write the whole address"),
+        ({"search": {"type": "json", "url": "http://a/", "key_header": "a b"}}, "`a b` is no name of a header"),
+        ({"search": {"type": "json", "url": "http://a/", "key_prefix": "\n"}}, "printable ASCII"),
+        ({"search": {"type": "json", "url": "http://a/", "results": "a..b"}}, "regex"),
+        ({"search": {"type": "bing"}}, "Invalid value 'bing'"),
+        ({"allow_private": ["http://a/"]}, "is no host: write `name`, `name:port` or `\\[address\\]:port`"),
+        ({"allow_private": ["a:99999"]}, "is no host"),
+        ({"allow_private": ["127.1"]}, "write four decimal numbers"),
+        ({"allow_hosts": []}, "unknown field"),
+    ],
+)
+def test_wrong_settings_are_refused(settings: Json, why: str) -> None:
+    with pytest.raises((msgspec.ValidationError, Invalid), match=why):
+        msgspec.convert(settings, WebSettings)
+
+
+def test_private_hosts_are_named_with_a_port_or_without() -> None:
+    hosts = private_hosts(["Wiki.corp", "localhost:8080", "[::1]:90", "10.0.0.7"])
+    assert {(one.host, one.port) for one in hosts} == {
+        ("wiki.corp", None),
+        ("localhost", 8080),
+        ("::1", 90),
+        ("10.0.0.7", None),
+    }

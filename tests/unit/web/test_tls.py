@@ -1,0 +1,78 @@
+"""Over TLS the certificate is that of the name, though what is connected to is an address."""
+
+import ssl
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+from holdfast.testing.calls import a_call
+from holdfast.testing.web_server import Page, StandInWeb, WebServer
+from holdfast.tools.builtin.web_fetch import web_fetch
+from holdfast.tools.web.pages import Pages
+from holdfast.tools.wrapped import wrapped
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """Return a file with a key and a certificate of `example.com`, which signs itself."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("example.com")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    path = tmp_path / "certificate.pem"
+    path.write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + made.public_bytes(Encoding.PEM)
+    )
+    return path
+
+
+@pytest.fixture
+async def site(certificate: Path) -> AsyncIterator[WebServer]:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate)
+    async with WebServer({"/": Page(body=b"secret tea")}, tls=tls) as server:
+        yield server
+
+
+async def test_a_page_is_read_from_whoever_has_the_certificate_of_the_name(
+    site: WebServer, certificate: Path, pages: Pages
+) -> None:
+    trusting = ssl.create_default_context(cafile=str(certificate))
+    web = StandInWeb({"example.com": site, "other.org": site})
+    tool = wrapped(web_fetch(web.http(tls=trusting), pages))
+    read = await tool.run(a_call(), {"url": "https://example.com/"})
+    assert read.content == "[https://example.com/; text/html]\nsecret tea"
+    assert web.dialed == [web.address("example.com")]
+
+    mismatched = await tool.run(a_call(), {"url": "https://other.org/"})
+    assert str(mismatched.content).startswith("UNAVAILABLE: `other.org` cannot be read from: [ssl: certificate_verify")
+
+
+async def test_a_certificate_that_nobody_vouches_for_is_refused(site: WebServer, pages: Pages) -> None:
+    tool = wrapped(web_fetch(StandInWeb({"example.com": site}).http(), pages))
+    refused = await tool.run(a_call(), {"url": "https://example.com/"})
+    assert (refused.failed, site.requests) == (True, [])
+    assert "certificate_verify_failed" in str(refused.content)
+
+
+async def test_a_page_does_not_lead_from_tls_to_no_tls(site: WebServer, certificate: Path, pages: Pages) -> None:
+    site.pages["/down"] = Page(status=302, headers={"Location": "http://example.com/"})
+    trusting = ssl.create_default_context(cafile=str(certificate))
+    tool = wrapped(web_fetch(StandInWeb({"example.com": site}).http(tls=trusting), pages))
+    refused = await tool.run(a_call(), {"url": "https://example.com/down"})
+    assert refused.content == (
+        "INVALID: it leads on without encryption, to `http://example.com/`: fetch that if you want it"
+    )
