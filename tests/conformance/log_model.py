@@ -293,6 +293,15 @@ class Model:
             self._move(run, RunStatus.QUEUED)
         return run.received
 
+    def answer(self, run: ModelRun, interrupt: InterruptId) -> None:
+        """Close a question: the run that asked is told, and all above it that live."""
+        run.asked[interrupt] = InterruptStatus.ANSWERED
+        told: ModelRun | None = run
+        while told is not None:
+            if told.live:
+                self.put(told, InboxKind.ANSWER, interrupt)
+            told = told.parent
+
     def give_back(self, run: ModelRun, to: RunStatus, *, wait_until: int | None = None) -> None:
         """Move a run whose worker stops; tell whom it concerns."""
         self._move(run, to)

@@ -284,8 +284,7 @@ class RunLog(LogMachine):
             self._refused(AlreadyAnswered, answer)
         else:
             self._run(answer)
-            run.asked[interrupt] = InterruptStatus.ANSWERED
-            self._model.put(run, InboxKind.ANSWER, interrupt)
+            self._model.answer(run, interrupt)
 
     @precondition(lambda self: self._leases)
     @rule(owner=st.sampled_from(OWNERS), seconds=st.sampled_from([10, 60]))
