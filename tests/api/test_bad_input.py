@@ -18,11 +18,12 @@ JSON: Final = {"Content-Type": "application/json"}
 IDS: Final = {
     "thread_id": "thr_none",
     "run_id": "run_none",
+    "key_id": "key_none",
     "artifact_id": "art_none",
     "file_id": "fil_none",
     "session_id": "thr_none",
 }
-CONTRACT: Final = ("/tasks", "/agents", "/sessions", "/models", "/completions")
+CONTRACT: Final = ("/tasks", "/agents", "/sessions", "/models", "/completions", "/settings")
 """How addresses begin that are of the tasks contract or in its style: they have pages of their own."""
 FOREIGN: Final = "/v1/"
 """How addresses begin whose errors have a shape of their own; `tests/api/openai` has the same for them."""

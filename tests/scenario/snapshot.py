@@ -35,6 +35,8 @@ TABLES: Final = {
     "timers": _OF_SPACE,
     "budgets": _OF_RUN,
     "waits": _OF_RUN,
+    "subscriptions": _OF_RUN,
+    "tool_trust": _OF_SPACE,
     "contexts": _OF_RUN,
     "texts": _OF_SPACE,
     "task_numbers": _OF_THREAD,

@@ -20,7 +20,7 @@ HoldfastError
 │   └── ModelRefused        the provider will not serve this call as it is
 │       ├── ContextOverflow it is longer than the model can read
 │       └── ScriptError     a scripted model was asked for what its script does not expect
-├── ServerFailed            an MCP server is gone, stalls, floods or talks nonsense: a result for the model
+├── McpServerFailed         an MCP server is gone, stalls, floods or talks nonsense: a result for the model
 ├── LimitExceeded           the run used up what it was given
 │   ├── IterationLimit
 │   ├── DeadlineExceeded
@@ -166,7 +166,7 @@ class ScriptError(ModelRefused):
     code = "SCRIPT_ERROR"
 
 
-class ServerFailed(HoldfastError):
+class McpServerFailed(HoldfastError):
     """An MCP server did not do its part; unless `details.started` is false, a call may have done something."""
 
     code = "MCP_SERVER_FAILED"

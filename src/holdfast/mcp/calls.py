@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable
 
 from holdfast.domain.content import Json
-from holdfast.domain.errors import ServerFailed
+from holdfast.domain.errors import McpServerFailed
 from holdfast.domain.ids import RunId
 from holdfast.mcp.elicitation import ALONE, Asked, Request, likeness
 from holdfast.mcp.results import Result
@@ -17,7 +17,7 @@ class OpenCall:
         """Begin; `known` are answers to requests that were asked before, by their likeness."""
         self.run_id = run_id
         self._known = known or {}
-        self._news: asyncio.Queue[Result | Asked | ServerFailed] = asyncio.Queue()
+        self._news: asyncio.Queue[Result | Asked | McpServerFailed] = asyncio.Queue()
         self._answer: asyncio.Future[dict[str, Json]] | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -38,7 +38,7 @@ class OpenCall:
     async def next(self) -> Result | Asked:
         """Wait for the end of the call, or for what its server asks."""
         news = await self._news.get()
-        if isinstance(news, ServerFailed):
+        if isinstance(news, McpServerFailed):
             raise news
         return news
 
@@ -66,7 +66,7 @@ class OpenCall:
     async def _make(self, calling: Awaitable[Result | Asked]) -> None:
         try:
             self._news.put_nowait(await calling)
-        except ServerFailed as error:
+        except McpServerFailed as error:
             self._news.put_nowait(error)
 
 

@@ -1,6 +1,6 @@
 """A session with a server, through the SDK. Importing this takes seconds: it is done on first use, in a thread.
 
-Whatever a server or the SDK does, one error comes of it: `ServerFailed`.
+Whatever a server or the SDK does, one error comes of it: `McpServerFailed`.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp.shared.exceptions import MCPError
 
 from holdfast.domain.content import Json
-from holdfast.domain.errors import HoldfastError, ServerFailed
+from holdfast.domain.errors import HoldfastError, McpServerFailed
 from holdfast.mcp.elicitation import Asked, Request
 from holdfast.mcp.ending import Ending
 from holdfast.mcp.results import Result
@@ -99,7 +99,7 @@ class Connection:
                 return _asked(result.input_requests, result.request_state)
             given, state = {}, result.request_state
             await asyncio.sleep(ROUND)
-        raise ServerFailed(f"it has not come to an end in {MOST_ROUNDS} rounds")
+        raise McpServerFailed(f"it has not come to an end in {MOST_ROUNDS} rounds")
 
 
 @asynccontextmanager
@@ -176,7 +176,7 @@ def _asked(requests: types.InputRequests, state: str | None) -> Asked:
     asked = {}
     for name, request in requests.items():
         if not isinstance(request, types.ElicitRequest):
-            raise ServerFailed(f"it asks for `{request.method}`, which is not offered", started=False)
+            raise McpServerFailed(f"it asks for `{request.method}`, which is not offered", started=False)
         asked[name] = _request(request.params)
     return Asked(requests=asked, way="call_again", state=state)
 

@@ -10,7 +10,7 @@ from typing import Final, Literal
 import msgspec
 
 from holdfast.domain.content import Json
-from holdfast.domain.errors import ServerFailed
+from holdfast.domain.errors import McpServerFailed
 from holdfast.domain.idempotency import request_digest
 from holdfast.domain.tool import Question
 
@@ -46,7 +46,7 @@ def question_of(server: str, asked: Asked) -> Question:
     """Return what a person is asked."""
     state = msgspec.to_builtins(asked)
     if len(msgspec.json.encode(state)) > LARGEST_STATE:
-        raise ServerFailed(f"the MCP server `{server}` asks for more than can be kept: {LARGEST_STATE} bytes")
+        raise McpServerFailed(f"the MCP server `{server}` asks for more than can be kept: {LARGEST_STATE} bytes")
     said = "\n".join(_told(request) for request in asked.requests.values())
     schemas = {name: _schema(request) for name, request in asked.requests.items()}
     alone = next(iter(schemas.values())) if len(schemas) == 1 else None

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from holdfast.domain.errors import ServerFailed
+from holdfast.domain.errors import McpServerFailed
 
 
 class Ending:
@@ -19,10 +19,10 @@ class Ending:
             self._why = why
             self.came.set()
 
-    def error(self, *, again: bool = False) -> ServerFailed:
+    def error(self, *, again: bool = False) -> McpServerFailed:
         """Return what comes of it for a call; one that did not even begin may be made `again` at once."""
-        return ServerFailed(f"the MCP server `{self._server}` failed: {self._why}", started=not again, again=again)
+        return McpServerFailed(f"the MCP server `{self._server}` failed: {self._why}", started=not again, again=again)
 
-    def refusal(self, why: str) -> ServerFailed:
+    def refusal(self, why: str) -> McpServerFailed:
         """Return what comes of it that a server, which is still there, refuses a call."""
-        return ServerFailed(f"the MCP server `{self._server}` refused: {why}", started=False)
+        return McpServerFailed(f"the MCP server `{self._server}` refused: {why}", started=False)

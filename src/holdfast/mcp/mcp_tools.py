@@ -6,7 +6,7 @@ from holdfast.domain.agent import Agent
 from holdfast.domain.artifact import NewFile
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
-from holdfast.domain.errors import Conflict, Invalid, NotFound, ServerFailed
+from holdfast.domain.errors import Conflict, Invalid, McpServerFailed, NotFound
 from holdfast.domain.mcp_server import McpServer, identity, names_server, server_of
 from holdfast.domain.tool import Question, Reply, ToolClass, ToolSpec
 from holdfast.mcp.elicitation import Asked, asked_of, question_of
@@ -101,7 +101,7 @@ class McpTools:
             effectful = offer.spec.kind is ToolClass.EFFECTFUL
             check_arguments(offer.spec, arguments)
             return self._servers.redacted(server, await self._told(lease, server, await make(offer)))
-        except ServerFailed as error:
+        except McpServerFailed as error:
             unknown = effectful and error.details.get("started", True)
             so = " Nobody knows whether it took effect: verify before you call it again." if unknown else ""
             failed = Reply(content=f"{error.code}: {error.message}{so}", failed=True, unknown=unknown)

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.domain.errors import ServerFailed
+from holdfast.domain.errors import McpServerFailed
 from holdfast.domain.idempotency import request_digest
 from holdfast.domain.ids import SpaceId
 from holdfast.domain.mcp_server import McpServer, identity
@@ -56,9 +56,9 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as exc:
-            raise ServerFailed(f"its folder `{folder}` cannot be made: {exc.strerror}", started=False) from exc
+            raise McpServerFailed(f"its folder `{folder}` cannot be made: {exc.strerror}", started=False) from exc
         if folder.resolve() != folder:
-            raise ServerFailed(f"its folder `{declared.cwd}` leads out of the workspace", started=False)
+            raise McpServerFailed(f"its folder `{declared.cwd}` leads out of the workspace", started=False)
         return folder
 
     def _placed(self, word: str) -> str:
@@ -71,6 +71,6 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
             if word.startswith("./"):
                 path = Path(self._placed(word))
                 if self.workspace not in path.parents or path.is_relative_to(self.own):
-                    raise ServerFailed(f"`{word}` is nothing that a server may read: name another", started=False)
+                    raise McpServerFailed(f"`{word}` is nothing that a server may read: name another", started=False)
                 found.append(path if path.parent == self.workspace or path.is_dir() else path.parent)
         return found

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from holdfast.domain.errors import ServerFailed
+from holdfast.domain.errors import McpServerFailed
 from holdfast.domain.mcp_server import REFERENCE
 
 
@@ -14,7 +14,7 @@ def resolved(texts: Mapping[str, str], environment: Mapping[str, str]) -> dict[s
 def _resolve(text: str, environment: Mapping[str, str]) -> str:
     missing = [name for name in REFERENCE.findall(text) if name not in environment]
     if missing:
-        raise ServerFailed(
+        raise McpServerFailed(
             f"there is no variable `{missing[0]}` in the environment of Holdfast: set it, or take it out of the "
             "declaration of the server",
             started=False,

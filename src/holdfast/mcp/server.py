@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from holdfast.domain.content import Json
-from holdfast.domain.errors import ServerFailed
+from holdfast.domain.errors import McpServerFailed
 from holdfast.domain.ids import RunId
 from holdfast.domain.mcp_server import McpServer
 from holdfast.mcp.calls import OpenCall, OpenCalls
@@ -63,7 +63,7 @@ class Server:
         self._holding: asyncio.Task[None] | None = None
         self._offers: Sequence[Offer] | None = None
         self._failures = 0
-        self._failed: ServerFailed | None = None
+        self._failed: McpServerFailed | None = None
         self._again_at = 0.0
         self._list_at = 0.0
         self._used_at = monotonic()
@@ -111,7 +111,7 @@ class Server:
             parked.answer(answers[ALONE])
             return await self._next(key, parked)
         if not again:
-            raise ServerFailed(f"the MCP server `{self.name}` has ended while it waited for the answer")
+            raise McpServerFailed(f"the MCP server `{self.name}` has ended while it waited for the answer")
         known = {likeness(request): answers[name] for name, request in asked.requests.items()}
         return await self._make(run_id, tool, arguments, key=key, known=known)
 
@@ -143,7 +143,7 @@ class Server:
 
         try:
             return await make()
-        except ServerFailed as error:
+        except McpServerFailed as error:
             if not error.details.get("again"):
                 raise
             return await make()
@@ -154,7 +154,7 @@ class Server:
             async with asyncio.timeout(self.declared.timeout_seconds):
                 return await call.next()
         except TimeoutError as exc:
-            raise ServerFailed(
+            raise McpServerFailed(
                 f"the MCP server `{self.name}` gave no answer within {self.declared.timeout_seconds:g} seconds"
             ) from exc
         finally:
@@ -163,7 +163,7 @@ class Server:
                 self.open_calls.drop(key)
 
     async def _look(self) -> None:
-        with suppress(ServerFailed):
+        with suppress(McpServerFailed):
             await self._connected()
 
     async def _connected(self) -> "Connection":
@@ -180,25 +180,25 @@ class Server:
     def _check_pause(self) -> None:
         pause = self._again_at - self._monotonic()
         if self._failed is not None and pause > 0:
-            raise ServerFailed(f"{self._failed.message}; it is tried again in {pause:.0f} seconds", started=False)
+            raise McpServerFailed(f"{self._failed.message}; it is tried again in {pause:.0f} seconds", started=False)
 
     async def _connect(self) -> "Connection":
         ready: asyncio.Future[Connection] = asyncio.get_running_loop().create_future()
         self._holding = holding = self._tasks.create_task(self._hold(ready))
         try:
             connection = await ready
-        except ServerFailed as error:
+        except McpServerFailed as error:
             self._pause(error)
-            raise ServerFailed(error.message, started=False) from error
+            raise McpServerFailed(error.message, started=False) from error
         except asyncio.CancelledError:
             holding.cancel()
-            self._pause(ServerFailed(f"the MCP server `{self.name}` was not there in time"))
+            self._pause(McpServerFailed(f"the MCP server `{self.name}` was not there in time"))
             raise
         self._failures, self._failed = 0, None
         connection.changed = True
         return connection
 
-    def _pause(self, error: ServerFailed) -> None:
+    def _pause(self, error: McpServerFailed) -> None:
         """Do not try again at once."""
         _log.warning("%s", error.message)
         self._failures += 1
@@ -213,7 +213,7 @@ class Server:
                 ready.set_result(connection)
                 await self._until_needless(ending)
                 ending.tell("it was let go")
-        except ServerFailed as error:
+        except McpServerFailed as error:
             ending.tell(error.message)
             if not ready.done():
                 ready.set_exception(ending.error())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from holdfast.agent.tasks import Tasks
-from holdfast.domain.errors import NotFound, ServerFailed
+from holdfast.domain.errors import McpServerFailed, NotFound
 from holdfast.domain.idempotency import request_digest
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.mcp_server import McpServer, references
@@ -124,7 +124,7 @@ async def _through_sdk(name: str) -> ModuleType:
     try:
         return await asyncio.to_thread(import_module, f"holdfast.mcp.{name}")
     except ImportError as exc:
-        raise ServerFailed(f"MCP servers need a package ({exc}): run `pip install mcp`", started=False) from exc
+        raise McpServerFailed(f"MCP servers need a package ({exc}): run `pip install mcp`", started=False) from exc
 
 
 async def _sweep(servers: Servers, runs: Runs, *, every: float) -> None:

@@ -15,7 +15,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse, jsonrpc_message_adapter
 from msgspec.structs import replace
 
-from holdfast.domain.errors import HoldfastError, ServerFailed
+from holdfast.domain.errors import HoldfastError, McpServerFailed
 from holdfast.mcp.ending import Ending
 from holdfast.ports.live_input import LiveInput
 from holdfast.ports.processes import Ended
@@ -55,7 +55,7 @@ class Lines:
                 self._take(whole)
         self._unfinished += rest
         if len(self._unfinished) > LONGEST_LINE:
-            raise ServerFailed(f"it sent a message of more than {LONGEST_LINE} bytes, and was ended")
+            raise McpServerFailed(f"it sent a message of more than {LONGEST_LINE} bytes, and was ended")
 
     def _take(self, line: bytes) -> None:
         try:
@@ -63,13 +63,13 @@ class Lines:
         except (ValueError, RecursionError) as exc:
             self._nonsense += 1
             if self._nonsense > MOST_NONSENSE:
-                raise ServerFailed(f"it talks nonsense, and was ended: {line[:80]!r}") from exc
+                raise McpServerFailed(f"it talks nonsense, and was ended: {line[:80]!r}") from exc
             return
         self._count(message)
         try:
             self._heard.send_nowait(SessionMessage(message))
         except anyio.WouldBlock as exc:
-            raise ServerFailed("it sends messages faster than they can be read, and was ended") from exc
+            raise McpServerFailed("it sends messages faster than they can be read, and was ended") from exc
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass  # nobody listens any more: it is being ended
 
@@ -77,7 +77,7 @@ class Lines:
         answers = isinstance(message, JSONRPCResponse | JSONRPCError)
         self._unasked = 0 if answers else self._unasked + 1
         if self._unasked > MOST_UNASKED:
-            raise ServerFailed(f"it sent {MOST_UNASKED} messages in a row that answer nothing, and was ended")
+            raise McpServerFailed(f"it sent {MOST_UNASKED} messages in a row that answer nothing, and was ended")
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.bootstrap.store import open_store
 from holdfast.domain.content import Json
-from holdfast.domain.errors import ServerFailed
+from holdfast.domain.errors import McpServerFailed
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.mcp_server import McpServer
 from holdfast.mcp.elicitation import ALONE, Asked
@@ -75,14 +75,14 @@ async def test_a_call_that_is_made_twice_under_one_key_calls_the_first_off(serve
     asked = await server.call(RUN, "ask", {"text": "who"}, key="k")
     assert isinstance(asked, Asked)
     assert await told(server, "echo", "hello", key="k") == "hello"
-    with pytest.raises(ServerFailed, match="has ended while it waited for the answer"):
+    with pytest.raises(McpServerFailed, match="has ended while it waited for the answer"):
         await server.answer(RUN, "ask", {}, key="k", asked=asked, response=None, again=False)
 
 
 async def test_an_address_where_nobody_is_fails_as_a_server_does(servers: Servers) -> None:
     server = servers.get(ONE, "nobody", McpServer(url="http://127.0.0.1:9/mcp"))
     assert await server.offers() == ()
-    with pytest.raises(ServerFailed) as failed:
+    with pytest.raises(McpServerFailed) as failed:
         await server.call(RUN, "echo", {}, key="k")
     assert failed.value.details["started"] is False
 
@@ -111,5 +111,5 @@ async def test_without_the_package_it_is_said_what_to_install(
     servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "holdfast.mcp.connection", None)
-    with pytest.raises(ServerFailed, match="pip install mcp"):
+    with pytest.raises(McpServerFailed, match="pip install mcp"):
         await servers.get(ONE, "plain", DECLARED).offers_now()

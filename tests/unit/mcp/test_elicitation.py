@@ -4,7 +4,7 @@ import jsonschema_rs
 import pytest
 
 from holdfast.domain.content import Json
-from holdfast.domain.errors import ServerFailed
+from holdfast.domain.errors import McpServerFailed
 from holdfast.mcp.elicitation import ALONE, LARGEST_STATE, Asked, Request, asked_of, likeness, question_of, responses
 
 NAME: dict[str, Json] = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
@@ -68,5 +68,5 @@ def test_the_same_request_is_known_again_and_another_is_not() -> None:
 
 
 def test_more_than_can_be_kept_is_refused() -> None:
-    with pytest.raises(ServerFailed, match="more than can be kept"):
+    with pytest.raises(McpServerFailed, match="more than can be kept"):
         question_of("plain", Asked(requests={ALONE: Request()}, way="call_again", state="x" * LARGEST_STATE))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
 
-from holdfast.domain.errors import ServerFailed
+from holdfast.domain.errors import McpServerFailed
 from holdfast.mcp import stdio
 from holdfast.mcp.stdio import MOST_NONSENSE, Lines
 
@@ -50,13 +50,13 @@ def test_messages_are_whole_however_they_are_cut(numbers: list[int], cuts: list[
 def test_a_few_words_that_are_no_message_are_passed_over() -> None:
     noise = b"starting up\n\n  \n\xff\xfe\n[1]\n"
     assert heard(noise, msgspec.json.encode(answer(1)) + b"\n") == [answer(1)]
-    with pytest.raises(ServerFailed, match="it talks nonsense"):
+    with pytest.raises(McpServerFailed, match="it talks nonsense"):
         heard(b"no\n" * (MOST_NONSENSE + 1))
 
 
 def test_a_message_without_an_end_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stdio, "LONGEST_LINE", 100)
-    with pytest.raises(ServerFailed, match="a message of more than 100 bytes"):
+    with pytest.raises(McpServerFailed, match="a message of more than 100 bytes"):
         heard(b"x" * 60, b"x" * 60)
 
 
@@ -64,10 +64,10 @@ def test_messages_that_answer_nothing_may_be_many_but_not_without_end(monkeypatc
     monkeypatch.setattr(stdio, "MOST_UNASKED", 3)
     line, reply = msgspec.json.encode(note(1)) + b"\n", msgspec.json.encode(answer(1)) + b"\n"
     assert len(heard(line * 3 + reply + line * 3)) == 7
-    with pytest.raises(ServerFailed, match="3 messages in a row that answer nothing"):
+    with pytest.raises(McpServerFailed, match="3 messages in a row that answer nothing"):
         heard(line * 4)
 
 
 def test_what_nobody_reads_is_too_much() -> None:
-    with pytest.raises(ServerFailed, match="faster than they can be read"):
+    with pytest.raises(McpServerFailed, match="faster than they can be read"):
         heard((msgspec.json.encode(answer(1)) + b"\n") * 3, most=2)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.domain.errors import ServerFailed
+from holdfast.domain.errors import McpServerFailed
 from holdfast.domain.mcp_server import McpServer, references
 from holdfast.mcp.references import resolved
 
@@ -15,7 +15,7 @@ def test_a_reference_stands_for_the_value_which_is_not_looked_at_again() -> None
 
 
 def test_a_variable_that_is_not_there_is_named() -> None:
-    with pytest.raises(ServerFailed, match="there is no variable `NONE`") as failed:
+    with pytest.raises(McpServerFailed, match="there is no variable `NONE`") as failed:
         resolved({"a": "${NONE}"}, ENVIRONMENT)
     assert failed.value.details == {"started": False}
 

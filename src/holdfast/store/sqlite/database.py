@@ -1,5 +1,6 @@
 """The database of the SQLite store."""
 
+import asyncio
 import sqlite3
 import sys
 from collections.abc import AsyncIterator, Awaitable
@@ -36,8 +37,11 @@ class SqliteDatabase:
     async def read(self, operation: Operation[T], *, quick: bool = False) -> T:
         """Run an operation on a snapshot; a quick one here and now, as to ask a thread would cost more."""
         if quick:
-            with suppress(sqlite3.Error):  # whatever it is: a reader has the time to wait, and says what is wrong
-                return self._readers.at_once(operation)
+            # Whatever goes wrong: a reader has the time to wait, and says what it is.
+            with suppress(sqlite3.Error, OverflowError, UnicodeEncodeError):
+                found = self._readers.at_once(operation)
+                await asyncio.sleep(0)  # who reads again and again must not keep the loop for itself
+                return found
         return cast(T, await self._readers.submit(operation))
 
     async def write(self, operation: Operation[T]) -> T:
