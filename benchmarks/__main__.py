@@ -15,6 +15,7 @@ from benchmarks import (
     http_keys,
     http_runs,
     http_streams,
+    http_surfaces,
     long_threads,
     mcp,
     providers,
@@ -37,6 +38,7 @@ MEASURES = {
     "providers": providers.measure,
     "http": http_runs.measure,
     "keys": http_keys.measure,
+    "surfaces": http_surfaces.measure,
     "server": http_streams.measure,
 }
 WITHOUT_STORE = {"tools": tools.measure, "mcp": mcp.measure}

@@ -13,7 +13,7 @@ from holdfast.domain.permission import Verdict
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.step import StepState
 from tests.scenario.agents.workshop import LIMIT, SPACE, Floor, Workshop, call, calling, say
-from tests.unit.sandbox.commands import died_out, eventually, marked, new_mark, supervisor
+from tests.unit.sandbox.commands import asleep, died_out, eventually, marked, new_mark, supervisor
 from tests.unit.sandbox.confined import need_sandbox
 
 FREE: dict[str, Json] = {"allow": ["bash"]}
@@ -110,7 +110,7 @@ async def test_a_command_that_was_cut_off_is_not_taken_for_done(workshop: Worksh
     hand(workshop, f"sleep {mark}")
     async with workshop.open() as floor:
         run = await floor.start()
-        assert await eventually(lambda: len(marked(mark)) >= 1, within=LIMIT)
+        assert await eventually(lambda: asleep(mark), within=LIMIT)
         supervisor().kill()
         await floor.ended(run)
         assert (await floor.steps(run))[1].state is StepState.UNKNOWN

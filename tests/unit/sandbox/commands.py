@@ -83,6 +83,11 @@ def marked(mark: str) -> list[int]:
     return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _has(entry, mark)]
 
 
+def asleep(mark: str) -> bool:
+    """Say whether a command `sleep MARK` itself is there: those who make its sandbox have the mark too."""
+    return any(_command_line(Path(f"/proc/{pid}")) == f"sleep\0{mark}\0" for pid in marked(mark))
+
+
 async def died_out(*marks: str) -> bool:
     """Say whether soon nobody with one of these marks is alive."""
     return await eventually(lambda: not any(marked(mark) for mark in marks))
