@@ -23,6 +23,7 @@ from holdfast.ports.sandbox import Sandbox
 from holdfast.ports.settings import SettingsFile
 from holdfast.ports.tokens import Tokens
 from holdfast.ports.watching import Watch, Watching
+from holdfast.ports.web_search import WebSearch
 from holdfast.ports.working_folder import WorkingFolder, WorkingFolders
 from holdfast.testing.clock import HeldClock
 from tests.conformance.ports import Ports, methods_of, ports_of, protocols
@@ -44,6 +45,7 @@ NOT_OF_THE_STORE = {
     Tokens,
     Watch,
     Watching,
+    WebSearch,
     WorkingFolder,
     WorkingFolders,
 }

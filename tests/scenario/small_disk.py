@@ -38,8 +38,8 @@ async def full(folder: Path) -> None:
         done = await _fill(store, leases)
         for lease in leases:
             await check_said(store, lease, acknowledged=done, tried=range(1, len(done) + 2))
-        with pytest.raises(StoreFull):
-            await store.journal.commit(saying(leases[0], 1_000, padding=100_000))
+        with pytest.raises(StoreFull):  # it is larger than what did not fit
+            await store.journal.commit(saying(leases[0], 1_000, padding=300_000))
         _remount(LARGE, folder)
         await asyncio.gather(*(store.journal.commit(saying(lease, 2_000)) for lease in leases))
         for lease in leases:

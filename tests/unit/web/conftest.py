@@ -8,7 +8,7 @@ from holdfast.sandbox.processes import open_processes
 from holdfast.tools.web.pages import Pages
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 async def pages() -> AsyncIterator[Pages]:
     async with open_processes() as processes:
         yield Pages(processes)
