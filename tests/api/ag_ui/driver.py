@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.domain.content import Json
+from tests.api.serving import LIMIT
 from tests.api.site import Site
 from tests.architecture.project import ROOT
 
@@ -124,16 +125,19 @@ class Driver:
         number = next(self._numbers)
         answer = self._pending[number] = asyncio.get_running_loop().create_future()
         self._in.write(json.dumps({"number": number, "command": command, **given}).encode() + b"\n")
-        return await answer
+        async with asyncio.timeout(LIMIT):
+            return await answer
 
     async def listen(self) -> None:
         """Give those who asked what came of it."""
         async for line in self._out:
             said = json.loads(line)
             waiting = self._pending.pop(said["number"])
+            if waiting.done():
+                continue
             if said["warnings"]:
                 waiting.set_exception(AssertionError(f"the client warns: {said['warnings']}"))
-            elif not waiting.done():
+            else:
                 waiting.set_result(said["outcome"])
 
 

@@ -17,19 +17,24 @@ class Client extends HttpAgent {
 
 const clients = new Map();
 
+// A client that leaves does not wait: where all of the run had come before it left, what the library promises never comes.
 async function follow(client, go, { abortAfter }) {
   const seen = { events: [], failed: null };
+  let leave;
+  const left = new Promise((resolve) => (leave = resolve));
   const watching = {
     onEvent: ({ event }) => {
       seen.events.push(event);
-      if (event.type === abortAfter) client.abortRun();
+      if (event.type !== abortAfter) return;
+      client.abortRun();
+      leave({});
     },
     onRunFailed: ({ error }) => {
       seen.failed = { name: error.name, message: error.message, status: error.status, payload: error.payload };
     },
   };
   try {
-    seen.newMessages = (await go(watching)).newMessages;
+    seen.newMessages = (await Promise.race([go(watching), left])).newMessages;
   } catch (error) {
     seen.failed ??= { name: error.name, message: error.message, status: error.status, payload: error.payload };
   }
