@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
+from random import Random
 from typing import Final, TypeAlias
 
 import msgspec
@@ -52,6 +54,19 @@ Fates: TypeAlias = Callable[[], Fate]
 """Chooses the next fate."""
 
 SPARED: Final = Fate()
+SECONDS: Final = 0.05
+"""By which lives grow that end at any time."""
+
+
+def at_points(random: Random, *, most: int) -> Fates:
+    """Kill at a commit point, one of the first of each life."""
+    return lambda: Fate(fatal=random.randint(1, most))
+
+
+def at_times(random: Random) -> Fates:
+    """Kill after ever longer lives, so that a machine that is busy with something else gets somewhere too."""
+    lives = count(1)
+    return lambda: Fate(life=random.uniform(0, next(lives) * SECONDS))
 
 
 class Relay:

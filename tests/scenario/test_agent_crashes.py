@@ -25,7 +25,7 @@ from tests.scenario.crash_check import check_play
 from tests.scenario.crash_crew import Crew
 from tests.scenario.crash_history import Told, read
 from tests.scenario.crash_play import MATES, STAGES, name_of, write_workspace
-from tests.scenario.crash_relay import WORKER, Fate, Fates, Relay, relaying
+from tests.scenario.crash_relay import WORKER, Fate, Fates, Relay, at_points, at_times, relaying
 
 SEED: Final = 20_261_116
 MANY: Final = 2_000
@@ -37,8 +37,6 @@ TURNS: Final = frozenset(
 """What is written where a conversation takes a turn, in the words of commit points."""
 STRIDE: Final = 60
 """The points of a life where every point is to be somebody's last; some of them repeat what was before."""
-SECONDS: Final = 0.05
-"""By which lives grow that end at any time."""
 
 Calm: TypeAlias = tuple[Told, list[str]]
 """What a play leaves that nobody disturbs, and the points on its way."""
@@ -115,13 +113,13 @@ async def test_kills_at_commit_points_change_nothing_but_what_is_unknown(
 ) -> None:
     random = Random(SEED)
     while len(relay.deaths) < (20 if backend == "sqlite" else 8):
-        await _kill(relay, calm[0], _at_points(random))
+        await _kill(relay, calm[0], at_points(random, most=LIFE))
 
 
 async def test_kills_at_any_time_change_nothing_but_what_is_unknown(relay: Relay, calm: Calm) -> None:
     random = Random(SEED)
     while len(relay.deaths) < 6:
-        await _kill(relay, calm[0], _at_times(random))
+        await _kill(relay, calm[0], at_times(random))
 
 
 async def test_kills_among_several_workers_change_nothing_but_what_is_unknown(
@@ -139,7 +137,7 @@ async def test_thousands_of_kills_of_one_worker_change_nothing_but_what_is_unkno
     for first in range(1, STRIDE + 1):
         await _kill(relay, calm[0], _striding(first))
     while len(relay.deaths) < MANY:
-        await _kill(relay, calm[0], random.choice([_at_points(random), _at_times(random)]))
+        await _kill(relay, calm[0], random.choice([at_points(random, most=LIFE), at_times(random)]))
 
 
 @pytest.mark.slow
@@ -183,16 +181,6 @@ async def _kill(relay: Relay, calm: Told, fates: Fates) -> None:
     except AssertionError as exc:
         exc.add_note(f"after the deaths {relay.deaths[before:]} (seed {SEED})")
         raise
-
-
-def _at_points(random: Random) -> Fates:
-    return lambda: Fate(fatal=random.randint(1, LIFE))
-
-
-def _at_times(random: Random) -> Fates:
-    """Kill after ever longer lives, so that a machine that is busy with something else gets somewhere too."""
-    lives = count(1)
-    return lambda: Fate(life=random.uniform(0, next(lives) * SECONDS))
 
 
 def _striding(first: int) -> Fates:

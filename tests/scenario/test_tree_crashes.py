@@ -18,15 +18,13 @@ from holdfast.testing.kills import ForkServer
 from tests.scenario.conftest import NewPlace
 from tests.scenario.crash_history import Told
 from tests.scenario.crash_play import write_fleet
-from tests.scenario.crash_relay import Fate, Fates, Relay, relaying
+from tests.scenario.crash_relay import Relay, at_points, at_times, relaying
 
 SEED: Final = 20_261_117
 FEW: Final = {"sqlite": 30, "postgres": 6}
 MANY: Final = 500
 LIFE: Final = 200
 """The most points that those pass who are killed at one."""
-SECONDS: Final = 0.05
-"""By which lives grow that end at any time."""
 
 _numbers = count(1)
 
@@ -78,21 +76,12 @@ async def _hunt(relay: Relay, calm: Told, *, kills: int) -> None:
     random = Random(SEED)
     while len(relay.deaths) < kills:
         before = len(relay.deaths)
-        told, _ = await relay.play(_new(), random.choice([_at_points, _at_times])(random))
+        told, _ = await relay.play(_new(), random.choice([at_points(random, most=LIFE), at_times(random)]))
         try:
             await relay.check(told, calm, streams=False)
         except AssertionError as exc:
             exc.add_note(f"after {len(relay.deaths) - before} deaths (seed {SEED})")
             raise
-
-
-def _at_points(random: Random) -> Fates:
-    return lambda: Fate(fatal=random.randint(1, LIFE))
-
-
-def _at_times(random: Random) -> Fates:
-    lives = count(1)
-    return lambda: Fate(life=random.uniform(0, next(lives) * SECONDS))
 
 
 def _new() -> RunId:

@@ -128,17 +128,7 @@ def _control(
         files=FileControl(store.files, by=by),
         notifications=NotificationControl(store.notifications),
         feeds=feeds,
-        tasks=TaskControl(
-            space=asker.home,
-            control=runs,
-            runs=store.runs,
-            events=store.events,
-            steps=store.steps,
-            contexts=store.contexts,
-            interrupts=store.interrupts,
-            agents=agents,
-            feeds=feeds,
-        ),
+        tasks=_tasks_of(holdfast, feeds, asker, runs),
         completions=completions,
         sessions=sessions,
         chats=ChatControl(agents=described, sessions=sessions, completions=completions, runs=store.runs),
@@ -147,20 +137,40 @@ def _control(
         ),
         settings=holdfast.settings,
         model_calls=ModelCalls(models=holdfast.models, known=holdfast.known_models),
-        ag_ui=AgUiControl(
-            starts=starts,
-            control=runs,
-            runs=store.runs,
-            threads=store.threads,
-            messages=store.messages,
-            events=store.events,
-            interrupts=store.interrupts,
-            values=store.values,
-            feeds=feeds,
-            by=by,
-        ),
+        ag_ui=_ag_ui_of(holdfast, feeds, asker, runs, starts),
         health=health,
         metrics=MetricsControl(holdfast.meters, store.census, version=health.version.version),
+    )
+
+
+def _tasks_of(holdfast: Holdfast, feeds: Feeds, asker: Asker, runs: RunControl) -> TaskControl:
+    store = holdfast.store
+    return TaskControl(
+        space=asker.home,
+        control=runs,
+        runs=store.runs,
+        events=store.events,
+        steps=store.steps,
+        contexts=store.contexts,
+        interrupts=store.interrupts,
+        agents=holdfast.agents,
+        feeds=feeds,
+    )
+
+
+def _ag_ui_of(holdfast: Holdfast, feeds: Feeds, asker: Asker, runs: RunControl, starts: RunStarts) -> AgUiControl:
+    store = holdfast.store
+    return AgUiControl(
+        starts=starts,
+        control=runs,
+        runs=store.runs,
+        threads=store.threads,
+        messages=store.messages,
+        events=store.events,
+        interrupts=store.interrupts,
+        values=store.values,
+        feeds=feeds,
+        by=asker.name,
     )
 
 

@@ -38,7 +38,7 @@ class RunLog:
         """Take note of a hint."""
         if wake.runs:
             self._changed |= dict.fromkeys(wake.runs)
-            self._changed |= {(each.head.space_id, each.head.run_id): each.head for each in wake.grown}
+            self._changed |= {each.head.name: each.head for each in wake.grown}
             self._stir.set()
 
     async def run(self) -> None:

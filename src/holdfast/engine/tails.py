@@ -21,17 +21,18 @@ Name: TypeAlias = tuple[SpaceId, RunId]
 class Tail:
     """The end of one run's log."""
 
-    __slots__ = ("_growths", "head")
+    __slots__ = ("_growths", "_size", "head")
 
     def __init__(self) -> None:
         self.head: Head | None = None
         """How far the log is; `None` if that must be read."""
         self._growths: deque[Growth] = deque()
+        self._size = 0
 
     def see(self, head: Head | None) -> None:
         """Take note of what was read; `None` if the run is gone."""
         if head is None:
-            self._growths.clear()
+            self._forget()
         if head is None or self._is_news(head):
             self.head = head
 
@@ -43,16 +44,21 @@ class Tail:
         if not growth.events:
             return
         if self._growths and growth.first != self._growths[-1].head.last_event_seq + 1:
-            self._growths.clear()
+            self._forget()
         self._growths.append(growth)
-        while sum(each.size for each in self._growths) > KEPT:
-            self._growths.popleft()
+        self._size += growth.size
+        while self._size > KEPT:
+            self._size -= self._growths.popleft().size
 
     def after(self, seq: int) -> list[LoggedEvent]:
         """Return the events that follow a number, as far as they are here; none if they must be read."""
         if not self._growths or seq + 1 < self._growths[0].first:
             return []
         return [event for growth in self._growths if growth.head.last_event_seq > seq for event in growth.after(seq)]
+
+    def _forget(self) -> None:
+        self._growths.clear()
+        self._size = 0
 
     def _is_news(self, head: Head) -> bool:
         known = self.head
@@ -67,21 +73,17 @@ class Recent:
     def __init__(self) -> None:
         self._tails: OrderedDict[Name, Tail] = OrderedDict()
 
-    def grow(self, name: Name, growth: Growth) -> None:
-        """Add to the tail of a run."""
-        tail = self.take(name)
+    def grow(self, growth: Growth) -> None:
+        """Add to the tail of a run, which is kept for a while."""
+        name = growth.head.name
+        tail = self._tails[name] = self.take(name)
         tail.grow(growth)
-        self.keep(name, tail)
+        if len(self._tails) > MOST:
+            self._tails.popitem(last=False)
 
     def take(self, name: Name) -> Tail:
         """Return the tail of a run, which is empty unless it was kept, and keep it no longer."""
         return self._tails.pop(name, None) or Tail()
-
-    def keep(self, name: Name, tail: Tail) -> None:
-        """Keep a tail for a while."""
-        self._tails[name] = tail
-        if len(self._tails) > MOST:
-            self._tails.popitem(last=False)
 
     def forget(self, names: Iterable[Name]) -> None:
         """Forget runs to which something happened that was not told."""

@@ -150,7 +150,11 @@ class Watcher:
 
     async def _look(self, wake: Wake) -> None:
         self._grow(wake)
-        names = list(self._watches if wake.everything else self._watches.keys() & self._untold(wake))
+        untold = wake.runs.difference(growth.head.name for growth in wake.grown)
+        self._recent.forget(untold)
+        if wake.everything:
+            self._recent.clear()
+        names = list(self._watches if wake.everything else self._watches.keys() & untold)
         for start in range(0, len(names), MOST_AT_ONCE):
             await self._read(names[start : start + MOST_AT_ONCE])
         if wake.everything or _now() >= self._queue_at:
@@ -160,23 +164,15 @@ class Watcher:
 
     def _grow(self, wake: Wake) -> None:
         for growth in wake.grown:
-            name = growth.head.space_id, growth.head.run_id
-            if name in self._watches:
-                self._watches[name].grow(growth)
+            watch = self._watches.get(growth.head.name)
+            if watch is not None:
+                watch.grow(growth)
             else:
-                self._recent.grow(name, growth)
-
-    def _untold(self, wake: Wake) -> set[Name]:
-        """Return the runs to which something happened that the hint does not tell."""
-        untold = wake.runs.difference((growth.head.space_id, growth.head.run_id) for growth in wake.grown)
-        self._recent.forget(untold)
-        if wake.everything:
-            self._recent.clear()
-        return set(untold)
+                self._recent.grow(growth)
 
     async def _read(self, names: Iterable[Name]) -> None:
         known = {name: self._watches[name].tail.head for name in names}
-        heads = {(head.space_id, head.run_id): head for head in await self._events.heads(list(names))}
+        heads = {head.name: head for head in await self._events.heads(list(names))}
         for name in names:
             watch = self._watches.get(name)
             if watch is not None and (name in heads or watch.tail.head is known[name]):  # else it was told meanwhile

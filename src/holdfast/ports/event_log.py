@@ -7,7 +7,7 @@ import msgspec
 
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.instant import Instant, Millis, instant
-from holdfast.domain.run import RunStatus
+from holdfast.domain.run import Run, RunStatus
 
 
 class LoggedEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +26,16 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     run_id: RunId
     status: RunStatus
     last_event_seq: int
+
+    @property
+    def name(self) -> tuple[SpaceId, RunId]:
+        """Whose log it is."""
+        return self.space_id, self.run_id
+
+
+def head_of(run: Run) -> Head:
+    """Return how far the log of a run is that was just read or made."""
+    return Head(space_id=run.space_id, run_id=run.id, status=run.status, last_event_seq=run.last_event_seq)
 
 
 class Growth(msgspec.Struct, frozen=True, kw_only=True):

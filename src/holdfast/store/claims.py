@@ -9,9 +9,8 @@ from holdfast.domain.commit import Lease
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.ids import OwnerId
 from holdfast.domain.instant import Millis, instant
-from holdfast.domain.run import Run
 from holdfast.domain.timer import NewTimer
-from holdfast.ports.event_log import Growth, Head
+from holdfast.ports.event_log import Growth, head_of
 from holdfast.store.budgets import budget_path, has_budget
 from holdfast.store.run_rows import to_run
 from holdfast.store.timers import timer_values
@@ -59,13 +58,8 @@ async def _take(tx: Transaction, owner: OwnerId, length: int, *, limit: int) -> 
     await tx.many("add_timers", deadlines)
     tx.wake(timers=bool(deadlines))
     for lease in leases:
-        _tell(tx, lease.run)
+        tx.wake(grown=Growth(head=head_of(lease.run), at=tx.now))
     return leases
-
-
-def _tell(tx: Transaction, run: Run) -> None:
-    head = Head(space_id=run.space_id, run_id=run.id, status=run.status, last_event_seq=run.last_event_seq)
-    tx.wake(grown=Growth(head=head, at=tx.now))
 
 
 def _begins_with_deadline(lease: Lease) -> bool:

@@ -15,7 +15,7 @@ from holdfast.domain.new_run import Created, NewRun, body_digest
 from holdfast.domain.run import HEAD_START, Run, RunStatus, queue_key
 from holdfast.domain.thread import NewThread
 from holdfast.domain.usage import NOTHING
-from holdfast.ports.event_log import Growth, Head
+from holdfast.ports.event_log import Growth, head_of
 from holdfast.store.budgets import has_budget
 from holdfast.store.encoding import dump, dump_optional
 from holdfast.store.frames import Frame, find_frame, find_plain_frames, key_of
@@ -126,10 +126,9 @@ async def _insert(tx: Transaction, framed: Sequence[tuple[NewRun, Frame]]) -> li
 
 
 def _tell(tx: Transaction, birth: _Birth, started: tuple[str, str]) -> None:
-    run, waits = birth.run, birth.run.wait_until is not None
-    head = Head(space_id=run.space_id, run_id=run.id, status=run.status, last_event_seq=run.last_event_seq)
-    begins = birth.frame.base_has_ended
-    tx.wake(grown=Growth(head=head, events=[started], at=tx.now), queue=begins and not waits, delayed=begins and waits)
+    begins, waits = birth.frame.base_has_ended, birth.run.wait_until is not None
+    grown = Growth(head=head_of(birth.run), events=[started], at=tx.now)
+    tx.wake(grown=grown, queue=begins and not waits, delayed=begins and waits)
 
 
 def _run(tx: Transaction, new: NewRun, frame: Frame) -> Run:

@@ -41,7 +41,7 @@ class Waking:
         if run is not None:
             self.runs.add(run)
         if grown is not None:
-            self.runs.add((grown.head.space_id, grown.head.run_id))
+            self.runs.add(grown.head.name)
             self.grown.append(grown if grown.size <= LARGE else replace(grown, events=()))
         if ended is not None:
             self.ended.add(ended)

@@ -105,7 +105,7 @@ def test_of_runs_that_nobody_watches_only_the_latest_are_kept() -> None:
     recent = Recent()
     names = [(SPACE, RunId(f"run_{number}")) for number in range(MOST + 1)]
     for name in names:
-        recent.grow(name, growth(1, 1, run=name[1]))
+        recent.grow(growth(1, 1, run=name[1]))
     assert numbers(recent.take(names[0]), 0) == []
     assert numbers(recent.take(names[1]), 0) == [1]
     recent.forget(names[2:3])

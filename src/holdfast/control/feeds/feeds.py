@@ -17,7 +17,7 @@ from holdfast.control.feeds.space_feed import SpaceFeed
 from holdfast.domain.errors import NotFound, Unavailable
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.run import Run
-from holdfast.ports.event_log import EventLog, Head
+from holdfast.ports.event_log import EventLog, Head, head_of
 from holdfast.ports.notifications import Notifications
 from holdfast.ports.runs import Runs
 from holdfast.ports.spaces import Spaces
@@ -114,8 +114,7 @@ class Feeds:
 
     def new_run(self, run: Run) -> Follower:
         """Follow a run that was just made, from its beginning; whether there is room is asked before it is made."""
-        head = Head(space_id=run.space_id, run_id=run.id, status=run.status, last_event_seq=run.last_event_seq)
-        return self._run(head, 0)
+        return self._run(head_of(run), 0)
 
     async def news(self, space: SpaceId, *, after: int | None = None) -> Follower:
         """Follow the notifications of a space after a number, or from now on."""

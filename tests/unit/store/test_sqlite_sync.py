@@ -1,0 +1,51 @@
+"""What must be on disk before anybody is told is synced; what need not be goes there with whatever comes next."""
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast.bootstrap import SystemClock
+from holdfast.bus.local import LocalBus
+from holdfast.store.claims import CLAIMS
+from holdfast.store.commits import COMMITS
+from holdfast.store.creation import CREATIONS
+from holdfast.store.sqlite.connection import connect
+from holdfast.store.sqlite.writer import Writer
+from holdfast.store.transaction import Batch, Transaction
+
+NORMAL, FULL = 1, 2
+
+
+def level(connection: sqlite3.Connection) -> int:
+    found: int = connection.execute("PRAGMA synchronous").fetchone()[0]
+    return found
+
+
+async def test_only_what_need_not_last_is_not_synced_and_only_where_nothing_else_is_written_with_it(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "some.db"
+    connection = connect(path, read_only=False)
+    writer = Writer(connection, path, clock=SystemClock(), bus=LocalBus())
+
+    async def note(_: Transaction) -> int:
+        return level(connection)
+
+    async def note_all(_: Transaction, items: Sequence[int]) -> list[int]:
+        return [level(connection) for _ in items]
+
+    passing = Batch[int, int](name=lambda item: item, apply=note_all, lasting=False)
+    lasting = Batch[int, int](name=lambda item: item, apply=note_all)
+    assert await writer.do(note) == FULL
+    assert await writer.do_together(passing, 1) == NORMAL
+    assert await writer.do_together(lasting, 1) == FULL
+    assert await writer.do_together(passing, 2) == NORMAL
+    assert await writer.do(note) == FULL
+    together = [writer.do_together(passing, 3), writer.do_together(lasting, 3)]
+    assert [await each for each in together] == [FULL, FULL]
+    await writer.close()
+    connection.close()
+
+
+def test_claims_alone_need_not_last() -> None:
+    assert [CLAIMS.lasting, COMMITS.lasting, CREATIONS.lasting] == [False, True, True]
