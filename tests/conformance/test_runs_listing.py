@@ -75,6 +75,18 @@ async def test_a_deleted_run_is_not_listed(store: Store) -> None:
     assert await _listed(store) == [last.id]
 
 
+async def test_runs_are_found_by_their_names_and_those_that_are_gone_or_elsewhere_are_left_out(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    gone, kept = await ended(store, thread), await ended(store, thread, base=None)
+    (live,) = await _made(store, 1)
+    await store.runs.delete(SPACE, gone.id)
+    names = [(SPACE, run) for run in (gone.id, kept.id, live, RunId("nobody"))]
+    found = await store.runs.named([*names, *names, (OTHER, kept.id)])
+    wanted = [await store.runs.get(SPACE, run) for run in (kept.id, live)]
+    assert sorted(found, key=lambda run: run.id) == sorted(wanted, key=lambda run: run.id)
+    assert await store.runs.named([]) == []
+
+
 async def test_runs_of_another_space_are_not_listed(store: Store) -> None:
     await _made(store, 1)
     assert (await store.runs.page(OTHER)).items == []

@@ -40,8 +40,11 @@ class Watched:
         self._hints = hints
 
     async def said(self) -> Wake:
-        """Return all that was said since the last time, or wait for something; not what logs grew by."""
-        return replace(await self._next(), grown=())
+        """Return what was said to have happened since the last time, or wait for it; not what logs grew by."""
+        said = Wake()
+        while said == Wake():
+            said = replace(await self._next(), grown=(), coming=False)
+        return said
 
     async def grown(self) -> Sequence[Growth]:
         """Return what logs grew by since the last time."""

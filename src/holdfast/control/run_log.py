@@ -5,7 +5,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from holdfast.domain.errors import NotFound, Unavailable
+from holdfast.domain.errors import Unavailable
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.instant import millis
 from holdfast.domain.run import Run, RunStatus
@@ -53,32 +53,29 @@ class RunLog:
                 await self._tell_of([head for head in changed.values() if head is not None])
                 for start in range(0, len(unread), MOST_AT_ONCE):
                     await self._tell_of(await self._events.heads(unread[start : start + MOST_AT_ONCE]))
-            except* Unavailable:
+            except Unavailable:
                 pass  # the store says so itself
 
     async def _tell_of(self, heads: Sequence[Head]) -> None:
-        """Say what became of runs; those that ended are read together."""
-        async with asyncio.TaskGroup() as tasks:
-            for head in heads:
-                name = (head.space_id, head.run_id)
-                if head.status.terminal:
-                    self._told.pop(name, None)
-                    tasks.create_task(self._tell_end(*name))
-                elif head.status not in _UNTOLD and self._told.get(name) is not head.status:
-                    self._told[name] = head.status
-                    _say(head.run_id, _WORDS[head.status], {"status": str(head.status)})
+        """Say what became of runs; those that ended are read together, unless they were deleted since."""
+        for head in heads:
+            if head.status.terminal:
+                self._told.pop(head.name, None)
+            elif head.status not in _UNTOLD and self._told.get(head.name) is not head.status:
+                self._told[head.name] = head.status
+                _say(head.run_id, _WORDS[head.status], {"status": str(head.status)})
+        ended = [head.name for head in heads if head.status.terminal]
+        for run in await self._runs.named(ended) if ended else ():
+            _tell_end(run)
 
-    async def _tell_end(self, space: SpaceId, name: RunId) -> None:
-        try:
-            run = await self._runs.get(space, name)
-        except NotFound:  # deleted since
-            return
-        tokens = run.usage.total_tokens
-        said = f"{run.status} after {_seconds(run):.1f} s, {run.iterations} model calls, {tokens} tokens"
-        if run.error is not None:
-            said += f": {run.error.code}, {run.error.message}"
-        facts = {"status": str(run.status), "agent": run.agent_type, "seconds": _seconds(run), "tokens": tokens}
-        _say(name, said, facts | ({} if run.error is None else {"code": run.error.code}))
+
+def _tell_end(run: Run) -> None:
+    tokens = run.usage.total_tokens
+    said = f"{run.status} after {_seconds(run):.1f} s, {run.iterations} model calls, {tokens} tokens"
+    if run.error is not None:
+        said += f": {run.error.code}, {run.error.message}"
+    facts = {"status": str(run.status), "agent": run.agent_type, "seconds": _seconds(run), "tokens": tokens}
+    _say(run.id, said, facts | ({} if run.error is None else {"code": run.error.code}))
 
 
 def _seconds(run: Run) -> float:

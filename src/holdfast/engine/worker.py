@@ -109,7 +109,7 @@ class Worker:
         self._stir.ring()
 
     def _hear(self, wake: Wake) -> None:
-        if wake.queue:
+        if wake.queue or wake.coming:
             self._work = True
             self._stir.ring()
         if self._held and (wake.everything or (wake.ended and self._holds_one_of(wake))):

@@ -23,6 +23,8 @@ class Wake(msgspec.Struct, frozen=True, kw_only=True):
     """What some of `runs` grew by, in order; of the others one must read it. It stays in the process."""
     queue: bool = False
     """A run may be claimed now."""
+    coming: bool = False
+    """One may be in a moment: who claims now may do so in the transaction that makes it. It stays in the process."""
     delayed: bool = False
     """A run may be claimed later."""
     news: bool = False
@@ -36,6 +38,7 @@ class Wake(msgspec.Struct, frozen=True, kw_only=True):
             ended=self.ended | other.ended,
             grown=_together(self.grown, other.grown),
             queue=self.queue or other.queue,
+            coming=self.coming or other.coming,
             delayed=self.delayed or other.delayed,
             news=self.news or other.news,
             timers=self.timers or other.timers,

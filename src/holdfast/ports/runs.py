@@ -1,5 +1,6 @@
 """Runs: made, read, ended and deleted from outside."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
@@ -53,6 +54,9 @@ class Runs(Protocol):
 
     async def get(self, space: SpaceId, run: RunId) -> Run:
         """Return the run, or raise `NotFound`."""
+
+    async def named(self, names: Sequence[tuple[SpaceId, RunId]]) -> list[Run]:
+        """Return those runs of any spaces that are there, in no order."""
 
     async def page(
         self,

@@ -51,6 +51,7 @@ CLAIMS: Final = Batch(name=_each, apply=_claim, lasting=False)
 
 async def _take(tx: Transaction, owner: OwnerId, length: int, *, limit: int) -> list[Lease]:
     rows = await tx.all("claim_heads", owner=owner, now=tx.lease_now, lease=length, limit=limit)
+    tx.wake(emptied=len(rows) < limit)
     ordered = sorted(rows, key=lambda row: (row["queue_key"], row["run_key"]))
     runs = {row["run_key"]: row for row in await tx.many("runs_by_key", [(row["run_key"],) for row in rows])}
     leases = [await _lease(tx, owner, row, runs[row["run_key"]]) for row in ordered]

@@ -30,7 +30,7 @@ from holdfast.store.prepared import Prepared, step_values, usage_row
 from holdfast.store.questions import runs_above, tell_of_closing, tell_of_questions
 from holdfast.store.subscriptions import tell_subscribers
 from holdfast.store.timers import timer_values
-from holdfast.store.transaction import Batch, Transaction
+from holdfast.store.transaction import Batch, Row, Transaction
 from holdfast.store.waits import runs_ahead, wait_for
 
 
@@ -246,14 +246,7 @@ async def _move(tx: Transaction, accepted: Sequence[Prepared], *, held: frozense
     await tx.many(
         "pause_deadlines", [(tx.now, commit.lease.run_key) for commit, move in moving if _pauses(commit, move)]
     )
-    ending = [(commit, move) for commit, move in moving if move.to.terminal]
-    ends = [
-        (dump_optional(move.output), dump_optional(move.error), tx.now, commit.lease.run_key) for commit, move in ending
-    ]
-    await tx.many("finish_runs", ends)
-    for closing in ("stop_timers", "close_open_interrupts"):
-        await tx.many(closing, [(commit.lease.run_key,) for commit, _ in ending])
-    await tx.many("cut_off_started_steps", [(tx.now, commit.lease.run_key) for commit, _ in ending])
+    left = await _finish(tx, [(commit, move) for commit, move in moving if move.to.terminal])
     news = [
         news_row(tx, commit.lease.space_key, commit.lease.run, move.to, move.reason)
         for commit, move in moving
@@ -266,11 +259,30 @@ async def _move(tx: Transaction, accepted: Sequence[Prepared], *, held: frozense
         delayed=any(move.wait_until is not None for move in queued),
         news=bool(news),
     )
-    await let_dependants_go(tx, [commit.lease.run_key for commit, _ in ending])
-    await _tell_others(tx, moving)
+    await let_dependants_go(tx, _having("followers", left))
+    await _tell_others(tx, moving, subscribed=_having("subscribers", left))
 
 
-async def _tell_others(tx: Transaction, moving: Sequence[tuple[Prepared, Move]]) -> None:
+async def _finish(tx: Transaction, ending: Sequence[tuple[Prepared, Move]]) -> Sequence[Row]:
+    """Close what ending runs have open, and return what they leave."""
+    left = await tx.many(
+        "finish_runs",
+        [
+            (dump_optional(move.output), dump_optional(move.error), tx.now, commit.lease.run_key)
+            for commit, move in ending
+        ],
+    )
+    await tx.many("stop_timers", [(key,) for key in _having("timers", left)])
+    await tx.many("close_open_interrupts", [(key,) for key in _having("questions", left)])
+    await tx.many("cut_off_started_steps", [(tx.now, key) for key in _having("steps", left)])
+    return left
+
+
+def _having(what: str, left: Sequence[Row]) -> list[int]:
+    return [row["run_key"] for row in left if row[what]]
+
+
+async def _tell_others(tx: Transaction, moving: Sequence[tuple[Prepared, Move]], *, subscribed: Sequence[int]) -> None:
     """Tell parents and subscribers of ends, and parents of what people are asked."""
     ended = {
         commit.lease.run_key: msgspec.structs.replace(
@@ -285,7 +297,7 @@ async def _tell_others(tx: Transaction, moving: Sequence[tuple[Prepared, Move]])
             await tell_of_questions(tx, parent_key, commit.lease.run_id, move.asks)
         if parent_key is not None and move.to.terminal:
             await tell_parent(tx, parent_key, ended[commit.lease.run_key])
-    await tell_subscribers(tx, ended)
+    await tell_subscribers(tx, {key: ended[key] for key in subscribed})
 
 
 def _pauses(commit: Prepared, move: Move) -> bool:

@@ -11,7 +11,7 @@ from holdfast.domain.events import PROTOCOL_VERSION, RunStarted
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.instant import instant, millis
 from holdfast.domain.lineage import nest
-from holdfast.domain.new_run import Created, NewRun, body_digest
+from holdfast.domain.new_run import Base, Created, NewRun, body_digest
 from holdfast.domain.run import HEAD_START, Run, RunStatus, queue_key
 from holdfast.domain.thread import NewThread
 from holdfast.domain.usage import NOTHING
@@ -49,8 +49,8 @@ class _Birth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_plain(new: NewRun) -> bool:
-    """Say whether a run may be made together with others: it goes on where its thread stands, or begins one."""
-    return new.base is UNSET and new.parent_run_id is None and new.idempotency_key is None
+    """Say whether a run may be made together with others: it goes on where its thread stands, or begins anew."""
+    return not isinstance(new.base, Base) and new.parent_run_id is None and new.idempotency_key is None
 
 
 async def create_run(tx: Transaction, request: Request) -> Created:
@@ -84,7 +84,7 @@ def _thread_name(request: Request) -> Hashable:
     return (request.space, request.new.thread) if isinstance(request.new.thread, str) else request
 
 
-CREATIONS: Final = Batch(name=_thread_name, apply=_create_plain_runs)
+CREATIONS: Final = Batch(name=_thread_name, apply=_create_plain_runs, queues=True)
 
 
 async def _earlier(tx: Transaction, in_space: int, request: Request) -> Run | None:

@@ -1,6 +1,6 @@
 """What stands around a run that is to be made: its thread, its base, its parent."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -36,17 +36,20 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def find_plain_frames(tx: Transaction, plain: Sequence[tuple[SpaceId, NewRun]]) -> list[Frame | None]:
-    """Find where runs begin that continue different threads, or begin new ones; `None` where one must look closer."""
+    """Find where runs begin that continue different threads, or begin anew; `None` where one must look closer."""
     new = [(space, run.thread) for space, run in plain if isinstance(run.thread, NewThread)]
     spaces = {space: await hold_space(tx, space) for space in sorted({space for space, _ in new})}
     begun = iter(await add_threads(tx, [(spaces[space], thread) for space, thread in new]))
-    threads = await _threads(tx, [(space, run.thread) for space, run in plain if isinstance(run.thread, str)])
-    tips = [(row["newest_run"],) for row in threads.values() if row["newest_run"] is not None]
-    bases = {row["run_key"]: row for row in await tx.many("base_runs", tips)}
+    there = {(space, run.thread): run for space, run in plain if isinstance(run.thread, str)}
+    threads = await _threads(tx, list(there))
+    going_on = {name: row["newest_run"] for name, row in threads.items() if there[name].base is not None}
+    tips = {name: tip for name, tip in going_on.items() if tip is not None}
+    found = {row["run_key"]: row for row in await tx.many("base_runs", [(tip,) for tip in tips.values()])}
+    bases = {name: found[tip] for name, tip in tips.items()}
     return [
         _on_new_thread(space, spaces[space], next(begun))
         if isinstance(run.thread, NewThread)
-        else _on_thread(space, threads.get((space, run.thread)), bases)
+        else _on_thread(space, threads.get((space, run.thread)), bases.get((space, run.thread)))
         for space, run in plain
     ]
 
@@ -60,11 +63,10 @@ def _on_new_thread(space: SpaceId, space_key: int, thread: Row) -> Frame:
     return Frame(space=space, space_key=space_key, thread=thread, base_has_ended=True, place=continue_from(None))
 
 
-def _on_thread(space: SpaceId, thread: Row | None, bases: Mapping[int, Row]) -> Frame | None:
-    """Return the frame of a run on an open thread whose newest run is over, and will stay so."""
+def _on_thread(space: SpaceId, thread: Row | None, base: Row | None) -> Frame | None:
+    """Return the frame of a run on an open thread, if what it goes on from is over and will stay so."""
     if thread is None or thread["status"] != ThreadStatus.ACTIVE:
         return None
-    base = None if thread["newest_run"] is None else bases[thread["newest_run"]]
     over = base is None or (_began_and_ended(base) and base["lease_owner"] is None)
     if not over:
         return None

@@ -1,5 +1,7 @@
 """Runs in SQL, from outside."""
 
+from collections.abc import Sequence
+
 from holdfast.domain.errors import Invalid
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.new_run import Created, NewRun, check_new_run
@@ -44,7 +46,7 @@ class SqlRuns:
                 await settle_claim(tx, fires)
             return await create_run(tx, request)
 
-        return await self._database.write(make)
+        return await self._database.write(make, queues=True)
 
     async def get(self, space: SpaceId, run: RunId) -> Run:
         """Return the run."""
@@ -53,6 +55,14 @@ class SqlRuns:
             return to_run(await run_row(tx, space, run))
 
         return await self._database.read(find, quick=True)
+
+    async def named(self, names: Sequence[tuple[SpaceId, RunId]]) -> list[Run]:
+        """Return those runs that are there."""
+
+        async def find(tx: Transaction) -> list[Run]:
+            return [to_run(row) for row in await tx.many("runs_named", list(dict.fromkeys(names)))]
+
+        return await self._database.read(find)
 
     async def page(
         self,

@@ -92,11 +92,12 @@ class Transaction(Protocol):
         ended: tuple[SpaceId, RunId] | None = None,
         grown: Growth | None = None,
         queue: bool = False,
+        emptied: bool = False,
         delayed: bool = False,
         news: bool = False,
         timers: bool = False,
     ) -> None:
-        """Tell those who watch, once this has happened."""
+        """Tell those who watch, once this has happened; that the queue was `emptied` only takes back what was said."""
 
 
 class Batch(msgspec.Struct, Generic[Item, Result], frozen=True, kw_only=True, eq=False):
@@ -106,6 +107,9 @@ class Batch(msgspec.Struct, Generic[Item, Result], frozen=True, kw_only=True, eq
     several items, what it did is taken back, and it is called for each alone.
     """
 
+    queues: bool = False
+    """Whether it puts runs into the queue. A database of one process says so beforehand, so that they may be claimed
+    in the transaction that makes them."""
     lasting: bool = True
     """Whether it must be on disk before anybody is told; otherwise a database on this machine may let it go there with
     whatever comes next, as what a power failure then takes back it takes from this process too."""
@@ -125,8 +129,11 @@ class Database(Protocol):
         With `quick` it reads a few small rows by their keys, so that a database may do it at once where it is called.
         """
 
-    async def write(self, operation: Operation[T]) -> T:
-        """Run `operation` in a transaction of its own, or in one that it shares with others and can leave alone."""
+    async def write(self, operation: Operation[T], *, queues: bool = False) -> T:
+        """Run `operation` in a transaction of its own, or in one that it shares with others and can leave alone.
+
+        Whether it `queues` says the same as of a batch.
+        """
 
     def together(self, batch: Batch[Item, Result], item: Item) -> Awaitable[Result]:
         """Do `item` together with whatever else of its kind is waiting; it fails or holds alone."""

@@ -15,13 +15,14 @@ LARGE: Final = 32 * 1024
 class Waking:
     """Hints, gathered."""
 
-    __slots__ = ("delayed", "ended", "grown", "news", "queue", "runs", "timers")
+    __slots__ = ("delayed", "emptied", "ended", "grown", "news", "queue", "runs", "timers")
 
     def __init__(self) -> None:
         self.runs: set[tuple[SpaceId, RunId]] = set()
         self.ended: set[tuple[SpaceId, RunId]] = set()
         self.grown: list[Growth] = []
         self.queue = False
+        self.emptied = False
         self.delayed = False
         self.news = False
         self.timers = False
@@ -33,6 +34,7 @@ class Waking:
         ended: tuple[SpaceId, RunId] | None = None,
         grown: Growth | None = None,
         queue: bool = False,
+        emptied: bool = False,
         delayed: bool = False,
         news: bool = False,
         timers: bool = False,
@@ -45,17 +47,18 @@ class Waking:
             self.grown.append(grown if grown.size <= LARGE else replace(grown, events=()))
         if ended is not None:
             self.ended.add(ended)
-        self.queue = self.queue or queue
+        self.queue = queue or (self.queue and not emptied)
+        self.emptied = self.emptied or emptied
         self.delayed = self.delayed or delayed
         self.news = self.news or news
         self.timers = self.timers or timers
 
     def merge(self, other: "Waking") -> None:
-        """Remember what another has."""
+        """Remember what another has that comes after this."""
         self.runs |= other.runs
         self.ended |= other.ended
         self.grown += other.grown
-        self.queue = self.queue or other.queue
+        self.queue = other.queue or (self.queue and not other.emptied)
         self.delayed = self.delayed or other.delayed
         self.news = self.news or other.news
         self.timers = self.timers or other.timers

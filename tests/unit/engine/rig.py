@@ -90,13 +90,24 @@ class Watched:
         """What is not answered."""
         self.gate: asyncio.Event | None = None
         """What a claim waits for, once it was made."""
+        self.claimed = 0
+        """How many claims were answered."""
 
     async def claim(self, owner: OwnerId, *, lease: timedelta, limit: int = 1) -> list[Lease]:
         self._ask("claim")
         claimed = await self._leases.claim(owner, lease=lease, limit=limit)
         if self.gate is not None:
             await self.gate.wait()
+        self.claimed += 1
         return claimed
+
+    async def claim_nothing_more(self) -> None:
+        """Wait until nothing is being claimed, and nobody is about to."""
+        quiet = 0
+        while quiet < 20:
+            asked = self.asked.get("claim", 0)
+            await asyncio.sleep(0)
+            quiet = quiet + 1 if self.asked.get("claim", 0) == asked == self.claimed else 0
 
     async def renew(self, owner: OwnerId, leases: Sequence[Lease], *, lease: timedelta) -> list[Lease]:
         self._ask("renew")

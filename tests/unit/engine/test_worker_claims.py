@@ -100,6 +100,30 @@ async def test_as_many_are_claimed_at_once_as_there_are_slots(store: Store, bus:
         assert worker.holds == 8
 
 
+@pytest.mark.parametrize("options", [{}, {"base": None}, {"idempotency_key": "k"}], ids=["plain", "anew", "with-a-key"])
+async def test_a_run_that_comes_to_an_idle_worker_is_claimed_in_the_transaction_that_makes_it(
+    store: Store, bus: LocalBus, options: dict[str, Any]
+) -> None:
+    leases, actor = Watched(store.leases), Actor(hanging)
+    async with working(store, bus, actor, leases=leases):
+        await leases.was_asked("claim")  # and there was nothing
+        await leases.claim_nothing_more()
+        run = await queued(store, "hi", **options)
+        assert await status(store, run.id) is RunStatus.RUNNING
+        assert (await actor.begun.get()).run_id == run.id
+        await leases.claim_nothing_more()
+        assert leases.asked["claim"] == 2  # the queue was left empty
+
+
+async def test_what_a_claim_left_in_the_queue_is_claimed_when_there_is_room(store: Store, bus: LocalBus) -> None:
+    leases, actor = Watched(store.leases), Actor(completing(store))
+    async with working(store, bus, actor, leases=leases, concurrency=1):
+        await leases.was_asked("claim")
+        runs = await asyncio.gather(*(queued(store, f"{number}") for number in range(5)))
+        for run in runs:
+            await becomes(store, run, RunStatus.COMPLETED)
+
+
 async def test_an_empty_queue_is_not_asked_again_and_again(store: Store, bus: LocalBus) -> None:
     leases = Watched(store.leases)
     async with working(store, bus, Actor(hanging), leases=leases, patience=0.01):

@@ -38,8 +38,8 @@ class PostgresDatabase:
         async with self._sessions.reading() as transaction:
             return await operation(transaction)
 
-    async def write(self, operation: Operation[T]) -> T:
-        """Run an operation, again if others were in its way."""
+    async def write(self, operation: Operation[T], *, queues: bool = False) -> T:
+        """Run an operation, again if others were in its way; those who claim do so in transactions of their own."""
         for _ in range(TRIES):
             try:
                 async with self._sessions.writing() as transaction:

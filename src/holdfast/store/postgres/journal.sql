@@ -32,9 +32,17 @@ UPDATE run_heads h
  WHERE h.run_key = m.run_key;
 
 -- name: finish_runs
+-- Returns what is left to be done for each: mostly it is nothing, and to be told so is cheaper than to try.
 UPDATE runs r SET output = f.output, error = f.error, completed_at = f.now
   FROM unnest(:output::JSON[], :error::JSON[], :now::BIGINT[], :run_key::BIGINT[]) AS f (output, error, now, run_key)
- WHERE r.run_key = f.run_key;
+ WHERE r.run_key = f.run_key
+RETURNING r.run_key,
+          EXISTS (SELECT 1 FROM timers t WHERE t.run_key = r.run_key AND t.state IN ('scheduled', 'paused')) AS timers,
+          EXISTS (SELECT 1 FROM interrupts i WHERE i.run_key = r.run_key AND i.status = 'open') AS questions,
+          EXISTS (SELECT 1 FROM steps s WHERE s.run_key = r.run_key AND s.state IN ('started', 'waiting')) AS steps,
+          EXISTS (SELECT 1 FROM runs n JOIN run_heads h ON h.run_key = n.run_key
+                   WHERE n.base_key = r.run_key AND h.queued_at IS NULL) AS followers,
+          EXISTS (SELECT 1 FROM subscriptions u WHERE u.target_key = r.run_key) AS subscribers;
 
 -- name: stop_timers
 UPDATE timers SET state = 'cancelled' WHERE run_key = ANY(:run_key::BIGINT[]) AND state IN ('scheduled', 'paused');

@@ -1,3 +1,10 @@
+-- name: runs_named
+SELECT v.*
+  FROM unnest(:space::TEXT[], :id::TEXT[]) AS w (space, id)
+  JOIN spaces s ON s.id = w.space
+  JOIN run_ids i ON i.space_key = s.space_key AND i.id = w.id
+  JOIN run_view v ON v.run_key = i.run_key;
+
 -- name: base_runs
 -- What a run needs to know of the one it continues: its head, and where it jumps to.
 SELECT r.run_key, r.id, h.status, h.lease_owner, h.queued_at, r.base_key, r.base_sequence, r.chain_depth,

@@ -74,12 +74,22 @@ class PostgresTransaction:
         ended: tuple[SpaceId, RunId] | None = None,
         grown: Growth | None = None,
         queue: bool = False,
+        emptied: bool = False,
         delayed: bool = False,
         news: bool = False,
         timers: bool = False,
     ) -> None:
         """Remember whom to tell."""
-        self.waking.add(run=run, ended=ended, grown=grown, queue=queue, delayed=delayed, news=news, timers=timers)
+        self.waking.add(
+            run=run,
+            ended=ended,
+            grown=grown,
+            queue=queue,
+            emptied=emptied,
+            delayed=delayed,
+            news=news,
+            timers=timers,
+        )
 
 
 def _ordered(name: str, parameters: Mapping[str, Any]) -> list[Any]:

@@ -44,9 +44,9 @@ class SqliteDatabase:
                 return found
         return cast(T, await self._readers.submit(operation))
 
-    async def write(self, operation: Operation[T]) -> T:
+    async def write(self, operation: Operation[T], *, queues: bool = False) -> T:
         """Run an operation with whatever else is waiting."""
-        return cast(T, await self._writing().do(operation))
+        return cast(T, await self._writing().do(operation, queues=queues))
 
     def together(self, batch: Batch[Item, Result], item: Item) -> Awaitable[Result]:
         """Do an item with whatever else is waiting."""

@@ -22,8 +22,16 @@ UPDATE run_heads
  WHERE run_heads.run_key = m.run_key;
 
 -- name: finish_runs
+-- Returns what is left to be done for each: mostly it is nothing, and to be told so is cheaper than to try.
 WITH finished (output, error, now, run_key) AS (VALUES (:output, :error, :now, :run_key))
-UPDATE runs SET output = f.output, error = f.error, completed_at = f.now FROM finished f WHERE runs.run_key = f.run_key;
+UPDATE runs SET output = f.output, error = f.error, completed_at = f.now FROM finished f WHERE runs.run_key = f.run_key
+RETURNING run_key,
+          EXISTS (SELECT 1 FROM timers t WHERE t.run_key = runs.run_key AND t.state IN ('scheduled', 'paused')) AS timers,
+          EXISTS (SELECT 1 FROM interrupts i WHERE i.run_key = runs.run_key AND i.status = 'open') AS questions,
+          EXISTS (SELECT 1 FROM steps s WHERE s.run_key = runs.run_key AND s.state IN ('started', 'waiting')) AS steps,
+          EXISTS (SELECT 1 FROM runs n JOIN run_heads h ON h.run_key = n.run_key
+                   WHERE n.base_key = runs.run_key AND h.queued_at IS NULL) AS followers,
+          EXISTS (SELECT 1 FROM subscriptions u WHERE u.target_key = runs.run_key) AS subscribers;
 
 -- name: stop_timers
 UPDATE timers SET state = 'cancelled' WHERE run_key IN (VALUES (:run_key)) AND state IN ('scheduled', 'paused');

@@ -1,3 +1,11 @@
+-- name: runs_named
+WITH wanted (space, id) AS (VALUES (:space, :id))
+SELECT v.*
+  FROM wanted w
+  CROSS JOIN spaces s ON s.id = w.space
+  JOIN run_ids i ON i.space_key = s.space_key AND i.id = w.id
+  JOIN run_view v ON v.run_key = i.run_key;
+
 -- name: base_runs
 -- What a run needs to know of the one it continues: its head, and where it jumps to.
 WITH wanted (run_key) AS (VALUES (:run_key))

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.domain.errors import Unavailable
-from holdfast.ports.bus import Bus
+from holdfast.ports.bus import Bus, Wake
 from holdfast.ports.clock import Clock
 from holdfast.store.sqlite.connection import translate
 from holdfast.store.sqlite.transaction import SqliteTransaction, finish, run
@@ -25,6 +25,8 @@ from holdfast.store.transaction import Batch, Operation
 from holdfast.store.waking import Waking
 
 MOST_AT_ONCE: Final = 1024
+TURNS: Final = 3
+"""Turns of the loop in which a hint reaches a worker, and its claim comes here."""
 
 
 class _Job(msgspec.Struct, eq=False):
@@ -50,30 +52,43 @@ class Writer:
         self._bus = bus
         self._loop = asyncio.get_running_loop()
         self._asked: list[_Job] = []
+        self._turns = 0
+        """How many turns of the loop to wait for more."""
         self._jobs: SimpleQueue[list[_Job] | None] = SimpleQueue()
         self._closed = False
         self._thread = Thread(target=self._work, name="holdfast-writer", daemon=True)
         self._thread.start()
 
-    def do(self, operation: Operation[Any]) -> asyncio.Future[Any]:
+    def do(self, operation: Operation[Any], *, queues: bool = False) -> asyncio.Future[Any]:
         """Hand over an operation."""
-        return self._submit(_Job(self._loop.create_future(), operation=operation))
+        return self._submit(_Job(self._loop.create_future(), operation=operation), queues=queues)
 
     def do_together(self, batch: Batch[Any, Any], item: Any) -> asyncio.Future[Any]:
         """Hand over an item of a batch."""
-        return self._submit(_Job(self._loop.create_future(), batch=batch, item=item))
+        return self._submit(_Job(self._loop.create_future(), batch=batch, item=item), queues=batch.queues)
 
-    def _submit(self, job: _Job) -> asyncio.Future[Any]:
+    def _submit(self, job: _Job, *, queues: bool) -> asyncio.Future[Any]:
         """Take a job; all that one turn of the loop asks for goes over at once.
 
-        Otherwise the thread would wake up at the first, and fight with those who ask for the interpreter.
+        Otherwise the thread would wake up at the first, and fight with those who ask for the interpreter. What puts
+        runs into the queue waits until a worker can have asked for them: then they are claimed in one transaction.
         """
         if self._closed:
             raise Unavailable("the store is closed")
         if not self._asked:
-            self._loop.call_soon(self._hand_over)
+            self._loop.call_soon(self._gather)
         self._asked.append(job)
+        if queues and not self._turns:
+            self._turns = TURNS
+            self._bus.publish(Wake(coming=True))
         return job.future
+
+    def _gather(self) -> None:
+        if self._turns:
+            self._turns -= 1
+            self._loop.call_soon(self._gather)
+        else:
+            self._hand_over()
 
     def _hand_over(self) -> None:
         if self._asked:
