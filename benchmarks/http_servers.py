@@ -1,6 +1,7 @@
 """The servers that are measured: the real one, and the floor. Each is a process of its own."""
 
 import asyncio
+import compileall
 import json
 import sys
 import tempfile
@@ -13,9 +14,11 @@ from typing import Any
 import msgspec
 import psutil
 
+import holdfast
 from benchmarks.bare_run import CHUNKS, WORDS
 from benchmarks.http_client import connect, request
 
+ROOT = Path(holdfast.__file__).parent
 HOLDFAST = ("-c", "from holdfast.cli.main import main; main()")
 FLOOR = ("-m", "benchmarks.http_floor")
 WORKERS = 64
@@ -85,7 +88,11 @@ async def floor_server(database: str | Path) -> AsyncIterator[Start]:
 
 @asynccontextmanager
 async def _started(*command: str) -> AsyncIterator[Start]:
-    """Start a process that tells where it is on its first line; its log goes to a file, as it usually does."""
+    """Start a process that tells where it is on its first line; its log goes to a file, as it usually does.
+
+    Its modules are compiled, as they are at every start but the first.
+    """
+    await asyncio.to_thread(compileall.compile_dir, ROOT, quiet=1)
     began = time.perf_counter()
     with tempfile.TemporaryFile() as log:
         process = await asyncio.create_subprocess_exec(
