@@ -9,10 +9,11 @@ There is no checkpoint beside the conversation: whoever holds the lease reads me
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -32,10 +33,10 @@ from holdfast.domain.agent import Agent, models_of
 from holdfast.domain.commit import Lease
 from holdfast.domain.errors import HoldfastError, LeaseLost, Unavailable
 from holdfast.domain.events.custom import StatusChanged
-from holdfast.domain.mcp_server import server_of, server_prefix
+from holdfast.domain.mcp_server import server_prefix
 from holdfast.domain.run import RunError, RunStatus
 from holdfast.domain.stream import Stream
-from holdfast.domain.tool import REMOTE_METHOD, ToolSpec
+from holdfast.domain.tool import ToolSpec
 from holdfast.ports.clock import Clock
 from holdfast.ports.journal import Journal
 from holdfast.ports.library import Library
@@ -47,12 +48,14 @@ from holdfast.tools.built_ins import built_ins
 from holdfast.tools.client import client_tools
 from holdfast.tools.exposure import DEFAULT, Exposure
 from holdfast.tools.redaction import Redaction
-from holdfast.tools.registry import Catalog, Toolbox
+from holdfast.tools.registry import Catalog, Toolbox, comes_and_goes
 from holdfast.tools.remote import away_tool, remote_tools
 from holdfast.tools.spawning import LibrarySpawner
 from holdfast.tools.tool import Tool
 from holdfast.tools.wrapped import wrapped
 from holdfast.tools.wrapping import Around, plainly
+
+_log: Final = logging.getLogger("holdfast.agent")
 
 _Offered: TypeAlias = tuple[list[str], int | None, tuple[ToolSpec, ...], Sequence[Tool]]
 """What the toolbox of an agent is made of."""
@@ -171,8 +174,8 @@ class AgentExecutor:
         work.equip(agent, model, toolbox, library=self._library, remote=self._remote)
 
     async def _look_for_changes(self, work: Work) -> None:
-        """Take up what servers of tools, and clients with methods, have changed meanwhile."""
-        if any(server_of(name) or name.startswith(REMOTE_METHOD) for name in work.toolbox.foreign):
+        """Take up what servers of tools, and clients with methods, have changed meanwhile, or that they are there."""
+        if any(map(comes_and_goes, _wanted(work.agent))):
             work.change_toolbox(await self._toolbox_of(work, work.agent))
 
     async def _toolbox_of(self, work: Work, agent: Agent) -> Toolbox:
@@ -197,8 +200,10 @@ class AgentExecutor:
             away = partial(away_tool, remote=self._remote, redaction=self._redaction)
             remote = remote_tools(listed, self._remote, redaction=self._redaction)
             exposure = DEFAULT if agent.tools_shown is None else Exposure(limit=agent.tools_shown)
-            toolbox = Catalog(local, remote=remote, away=away).toolbox(_wanted(agent), exposure=exposure)
-            known = self._toolboxes[agent.name] = (offered, toolbox)
+            catalog = Catalog(local, remote=remote, away=away)
+            for name, why in catalog.left_out.items():
+                _log.warning("the agent `%s` does not have the remote tool `%s`: %s", agent.name, name, why)
+            known = self._toolboxes[agent.name] = (offered, catalog.toolbox(_wanted(agent), exposure=exposure))
         return known[1]
 
     def _redacted(self, error: RunError) -> RunError:

@@ -48,7 +48,7 @@ class Connection:
         self._client = client
         self._ending = ending
         self.changed = False
-        """Whether it says that it has other tools now."""
+        """Whether it says that it has other tools than it has listed."""
 
     @property
     def gone(self) -> bool:
@@ -57,9 +57,14 @@ class Connection:
 
     async def tools(self) -> list[Json]:
         """Return its tools, as it lists them."""
-        self.changed = False
-        with _as_failure(self._ending):
-            return await self._pages()
+        self.changed, listed = False, False
+        try:
+            with _as_failure(self._ending):
+                found = await self._pages()
+            listed = True
+            return found
+        finally:
+            self.changed = self.changed or not listed
 
     async def call(
         self, tool: str, arguments: dict[str, Json], *, key: str, answers: dict[str, dict[str, Json]], state: str | None

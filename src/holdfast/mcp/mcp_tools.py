@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from holdfast.agent.tasks import Tasks
 from holdfast.domain.agent import Agent
 from holdfast.domain.artifact import NewFile
 from holdfast.domain.commit import Lease
@@ -46,10 +47,11 @@ class McpTools:
 
     async def list(self, lease: Lease) -> list[ToolSpec]:
         """Return the tools of the servers that the agent of a run may use."""
-        found: list[ToolSpec] = []
-        for name, declared in self._usable(self._agents.get(lease.run.agent_type)).items():
-            found += await self._specs(lease, self._servers.get(lease.space_id, name, declared))
-        return sorted(found, key=lambda spec: spec.name)
+        usable = self._usable(self._agents.get(lease.run.agent_type))
+        servers = [self._servers.get(lease.space_id, name, declared) for name, declared in usable.items()]
+        async with Tasks() as tasks:  # whoever waits for one that does not answer has waited for all of those
+            listing = [tasks.create_task(self._specs(lease, server)) for server in servers]
+        return sorted((spec for task in listing for spec in task.result()), key=lambda spec: spec.name)
 
     async def call(self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str) -> Reply:
         """Call a tool."""

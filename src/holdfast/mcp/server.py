@@ -8,7 +8,6 @@ Whoever needs it while it is being connected to waits for the same connection.
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -30,6 +29,8 @@ IDLE: Final = 600.0
 """Seconds after which a server that nobody needs is let go."""
 LISTING: Final = 30.0
 """Seconds that whoever lists tools waits for a server."""
+LISTING_AGAIN: Final = 3.0
+"""Seconds, where it had no tools the last time."""
 LONGEST_PAUSE: Final = 60.0
 """Seconds."""
 
@@ -48,8 +49,8 @@ class Server:
         *,
         tasks: asyncio.TaskGroup,
         open: Open,
-        idle: float = IDLE,
-        monotonic: Callable[[], float] = time.monotonic,
+        idle: float,
+        monotonic: Callable[[], float],
     ) -> None:
         self.name = name
         self.declared = declared
@@ -65,21 +66,23 @@ class Server:
         self._failures = 0
         self._failed: McpServerFailed | None = None
         self._again_at = 0.0
-        self._list_at = 0.0
+        self._looking: asyncio.Task[None] | None = None
+        self._looks = 0
+        self._look_at = 0.0
+        self._wait_until = 0.0
         self._used_at = monotonic()
 
     async def offers(self) -> Sequence[Offer]:
         """Return the tools that may be used: the same sequence until they change.
 
-        A server that is gone has those that it had. One that cannot be reached and never was has none, and whoever
-        lists tools does not wait for it again and again.
+        A server that is gone has those that it had. One that cannot be reached and never was has none, until it is
+        looked for again and is there. Those who list at the same time wait for the same look.
         """
-        connection = self._connection
-        changed = connection is not None and not connection.gone and connection.changed
-        if changed or (self._offers is None and self._monotonic() >= self._list_at):
-            self._list_at = self._monotonic() + LONGEST_PAUSE
+        if self._is_worth_a_look():
+            self._look_for_offers()
+        if self._looking is not None and not self._looking.done():
             # It goes on when nobody waits for it any more, and who lists next finds what came of it.
-            await asyncio.wait([self._tasks.create_task(self._look())], timeout=LISTING)
+            await asyncio.wait([self._looking], timeout=max(self._wait_until - self._monotonic(), 0.0))
         return self._offers or ()
 
     async def offers_now(self) -> Sequence[Offer]:
@@ -162,6 +165,20 @@ class Server:
             if not call.parked:
                 self.open_calls.drop(key)
 
+    def _is_worth_a_look(self) -> bool:
+        if self._looking is not None and not self._looking.done():
+            return False
+        if self._offers is None:
+            return self._monotonic() >= self._look_at
+        return self._connection is not None and not self._connection.gone and self._connection.changed
+
+    def _look_for_offers(self) -> None:
+        now = self._monotonic()
+        self._wait_until = now + (LISTING_AGAIN if self._offers is None and self._looks else LISTING)
+        self._look_at = now + _pause_after(self._looks)
+        self._looks += 1
+        self._looking = self._tasks.create_task(self._look())
+
     async def _look(self) -> None:
         with suppress(McpServerFailed):
             await self._connected()
@@ -201,9 +218,9 @@ class Server:
     def _pause(self, error: McpServerFailed) -> None:
         """Do not try again at once."""
         _log.warning("%s", error.message)
-        self._failures += 1
         self._failed = error
-        self._again_at = self._monotonic() + min(float(1 << min(self._failures - 1, 10)), LONGEST_PAUSE)
+        self._again_at = self._monotonic() + _pause_after(self._failures)
+        self._failures += 1
 
     async def _hold(self, ready: "asyncio.Future[Connection]") -> None:
         """Keep a connection open until it is gone or nobody needs it."""
@@ -241,3 +258,8 @@ class Server:
             _log.warning("the MCP server `%s` asks something, and nobody knows for which call", self.name)
             return {"action": "cancel"}
         return await call.ask(request)
+
+
+def _pause_after(earlier: int) -> float:
+    """Return how long to leave a server alone that has failed once more than so often."""
+    return min(float(1 << min(earlier, 10)), LONGEST_PAUSE)

@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib import import_module
 from types import ModuleType
@@ -36,12 +37,19 @@ class Servers:
     """Servers by their declarations."""
 
     def __init__(
-        self, places: Places, *, tasks: asyncio.TaskGroup, environment: Mapping[str, str], idle: float
+        self,
+        places: Places,
+        *,
+        tasks: asyncio.TaskGroup,
+        environment: Mapping[str, str],
+        idle: float,
+        monotonic: Callable[[], float],
     ) -> None:
         self._places = places
         self._tasks = tasks
         self._environment = environment
         self._idle = idle
+        self._monotonic = monotonic
         self._servers: dict[tuple[SpaceId, str, str], Server] = {}
 
     def get(self, space: SpaceId, name: str, declared: McpServer) -> Server:
@@ -54,6 +62,7 @@ class Servers:
                 tasks=self._tasks,
                 open=lambda ending, elicit: self._open(space, declared, ending, elicit),
                 idle=self._idle,
+                monotonic=self._monotonic,
             )
         return self._servers[key]
 
@@ -107,10 +116,11 @@ async def open_servers(
     environment: Mapping[str, str] = os.environ,
     idle: float = IDLE,
     sweep: float = SWEEP,
+    monotonic: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[Servers]:
     """Have servers while the block runs; at its end all of them are let go."""
     async with Tasks() as tasks:
-        servers = Servers(places, tasks=tasks, environment=environment, idle=idle)
+        servers = Servers(places, tasks=tasks, environment=environment, idle=idle, monotonic=monotonic)
         sweeping = tasks.create_task(_sweep(servers, runs, every=sweep))
         try:
             yield servers

@@ -6,7 +6,7 @@ from typing import Final
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.ids import RunId
-from holdfast.domain.mcp_server import server_of
+from holdfast.domain.mcp_server import PREFIX, server_of
 from holdfast.domain.tool import REMOTE_METHOD, check_spec
 from holdfast.tools.built_ins import BUILT_IN, OPTIONAL
 from holdfast.tools.builtin.tool_activate import tool_activate
@@ -154,3 +154,10 @@ class Catalog:
             self.left_out[name] = error.message
         else:
             self._tools[name] = tool
+
+
+def comes_and_goes(pattern: str) -> bool:
+    """Say whether a name of tools, such as `remote__*`, can be about those of clients or of MCP servers."""
+    prefix, star, _ = pattern.partition("*")
+    theirs = (REMOTE_METHOD, PREFIX)
+    return prefix.startswith(theirs) or (star != "" and any(each.startswith(prefix) for each in theirs))

@@ -16,22 +16,9 @@ from typing import Any
 Message = dict[str, Any]
 
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}}
-PLAIN = [
-    "echo",
-    "key",
-    "die",
-    "stall",
-    "huge",
-    "notes",
-    "nonsense",
-    "shapeless",
-    "surroundings",
-    "effect",
-    "grow",
-    "pid",
-]
-ASKING = ["ask", "ask_twice"]
 more: list[str] = []
+refused: list[str] = []
+"""Why tools are not listed, once each."""
 postponed: list[Message] = []
 """What came while somebody was asked something."""
 
@@ -53,6 +40,8 @@ def answer(message: Message) -> None:
             capabilities = {"tools": {"listChanged": True}}
             info = {"name": "plain", "version": "1"}
             say(message, {"protocolVersion": "2025-06-18", "capabilities": capabilities, "serverInfo": info})
+        case "tools/list" if refused:
+            write({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32603, "message": refused.pop()}})
         case "tools/list":
             say(message, {"tools": tools()})
         case "tools/call":
@@ -126,6 +115,12 @@ def grow(text: str) -> str:
     return "grown"
 
 
+def grow_unseen(text: str) -> str:
+    """Have another tool, and do not list it the first time."""
+    refused.append("not now")
+    return grow(text)
+
+
 def effect(text: str) -> str:
     """Write a line into the working folder: that can be counted."""
     with open("ran", "a", encoding="utf-8") as opened:
@@ -187,6 +182,7 @@ TOOLS: dict[str, Callable[[str], str]] = {
     "effect": effect,
     "slowly": slowly,
     "grow": grow,
+    "grow_unseen": grow_unseen,
     "ask": lambda text: json.dumps(ask(1, text)),
     "ask_twice": lambda text: json.dumps([ask(1, text), ask(2, text)]),
 }

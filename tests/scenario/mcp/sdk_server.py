@@ -1,5 +1,6 @@
 """An MCP server as one writes it with the SDK: `sdk_server.py` talks on its pipes, `sdk_server.py PORT` over HTTP."""
 
+import os
 import sys
 from typing import Annotated
 
@@ -57,6 +58,12 @@ async def learn(skill: str, ctx: Context) -> str:
     server.add_tool(lambda: f"did {skill}", name=skill, description=f"Does {skill}.")
     await ctx.notify_tools_changed()
     return "learned"
+
+
+@server.tool()
+def die() -> str:
+    """Die in the middle of a call."""
+    os._exit(3)
 
 
 @server.tool()

@@ -116,6 +116,12 @@ async def test_new_tools_are_there_for_the_next_model_call(workshop: Workshop) -
         assert await answers(floor, await floor.start()) == ["grown", "did juggle"]
 
 
+async def test_new_tools_that_a_server_would_not_list_are_asked_for_again(workshop: Workshop) -> None:
+    agent(workshop, asks("grow_unseen", "juggle"), asks("echo", "well?"), asks("juggle"))
+    async with workshop.open() as floor:
+        assert await answers(floor, await floor.start()) == ["grown", "well?", "did juggle"]
+
+
 async def test_agents_of_a_space_share_a_server_and_one_of_the_settings_must_be_named(workshop: Workshop) -> None:
     workshop.write("settings.json", {"mcp_servers": {"plain": program(PLAIN)}})
     for name, tools in (("one", ["mcp__plain__*"]), ("two", ["mcp__plain__pid"])):

@@ -1,5 +1,6 @@
 """Servers written with the SDK, of today's protocol, as processes and over HTTP."""
 
+import asyncio
 import socket
 import subprocess
 import sys
@@ -9,8 +10,9 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from holdfast.domain.content import Json
 from holdfast.domain.ids import FileId
-from tests.scenario.agents.workshop import LIMIT, SPACE, Floor, Turn, Workshop, call, calling
+from tests.scenario.agents.workshop import LIMIT, SPACE, Floor, Turn, Workshop, call, calling, say
 from tests.scenario.mcp.declaring import SDK, agent, answers, program
 
 TURNS: list[Turn] = [
@@ -23,19 +25,35 @@ TURNS: list[Turn] = [
 ]
 
 
+class Address:
+    """A server at an address, which can be started again."""
+
+    def __init__(self) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self._port: int = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self._port}/mcp"
+        self.start()
+
+    def start(self) -> None:
+        """Start it, and wait until it takes calls."""
+        command = [sys.executable, str(SDK), str(self._port)]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _wait_for(self._port)
+
+    def stop(self) -> None:
+        """End it, if it has not died."""
+        self._process.kill()
+        self._process.wait()
+
+
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    """Yield the address of a server."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-    process = subprocess.Popen([sys.executable, SDK, str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def address() -> Iterator[Address]:
+    found = Address()
     try:
-        _wait_for(port)
-        yield f"http://127.0.0.1:{port}/mcp"
+        yield found
     finally:
-        process.kill()
-        process.wait()
+        found.stop()
 
 
 def _wait_for(port: int) -> None:
@@ -67,10 +85,28 @@ async def check(floor: Floor, said: list[str]) -> None:
     assert await floor.store.files.content(SPACE, picture) == b"\x89PNG no more"
     assert said[3] == "Ada has the key"
     assert said[4] == "learned"
+    async with asyncio.timeout(LIMIT):
+        while "mcp__sdk__juggle" not in await shown(floor):
+            pass  # it tells of new tools when it likes
+
+
+async def shown(floor: Floor) -> list[str]:
+    """Return the tools that a run finds which begins now."""
+    return [tool["name"] for tool in (await floor.context(await floor.play(agent="looker"))).tools]
+
+
+def agents(workshop: Workshop, declared: Json) -> None:
+    """Write agents that have a server: one uses everything, one looks at it, one kills it and one only counts."""
+    usual: dict[str, Json] = {"mcp_servers": {"sdk": declared}, "permissions": {"allow": ["mcp__sdk__*"]}}
+    agent(workshop, *TURNS, **usual)
+    agent(workshop, name="looker", **usual)
+    agent(workshop, calling(call("mcp__sdk__die")), name="killer", **usual)
+    agent(workshop, calling(call("mcp__sdk__add", a=1, b=2)), name="counter", **usual)
+    workshop.script(say("I see"), agent="looker")
 
 
 async def test_a_server_on_pipes(workshop: Workshop) -> None:
-    agent(workshop, *TURNS, mcp_servers={"sdk": program(SDK)}, permissions={"allow": ["mcp__sdk__*"]})
+    agents(workshop, program(SDK))
     async with workshop.open() as floor:
         said = await played(floor)
         await check(floor, said)
@@ -78,12 +114,29 @@ async def test_a_server_on_pipes(workshop: Workshop) -> None:
 
 
 async def test_a_server_over_http_gets_the_headers_and_its_secrets_stay_secret(
-    workshop: Workshop, url: str, monkeypatch: pytest.MonkeyPatch
+    workshop: Workshop, address: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SDK_PHRASE", "open sesame 789")
-    declared = {"url": url, "headers": {"Authorization": "Bearer ${SDK_PHRASE}"}}
-    agent(workshop, *TURNS, mcp_servers={"sdk": declared}, permissions={"allow": ["mcp__sdk__*"]})
+    agents(workshop, {"url": address.url, "headers": {"Authorization": "Bearer ${SDK_PHRASE}"}})
     async with workshop.open() as floor:
         said = await played(floor)
         await check(floor, said)
         assert said[5] == "Bearer [redacted]"
+
+
+async def test_a_server_over_http_that_dies_in_a_call_is_an_error_and_is_connected_to_again(
+    workshop: Workshop, address: Address
+) -> None:
+    agents(workshop, {"url": address.url})
+    async with workshop.open() as floor:
+        (died,) = await answers(floor, await floor.start(agent="killer"))
+        (away,) = await answers(floor, await floor.start(agent="counter"))
+        address.stop()
+        address.start()
+        async with asyncio.timeout(LIMIT):
+            while "total" not in (again := (await answers(floor, await floor.start(agent="counter")))[0]):
+                assert again.startswith("MCP_SERVER_FAILED: ")  # it is left alone for a moment
+    assert died.startswith("MCP_SERVER_FAILED: the MCP server `sdk` failed: ")
+    assert "Nobody knows whether it took effect" in died
+    assert away.startswith("MCP_SERVER_FAILED: ")
+    assert "Nobody knows" not in away

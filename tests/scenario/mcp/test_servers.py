@@ -3,7 +3,9 @@
 import asyncio
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,11 +32,18 @@ IDLE = 0.2
 @pytest.fixture
 async def servers(tmp_path: Path) -> AsyncIterator[Servers]:
     """Yield servers that are let go soon after nobody needs them."""
-    async with open_processes() as processes, open_store(tmp_path / "holdfast.db") as store:
+    async with opened(tmp_path, idle=IDLE) as servers:
+        yield servers
+
+
+@asynccontextmanager
+async def opened(folder: Path, **options: Any) -> AsyncIterator[Servers]:
+    """Have servers of a folder."""
+    async with open_processes() as processes, open_store(folder / "holdfast.db") as store:
         sandbox = Unconfined(processes)
-        places = Places(workspace=tmp_path, own=tmp_path / ".holdfast", sandbox=sandbox, unconfined=sandbox)
-        async with open_servers(places, runs=store.runs, idle=IDLE, sweep=3600) as opened:
-            yield opened
+        places = Places(workspace=folder, own=folder / ".holdfast", sandbox=sandbox, unconfined=sandbox)
+        async with open_servers(places, runs=store.runs, sweep=3600, **options) as servers:
+            yield servers
 
 
 async def told(server: Server, tool: str, text: str = "", *, key: str = "k") -> Json:
@@ -68,6 +77,27 @@ async def test_those_who_come_at_once_share_one_connection(servers: Servers) -> 
     server = servers.get(ONE, "plain", DECLARED)
     pids = await asyncio.gather(*(told(server, "pid", key=f"k{number}") for number in range(5)))
     assert len(set(pids)) == 1
+
+
+async def test_those_who_list_at_once_all_find_the_tools(servers: Servers) -> None:
+    server = servers.get(ONE, "plain", DECLARED)
+    first, second = await asyncio.gather(server.offers(), server.offers())
+    assert first is second
+    assert len(first) > 10
+
+
+async def test_a_server_that_was_not_there_is_looked_for_again_after_a_pause(tmp_path: Path) -> None:
+    time, script = [0.0], tmp_path / "server.py"
+    declared = McpServer(**{**program(PLAIN, cwd=None), "args": ["-I", "./server.py"]})
+    async with opened(tmp_path, monotonic=lambda: time[0]) as servers:
+        server = servers.get(ONE, "plain", declared)
+        assert await server.offers() == ()
+        script.write_text(PLAIN.read_text())
+        assert await server.offers() == ()
+        time[0] += 1.0
+        while not await server.offers():  # noqa: ASYNC110  a busy machine takes its time to start it
+            await asyncio.sleep(0.01)
+        assert len(await server.offers()) > 10
 
 
 async def test_a_call_that_is_made_twice_under_one_key_calls_the_first_off(servers: Servers) -> None:

@@ -4,7 +4,7 @@ from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.ids import RunId
 from holdfast.testing.calls import Recorder, a_call, a_spec
 from holdfast.tools.exposure import Exposure
-from holdfast.tools.registry import DOUBLE, SHADOWED, Catalog, Toolbox
+from holdfast.tools.registry import DOUBLE, SHADOWED, Catalog, Toolbox, comes_and_goes
 from holdfast.tools.tool import Tool
 
 FEW = Exposure(limit=2, core=frozenset({"look"}))
@@ -144,3 +144,13 @@ def test_a_local_tool_wins_over_a_remote_method_of_its_name_and_the_catalog_says
     found = catalog.toolbox(["remote__look"])
     assert found.find("remote__look") is local[0] and found.foreign == frozenset()
     assert catalog.left_out == {"remote__look": SHADOWED}
+
+
+@pytest.mark.parametrize("pattern", ["remote__look", "remote__*", "remote*", "mcp__git__*", "mcp__git__x", "mcp*", "*"])
+def test_tools_of_others_come_and_go(pattern: str) -> None:
+    assert comes_and_goes(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["bash", "read_*", "remote", "memory_*", "task_status"])
+def test_tools_of_ours_are_there(pattern: str) -> None:
+    assert not comes_and_goes(pattern)
