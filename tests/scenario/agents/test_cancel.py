@@ -2,50 +2,31 @@
 
 import asyncio
 import sys
-from contextlib import suppress
 from pathlib import Path
-from random import Random
 from typing import Final
 
 import pytest
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Conflict, IllegalMove
-from holdfast.domain.events import RunFinished, RunStarted
+from holdfast.domain.events import RunFinished
 from holdfast.domain.events.input import Cancelled
-from holdfast.domain.ids import RunId
 from holdfast.domain.message import open_calls
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.step import StepState
-from holdfast.domain.tool import ToolClass, ToolSpec
+from holdfast.domain.tool import ToolClass
 from holdfast.ports.processes import Command
 from holdfast.sandbox.processes import open_processes
 from holdfast.testing.openai_server import Fault, OpenAIServer, Reply
-from holdfast.tools.tool import Call, Outcome
-from tests.scenario.agents.handwork import ANYTHING, READ_ONLY, Gate, Handmade
-from tests.scenario.agents.workshop import SPACE, STAND_IN, Floor, Workshop, call, calling, say
+from holdfast.tools.tool import Outcome
+from tests.scenario.agents.handwork import READ_ONLY, Gate, Handmade
+from tests.scenario.agents.hunting import check_ended, hunt
+from tests.scenario.agents.workshop import SPACE, STAND_IN, Workshop, call, calling, say
 
 SEED: Final = 20_260_131
 CANCELS: Final = 200
 CANCELS_ON_POSTGRES: Final = 40
 AT_ONCE: Final = 20
-SOON: Final = 1.0
-"""Seconds after which nothing may go on."""
-
-
-class Ticking:
-    """`Tool` that takes a while, and notes when it was last seen at work for a run."""
-
-    def __init__(self, name: str, **fields: Json) -> None:
-        self.spec = ToolSpec(name=name, description=name, parameters=ANYTHING, **fields)
-        self.seen: dict[RunId, float] = {}
-
-    async def run(self, call: Call, arguments: dict[str, Json]) -> Outcome:
-        """Tick for a while."""
-        for _ in range(5):
-            await asyncio.sleep(0.002)
-            self.seen[call.run.id] = asyncio.get_running_loop().time()
-        return Outcome(content="ticked")
 
 
 def busy(workshop: Workshop) -> None:
@@ -65,77 +46,14 @@ def busy(workshop: Workshop) -> None:
     workshop.agent(calling(act, say="hm", chunks=3, delay_ms=1), say("I did"), name="kid", tools=["act"])
 
 
-async def tree(floor: Floor, run: Run) -> list[Run]:
-    """Return a run and all below it."""
-    below = [await tree(floor, child) for child in await floor.store.runs.children(SPACE, run.id)]
-    return [await floor.get(run), *(each for part in below for each in part)]
-
-
-async def answer_all(floor: Floor) -> None:
-    """Answer every question, until cancelled."""
-    while True:
-        for asked in (await floor.store.interrupts.page(SPACE)).items:
-            with suppress(Conflict):
-                await floor.runs.respond(SPACE, asked.run_id, "yes", interrupt=asked.id)
-        await asyncio.sleep(0.005)
-
-
-async def cancel_at(floor: Floor, moment: float) -> tuple[Run, float | None]:
-    """Start a run and cancel it after so many seconds; return when, unless it had ended before."""
-    run = await floor.start()
-    await asyncio.sleep(moment)
-    try:
-        await floor.runs.cancel(SPACE, run.id, by="ada", reason="enough")
-    except IllegalMove:
-        return run, None
-    return run, asyncio.get_running_loop().time()
-
-
-async def check_ended(floor: Floor, run: Run) -> None:
-    """See that a run, which was cancelled, has left nothing open, and neither have those below it."""
-    for each in await tree(floor, run):
-        assert each.status.terminal
-        assert open_calls(await floor.messages(each)) == []
-        events = await floor.events(each)
-        ends = sum(isinstance(event, RunFinished) for event in events)
-        assert ends <= sum(isinstance(event, RunStarted) for event in events)
-        assert all(step.state.settled for step in await floor.steps(each))
-
-
-async def hunt(workshop: Workshop, cancels: int) -> None:
-    """Cancel so many runs at random moments."""
-    random, tools = Random(SEED), (Ticking("look", **READ_ONLY), Ticking("act"))
-    busy(workshop)
-    async with workshop.open(*tools, workers=AT_ONCE) as floor, asyncio.TaskGroup() as group:
-        answering = group.create_task(answer_all(floor))
-        took = await _time(floor)
-        cancelled: list[tuple[Run, float]] = []
-        for _ in range(cancels // AT_ONCE):
-            moments = [random.uniform(0, 2 * took) for _ in range(AT_ONCE)]
-            done = await asyncio.gather(*(cancel_at(floor, moment) for moment in moments))
-            cancelled += [(run, at) for run, at in done if at is not None]
-        answering.cancel()
-        await asyncio.sleep(SOON)
-        for run, at in cancelled:
-            await check_ended(floor, run)
-            for each in await tree(floor, run):
-                assert all(tool.seen.get(each.id, 0.0) < at + SOON for tool in tools)
-    assert len(cancelled) > cancels // 4
-
-
-async def _time(floor: Floor) -> float:
-    """Return how long runs take that nobody cancels."""
-    began = asyncio.get_running_loop().time()
-    assert (await floor.play()).status is RunStatus.COMPLETED
-    return asyncio.get_running_loop().time() - began
-
-
 async def test_two_hundred_cancels_at_random_moments_leave_nothing_behind(workshop: Workshop) -> None:
-    await hunt(workshop, CANCELS)
+    busy(workshop)
+    await hunt(workshop, cancels=CANCELS, at_once=AT_ONCE, stretch=2, seed=SEED)
 
 
 async def test_cancels_at_random_moments_leave_nothing_behind_on_postgres(on_postgres: Workshop) -> None:
-    await hunt(on_postgres, CANCELS_ON_POSTGRES)
+    busy(on_postgres)
+    await hunt(on_postgres, cancels=CANCELS_ON_POSTGRES, at_once=AT_ONCE, stretch=2, seed=SEED)
 
 
 async def test_a_cancelled_run_says_by_whom_and_why(anywhere: Workshop) -> None:

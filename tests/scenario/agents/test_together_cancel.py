@@ -1,20 +1,20 @@
 """A tree of agents that is cancelled, at whatever moment: all of it ends, and nothing is left open or goes on."""
 
 import asyncio
-from random import Random
+from datetime import timedelta
 from typing import Final
 
 from holdfast.domain.content import Json
-from holdfast.domain.instant import millis
-from holdfast.domain.run import Run, RunStatus
-from tests.scenario.agents.handwork import READ_ONLY
-from tests.scenario.agents.test_cancel import SOON, Ticking, answer_all, cancel_at, check_ended, tree
-from tests.scenario.agents.workshop import Floor, Workshop, call, calling, say
+from tests.scenario.agents.handwork import Gate
+from tests.scenario.agents.hunting import check_ended, hunt, tree
+from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
 
 SEED: Final = 20_261_117
 CANCELS: Final = 60
 CANCELS_ON_POSTGRES: Final = 6
 AT_ONCE: Final = 6
+LEVELS: Final = 3
+FOREVER: Final = timedelta(hours=1)
 TOOLS: Final[list[Json]] = [
     *("look", "act", "agent_spawn", "agent_message", "agent_send", "ask_user", "sleep"),
     *("task_create", "task_subscribe"),
@@ -38,40 +38,31 @@ def write_tree(workshop: Workshop) -> None:
     workshop.agent(calling(call("look")), say("well"), name="friend", tools=TOOLS)
 
 
-async def ends_of(floor: Floor, run: Run) -> list[int]:
-    """Return when the runs of a tree ended, by the log; the run above all is the first."""
-    return [millis(each.completed_at) for each in await tree(floor, run) if each.completed_at is not None]
-
-
-async def hunt(workshop: Workshop, cancels: int) -> None:
-    """Cancel so many trees at random moments."""
-    random, tools = Random(SEED), (Ticking("look", **READ_ONLY), Ticking("act"))
-    write_tree(workshop)
-    async with workshop.open(*tools, workers=AT_ONCE) as floor, asyncio.TaskGroup() as group:
-        answering = group.create_task(answer_all(floor))
-        began = asyncio.get_running_loop().time()
-        assert (await floor.play()).status is RunStatus.COMPLETED
-        took = asyncio.get_running_loop().time() - began
-        cancelled: list[tuple[Run, float]] = []
-        for _ in range(cancels // AT_ONCE):
-            moments = [random.uniform(0, 3 * took) for _ in range(AT_ONCE)]
-            done = await asyncio.gather(*(cancel_at(floor, moment) for moment in moments))
-            cancelled += [(run, at) for run, at in done if at is not None]
-        answering.cancel()
-        await asyncio.sleep(SOON)
-        for run, at in cancelled:
-            await check_ended(floor, run)
-            assert max(await ends_of(floor, run)) == (await ends_of(floor, run))[0], "nothing below it ended later"
-            for each in await tree(floor, run):
-                assert all(tool.seen.get(each.id, 0.0) < at + SOON for tool in tools)
-    assert len(cancelled) > cancels // 4
-
-
 async def test_trees_that_are_cancelled_at_random_moments_leave_nothing_behind(workshop: Workshop) -> None:
-    await hunt(workshop, CANCELS)
+    write_tree(workshop)
+    await hunt(workshop, cancels=CANCELS, at_once=AT_ONCE, stretch=3, seed=SEED)
 
 
 async def test_trees_that_are_cancelled_at_random_moments_leave_nothing_behind_on_postgres(
     on_postgres: Workshop,
 ) -> None:
-    await hunt(on_postgres, CANCELS_ON_POSTGRES)
+    write_tree(on_postgres)
+    await hunt(on_postgres, cancels=CANCELS_ON_POSTGRES, at_once=AT_ONCE, stretch=3, seed=SEED)
+
+
+async def test_all_that_is_at_work_in_three_levels_is_cut_off_at_once(anywhere: Workshop) -> None:
+    gate = Gate()
+    for name, below in (("bot", "mid"), ("mid", "leaf"), ("leaf", None)):
+        spawn = [] if below is None else [call("agent_spawn", agent=below, input="go", wait=False)]
+        anywhere.agent(calling(*spawn, call("gate")), say("done"), name=name, tools=["agent_spawn", "gate"])
+    async with anywhere.open(gate, workers=LEVELS, lease=2 * FOREVER, beat=FOREVER) as floor:  # no beat tells
+        run = await floor.start()
+        for _ in range(LEVELS):
+            await gate.begun.acquire()
+        await floor.runs.cancel(SPACE, run.id)
+        anywhere.script(say("free again"))
+        others = await asyncio.gather(*(floor.play() for _ in range(LEVELS)))  # by the only workers there are
+        assert [other.output for other in others] == ["free again"] * LEVELS
+        assert len(await tree(floor, run)) == LEVELS
+        await check_ended(floor, run)
+    assert gate.cut == gate.times == LEVELS

@@ -1,0 +1,102 @@
+"""Processes that run an agent, answer what it asks, and die on the way; and the workspaces that they do it in."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+
+import holdfast.store.sqlite.database  # noqa: F401 - imported on use otherwise, by each victim again
+from holdfast.bootstrap.workspace import Holdfast, Options
+from holdfast.bootstrap.workspace import open as open_workspace
+from holdfast.domain.errors import AlreadyAnswered, Conflict, IdTaken
+from holdfast.domain.ids import RunId
+from holdfast.domain.interrupt import Interrupt, InterruptStatus
+from holdfast.domain.new_run import NewRun
+from holdfast.domain.thread import NewThread
+from holdfast.testing.commit_points import CommitPoints
+from holdfast.testing.kills import Death, ForkServer, Say
+from holdfast.tools.tool import Tool
+from tests.builders import user
+from tests.scenario.agents.workshop import SPACE, Workshop
+
+RUN: Final = RunId("run_of_the_killed")
+DEATHS: Final = 5
+"""How often a victim dies where not every commit point is tried."""
+
+Decide: TypeAlias = Callable[[Interrupt], str]
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """Where to work, where tools write down what they do, and at which commit point to die, if at one."""
+
+    folder: str
+    database: str
+    done: str
+    fatal: int | None = None
+
+
+class Place(NamedTuple):
+    """A workspace in which victims work."""
+
+    workshop: Workshop
+    done: Path
+
+    async def send(self, victims: ForkServer, *, fatal: int | None = None) -> Death:
+        """Have a victim go on with the run."""
+        folder, database = str(self.workshop.folder), str(self.workshop.where)
+        task = Task(folder=folder, database=database, done=str(self.done), fatal=fatal)
+        return await victims.send(msgspec.to_builtins(task))
+
+
+def victim(tools: Callable[[Path], Sequence[Tool]], decide: Decide) -> Callable[[Any, Say], None]:
+    """Return what does a `Task`, and says how many commit points there were; `decide` answers what is asked."""
+
+    def work(raw: Any, say: Say) -> None:
+        asyncio.run(_work(msgspec.convert(raw, Task), say, tools, decide))
+
+    return work
+
+
+async def die_in_turn(
+    victims: ForkServer,
+    new_place: Callable[[str], Place],
+    check: Callable[[Place], Awaitable[None]],
+    *,
+    deaths: int | None,
+) -> None:
+    """Have victims die at so many commit points, or at each of them, and others go on: nobody can tell afterwards."""
+    whole = new_place("whole")
+    (points,) = (await whole.send(victims)).said
+    await check(whole)
+    killed = 0
+    for fatal in range(2, points, 1 if deaths is None else points // deaths):
+        place = new_place(f"at_{fatal}")
+        killed += (await place.send(victims, fatal=fatal)).killed
+        await place.send(victims)
+        await check(place)
+    assert killed > 0
+
+
+async def _work(task: Task, say: Say, tools: Callable[[Path], Sequence[Tool]], decide: Decide) -> None:
+    points = CommitPoints(fatal=task.fatal)
+    points.number_sqlite()
+    options = Options(tools=tools(Path(task.done)))
+    async with open_workspace(task.folder, database=task.database, options=options) as here:
+        points.start()
+        with suppress(IdTaken):
+            await here.runs.start(SPACE, NewRun(id=RUN, thread=NewThread(agent_type="bot"), messages=[user("go")]))
+        await _answer_all(here, decide)
+        say(len(points.names))
+
+
+async def _answer_all(here: Holdfast, decide: Decide) -> None:
+    while not (await here.store.runs.get(SPACE, RUN)).status.terminal:
+        for asked in await here.store.interrupts.of_run(SPACE, RUN):
+            if asked.status is InterruptStatus.OPEN:
+                with suppress(AlreadyAnswered, Conflict):
+                    response = {"decision": decide(asked)}
+                    await here.runs.respond(SPACE, RUN, response, interrupt=asked.id, digest=asked.digest)
+        await asyncio.sleep(0.002)

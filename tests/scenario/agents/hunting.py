@@ -1,0 +1,140 @@
+"""Trees of runs that are cancelled at random moments, and what is seen of them afterwards."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from random import Random
+from typing import Any, Final, NamedTuple
+
+from holdfast.domain.content import Json
+from holdfast.domain.errors import Conflict, IllegalMove
+from holdfast.domain.events import RunFinished, RunStarted
+from holdfast.domain.ids import RunId
+from holdfast.domain.instant import millis
+from holdfast.domain.message import open_calls
+from holdfast.domain.run import Run, RunStatus
+from holdfast.domain.tool import ToolSpec
+from holdfast.tools.tool import Call, Outcome
+from tests.scenario.agents.handwork import ANYTHING, READ_ONLY
+from tests.scenario.agents.workshop import LIMIT, SPACE, Floor, Workshop
+
+TICK: Final = 0.002
+"""Seconds that a tick takes at least; on a machine that is busy with something else, more."""
+SHORT: Final = 5
+"""Ticks of a call that ends soon."""
+SECOND: Final = 500
+"""Ticks that take a second at least: in fewer everything must have ended."""
+LONG: Final = 5 * SECOND
+"""Ticks of a call that is cut off, or else is seen."""
+OFTEN: Final = 0.2
+"""How many of the calls are long."""
+
+
+class Ticking:
+    """`Tool` that takes a while, and counts how long it is at work for each run."""
+
+    def __init__(self, name: str, random: Random, **fields: Any) -> None:
+        self.spec = ToolSpec(name=name, description=name, parameters=ANYTHING, **fields)
+        self.ticks: Counter[RunId] = Counter()
+        self.at_work = 0
+        self.may_be_long = False
+        self._random = random
+
+    async def run(self, call: Call, arguments: dict[str, Json]) -> Outcome:
+        """Tick for a while."""
+        self.at_work += 1
+        try:
+            for _ in range(LONG if self.may_be_long and self._random.random() < OFTEN else SHORT):
+                await asyncio.sleep(TICK)
+                self.ticks[call.run.id] += 1
+        finally:
+            self.at_work -= 1
+        return Outcome(content="ticked")
+
+
+class Cancelled(NamedTuple):
+    """A run that was cancelled, and how long each tool had been at work for all runs until then."""
+
+    run: Run
+    ticks: Sequence[Counter[RunId]]
+
+
+async def hunt(workshop: Workshop, *, cancels: int, at_once: int, stretch: float, seed: int) -> None:
+    """Cancel so many runs at random moments, up to `stretch` times as long after their start as they take."""
+    random = Random(seed)
+    tools = (Ticking("look", random, **READ_ONLY), Ticking("act", random))
+    seen: list[tuple[Cancelled, list[Run]]] = []
+    async with workshop.open(*tools, workers=at_once) as floor, asyncio.TaskGroup() as group:
+        answering = group.create_task(answer_all(floor))
+        took = await _time(floor)
+        for tool in tools:
+            tool.may_be_long = True
+        for _ in range(cancels // at_once):
+            moments = [random.uniform(0, stretch * took) for _ in range(at_once)]
+            done = await asyncio.gather(*(_cancel_at(floor, moment, tools) for moment in moments))
+            seen += [(each, await tree(floor, each.run)) for each in done if each is not None]
+        answering.cancel()
+        await _quiet(tools)
+        for each, _ in seen:
+            await check_ended(floor, each.run)
+    for each, runs in seen:
+        for run in runs:
+            after = [tool.ticks[run.id] - then[run.id] for tool, then in zip(tools, each.ticks, strict=True)]
+            assert max(after) < SECOND, f"`{run.agent_type}` was at work after it was cancelled: {after} ticks"
+    assert len(seen) > cancels // 4
+
+
+async def tree(floor: Floor, run: Run) -> list[Run]:
+    """Return a run and all below it."""
+    below = [await tree(floor, child) for child in await floor.store.runs.children(SPACE, run.id)]
+    return [await floor.get(run), *(each for part in below for each in part)]
+
+
+async def answer_all(floor: Floor) -> None:
+    """Answer every question, until cancelled."""
+    while True:
+        for asked in (await floor.store.interrupts.page(SPACE)).items:
+            with suppress(Conflict):
+                await floor.runs.respond(SPACE, asked.run_id, "yes", interrupt=asked.id)
+        await asyncio.sleep(0.005)
+
+
+async def check_ended(floor: Floor, run: Run) -> None:
+    """See that a run, which was cancelled, has left nothing open, and neither have those below it, nor ended later."""
+    first, *below = await tree(floor, run)
+    assert first.completed_at is not None
+    for each in (first, *below):
+        assert each.status.terminal
+        assert each.completed_at is not None
+        assert millis(each.completed_at) <= millis(first.completed_at)
+        assert open_calls(await floor.messages(each)) == []
+        events = await floor.events(each)
+        ends = sum(isinstance(event, RunFinished) for event in events)
+        assert ends <= sum(isinstance(event, RunStarted) for event in events)
+        assert all(step.state.settled for step in await floor.steps(each))
+
+
+async def _cancel_at(floor: Floor, moment: float, tools: Sequence[Ticking]) -> Cancelled | None:
+    """Start a run and cancel it after so many seconds, unless it has ended before."""
+    run = await floor.start()
+    await asyncio.sleep(moment)
+    try:
+        await floor.runs.cancel(SPACE, run.id, by="ada", reason="enough")
+    except IllegalMove:
+        return None
+    return Cancelled(run, [tool.ticks.copy() for tool in tools])
+
+
+async def _quiet(tools: Sequence[Ticking]) -> None:
+    """Wait until nothing is at work any more, cut off or not."""
+    async with asyncio.timeout(LIMIT):
+        while any(tool.at_work for tool in tools):  # noqa: ASYNC110  tools tell nobody that they were cut off
+            await asyncio.sleep(TICK)
+
+
+async def _time(floor: Floor) -> float:
+    """Return how long runs take that nobody cancels."""
+    began = asyncio.get_running_loop().time()
+    assert (await floor.play()).status is RunStatus.COMPLETED
+    return asyncio.get_running_loop().time() - began
