@@ -39,6 +39,11 @@ class Mail:
         self._items |= {item.number: item for item in items if item.number not in self._done}
 
     @property
+    def empty(self) -> bool:
+        """Whether all of it is dealt with."""
+        return not self._items
+
+    @property
     def disturbs(self) -> bool:
         """Whether a person said something that should not wait."""
         return any(item.kind is InboxKind.MESSAGE for item in self._items.values())

@@ -7,6 +7,7 @@ off by a crash is issued again under a new message id, and the log says which me
 from msgspec import UNSET
 
 from holdfast.agent.answer import Answer
+from holdfast.agent.asking import note_questions
 from holdfast.agent.context.circles import STOPPED, repetition
 from holdfast.agent.ending import complete, try_later
 from holdfast.agent.model_call import stream_answer
@@ -132,13 +133,18 @@ class Thinking:
         return await self._complete(message)
 
     async def _complete(self, message: NewMessage) -> bool:
-        """End the run with what was said, unless something came in: then the model has to hear it first."""
-        try:
-            await complete(self._work, message.content)
-        except InboxNotEmpty:
-            await self._work.commit()
-            return False
-        return True
+        """End the run with what was said, unless something came in that the model has to hear first."""
+        while True:
+            try:
+                await complete(self._work, message.content)
+            except InboxNotEmpty:
+                await self._work.read_mail()
+                note_questions(self._work, ())  # what those ask whom nobody waits for is no news to the model
+                if not self._work.mail.empty:
+                    await self._work.commit()
+                    return False
+            else:
+                return True
 
     async def _pay(self, tokens: int) -> None:
         """Charge for a call that a lost worker had begun: about what this one is told, and no answer."""

@@ -137,6 +137,21 @@ async def test_what_a_background_child_asks_is_its_own_affair(workshop: Workshop
     assert run.output == "well"
 
 
+async def test_what_a_background_child_asks_and_is_answered_lets_nobody_answer_twice(anywhere: Workshop) -> None:
+    slowly = say("my only answer", chunks=14, delay_ms=50)  # the child asks in the middle of it
+    anywhere.agent(calling(spawn("kid", wait=False)), slowly, say("once more"), tools=TOOLS)
+    anywhere.agent(calling(ASK), calling(ASK), say("I did"), name="kid", tools=TOOLS)
+    async with anywhere.open() as floor:
+        run = await floor.start()
+        (asked,) = await floor.asks(run)
+        await floor.runs.respond(SPACE, asked.run_id, "yes", interrupt=asked.id)
+        ended = await floor.ended(run)
+        assert [message for message in await floor.said(run) if message.startswith("assistant: my")] == [
+            "assistant: my only answer"
+        ]
+    assert (ended.output, ended.iterations) == ("my only answer", 2)
+
+
 async def test_a_word_to_the_root_leaves_the_question_to_the_child(anywhere: Workshop) -> None:
     anywhere.agent(calling(spawn("kid")), calling(ASK), say("{$last_user}"), tools=TOOLS)
     anywhere.agent(calling(call("ask_user", question="child?")), say("I did"), name="kid", tools=TOOLS)
