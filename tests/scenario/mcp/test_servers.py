@@ -117,6 +117,18 @@ async def test_an_address_where_nobody_is_fails_as_a_server_does(servers: Server
     assert failed.value.details["started"] is False
 
 
+async def test_a_server_that_never_introduces_itself_fails_and_those_who_list_do_not_wait_for_ever(
+    servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.mcp.server.LISTING", 0.05)
+    monkeypatch.setattr("holdfast.mcp.connection.HANDSHAKE", 0.5)
+    silent = McpServer(command=sys.executable, args=["-c", "import time; time.sleep(3600)"], sandbox="off")
+    server = servers.get(ONE, "silent", silent)
+    assert await server.offers() == ()
+    with pytest.raises(McpServerFailed, match=r"it did not introduce itself within 0\.5 seconds"):
+        await server.offers_now()
+
+
 async def test_a_question_that_may_be_about_more_than_one_call_is_called_off(servers: Servers) -> None:
     server = servers.get(ONE, "plain", DECLARED)
     await told(server, "pid")
