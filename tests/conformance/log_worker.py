@@ -123,7 +123,8 @@ class Planned:
         run.asked |= {asked.id: InterruptStatus.OPEN for asked in commit.interrupts if asked.id is not None}
         for number in commit.consumed:
             del run.unread[number]
-        if any(step.state is not StepState.STARTED for step in commit.steps):
+        waits = commit.move is not None and commit.move.to is RunStatus.WAITING
+        if waits or any(step.state is not StepState.STARTED for step in commit.steps):
             run.attempt = 0
         if commit.move is not None:
             model.give_back(run, commit.move.to, wait_until=self.wait_until)

@@ -10,7 +10,7 @@ from holdfast.domain.ids import OwnerId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.interrupt import InterruptStatus
 from holdfast.domain.limits import LONGEST_BACKOFF_MS, backoff
-from holdfast.domain.run import RunStatus
+from holdfast.domain.run import Move, RunStatus, WaitsFor
 from holdfast.domain.step import StepState
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
@@ -147,7 +147,22 @@ async def test_a_step_settled_by_a_live_worker_begins_the_count_anew(
     assert await status(store, run.id) is RunStatus.QUEUED
 
 
-async def test_only_a_settled_step_begins_the_count_anew(store: Store, clock: HeldClock) -> None:
+async def test_a_run_that_waits_begins_the_count_anew(store: Store, clock: HeldClock) -> None:
+    run = await queued(store)
+    for number in range(1, 9):  # woken again and again by what is not for it
+        await commit(
+            store,
+            await claim(store),
+            move=Move(to=RunStatus.WAITING, reason=WaitsFor.CHILD),
+            consumed=[] if number == 1 else [number - 1],
+        )
+        assert (await get(store, run.id)).attempt == 0
+        await store.inbox.put(SPACE, run.id, kind=InboxKind.ANSWER, data={"interrupt_id": "int_of_another"})
+    await die(store, clock)
+    assert await status(store, run.id) is RunStatus.QUEUED
+
+
+async def test_nothing_else_begins_the_count_anew(store: Store, clock: HeldClock) -> None:
     run = await queued(store)
     await die(store, clock)
     lease = await claim(store)

@@ -100,6 +100,7 @@ def prepare(commit: Commit, *, known_texts: Collection[tuple[int, str]] = ()) ->
         entry = Entry(run_key=lease.run_key, lease_number=lease.number, events=events)
         return Prepared(commit=commit, lease=lease, entry=entry, plain=True)
     check_commit(commit)
+    waits = commit.move is not None and commit.move.to is RunStatus.WAITING
     return Prepared(
         commit=commit,
         lease=lease,
@@ -108,7 +109,7 @@ def prepare(commit: Commit, *, known_texts: Collection[tuple[int, str]] = ()) ->
             lease_number=lease.number,
             events=events,
             consumed=len(commit.consumed),
-            settles=any(step.state.settled for step in commit.steps),
+            settles=waits or any(step.state.settled for step in commit.steps),
             stops=commit.move is not None and commit.move.to is not RunStatus.QUEUED,
         ),
         messages=list(map(message_row, commit.messages)),
