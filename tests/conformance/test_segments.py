@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.domain.errors import AlreadyAnswered, IdTaken, Invalid, NotFound
 from holdfast.domain.events import RunFinished, TextMessageStart
 from holdfast.domain.ids import InterruptId, MessageId, RunId, ThreadId
+from holdfast.domain.inbox import InboxKind
 from holdfast.domain.interrupt import Answer, InterruptStatus
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import Run, RunStatus
@@ -41,6 +43,17 @@ async def test_all_answers_are_taken_at_once_and_name_the_segment(store: Store) 
     assert [item.data for item in items] == [
         {"interrupt_id": name, "response": "yes", "segment": NEXT} for name in (ONE, TWO)
     ]
+
+
+async def test_what_is_said_beside_the_answers_reaches_the_run_with_them_or_not_at_all(store: Store) -> None:
+    run = await asking_twice(store)
+    said = [replace(user("and more"), created_by="kim")]
+    with pytest.raises(NotFound):
+        await store.interrupts.answer_all(SPACE, run.id, {InterruptId("three"): YES}, besides=said)
+    await store.interrupts.answer_all(SPACE, run.id, {ONE: YES, TWO: YES}, besides=said)
+    *answers, beside = await store.journal.inbox(await claim(store))
+    assert [item.kind for item in answers] == [InboxKind.ANSWER] * 2
+    assert (beside.kind, beside.data["content"], beside.created_by) == (InboxKind.MESSAGE, "and more", "kim")
 
 
 async def test_the_name_of_a_segment_is_another_id_of_its_run(store: Store) -> None:

@@ -31,6 +31,7 @@ from holdfast.domain.ids import (
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.instant import Instant
 from holdfast.domain.interrupt import Answer, InterruptStatus
+from holdfast.domain.message import NewMessage
 from holdfast.domain.new_run import Base, NewRun
 from holdfast.domain.plan_edit import AddItem, NewPlanItem, PlanEdit
 from holdfast.domain.run import Move, RunError, RunStatus, WaitsFor
@@ -121,6 +122,7 @@ PLAIN: Final[dict[Any, Any]] = {
     InboxKind: InboxKind.MESSAGE,
     Json: "x",
     Mapping[str, str]: {},
+    Sequence[NewMessage]: (),
     PlanEdit: AddItem(item=NewPlanItem(title="x")),
     **dict.fromkeys([int, str, bool, Sequence[str], ThreadFilter, InterruptStatus, RunStatus, RunError, TimerClaim]),
 }

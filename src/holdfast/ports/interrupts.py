@@ -1,11 +1,12 @@
 """Interrupts: durable questions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from holdfast.domain.ids import InterruptId, RunId, SpaceId
 from holdfast.domain.instant import Instant
 from holdfast.domain.interrupt import Answer, Interrupt, InterruptStatus
+from holdfast.domain.message import NewMessage
 from holdfast.domain.page import DEFAULT_LIMIT, Page
 
 
@@ -48,9 +49,15 @@ class Interrupts(Protocol):
         """
 
     async def answer_all(
-        self, space: SpaceId, run: RunId, answers: Mapping[InterruptId, Answer], *, segment: RunId | None = None
+        self,
+        space: SpaceId,
+        run: RunId,
+        answers: Mapping[InterruptId, Answer],
+        *,
+        segment: RunId | None = None,
+        besides: Sequence[NewMessage] = (),
     ) -> int:
-        """Settle interrupts of a run, or of those below it, all or none.
+        """Settle interrupts of a run, or of those below it, all or none, and tell it what was said `besides`.
 
         Return the number of the event that ended the run's last segment.
 

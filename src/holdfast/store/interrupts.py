@@ -8,6 +8,7 @@ from holdfast.domain.ids import InterruptId, RunId, SpaceId, check_client_id
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.instant import Instant, instant, maybe_instant
 from holdfast.domain.interrupt import Answer, Interrupt, InterruptKind, InterruptStatus, check_answer
+from holdfast.domain.message import NewMessage
 from holdfast.domain.page import DEFAULT_LIMIT, Page, check_limit
 from holdfast.store.cursors import number_cursor, page
 from holdfast.store.encoding import dump, load, load_optional
@@ -108,9 +109,15 @@ class SqlInterrupts:
         return await self._database.write(settle)
 
     async def answer_all(
-        self, space: SpaceId, run: RunId, answers: Mapping[InterruptId, Answer], *, segment: RunId | None = None
+        self,
+        space: SpaceId,
+        run: RunId,
+        answers: Mapping[InterruptId, Answer],
+        *,
+        segment: RunId | None = None,
+        besides: Sequence[NewMessage] = (),
     ) -> int:
-        """Settle interrupts of a run and of those below it, and name what it says next."""
+        """Settle interrupts of a run and of those below it, name what it says next, and tell it something."""
         if segment is not None:
             check_client_id(segment, field="segment")
 
@@ -127,6 +134,8 @@ class SqlInterrupts:
                 await _answer(
                     tx, space, await _row(tx, space, interrupt), answer, above=above[interrupt][1:], named=named
                 )
+            for said in besides:
+                await put_item(tx, key, kind=InboxKind.MESSAGE, data=dump(said), by=said.created_by)
             ends = await tx.all("events_of_types_after", run_key=key, seq=0, types=_ENDS, limit=2**31)
             return ends[-1]["seq"] if ends else 0
 

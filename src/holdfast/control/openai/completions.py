@@ -1,7 +1,7 @@
 """Chat completions by agents. All of them are in one space."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -21,7 +21,7 @@ from holdfast.domain.errors import AlreadyAnswered, IdTaken, Invalid, NotFound, 
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import InterruptId, RunId, SpaceId, ThreadId
 from holdfast.domain.interrupt import Answer, Interrupt, InterruptKind, InterruptStatus
-from holdfast.domain.message import Role
+from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.phase import Phase, phase_of
 from holdfast.domain.run import Run, RunStatus
@@ -134,13 +134,10 @@ class CompletionControl:
         if asked.thread not in (None, waiting[0].thread_id):
             raise Invalid(f"these calls are not of thread `{asked.thread}`", field="messages")
         run = await self._runs.get(self._space, waiting[0].run_id)
-        besides = [each.content for each in news(asked.messages) if each.tool_call_id is None]
+        besides = [replace(each, created_by=self._by) for each in news(asked.messages) if each.tool_call_id is None]
         if besides and len(await self._open(run)) > len(waiting):
             raise Waiting(f"run `{run.id}` waits for more than these results: answer it before you say something else")
-        begun = await self._resume(run, {each.id: _result(given[each.id]) for each in waiting})
-        for content in besides:
-            await self._control.steer(self._space, run.id, content)
-        return begun
+        return await self._resume(run, {each.id: _result(given[each.id]) for each in waiting}, besides=besides)
 
     async def _on_thread(self, asked: Asked, thread: ThreadId) -> Begun:
         try:
@@ -170,11 +167,13 @@ class CompletionControl:
         response = answer_to(question, said[0])
         return await self._resume(run, {question.id: Answer(response=response, digest=question.digest)})
 
-    async def _resume(self, run: Run, answers: Mapping[InterruptId, Answer]) -> Begun:
+    async def _resume(
+        self, run: Run, answers: Mapping[InterruptId, Answer], *, besides: Sequence[NewMessage] = ()
+    ) -> Begun:
         said = len(await self._messages.of_run(self._space, run.id))
         segment = _new_name()
         signed = {name: replace(answer, by=self._by) for name, answer in answers.items()}
-        after = await self._interrupts.answer_all(self._space, run.id, signed, segment=segment)
+        after = await self._interrupts.answer_all(self._space, run.id, signed, segment=segment, besides=besides)
         return Begun(run=run, name=segment, after=after, said=said, used=run.usage)
 
     async def _start(self, asked: Asked, thread: ThreadId | NewThread) -> Begun:
