@@ -1,0 +1,103 @@
+"""What a server sends to an OTLP receiver, read with the protocol's own types."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from holdfast.workspace.folder import Workspace
+from tests.api.serving import serving
+
+SAID = "open sesame"
+proto: Any = pytest.importorskip(
+    "opentelemetry.proto.collector.trace.v1.trace_service_pb2", reason="the OTLP exporter is not installed"
+)
+
+
+class Receiver(ThreadingHTTPServer):
+    """Takes spans over HTTP, as a collector does."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Taking)
+        self.requests: list[Any] = []
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class _Taking(BaseHTTPRequestHandler):
+    server: Receiver
+
+    def do_POST(self) -> None:
+        assert (self.path, self.headers["Content-Type"]) == ("/v1/traces", "application/x-protobuf")
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.requests.append(proto.ExportTraceServiceRequest.FromString(body))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def receiving() -> Iterator[Receiver]:
+    with Receiver() as receiver:
+        thread = Thread(target=receiver.serve_forever)
+        thread.start()
+        try:
+            yield receiver
+        finally:
+            receiver.shutdown()
+            thread.join()
+
+
+def served(folder: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, **telemetry: bool) -> str:
+    """Have a server that sends its spans to a receiver run an agent, and return the run."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
+    Workspace.create(folder / "workspace")
+    settings = {"telemetry": {"traces": True, **telemetry}}
+    (folder / "workspace" / "settings.json").write_text(json.dumps(settings))
+    with serving(folder, "--quiet") as server:
+        thread = server.ask("/api/threads", {"agent_type": "hello"})["id"]
+        run: str = server.ask(f"/api/threads/{thread}/runs?wait=60", {"input": SAID})["id"]
+        assert server.stop() == (0, "")  # what is left is sent before it ends
+    return run
+
+
+def spans_of(receiver: Receiver) -> dict[str, tuple[Any, dict[str, Any]]]:
+    """Return the spans by the first word of their names, each with its attributes."""
+    resources = [each for request in receiver.requests for each in request.resource_spans]
+    assert {_read(each.resource)["service.name"].string_value for each in resources} == {"holdfast"}
+    spans = [span for each in resources for scope in each.scope_spans for span in scope.spans]
+    return {span.name.split()[0]: (span, _read(span)) for span in spans}
+
+
+def _read(owner: Any) -> dict[str, Any]:
+    return {attribute.key: attribute.value for attribute in owner.attributes}
+
+
+def test_a_run_arrives_as_one_trace_without_what_was_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with receiving() as receiver:
+        run = served(tmp_path, receiver, monkeypatch)
+        spans = spans_of(receiver)
+    (work, about_work), (chat, about_chat) = spans["invoke_agent"], spans["chat"]
+    assert set(spans) == {"invoke_agent", "chat"}
+    assert (work.name, about_work["holdfast.run.id"].string_value) == ("invoke_agent hello", run)
+    assert (chat.trace_id, chat.parent_span_id) == (work.trace_id, work.span_id)
+    assert about_chat["gen_ai.operation.name"].string_value == "chat"
+    assert about_chat["gen_ai.provider.name"].string_value == "scripted"
+    assert SAID not in str(receiver.requests)
+
+
+def test_what_was_said_arrives_where_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with receiving() as receiver:
+        served(tmp_path, receiver, monkeypatch, capture_content=True)
+        _, about_chat = spans_of(receiver)["chat"]
+    assert SAID in about_chat["gen_ai.input.messages"].string_value
