@@ -1,13 +1,11 @@
 """Schemathesis over the whole OpenAPI document: no 5xx, nothing that the document does not say."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from tests.api.exploring import ENDLESS, check_nothing_found, explorer
 from tests.api.serving import serving
 
 CHECKS: Final = (
@@ -17,8 +15,6 @@ CHECKS: Final = (
     "response_schema_conformance",
     "negative_data_rejection",
 )
-ENDLESS: Final = "follow_notifications|follow_space"
-"""Streams that go on until somebody leaves them."""
 AS_SENT: Final = "read_file_content"
 """It answers with whatever type the file was said to have, and the reader would believe it."""
 LOCKING: Final = "create_key"
@@ -58,20 +54,7 @@ def test_schemathesis_finds_nothing_wherever_it_looks(tmp_path: Path) -> None:
 
 
 def explore(folder: Path, settings: str, *, without: str, seconds: int) -> None:
-    """Let it loose on a server of its own."""
-    (folder / "settings.toml").write_text(settings)
+    """Explore a server of its own."""
     with serving(folder, "--quiet") as server:
-        command = [
-            *(sys.executable, "-m", "schemathesis.cli", "--config-file", "settings.toml"),
-            *("run", f"{server.url}/openapi.json", "--checks", ",".join(CHECKS)),
-            *("--generation-deterministic", "--no-color", "--continue-on-failure", "--warnings", "off"),
-            *("--exclude-operation-id-regex", without, "--request-timeout", "60"),
-        ]
-        found = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=seconds, env=_without_proxies()
-        )
-    assert found.returncode == 0, found.stdout[-8000:] + found.stderr[-2000:]
-
-
-def _without_proxies() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
+        exploring = explorer(folder, server.url, settings=settings, checks=CHECKS, without=without)
+        check_nothing_found(exploring, seconds=seconds)

@@ -5,13 +5,14 @@ import fcntl
 import json
 import shutil
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
 from holdfast.domain.content import Json
+from holdfast.domain.events import Event, encode
 from tests.api.serving import LIMIT
 from tests.api.site import Site
 from tests.architecture.project import ROOT
@@ -119,6 +120,11 @@ class Driver:
     async def on(self, site: Site, agent: str = "bot", **more: Json) -> Client:
         """Make a client of a site, on a thread of its own."""
         return await self.client(site.url, await site.thread(agent_type=agent), **more)
+
+    async def hear(self, events: Iterable[Event]) -> Outcome:
+        """Have a client hear events as if a server had sent them."""
+        stream = "".join(f"data: {encode(event).decode()}\n\n" for event in events)
+        return Outcome(await self.tell("hear", stream=stream))
 
     async def tell(self, command: str, **given: Json) -> Json:
         """Have something done."""

@@ -15,6 +15,13 @@ class Client extends HttpAgent {
   }
 }
 
+// Hears what is given to it, as if a server had sent it.
+class Hearer extends HttpAgent {
+  run() {
+    return transformHttpEventStream(runHttpRequest(() => Promise.resolve(new Response(this.heard))));
+  }
+}
+
 const clients = new Map();
 
 // A client that leaves does not wait: where all of the run had come before it left, what the library promises never comes.
@@ -58,6 +65,11 @@ const commands = {
   run: ({ name, parameters, abortAfter }) => {
     const client = clients.get(name);
     return follow(client, (watching) => client.runAgent(parameters, watching), { abortAfter });
+  },
+  hear: ({ stream }) => {
+    const client = new Hearer({ url: "http://nowhere.example", threadId: "thread" });
+    client.heard = stream;
+    return follow(client, (watching) => client.runAgent({ runId: "run" }, watching), {});
   },
   join: ({ name, runId }) => {
     const client = clients.get(name);
