@@ -134,6 +134,20 @@ async def test_a_thread_is_made_on_first_use_and_used_from_then_on(site: Site) -
     assert used["error"]["details"]["id"] == "made-1"
 
 
+@pytest.mark.parametrize(
+    ("query", "more"),
+    [
+        ("", {"parentRunId": "nowhere"}),
+        ("", {"forwardedProps": {"baseRunId": "nowhere"}}),
+        ("?base_run_id=nowhere", {}),
+        ("", {"resume": [{"interruptId": "nothing", "status": "resolved", "payload": 1}]}),
+    ],
+)
+async def test_what_goes_on_with_something_begins_no_thread(site: Site, query: str, more: Json) -> None:
+    await site.post(f"/api/agents/bot/run{query}", asked("never-begun", **more), expect=404)
+    await site.get("/api/threads/never-begun", expect=404)
+
+
 async def test_an_agent_that_is_not_there_makes_no_thread(site: Site) -> None:
     await site.post("/api/agents/nobody/run", asked("never-made"), expect=404)
     await site.get("/api/threads/never-made", expect=404)

@@ -1,6 +1,7 @@
 """The state of a run: the client's own at the tip of a branch, that of the base where the run forks."""
 
 from tests.api.ag_ui.driver import Driver
+from tests.api.ag_ui.test_interrupts import resolved
 from tests.api.site import Site
 from tests.scenario.agents.workshop import SPACE
 
@@ -42,3 +43,18 @@ async def test_a_first_message_that_is_edited_begins_without_a_state(site: Site,
     await client.edit(messages=[{**first.messages[0], "content": "ONE"}])
     again = await client.run()
     assert again.one("STATE_SNAPSHOT")["snapshot"] == again.state == {}
+
+
+async def test_who_answers_without_the_state_of_the_run_is_sent_it(site: Site, driver: Driver) -> None:
+    client = await driver.on(site, "asker", state={"a": 1})
+    (question,) = (await client.say("one")).interrupts
+    await client.edit(state={"a": 2})
+    answered = await client.run(resume=[resolved(question, "this")])
+    assert answered.types[:2] == ["RUN_STARTED", "STATE_SNAPSHOT"]
+    assert answered.state == {"a": 1}
+
+
+async def test_who_answers_with_the_state_of_the_run_is_not_sent_it(site: Site, driver: Driver) -> None:
+    client = await driver.on(site, "asker", state={"a": 1})
+    (question,) = (await client.say("one")).interrupts
+    assert (await client.run(resume=[resolved(question, "this")])).all("STATE_SNAPSHOT") == []

@@ -7,7 +7,7 @@ from msgspec import UNSET, UnsetType
 
 from holdfast.control.ag_ui.answering import MOST_SEGMENTS, Answering
 from holdfast.control.ag_ui.matching import Place, chain_of, find_place
-from holdfast.control.ag_ui.request import check_names, named_base, new_run, state_of
+from holdfast.control.ag_ui.request import begins, check_names, named_base, new_run, news_of_state
 from holdfast.control.ag_ui.segment import Segment, Streamed
 from holdfast.control.ag_ui.snapshots import Snapshots
 from holdfast.control.conversations import newest_run, run_of_thread
@@ -68,6 +68,7 @@ class AgUiControl:
             messages=messages,
             events=events,
             interrupts=interrupts,
+            values=values,
             feeds=feeds,
             snapshots=self._snapshots,
             by=by,
@@ -81,6 +82,8 @@ class AgUiControl:
         try:
             await self._threads.get(space, asked.thread_id)
         except NotFound:
+            if base is not None or not begins(asked):
+                raise
             try:
                 return await self._first(space, agent, asked)
             except IdTaken as taken:  # of the thread: somebody else was faster, and it is there now
@@ -159,9 +162,8 @@ class AgUiControl:
     async def _begin(self, space: SpaceId, asked: RunAgentInput, new: NewRun) -> Streamed:
         self._feeds.check_room()
         run = (await self.starts.start(space, new)).run
-        state = new.values.get("state") or (await self._values.of_run(space, run.id)).get("state") or {}
-        unknown = UNSET if state == state_of(asked) else state
-        return Streamed(run, self._feeds.new_run(run), Segment(self._snapshots, space, run.id, state=unknown))
+        state = news_of_state(asked, new.values if "state" in new.values else await self._values.of_run(space, run.id))
+        return Streamed(run, self._feeds.new_run(run), Segment(self._snapshots, space, run.id, state=state))
 
     async def _beginning(self, space: SpaceId, run: Run, name: RunId | None) -> int:
         """Return the number of the event that begins a segment."""

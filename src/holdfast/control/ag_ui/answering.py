@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from holdfast.control.ag_ui.answers import answered_calls, answers_of, results_of
 from holdfast.control.ag_ui.messages import Spoken
-from holdfast.control.ag_ui.request import last_results
+from holdfast.control.ag_ui.request import last_results, news_of_state
 from holdfast.control.ag_ui.segment import Segment, Streamed
 from holdfast.control.ag_ui.snapshots import Snapshots
 from holdfast.control.conversations import run_of_thread
@@ -23,6 +23,7 @@ from holdfast.ports.event_log import EventLog
 from holdfast.ports.interrupts import Interrupts
 from holdfast.ports.messages import Messages
 from holdfast.ports.runs import Runs
+from holdfast.ports.values import Values
 
 MOST_SEGMENTS: Final = 10_000
 
@@ -37,6 +38,7 @@ class Answering:
         messages: Messages,
         events: EventLog,
         interrupts: Interrupts,
+        values: Values,
         feeds: Feeds,
         snapshots: Snapshots,
         by: str | None,
@@ -46,6 +48,7 @@ class Answering:
         self._messages = messages
         self._events = events
         self._interrupts = interrupts
+        self._values = values
         self._feeds = feeds
         self._snapshots = snapshots
 
@@ -93,9 +96,10 @@ class Answering:
     ) -> Streamed:
         asking = await self._first_end(space, run.id, answers)
         last = await self._interrupts.answer_all(space, run.id, self._signed(answers), segment=asked.run_id)
+        state = news_of_state(asked, await self._values.of_run(space, run.id))
         answered = answered_calls(asked.messages)
         # Whatever it said between its question and the answer, the client may not have heard.
-        segment = Segment(self._snapshots, space, run.id, answered=answered, joined=asking < last)
+        segment = Segment(self._snapshots, space, run.id, state=state, answered=answered, joined=asking < last)
         return Streamed(run, await self._feeds.run(space, run.id, after=last), segment)
 
     def _signed(self, answers: dict[InterruptId, Answer]) -> dict[InterruptId, Answer]:

@@ -1,6 +1,6 @@
 """What a request asks for, as the domain knows it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import UNSET, UnsetType
 
@@ -70,6 +70,17 @@ def _values(asked: RunAgentInput, *, forks: bool) -> dict[str, Json]:
 def state_of(asked: RunAgentInput) -> Json:
     """Return the state that a client has; nothing is the same as an empty one."""
     return {} if asked.state is UNSET else asked.state or {}
+
+
+def news_of_state(asked: RunAgentInput, values: Mapping[str, Json]) -> Json | UnsetType:
+    """Return the state among the values of a run, unless it is the one that the client has."""
+    state = values.get("state") or {}
+    return UNSET if state == state_of(asked) else state
+
+
+def begins(asked: RunAgentInput) -> bool:
+    """Say whether a client may begin a thread so: it goes on with no run, and answers none."""
+    return named_base(asked) is None and (asked.resume is UNSET or not asked.resume)
 
 
 def named_base(asked: RunAgentInput) -> RunId | None:
