@@ -39,6 +39,8 @@ def write_agents(workshop: Workshop) -> Workshop:
     note = calling(call("log_write", message="hello"))
     permissions = {"ask": ["log_write"]}
     workshop.agent(note, say("noted"), name="careful", tools=["log_write"], permissions=permissions)
+    printing = calling(call("bash", command="echo one; echo two"))
+    workshop.agent(printing, say("printed"), name="operator", tools=["bash"], permissions={"allow": ["bash"]})
     delegated = calling(call("agent_spawn", agent="asker", input="ask"))
     workshop.agent(delegated, say("delegated"), name="delegating", tools=["agent_spawn"])
     directed = calling(call("agent_spawn", agent="delegating", input="delegate"))

@@ -4,6 +4,7 @@ import asyncio
 
 from tests.api.ag_ui.driver import Driver
 from tests.api.site import Site, eventually
+from tests.unit.sandbox.confined import need_sandbox
 
 TALK = ["RUN_STARTED", "TEXT_MESSAGE_START", "TEXT_MESSAGE_END", "RUN_FINISHED"]
 
@@ -67,6 +68,19 @@ async def test_tools_of_the_server_are_told_with_their_results(site: Site, drive
     assert [each for each in outcome.types if each.startswith("TOOL") and "ARGS" not in each] == calls
     assert [each["role"] for each in outcome.messages] == ["user", "assistant", "tool", "assistant"]
     assert (await client.say("more")).events[0]["parentRunId"] == outcome.events[0]["runId"]
+
+
+async def test_what_a_command_prints_is_an_activity_and_is_not_sent_back(site: Site, driver: Driver) -> None:
+    await need_sandbox()
+    client = await driver.on(site, "operator")
+    outcome = await client.say("print")
+    (activity,) = [each for each in outcome.messages if each["role"] == "activity"]
+    assert "".join(activity["content"]["output"]) == "one\ntwo\n"
+    again = await client.say("more")
+    assert again.events[0]["parentRunId"] == outcome.events[0]["runId"]
+    other = await driver.client(site.url, outcome.events[0]["threadId"])
+    joined = await other.join(outcome.events[0]["runId"])
+    assert [each for each in joined.messages if each["role"] == "activity"] == [activity]
 
 
 async def test_a_sub_agent_is_told_of(site: Site, driver: Driver) -> None:
