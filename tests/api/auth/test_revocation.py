@@ -11,6 +11,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from holdfast.api.auth.door import REVOKED
 from holdfast.domain.content import Json
 from holdfast.domain.instant import Millis, instant
 from holdfast.testing.clock import HeldClock
@@ -20,6 +21,7 @@ from tests.api.site import LIMIT, Site, guarded
 from tests.scenario.agents.workshop import Workshop
 
 HOUR: Final = timedelta(hours=1)
+SAID: Final = {"id": "m", "role": "user", "content": "go"}
 
 
 async def busy(house: House, secret: str) -> str:
@@ -35,9 +37,13 @@ async def revoke(house: House, key: Json) -> None:
 
 
 @asynccontextmanager
-async def stream(house: House, secret: str, path: str) -> AsyncIterator[Callable[[], Awaitable[str]]]:
+async def stream(
+    house: House, secret: str, path: str, body: Json = None
+) -> AsyncIterator[Callable[[], Awaitable[str]]]:
     """Open a stream, and yield what reads it to its end."""
-    async with house.site.client.stream("GET", path, headers=bearer(secret)) as answer:
+    method, sent = ("GET", {}) if body is None else ("POST", {"json": body})
+    headers = {**bearer(secret), "Accept": "text/event-stream"}
+    async with house.site.client.stream(method, path, headers=headers, **sent) as answer:
         assert answer.status_code == 200
         pieces = answer.aiter_text()
         begun = await anext(pieces)
@@ -79,6 +85,31 @@ async def test_a_stream_ends_when_its_key_is_revoked_and_says_why(house: House, 
         await revoke(house, key)
         assert (await rest()).endswith(": revoked: what this stream was opened with opens nothing any more\n\n")
     await house.post(house.root, f"/api/spaces/{OURS}/runs/{run}/cancel", expect=200)  # it went on
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", {"model": "staller", "messages": [{"role": "user", "content": "go"}], "stream": True}),
+        ("/agents/staller/chat", {"message": "go"}),
+        ("/api/agents/staller/run", {"threadId": "cut", "runId": "cut", "messages": [SAID]}),
+        ("/api/threads/{thread}/runs", {"input": "go"}),
+        ("/tasks/{task}/stream", None),
+    ],
+)
+async def test_a_run_that_is_streamed_to_a_key_goes_on_without_it(house: House, path: str, body: Json) -> None:
+    key = await house.key("run", OURS)
+    thread = (await house.post(key["secret"], "/api/threads", {"agent_type": "staller"}))["id"]
+    task = (await house.post(key["secret"], "/agents/staller/task", {"input": "go"}, expect=202))["taskId"]
+    async with stream(house, key["secret"], path.format(thread=thread, task=task), body) as rest:
+        await revoke(house, key)
+        assert (await rest()).endswith(REVOKED.decode())
+    live = [
+        run for run in (await house.get(house.keys["acme run"], "/api/runs"))["items"] if run["completed_at"] is None
+    ]
+    assert {run["created_by"] for run in live} == {key["id"]}
+    for run in live:
+        await house.post(house.keys["acme run"], f"/api/runs/{run['id']}/cancel", expect=200)
 
 
 async def test_a_stream_of_a_key_that_stays_goes_on(house: House, ours: str) -> None:
