@@ -4,7 +4,7 @@ import asyncio
 
 import httpx2
 import pytest
-from openai import AsyncOpenAI
+from openai import AsyncOpenAI, AuthenticationError, PermissionDeniedError
 
 from holdfast.domain.content import Json
 from holdfast.domain.ids import RunId, SpaceId
@@ -59,6 +59,17 @@ async def test_the_official_client_of_openai_completes_chats_in_the_space_of_its
         assert raw.parse().choices[0].message.content == "hello you"
     thread = raw.headers["x-holdfast-thread"]
     assert (await house.get(ours, f"/api/threads/{thread}"))["space_id"] == OURS
+
+
+async def test_the_official_client_of_openai_knows_what_a_key_is_refused_for(house: House) -> None:
+    refused = [(None, AuthenticationError, "UNAUTHENTICATED"), ("read", PermissionDeniedError, "FORBIDDEN")]
+    for scope, error, code in refused:
+        key = "hf_wrong" if scope is None else house.keys[f"{OURS} {scope}"]
+        async with httpx2.AsyncClient(trust_env=False, timeout=LIMIT) as web:
+            client = AsyncOpenAI(base_url=f"{house.site.url}/v1", api_key=key, http_client=web)
+            with pytest.raises(error) as caught:
+                await client.chat.completions.create(model="bot", messages=[{"role": "user", "content": "hi"}])
+        assert (caught.value.code, caught.value.type) == (code, "invalid_request_error")
 
 
 async def test_an_ag_ui_client_runs_agents_in_the_space_of_its_key(house: House, ours: str, theirs: str) -> None:
