@@ -116,6 +116,14 @@ async def test_a_price_that_is_not_known_is_counted_and_not_taken_for_nothing(sh
     assert STAND_IN not in moments[1].labels("holdfast_model_cost_usd_total", "model")
 
 
+async def test_a_call_without_an_agent_is_counted_too(shop: Site) -> None:
+    before = await numbers(shop)
+    await shop.post("/completions", {"model": STAND_IN, "messages": [{"content": "hi"}]}, expect=200)
+    moments = before, await numbers(shop)
+    assert grown(moments, "holdfast_model_call_seconds_count", model=STAND_IN, outcome="done") == 1
+    assert grown(moments, "holdfast_model_tokens_total", model=STAND_IN, kind="input") == 20
+
+
 async def test_a_model_that_refuses_is_told_from_one_that_answers(shop: Site) -> None:
     moments = await play(shop, "failing")
     assert grown(moments, "holdfast_model_call_seconds_count", model=BOT, outcome="refused") == 1
