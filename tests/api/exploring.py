@@ -9,6 +9,8 @@ from typing import Final
 
 ENDLESS: Final = "follow_notifications|follow_space"
 """Streams that go on until somebody leaves them."""
+AT_LENGTH: Final = ("--seed", "1", "--max-time", "900")
+"""Go along links again and again for so many seconds: one pass stops where the server answers other than before."""
 
 
 def explorer(

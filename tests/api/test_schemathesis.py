@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from tests.api.exploring import ENDLESS, check_nothing_found, explorer
+from tests.api.exploring import AT_LENGTH, ENDLESS, check_nothing_found, explorer
 from tests.api.serving import serving
 
 CHECKS: Final = (
@@ -40,7 +40,7 @@ THOROUGH: Final = """
 generation.max-examples = 20
 [phases.stateful]
 max-steps = 12
-generation.max-examples = 200
+inference.algorithms = []
 """
 
 
@@ -50,11 +50,11 @@ def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_schemathesis_finds_nothing_wherever_it_looks(tmp_path: Path) -> None:
-    explore(tmp_path, THOROUGH, without=f"{ENDLESS}|{AS_SENT}|{LOCKING}", seconds=3000)
+    explore(tmp_path, THOROUGH, *AT_LENGTH, without=f"{ENDLESS}|{AS_SENT}|{LOCKING}", seconds=3000)
 
 
-def explore(folder: Path, settings: str, *, without: str, seconds: int) -> None:
+def explore(folder: Path, settings: str, *options: str, without: str, seconds: int) -> None:
     """Explore a server of its own."""
     with serving(folder, "--quiet") as server:
-        exploring = explorer(folder, server.url, settings=settings, checks=CHECKS, without=without)
+        exploring = explorer(folder, server.url, *options, settings=settings, checks=CHECKS, without=without)
         check_nothing_found(exploring, seconds=seconds)

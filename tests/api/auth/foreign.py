@@ -1,7 +1,6 @@
 """What schemathesis is told when it explores with one key: what others have, to ask for and never to see.
 
-It is loaded by schemathesis itself. FOREIGN names a file with `ids`, by the parameters that they are put into, and
-`marks`, which stand in everything that the other space has.
+It is loaded by schemathesis itself. KNOWN names a file with what is in the space of the key, and what is in the other.
 """
 
 import os
@@ -13,26 +12,27 @@ import msgspec
 import schemathesis
 from schemathesis import Case, CheckContext, HookContext, Response
 
-from tests.api.auth.tenant import Foreign
+from tests.api.auth.tenant import Known
 
-_FOREIGN: Final = msgspec.json.decode(Path(os.environ["FOREIGN"]).read_bytes(), type=Foreign)
+_KNOWN: Final = msgspec.json.decode(Path(os.environ["KNOWN"]).read_bytes(), type=Known)
 _calls: Final = count()
 
 
 @schemathesis.hook
 def before_call(context: HookContext, case: Case[Any], **_: Any) -> None:
-    """Ask for something foreign now and then."""
-    turn = next(_calls)
-    if turn % 2:
+    """Ask for something foreign, and for something that is there, now and then."""
+    turn, kind = divmod(next(_calls), 3)
+    if kind == 2:
         return
+    known = (_KNOWN.foreign, _KNOWN.own)[kind]
     for name in case.path_parameters or ():
-        if foreign := _FOREIGN.ids.get(name):
-            case.path_parameters[name] = foreign[turn // 2 % len(foreign)]
+        if ids := known.ids.get(name):
+            case.path_parameters[name] = ids[turn % len(ids)]
 
 
 @schemathesis.check
 def nothing_foreign(ctx: CheckContext, response: Response, case: Case[Any]) -> None:
     """Find nothing of the other space in any answer."""
     seen = response.content.decode("utf-8", "replace") + str(dict(response.headers))
-    for mark in _FOREIGN.marks:
+    for mark in _KNOWN.foreign.marks:
         assert mark not in seen, f"{case.method} {case.path} shows `{mark}`"

@@ -9,11 +9,18 @@ from holdfast.domain.content import Json
 from tests.api.serving import LIMIT, Server
 
 
-class Foreign(msgspec.Struct, frozen=True, kw_only=True):
-    """What the other space has."""
+class Has(msgspec.Struct, frozen=True, kw_only=True):
+    """What a space has: ids by the parameters that they are put into, and marks, which stand in all that it has."""
 
     ids: dict[str, list[str]]
     marks: list[str]
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody knows who explores with the key of a space."""
+
+    own: Has
+    foreign: Has
 
 
 class Tenant:
@@ -27,7 +34,7 @@ class Tenant:
         self.send("/api/spaces", {"id": space, "name": self.mark})
         key = self.send("/api/keys", {"name": self.mark, "scope": "admin", "space_ids": [space]})
         self.secret = key["secret"]
-        self.known = Foreign(ids=self._furnish(), marks=[self.mark, key["id"], key["secret"]])
+        self.has = Has(ids=self._furnish(), marks=[self.mark, key["id"], key["secret"]])
 
     def send(self, path: str, body: Json, *, kind: str = "application/json") -> Json:
         """Send something in the name of the tenant."""
@@ -49,6 +56,8 @@ class Tenant:
             "thread_id": [thread, session],
             "session_id": [thread, session],
             "run_id": [run, task],
+            "task_id": [task],
             "artifact_id": [artifact["id"]],
             "file_id": [file["id"]],
+            "name": ["hello"],
         }
