@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.agent.context.assembly import ContextInput, assemble
-from holdfast.agent.context.budget import observed_scale, share_out
+from holdfast.agent.context.budget import share_out
 from holdfast.agent.context.sizes import Sizes
 from holdfast.agent.context.tools import offered
 from holdfast.domain.compaction import Compaction
@@ -277,14 +277,6 @@ def test_the_window_is_shared_out() -> None:
 def test_an_answer_with_a_limit_has_that_much_room_up_to_half_of_the_window() -> None:
     assert share_out(100_000, system=0, tools=0, output=30_000).output == 30_000
     assert share_out(100_000, system=0, tools=0, output=90_000).output == 45_000
-
-
-def test_a_provider_that_counts_more_leaves_less_room() -> None:
-    assert observed_scale(estimated=1_000, billed=1_300) == 1.3
-    assert observed_scale(estimated=1_000, billed=9_000) == 2.0
-    assert observed_scale(estimated=1_000, billed=100) == 0.75
-    assert observed_scale(estimated=0, billed=100) == 1.0
-    assert share_out(100_000, system=0, tools=0, scale=1.25).usable == 72_000
 
 
 def test_a_model_without_a_window_is_refused() -> None:

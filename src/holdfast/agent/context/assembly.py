@@ -39,8 +39,6 @@ class ContextInput(msgspec.Struct, frozen=True, kw_only=True):
     reminders: Sequence[str] = ()
     output: int | None = None
     """Tokens that the answer may have, if there is a limit."""
-    scale: float = 1.0
-    """How many tokens the provider counts for one of ours; see `observed_scale`."""
 
 
 class Assembled(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +103,6 @@ def budget_of(given: ContextInput, *, sizes: Sizes) -> Budget:
         tools=given.tools.tokens,
         reminders=_length(_reminders(given, sizes)),
         output=given.output,
-        scale=given.scale,
     )
 
 

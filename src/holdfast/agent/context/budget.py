@@ -20,8 +20,6 @@ ENOUGH: Final = 0.6
 """A compaction without a model is enough if it leaves the conversation below this."""
 KEPT: Final = 0.4
 """How much of its share the messages after a summary may fill."""
-LEAST_SCALE: Final = 0.75
-MOST_SCALE: Final = 2.0
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,26 +34,16 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     conversation: int
 
 
-def share_out(
-    window: int, *, system: int, tools: int, reminders: int = 0, output: int | None = None, scale: float = 1.0
-) -> Budget:
+def share_out(window: int, *, system: int, tools: int, reminders: int = 0, output: int | None = None) -> Budget:
     """Return how `window` tokens are shared out.
 
-    `output` is what an answer may have, if there is a limit. `scale` is how many tokens the provider counts for one
-    of ours.
+    `output` is what an answer may have, if there is a limit.
     """
     if window <= 0:
         raise Invalid("the context window of a model must be more than 0 tokens", field="window")
-    usable = int(window / scale * (1 - MARGIN))
+    usable = int(window * (1 - MARGIN))
     answer = min(OUTPUT, usable // 8) if output is None else min(output, usable // 2)
     rest = usable - answer - system - tools - reminders
     return Budget(
         usable=usable, output=answer, system=system, tools=tools, reminders=reminders, conversation=max(rest, 0)
     )
-
-
-def observed_scale(*, estimated: int, billed: int) -> float:
-    """Return how many tokens the provider counted for one of ours in a call, within reason."""
-    if estimated <= 0 or billed <= 0:
-        return 1.0
-    return min(max(billed / estimated, LEAST_SCALE), MOST_SCALE)
