@@ -15,6 +15,7 @@ from holdfast.domain.ids import RunId
 from holdfast.domain.interrupt import InterruptStatus
 from holdfast.testing.counting_server import CountingServer
 from holdfast.testing.kills import ForkServer
+from tests.api.ag_ui.driver import driving, need_client
 from tests.scenario.conftest import NewPlace
 from tests.scenario.crash_history import Told
 from tests.scenario.crash_play import write_fleet
@@ -65,6 +66,18 @@ def test_the_tree_is_three_deep_and_asks_on_every_level(calm: Told) -> None:
 
 async def test_kills_anywhere_in_a_tree_of_agents_change_nothing(relay: Relay, calm: Told, backend: str) -> None:
     await _hunt(relay, calm, kills=FEW[backend])
+
+
+async def test_the_real_client_of_ag_ui_hears_all_of_a_tree_whose_workers_were_killed(
+    sailors: ForkServer, tool_server: CountingServer, workspace: Path, tmp_path: Path
+) -> None:
+    need_client()
+    async with relaying(sailors, tool_server, workspace, tmp_path / "holdfast.db") as relay, driving() as clients:
+        told, _ = await relay.play(_new(), at_points(Random(SEED), most=LIFE))
+        assert relay.deaths
+        for each in told.all():
+            heard = await clients.hear(each.events)
+            assert heard.failed is None, heard.failed
 
 
 @pytest.mark.slow

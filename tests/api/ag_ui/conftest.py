@@ -1,13 +1,12 @@
 """One client process, and one server with agents for it, that all tests of AG-UI share."""
 
-import shutil
 from collections.abc import AsyncIterator
 
 import pytest
 
 from holdfast.testing.log_check import check_log
 from holdfast.testing.probe import open_probe
-from tests.api.ag_ui.driver import Driver, driving
+from tests.api.ag_ui.driver import Driver, driving, need_client
 from tests.api.conftest import fill
 from tests.api.site import Site, served
 from tests.scenario.agents.workshop import Workshop, call, calling, say
@@ -16,8 +15,7 @@ from tests.scenario.agents.workshop import Workshop, call, calling, say
 @pytest.fixture(scope="session")
 async def driver() -> AsyncIterator[Driver]:
     """Yield the clients."""
-    if shutil.which("node") is None or shutil.which("npm") is None:
-        pytest.skip("the real client of AG-UI needs Node 20 and npm")
+    need_client()
     async with driving() as clients:
         yield clients
 

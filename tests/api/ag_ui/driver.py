@@ -11,6 +11,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from holdfast.domain.content import Json
 from holdfast.domain.events import Event, encode
 from tests.api.serving import LIMIT
@@ -160,6 +162,12 @@ async def driving() -> AsyncIterator[Driver]:
         assert process.stdin is not None
         process.stdin.close()
         await process.wait()
+
+
+def need_client() -> None:
+    """Skip, and say why, where the client cannot be."""
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        pytest.skip("the real client of AG-UI needs Node 20 and npm")
 
 
 def install() -> None:
