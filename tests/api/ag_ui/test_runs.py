@@ -2,6 +2,7 @@
 
 import asyncio
 
+from holdfast.domain.content import Json
 from tests.api.ag_ui.driver import Driver
 from tests.api.site import Site, eventually
 from tests.unit.sandbox.confined import need_sandbox
@@ -92,12 +93,18 @@ async def test_a_sub_agent_is_told_of(site: Site, driver: Driver) -> None:
 
 async def test_parts_of_a_message_are_kept_and_known_again(site: Site, driver: Driver) -> None:
     client = await driver.on(site)
-    picture = {"type": "image", "source": {"type": "url", "value": "https://example.org/a.png"}}
-    first = await client.say([{"type": "text", "text": "look"}, picture])
+    sources: list[dict[str, Json]] = [
+        {"type": "url", "value": "https://example.org/a"},
+        {"type": "data", "value": "aGk=", "mimeType": "application/octet-stream"},
+        {"type": "file", "value": "file_1", "provider": "elsewhere"},
+    ]
+    kinds = ("image", "audio", "video", "document")
+    parts = [{"type": "text", "text": "look"}, *({"type": kind, "source": each} for kind in kinds for each in sources)]
+    first = await client.say(parts)
     second = await client.say("and?")
     assert second.events[0]["parentRunId"] == first.events[0]["runId"]
     kept = await site.get(f"/api/threads/{first.events[0]['threadId']}/messages")
-    assert kept["items"][0]["content"] == [{"type": "text", "text": "look"}, picture]
+    assert kept["items"][0]["content"] == parts
 
 
 async def test_a_cancelled_run_ends_as_cancelled_and_the_next_is_ordinary(site: Site, driver: Driver) -> None:

@@ -11,7 +11,9 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from holdfast.api.auth.connections import PERIOD
 from holdfast.api.auth.door import REVOKED
+from holdfast.control.keys.ring import MEMORY
 from holdfast.domain.content import Json
 from holdfast.domain.instant import Millis, instant
 from holdfast.testing.clock import HeldClock
@@ -68,6 +70,10 @@ async def closed(connection: ClientConnection) -> tuple[int, str]:
                 await connection.recv()
     assert caught.value.rcvd is not None
     return caught.value.rcvd.code, caught.value.rcvd.reason
+
+
+def test_a_key_that_is_revoked_elsewhere_and_what_it_has_open_are_over_within_a_second() -> None:
+    assert MEMORY + PERIOD < 1
 
 
 async def test_a_revoked_key_is_refused_at_once_where_it_was_revoked(house: House) -> None:
