@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from tests.api.exploring import AT_LENGTH, ENDLESS, check_nothing_found, explorer
+from tests.api.exploring import AS_SENT, AT_LENGTH, ENDLESS, check_nothing_found, explorer
 from tests.api.serving import serving
 
 CHECKS: Final = (
@@ -15,8 +15,6 @@ CHECKS: Final = (
     "response_schema_conformance",
     "negative_data_rejection",
 )
-AS_SENT: Final = "read_file_content"
-"""It answers with whatever type the file was said to have, and the reader would believe it."""
 LOCKING: Final = "create_key"
 """Once there is a key, every request needs one: tests/api/auth goes through the rest with keys."""
 AGAIN: Final = "_in_space$"
