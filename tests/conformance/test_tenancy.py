@@ -132,7 +132,7 @@ WITHOUT_SPACE: Final = {
     "spaces.page": "the operator's",
     "api_keys.create": "names its spaces: tested below",
     **dict.fromkeys(["api_keys.find", "api_keys.any", "api_keys.all", "api_keys.revoke"], "a key names its spaces"),
-    "events.heads": "names a space with each run: tested below",
+    **dict.fromkeys(["events.heads", "runs.named"], "name a space with each run: tested below"),
     **dict.fromkeys(
         ["leases.claim", "leases.renew", "leases.release", "leases.expire", "leases.queue"], "workers serve all spaces"
     ),
@@ -295,9 +295,10 @@ async def test_a_space_that_does_not_exist_has_nothing_and_takes_nothing(
         assert await rows_of(where) == before, method.path
 
 
-async def test_the_head_of_a_foreign_run_is_left_out(store: Store, ours: World, theirs: World) -> None:
-    heads = await store.events.heads([(SPACE, ours.run), (SPACE, theirs.run), (OTHER, ours.run)])
-    assert [(head.space_id, head.run_id) for head in heads] == [(SPACE, ours.run)]
+async def test_a_foreign_run_is_left_out_where_many_are_named(store: Store, ours: World, theirs: World) -> None:
+    names = [(SPACE, ours.run), (SPACE, theirs.run), (OTHER, ours.run)]
+    assert [head.name for head in await store.events.heads(names)] == [(SPACE, ours.run)]
+    assert [(run.space_id, run.id) for run in await store.runs.named(names)] == [(SPACE, ours.run)]
 
 
 async def test_a_commit_cannot_make_an_artifact_of_a_foreign_file(
