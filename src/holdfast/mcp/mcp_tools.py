@@ -48,6 +48,8 @@ class McpTools:
     async def list(self, lease: Lease) -> list[ToolSpec]:
         """Return the tools of the servers that the agent of a run may use."""
         usable = self._usable(self._agents.get(lease.run.agent_type))
+        if not usable:
+            return []
         servers = [self._servers.get(lease.space_id, name, declared) for name, declared in usable.items()]
         async with Tasks() as tasks:  # whoever waits for one that does not answer has waited for all of those
             listing = [tasks.create_task(self._specs(lease, server)) for server in servers]
