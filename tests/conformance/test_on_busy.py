@@ -152,6 +152,17 @@ async def test_of_many_at_once_that_would_rather_be_rejected_one_is_made(store: 
     assert len((await store.runs.page(SPACE)).items) == 1
 
 
+async def test_a_fork_begins_where_the_live_run_did_also_if_that_was_deleted_since(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    root = await answered(store, thread, "hello", "hi")
+    live = await make(store, thread, "go on", base=on(root, sequence=0))
+    await store.runs.delete(SPACE, root.id)
+    fork = await make(store, thread, "instead", on_busy=OnBusy.FORK)
+    live = await store.runs.get(SPACE, live.id)
+    assert (fork.base_run_id, fork.base_sequence) == (live.base_run_id, live.base_sequence)
+    assert fork.status is RunStatus.QUEUED
+
+
 async def test_fork_starts_at_once_from_the_base_of_the_live_run(store: Store) -> None:
     thread = await new_thread(store, SPACE)
     root = await answered(store, thread, "hello", "hi", "ho")

@@ -94,8 +94,8 @@ async def find_frame(tx: Transaction, space: SpaceId, in_space: int, new: NewRun
         await _check_parent(tx, parent, thread)
     if start.base_key is not None and (locked or key_of(base) != start.base_key):
         base = await base_run(tx, start.base_key)
-    if base is not None and start.base_sequence is not None:
-        await _check_cut(tx, thread, base, start.base_sequence)
+    if base is not None and isinstance(new.base, Base) and new.base.sequence is not None:
+        await _check_cut(tx, thread, base, new.base.sequence)  # others begin where a run did: it was checked then
     return Frame(
         space=space,
         space_key=in_space,
