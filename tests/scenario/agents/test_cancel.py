@@ -115,7 +115,7 @@ async def test_it_cuts_off_a_tool(anywhere: Workshop, fields: dict[str, Json]) -
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only the process group is killed")
 async def test_it_kills_the_process_of_a_tool(workshop: Workshop, tmp_path: Path) -> None:
     began, alive = asyncio.Event(), tmp_path / "alive"
-    script = f"echo up; while true; do date +%s%N > {alive}; sleep 0.01; done"
+    script = f"date > {alive}; echo up; while true; do date +%s%N > {alive}; sleep 0.01; done"
 
     async with open_processes() as processes:
 

@@ -4,9 +4,8 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from holdfast.domain.ids import ENTROPY_BYTES, RunId, SpaceId, ThreadId, sortable_id
+from holdfast.domain.ids import ENTROPY_BYTES, SpaceId, ThreadId, sortable_id
 from holdfast.domain.instant import Millis
-from holdfast.ports.event_log import Growth
 from holdfast.store.postgres.block import Block
 from holdfast.store.statements import load
 from holdfast.store.transaction import Entry, Row
@@ -18,13 +17,14 @@ STATEMENTS: Final = load("postgres", lambda index: f"${index}")
 class PostgresTransaction:
     """`Transaction`."""
 
-    __slots__ = ("_block", "lease_now", "now", "waking")
+    __slots__ = ("_block", "lease_now", "now", "wake", "waking")
 
     def __init__(self, block: Block, *, now: Millis, lease_now: Millis | None) -> None:
         self._block = block
         self.now = now
         self.lease_now = lease_now
         self.waking = Waking()
+        self.wake = self.waking.add
 
     async def lock_named(self, threads: Sequence[tuple[SpaceId, ThreadId]]) -> None:
         """Take row locks, by the keys that the names stand for."""
@@ -66,30 +66,6 @@ class PostgresTransaction:
     def new_id(self, prefix: str) -> str:
         """Make an id."""
         return sortable_id(prefix, at=self.now, entropy=os.urandom(ENTROPY_BYTES))
-
-    def wake(
-        self,
-        *,
-        run: tuple[SpaceId, RunId] | None = None,
-        ended: tuple[SpaceId, RunId] | None = None,
-        grown: Growth | None = None,
-        queue: bool = False,
-        emptied: bool = False,
-        delayed: bool = False,
-        news: bool = False,
-        timers: bool = False,
-    ) -> None:
-        """Remember whom to tell."""
-        self.waking.add(
-            run=run,
-            ended=ended,
-            grown=grown,
-            queue=queue,
-            emptied=emptied,
-            delayed=delayed,
-            news=news,
-            timers=timers,
-        )
 
 
 def _ordered(name: str, parameters: Mapping[str, Any]) -> list[Any]:

@@ -8,9 +8,8 @@ from functools import cache
 from itertools import chain
 from typing import Any, Final, TypeVar, cast
 
-from holdfast.domain.ids import ENTROPY_BYTES, RunId, SpaceId, ThreadId, sortable_id
+from holdfast.domain.ids import ENTROPY_BYTES, SpaceId, ThreadId, sortable_id
 from holdfast.domain.instant import Millis
-from holdfast.ports.event_log import Growth
 from holdfast.store.statements import load
 from holdfast.store.transaction import Entry, Operation, Row
 from holdfast.store.waking import Waking
@@ -29,13 +28,14 @@ _TAKING_ROWS: Final = frozenset(name for name, statement in STATEMENTS.items() i
 class SqliteTransaction:
     """`Transaction`."""
 
-    __slots__ = ("_connection", "lease_now", "now", "waking")
+    __slots__ = ("_connection", "lease_now", "now", "wake", "waking")
 
     def __init__(self, connection: sqlite3.Connection, now: Millis) -> None:
         self._connection = connection
         self.now = now
         self.lease_now: Millis | None = now
         self.waking = Waking()
+        self.wake = self.waking.add
 
     async def lock_named(self, threads: Sequence[tuple[SpaceId, ThreadId]]) -> None:
         """Do nothing: there is one writer."""
@@ -91,30 +91,6 @@ class SqliteTransaction:
     def new_id(self, prefix: str) -> str:
         """Make an id."""
         return sortable_id(prefix, at=self.now, entropy=os.urandom(ENTROPY_BYTES))
-
-    def wake(
-        self,
-        *,
-        run: tuple[SpaceId, RunId] | None = None,
-        ended: tuple[SpaceId, RunId] | None = None,
-        grown: Growth | None = None,
-        queue: bool = False,
-        emptied: bool = False,
-        delayed: bool = False,
-        news: bool = False,
-        timers: bool = False,
-    ) -> None:
-        """Remember whom to tell."""
-        self.waking.add(
-            run=run,
-            ended=ended,
-            grown=grown,
-            queue=queue,
-            emptied=emptied,
-            delayed=delayed,
-            news=news,
-            timers=timers,
-        )
 
 
 @cache
