@@ -52,6 +52,8 @@ class Writer:
         self._bus = bus
         self._loop = asyncio.get_running_loop()
         self._asked: list[_Job] = []
+        self._coming = False
+        """Whether it was said that a run is coming: once, or those who follow each other would hold up the first."""
         self._turns = 0
         """How many turns of the loop to wait for more."""
         self._jobs: SimpleQueue[list[_Job] | None] = SimpleQueue()
@@ -78,8 +80,8 @@ class Writer:
         if not self._asked:
             self._loop.call_soon(self._gather)
         self._asked.append(job)
-        if queues and not self._turns:
-            self._turns = TURNS
+        if queues and not self._coming:
+            self._coming, self._turns = True, TURNS
             self._bus.publish(Wake(coming=True))
         return job.future
 
@@ -93,7 +95,7 @@ class Writer:
     def _hand_over(self) -> None:
         if self._asked:
             self._jobs.put(self._asked)
-            self._asked = []
+            self._asked, self._coming = [], False
 
     async def close(self) -> None:
         """Do what is waiting, then stop."""
