@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Final, TypeAlias
 
 from msgspec.structs import replace
@@ -185,10 +184,9 @@ class AgentExecutor:
 
     async def _model(self, lease: Lease, agent: Agent) -> Model:
         """Return the model that was frozen when the run was made; the agent's own may fall back on others."""
-        folder = None if agent.folder is None else Path(agent.folder)
         names = models_of(agent, lease.run.model)
         await self._models.prepare(names)
-        return self._models.fallback(names, folder=folder)
+        return self._models.fallback(names, folder=agent.folder)
 
     async def _toolbox(self, lease: Lease, agent: Agent) -> Toolbox:
         """Return the tools of an agent; as long as neither it nor what is offered changes, they are the same."""

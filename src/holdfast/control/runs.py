@@ -3,14 +3,13 @@
 from contextlib import suppress
 from copy import copy
 from itertools import takewhile
-from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
 from holdfast.control.answers import check_response
 from holdfast.control.queue_room import QueueRoom
-from holdfast.domain.agent import Agent, check_mode, models_of
+from holdfast.domain.agent import check_mode, models_of
 from holdfast.domain.content import Content, Json
 from holdfast.domain.errors import AlreadyAnswered, Conflict, IdTaken, Invalid, NotFound, Waiting
 from holdfast.domain.ids import InterruptId, MessageId, RunId, SpaceId, ThreadId
@@ -76,7 +75,7 @@ class RunControl:
         limits = tighten(agent.limits, new.limits)
         names = models_of(agent, model)
         await self._models.prepare(names)
-        found = self._models.fallback(names, folder=_folder(agent))
+        found = self._models.fallback(names, folder=agent.folder)
         check_priced(limits, price_known=found.price_known)
         made = replace(self._sign(new), agent_type=agent.name, model=model, limits=limits)
         return await self._runs.create(space, made, body=_body(new))
@@ -206,7 +205,3 @@ class RunControl:
 def _body(new: NewRun) -> str | None:
     """Return what makes a request the same as another: what was asked for, not what the agent makes of it."""
     return None if new.idempotency_key is None else body_digest(new)
-
-
-def _folder(agent: Agent) -> Path | None:
-    return None if agent.folder is None else Path(agent.folder)

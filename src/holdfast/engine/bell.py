@@ -18,10 +18,9 @@ class Bell:
 
     async def wait(self, within: float | None = None) -> bool:
         """Sleep until it rings, or for `within` seconds at most; return whether it rang."""
-        try:
-            async with asyncio.timeout(within):
-                await self._rung.wait()
-        except TimeoutError:
+        if within is None:
+            await self._rung.wait()
+        elif not await self._rings(within):
             return False
         loop = asyncio.get_running_loop()
         if (early := self._heard + self._gap - loop.time()) > 0:
@@ -29,3 +28,10 @@ class Bell:
         self._rung.clear()
         self._heard = loop.time()
         return True
+
+    async def _rings(self, within: float) -> bool:
+        try:
+            async with asyncio.timeout(within):
+                return await self._rung.wait()
+        except TimeoutError:
+            return False

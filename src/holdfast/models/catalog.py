@@ -39,16 +39,16 @@ class Catalog:
             raise Invalid(f"a provider cannot be named `{SCRIPTED}`", field="providers")
         self._timeout = timeout_seconds
         self._wrapped = wrapped
-        self._scripted: dict[tuple[str, Path | None], Model] = {}
+        self._scripted: dict[tuple[str, str | None], Model] = {}
         self._provided: dict[str, Model] = {}
         self._connections: list[ProviderModel] = []
 
-    def find(self, name: str, *, folder: Path | None = None) -> Model:
+    def find(self, name: str, *, folder: str | None = None) -> Model:
         """Return the model of that name."""
         found = self._provided.get(name) or self._scripted.get((name, folder))
         return found or self._make(name, folder)
 
-    def fallback(self, names: Sequence[str], *, folder: Path | None = None) -> Model:
+    def fallback(self, names: Sequence[str], *, folder: str | None = None) -> Model:
         """Return the first of these models, with the others to fall back on while it is not available."""
         if not names:
             raise Invalid("name at least one model", field="model")
@@ -74,12 +74,12 @@ class Catalog:
             while self._connections:
                 stack.push_async_callback(self._connections.pop().aclose)
 
-    def _make(self, name: str, folder: Path | None) -> Model:
+    def _make(self, name: str, folder: str | None) -> Model:
         provider, _, model = name.partition(":")
         if not (provider and model):
             raise Invalid(f"`{name}` names no model: write `provider:model` or `{SCRIPTED}:path`", model=name)
         if provider == SCRIPTED:
-            scripted = self._wrapped(ScriptedModel(name, (folder or Path()) / model))
+            scripted = self._wrapped(ScriptedModel(name, Path(folder or "", model)))
             return self._scripted.setdefault((name, folder), scripted)
         return self._keep(name, self._connected(name, provider))
 

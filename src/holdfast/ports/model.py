@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
-from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
@@ -126,13 +125,13 @@ class Model(Protocol):
 class Models(Protocol):
     """The models there are."""
 
-    def find(self, name: str, *, folder: Path | None = None) -> Model:
+    def find(self, name: str, *, folder: str | None = None) -> Model:
         """Return the model `provider:name`, or raise `Invalid` and say what to do. Its provider is imported now.
 
         Paths in names are relative to `folder`, the agent's own. Finding the same name again costs nothing.
         """
 
-    def fallback(self, names: Sequence[str], *, folder: Path | None = None) -> Model:
+    def fallback(self, names: Sequence[str], *, folder: str | None = None) -> Model:
         """Return the first of these models, with the others to fall back on while it is not available."""
 
     async def prepare(self, names: Sequence[str]) -> None:

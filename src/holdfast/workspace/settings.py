@@ -150,8 +150,10 @@ class FolderSettings:
 
 
 def _say_nothing_of_agents(settings: Settings) -> bool:
-    said = (settings.limits, settings.permissions, settings.context, settings.locale)
-    return said == (Limits(), Permissions(), ContextSettings(), None)
+    return (settings.limits, settings.permissions, settings.context, settings.locale) == _NOTHING_OF_AGENTS
+
+
+_NOTHING_OF_AGENTS: Final = (Limits(), Permissions(), ContextSettings(), None)
 
 
 def with_defaults(agent: Agent, settings: Settings) -> Agent:

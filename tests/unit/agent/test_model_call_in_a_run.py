@@ -56,10 +56,10 @@ class One:
     def grant(self, name: str, rules: Sequence[str]) -> None:
         raise AssertionError("nobody is asked")
 
-    def find(self, name: str, *, folder: Path | None = None) -> Model:
+    def find(self, name: str, *, folder: str | None = None) -> Model:
         return self._puppet
 
-    def fallback(self, names: Sequence[str], *, folder: Path | None = None) -> Model:
+    def fallback(self, names: Sequence[str], *, folder: str | None = None) -> Model:
         return self._puppet
 
     async def prepare(self, names: Sequence[str]) -> None:

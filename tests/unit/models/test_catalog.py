@@ -31,20 +31,20 @@ async def test_a_script_is_found_in_the_folder_of_its_agent(tmp_path: Path, cata
     (tmp_path / "b").mkdir()
     scripted(tmp_path / "a", {"say": "one"})
     scripted(tmp_path / "b", {"say": "two"})
-    found = [catalog.find("scripted:script.json", folder=tmp_path / name) for name in ("a", "b")]
+    found = [catalog.find("scripted:script.json", folder=str(tmp_path / name)) for name in ("a", "b")]
     assert [text(await deltas(model)) for model in found] == ["one", "two"]
-    assert catalog.find("scripted:../a/script.json", folder=tmp_path / "b").name == "scripted:../a/script.json"
+    assert catalog.find("scripted:../a/script.json", folder=str(tmp_path / "b")).name == "scripted:../a/script.json"
 
 
 def test_the_same_name_is_the_same_model(tmp_path: Path, catalog: Catalog) -> None:
     scripted(tmp_path, {})
     for name in ("scripted:script.json", "local:m"):
-        assert catalog.find(name, folder=tmp_path) is catalog.find(name, folder=tmp_path)
+        assert catalog.find(name, folder=str(tmp_path)) is catalog.find(name, folder=str(tmp_path))
 
 
 def test_a_script_that_is_not_there_is_an_error_that_names_it(tmp_path: Path, catalog: Catalog) -> None:
     with pytest.raises(ScriptError, match=r"nowhere\.json"):
-        catalog.find("scripted:nowhere.json", folder=tmp_path)
+        catalog.find("scripted:nowhere.json", folder=str(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["", "gpt-5", ":", "openai:", ":gpt-5", "scripted:"])
@@ -137,8 +137,8 @@ async def test_clients_do_not_try_again_by_themselves(catalog: Catalog, monkeypa
 def test_nothing_of_a_provider_is_imported_before_one_is_asked_for(tmp_path: Path) -> None:
     scripted(tmp_path, {})
     program = (
-        "import sys, holdfast, holdfast.models.catalog as catalog; from pathlib import Path; "
-        f"catalog.Catalog().find('scripted:script.json', folder=Path({str(tmp_path)!r})); "
+        "import sys, holdfast, holdfast.models.catalog as catalog; "
+        f"catalog.Catalog().find('scripted:script.json', folder={str(tmp_path)!r}); "
         "print([name for name in ('pydantic_ai', 'pydantic', 'openai', 'genai_prices') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

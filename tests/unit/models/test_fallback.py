@@ -72,7 +72,7 @@ def test_a_catalog_makes_one_of_a_list_of_names(tmp_path: Path) -> None:
     scripted(tmp_path, {"say": "one"})
     catalog = Catalog()
     name = "scripted:script.json"
-    assert catalog.fallback([name], folder=tmp_path) is catalog.find(name, folder=tmp_path)
-    assert isinstance(catalog.fallback([name, name], folder=tmp_path), Fallback)
+    assert catalog.fallback([name], folder=str(tmp_path)) is catalog.find(name, folder=str(tmp_path))
+    assert isinstance(catalog.fallback([name, name], folder=str(tmp_path)), Fallback)
     with pytest.raises(Invalid, match="at least one"):
         catalog.fallback([])

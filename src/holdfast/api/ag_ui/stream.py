@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from holdfast.api.streams.body import Body
 from holdfast.api.streams.frames import KEEPALIVE, RETRY, numbered
-from holdfast.api.streams.sse import EventStream, StreamResponse, Write
+from holdfast.api.streams.sse import EventStream, StreamResponse
 from holdfast.control.ag_ui.segment import Segment, Streamed
 from holdfast.control.feeds.chunk import Chunk
 from holdfast.control.feeds.feed import Ending
@@ -17,9 +18,9 @@ class SegmentStream(EventStream):
         super().__init__(streamed.follower, render=numbered, prelude=RETRY, headers=headers)
         self._segment: Segment = streamed.segment
 
-    async def _write_all(self, write: Write) -> Ending:
-        while not isinstance(found := await self._follower.next(), Ending):
-            await write(KEEPALIVE if found is None else await self._rendered(found))
+    async def _write_all(self, body: Body) -> Ending:
+        while not isinstance(found := await body.next(), Ending):
+            body.write(KEEPALIVE if found is None else await self._rendered(found))
             if self._segment.over:
                 return Ending.ENDED
         return found

@@ -6,9 +6,9 @@ from typing import Final
 
 from msgspec import UNSET
 
-from holdfast.api.asgi import Send
+from holdfast.api.streams.body import Body
 from holdfast.api.streams.frames import KEEPALIVE
-from holdfast.api.streams.sse import EventStream, Write
+from holdfast.api.streams.sse import EventStream
 from holdfast.control.feeds.chunk import Chunk
 from holdfast.control.feeds.feed import Ending
 from holdfast.control.openai.completion import BETWEEN
@@ -46,33 +46,30 @@ class SpeechStream(EventStream):
         """Return words that follow what was said, if anything was."""
         return text if self._speaking is None else BETWEEN + text
 
-    async def _send(self, send: Send) -> None:
-        async def write(body: bytes) -> None:
-            await send({"type": "http.response.body", "body": body, "more_body": True})
-
+    async def _send(self, body: Body) -> None:
+        body.write(self._first())
         try:
-            await write(self._first())
-            await self._write_all(write)
+            await self._write_all(body)
         except HoldfastError as error:
-            await write(self._refusal(error))
-        await send({"type": "http.response.body", "body": b""})
+            body.write(self._refusal(error))
+        await body.end()
 
-    async def _write_all(self, write: Write) -> Ending:
+    async def _write_all(self, body: Body) -> Ending:
         while not self._finished:
-            found = await self._follower.next()
+            found = await body.next()
             match found:
                 case Chunk():
                     if frames := b"".join(self._pieces(found)):
-                        await write(frames)
+                        body.write(frames)
                 case None:
-                    await write(KEEPALIVE)
+                    body.write(KEEPALIVE)
                 case Ending.GONE:
                     raise NotFound("the run was deleted")
                 case Ending.CLOSING | Ending.BEHIND:
                     raise Unavailable("the stream was cut off: the run goes on")
                 case Ending.ENDED:
                     break
-        await write(await self._last())
+        body.write(await self._last())
         return Ending.ENDED
 
     def _pieces(self, chunk: Chunk) -> Iterator[bytes]:

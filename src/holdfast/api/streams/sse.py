@@ -1,13 +1,15 @@
 """Server-sent events: a response that goes on until there is nothing more to say, or nobody who listens."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from litestar import Response
 
 from holdfast.api.asgi import Receive, Scope, Send
 from holdfast.api.gate import past_the_gate
+from holdfast.api.streams.body import Body
 from holdfast.api.streams.frames import KEEPALIVE, NO_RETRY, RETRY, comment, numbered
 from holdfast.control.feeds.feed import Ending
 from holdfast.control.feeds.follower import Follower
@@ -29,7 +31,6 @@ LAST_WORDS: Final = {
 }
 
 Render: TypeAlias = Callable[[Sequence[Any]], bytes]
-Write: TypeAlias = Callable[[bytes], Awaitable[None]]
 
 
 class EventStream:
@@ -53,34 +54,38 @@ class EventStream:
         """Answer, and send until there is no more, or nobody who listens."""
         with self._follower as follower:
             await send({"type": "http.response.start", "status": 200, "headers": self._headers})
-            async with asyncio.TaskGroup() as tasks:
-                sending = tasks.create_task(self._send(past_the_gate(scope, send)))
-                follower.cut_off = sending.cancel
-                listening = tasks.create_task(_listen(receive, sending))
-                sending.add_done_callback(lambda _: listening.cancel())
+            time = asyncio.timeout(None)
+            try:
+                async with time:
+                    await self._send_until(partial(_end, time), Body(follower, past_the_gate(scope, send)), receive)
+            except TimeoutError:
+                if not time.expired():
+                    raise
 
-    async def _send(self, send: Send) -> None:
-        def write(body: bytes) -> Awaitable[None]:
-            return send({"type": "http.response.body", "body": body, "more_body": True})
-
+    async def _send_until(self, end: Callable[[], None], body: Body, receive: Receive) -> None:
+        """Send all of it; `end` is called when the reader is too slow, or gone."""
+        self._follower.cut_off = end
+        listening = asyncio.get_running_loop().create_task(_listen(receive, end))
         try:
-            await write(self._prelude)
-            last_words = LAST_WORDS[await self._write_all(write)]
-        except HoldfastError as error:
-            last_words = comment(f"{error.code}: {error.message}")
-        await send({"type": "http.response.body", "body": last_words})
+            await self._send(body)
+        finally:
+            listening.cancel()
 
-    async def _write_all(self, write: Write) -> Ending:
-        """Send everything, and return why there is no more."""
-        follower, render = self._follower, self._render
-        while True:
-            found = follower.take()
-            if found is None:
-                await follower.more()
-                found = follower.take()
-            if isinstance(found, Ending):
-                return found
-            await write(KEEPALIVE if found is None else found.rendered(render))
+    async def _send(self, body: Body) -> None:
+        """Send what there is, and at last why there is no more."""
+        body.write(self._prelude)
+        try:
+            body.write(LAST_WORDS[await self._write_all(body)])
+        except HoldfastError as error:
+            body.write(comment(f"{error.code}: {error.message}"))
+        await body.end()
+
+    async def _write_all(self, body: Body) -> Ending:
+        """Write everything, and return why there is no more."""
+        render = self._render
+        while not isinstance(found := await body.next(), Ending):
+            body.write(KEEPALIVE if found is None else found.rendered(render))
+        return found
 
 
 class StreamResponse(Response[Any]):
@@ -101,8 +106,14 @@ def run_stream(run: Run, follower: Follower, *, headers: Mapping[str, str]) -> S
     return StreamResponse(EventStream(follower, headers=[(k.encode(), v.encode()) for k, v in named.items()]))
 
 
-async def _listen(receive: Receive, sending: asyncio.Task[None]) -> None:
+async def _listen(receive: Receive, end: Callable[[], None]) -> None:
     """End the sending when the reader is gone. The run goes on."""
     while (await receive())["type"] != "http.disconnect":
         pass
-    sending.cancel()
+    end()
+
+
+def _end(time: asyncio.Timeout) -> None:
+    """End a block whose time is not limited otherwise."""
+    if not time.expired():
+        time.reschedule(asyncio.get_running_loop().time())

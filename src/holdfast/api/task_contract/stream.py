@@ -8,8 +8,9 @@ event: task         `task.status`, the last word
 
 import msgspec
 
+from holdfast.api.streams.body import Body
 from holdfast.api.streams.frames import KEEPALIVE
-from holdfast.api.streams.sse import EventStream, Write
+from holdfast.api.streams.sse import EventStream
 from holdfast.control.feeds.chunk import Chunk
 from holdfast.control.feeds.feed import Ending
 from holdfast.control.feeds.follower import Follower
@@ -32,29 +33,29 @@ class TaskStream(EventStream):
         self._after = after
         self._log = TaskLog()
 
-    async def _write_all(self, write: Write) -> Ending:
+    async def _write_all(self, body: Body) -> Ending:
         try:
             while self._follower.position < self._follower.joined_at:
-                if (ending := await self._write_next(write)) is not None:
+                if (ending := await self._write_next(body)) is not None:
                     return ending
-            await write(_status(await self._tasks.run(self._run.id)))
-            while (ending := await self._write_next(write)) is None:
+            body.write(_status(await self._tasks.run(self._run.id)))
+            while (ending := await self._write_next(body)) is None:
                 pass
             if ending is Ending.ENDED:
-                await write(_last_word(await self._tasks.run(self._run.id)))
+                body.write(_last_word(await self._tasks.run(self._run.id)))
         except TaskNotFound:
             return Ending.GONE
         return ending
 
-    async def _write_next(self, write: Write) -> Ending | None:
-        """Send what comes next, or return why nothing does any more."""
-        found = await self._follower.next()
+    async def _write_next(self, body: Body) -> Ending | None:
+        """Write what comes next, or return why nothing does any more."""
+        found = await body.next()
         match found:
             case Chunk():
                 if frames := b"".join(self._frames(found)):
-                    await write(frames)
+                    body.write(frames)
             case None:
-                await write(KEEPALIVE)
+                body.write(KEEPALIVE)
             case Ending():
                 return found
         return None

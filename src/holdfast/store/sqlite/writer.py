@@ -28,6 +28,10 @@ MOST_AT_ONCE: Final = 1024
 TURNS: Final = 3
 """Turns of the loop in which a hint reaches a worker, and its claim comes here."""
 
+# How a job is begun, taken back and kept: what comes first in a transaction needs no savepoint.
+_FIRST: Final = (), ("ROLLBACK", "BEGIN IMMEDIATE"), ()
+_LATER: Final = ("SAVEPOINT job",), ("ROLLBACK TO job", "RELEASE job"), ("RELEASE job",)
+
 
 class _Job(msgspec.Struct, eq=False):
     """An operation, or an item of a batch, and what became of it."""
@@ -48,6 +52,8 @@ class Writer:
         self._path = path
         self._file = _identity(path)
         self._lasting = True
+        self._begun = False
+        """Whether the transaction has something in it that must be kept when a job fails."""
         self._clock = clock
         self._bus = bus
         self._loop = asyncio.get_running_loop()
@@ -132,6 +138,7 @@ class Writer:
             self._check_file()
             self._choose_sync(lasting=any(job.batch is None or job.batch.lasting for job in jobs))
             self._connection.execute("BEGIN IMMEDIATE")
+            self._begun = False
             for part in _parts(jobs):
                 self._do(part, waking)
         except Exception as exc:  # noqa: BLE001 - whatever it is, it must reach every caller and not end the thread
@@ -164,18 +171,23 @@ class Writer:
 
     def _attempt(self, part: Sequence[_Job], waking: Waking) -> BaseException | None:
         transaction = SqliteTransaction(self._connection, self._clock.now())
-        self._connection.execute("SAVEPOINT job")
+        begin, take_back, keep = _LATER if self._begun else _FIRST
+        self._execute(begin)
         try:
             _perform(part, transaction)
         except Exception as exc:
             if not self._connection.in_transaction:
                 raise  # the disk is full or broken: SQLite has taken back everything
-            self._connection.execute("ROLLBACK TO job")
-            self._connection.execute("RELEASE job")
+            self._execute(take_back)
             return translate(exc)
-        self._connection.execute("RELEASE job")
+        self._execute(keep)
+        self._begun = True
         waking.merge(transaction.waking)
         return None
+
+    def _execute(self, statements: Sequence[str]) -> None:
+        for statement in statements:
+            self._connection.execute(statement)
 
     def _fail(self, jobs: Sequence[_Job], error: BaseException) -> None:
         with suppress(sqlite3.Error):  # on a broken disk even this may fail, and they must be answered
