@@ -1,5 +1,6 @@
 """A run starts with the values its base had where it was cut."""
 
+from holdfast.domain.busy import OnBusy
 from holdfast.domain.commit import Commit
 from holdfast.domain.content import Json
 from holdfast.domain.ids import ThreadId
@@ -133,6 +134,17 @@ async def test_values_stay_when_the_run_that_wrote_them_is_deleted(store: Store)
     await store.runs.delete(SPACE, base.id)
     for heir in (run, after, await ended(store, thread)):
         assert await _values(store, heir) == {"state": 3, "plan": ["p"]}
+
+
+async def test_what_a_deleted_run_was_given_hides_nothing_of_its_base_any_more(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    await _storied(store, thread)
+    middle = await complete(store, await claimed(store, await make(store, thread, values={"plan": "mine"})))
+    heir = await make(store, thread)
+    await store.runs.delete(SPACE, middle.id)
+    assert await _values(store, heir) == {"state": 3, "plan": "mine"}
+    fork = await make(store, thread, on_busy=OnBusy.FORK)
+    assert await _values(store, fork) == {"state": 3, "plan": ["p"]}
 
 
 async def test_values_of_a_long_chain_are_those_of_its_last_writer(store: Store) -> None:

@@ -8,12 +8,11 @@ SELECT r.run_key, COALESCE((SELECT MAX(m.sequence) FROM messages m WHERE m.run_k
  WHERE r.run_key = ANY(:run_key::BIGINT[]);
 
 -- name: inherit_values
--- What a run was given when it was made stands over what its base had.
+-- What a run was given when it was made (at -1) stands over what its base had, until the run is erased.
 INSERT INTO run_values (run_key, name, at_sequence, source_key)
-SELECT i.run_key, v.name, -1, COALESCE(v.source_key, v.value_key)
+SELECT i.run_key, v.name, -2, COALESCE(v.source_key, v.value_key)
   FROM unnest(:run_key::BIGINT[], :base_key::BIGINT[], :cut::BIGINT[]) AS i (run_key, base_key, cut)
   JOIN run_values v ON v.run_key = i.base_key AND v.at_sequence <= i.cut
  WHERE NOT EXISTS (SELECT 1 FROM run_values n
                     WHERE n.run_key = v.run_key AND n.name = v.name AND n.at_sequence <= i.cut
-                      AND (n.at_sequence, n.value_key) > (v.at_sequence, v.value_key))
-   AND NOT EXISTS (SELECT 1 FROM run_values o WHERE o.run_key = i.run_key AND o.name = v.name);
+                      AND (n.at_sequence, n.value_key) > (v.at_sequence, v.value_key));

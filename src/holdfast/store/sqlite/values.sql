@@ -7,12 +7,11 @@ SELECT run_key, COALESCE((SELECT MAX(sequence) FROM messages WHERE run_key = :ru
  WHERE run_key = :run_key;
 
 -- name: inherit_values
--- What a run was given when it was made stands over what its base had.
+-- What a run was given when it was made (at -1) stands over what its base had, until the run is erased.
 INSERT INTO run_values (run_key, name, at_sequence, source_key)
-SELECT :run_key, v.name, -1, COALESCE(v.source_key, v.value_key)
+SELECT :run_key, v.name, -2, COALESCE(v.source_key, v.value_key)
   FROM run_values v
  WHERE v.run_key = :base_key AND v.at_sequence <= :cut
    AND NOT EXISTS (SELECT 1 FROM run_values n
                     WHERE n.run_key = v.run_key AND n.name = v.name AND n.at_sequence <= :cut
-                      AND (n.at_sequence, n.value_key) > (v.at_sequence, v.value_key))
-   AND NOT EXISTS (SELECT 1 FROM run_values o WHERE o.run_key = :run_key AND o.name = v.name);
+                      AND (n.at_sequence, n.value_key) > (v.at_sequence, v.value_key));
