@@ -90,24 +90,28 @@ class Watched:
         """What is not answered."""
         self.gate: asyncio.Event | None = None
         """What a claim waits for, once it was made."""
-        self.claimed = 0
-        """How many claims were answered."""
+        self.answered = 0
+        """How many claims and looks at the queue were answered."""
 
     async def claim(self, owner: OwnerId, *, lease: timedelta, limit: int = 1) -> list[Lease]:
         self._ask("claim")
         claimed = await self._leases.claim(owner, lease=lease, limit=limit)
         if self.gate is not None:
             await self.gate.wait()
-        self.claimed += 1
+        self.answered += 1
         return claimed
 
-    async def claim_nothing_more(self) -> None:
-        """Wait until nothing is being claimed, and nobody is about to."""
+    async def be_left_alone(self) -> None:
+        """Wait until nobody claims or looks at the queue, or is about to."""
         quiet = 0
         while quiet < 20:
-            asked = self.asked.get("claim", 0)
+            asked = self._asked_about_work
             await asyncio.sleep(0)
-            quiet = quiet + 1 if self.asked.get("claim", 0) == asked == self.claimed else 0
+            quiet = quiet + 1 if self._asked_about_work == asked == self.answered else 0
+
+    @property
+    def _asked_about_work(self) -> int:
+        return self.asked.get("claim", 0) + self.asked.get("queue", 0)
 
     async def renew(self, owner: OwnerId, leases: Sequence[Lease], *, lease: timedelta) -> list[Lease]:
         self._ask("renew")
@@ -123,7 +127,9 @@ class Watched:
 
     async def queue(self) -> QueueState:
         self._ask("queue")
-        return await self._leases.queue()
+        state = await self._leases.queue()
+        self.answered += 1
+        return state
 
     async def was_asked(self, what: str, times: int = 1) -> None:
         """Wait until it was asked so often from now on."""

@@ -107,11 +107,11 @@ async def test_a_run_that_comes_to_an_idle_worker_is_claimed_in_the_transaction_
     leases, actor = Watched(store.leases), Actor(hanging)
     async with working(store, bus, actor, leases=leases):
         await leases.was_asked("claim")  # and there was nothing
-        await leases.claim_nothing_more()
+        await leases.be_left_alone()
         run = await queued(store, "hi", **options)
         assert await status(store, run.id) is RunStatus.RUNNING
         assert (await actor.begun.get()).run_id == run.id
-        await leases.claim_nothing_more()
+        await leases.be_left_alone()
         assert leases.asked["claim"] == 2  # the queue was left empty
 
 
