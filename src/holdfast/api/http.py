@@ -1,7 +1,8 @@
 """How the server speaks HTTP: in the words of the API also where a request is none, and with a bound on its head."""
 
+import asyncio
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -21,6 +22,10 @@ class Http(HttpToolsProtocol):
         super().__init__(*args, **options)
         self._in_head = False
         self._head = 0
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin to speak."""
+        super().connection_made(cast(asyncio.Transport, HeadWithBody(transport, self.loop)))
 
     def data_received(self, data: bytes) -> None:
         """Read a piece, and refuse a head that goes on for too long."""
@@ -51,6 +56,40 @@ class Http(HttpToolsProtocol):
         self.transport.close()
 
 
+class HeadWithBody:
+    """A transport that writes the head of an answer with what follows it at once, which is nearly always something.
+
+    The server writes them one after the other, and each write costs more than most requests do otherwise.
+    """
+
+    def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._head = b""
+
+    def write(self, data: bytes) -> None:
+        """Write something, and before it a head that waits."""
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data.startswith(b"HTTP/1.1 "):
+            self._head = data
+            self._loop.call_soon(self._write_head)
+            return
+        self._transport.write(data)
+
+    def close(self) -> None:
+        """Close it, once all was written."""
+        self._write_head()
+        self._transport.close()
+
+    def _write_head(self) -> None:
+        if self._head:
+            self.write(b"")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 def uvicorn_config(app: App, *, last_words: int) -> uvicorn.Config:
     """Return how the app is served; open answers have `last_words` seconds to end when it is to stop."""
     return uvicorn.Config(
@@ -62,5 +101,6 @@ def uvicorn_config(app: App, *, last_words: int) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # nothing here asks who a client is by its address
         timeout_graceful_shutdown=last_words,
     )
