@@ -109,7 +109,7 @@ def prepare(commit: Commit, *, known_texts: Collection[tuple[int, str]] = ()) ->
             lease_number=lease.number,
             events=events,
             consumed=len(commit.consumed),
-            settles=waits or any(step.state.settled for step in commit.steps),
+            progresses=waits or any(step.state.settled for step in commit.steps),
             stops=commit.move is not None and commit.move.to is not RunStatus.QUEUED,
         ),
         messages=list(map(message_row, commit.messages)),

@@ -39,7 +39,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """Type and JSON."""
     consumed: int = 0
     """How many inbox items it reads."""
-    settles: bool = False
+    progresses: bool = False
     """Whether a step settles or the run begins to wait: it does not kill its workers."""
     stops: bool = False
     """Whether the run stops reading its inbox."""

@@ -6,9 +6,9 @@ WITH locked AS (
 ), passed AS (
     UPDATE run_heads h
        SET last_event_seq = h.last_event_seq + w.added, unread = h.unread - w.consumed,
-           attempt = CASE WHEN w.settles THEN 0 ELSE h.attempt END
-      FROM unnest(:run_key::BIGINT[], :lease_number::BIGINT[], :added::BIGINT[], :consumed::BIGINT[], :settles::BOOLEAN[],
-                  :stops::BOOLEAN[]) AS w (run_key, lease_number, added, consumed, settles, stops)
+           attempt = CASE WHEN w.progresses THEN 0 ELSE h.attempt END
+      FROM unnest(:run_key::BIGINT[], :lease_number::BIGINT[], :added::BIGINT[], :consumed::BIGINT[],
+                  :progresses::BOOLEAN[], :stops::BOOLEAN[]) AS w (run_key, lease_number, added, consumed, progresses, stops)
       JOIN locked l ON l.run_key = w.run_key
      WHERE h.run_key = w.run_key AND h.lease_number = w.lease_number AND (NOT w.stops OR h.unread <= w.consumed)
     RETURNING h.run_key, h.last_event_seq, h.unread

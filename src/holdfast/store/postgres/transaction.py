@@ -79,7 +79,7 @@ def _columns(entries: Sequence[Entry]) -> dict[str, list[Any]]:
         "lease_number": [entry.lease_number for entry in entries],
         "added": [len(entry.events) for entry in entries],
         "consumed": [entry.consumed for entry in entries],
-        "settles": [entry.settles for entry in entries],
+        "progresses": [entry.progresses for entry in entries],
         "stops": [entry.stops for entry in entries],
         "run_of_event": [entry.run_key for entry in entries for _ in entry.events],
         "following": [following for entry in entries for following in reversed(range(len(entry.events)))],

@@ -1,11 +1,11 @@
 -- name: fence
 -- Returns no row when the lease has moved on, or when the run would stop with something unread.
-WITH wanted (events, consumed, settles, run_key, lease_number, stops) AS (
-    VALUES (:events, :consumed, :settles, :run_key, :lease_number, :stops)
+WITH wanted (events, consumed, progresses, run_key, lease_number, stops) AS (
+    VALUES (:events, :consumed, :progresses, :run_key, :lease_number, :stops)
 )
 UPDATE run_heads
    SET last_event_seq = last_event_seq + w.events, unread = unread - w.consumed,
-       attempt = CASE WHEN w.settles = 1 THEN 0 ELSE attempt END
+       attempt = CASE WHEN w.progresses = 1 THEN 0 ELSE attempt END
   FROM wanted w
  WHERE run_heads.run_key = w.run_key AND run_heads.lease_number = w.lease_number
    AND (w.stops = 0 OR run_heads.unread <= w.consumed)

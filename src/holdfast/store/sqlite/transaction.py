@@ -130,7 +130,7 @@ def _fence_values(entry: Entry) -> tuple[int, ...]:
     return (
         len(entry.events),
         entry.consumed,
-        entry.settles,
+        entry.progresses,
         entry.run_key,
         entry.lease_number,
         entry.stops,
