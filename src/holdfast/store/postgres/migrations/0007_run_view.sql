@@ -1,7 +1,8 @@
 -- A join of nine tables takes PostgreSQL longer to plan than to do. What few runs have is looked up where there is one.
 CREATE OR REPLACE VIEW run_view AS
 SELECT r.run_key, r.space_key, r.thread_key, r.base_key, r.parent_key, r.root_key, r.nesting, h.head_start,
-       h.lease_owner, r.id, t.id AS thread_id, s.id AS space_id, r.mode, r.agent_type, r.model, h.status, h.status_reason,
+       h.lease_owner, r.id, t.id AS thread_id, s.id AS space_id, r.mode, r.agent_type, r.model, h.status,
+       h.status_reason,
        (SELECT b.id FROM runs b WHERE b.run_key = r.base_key) AS base_run_id, r.base_sequence,
        (SELECT p.id FROM runs p WHERE p.run_key = r.parent_key) AS parent_run_id,
        COALESCE((SELECT o.id FROM runs o WHERE o.run_key = r.root_key), r.id) AS root_run_id,
@@ -9,8 +10,8 @@ SELECT r.run_key, r.space_key, r.thread_key, r.base_key, r.parent_key, r.root_ke
                 t.id) AS root_thread_id,
        CASE WHEN r.parent_key IS NULL THEN NULL ELSE t.id END AS child_thread_id,
        h.session_id, r.input, r.output, r.error, r.input_tokens, r.output_tokens, r.cached_input_tokens,
-       r.cost_nanodollars, r.priority, r.tags, r.limits, r.iterations, h.attempt, h.wait_until, r.idempotency_key, h.last_event_seq,
-       r.created_by, r.cancelled_by, r.created_at, h.queued_at, h.started_at, r.completed_at
+       r.cost_nanodollars, r.priority, r.tags, r.limits, r.iterations, h.attempt, h.wait_until, r.idempotency_key,
+       h.last_event_seq, r.created_by, r.cancelled_by, r.created_at, h.queued_at, h.started_at, r.completed_at
   FROM runs r
   JOIN run_heads h ON h.run_key = r.run_key
   JOIN threads t ON t.thread_key = r.thread_key
