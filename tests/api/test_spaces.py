@@ -131,6 +131,33 @@ async def test_a_file_may_be_in_any_number_of_messages(site: Site) -> None:
         await site.post(f"/api/threads/{await site.thread()}/runs", body)
 
 
+async def test_a_message_may_name_only_files_of_its_own_space(site: Site) -> None:
+    await site.post("/api/spaces", {"id": "elsewhere"})
+    foreign = (await site.ask("POST", "/api/spaces/elsewhere/files?name=x", content=b"x")).json()["id"]
+    thread, busy = await site.thread(), await site.thread(agent_type="staller")
+    live = await site.post(f"/api/threads/{busy}/runs", {"input": "x"})
+    for file in (foreign, "fil_none", "no id at all"):
+        content = [{"type": "text", "text": "see"}, {"type": "image", "source": {"type": "file", "value": file}}]
+        for path, body in (
+            (f"/api/threads/{thread}/runs", {"messages": [{"content": content}]}),
+            (f"/api/runs/{live['id']}/messages", {"content": content}),
+        ):
+            error = (await site.post(path, body, expect=404))["error"]
+            assert (error["code"], error["details"]) == ("NOT_FOUND", {"id": file})
+    assert (await site.get(f"/api/threads/{thread}"))["next_sequence"] == 0
+    await site.post(f"/api/runs/{live['id']}/cancel", expect=200)
+
+
+async def test_a_run_whose_file_was_deleted_since_is_tried_again_all_the_same(site: Site) -> None:
+    file = (await site.ask("POST", "/api/files?name=x", content=b"x")).json()["id"]
+    content = [{"type": "image", "source": {"type": "file", "value": file}}]
+    path = f"/api/threads/{await site.thread(agent_type='failing')}/runs?wait=30"
+    failed = await site.post(path, {"messages": [{"content": content}]})
+    await site.delete(f"/api/files/{file}")
+    again = await site.post(f"/api/runs/{failed['id']}/retry", {"from": "start"})
+    assert again["id"] != failed["id"]
+
+
 async def test_a_file_that_is_too_large_and_a_form_are_refused(site: Site) -> None:
     large = await site.ask("POST", "/api/files?name=x", content=bytes(MAX_FILE + 1))
     assert (large.status_code, large.json()["error"]["code"]) == (413, "BODY_TOO_LARGE")

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from holdfast.domain.content import Content, DataSource, FileSource, Part, TextPart
+from holdfast.domain.content import Content, DataSource, Part, TextPart, file_of, files_in
 from holdfast.domain.errors import NotFound
 from holdfast.domain.ids import FileId
 from holdfast.domain.message import Message, NewMessage
@@ -19,7 +19,7 @@ ReadFile: TypeAlias = Callable[[FileId], Awaitable[StoredFile]]
 
 async def with_files(messages: Sequence[Said], read: ReadFile) -> Sequence[Said]:
     """Return messages with the bytes of our files in place of their names; most messages name none."""
-    if not any(_is_ours(part) for message in messages for part in _parts(message.content)):
+    if not any(files_in(message.content) for message in messages):
         return messages
     return [replace(message, content=await _filled(message.content, read)) for message in messages]
 
@@ -29,20 +29,12 @@ async def _filled(content: Content, read: ReadFile) -> Content:
 
 
 async def _with_bytes(part: Part, read: ReadFile) -> Part:
-    if isinstance(part, TextPart) or not isinstance(part.source, FileSource) or not _is_ours(part):
+    source = file_of(part)
+    if source is None:
         return part
-    source = part.source
     try:
         file = await read(FileId(source.value))
     except NotFound:
         return TextPart(text=f"(The file `{source.value}` was here; it has been deleted.)")
     mime_type = file.media_type if source.mime_type is UNSET else source.mime_type
     return replace(part, source=DataSource(value=b64encode(file.content).decode(), mime_type=mime_type))
-
-
-def _is_ours(part: Part) -> bool:
-    return not isinstance(part, TextPart) and isinstance(part.source, FileSource) and part.source.provider is UNSET
-
-
-def _parts(content: Content) -> Sequence[Part]:
-    return () if isinstance(content, str) else content

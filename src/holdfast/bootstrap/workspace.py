@@ -223,6 +223,7 @@ def _run_control(store: Store, agents: Agents, models: Models) -> RunControl:
         messages=store.messages,
         inbox=store.inbox,
         interrupts=store.interrupts,
+        files=store.files,
         agents=agents,
         models=models,
     )

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from holdfast.control.answers import check_response
 from holdfast.control.queue_room import QueueRoom
 from holdfast.domain.agent import check_mode, models_of
-from holdfast.domain.content import Content, Json
+from holdfast.domain.content import Content, Json, files_in
 from holdfast.domain.errors import AlreadyAnswered, Conflict, IdTaken, Invalid, NotFound, Waiting
 from holdfast.domain.ids import InterruptId, MessageId, RunId, SpaceId, ThreadId
 from holdfast.domain.inbox import InboxKind
@@ -21,6 +21,7 @@ from holdfast.domain.new_run import Base, Created, NewRun, body_digest
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.thread import NewThread
 from holdfast.ports.agents import Agents
+from holdfast.ports.artifacts import Files
 from holdfast.ports.inbox import Inbox
 from holdfast.ports.interrupts import Interrupts
 from holdfast.ports.messages import Messages
@@ -42,6 +43,7 @@ class RunControl:
         messages: Messages,
         inbox: Inbox,
         interrupts: Interrupts,
+        files: Files,
         agents: Agents,
         models: Models,
     ) -> None:
@@ -52,6 +54,7 @@ class RunControl:
         self._messages = messages
         self._inbox = inbox
         self._interrupts = interrupts
+        self._files = files
         self._agents = agents
         self._models = models
 
@@ -64,9 +67,14 @@ class RunControl:
     async def start(self, space: SpaceId, new: NewRun) -> Created:
         """Make a run of an agent, with the model that it has now and at most the limits that it has.
 
-        An unknown agent raises `NotFound`, one that may not be run in that mode `Conflict`. A cost budget needs
-        models whose prices are known (`Invalid`).
+        An unknown agent, and a file that the space does not have, raise `NotFound`; an agent that may not be run in
+        that mode `Conflict`. A cost budget needs models whose prices are known (`Invalid`).
         """
+        for message in new.messages:
+            await self._check_files(space, message.content)
+        return await self._make(space, new)
+
+    async def _make(self, space: SpaceId, new: NewRun) -> Created:
         if self._room is not None:
             await self._room.check(space)
         agent = self._agents.get(new.agent_type or await self._agent_of(space, new.thread))
@@ -115,8 +123,9 @@ class RunControl:
         """Tell a run something on its way; it hears it before its next model call. Return the number of the item.
 
         A run that asks a person something wants an answer first (`Waiting`). An id that a message of its chain has is
-        refused (`IdTaken`).
+        refused (`IdTaken`), and so is a file that the space does not have (`NotFound`).
         """
+        await self._check_files(space, content)
         by = by or self._by
         said = NewMessage(id=message, role=Role.USER, content=content, created_by=by)
         check_ids([said])
@@ -147,7 +156,8 @@ class RunControl:
             limits=failed.limits,
             created_by=by,
         )
-        return await self.start(space, await self._from_start(space, failed, again) if from_start else again)
+        # A file that was deleted since is no obstacle: it was there when it was named.
+        return await self._make(space, await self._from_start(space, failed, again) if from_start else again)
 
     async def _from_start(self, space: SpaceId, failed: Run, again: NewRun) -> NewRun:
         """Return the run that begins where `failed` began, with what it was told at first."""
@@ -176,6 +186,10 @@ class RunControl:
             return thread.agent_type
         return (await self._threads.get(space, thread)).agent_type
 
+    async def _check_files(self, space: SpaceId, content: Content) -> None:
+        for file in files_in(content):
+            await self._files.get(space, file)
+
     async def _check_unused(self, space: SpaceId, run: RunId, message: MessageId) -> None:
         await self._runs.get(space, run)
         with suppress(NotFound):
@@ -194,7 +208,8 @@ class RunControl:
             raise AlreadyAnswered(f"run `{run}` has no open question", run_id=run)
         if len(questions) > 1:
             ids = [each.id for each in questions]
-            raise Invalid(f"run `{run}` has several open questions: name one of them", field="interrupt", ids=ids)
+            why = f"run `{run}` has several open questions: name one of them with `interrupt_id`"
+            raise Invalid(why, field="interrupt_id", ids=ids)
         return questions[0]
 
     async def _open_questions(self, space: SpaceId, run: RunId, *, below: bool = True) -> list[Interrupt]:

@@ -5,6 +5,8 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from holdfast.domain.ids import FileId
+
 Json: TypeAlias = Any
 """Any JSON value."""
 
@@ -71,3 +73,16 @@ class DocumentPart(_Part, frozen=True, kw_only=True, tag="document"):
 
 Part: TypeAlias = TextPart | ImagePart | AudioPart | VideoPart | DocumentPart
 Content: TypeAlias = str | list[Part]
+
+
+def file_of(part: Part) -> FileSource | None:
+    """Return the file of the space that a part is, if it is one."""
+    if isinstance(part, TextPart) or not isinstance(part.source, FileSource):
+        return None
+    return part.source if part.source.provider is UNSET else None
+
+
+def files_in(content: Content) -> list[FileId]:
+    """Return the files of the space that a content names."""
+    parts = [] if isinstance(content, str) else content
+    return [FileId(file.value) for part in parts if (file := file_of(part)) is not None]

@@ -44,7 +44,7 @@ async def test_several_questions_need_a_name(floor: Floor, workshop: Workshop) -
     async with unchanged(floor, workshop):
         with pytest.raises(Invalid, match="several open questions") as refused:
             await floor.runs.respond(SPACE, run.id, "yes")
-    assert refused.value.details["ids"] == ["one", "two"]
+    assert refused.value.details == {"field": "interrupt_id", "ids": ["one", "two"]}
     await floor.runs.respond(SPACE, run.id, "yes", interrupt=InterruptId("two"))
     assert (await floor.runs.respond(SPACE, run.id, "no")).id == "one"
 
