@@ -222,6 +222,9 @@ async def test_the_log_of_a_run_is_read_in_order_and_byte_for_byte(site: Site) -
     first = await site.get(path, limit=3)
     rest = await site.get(path, cursor=first["next_cursor"])
     assert first["items"] + rest["items"] == whole
+    last = run["last_event_seq"]
+    assert (await site.get(path, cursor=last))["items"] == []
+    assert (await site.get(path, cursor=last + 1, expect=400))["error"]["details"] == {"field": "cursor", "last": last}
     some = await site.get(path, type=["RUN_STARTED", "RUN_FINISHED"])
     assert [event["type"] for event in some["items"]] == ["RUN_STARTED", "RUN_FINISHED"]
     raw = (await site.ask("GET", path)).content

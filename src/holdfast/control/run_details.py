@@ -6,7 +6,7 @@ from holdfast.control.conversations import run_of_thread
 from holdfast.control.cursors import number_of
 from holdfast.domain.content import Json
 from holdfast.domain.context_snapshot import ReadContext
-from holdfast.domain.errors import NotFound
+from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
 from holdfast.domain.instant import Instant
 from holdfast.domain.interrupt import Interrupt, InterruptStatus
@@ -86,11 +86,13 @@ class RunDetails:
         limit: int = DEFAULT_LIMIT,
         cursor: str | None = None,
     ) -> Page[EventView]:
-        """Return the log of a run. A full page has a cursor: the number to go on after."""
+        """Return the log of a run. A full page has a cursor, the number to go on after; a later one is refused."""
         after = 0 if cursor is None else number_of(cursor)
         for each in types or ():
             check_text(each, field="type", most=128)
-        await self._runs.get(space, run)
+        last = (await self._runs.get(space, run)).last_event_seq
+        if after > last:
+            raise Invalid(f"there is no event {after} yet: the last one is {last}", field="cursor", last=last)
         found = await self._events.after(space, run, seq=after, limit=limit, types=types)
         following = str(found[-1].seq) if len(found) == limit else None
         return Page(items=[_event(event) for event in found], next_cursor=following)
