@@ -37,7 +37,7 @@ from holdfast.domain.events.custom import (
     StepChanged,
     to_custom,
 )
-from holdfast.domain.events.input import Interrupt, Interrupted
+from holdfast.domain.events.input import Cancelled, Interrupt, Interrupted
 from holdfast.domain.ids import InterruptId, MessageId, RunId, ThreadId, ToolCallId
 from holdfast.domain.interrupt import InterruptStatus
 from holdfast.domain.plan import PlanItem, PlanStatus, Subtask, SubtaskStatus
@@ -113,6 +113,7 @@ def test_plans_are_shown_by_what_is_new_in_them() -> None:
     [
         (RunStarted(thread_id=THREAD, run_id=RUN), ""),
         (RunFinished(thread_id=THREAD, run_id=RUN), "status  finished, 0 tokens\n"),
+        (RunFinished(thread_id=THREAD, run_id=RUN, outcome=Cancelled()), "status  cancelled, 0 tokens\n"),
         (RunError(message="no way", code="MODEL_REFUSED"), "error   no way [MODEL_REFUSED]\n"),
         (RunError(message="no way"), "error   no way\n"),
         (SubagentStarted(subagent_run_id=RUN, name="taster"), "child   taster begins, as run_1\n"),
@@ -129,7 +130,7 @@ def test_plans_are_shown_by_what_is_new_in_them() -> None:
         ),
         (
             Abandoned(message_ids=[MESSAGE], through=9),
-            "void    what it was saying up to event 9: it was cut off, and is asked again\n",
+            "void    what it was saying up to event 9: nothing came of that call\n",
         ),
     ],
 )

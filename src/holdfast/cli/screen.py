@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.cli.printing import harmless, say
-from holdfast.cli.wording import LABELS, one_line, plan_line, questions, tokens
+from holdfast.cli.wording import LABELS, ending, one_line, plan_line, questions, tokens
 from holdfast.domain.content import Content
 from holdfast.domain.errors import Invalid
 from holdfast.domain.events import (
@@ -141,7 +141,7 @@ class Screen:
                 for question in asked:
                     self._line("asks", question)
                 answer = f"waits for an answer, at POST /api/runs/{event.run_id}/respond"
-                self._line("status", answer if asked else f"finished, {tokens(event)} tokens")
+                self._line("status", answer if asked else f"{ending(event)}, {tokens(event)} tokens")
             case RunError():
                 self._line("error", f"{event.message}{'' if event.code is UNSET else f' [{event.code}]'}")
 
@@ -175,7 +175,7 @@ class Screen:
     def _show_note(self, event: object) -> None:
         match event:
             case Abandoned(through=through):
-                self._line("void", f"what it was saying up to event {through}: it was cut off, and is asked again")
+                self._line("void", f"what it was saying up to event {through}: nothing came of that call")
             case ChildChanged(run_id=run, status=status):
                 self._line("child", f"{run} is {status}")
             case Logged(message=message):

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from msgspec import UNSET
 
 from holdfast.domain.events import RunFinished
-from holdfast.domain.events.input import Interrupted
+from holdfast.domain.events.input import Cancelled, Interrupted
 from holdfast.domain.plan import PlanItem, PlanStatus, SubtaskStatus
 
 LONGEST: Final = 200
@@ -65,6 +65,11 @@ def questions(event: RunFinished) -> list[str]:
     if not isinstance(event.outcome, Interrupted):
         return []
     return [each.reason if each.message is UNSET else each.message for each in event.outcome.interrupts]
+
+
+def ending(event: RunFinished) -> str:
+    """Return how a run ended that did not fail."""
+    return "cancelled" if isinstance(event.outcome, Cancelled) else "finished"
 
 
 def tokens(event: RunFinished) -> int:

@@ -66,7 +66,7 @@ class BudgetSpent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Abandoned(msgspec.Struct, frozen=True, kw_only=True):
-    """A call was issued again: these messages, streamed up to event `through`, are void."""
+    """A call came to nothing: these messages, streamed up to event `through`, are void."""
 
     message_ids: list[MessageId]
     through: int
