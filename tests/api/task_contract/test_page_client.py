@@ -3,6 +3,7 @@
 import asyncio
 import re
 import shutil
+from pathlib import Path
 from typing import Final
 
 import httpx2
@@ -13,6 +14,9 @@ from tests.api.site import LIMIT
 from tests.api.task_contract.desk import ASKS, Desk, read_frames
 
 TERMINAL: Final = ("finished", "failed", "canceled")
+PAGE_STREAM: Final = Path(__file__).with_name("page_stream.mjs")
+
+needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="runs the page's JavaScript")
 
 
 async def test_a_client_creates_follows_answers_cancels_and_deletes(any_desk: Desk) -> None:
@@ -70,16 +74,33 @@ async def test_the_events_that_a_client_polls_beside_it_name_each_tool_once(desk
     assert said == ["todo_write", "done", "todo_write", "done", "finished"]
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="runs the page's JavaScript")
+@needs_node
 async def test_the_javascript_of_the_page_runs_as_it_stands(desk: Desk) -> None:
-    node = await asyncio.create_subprocess_exec(
-        *("node", "--input-type=module", "-e", PAGE_SCRIPT % {"base": desk.site.url}), stdout=asyncio.subprocess.PIPE
-    )
+    said = await _node("--input-type=module", "-e", PAGE_SCRIPT % {"base": desk.site.url})
+    lines = re.sub(r"\d+ms", "some ms", said).splitlines()
+    assert lines == ["🔧 todo_write", "   ✓ some ms", "🔧 todo_write", "   ✓ some ms", "did"]
+
+
+@needs_node
+async def test_the_javascript_that_follows_a_task_closes_by_itself_at_its_end(desk: Desk) -> None:
+    ended = await _node(PAGE_STREAM, f"{desk.site.url}/tasks/{await desk.ended('worker')}/stream")
+    calls = ["Tool call: todo_write", "Tool call: todo_write"]
+    assert ended.splitlines() == [*calls, "Current status: finished", "closed, opened 1"]
+    task = await desk.asking()
+    async with asyncio.TaskGroup() as tasks:
+        live = tasks.create_task(_node(PAGE_STREAM, f"{desk.site.url}/tasks/{task}/stream"))
+        await desk.site.post(f"/tasks/{task}/respond", {"message": "x"}, expect=200)
+    first, status, last = live.result().splitlines()
+    assert (first, status.startswith("Current status: "), last) == ("Tool call: ask_user", True, "closed, opened 1")
+
+
+async def _node(*arguments: str | Path) -> str:
+    """Return what a program of Node says."""
+    node = await asyncio.create_subprocess_exec("node", *arguments, stdout=asyncio.subprocess.PIPE)
     async with asyncio.timeout(LIMIT):
         said, _ = await node.communicate()
     assert node.returncode == 0
-    lines = re.sub(r"\d+ms", "some ms", said.decode()).splitlines()
-    assert lines == ["🔧 todo_write", "   ✓ some ms", "🔧 todo_write", "   ✓ some ms", "did"]
+    return said.decode()
 
 
 async def _poll(client: httpx2.AsyncClient, base: str, task: str) -> Json:
