@@ -35,6 +35,13 @@ async def test_a_thread_carries_its_newest_runs_and_lists_by_the_latest(site: Si
     ]
 
 
+async def test_a_thread_carries_no_more_than_its_newest_50_runs(site: Site) -> None:
+    thread = await site.thread()
+    path = f"/api/threads/{thread}/runs"
+    made = [(await site.post(path, {"input": "x", "base_run_id": None}))["id"] for _ in range(51)]
+    assert [run["id"] for run in (await site.get(f"/api/threads/{thread}"))["runs"]] == made[:0:-1]
+
+
 async def test_an_archived_thread_takes_no_run_until_it_is_unarchived(site: Site) -> None:
     thread = await site.thread()
     assert (await site.post(f"/api/threads/{thread}/archive", expect=200))["status"] == "archived"
