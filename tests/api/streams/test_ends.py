@@ -58,12 +58,15 @@ async def test_streams_outlive_a_restart_of_the_database(own_postgres: PostgresS
             sse(stage.host, f"/api/runs/{hand.id}/sse") as by_sse,
             ws(stage.host, f"/api/runs/{hand.id}/ws") as by_ws,
         ):
-            await own_postgres.restart()
+            await own_postgres.stop()
+            await _check_not_ready(stage)
+            await own_postgres.start()
             await _until_it_answers(lambda: hand.say("after"))
             await _until_it_answers(hand.finish)
             async with asyncio.timeout(OUTAGE):
                 told = [event_of(text) async for text in by_ws if text != PING]
             assert _events(await _all(by_sse)) == told == await stage.log(hand.id)
+        assert await stage.get("/ready") == {"status": "ready"}
 
 
 async def test_a_server_that_is_stopped_lets_readers_go_and_the_next_one_takes_them(tmp_path: Path) -> None:
@@ -80,6 +83,12 @@ async def test_a_server_that_is_stopped_lets_readers_go_and_the_next_one_takes_t
     async with open_store(database) as store:
         assert (await store.runs.get(SPACE, run)).status is RunStatus.COMPLETED
         assert seen == [(event.seq, event.data) for event in await store.events.after(SPACE, run, limit=10_000)]
+
+
+async def _check_not_ready(stage: Site) -> None:
+    """Check that a server without its database lives, and says that it can do no work."""
+    assert await stage.get("/health") == {"status": "ok"}
+    assert (await stage.get("/ready", expect=503))["error"]["code"] == "UNAVAILABLE"
 
 
 async def _follow_until_stopped(server: Server, run: RunId, seen: Seen) -> Frame:
