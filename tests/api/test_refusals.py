@@ -185,9 +185,11 @@ async def test_what_is_of_another_space_is_not_found(still: Still) -> None:
 
 async def test_nothing_of_another_space_is_taken_into_this_one(still: Still) -> None:
     own, other = still.own, still.other
+    picture = [{"type": "image", "source": {"type": "file", "value": other.file_id}}]
     before = await still.rows()
     for path, body in (
         (f"/api/threads/{own.thread_id}/runs", {"input": "x", "base_run_id": other.run_id}),
+        (f"/api/threads/{own.thread_id}/runs", {"messages": [{"content": picture}]}),
         (f"/api/runs/{own.run_id}/artifacts", {"type": "doc", "title": "x", "file_id": other.file_id}),
     ):
         refused(await still.site.ask("POST", path, json=body), 404, "NOT_FOUND")
