@@ -134,12 +134,13 @@ def test_a_question_is_printed_and_its_answer_waited_for_however_servers_come_an
 
 def test_ctrl_c_leaves_the_run_alone_and_a_cancelled_run_has_its_own_exit_code(server: Server) -> None:
     run = server.start("staller")
-    with follower(server, run) as following:
-        following.until("run ")
+    with follower(server, run, "--transport", "ws", "--json") as following:
+        following.until("RUN_STARTED")
         following.process.send_signal(signal.SIGINT)
         code, _, err = following.end()
     assert code == 130
-    assert f"detached, the run goes on: holdfast run follow {run}" in err
+    again = f"holdfast run follow {run} --transport ws --url {server.url} --json --after "
+    assert f"detached, the run goes on: {again}" in err
     assert server.ask(f"/api/runs/{run}")["status"] in ("queued", "running")
     with follower(server, run, "--json") as following:
         following.until("TEXT_MESSAGE_CONTENT")

@@ -36,15 +36,16 @@ def follow(
     Exit codes: 0 the run completed, 1 it failed or cannot be followed, 2 the command line is wrong, 3 it was cancelled,
     130 Ctrl-C, which only ends the following: the run goes on.
     """
+    again = f"holdfast run follow {run_id} --transport {transport} --url {url}{' --json' if as_json else ''}"
     try:
-        ended = asyncio.run(_follow(RunId(run_id), transport, url, after, _view(as_json=as_json)))
+        ended = asyncio.run(_follow(RunId(run_id), transport, url, after, _view(as_json=as_json), again=again))
     except KeyboardInterrupt:
         raise typer.Exit(DETACHED) from None
     say(_ending(ended))
     raise typer.Exit(EXIT_CODES[ended.status])
 
 
-async def _follow(run_id: RunId, transport: str, url: str, after: int, view: View) -> Run:
+async def _follow(run_id: RunId, transport: str, url: str, after: int, view: View, *, again: str) -> Run:
     from holdfast.cli.following import Following, first_look
     from holdfast.cli.remote import Remote
 
@@ -56,9 +57,7 @@ async def _follow(run_id: RunId, transport: str, url: str, after: int, view: Vie
             async for event in following.events():
                 view.show(event)
         except asyncio.CancelledError:
-            view.tell(
-                f"detached, the run goes on: holdfast run follow {run_id} --url {url} --after {following.position}"
-            )
+            view.tell(f"detached, the run goes on: {again} --after {following.position}")
             raise
         return following.run
 
