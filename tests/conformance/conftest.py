@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.bootstrap import open_bus, open_store
 from holdfast.domain.ids import SpaceId
+from holdfast.store.postgres.database import database_on, open_pool
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from holdfast.testing.postgres import PostgresServer
@@ -16,6 +17,8 @@ from holdfast.testing.postgres import PostgresServer
 BACKENDS = ("sqlite", "postgres")
 SPACE = SpaceId("acme")
 OTHER = SpaceId("other")
+
+_pools: dict[str, asyncpg.Pool] = {}
 
 
 @pytest.fixture
@@ -40,11 +43,17 @@ async def where(backend: str, tmp_path: Path, postgres_database: str) -> AsyncIt
 
 
 @pytest.fixture(scope="session")
-async def postgres_database(postgres: PostgresServer) -> str:
-    """Return a database with the schema in it, which tests use in turn: to make one takes longer than most tests."""
+async def postgres_database(postgres: PostgresServer) -> AsyncIterator[str]:
+    """Yield a database with the schema in it, which tests use in turn: to make one takes longer than most tests.
+
+    So does what a server does the first time for each connection: those of one test are used by the next.
+    """
     url = await postgres.create_database("conformance")
     async with open_store(url):
-        return url
+        pass
+    _pools[url] = await open_pool(url)
+    yield url
+    await _pools.pop(url).close()
 
 
 async def wipe(url: str) -> None:
@@ -79,6 +88,11 @@ async def stores(store: Store, backend: str, where: str | Path, clock: HeldClock
 
 @asynccontextmanager
 async def opened(where: str | Path, clock: HeldClock) -> AsyncIterator[Store]:
-    """Open the store at `where` on a clock of the test."""
-    async with open_bus(where) as bus, open_store(where, bus=bus, clock=clock) as store:
-        yield store
+    """Open the store at `where` on a clock of the test, through connections that are there if there are any."""
+    async with open_bus(where) as bus:
+        if isinstance(where, str) and where in _pools:
+            async with database_on(_pools[where], clock=clock, keeps_time=True, bus=bus) as database:
+                yield Store(database)
+        else:
+            async with open_store(where, bus=bus, clock=clock) as store:
+                yield store

@@ -63,19 +63,30 @@ async def open_database(
     """
     async with AsyncExitStack() as stack:
         try:
-            pool = await _open_pool(url, connections)
+            pool = await open_pool(url, connections)
             stack.push_async_callback(_close, pool)
             async with pool.acquire() as connection:
                 await migrate(connection, now=clock.now())
         except DRIVER_ERRORS as exc:
             raise translate(exc) from exc
-        sessions = Sessions(pool, clock=clock, keeps_time=keeps_time, bus=bus)
-        batches = Batches(sessions)
-        stack.push_async_callback(batches.close)
+        yield await stack.enter_async_context(database_on(pool, clock=clock, keeps_time=keeps_time, bus=bus))
+
+
+@asynccontextmanager
+async def database_on(
+    pool: asyncpg.Pool, *, clock: Clock, keeps_time: bool, bus: Bus
+) -> AsyncIterator[PostgresDatabase]:
+    """Use a database whose schema is up to date through connections that are there."""
+    sessions = Sessions(pool, clock=clock, keeps_time=keeps_time, bus=bus)
+    batches = Batches(sessions)
+    try:
         yield PostgresDatabase(sessions, batches)
+    finally:
+        await batches.close()
 
 
-async def _open_pool(url: str, connections: int) -> asyncpg.Pool:
+async def open_pool(url: str, connections: int = CONNECTIONS) -> asyncpg.Pool:
+    """Connect."""
     return await asyncpg.create_pool(
         url,
         min_size=1,
