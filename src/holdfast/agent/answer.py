@@ -1,6 +1,7 @@
 """What a model answered, put together from its deltas while they are said."""
 
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
@@ -19,6 +20,9 @@ from holdfast.domain.events import (
 from holdfast.domain.ids import MessageId, ToolCallId
 from holdfast.domain.message import NewMessage, Role, ToolCall
 from holdfast.ports.model import CallDelta, CallStarted, Finished, ModelDelta, TextDelta, ThoughtDelta
+
+MOST_NESTED: Final = 64
+"""Levels of a call's arguments. What is deeper is nonsense, and no provider would read it back."""
 
 
 class Answer:
@@ -140,6 +144,17 @@ def _arguments(text: str) -> tuple[dict[str, Json], str | None]:
         found = msgspec.json.decode(text) if text.strip() else {}
     except msgspec.DecodeError as exc:
         return {}, f"the arguments are not JSON: {exc}"
+    except RecursionError:
+        return {}, _TOO_DEEP
     if not isinstance(found, dict):
         return {}, "the arguments are not a JSON object"
-    return found, None
+    return ({}, _TOO_DEEP) if _is_deeper(found, MOST_NESTED) else (found, None)
+
+
+_TOO_DEEP: Final = f"the arguments are nested too deeply: {MOST_NESTED} levels are the most"
+
+
+def _is_deeper(value: Json, most: int) -> bool:
+    if not isinstance(value, dict | list):
+        return False
+    return most == 0 or any(_is_deeper(each, most - 1) for each in (value.values() if type(value) is dict else value))

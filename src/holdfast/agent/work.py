@@ -33,11 +33,13 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
     tries: int = 5
     first: float = 1.0
     longest: float = 60.0
+    longest_asked: float = 86_400.0
+    """The most that a provider can ask for: a run does not wait for years because of a number in a header."""
 
     def pause(self, failures: int, asked_for: float | None) -> float:
-        """Return how long to wait after so many failures in a row; at least as long as the provider asked for."""
+        """Return how long to wait after so many failures in a row; at least as long as the provider may ask for."""
         doublings = min(max(failures - 1, 0), 30)
-        return max(min(self.first * (1 << doublings), self.longest), asked_for or 0.0)
+        return max(min(self.first * (1 << doublings), self.longest), min(asked_for or 0.0, self.longest_asked))
 
 
 class Habits(msgspec.Struct, frozen=True, kw_only=True):

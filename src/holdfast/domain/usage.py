@@ -10,6 +10,8 @@ from holdfast.domain.errors import Invalid
 
 EXACT_UP_TO_USD: Final = 2_000_000
 """Below this a float names each billionth of a dollar, so sums of costs are exact in any order."""
+MOST_TOKENS: Final = 1_000_000_000
+"""Of one call. Far above any model's window, and so far below what can be stored that sums can be stored too."""
 
 _NANOS: Final = 1_000_000_000
 

@@ -7,6 +7,7 @@ only its place. So it is used while it fits its message, and forgotten when it d
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+import msgspec
 import pydantic
 from pydantic_ai import messages as told
 
@@ -27,7 +28,8 @@ def keep(response: told.ModelResponse) -> dict[str, Json]:
         return {}
     dumped: list[dict[str, Any]] = _parts.dump_python(list(response.parts), mode="json", exclude_none=True)
     about = {field: value for field in _ABOUT if (value := getattr(response, field)) is not None}
-    return {**about, "parts": [_thinned(part) for part in dumped]}
+    kept = {**about, "parts": [_thinned(part) for part in dumped]}
+    return kept if _is_storable(kept) else {}
 
 
 def restored(message: Message | NewMessage) -> told.ModelResponse | None:
@@ -40,6 +42,14 @@ def restored(message: Message | NewMessage) -> told.ModelResponse | None:
     except (pydantic.ValidationError, _Misfit):
         return None
     return told.ModelResponse(parts=parts, **{field: kept[field] for field in _ABOUT if field in kept})
+
+
+def _is_storable(kept: dict[str, Json]) -> bool:
+    try:
+        msgspec.json.encode(kept)
+    except UnicodeEncodeError:
+        return False  # half of a surrogate pair: changed thoughts would no longer be the ones that were signed
+    return True
 
 
 class _Misfit(Exception):

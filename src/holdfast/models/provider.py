@@ -15,7 +15,7 @@ from pydantic_ai.usage import RequestUsage
 
 from holdfast.domain.errors import ModelUnavailable
 from holdfast.domain.model_provider import DEFAULT_TIMEOUT_SECONDS
-from holdfast.domain.usage import Usage
+from holdfast.domain.usage import MOST_TOKENS, Usage
 from holdfast.models.faults import guarded, opening
 from holdfast.models.kept import keep
 from holdfast.models.messages import history, parameters
@@ -139,14 +139,19 @@ class ProviderModel:
 
     def _usage(self, used: RequestUsage) -> Usage:
         # Every call has input: where none was counted, usage was not told, or was nonsense, and is not free.
-        told = used.input_tokens > 0 and not used.unmeasured_requests
-        asked = max(0, used.input_tokens)
+        sensible = 0 < used.input_tokens <= MOST_TOKENS and used.output_tokens <= MOST_TOKENS
+        told = sensible and not used.unmeasured_requests
+        asked = _bounded(used.input_tokens)
         return Usage(
             input_tokens=asked,
-            output_tokens=max(0, used.output_tokens),
+            output_tokens=_bounded(used.output_tokens),
             cached_input_tokens=max(0, min(used.cache_read_tokens, asked)),
             cost_usd=self._prices.cost(used) if told and self._prices is not None else None,
         )
+
+
+def _bounded(tokens: int) -> int:
+    return max(0, min(tokens, MOST_TOKENS))
 
 
 def _details(answer: ModelResponse) -> dict[str, object]:

@@ -9,11 +9,11 @@ import msgspec
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import ScriptError
-from holdfast.domain.limits import LARGEST
+from holdfast.domain.usage import MOST_TOKENS
 
 DEFAULT_CONTEXT_WINDOW: Final = 128_000
 
-_Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_TOKENS)]
 _Name = Annotated[str, msgspec.Meta(min_length=1)]
 _Stamp: TypeAlias = tuple[int, int, int]
 

@@ -12,6 +12,7 @@ from pydantic_ai import messages as told
 
 from holdfast.domain.errors import ModelRefused, ModelUnavailable
 from holdfast.domain.ids import ToolCallId
+from holdfast.models.text import sayable
 from holdfast.ports.model import CallDelta, CallStarted, ModelDelta, TextDelta, ThoughtDelta
 
 SHORTEST_ID: Final = 8
@@ -52,13 +53,13 @@ class Transcript:
 
     def _words(self, text: str) -> Iterable[ModelDelta]:
         self.spoke = self.spoke or bool(text)
-        return (TextDelta(text),) if text else ()
+        return (TextDelta(sayable(text)),) if text else ()
 
     def _thought(self, _: int, part: told.ThinkingPart) -> Iterable[ModelDelta]:
-        return (ThoughtDelta(part.content),) if part.content else ()
+        return (ThoughtDelta(sayable(part.content)),) if part.content else ()
 
     def _more_thought(self, _: int, delta: told.ThinkingPartDelta) -> Iterable[ModelDelta]:
-        return (ThoughtDelta(delta.content_delta),) if delta.content_delta else ()
+        return (ThoughtDelta(sayable(delta.content_delta)),) if delta.content_delta else ()
 
     def _call(self, index: int, part: told.ToolCallPart[Any]) -> Iterable[ModelDelta]:
         if index in self._calls:
@@ -101,12 +102,14 @@ class _Call:
     def more(self, arguments: str | dict[str, Any] | None) -> Iterable[ModelDelta]:
         """Add to the arguments."""
         text = msgspec.json.encode(arguments).decode() if isinstance(arguments, dict) else arguments
-        return (*self.told(), CallDelta(self._id, text)) if text else ()
+        return (*self.told(), CallDelta(self._id, sayable(text))) if text else ()
 
     def told(self) -> Iterable[ModelDelta]:
         """Say that there is a call, once."""
         if self._started:
             return ()
+        if not self._name.isprintable():
+            raise ModelUnavailable(f"the model called a tool by what is no name: {ascii(self._name[:64])}")
         self._started = True
         return (CallStarted(self._id, self._name),)
 

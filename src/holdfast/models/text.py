@@ -1,10 +1,19 @@
 """The words of a message."""
 
+import re
 from collections.abc import Iterable
+from typing import Final
 
 from holdfast.domain.content import Content, TextPart
 from holdfast.domain.message import Message, NewMessage, Role
 from holdfast.domain.untrusted import unmarked
+
+_HALF: Final = re.compile("[\ud800-\udfff]")
+
+
+def sayable(text: str) -> str:
+    """Return `text` as it can be stored and sent: half of a surrogate pair becomes `�`."""
+    return text if text.isascii() else _HALF.sub("�", text)
 
 
 def words(content: Content) -> str:

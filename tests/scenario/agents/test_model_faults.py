@@ -14,6 +14,7 @@ from holdfast.domain.instant import millis
 from holdfast.domain.message import Role
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.step import StepState
+from holdfast.domain.usage import MOST_TOKENS, Usage
 from holdfast.testing.openai_server import Fault, OpenAIServer, Reply, ReplyCall
 from tests.scenario.agents.handwork import answers
 from tests.scenario.agents.workshop import SPACE, STAND_IN, Floor, Workshop, call, calling, say
@@ -89,6 +90,20 @@ async def test_a_provider_is_left_alone_for_as_long_as_it_asks(workshop: Worksho
         assert millis(queued.wait_until) - millis(queued.created_at) >= 7000
         await floor.runs.cancel(SPACE, run.id)
     assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("years", ["99999999", "9" * 30, "Fri, 31 Dec 9999 23:59:59 GMT"])
+async def test_a_provider_that_asks_for_years_is_asked_again_after_a_day(
+    workshop: Workshop, server: OpenAIServer, years: str
+) -> None:
+    server.then(Reply(status=529, retry_after=years))
+    async with workshop.open(answers("look", "seen")) as floor:
+        run = await floor.start()
+        await floor.until(run, lambda event: "MODEL_UNAVAILABLE" in str(event))
+        queued = await floor.get(run)
+        assert queued.wait_until is not None
+        assert 24 <= (millis(queued.wait_until) - millis(queued.created_at)) / 3_600_000 < 25
+        await floor.runs.cancel(SPACE, run.id)
 
 
 async def test_it_waits_longer_each_time_and_then_gives_up(workshop: Workshop, server: OpenAIServer) -> None:
@@ -193,6 +208,20 @@ async def test_what_was_streamed_of_a_call_that_broke_off_is_charged(workshop: W
     assert broken.usage is not None and whole.usage is not None
     assert broken.usage.output_tokens > 40
     assert run.usage.output_tokens == broken.usage.output_tokens + whole.usage.output_tokens
+
+
+@pytest.mark.parametrize("tokens", [2**53, 2**62, 10**25])
+async def test_a_provider_that_claims_impossible_usage_spoils_no_log(anywhere: Workshop, tokens: int) -> None:
+    """It is charged as the most that a call can use, and what that costs is not known."""
+    reply = Reply(text="hello", input_tokens=tokens, output_tokens=tokens)
+    async with OpenAIServer(otherwise=reply) as server:
+        anywhere.provider(server, input_usd_per_million=1, output_usd_per_million=1)
+        anywhere.agent(model=STAND_IN)
+        async with anywhere.open() as floor:
+            run = await floor.play()
+            await floor.events(run)
+    assert run.output == "hello"
+    assert run.usage == Usage(input_tokens=MOST_TOKENS, output_tokens=MOST_TOKENS, cost_usd=None)
 
 
 async def test_a_call_that_broke_off_leaves_no_call_behind(workshop: Workshop, server: OpenAIServer) -> None:

@@ -119,6 +119,9 @@ async def test_the_arguments_of_calls_that_come_mixed_are_put_together() -> None
         ("[1]", "not a JSON object"),
         ("7", "not a JSON object"),
         ('{"a": "\\ud800"}', "not JSON"),
+        ('{"a":' * 65 + "1" + "}" * 65, "nested too deeply"),
+        ('{"a":' + "[" * 64 + "]" * 64 + "}", "nested too deeply"),
+        ('{"a":' * 9_999 + "1" + "}" * 9_999, "nested too deeply"),
     ],
 )
 async def test_arguments_that_cannot_be_read_are_none_and_it_says_why(arguments: str, why: str) -> None:
@@ -141,3 +144,9 @@ async def test_a_call_without_arguments_has_none(arguments: str) -> None:
 async def test_what_a_provider_wants_back_is_kept_with_the_message() -> None:
     answer, _ = await logged([TextDelta("yes"), Finished(usage=NOTHING, keep={"signature": "s"})])
     assert answer.message()[0].metadata == {"provider": {"signature": "s"}}
+
+
+async def test_arguments_may_be_nested_as_deeply_as_anybody_needs() -> None:
+    call, arguments = ToolCallId("x"), '{"a":' * 64 + "1" + "}" * 64
+    answer, _ = await logged([CallStarted(call, "look"), CallDelta(call, arguments), Finished(usage=NOTHING)])
+    assert answer.message()[1] == {}

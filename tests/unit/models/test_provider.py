@@ -61,6 +61,12 @@ async def test_signed_thoughts_are_kept_and_sent_back() -> None:
     ]
 
 
+async def test_thoughts_that_cannot_be_stored_are_not_kept() -> None:
+    said = await deltas(answering({0: DeltaThinkingPart(content="hm \ud800", signature="signed")}, "so"))
+    assert (thoughts(said), text(said)) == ("hm \ufffd", "so")
+    assert finished(said).keep == {}
+
+
 async def test_what_the_request_wants_is_asked_for() -> None:
     asked: list[Any] = []
     wanted = ModelSettings(temperature=0.2, thinking="high", max_output_tokens=99)

@@ -30,6 +30,7 @@ def test_a_turn_says_nothing_by_itself() -> None:
         ('{"turns": [{"call": [{"name": "a", "arguments": []}]}]}', "turns[0].call[0].arguments"),
         ('{"turns": [{"call": [{"name": "a", "args": {}}]}]}', "turns[0].call[0].args"),
         ('{"turns": [{"usage": {"input_tokens": -1}}]}', "turns[0].usage.input_tokens"),
+        ('{"turns": [{"usage": {"output_tokens": 1000000001}}]}', "turns[0].usage.output_tokens"),
         ('{"turns": [{"usage": {"tokens": 1}}]}', "turns[0].usage.tokens"),
         ('{"turns": [{"error": {"message": "no"}}]}', "turns[0].error.code"),
         ('{"turns": [{"stall": 1}]}', "turns[0].stall"),

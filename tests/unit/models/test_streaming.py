@@ -81,6 +81,28 @@ def test_a_call_that_begins_twice_is_nonsense() -> None:
         tell(*[start(0, told.ToolCallPart("look", "{}", "call_one"))] * 2)
 
 
+@pytest.mark.parametrize("name", ["lo\x00ok", "look\n", "\ud800"])
+def test_a_call_of_what_can_be_no_name_is_nonsense(name: str) -> None:
+    with pytest.raises(ModelUnavailable, match="by what is no name"):
+        tell(start(0, told.ToolCallPart(name, "{}", "call_one")))
+
+
+def test_half_of_a_character_is_told_as_one_that_nobody_knows() -> None:
+    half = "a\ud83d"
+    assert tell(
+        start(0, told.ThinkingPart(content=half)),
+        more(0, told.ThinkingPartDelta(content_delta=half)),
+        start(1, told.TextPart(content=half)),
+        more(1, told.TextPartDelta(content_delta=half)),
+        start(2, told.ToolCallPart("look", half, "call_one")),
+    ) == [
+        *[ThoughtDelta("a\ufffd")] * 2,
+        *[TextDelta("a\ufffd")] * 2,
+        CallStarted("call_one", "look"),  # type: ignore[arg-type]
+        CallDelta("call_one", "a\ufffd"),  # type: ignore[arg-type]
+    ]
+
+
 @given(st.lists(st.sampled_from(["", "0", "call_1", "call_long_enough", "call_of_before"]), max_size=6))
 def test_ids_of_calls_are_unique_in_their_conversation(ids: list[str]) -> None:
     said = tell(
