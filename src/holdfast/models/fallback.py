@@ -4,6 +4,7 @@ pydantic-ai has a model like this. Ours is smaller, takes scripted models too, a
 was refused is wrong, and the next model would hide that.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 
@@ -34,8 +35,8 @@ class Fallback:
 
     @property
     def patience(self) -> float:
-        """As long as the most patient of them."""
-        return max(model.patience for model in self._models)
+        """As long as all of them, one after the other: each is left when its own time is over."""
+        return sum(model.patience for model in self._models)
 
     def cost(self, *, input_tokens: int, output_tokens: int) -> float | None:
         """Return what the dearest of them would cost, since nobody knows which it was."""
@@ -50,14 +51,28 @@ class Fallback:
         for model in self._models:
             async with AsyncExitStack() as stack:
                 try:
-                    deltas = await stack.enter_async_context(model.stream(request))
-                    first = await anext(deltas)
+                    first, deltas = await _begun(model, request, stack)
                 except ModelUnavailable as exc:
                     outages.append(exc)
                     continue
                 yield await stack.enter_async_context(aclosing(_joined(first, deltas)))
                 return
         raise _none_left(outages)
+
+
+async def _begun(
+    model: Model, request: ModelRequest, stack: AsyncExitStack
+) -> tuple[ModelDelta, AsyncIterator[ModelDelta]]:
+    """Return the first of an answer and the rest, or raise `ModelUnavailable` once the model is silent for too long."""
+    limit = asyncio.timeout(model.patience)
+    try:
+        async with limit:
+            deltas = await stack.enter_async_context(model.stream(request))
+            return await anext(deltas), deltas
+    except TimeoutError as exc:
+        if not limit.expired():
+            raise  # the model's own
+        raise ModelUnavailable(f"`{model.name}` said nothing for {model.patience:g} seconds") from exc
 
 
 async def _joined(first: ModelDelta, rest: AsyncIterator[ModelDelta]) -> AsyncGenerator[ModelDelta, None]:

@@ -200,6 +200,23 @@ async def test_an_agent_falls_back_on_its_next_model(workshop: Workshop, server:
     assert [step.state for step in steps] == [StepState.DONE]
 
 
+async def test_an_agent_falls_back_when_its_model_says_nothing_for_as_long_as_the_next_may(workshop: Workshop) -> None:
+    async with OpenAIServer(otherwise=Reply(fault=Fault.SILENCE)) as silent, OpenAIServer(Reply(text="I am")) as other:
+        providers = {"silent": silent, "other": other}
+        workshop.write(
+            "settings.json",
+            {
+                "providers": {
+                    name: {"api": "openai", "base_url": server.url, "timeout_seconds": 0.3}
+                    for name, server in providers.items()
+                }
+            },
+        )
+        workshop.agent(model=["silent:one", "other:two"])
+        async with workshop.open(patience=Patience(tries=1)) as floor:
+            assert (await floor.play()).output == "I am"
+
+
 async def test_what_was_streamed_of_a_call_that_broke_off_is_charged(workshop: Workshop, server: OpenAIServer) -> None:
     server.then(Reply(text="half an answer " * 20, fault=Fault.CUT), Reply(text="whole"))
     async with workshop.open(answers("look", "seen")) as floor:

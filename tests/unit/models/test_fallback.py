@@ -42,6 +42,24 @@ async def test_once_something_was_said_there_is_no_other_model(model: Any) -> No
     assert said == [TextDelta("half")]
 
 
+class Hurried:
+    """A model that is given little time."""
+
+    patience = 0.05
+
+    def __init__(self, model: Model) -> None:
+        self.name = model.name
+        self.stream = model.stream
+
+
+async def test_the_next_is_asked_when_one_says_nothing_for_as_long_as_it_may(model: Any) -> None:
+    stalls: Any = [Hurried(model(name, {"stall": True})) for name in "ab"]
+    assert text(await deltas(Fallback([*stalls, model("c", {"say": "three"})]))) == "three"
+    with pytest.raises(ModelUnavailable, match="said nothing for 0.05 seconds; .* said nothing for 0.05 seconds"):
+        await deltas(Fallback(stalls))
+    assert Fallback(stalls).patience == sum(each.patience for each in stalls)
+
+
 async def test_a_call_that_is_refused_is_not_tried_elsewhere(model: Any) -> None:
     with pytest.raises(ModelRefused, match="wrong"):
         await deltas(Fallback([model("a", {"error": {"code": "BAD", "message": "wrong"}}), model("b", {"say": "two"})]))
