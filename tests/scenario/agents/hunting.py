@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Conflict, IllegalMove
@@ -15,7 +15,12 @@ from holdfast.domain.instant import millis
 from holdfast.domain.message import open_calls
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.tool import ToolSpec
+from holdfast.metrics.observed_model import ObservedModel
+from holdfast.ports.executor import Executor
+from holdfast.ports.journal import Journal
+from holdfast.ports.model import Model, ModelDelta, ModelRequest
 from holdfast.tools.tool import Call, Outcome
+from holdfast.tools.wrapping import plainly
 from tests.scenario.agents.handwork import ANYTHING, READ_ONLY
 from tests.scenario.agents.workshop import LIMIT, SPACE, Floor, Workshop
 
@@ -53,36 +58,76 @@ class Ticking:
         return Outcome(content="ticked")
 
 
+class Listening:
+    """`Tracing` that counts the model calls of each run."""
+
+    around = staticmethod(plainly)
+
+    def __init__(self) -> None:
+        self.calls: Counter[RunId] = Counter()
+        self.at_work = 0
+
+    def model(self, model: Model) -> Model:
+        """Return a model whose calls are counted."""
+        return ObservedModel(model, self._begin)
+
+    def executor(self, executor: Executor) -> Executor:
+        """Return the executor."""
+        return executor
+
+    def journal(self, journal: Journal) -> Journal:
+        """Return the journal."""
+        return journal
+
+    def see(self, delta: ModelDelta) -> None:
+        """Let it be said."""
+
+    def fail(self, error: BaseException) -> None:
+        """Let it fail."""
+
+    def end(self) -> None:
+        """Take note that a call is over."""
+        self.at_work -= 1
+
+    def _begin(self, model: Model, request: ModelRequest) -> Self:
+        self.calls[request.run_id] += 1
+        self.at_work += 1
+        return self
+
+
 class Cancelled(NamedTuple):
-    """A run that was cancelled, and how long each tool had been at work for all runs until then."""
+    """A run that was cancelled, how long each tool had been at work for all runs until then, and all model calls."""
 
     run: Run
     ticks: Sequence[Counter[RunId]]
+    calls: Counter[RunId]
 
 
 async def hunt(workshop: Workshop, *, cancels: int, at_once: int, stretch: float, seed: int) -> None:
     """Cancel so many runs at random moments, up to `stretch` times as long after their start as they take."""
     random = Random(seed)
     tools = (Ticking("look", random, **READ_ONLY), Ticking("act", random))
+    models = Listening()
     seen: list[tuple[Cancelled, list[Run]]] = []
-    async with workshop.open(*tools, workers=at_once) as floor, asyncio.TaskGroup() as group:
+    async with workshop.open(*tools, workers=at_once, tracing=models) as floor, asyncio.TaskGroup() as group:
         answering = group.create_task(answer_all(floor))
         took = await _time(floor)
         for tool in tools:
             tool.may_be_long = True
-        for _ in range(cancels // at_once):
+        while len(seen) < cancels:
             moments = [random.uniform(0, stretch * took) for _ in range(at_once)]
-            done = await asyncio.gather(*(_cancel_at(floor, moment, tools) for moment in moments))
+            done = await asyncio.gather(*(_cancel_at(floor, moment, tools, models) for moment in moments))
             seen += [(each, await tree(floor, each.run)) for each in done if each is not None]
         answering.cancel()
-        await _quiet(tools)
+        await _quiet(*tools, models)
         for each, _ in seen:
             await check_ended(floor, each.run)
     for each, runs in seen:
         for run in runs:
             after = [tool.ticks[run.id] - then[run.id] for tool, then in zip(tools, each.ticks, strict=True)]
             assert max(after) < SECOND, f"`{run.agent_type}` was at work after it was cancelled: {after} ticks"
-    assert len(seen) > cancels // 4
+            # One may have been about to begin, and is cut off; before the next there would have been a commit.
+            assert models.calls[run.id] - each.calls[run.id] <= 1
 
 
 async def tree(floor: Floor, run: Run) -> list[Run]:
@@ -115,7 +160,7 @@ async def check_ended(floor: Floor, run: Run) -> None:
         assert all(step.state.settled for step in await floor.steps(each))
 
 
-async def _cancel_at(floor: Floor, moment: float, tools: Sequence[Ticking]) -> Cancelled | None:
+async def _cancel_at(floor: Floor, moment: float, tools: Sequence[Ticking], models: Listening) -> Cancelled | None:
     """Start a run and cancel it after so many seconds, unless it has ended before."""
     run = await floor.start()
     await asyncio.sleep(moment)
@@ -123,13 +168,13 @@ async def _cancel_at(floor: Floor, moment: float, tools: Sequence[Ticking]) -> C
         await floor.runs.cancel(SPACE, run.id, by="ada", reason="enough")
     except IllegalMove:
         return None
-    return Cancelled(run, [tool.ticks.copy() for tool in tools])
+    return Cancelled(run, [tool.ticks.copy() for tool in tools], models.calls.copy())
 
 
-async def _quiet(tools: Sequence[Ticking]) -> None:
+async def _quiet(*those: Ticking | Listening) -> None:
     """Wait until nothing is at work any more, cut off or not."""
     async with asyncio.timeout(LIMIT):
-        while any(tool.at_work for tool in tools):  # noqa: ASYNC110  tools tell nobody that they were cut off
+        while any(each.at_work for each in those):  # noqa: ASYNC110  they tell nobody that they were cut off
             await asyncio.sleep(TICK)
 
 
