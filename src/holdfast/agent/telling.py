@@ -149,7 +149,7 @@ class Telling:
             self._work.conversation.forget(made.through)
 
     async def _summary(self, request: ModelRequest) -> str:
-        """Have the model write a summary, and charge it."""
+        """Have the model write a summary, and charge it; for one that broke off, about what it used."""
         texts = []
         # One that the model does not write frees nothing, which is a failed try: after two the run goes on without.
         with suppress(ModelRefused, ModelUnavailable, TimeoutError):
@@ -161,6 +161,9 @@ class Telling:
                     elif isinstance(delta, Finished):
                         self._work.charge(delta.usage)
                         return "".join(texts)
+        if texts:
+            told = self._sizes.text(request.system) + sum(map(self._sizes.of, request.messages))
+            self._work.charge(self._work.estimate(told, self._sizes.text("".join(texts))))
         return ""
 
 

@@ -148,16 +148,12 @@ class Thinking:
 
     async def _pay(self, tokens: int) -> None:
         """Charge for a call that a lost worker had begun: about what this one is told, and no answer."""
-        self._work.charge(self._used(tokens, 0))
+        self._work.charge(self._work.estimate(tokens, 0))
         await self._work.log.commit()
 
     def _estimate(self, tokens: int, streamed: str) -> Usage | None:
         """Return what a call used that broke off: nothing if nothing came, for then it was not served."""
-        return self._used(tokens, self._work.tokens.count(streamed)) if streamed else None
-
-    def _used(self, input_tokens: int, output_tokens: int) -> Usage:
-        cost = self._work.model.cost(input_tokens=input_tokens, output_tokens=output_tokens)
-        return Usage(input_tokens=input_tokens, output_tokens=output_tokens, cost_usd=cost)
+        return self._work.estimate(tokens, self._work.tokens.count(streamed)) if streamed else None
 
     def _abandon(self, step: Step, *, usage: Usage | None = None) -> None:
         """Settle a call that came to nothing, charge it, and void what it had said."""

@@ -121,6 +121,11 @@ class Work:
         self.iterations += 1
         self.log.draft.iterations += 1
 
+    def estimate(self, input_tokens: int, output_tokens: int) -> Usage:
+        """Return what a model call used of which nobody says so."""
+        cost = self.model.cost(input_tokens=input_tokens, output_tokens=output_tokens)
+        return Usage(input_tokens=input_tokens, output_tokens=output_tokens, cost_usd=cost)
+
     def charge(self, usage: Usage) -> None:
         """Count what a model call used."""
         self.usage = self.usage + usage

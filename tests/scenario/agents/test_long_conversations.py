@@ -187,6 +187,16 @@ async def test_a_summary_is_paid_for_and_needs_a_budget_like_any_call(workshop: 
     assert paid.usage.total_tokens == 100 + 15
 
 
+async def test_a_summary_that_broke_off_is_paid_for_like_any_call(workshop: Workshop, server: OpenAIServer) -> None:
+    async with workshop.open() as floor:
+        run = await talk(floor, 5)
+        server.then(Reply(text="in short " * 50, fault=Fault.CUT), Reply(text="done"))
+        paid = await floor.play(f"and now? {LONG}", thread=run.thread_id)
+    assert paid.output == "done"
+    assert paid.usage.input_tokens > 10 + 150
+    assert paid.usage.output_tokens > 5 + 50
+
+
 async def test_no_summary_is_asked_for_when_the_budget_is_spent(workshop: Workshop, server: OpenAIServer) -> None:
     look = Reply(text=LONG, calls=[ReplyCall(name="look")], input_tokens=90, output_tokens=20)
     workshop.configure(model=STAND_IN, tools=["look"])
