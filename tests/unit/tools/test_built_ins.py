@@ -25,6 +25,29 @@ READING = {
 }
 WRITING = {"edit_file", "write_file"}
 
+NEEDS = {
+    "sleep": "seconds",
+    "log_write": "message",
+    "todo_read": "",
+    "todo_write": "items",
+    "ask_user": "question, options?",
+    "task_respond": "message",
+    "plan_create": "title, description?, priority?, plan?, position?, subtasks?",
+    "plan_update": "task_id, title?, description?, priority?, plan?, position?, subtasks?",
+    "plan_start": "task_id",
+    "plan_check": "task_id, subtask",
+    "plan_complete": "task_id, conclusion",
+    "plan_block": "task_id, reason",
+    "plan_cancel": "task_id, reason",
+    "create_artifact": "type, title, content",
+    "agent_spawn": "agent, input, wait?",
+    "task_create": "agent, input, priority?",
+    "task_status": "task_id",
+    "tool_search": "query",
+    "tool_activate": "name",
+}
+"""What those that need no sandbox are called with: scripts and conversations hold such calls."""
+
 
 class Nothing:
     """`WebSearch` that finds nothing."""
@@ -48,6 +71,12 @@ def in_a_worker() -> list[Tool]:
     ]
 
 
+def arguments(spec: ToolSpec) -> str:
+    needed, known = spec.parameters.get("required", ()), spec.parameters.get("properties", {})
+    assert spec.parameters["additionalProperties"] is False
+    return ", ".join(name if name in needed else f"{name}?" for name in known)
+
+
 def test_every_built_in_has_its_place() -> None:
     specs = {tool.spec.name: tool.spec for tool in in_a_worker()}
     elsewhere = {"task_status", "tool_activate", "tool_search"}
@@ -63,6 +92,10 @@ def test_built_ins_are_transactional_but_for_bash_and_those_that_only_read_or_wr
             continue
         idempotent = spec.read_only or spec.name in WRITING
         assert check_spec(spec).kind is (ToolClass.IDEMPOTENT if idempotent else ToolClass.TRANSACTIONAL)
+
+
+def test_what_they_are_called_with_stays_the_same() -> None:
+    assert {spec.name: arguments(spec) for spec in SPECS if spec.name in NEEDS} == NEEDS
 
 
 def test_what_others_wrote_comes_only_from_those_that_say_so() -> None:
