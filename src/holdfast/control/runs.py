@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from holdfast.control.answers import check_response
 from holdfast.control.queue_room import QueueRoom
-from holdfast.domain.agent import check_mode, models_of
+from holdfast.domain.agent import check_chosen_model, check_mode, models_of
 from holdfast.domain.content import Content, Json, files_in
 from holdfast.domain.errors import AlreadyAnswered, Conflict, IdTaken, Invalid, NotFound, Waiting
 from holdfast.domain.ids import InterruptId, MessageId, RunId, SpaceId, ThreadId
@@ -70,6 +70,8 @@ class RunControl:
         An unknown agent, and a file that the space does not have, raise `NotFound`; an agent that may not be run in
         that mode `Conflict`. A cost budget needs models whose prices are known (`Invalid`).
         """
+        if new.model is not None:
+            check_chosen_model(new.model)
         for message in new.messages:
             await self._check_files(space, message.content)
         return await self._make(space, new)
@@ -156,7 +158,7 @@ class RunControl:
             limits=failed.limits,
             created_by=by,
         )
-        # A file that was deleted since is no obstacle: it was there when it was named.
+        # Neither a file that was deleted since nor the agent's own model is an obstacle: they were checked at first.
         return await self._make(space, await self._from_start(space, failed, again) if from_start else again)
 
     async def _from_start(self, space: SpaceId, failed: Run, again: NewRun) -> NewRun:

@@ -2,6 +2,7 @@
 
 import re
 from enum import StrEnum
+from pathlib import PurePosixPath
 from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
@@ -15,6 +16,8 @@ from holdfast.domain.run import Mode
 Thinking: TypeAlias = bool | Literal["minimal", "low", "medium", "high", "xhigh"]
 """Whether a model thinks before it answers, and how hard."""
 
+SCRIPTED: Final = "scripted:"
+"""How the names of models begin that follow a script; the rest is the path of a file."""
 DEFAULT_WORKING_FOLDER: Final = "files"
 DEFAULT_ANTI_DRIFT: Final = 10
 
@@ -112,6 +115,14 @@ def check_agent_name(name: str) -> str:
 def models_of(agent: Agent, chosen: str | None) -> list[str]:
     """Return the models that a run may use: the agent's own, in order, or the other one that was chosen for it."""
     return agent.models if chosen is None or chosen == agent.models[0] else [chosen]
+
+
+def check_chosen_model(model: str) -> str:
+    """Return the model if a request may choose it: that of a script is the path of a file, and leads nowhere else."""
+    path = PurePosixPath(model.removeprefix(SCRIPTED))
+    if model.startswith(SCRIPTED) and (path.is_absolute() or ".." in path.parts):
+        raise Invalid("a script that is chosen for a run must be in the folder of its agent", field="model")
+    return model
 
 
 def check_mode(agent: Agent, mode: Mode) -> None:

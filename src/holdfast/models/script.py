@@ -3,6 +3,7 @@
 import re
 from os import stat
 from pathlib import Path
+from stat import S_ISREG
 from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
@@ -83,8 +84,10 @@ class ScriptFile:
     def _stamp(self) -> _Stamp:
         try:
             found = stat(self.path)
-        except OSError as exc:
+        except (OSError, ValueError) as exc:  # a name with a NUL is no name of a file
             raise self._unreadable(exc) from exc
+        if not S_ISREG(found.st_mode):  # to open a pipe would wait for a writer
+            raise ScriptError(f"script `{self.path}` cannot be read: it is no file", file=str(self.path))
         return found.st_mtime_ns, found.st_size, found.st_ino
 
     def _bytes(self) -> bytes:
@@ -93,8 +96,9 @@ class ScriptFile:
         except OSError as exc:
             raise self._unreadable(exc) from exc
 
-    def _unreadable(self, exc: OSError) -> ScriptError:
-        return ScriptError(f"script `{self.path}` cannot be read: {exc.strerror or exc}", file=str(self.path))
+    def _unreadable(self, exc: OSError | ValueError) -> ScriptError:
+        why = getattr(exc, "strerror", None) or exc
+        return ScriptError(f"script `{self.path}` cannot be read: {why}", file=str(self.path))
 
 
 def parse(text: bytes | str, *, file: str) -> Script:

@@ -82,5 +82,17 @@ def test_a_file_is_parsed_once_until_it_changes(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(ScriptError, match=r"nowhere\.json` cannot be read: No such file"):
         ScriptFile(tmp_path / "nowhere.json").read()
-    with pytest.raises(ScriptError, match="cannot be read: Is a directory"):
+    with pytest.raises(ScriptError, match="cannot be read: it is no file"):
         ScriptFile(tmp_path).read()
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ScriptError, match="cannot be read: it is no file"):
+        ScriptFile(tmp_path / "pipe").read()
+
+
+@pytest.mark.parametrize("name", ["a\x00b", "\ud800", "x" * 5_000])
+def test_a_name_that_no_file_can_have_is_an_error(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ScriptError, match="cannot be read"):
+        ScriptFile(tmp_path / name).read()

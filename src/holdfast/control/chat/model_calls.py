@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from holdfast.domain.agent import SCRIPTED
 from holdfast.domain.errors import Invalid, ModelUnavailable
 from holdfast.domain.ids import RunId
 from holdfast.domain.known_model import KnownModel, KnownProvider
@@ -13,7 +14,6 @@ from holdfast.domain.usage import Usage
 from holdfast.ports.known_models import KnownModels
 from holdfast.ports.model import Finished, ModelRequest, Models, ModelSettings, TextDelta
 
-SCRIPTED: Final = "scripted:"
 _NO_RUN: Final = RunId("none")
 """Calls are of a run elsewhere; this one is of none."""
 
