@@ -10,6 +10,7 @@ policy says what to do.
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import Final
 
@@ -26,12 +27,13 @@ from holdfast.agent.tainting import mark
 from holdfast.agent.taking_in import hold
 from holdfast.agent.tasks import Tasks
 from holdfast.agent.unknown import question_key, settle_as_told, settle_unknown
+from holdfast.agent.waits import FOR_RUNS, LONGEST_WAIT, asking_key, target_of, timer_of, wait_key
 from holdfast.agent.work import Work
 from holdfast.domain.asking import asked_below
 from holdfast.domain.errors import HoldfastError, InboxNotEmpty, LeaseLost, NotFound, Unavailable, WouldDeadlock
 from holdfast.domain.idempotency import derived_id
-from holdfast.domain.ids import InterruptId, RunId, TimerId
-from holdfast.domain.instant import instant
+from holdfast.domain.ids import InterruptId
+from holdfast.domain.instant import Millis, instant
 from holdfast.domain.message import Message, ToolCall
 from holdfast.domain.plan import boundary
 from holdfast.domain.run import RunError, RunStatus, WaitsFor
@@ -51,6 +53,7 @@ from holdfast.tools.tool import (
     Slept,
     Spawned,
     Subscribed,
+    TimeCame,
     Tool,
     Wait,
 )
@@ -148,13 +151,15 @@ class Acting:
     async def _resume(self, call: ToolCall, step: Step) -> Step | None:
         """Settle a call that waits if something came for it; return its step if it still waits."""
         unknown = step.state is StepState.UNKNOWN
-        arrived = arrival_for(self._work, question_key(step) if unknown else _wait_key(step))
+        arrived = arrival_for(self._work, question_key(step) if unknown else wait_key(step))
         if arrived is None:
             disturbance = self._disturbance(step)
             if disturbance is None:
                 return step
             self._disturb(step, unknown=unknown)
             arrived = disturbance
+        elif not unknown and step.waits_for in FOR_RUNS:
+            arrived = self._in_time(step, arrived)
         if not unknown:
             return await self._go_on(call, step, arrived)
         answered = arrived if isinstance(arrived, Answered) else Answered(response=None)
@@ -184,9 +189,10 @@ class Acting:
         """Settle the calls that cannot wait, because it would be for ever, and return the others."""
         still = []
         for call, step in waiting:
-            if _target(call, step) != error.details["target"]:
+            if target_of(call, step) != error.details["target"]:
                 still.append((call, step))
                 continue
+            self._work.log.draft.cancelled_timers.append(timer_of(step))
             if step.waits_for is WaitsFor.CHILD:
                 why = RunError(code=error.code, message=error.message)
                 end_subagent(self._work, call, ChildEnded(run_id=child_of(step), status=RunStatus.FAILED, error=why))
@@ -195,11 +201,18 @@ class Acting:
 
     def _disturb(self, step: Step, *, unknown: bool) -> None:
         """Let go of what a call waits for."""
-        key = question_key(step) if unknown else _wait_key(step)
         if unknown or step.waits_for is WaitsFor.PERSON:
+            key = question_key(step) if unknown else wait_key(step)
             withdraw(self._work, InterruptId(derived_id("int", key=key)))
-        elif step.waits_for is WaitsFor.TIMER:
-            self._work.log.draft.cancelled_timers.append(TimerId(derived_id("tmr", key=key)))
+        else:
+            self._work.log.draft.cancelled_timers.append(timer_of(step))
+
+    def _in_time(self, step: Step, arrived: Arrival) -> Arrival:
+        """Return what came for a call that waits for a run: if it is only that it has waited for too long, that."""
+        if isinstance(arrived, TimeCame):
+            return Disturbed(because=f"{LONGEST_WAIT.days} days have passed")
+        self._work.log.draft.cancelled_timers.append(timer_of(step))
+        return arrived
 
     async def _outcome_of_wait(self, call: ToolCall, step: Step, arrival: Arrival) -> Outcome:
         if isinstance(arrival, ChildEnded):
@@ -254,16 +267,23 @@ class Acting:
     def _begin_wait(self, call: ToolCall, step: Step, wait: Wait) -> WaitsFor:
         match wait:
             case Asked(interrupt=interrupt):
-                ask(self._work, replace(interrupt, id=InterruptId(derived_id("int", key=_asking_key(step)))))
+                ask(self._work, replace(interrupt, id=InterruptId(derived_id("int", key=asking_key(step)))))
                 return WaitsFor.PERSON
             case Spawned(run_id=run_id):
                 start_subagent(self._work, call, run_id)
+                self._wait_no_longer(step)
                 return WaitsFor.CHILD
             case Subscribed():
+                self._wait_no_longer(step)
                 return WaitsFor.TASK
             case Slept(timer_id=timer_id, until=until):
                 self._work.log.draft.timers.append(NewTimer(id=timer_id, kind="wake", due_at=until))
                 return WaitsFor.TIMER
+
+    def _wait_no_longer(self, step: Step) -> None:
+        """Set the time after which a call that waits for a run goes on without it."""
+        due_at = instant(Millis(self._work.clock.now() + LONGEST_WAIT // timedelta(milliseconds=1)))
+        self._work.log.draft.timers.append(NewTimer(id=timer_of(step), kind="wake", due_at=due_at))
 
     async def _wait(self, waiting: Sequence[tuple[ToolCall, Step]]) -> None:
         below = [question for asked in asked_below(self._work.values).values() for question in asked]
@@ -272,7 +292,7 @@ class Acting:
         for call, step in waiting:
             if step.waits_for is WaitsFor.CHILD:
                 start_subagent(self._work, call, child_of(step))
-        targets = [target for call, step in waiting if (target := _target(call, step)) is not None]
+        targets = [target for call, step in waiting if (target := target_of(call, step)) is not None]
         await wait(self._work, reason, waits_on=targets, below=below)
 
     def _begin(self, call: ToolCall) -> Step:
@@ -344,27 +364,6 @@ class Acting:
         try:
             return self._work.toolbox.find(call.name)
         except NotFound:
-            return None
-
-
-def _asking_key(step: Step) -> str:
-    """Return the key under which a step asks a person; what it asks when it goes on is another question."""
-    return step.key if step.attempt == 1 else f"{step.key}.{step.attempt}"
-
-
-def _wait_key(step: Step) -> str:
-    """Return the key under which a step waits."""
-    return _asking_key(step) if step.waits_for is WaitsFor.PERSON else step.key
-
-
-def _target(call: ToolCall, step: Step) -> RunId | None:
-    """Return the run that a call waits for."""
-    match step.waits_for:
-        case WaitsFor.CHILD:
-            return child_of(step)
-        case WaitsFor.TASK:
-            return RunId(call.arguments["task_id"])
-        case _:
             return None
 
 

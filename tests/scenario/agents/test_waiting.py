@@ -201,6 +201,35 @@ async def test_what_a_person_says_leaves_a_child_to_go_on_in_the_background(anyw
     assert [change.status for change in changes] == [RunStatus.COMPLETED]
 
 
+async def test_a_child_that_takes_longer_than_anybody_waits_goes_on_in_the_background(
+    anywhere: Workshop, clock: HeldClock
+) -> None:
+    spawn, week = call("agent_spawn", agent="kid", input="x"), call("sleep", seconds=7 * 24 * 3600)
+    anywhere.agent(calling(spawn), say("{$last_tool}"), tools=TOOLS)
+    anywhere.agent(*[calling(week)] * 9, name="kid", tools=TOOLS)
+    async with anywhere.open(clock=clock) as floor:
+        run = await floor.start()
+        await floor.comes_to(run, RunStatus.WAITING)
+        child = await floor.comes_to(await floor.child(run), RunStatus.WAITING)
+        await floor.later(timedelta(days=29))
+        assert (await floor.get(run)).status is RunStatus.WAITING
+        await floor.later(timedelta(days=2))
+        ended = await floor.ended(run)
+        assert not (await floor.get(child)).status.terminal
+        await floor.runs.cancel(SPACE, child.id)
+    assert "it goes on in the background: 30 days have passed meanwhile" in str(ended.output)
+    assert child.id in str(ended.output)
+
+
+async def test_a_wait_for_a_child_leaves_no_timer(workshop: Workshop) -> None:
+    workshop.agent(calling(call("agent_spawn", agent="kid", input="x")), calling(ASK), say("done"), tools=TOOLS)
+    workshop.agent(say("I did"), name="kid")
+    async with workshop.open() as floor:
+        run = await floor.start()
+        await floor.asks(run)
+        assert await floor.store.timers.next_due() is None
+
+
 async def test_a_run_that_asks_a_person_wants_an_answer_before_anything_else(anywhere: Workshop) -> None:
     anywhere.agent(calling(ASK), say("{$last_tool}"), tools=TOOLS)
     async with anywhere.open() as floor:
