@@ -14,7 +14,7 @@ from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.instant import Instant, Millis, instant, millis
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.thread import NewThread
-from holdfast.engine.watcher import Watcher
+from holdfast.engine.watcher import PATIENCE, Watcher
 from holdfast.ports.bus import Bus, Wake
 from holdfast.store.store import Store
 from tests.builders import claim, finish, new_run, new_thread, spoken
@@ -163,6 +163,10 @@ async def test_nobody_is_told_after_they_stopped_to_listen(store: Store) -> None
         async with told(watcher, lambda wake: wake.news):
             bus.publish(Wake(news=True))
     assert not any(wake.news for wake in heard)
+
+
+def test_a_hint_that_was_lost_costs_two_seconds_at_most() -> None:
+    assert PATIENCE <= 2
 
 
 async def test_a_hint_that_was_lost_is_made_up_for_while_others_keep_coming(store: Store) -> None:
