@@ -215,6 +215,7 @@ async def test_a_child_that_takes_longer_than_anybody_waits_goes_on_in_the_backg
         assert (await floor.get(run)).status is RunStatus.WAITING
         await floor.later(timedelta(days=2))
         ended = await floor.ended(run)
+        await floor.events(run)
         assert not (await floor.get(child)).status.terminal
         await floor.runs.cancel(SPACE, child.id)
     assert "it goes on in the background: 30 days have passed meanwhile" in str(ended.output)
