@@ -150,7 +150,8 @@ class Telling:
 
     async def _summary(self, request: ModelRequest) -> str:
         """Have the model write a summary, and charge it; for one that broke off, about what it used."""
-        texts = []
+        texts: list[str] = []
+        told = self._sizes.text(request.system) + sum(map(self._sizes.of, request.messages))
         # One that the model does not write frees nothing, which is a failed try: after two the run goes on without.
         with suppress(ModelRefused, ModelUnavailable, TimeoutError):
             patience = self._work.habits.pace.patience(self._work.model)
@@ -159,10 +160,9 @@ class Telling:
                     if isinstance(delta, TextDelta):
                         texts.append(delta.text)
                     elif isinstance(delta, Finished):
-                        self._work.charge(delta.usage)
+                        self._work.charge(self._work.counted(delta.usage, told=told, said="".join(texts)))
                         return "".join(texts)
         if texts:
-            told = self._sizes.text(request.system) + sum(map(self._sizes.of, request.messages))
             self._work.charge(self._work.estimate(told, self._sizes.text("".join(texts))))
         return ""
 

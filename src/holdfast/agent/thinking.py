@@ -8,6 +8,7 @@ from msgspec import UNSET
 
 from holdfast.agent.answer import Answer
 from holdfast.agent.asking import note_questions
+from holdfast.agent.context.assembly import Assembled
 from holdfast.agent.context.circles import STOPPED, repetition
 from holdfast.agent.ending import complete, try_later
 from holdfast.agent.model_call import stream_answer
@@ -32,7 +33,6 @@ from holdfast.domain.message import NewMessage
 from holdfast.domain.run import RunError
 from holdfast.domain.step import Step, StepState
 from holdfast.domain.usage import Usage
-from holdfast.ports.model import ModelRequest
 
 
 class Thinking:
@@ -62,7 +62,7 @@ class Thinking:
             self._work.log.draft.add(contexts=[self._telling.snapshot(given, assembled, step=step.number)])
             answer = Answer(self._work.log, _message_id(step), name_call=self._name_call(step))
             try:
-                return await self._answered(await self._telling.request(assembled), step, answer)
+                return await self._answered(assembled, step, answer)
             except ContextOverflow as error:
                 self._abandon(step)
                 if compact:
@@ -120,13 +120,14 @@ class Thinking:
             )
         )
 
-    async def _answered(self, request: ModelRequest, step: Step, answer: Answer) -> bool:
-        work = self._work
+    async def _answered(self, assembled: Assembled, step: Step, answer: Answer) -> bool:
+        work, request = self._work, await self._telling.request(assembled)
         finished = await stream_answer(work.model, request, answer, work.log, work.habits.pace)
         message, _ = answer.message()
         work.log.draft.messages.append(message)
-        work.charge(finished.usage)
-        work.log.step(work.ledger.settle(step, StepState.DONE, usage=finished.usage))
+        usage = work.counted(finished.usage, told=assembled.total, said=answer.streamed())
+        work.charge(usage)
+        work.log.step(work.ledger.settle(step, StepState.DONE, usage=usage))
         if message.tool_calls:
             await work.commit()
             return False

@@ -126,6 +126,12 @@ class Work:
         cost = self.model.cost(input_tokens=input_tokens, output_tokens=output_tokens)
         return Usage(input_tokens=input_tokens, output_tokens=output_tokens, cost_usd=cost)
 
+    def counted(self, usage: Usage, *, told: int, said: str) -> Usage:
+        """Return what a model call used: where its provider does not say, about that, at a cost that nobody knows."""
+        if usage.total_tokens or usage.cost_usd is not None:
+            return usage
+        return Usage(input_tokens=told, output_tokens=self.tokens.count(said), cost_usd=None)
+
     def charge(self, usage: Usage) -> None:
         """Count what a model call used."""
         self.usage = self.usage + usage

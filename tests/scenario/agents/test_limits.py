@@ -15,7 +15,7 @@ from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.tool import ToolClass
 from holdfast.testing.clock import HeldClock
 from holdfast.testing.openai_server import OpenAIServer, Reply, ReplyCall
-from tests.scenario.agents.handwork import Gate
+from tests.scenario.agents.handwork import Gate, answers
 from tests.scenario.agents.workshop import SPACE, STAND_IN, Floor, Workshop, call, calling, say
 
 NOTE: Final = call("log_write", message="x")
@@ -151,6 +151,19 @@ async def test_a_budget_in_dollars_needs_a_price(workshop: Workshop) -> None:
             with pytest.raises(Invalid, match="known price"):
                 await floor.start(agent="falls", limits=Limits(cost_budget_usd=1.0))
             assert (await floor.store.runs.page(SPACE)).items == []
+
+
+async def test_a_provider_that_does_not_say_what_was_used_is_not_free(workshop: Workshop) -> None:
+    """Its tokens are estimated, so that a budget holds, and what they cost is not known."""
+    look = Reply(text="let me see " * 20, calls=[ReplyCall(name="look")], input_tokens=None)
+    async with OpenAIServer(otherwise=look) as server:
+        workshop.provider(server, input_usd_per_million=1, output_usd_per_million=1)
+        workshop.agent(model=STAND_IN, tools=["look"], limits={"token_budget": 1000, "max_iterations": 50})
+        async with workshop.open(answers("look", "seen")) as floor:
+            run = await floor.play()
+    assert failed(run) == "BUDGET_EXCEEDED"
+    assert run.usage.output_tokens >= 40 * run.iterations
+    assert run.usage.cost_usd is None
 
 
 async def test_a_call_whose_price_is_not_known_is_never_free(workshop: Workshop) -> None:
