@@ -6,8 +6,9 @@ first asked for.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -18,6 +19,7 @@ from holdfast.models.scripted import ScriptedModel
 from holdfast.ports.model import Model
 
 if TYPE_CHECKING:
+    from holdfast.models.clients import Clients
     from holdfast.models.provider import ProviderModel
 
 SCRIPTED: Final = "scripted"
@@ -41,7 +43,8 @@ class Catalog:
         self._wrapped = wrapped
         self._scripted: dict[tuple[str, str | None], Model] = {}
         self._provided: dict[str, Model] = {}
-        self._connections: list[ProviderModel] = []
+        self._clients: Clients | None = None
+        self._connecting = Lock()
 
     def find(self, name: str, *, folder: str | None = None) -> Model:
         """Return the model of that name."""
@@ -69,10 +72,9 @@ class Catalog:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        async with AsyncExitStack() as stack:
-            self._provided.clear()
-            while self._connections:
-                stack.push_async_callback(self._connections.pop().aclose)
+        self._provided.clear()
+        if self._clients is not None:
+            await self._clients.aclose()
 
     def _make(self, name: str, folder: str | None) -> Model:
         provider, _, model = name.partition(":")
@@ -84,13 +86,14 @@ class Catalog:
         return self._keep(name, self._connected(name, provider))
 
     def _keep(self, name: str, model: "ProviderModel") -> Model:
-        self._connections.append(model)
         return self._provided.setdefault(name, self._wrapped(model))
 
     def _connected(self, name: str, provider: str) -> "ProviderModel":
-        from holdfast.models import clients
+        from holdfast.models.clients import Clients
 
-        settings = self._providers.get(provider)
-        if settings is not None:
-            return clients.custom(name, settings)
-        return clients.built_in(name, timeout=self._timeout, others=[SCRIPTED, *self._providers])
+        with self._connecting:
+            self._clients = self._clients or Clients()
+            settings = self._providers.get(provider)
+            if settings is not None:
+                return self._clients.custom(name, settings)
+            return self._clients.built_in(name, timeout=self._timeout, others=[SCRIPTED, *self._providers])

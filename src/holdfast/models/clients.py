@@ -2,13 +2,14 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from typing import Any, Final
 
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.models import Model as Provided
 from pydantic_ai.models import infer_model, known_model_names
-from pydantic_ai.providers import infer_provider_class
+from pydantic_ai.providers import Provider, infer_provider, infer_provider_class
 
 from holdfast.domain.errors import Invalid
 from holdfast.domain.model_provider import ProviderSettings
@@ -30,38 +31,57 @@ _NO_KEY: Final = "api-key-not-set"
 """Clients insist on a key even where the server wants none."""
 
 
-def built_in(name: str, *, timeout: float, others: Sequence[str] = ()) -> ProviderModel:
-    """Return the model `provider:name` of a provider that pydantic-ai knows.
+class Clients:
+    """Makes models. Those of one provider share its connections, however many are asked for."""
 
-    A provider that it does not know is refused (`Invalid`) with those there are, `others` first; and so is one that
-    lacks its key or its package.
-    """
-    provider, _, model = name.partition(":")
-    try:
-        infer_provider_class(provider)
-        provided = _without_retries(infer_model(name))
-    except ValueError as exc:
-        names = ", ".join(f"`{known}`" for known in [*others, *known_providers()])
-        raise Invalid(f"there is no provider `{provider}`: there are {names} and others", model=name) from exc
-    except ImportError as exc:
-        raise Invalid(f"`{name}` needs a package that is not installed: {exc}", model=name) from exc
-    except UserError as exc:
-        raise Invalid(_complaint(name, str(exc)), model=name) from exc
-    prices = listed_prices(model, provider=provided.system, url=_address(provided))
-    return ProviderModel(name, provided, prices=prices, timeout=timeout, key=key_variable(provider))
+    def __init__(self) -> None:
+        self._providers: dict[str, Provider[Any]] = {}
 
+    def built_in(self, name: str, *, timeout: float, others: Sequence[str] = ()) -> ProviderModel:
+        """Return the model `provider:name` of a provider that pydantic-ai knows.
 
-def custom(name: str, settings: ProviderSettings) -> ProviderModel:
-    """Return a model at an address that the operator gave; without its key it is refused (`Invalid`)."""
-    provider, _, model = name.partition(":")
-    return ProviderModel(
-        name,
-        _without_retries(_served(provider, model, settings, key=_key(name, settings.api_key_env))),
-        prices=given_prices(settings) or listed_prices(model, url=settings.base_url),
-        context_window=settings.context_window,
-        timeout=settings.timeout_seconds,
-        key=settings.api_key_env,
-    )
+        A provider that it does not know is refused (`Invalid`) with those there are, `others` first; and so is one
+        that lacks its key or its package.
+        """
+        provider, _, model = name.partition(":")
+        try:
+            infer_provider_class(provider)
+            provided = infer_model(name, lambda each: self._connected(each, lambda: infer_provider(each)))
+        except ValueError as exc:
+            names = ", ".join(f"`{known}`" for known in [*others, *known_providers()])
+            raise Invalid(f"there is no provider `{provider}`: there are {names} and others", model=name) from exc
+        except ImportError as exc:
+            raise Invalid(f"`{name}` needs a package that is not installed: {exc}", model=name) from exc
+        except UserError as exc:
+            raise Invalid(_complaint(name, str(exc)), model=name) from exc
+        prices = listed_prices(model, provider=provided.system, url=_address(provided))
+        return ProviderModel(name, provided, prices=prices, timeout=timeout, key=key_variable(provider))
+
+    def custom(self, name: str, settings: ProviderSettings) -> ProviderModel:
+        """Return a model at an address that the operator gave; without its key it is refused (`Invalid`)."""
+        provider, _, model = name.partition(":")
+        key = _key(name, settings.api_key_env)
+        served = self._connected(provider, lambda: _provider(provider, settings, key=key))
+        return ProviderModel(
+            name,
+            _served(model, settings, served),
+            prices=given_prices(settings) or listed_prices(model, url=settings.base_url),
+            context_window=settings.context_window,
+            timeout=settings.timeout_seconds,
+            key=settings.api_key_env,
+        )
+
+    async def aclose(self) -> None:
+        """Close the connections that are kept for later calls."""
+        async with AsyncExitStack() as stack:
+            while self._providers:
+                # Entering takes over the client, and leaving closes it.
+                await stack.enter_async_context(self._providers.popitem()[1])
+
+    def _connected(self, name: str, make: Callable[[], Provider[Any]]) -> Provider[Any]:
+        if name not in self._providers:
+            self._providers[name] = _without_retries(make())
+        return self._providers[name]
 
 
 def known_providers() -> list[str]:
@@ -70,19 +90,24 @@ def known_providers() -> list[str]:
     return sorted(name for name in names if "/" not in name)
 
 
-def _served(provider: str, model: str, settings: ProviderSettings, *, key: str | None) -> Provided:
+def _provider(name: str, settings: ProviderSettings, *, key: str | None) -> Provider[Any]:
     if settings.api == "anthropic":
-        from pydantic_ai.models.anthropic import AnthropicModel
         from pydantic_ai.providers.anthropic import AnthropicProvider
 
-        return AnthropicModel(model, provider=AnthropicProvider(api_key=key or _NO_KEY, base_url=settings.base_url))
-    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+        return AnthropicProvider(api_key=key or _NO_KEY, base_url=settings.base_url)
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
-    compatible = OpenAICompatibleProvider(provider, base_url=settings.base_url, api_key=key)
-    if settings.api == "openai":
-        return OpenAIChatModel(model, provider=compatible)
-    return OpenAIResponsesModel(model, provider=compatible)
+    return OpenAICompatibleProvider(name, base_url=settings.base_url, api_key=key)
+
+
+def _served(model: str, settings: ProviderSettings, provider: Provider[Any]) -> Provided:
+    if settings.api == "anthropic":
+        from pydantic_ai.models.anthropic import AnthropicModel
+
+        return AnthropicModel(model, provider=provider)
+    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+
+    return (OpenAIChatModel if settings.api == "openai" else OpenAIResponsesModel)(model, provider=provider)
 
 
 def _address(provided: Provided) -> str | None:
@@ -92,11 +117,11 @@ def _address(provided: Provided) -> str | None:
         return None  # some have none
 
 
-def _without_retries(provided: Provided) -> Provided:
-    client: Any = getattr(provided.provider, "client", None)
+def _without_retries(provider: Provider[Any]) -> Provider[Any]:
+    client: Any = getattr(provider, "client", None)
     if hasattr(client, "max_retries"):
         client.max_retries = 0
-    return provided
+    return provider
 
 
 def _key(name: str, variable: str | None) -> str | None:

@@ -89,13 +89,6 @@ class ProviderModel:
                 response = await stack.enter_async_context(call)
             yield await stack.enter_async_context(aclosing(self._deltas(request, response)))
 
-    async def aclose(self) -> None:
-        """Close the connections that are kept for later calls."""
-        if self._provided.provider is not None:
-            # Entering takes over the client, and leaving closes it.
-            async with self._provided.provider:
-                pass
-
     async def _deltas(self, request: ModelRequest, response: StreamedResponse) -> AsyncGenerator[ModelDelta, None]:
         transcript = Transcript(call.id for message in request.messages for call in message.tool_calls)
         async with aclosing(guarded(aiter(response), self._name, key=self._key)) as events:

@@ -134,6 +134,18 @@ async def test_clients_do_not_try_again_by_themselves(catalog: Catalog, monkeypa
         assert catalog.find(name)._provided.client.max_retries == 0  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("provider", ["local", "openai-chat"])
+async def test_the_models_of_a_provider_share_its_connections(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    async with Catalog({"local": LOCAL}) as catalog:
+        models = [catalog.find(f"{provider}:{number}") for number in range(3)]
+        assert len(set(models)) == 3
+        client, *others = [model._provided.client for model in models]  # type: ignore[attr-defined]
+        assert all(other is client for other in others)
+        assert not client.is_closed()
+    assert client.is_closed()
+
+
 def test_nothing_of_a_provider_is_imported_before_one_is_asked_for(tmp_path: Path) -> None:
     scripted(tmp_path, {})
     program = (
