@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from holdfast.domain.content import Part, TextPart
-from holdfast.domain.errors import HoldfastError, IdTaken, Invalid, LeaseLost, NotFound, TooLarge
+from holdfast.domain.errors import Conflict, HoldfastError, IdTaken, Invalid, LeaseLost, NotFound, TooLarge
 from holdfast.domain.ids import MessageId, RunId, SpaceId, ThreadId
 from holdfast.domain.instant import Instant, Millis, instant
 from holdfast.domain.limits import Limits
@@ -19,6 +19,7 @@ from holdfast.domain.run import Mode, Priority, Run, RunStatus
 from holdfast.domain.thread import NewThread
 from holdfast.domain.timer import NewTimer, TimerState
 from holdfast.domain.usage import NOTHING
+from holdfast.ports.runs import RunFilter
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE, SECOND, assistant, call, new_thread, result, user
@@ -110,6 +111,26 @@ async def test_a_run_has_the_agent_of_its_thread_unless_told(store: Store) -> No
     thread = (await store.threads.create(SPACE, NewThread(agent_type="writer"))).id
     assert (await ended(store, thread)).agent_type == "writer"
     assert (await ended(store, thread, agent_type="coder")).agent_type == "coder"
+
+
+@pytest.mark.parametrize("key", [None, "k"], ids=["plain", "with-a-key"])
+async def test_a_run_that_relies_on_the_agent_of_its_thread_is_made_only_if_it_is_that(
+    store: Store, key: str | None
+) -> None:
+    thread = (await store.threads.create(SPACE, NewThread(agent_type="writer"))).id
+    new = NewRun(thread=thread, idempotency_key=key)
+    with pytest.raises(Conflict, match="has another agent than `reader`"):
+        await store.runs.create(SPACE, new, thread_agent="reader")
+    others = [NewRun(thread=await new_thread(store, SPACE)) for _ in range(2)]
+    made, refused, *_ = await asyncio.gather(
+        store.runs.create(SPACE, new, thread_agent="writer"),
+        store.runs.create(SPACE, others[0], thread_agent="nobody"),
+        store.runs.create(SPACE, others[1]),
+        return_exceptions=True,
+    )
+    assert isinstance(made, Created) and made.run.agent_type == "writer"
+    assert isinstance(refused, Conflict)
+    assert [run.id for run in (await store.runs.page(SPACE, where=RunFilter(thread_id=thread))).items] == [made.run.id]
 
 
 async def test_a_run_without_a_chosen_id_is_given_one(store: Store) -> None:

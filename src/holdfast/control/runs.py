@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from holdfast.control.answers import check_response
 from holdfast.control.queue_room import QueueRoom
+from holdfast.control.thread_agents import ThreadAgents
 from holdfast.domain.agent import check_chosen_model, check_mode, models_of
 from holdfast.domain.content import Content, Json, files_in
 from holdfast.domain.errors import AlreadyAnswered, Conflict, IdTaken, Invalid, NotFound, Waiting
@@ -50,7 +51,7 @@ class RunControl:
         self._by: str | None = None
         self._room: QueueRoom | None = None
         self._runs = runs
-        self._threads = threads
+        self._thread_agents = ThreadAgents(threads)
         self._messages = messages
         self._inbox = inbox
         self._interrupts = interrupts
@@ -79,7 +80,24 @@ class RunControl:
     async def _make(self, space: SpaceId, new: NewRun) -> Created:
         if self._room is not None:
             await self._room.check(space)
-        agent = self._agents.get(new.agent_type or await self._agent_of(space, new.thread))
+        if new.agent_type is not None:
+            return await self._create(space, new, new.agent_type)
+        if isinstance(new.thread, NewThread):
+            return await self._create(space, new, new.thread.agent_type)
+        return await self._make_for_thread(space, new, new.thread)
+
+    async def _make_for_thread(self, space: SpaceId, new: NewRun, thread: ThreadId) -> Created:
+        """Make a run of the agent that its thread has; one that is remembered may not be right any more."""
+        remembered = self._thread_agents.recall(space, thread)
+        if remembered is not None:
+            try:
+                return await self._create(space, new, remembered, checked=True)
+            except (NotFound, Conflict, Invalid):
+                pass  # whatever it is, it is said again if it is so
+        return await self._create(space, new, await self._thread_agents.read(space, thread))
+
+    async def _create(self, space: SpaceId, new: NewRun, name: str, *, checked: bool = False) -> Created:
+        agent = self._agents.get(name)
         check_mode(agent, new.mode)
         model = new.model or agent.models[0]
         limits = tighten(agent.limits, new.limits)
@@ -88,7 +106,7 @@ class RunControl:
         found = self._models.fallback(names, folder=agent.folder)
         check_priced(limits, price_known=found.price_known)
         made = replace(self._sign(new), agent_type=agent.name, model=model, limits=limits)
-        return await self._runs.create(space, made, body=_body(new))
+        return await self._runs.create(space, made, body=_body(new), thread_agent=name if checked else None)
 
     async def cancel(self, space: SpaceId, run: RunId, *, by: str | None = None, reason: str | None = None) -> Run:
         """End a run and all below it; one that has ended is refused (`IllegalMove`)."""
@@ -182,11 +200,6 @@ class RunControl:
         if isinstance(thread, NewThread):
             thread = replace(thread, created_by=thread.created_by or by)
         return replace(new, thread=thread, messages=messages, created_by=by)
-
-    async def _agent_of(self, space: SpaceId, thread: ThreadId | NewThread) -> str:
-        if isinstance(thread, NewThread):
-            return thread.agent_type
-        return (await self._threads.get(space, thread)).agent_type
 
     async def _check_files(self, space: SpaceId, content: Content) -> None:
         for file in files_in(content):

@@ -38,6 +38,7 @@ class Runs(Protocol):
         body: str | None = None,
         fires: TimerClaim | None = None,
         awaited: bool = False,
+        thread_agent: str | None = None,
     ) -> Created:
         """Make a run with its input and its first event, all or nothing.
 
@@ -49,7 +50,7 @@ class Runs(Protocol):
         ended before it began, the run above it counts. Input enters the conversation at once if the base has ended. A
         cut that parts a tool call from its result is refused (`Invalid`). A timer that it `fires` is settled in the
         same transaction. One that is `awaited` by its parent is refused if it could only begin after it
-        (`WouldDeadlock`).
+        (`WouldDeadlock`). Where a `thread_agent` is given, the thread must have that agent (`Conflict`).
         """
 
     async def get(self, space: SpaceId, run: RunId) -> Run:

@@ -36,6 +36,8 @@ class Request(msgspec.Struct, frozen=True, eq=False):
     """The digest of what the caller said, if `new` says more."""
     awaited: bool = False
     """Whether its parent will wait for it."""
+    thread_agent: str | None = None
+    """The agent that its thread must have, if it matters."""
 
 
 class _Birth(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +62,10 @@ async def create_run(tx: Transaction, request: Request) -> Created:
     earlier = await _earlier(tx, in_space, request)
     if earlier is not None:
         return Created(run=earlier, replayed=True)
-    (birth,) = await _insert(tx, [(new, await find_frame(tx, space, in_space, new))])
+    frame = await find_frame(tx, space, in_space, new)
+    if request.thread_agent not in (None, frame.thread["agent_type"]):
+        raise Conflict(f"thread `{new.thread}` has another agent than `{request.thread_agent}`")
+    (birth,) = await _insert(tx, [(new, frame)])
     if request.awaited and birth.frame.parent is not None:
         parent = birth.frame.parent
         await check_wait(tx, (parent["id"], parent["run_key"]), (birth.run.id, birth.key))
@@ -71,13 +76,20 @@ async def create_run(tx: Transaction, request: Request) -> Created:
 
 async def _create_plain_runs(tx: Transaction, requests: Sequence[Request]) -> list[Created | HoldfastError]:
     """Make plain runs on different threads; one that turns out not to be so plain is made by itself."""
-    frames = await find_plain_frames(tx, [(request.space, request.new) for request in requests])
+    found = await find_plain_frames(tx, [(request.space, request.new) for request in requests])
+    frames = [_as_expected(frame, request) for frame, request in zip(found, requests, strict=True)]
     framed = [(request.new, frame) for request, frame in zip(requests, frames, strict=True) if frame is not None]
     births = iter(await _insert(tx, framed))
     return [
         await create_run(tx, request) if frame is None else Created(run=next(births).run)
         for request, frame in zip(requests, frames, strict=True)
     ]
+
+
+def _as_expected(frame: Frame | None, request: Request) -> Frame | None:
+    if frame is None or request.thread_agent in (None, frame.thread["agent_type"]):
+        return frame
+    return None
 
 
 def _thread_name(request: Request) -> Hashable:

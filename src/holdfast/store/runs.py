@@ -33,11 +33,12 @@ class SqlRuns:
         body: str | None = None,
         fires: TimerClaim | None = None,
         awaited: bool = False,
+        thread_agent: str | None = None,
     ) -> Created:
         """Make a run with its input and its first event."""
         check_new_run(new)
 
-        request = Request(space, new, body, awaited)
+        request = Request(space, new, body, awaited, thread_agent)
         if fires is None and is_plain(new):
             return await self._database.together(CREATIONS, request)
 

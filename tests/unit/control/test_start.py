@@ -33,6 +33,19 @@ async def test_without_a_name_the_agent_is_that_of_the_thread(floor: Floor) -> N
     assert (await floor.start(thread=thread.id)).agent_type == "bot"
 
 
+async def test_the_agent_is_that_which_the_thread_has_now(floor: Floor, workshop: Workshop) -> None:
+    thread = (await floor.store.threads.create(SPACE, NewThread(agent_type="bot"))).id
+    assert (await floor.start(thread=thread)).agent_type == "bot"
+    workshop.agent(say("x"), name="other")
+    await floor.store.threads.update(SPACE, thread, ThreadPatch(agent_type="other"))
+    assert (await floor.start(thread=thread)).agent_type == "other"
+    await floor.store.threads.update(SPACE, thread, ThreadPatch(agent_type="nobody"))
+    with pytest.raises(NotFound, match="no agent `nobody`"):
+        await floor.start(thread=thread)
+    await floor.store.threads.update(SPACE, thread, ThreadPatch(agent_type="bot"))
+    assert (await floor.start(thread=thread)).agent_type == "bot"
+
+
 REFUSED: list[tuple[dict[str, Any], type[HoldfastError], str]] = [
     ({"agent_type": "nobody"}, NotFound, "no agent `nobody`"),
     ({"agent_type": "../bot"}, NotFound, "no agent"),
