@@ -5,6 +5,7 @@ import os
 import sys
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -27,7 +28,7 @@ class TextLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Write a line, and below it what was raised."""
         level = "" if record.levelno == logging.INFO else f"{record.levelname} "
-        line = f"{_time(record):%H:%M:%S}.{int(record.msecs):03d} {level}{record.getMessage()}"
+        line = f"{_second(int(record.created), '%H:%M:%S')}.{int(record.msecs):03d} {level}{record.getMessage()}"
         return line if record.exc_info is None else f"{line}\n{self.formatException(record.exc_info)}"
 
 
@@ -37,7 +38,7 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Write an object."""
         line = {
-            "time": f"{_time(record):%Y-%m-%dT%H:%M:%S}.{int(record.msecs):03d}Z",
+            "time": f"{_second(int(record.created), '%Y-%m-%dT%H:%M:%S')}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
@@ -86,5 +87,7 @@ def _leave_out_what_no_line_says() -> None:
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
 
 
-def _time(record: logging.LogRecord) -> datetime:
-    return datetime.fromtimestamp(record.created, tz=UTC)
+@lru_cache(maxsize=8)
+def _second(seconds: int, pattern: str) -> str:
+    """Write a second, which most lines share with those before them."""
+    return datetime.fromtimestamp(seconds, tz=UTC).strftime(pattern)
