@@ -174,7 +174,7 @@ RUN: Final[list[tuple[Json, str]]] = [
     ({"messages": "x"}, "messages"),
     ({"messages": [{"content": 7}]}, "messages[0].content"),
     ({"messages": [{"content": "x", "role": "tool"}]}, "messages[0].role"),
-    ({"messages": [{"content": "x", "tool_calls": []}]}, "messages[0]"),
+    ({"messages": [{"content": "x", "tool_calls": []}]}, "messages[0].tool_calls"),
     ({"messages": [{"content": [{"type": "film"}]}]}, "messages[0].content[0].type"),
     ({"messages": [{"content": "x", "id": "a b"}]}, "messages.id"),
     ({"messages": [{"content": "x", "id": "a"}, {"content": "y", "id": "a"}]}, "messages.id"),
@@ -188,10 +188,10 @@ RUN: Final[list[tuple[Json, str]]] = [
     ({"input": "x", "tags": ["a"] * 51}, "tags"),
     ({"input": "x", "tags": ["a\x00"]}, "tags"),
     ({"input": "x", "limits": {"max_iterations": 0}}, "limits.max_iterations"),
-    ({"input": "x", "limits": {"max_iteratoins": 1}}, "limits"),
+    ({"input": "x", "limits": {"max_iteratoins": 1}}, "limits.max_iteratoins"),
     (b'{"input": "x", "limits": {"cost_budget_usd": 1e400}}', "limits.cost_budget_usd"),
-    ({"input": "x", "created_by": "me"}, "body"),
-    ({"input": "x", "mode": "task"}, "body"),
+    ({"input": "x", "created_by": "me"}, "created_by"),
+    ({"input": "x", "mode": "task"}, "mode"),
 ]
 
 
@@ -243,3 +243,15 @@ def test_depth_counts_brackets_outside_of_strings(depth: int, text: str) -> None
             check_depth(body)
     else:
         check_depth(body)
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("/api/threads?status=gone", "`status`: expected one of `active`, `archived`, `deleted`"),
+        ("/api/threads?limit=many", "`limit`: expected `integer`, got `string`"),
+        ("/api/threads/thr_none/export?format=pdf", "`format`: expected one of `markdown`, `json`"),
+    ],
+)
+async def test_who_asks_for_what_is_not_there_is_told_what_is(site: Site, address: str, message: str) -> None:
+    assert (await site.get(address, expect=400))["error"]["message"] == message

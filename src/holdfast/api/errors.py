@@ -31,6 +31,7 @@ from litestar.types import ExceptionHandlersMap
 
 from holdfast.control.keys.errors import Forbidden, TooMany, Unauthenticated
 from holdfast.control.settings.errors import SettingsChanged
+from holdfast.domain.complaints import in_words
 from holdfast.domain.content import Json
 from holdfast.domain.errors import (
     Conflict,
@@ -234,7 +235,7 @@ def _on_http(request: Request[Any, Any, Any], error: HTTPException) -> Response[
         case 413:
             return _answer(body_too_large(request.route_handler.resolve_request_max_body_size()))
         case status if status < 500:
-            return _answer(_invalid(error))
+            return _answer(_invalid(error, request))
         case _ if error.detail == _LEFT:
             return _answer(BodyCutOff("the client left before its body had ended"))
         case _:
@@ -253,7 +254,7 @@ def body_too_large(most: int | None) -> BodyTooLarge:
     return BodyTooLarge(f"the body may have at most {most} bytes", limit=most)
 
 
-def _invalid(error: HTTPException) -> Invalid:
+def _invalid(error: HTTPException, request: Request[Any, Any, Any]) -> Invalid:
     """Return what is wrong with a request, in one sentence."""
     extra = error.extra if isinstance(error, ValidationException) and isinstance(error.extra, list) else []
     if not extra:
@@ -261,7 +262,18 @@ def _invalid(error: HTTPException) -> Invalid:
     field, message = extra[0].get("key", ""), extra[0].get("message", "")
     if field == "data":
         return Invalid("this needs a body: send it as JSON", field="body")
-    return Invalid(f"`{field}`: {uncapitalised(message)}" if field else uncapitalised(message), field=field)
+    if not field:
+        return Invalid(uncapitalised(message), field=field)
+    return Invalid(f"`{field}`: {in_words(message, _kind_of(request, field))}", field=field)
+
+
+def _kind_of(request: Request[Any, Any, Any], field: str) -> Any:
+    """Return what a parameter may be; its name may be another one in the code."""
+    parameters = request.route_handler.parsed_fn_signature.parameters
+    if field in parameters:
+        return parameters[field].annotation
+    named = (each for each in parameters.values() if getattr(each.kwarg_definition, "query", None) == field)
+    return next((each.annotation for each in named), None)
 
 
 EXCEPTION_HANDLERS: Final[ExceptionHandlersMap] = {

@@ -10,6 +10,8 @@ from litestar.dto.data_structures import DTOFieldDefinition
 from litestar.typing import FieldDefinition
 
 from holdfast.api.errors import BadJson, TooDeep, UnsupportedMediaType
+from holdfast.domain.complaints import Complaint, as_said, explain, path
+from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.text import uncapitalised
 
@@ -20,7 +22,8 @@ MAX_BODY: Final = 10 * 1024 * 1024
 _STRINGS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _SQUARE: Final = bytes.maketrans(b"{}", b"[]")
 _OTHERS: Final = bytes(set(range(256)) - set(b"[]{}"))
-_PLACE: Final = re.compile(r" - at `\$\.?(.*)`\Z")
+_EXPLAINED: Final = 256 * 1024
+"""Bytes of a body of which it is looked for what does not fit: that reads it again and again."""
 
 
 class JsonBody(AbstractDTO[Any]):
@@ -75,7 +78,7 @@ def decode(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
         body.decode()  # all of it: the decoder stops at the first thing that does not fit
         return decoder.decode(body)
     except msgspec.ValidationError as exc:
-        raise mismatch(str(exc)) from exc
+        raise _refusal(exc, decoder, body) from exc
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         raise BadJson(f"the body is not JSON in UTF-8: {uncapitalised(str(exc))}") from exc
 
@@ -93,10 +96,22 @@ def check_depth(body: bytes) -> None:
         raise TooDeep(f"the body may be nested at most {MAX_DEPTH} deep", limit=MAX_DEPTH)
 
 
-def mismatch(message: str) -> Invalid:
-    """Return the error of a body that does not fit, of what the decoder says about it."""
-    place = _PLACE.search(message)
-    said = uncapitalised(_PLACE.sub("", message))
-    if place is None or not place[1]:
-        return Invalid(f"the body does not fit: {said}", field="body")
-    return Invalid(f"`{place[1]}`: {said}", field=place[1])
+def mismatch(error: msgspec.ValidationError, value: Json, kind: Any) -> Invalid:
+    """Return the error of a value that is no `kind`, with what does not fit and what would."""
+    return _invalid(explain(error, value, kind))
+
+
+def _refusal(error: msgspec.ValidationError, decoder: msgspec.json.Decoder[Any], body: bytes) -> Invalid:
+    if len(body) > _EXPLAINED:
+        return _invalid(as_said(error))
+    try:
+        return mismatch(error, msgspec.json.decode(body), decoder.type)
+    except msgspec.ValidationError:  # it has a number that is none
+        return _invalid(as_said(error))
+    except msgspec.DecodeError as exc:  # it is broken too, further on
+        return BadJson(f"the body is not JSON in UTF-8: {uncapitalised(str(exc))}")
+
+
+def _invalid(complaint: Complaint) -> Invalid:
+    place, reason = path(complaint.steps), uncapitalised(complaint.reason)
+    return Invalid(f"`{place}`: {reason}" if place else f"the body does not fit: {reason}", field=place or "body")

@@ -107,7 +107,7 @@ class SqlSpaces:
             key = (await _found(tx, "lock_space", space))["space_key"]
             live = await tx.one("live_run_of_space", space_key=key)
             if live is not None:
-                raise RunActive(f"run `{live['id']}` of the space is not finished", run_id=live["id"])
+                raise RunActive(f"run `{live['id']}` of the space is not finished: cancel it first", run_id=live["id"])
             for statement in _DROPS:
                 await tx.run(statement, space_key=key)
 

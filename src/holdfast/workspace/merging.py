@@ -9,8 +9,8 @@ from typing import Any, get_args, get_origin
 
 from msgspec import structs
 
+from holdfast.domain.complaints import alternatives, is_struct
 from holdfast.domain.content import Json
-from holdfast.workspace.complaints import alternatives, is_struct
 
 
 def merged(kind: Any, old: dict[str, Json], patch: dict[str, Json]) -> dict[str, Json]:

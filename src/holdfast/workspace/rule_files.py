@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from holdfast.domain.agent import Permissions
+from holdfast.domain.complaints import Complaint
 from holdfast.tools.permissions.checking import KNOWN, problems
-from holdfast.workspace.complaints import Complaint
 from holdfast.workspace.typed_json import complain
 
 LISTS: Final[Mapping[str, tuple[str, ...]]] = {name: ("permissions", name) for name in ("deny", "ask", "allow")}

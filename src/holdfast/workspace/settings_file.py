@@ -10,11 +10,11 @@ from typing import Final
 import msgspec
 
 from holdfast.control.settings.errors import SettingsChanged
+from holdfast.domain.complaints import explain, placed
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Conflict, Invalid, TooLarge, Unavailable
 from holdfast.ports.settings import SettingsNow
 from holdfast.tools.permissions.checking import KNOWN, problems
-from holdfast.workspace.complaints import explain, placed
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.merging import merged
 from holdfast.workspace.settings import FolderSettings, Settings

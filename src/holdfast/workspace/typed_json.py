@@ -6,10 +6,10 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
+from holdfast.domain.complaints import Complaint, explain, placed
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.text import uncapitalised
-from holdfast.workspace.complaints import Complaint, explain, placed
 from holdfast.workspace.places import line_of
 from holdfast.workspace.text_files import refuse
 

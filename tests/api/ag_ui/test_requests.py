@@ -40,17 +40,17 @@ async def test_null_is_nothing(site: Site) -> None:
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
-        ({"messages": None}, "body"),
-        ({"messages": [{"role": "user", "content": "hi"}]}, "messages[0]"),
+        ({"messages": None}, "messages"),
+        ({"messages": [{"role": "user", "content": "hi"}]}, "messages[0].id"),
         ({"messages": [{"id": "u", "role": "wizard", "content": "hi"}]}, "messages[0].role"),
         ({"messages": [{"id": "u", "role": "user", "content": [{"type": "smell"}]}]}, "messages[0].content[0].type"),
         ({"messages": [{"id": "not an id", "role": "user", "content": "hi"}]}, "messages.id"),
         ({"runId": "not an id"}, "runId"),
         ({"runId": "task_1"}, "runId"),
         ({"runId": 1}, "runId"),
-        ({"runId": None}, "body"),
+        ({"runId": None}, "runId"),
         ({"threadId": "another"}, "threadId"),
-        ({"resume": [{"interruptId": "i"}]}, "resume[0]"),
+        ({"resume": [{"interruptId": "i"}]}, "resume[0].status"),
         ({"forwardedProps": {"baseRunId": 1}}, "forwardedProps.baseRunId"),
     ],
 )

@@ -232,6 +232,7 @@ async def test_settings_that_are_too_large_are_refused(office: Site, file: File)
 
 
 async def test_a_file_in_error_is_shown_as_such_and_not_written_over(office: Site, file: File) -> None:
+    assert (await office.get("/settings"))["settings"]["locale"] == "ja"
     office.workshop.write("settings.json", '{"locale": }')
     found = await office.get("/settings")
     assert "settings.json" in found["error"] and found["settings"]["locale"] == "ja"

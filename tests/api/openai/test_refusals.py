@@ -37,11 +37,11 @@ async def threads(lounge: Site) -> int:
 
 BODIES: Final[list[tuple[Json, str | None]]] = [
     ([], "body"),
-    ({}, "body"),
+    ({}, "model"),
     ({"messages": []}, "messages"),
     ({"messages": "hi"}, "messages"),
     ({"messages": [{"role": "person", "content": "x"}]}, "messages[0].role"),
-    ({"messages": [{"content": "x"}]}, "messages[0]"),
+    ({"messages": [{"content": "x"}]}, "messages[0].role"),
     ({"messages": [user(7)]}, "messages[0].content"),
     ({"messages": [user([{"type": "film"}])]}, "messages[0].content[0].type"),
     ({"messages": [user([{"type": "image_url", "image_url": {"url": "x"}}])]}, "messages[0].content[0].image_url.url"),

@@ -23,15 +23,15 @@ async def unchanged(still_desk: Desk) -> AsyncIterator[str]:
 
 
 BODIES: Final[list[tuple[Json, str]]] = [
-    ({}, "body"),
+    ({}, "input"),
     ([], "body"),
     (None, "body"),
     ("x", "body"),
     ({"input": 7}, "input"),
     ({"input": None}, "input"),
     ({"input": ["x"]}, "input"),
-    ({"input": "x", "inputs": "y"}, "body"),
-    ({"input": "x", "max_iterations": 3}, "body"),
+    ({"input": "x", "inputs": "y"}, "inputs"),
+    ({"input": "x", "max_iterations": 3}, "max_iterations"),
     ({"input": "x", "priority": "urgent"}, "priority"),
     ({"input": "x", "priority": None}, "priority"),
     ({"input": "x", "tags": ["a\0b"]}, "tags"),

@@ -46,10 +46,11 @@ class RunOrAgUiBody(AgUiBody):
 
 def read_input(found: Any) -> RunAgentInput:
     """Return a request of the protocol, or raise what is wrong with it."""
+    given = _without_nulls(found)
     try:
-        return msgspec.convert(_without_nulls(found), RunAgentInput)
+        return msgspec.convert(given, RunAgentInput)
     except msgspec.ValidationError as exc:
-        raise mismatch(str(exc)) from exc
+        raise mismatch(exc, given, RunAgentInput) from exc
 
 
 def _without_nulls(found: Any) -> Any:

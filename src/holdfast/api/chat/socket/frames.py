@@ -79,7 +79,7 @@ def as_frame(said: dict[str, Json]) -> Said:
     try:
         frame: Said = msgspec.convert(said, Said)
     except msgspec.ValidationError as exc:
-        raise _about_frame(mismatch(str(exc))) from exc
+        raise _about_frame(mismatch(exc, said, Said)) from exc
     return frame
 
 
