@@ -20,6 +20,9 @@ from holdfast.ports.processes import Command, Ended, Processes
 SOON: Final = 1.0
 """Seconds after which nothing is alive of what was killed."""
 
+OTHERS: Final[set[int]] = set()
+"""Supervisors of servers that tests of this process share: they are nobody's who looks for one."""
+
 # Each says that it is up. `MARK` is what its processes are found by.
 STUBBORN: Final = {
     "plain": "echo up; sleep MARK",
@@ -114,7 +117,8 @@ async def begin(processes: Processes, begun: Command) -> asyncio.Task[Ended]:
 
 def supervisors(worker: int) -> list[int]:
     """Return the supervisor of a worker and its keepers, which are forks of it."""
-    return [pid for pid in marked("supervisor.py") if _command_line(Path(f"/proc/{pid}")).endswith(f"\0{worker}\0")]
+    found = (pid for pid in marked("supervisor.py") if _command_line(Path(f"/proc/{pid}")).endswith(f"\0{worker}\0"))
+    return [pid for pid in found if pid not in OTHERS]
 
 
 def supervisor() -> psutil.Process:

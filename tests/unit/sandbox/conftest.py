@@ -1,10 +1,18 @@
 """Processes to run commands with."""
 
+import os
 from collections.abc import AsyncIterator
 
 import pytest
 
 from holdfast.sandbox.processes import SupervisedProcesses, open_processes
+from tests.unit.sandbox.commands import OTHERS, supervisors
+
+
+@pytest.fixture(autouse=True)
+def _pass_over_others() -> None:
+    """Leave alone what was there before a test."""
+    OTHERS.update(supervisors(os.getpid()))
 
 
 @pytest.fixture
