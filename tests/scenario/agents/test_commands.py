@@ -13,7 +13,7 @@ from holdfast.domain.permission import Verdict
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.step import StepState
 from tests.scenario.agents.workshop import LIMIT, SPACE, Floor, Workshop, call, calling, say
-from tests.unit.sandbox.commands import asleep, died_out, eventually, marked, new_mark, supervisor
+from tests.unit.sandbox.commands import asleep, died_out, eventually, marked, new_mark, pass_over_others, supervisor
 from tests.unit.sandbox.confined import need_sandbox
 
 FREE: dict[str, Json] = {"allow": ["bash"]}
@@ -108,6 +108,7 @@ async def test_a_cancelled_run_leaves_no_process(workshop: Workshop) -> None:
 async def test_a_command_that_was_cut_off_is_not_taken_for_done(workshop: Workshop) -> None:
     mark = new_mark()
     hand(workshop, f"sleep {mark}")
+    pass_over_others()
     async with workshop.open() as floor:
         run = await floor.start()
         assert await eventually(lambda: asleep(mark), within=LIMIT)

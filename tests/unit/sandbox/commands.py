@@ -121,6 +121,11 @@ def supervisors(worker: int) -> list[int]:
     return [pid for pid in found if pid not in OTHERS]
 
 
+def pass_over_others() -> None:
+    """From now on see only supervisors that are not there yet."""
+    OTHERS.update(supervisors(os.getpid()))
+
+
 def supervisor() -> psutil.Process:
     """Return the supervisor of this process."""
     return next(child for child in psutil.Process().children() if child.pid in supervisors(os.getpid()))

@@ -1,18 +1,17 @@
 """Processes to run commands with."""
 
-import os
 from collections.abc import AsyncIterator
 
 import pytest
 
 from holdfast.sandbox.processes import SupervisedProcesses, open_processes
-from tests.unit.sandbox.commands import OTHERS, supervisors
+from tests.unit.sandbox.commands import pass_over_others
 
 
 @pytest.fixture(autouse=True)
 def _pass_over_others() -> None:
     """Leave alone what was there before a test."""
-    OTHERS.update(supervisors(os.getpid()))
+    pass_over_others()
 
 
 @pytest.fixture
