@@ -63,7 +63,7 @@ async def create_run(tx: Transaction, request: Request) -> Created:
     if earlier is not None:
         return Created(run=earlier, replayed=True)
     frame = await find_frame(tx, space, in_space, new)
-    if request.thread_agent not in (None, frame.thread["agent_type"]):
+    if not _has_expected_agent(frame, request):
         raise Conflict(f"thread `{new.thread}` has another agent than `{request.thread_agent}`")
     (birth,) = await _insert(tx, [(new, frame)])
     if request.awaited and birth.frame.parent is not None:
@@ -77,7 +77,10 @@ async def create_run(tx: Transaction, request: Request) -> Created:
 async def _create_plain_runs(tx: Transaction, requests: Sequence[Request]) -> list[Created | HoldfastError]:
     """Make plain runs on different threads; one that turns out not to be so plain is made by itself."""
     found = await find_plain_frames(tx, [(request.space, request.new) for request in requests])
-    frames = [_as_expected(frame, request) for frame, request in zip(found, requests, strict=True)]
+    frames = [
+        frame if frame is not None and _has_expected_agent(frame, request) else None
+        for frame, request in zip(found, requests, strict=True)
+    ]
     framed = [(request.new, frame) for request, frame in zip(requests, frames, strict=True) if frame is not None]
     births = iter(await _insert(tx, framed))
     return [
@@ -86,10 +89,8 @@ async def _create_plain_runs(tx: Transaction, requests: Sequence[Request]) -> li
     ]
 
 
-def _as_expected(frame: Frame | None, request: Request) -> Frame | None:
-    if frame is None or request.thread_agent in (None, frame.thread["agent_type"]):
-        return frame
-    return None
+def _has_expected_agent(frame: Frame, request: Request) -> bool:
+    return request.thread_agent in (None, frame.thread["agent_type"])
 
 
 def _thread_name(request: Request) -> Hashable:

@@ -1,5 +1,6 @@
 """The body of a stream: what a follower is given, on its way to the reader."""
 
+from collections.abc import Awaitable
 from typing import Final
 
 from holdfast.api.asgi import Send
@@ -31,11 +32,11 @@ class Body:
     async def next(self) -> Chunk | Ending | None:
         """Return what comes next, or why nothing does any more; nothing at all if it is time for a sign of life."""
         if self._size >= MOST:
-            await self._send({"type": _BODY, "body": self._taken(), "more_body": True})
+            await self._flush()
         found = self._follower.take()
         if found is None:
             if self._unsent:
-                await self._send({"type": _BODY, "body": self._taken(), "more_body": True})
+                await self._flush()
             await self._follower.more()
             found = self._follower.take()
         return found
@@ -43,6 +44,9 @@ class Body:
     async def end(self) -> None:
         """Send the rest; there is no more."""
         await self._send({"type": _BODY, "body": self._taken()})
+
+    def _flush(self) -> Awaitable[None]:
+        return self._send({"type": _BODY, "body": self._taken(), "more_body": True})
 
     def _taken(self) -> bytes:
         unsent, self._unsent, self._size = self._unsent, [], 0
