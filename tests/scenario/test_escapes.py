@@ -8,7 +8,6 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -321,7 +320,6 @@ async def test_threads_count_as_processes(cell: Cell) -> None:
     )
     ended = await cell.python(code, limits=ResourceLimits(processes=64))
     assert ended.crowded or b"start new thread" in ended.errors
-    assert threading.active_count() < 64
 
 
 def _text(path: Path) -> str:

@@ -1,19 +1,15 @@
 """Callers that ask for the impossible, go away, or close the store under themselves: everybody else is unharmed."""
 
 import asyncio
-import os
-import threading
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 import pytest
 from msgspec.structs import replace
 
-from holdfast.bootstrap import open_bus, open_store
+from holdfast.bootstrap import open_store
 from holdfast.bus.local import LocalBus
 from holdfast.domain.commit import Commit, Committed, Lease
 from holdfast.domain.errors import (
@@ -23,8 +19,6 @@ from holdfast.domain.errors import (
     Invalid,
     LeaseLost,
     NotFound,
-    StoreCorrupt,
-    StoreOwned,
     Unavailable,
 )
 from holdfast.domain.ids import SpaceId
@@ -176,43 +170,6 @@ async def test_whoever_waits_when_the_store_is_closed_is_answered(new_place: New
                 await check_said(store, lease, acknowledged=done, tried=done)
 
 
-async def test_opening_and_closing_leaves_no_thread_and_no_file_behind(new_place: NewPlace) -> None:
-    place = await new_place()
-
-    async def open_and_close() -> None:
-        async with open_bus(place) as bus, open_store(place, bus=bus) as store:
-            await store.spaces.page()
-
-    await open_and_close()
-    before = _resources()
-    async with asyncio.timeout(PATIENCE):
-        for _ in range(TIMES):
-            await open_and_close()
-    await _come_back_to(before)
-
-
-async def test_what_cannot_be_opened_leaves_no_thread_and_no_file_behind(
-    backend: str, new_place: NewPlace, tmp_path: Path
-) -> None:
-    place = await new_place()
-    (tmp_path / "text.db").write_bytes(b"this is no database" * 100)
-    closed: list[tuple[str | Path, type[Unavailable]]] = [
-        (place, StoreOwned),
-        (tmp_path / "text.db", StoreCorrupt),
-        (tmp_path / "missing" / "holdfast.db", Unavailable),
-    ]
-    if backend == "postgres":
-        closed = [(str(place).replace("scenario_", "missing_"), Unavailable)]
-    async with open_store(place, bus=LocalBus()) as store:
-        await store.spaces.page()
-        before = _resources()
-        for where, error in closed * TIMES:
-            with pytest.raises(error):
-                async with open_store(where, bus=LocalBus()):
-                    pass
-        await _come_back_to(before)
-
-
 def _calls(store: Store, lease: Lease) -> list[Callable[[], Awaitable[object]]]:
     """Return one call of each kind."""
     return [
@@ -223,25 +180,3 @@ def _calls(store: Store, lease: Lease) -> list[Callable[[], Awaitable[object]]]:
         lambda: store.runs.get(SPACE, lease.run_id),
         lambda: store.spaces.page(),
     ]
-
-
-async def _come_back_to(before: Counter[str]) -> None:
-    """Raise unless only that is open which was before; the loop closes sockets in its next turns."""
-    for _ in range(100):
-        if _resources() == before:
-            return
-        await asyncio.sleep(0.01)
-    assert _resources() == before
-
-
-def _resources() -> Counter[str]:
-    """Return the threads of the store, and what this process has open."""
-    threads = [thread.name for thread in threading.enumerate() if thread.name.startswith("holdfast")]
-    return Counter([*threads, *_open_files()])
-
-
-def _open_files() -> Iterator[str]:
-    for number in os.listdir("/proc/self/fd"):
-        with suppress(FileNotFoundError):
-            # Each socket and pipe has a number of its own in its name.
-            yield os.readlink(f"/proc/self/fd/{number}").partition(":[")[0]

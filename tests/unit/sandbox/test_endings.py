@@ -12,6 +12,7 @@ import pytest
 
 from holdfast.domain.errors import Invalid
 from holdfast.sandbox.processes import SupervisedProcesses, open_processes
+from holdfast.testing.kills import ForkServer, Say
 from tests.unit.sandbox.commands import KINDS, begin, command, eventually, marked, new_mark, shell, stubborn, supervisor
 
 ORPHAN = """
@@ -80,16 +81,27 @@ async def test_one_command_ends_without_the_others(processes: SupervisedProcesse
 
 
 async def test_nobody_keeps_anything_of_a_command_that_is_over() -> None:
+    """In a process where nobody else opens and closes anything."""
+    async with ForkServer(f"{__name__}:run_and_compare") as server:
+        await server.send(None)
+
+
+def run_and_compare(_task: None, _say: Say) -> None:
+    """Run a command to each of its ends, and fail if something is left of one."""
+    asyncio.run(_run_and_compare())
+
+
+async def _run_and_compare() -> None:
     empty = _holdings()
     async with open_processes() as processes:
         await processes.run(command("true"))
         before = _holdings()
         for end in (_succeed, _time_out, _do_not_start, _be_cancelled, _be_failed):
             await end(processes)
-            assert _holdings() == before, end.__name__
+            assert _holdings() == before, f"{end.__name__}: {_holdings()}, and {before} before"
         keeper_free = supervisor().num_fds()
         assert await eventually(lambda: supervisor().children() == [] and supervisor().num_fds() == keeper_free)
-    assert _holdings() == empty
+    assert _holdings() == empty, f"at the end: {_holdings()}, and {empty} before"
 
 
 async def _succeed(processes: SupervisedProcesses) -> None:

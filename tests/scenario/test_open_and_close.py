@@ -1,0 +1,113 @@
+"""Opening a store and closing it, or failing to open it, leaves no thread, no file and no connection behind.
+
+Each time in a process of its own, where nobody else opens and closes anything.
+"""
+
+import asyncio
+import os
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from holdfast.bootstrap import open_bus, open_store
+from holdfast.bus.local import LocalBus
+from holdfast.domain.errors import HoldfastError
+from holdfast.testing.kills import ForkServer, Say
+from tests.scenario.conftest import NewPlace
+from tests.scenario.load import PATIENCE
+
+TIMES: Final = 20
+
+
+class Task(msgspec.Struct, frozen=True):
+    """The place of a store, and places where none can be opened while it is open."""
+
+    place: str
+    closed: list[str] = []
+
+
+def work(raw: Any, say: Say) -> None:
+    """Open and close, say with which errors, and fail if something is left."""
+    task = msgspec.convert(raw, Task)
+    asyncio.run(_fail_to_open(task, say) if task.closed else _open_and_close(task.place))
+
+
+async def _open_and_close(place: str) -> None:
+    await _open_once(place)
+    before = _resources()
+    async with asyncio.timeout(PATIENCE):
+        for _ in range(TIMES):
+            await _open_once(place)
+    await _come_back_to(before)
+
+
+async def _open_once(place: str) -> None:
+    async with open_bus(place) as bus, open_store(place, bus=bus) as store:
+        await store.spaces.page()
+
+
+async def _fail_to_open(task: Task, say: Say) -> None:
+    async with open_store(task.place, bus=LocalBus()) as store:
+        await store.spaces.page()
+        before = _resources()
+        for where in task.closed * TIMES:
+            try:
+                async with open_store(where, bus=LocalBus()):
+                    say("opened")
+            except HoldfastError as error:
+                say(type(error).__name__)
+        await _come_back_to(before)
+
+
+@pytest.fixture(scope="module")
+async def openers() -> AsyncIterator[ForkServer]:
+    async with ForkServer(f"{__name__}:work") as server:
+        yield server
+
+
+async def test_opening_and_closing_leaves_nothing_behind(openers: ForkServer, new_place: NewPlace) -> None:
+    await openers.send(Task(str(await new_place())))
+
+
+async def test_what_cannot_be_opened_leaves_nothing_behind(
+    openers: ForkServer, backend: str, new_place: NewPlace, tmp_path: Path
+) -> None:
+    place = str(await new_place())
+    (tmp_path / "text.db").write_bytes(b"this is no database" * 100)
+    closed = {
+        place: "StoreOwned",
+        str(tmp_path / "text.db"): "StoreCorrupt",
+        str(tmp_path / "missing" / "holdfast.db"): "Unavailable",
+    }
+    if backend == "postgres":
+        closed = {place.replace("scenario_", "missing_"): "Unavailable"}
+    death = await openers.send(Task(place, [*closed]))
+    assert death.said == [*closed.values()] * TIMES
+
+
+async def _come_back_to(before: Counter[str]) -> None:
+    """Raise unless only that is open which was before; the loop closes sockets in its next turns."""
+    for _ in range(100):
+        if _resources() == before:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"left: {_resources() - before}, gone: {before - _resources()}")
+
+
+def _resources() -> Counter[str]:
+    """Return the threads of the store, and what this process has open."""
+    threads = [thread.name for thread in threading.enumerate() if thread.name.startswith("holdfast")]
+    return Counter([*threads, *_open_files()])
+
+
+def _open_files() -> Iterator[str]:
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):
+            # Each socket and pipe has a number of its own in its name.
+            yield os.readlink(f"/proc/self/fd/{number}").partition(":[")[0]
