@@ -11,9 +11,9 @@ from holdfast.domain.ids import MessageId, SpaceId
 from holdfast.domain.instant import Millis, maybe_instant
 from holdfast.domain.interrupt import InterruptStatus
 from holdfast.domain.message import Message, Role
+from holdfast.domain.opening import Opening
 from holdfast.domain.run import RunStatus
 from holdfast.domain.stream import Stream
-from holdfast.ports.journal import Opening
 from holdfast.store.store import Store
 from holdfast.testing.log_check import check_log
 from holdfast.testing.probe import Probe

@@ -33,6 +33,7 @@ from holdfast.domain.commit import Lease
 from holdfast.domain.errors import HoldfastError, LeaseLost, Unavailable
 from holdfast.domain.events.custom import StatusChanged
 from holdfast.domain.mcp_server import server_prefix
+from holdfast.domain.opening import Opening
 from holdfast.domain.run import RunError, RunStatus
 from holdfast.domain.stream import Stream
 from holdfast.domain.tool import ToolSpec
@@ -102,7 +103,7 @@ class AgentExecutor:
 
     async def execute(self, lease: Lease, *, stop: asyncio.Event) -> None:
         """Work on a run until it waits, is queued again or has ended."""
-        work = await self._begin(lease)
+        work = await self._begin(lease, lease.opening or await self._journal.open(lease))
         try:
             await self._equip(work)
             await self._loop(work, stop)
@@ -112,7 +113,7 @@ class AgentExecutor:
             raise
         except HoldfastError as error:
             # What the store refuses for good is not logged: the end follows what is.
-            logged = await self._begin(lease)
+            logged = await self._begin(lease, await self._journal.open(lease))
             logged.usage = work.usage
             why = RunError(code=error.code, message=error.message, details=dict(error.details))
             await self._fail(logged, why)
@@ -139,8 +140,7 @@ class AgentExecutor:
                 return
         await work.log.commit()
 
-    async def _begin(self, lease: Lease) -> Work:
-        opening = await self._journal.open(lease)
+    async def _begin(self, lease: Lease, opening: Opening) -> Work:
         conversation = Conversation(
             lease.run_id,
             opening.messages,

@@ -14,6 +14,7 @@ from holdfast.domain.instant import Instant
 from holdfast.domain.interrupt import NewInterrupt
 from holdfast.domain.message import NewMessage, Role, check_ids, open_calls
 from holdfast.domain.new_run import NewRun, check_new_run
+from holdfast.domain.opening import Opening
 from holdfast.domain.run import Move, Run, RunStatus, check_own_move
 from holdfast.domain.step import Step, StepKind, StepState
 from holdfast.domain.thread import NewThread
@@ -42,6 +43,8 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     """The budgets that the run spends from, the nearest first."""
     run: Run
     """The run as it was claimed."""
+    opening: Opening | None = None
+    """Where it stood then, if the claim knew: it was made in the same transaction."""
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True):

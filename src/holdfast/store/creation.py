@@ -1,13 +1,11 @@
 """How runs come into being, one or many in a transaction."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET
 
 from holdfast.domain.errors import Conflict, HoldfastError, IdempotencyMismatch, IdTaken
-from holdfast.domain.events import PROTOCOL_VERSION, RunStarted
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.instant import instant, millis
 from holdfast.domain.lineage import nest
@@ -16,6 +14,7 @@ from holdfast.domain.run import HEAD_START, Run, RunStatus, queue_key
 from holdfast.domain.thread import NewThread
 from holdfast.domain.usage import NOTHING
 from holdfast.ports.event_log import Growth, head_of
+from holdfast.store.beginnings import Entrance, beginning, first_event
 from holdfast.store.budgets import has_budget
 from holdfast.store.encoding import dump, dump_optional
 from holdfast.store.frames import Frame, find_frame, find_plain_frames, key_of
@@ -23,7 +22,7 @@ from holdfast.store.messages import END, Tip, check_new_ids, message_values
 from holdfast.store.prepared import MessageRow, event_row, message_row
 from holdfast.store.run_rows import run_by_key
 from holdfast.store.spaces import hold_space
-from holdfast.store.transaction import Batch, Transaction
+from holdfast.store.transaction import Batch, Newborn, Transaction
 from holdfast.store.waits import check_wait
 
 
@@ -126,22 +125,41 @@ async def _insert(tx: Transaction, framed: Sequence[tuple[NewRun, Frame]]) -> li
         for (new, frame), run, key in zip(framed, runs, keys, strict=True)
     ]
     await tx.many("add_heads", [_head_values(tx, birth) for birth in births])
-    await _add_input(tx, births)
-    started = [event_row(_started(tx, birth.run)) for birth in births]
+    entered = await _add_input(tx, births)
+    started = [event_row(first_event(birth.run)) for birth in births]
     await tx.many("add_events", [(birth.key, 1, *row, tx.now) for birth, row in zip(births, started, strict=True)])
     await _add_values(tx, births)
     await tx.many("add_budgets", [(birth.key,) for birth in births if has_budget(birth.run.limits)])
     made = [birth for birth in births if isinstance(birth.new.thread, NewThread)]
     await tx.many("mark_made_for_runs", [(birth.key, birth.frame.thread["thread_key"]) for birth in made])
-    for birth, row in zip(births, started, strict=True):
+    for birth, row, entrance in zip(births, started, entered, strict=True):
         _tell(tx, birth, row)
+        if _may_be_claimed(birth):
+            tx.born[birth.key] = _newborn(birth, entrance)
     return births
 
 
+def _may_be_claimed(birth: _Birth) -> bool:
+    return birth.frame.base_has_ended and birth.run.wait_until is None
+
+
+def _newborn(birth: _Birth, entrance: Entrance) -> Newborn:
+    frame = birth.frame
+    return Newborn(
+        run=birth.run,
+        space_key=frame.space_key,
+        thread_key=frame.thread["thread_key"],
+        parent_key=key_of(frame.parent),
+        opening=lambda: (
+            None if frame.base is not None or birth.new.values else beginning(birth.run, frame.thread, entrance)
+        ),
+    )
+
+
 def _tell(tx: Transaction, birth: _Birth, started: tuple[str, str]) -> None:
-    begins, waits = birth.frame.base_has_ended, birth.run.wait_until is not None
     grown = Growth(head=head_of(birth.run), events=[started], at=tx.now)
-    tx.wake(grown=grown, queue=begins and not waits, delayed=begins and waits)
+    delayed = birth.frame.base_has_ended and birth.run.wait_until is not None
+    tx.wake(grown=grown, queue=_may_be_claimed(birth), delayed=delayed)
 
 
 def _run(tx: Transaction, new: NewRun, frame: Frame) -> Run:
@@ -235,37 +253,34 @@ def _head_values(tx: Transaction, birth: _Birth) -> tuple[Any, ...]:
     )
 
 
-async def _add_input(tx: Transaction, births: Sequence[_Birth]) -> None:
+async def _add_input(tx: Transaction, births: Sequence[_Birth]) -> list[Entrance]:
     """Keep the input; it enters the conversation now if the base has ended, else when it ends."""
     await check_new_ids(tx, [(_tip(birth.frame), birth.input) for birth in births if birth.frame.base is not None])
-    entering = {birth.key: len(birth.input) if birth.frame.base_has_ended else 0 for birth in births}
+    entering = [len(birth.input) if birth.frame.base_has_ended else 0 for birth in births]
+    threads = [birth.frame.thread["thread_key"] for birth in births]
     begun = await tx.many(
-        "begin_runs_on_threads", [(tx.now, entering[birth.key], birth.frame.thread["thread_key"]) for birth in births]
+        "begin_runs_on_threads", [(tx.now, count, key) for count, key in zip(entering, threads, strict=True)]
     )
     following = {row["thread_key"]: row["next_sequence"] for row in begun}
-    rows: list[tuple[Any, ...]] = []
-    for birth in births:
+    entrances = [
+        Entrance(list(_input_values(tx, birth, following[key] - count if count else None)), following[key])
+        for birth, count, key in zip(births, entering, threads, strict=True)
+    ]
+    await tx.many("add_messages", [values for entrance in entrances for values in entrance.messages])
+    return entrances
+
+
+def _input_values(tx: Transaction, birth: _Birth, first: int | None) -> Iterator[tuple[Any, ...]]:
+    """Yield the input of a run as rows, from the sequence `first` on if it has a place."""
+    for index, message in enumerate(birth.input):
+        sequence = None if first is None else first + index
         thread_key = birth.frame.thread["thread_key"]
-        first = following[thread_key] - entering[birth.key]
-        for index, message in enumerate(birth.input):
-            sequence = first + index if entering[birth.key] else None
-            rows.append(message_values(tx, message, thread_key=thread_key, run_key=birth.key, sequence=sequence))
-    await tx.many("add_messages", rows)
+        yield message_values(tx, message, thread_key=thread_key, run_key=birth.key, sequence=sequence)
 
 
 def _tip(frame: Frame) -> Tip:
     assert frame.base is not None
     return Tip(frame.thread["thread_key"], frame.base["run_key"], frame.base_sequence)
-
-
-def _started(tx: Transaction, run: Run) -> RunStarted:
-    return RunStarted(
-        timestamp=tx.now,
-        thread_id=run.thread_id,
-        run_id=run.id,
-        protocol_version=PROTOCOL_VERSION,
-        parent_run_id=UNSET if run.base_run_id is None else run.base_run_id,
-    )
 
 
 async def _add_values(tx: Transaction, births: Sequence[_Birth]) -> None:

@@ -20,6 +20,11 @@ from holdfast.store.transaction import Database, Row, Transaction
 MOST: Final = 1000
 END: Final = 2**62
 """After every sequence."""
+COLUMNS: Final = (
+    *("thread_key", "run_key", "id", "sequence", "role", "content", "tool_calls", "tool_call_id", "revises"),
+    *("metadata", "created_by", "created_at"),
+)
+"""Of a message, in the order in which they are written."""
 
 
 class SqlMessages:
@@ -59,7 +64,7 @@ class SqlMessages:
                 if await is_on_chain(tx, row["run_key"], candidate):
                     found = await tx.one("message_by_key", message_key=candidate["message_key"])
                     if found is not None:
-                        return _message(found)
+                        return to_message(found)
             raise NotFound(f"there is no message `{message}` on the chain of run `{run}`", id=message)
 
         return await self._database.read(find)
@@ -72,7 +77,7 @@ class SqlMessages:
             rows = await tx.many("messages_with_ids", [(key, message)])
             keys = sorted((row["message_key"] for row in rows), reverse=True)
             found = [await tx.one("message_by_key", message_key=each) for each in keys]
-            return [_message(row) for row in found if row is not None]
+            return [to_message(row) for row in found if row is not None]
 
         return await self._database.read(find)
 
@@ -82,32 +87,32 @@ async def chain_end(tx: Transaction, run_key: int, *, limit: int) -> list[Messag
     waiting = await tx.all("waiting_input", run_key=run_key)
     count = limit - len(waiting)
     entered = await _walk(tx, run_key, before=END, limit=count) if count > 0 else []
-    return [_message(row) for row in [*reversed(entered), *waiting[-limit:]]]
+    return [to_message(row) for row in [*reversed(entered), *waiting[-limit:]]]
 
 
 async def leased_chain_end(tx: Transaction, lease: Lease, *, limit: int) -> list[Message]:
     """Return the last messages of a chain whose run somebody works on: none of its input waits any more."""
     if lease.run.base_run_id is not None:
-        return [_message(row) for row in reversed(await _walk(tx, lease.run_key, before=END, limit=limit))]
+        return [to_message(row) for row in reversed(await _walk(tx, lease.run_key, before=END, limit=limit))]
     names = {"run_id": lease.run_id, "thread_id": lease.thread_id}
     own = await tx.all("last_of_run", run_key=lease.run_key, limit=limit, **names)
-    return [_message(row) for row in reversed(own)]
+    return [to_message(row) for row in reversed(own)]
 
 
 async def chain_before(tx: Transaction, run_key: int, thread_key: int, *, before: int, limit: int) -> list[Message]:
     """Return the messages of a chain before one of its sequences."""
     start = await _run_of(tx, run_key, thread_key, before)
-    return [_message(row) for row in reversed(await _walk(tx, start, before=before, limit=limit))]
+    return [to_message(row) for row in reversed(await _walk(tx, start, before=before, limit=limit))]
 
 
 async def messages_of_run(tx: Transaction, run_key: int) -> list[Message]:
     """Return the messages of a run, in order."""
-    return [_message(row) for row in await tx.all("messages_of_run", run_key=run_key)]
+    return [to_message(row) for row in await tx.all("messages_of_run", run_key=run_key)]
 
 
 async def last_exchange(tx: Transaction, run_key: int, *, cut: int = END) -> list[Message]:
     """Return the last assistant message of a run before `cut`, with what follows it."""
-    return [_message(row) for row in await tx.all("last_exchange", run_key=run_key, cut=cut)]
+    return [to_message(row) for row in await tx.all("last_exchange", run_key=run_key, cut=cut)]
 
 
 async def is_on_chain(tx: Transaction, run_key: int, message: Row, *, cut: int | None = None) -> bool:
@@ -160,7 +165,7 @@ async def enter_input(tx: Transaction, run_key: int, thread_key: int) -> None:
 def message_values(
     tx: Transaction, row: MessageRow, *, thread_key: int, run_key: int, sequence: int | None
 ) -> tuple[Any, ...]:
-    """Return a message as the values of its statement; its id is the third."""
+    """Return a message as the values of its `COLUMNS`; its id is the third."""
     return (
         thread_key,
         run_key,
@@ -200,7 +205,8 @@ async def _walk(tx: Transaction, start: int, *, before: int, limit: int) -> list
     return found
 
 
-def _message(row: Row) -> Message:
+def to_message(row: Row) -> Message:
+    """Return a row as a message."""
     return Message(
         id=row["id"],
         thread_id=row["thread_id"],

@@ -12,6 +12,8 @@ import msgspec
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
 from holdfast.domain.instant import Millis
+from holdfast.domain.opening import Opening
+from holdfast.domain.run import Run
 from holdfast.ports.event_log import Growth
 
 T = TypeVar("T")
@@ -45,6 +47,17 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the run stops reading its inbox."""
 
 
+class Newborn(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A run that its transaction has made: whoever claims it there need not read it."""
+
+    run: Run
+    space_key: int
+    thread_key: int
+    parent_key: int | None
+    opening: Callable[[], Opening | None]
+    """Tells where it stands, if that needs no reading either."""
+
+
 class Transaction(Protocol):
     """All of it happens, or nothing. Nobody else sees it before it has happened."""
 
@@ -53,6 +66,9 @@ class Transaction(Protocol):
 
     lease_now: Millis | None
     """The time that leases are measured by; `None` where the database has a clock of its own."""
+
+    born: dict[int, Newborn]
+    """The runs that it has made and that may be claimed, by key."""
 
     async def lock_named(self, threads: Sequence[tuple[SpaceId, ThreadId]]) -> None:
         """Hold threads by their names, and their spaces against being deleted."""

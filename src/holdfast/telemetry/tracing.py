@@ -11,9 +11,10 @@ from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from holdfast.domain.commit import Commit, Committed, Lease
 from holdfast.domain.inbox import InboxItem
 from holdfast.domain.message import Message
+from holdfast.domain.opening import Opening
 from holdfast.metrics.observed_model import ObservedModel
 from holdfast.ports.executor import Executor
-from holdfast.ports.journal import Journal, Opening
+from holdfast.ports.journal import Journal
 from holdfast.ports.model import Model
 from holdfast.telemetry.chat import ChatSpan
 from holdfast.telemetry.ids import ChosenIds

@@ -14,8 +14,8 @@ from holdfast.domain.events import PROTOCOL_VERSION, Event, RunStarted
 from holdfast.domain.ids import MessageId
 from holdfast.domain.inbox import InboxItem
 from holdfast.domain.message import Message
+from holdfast.domain.opening import Opening
 from holdfast.domain.stream import Stream
-from holdfast.ports.journal import Opening
 from holdfast.ports.model import Finished, ModelDelta, ModelRequest
 from holdfast.testing.calls import a_lease
 from holdfast.testing.clock import HeldClock

@@ -8,7 +8,7 @@ from holdfast.domain.ids import ENTROPY_BYTES, SpaceId, ThreadId, sortable_id
 from holdfast.domain.instant import Millis
 from holdfast.store.postgres.block import Block
 from holdfast.store.statements import load
-from holdfast.store.transaction import Entry, Row
+from holdfast.store.transaction import Entry, Newborn, Row
 from holdfast.store.waking import Waking
 
 STATEMENTS: Final = load("postgres", lambda index: f"${index}")
@@ -17,12 +17,13 @@ STATEMENTS: Final = load("postgres", lambda index: f"${index}")
 class PostgresTransaction:
     """`Transaction`."""
 
-    __slots__ = ("_block", "lease_now", "now", "wake", "waking")
+    __slots__ = ("_block", "born", "lease_now", "now", "wake", "waking")
 
     def __init__(self, block: Block, *, now: Millis, lease_now: Millis | None) -> None:
         self._block = block
         self.now = now
         self.lease_now = lease_now
+        self.born: dict[int, Newborn] = {}
         self.waking = Waking()
         self.wake = self.waking.add
 

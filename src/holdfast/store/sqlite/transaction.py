@@ -3,7 +3,7 @@
 import os
 import re
 import sqlite3
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import chain
 from typing import Any, Final, TypeVar, cast
@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar, cast
 from holdfast.domain.ids import ENTROPY_BYTES, SpaceId, ThreadId, sortable_id
 from holdfast.domain.instant import Millis
 from holdfast.store.statements import load
-from holdfast.store.transaction import Entry, Operation, Row
+from holdfast.store.transaction import Entry, Newborn, Operation, Row
 from holdfast.store.waking import Waking
 
 T = TypeVar("T")
@@ -19,6 +19,7 @@ T = TypeVar("T")
 STATEMENTS: Final = load("sqlite", lambda index: f"?{index}")
 MOST_ROWS: Final = 64
 """Of one statement."""
+NOBODY: Final[Mapping[int, Newborn]] = {}
 
 _ROW: Final = re.compile(r"(?<=VALUES )\([^()]+\)")
 _NUMBER: Final = re.compile(r"(?<=\?)\d+")
@@ -28,12 +29,14 @@ _TAKING_ROWS: Final = frozenset(name for name, statement in STATEMENTS.items() i
 class SqliteTransaction:
     """`Transaction`."""
 
-    __slots__ = ("_connection", "lease_now", "now", "wake", "waking")
+    __slots__ = ("_connection", "born", "lease_now", "now", "wake", "waking")
 
-    def __init__(self, connection: sqlite3.Connection, now: Millis) -> None:
+    def __init__(self, connection: sqlite3.Connection, now: Millis, born: Mapping[int, Newborn] = NOBODY) -> None:
+        """Begin an operation; `born` are the runs that others in the same transaction have made."""
         self._connection = connection
         self.now = now
         self.lease_now: Millis | None = now
+        self.born = dict(born)
         self.waking = Waking()
         self.wake = self.waking.add
 

@@ -7,7 +7,7 @@ A job that fails takes back only what it did itself.
 
 import asyncio
 import sqlite3
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -20,8 +20,8 @@ from holdfast.domain.errors import Unavailable
 from holdfast.ports.bus import Bus, Wake
 from holdfast.ports.clock import Clock
 from holdfast.store.sqlite.connection import translate
-from holdfast.store.sqlite.transaction import SqliteTransaction, finish, run
-from holdfast.store.transaction import Batch, Operation
+from holdfast.store.sqlite.transaction import NOBODY, SqliteTransaction, finish, run
+from holdfast.store.transaction import Batch, Newborn, Operation
 from holdfast.store.waking import Waking
 
 MOST_AT_ONCE: Final = 1024
@@ -54,6 +54,8 @@ class Writer:
         self._lasting = True
         self._begun = False
         """Whether the transaction has something in it that must be kept when a job fails."""
+        self._born: Mapping[int, Newborn] = NOBODY
+        """The runs that the transaction has made."""
         self._clock = clock
         self._bus = bus
         self._loop = asyncio.get_running_loop()
@@ -138,7 +140,7 @@ class Writer:
             self._check_file()
             self._choose_sync(lasting=any(job.batch is None or job.batch.lasting for job in jobs))
             self._connection.execute("BEGIN IMMEDIATE")
-            self._begun = False
+            self._begun, self._born = False, NOBODY
             for part in _parts(jobs):
                 self._do(part, waking)
         except Exception as exc:  # noqa: BLE001 - whatever it is, it must reach every caller and not end the thread
@@ -170,7 +172,7 @@ class Writer:
             part[0].error = error
 
     def _attempt(self, part: Sequence[_Job], waking: Waking) -> BaseException | None:
-        transaction = SqliteTransaction(self._connection, self._clock.now())
+        transaction = SqliteTransaction(self._connection, self._clock.now(), self._born)
         begin, take_back, keep = _LATER if self._begun else _FIRST
         self._execute(begin)
         try:
@@ -181,7 +183,7 @@ class Writer:
             self._execute(take_back)
             return translate(exc)
         self._execute(keep)
-        self._begun = True
+        self._begun, self._born = True, transaction.born
         waking.merge(transaction.waking)
         return None
 
