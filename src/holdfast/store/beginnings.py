@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET
 
 from holdfast.domain.events import PROTOCOL_VERSION, RunStarted
-from holdfast.domain.instant import millis
+from holdfast.domain.instant import Millis
 from holdfast.domain.opening import Opening
 from holdfast.domain.run import Run
 from holdfast.store.messages import COLUMNS, to_message
@@ -22,10 +22,10 @@ class Entrance(msgspec.Struct, frozen=True):
     next_sequence: int
 
 
-def first_event(run: Run) -> RunStarted:
-    """Return what the log of a run begins with."""
+def first_event(run: Run, at: Millis) -> RunStarted:
+    """Return what the log of a run begins with that was made at that time."""
     return RunStarted(
-        timestamp=millis(run.created_at),
+        timestamp=at,
         thread_id=run.thread_id,
         run_id=run.id,
         protocol_version=PROTOCOL_VERSION,
@@ -33,9 +33,9 @@ def first_event(run: Run) -> RunStarted:
     )
 
 
-def beginning(run: Run, thread: Row, entrance: Entrance) -> Opening:
+def beginning(run: Run, thread: Row, entrance: Entrance, started: RunStarted) -> Opening:
     """Return where a run stands that goes on from no other and was given no values."""
-    now = {"next_sequence": entrance.next_sequence, "last_run_at": millis(run.created_at)}
+    now = {"next_sequence": entrance.next_sequence, "last_run_at": started.timestamp}
     names = {"thread_id": run.thread_id, "run_id": run.id}
     given = [dict(zip(COLUMNS, values, strict=True)) | names for values in entrance.messages]
     return Opening(
@@ -45,6 +45,6 @@ def beginning(run: Run, thread: Row, entrance: Entrance) -> Opening:
         values={},
         inbox=(),
         interrupts=(),
-        events=[first_event(run)],
+        events=[started],
         last_event_seq=run.last_event_seq,
     )

@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.domain.errors import Conflict, HoldfastError, IdempotencyMismatch, IdTaken
+from holdfast.domain.events import RunStarted
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.instant import instant, millis
 from holdfast.domain.lineage import nest
@@ -126,16 +127,18 @@ async def _insert(tx: Transaction, framed: Sequence[tuple[NewRun, Frame]]) -> li
     ]
     await tx.many("add_heads", [_head_values(tx, birth) for birth in births])
     entered = await _add_input(tx, births)
-    started = [event_row(first_event(birth.run)) for birth in births]
-    await tx.many("add_events", [(birth.key, 1, *row, tx.now) for birth, row in zip(births, started, strict=True)])
+    started = [first_event(birth.run, tx.now) for birth in births]
+    rows = list(map(event_row, started))
+    await tx.many("add_events", [(birth.key, 1, *row, tx.now) for birth, row in zip(births, rows, strict=True)])
     await _add_values(tx, births)
     await tx.many("add_budgets", [(birth.key,) for birth in births if has_budget(birth.run.limits)])
     made = [birth for birth in births if isinstance(birth.new.thread, NewThread)]
     await tx.many("mark_made_for_runs", [(birth.key, birth.frame.thread["thread_key"]) for birth in made])
-    for birth, row, entrance in zip(births, started, entered, strict=True):
+    for birth, row in zip(births, rows, strict=True):
         _tell(tx, birth, row)
+    for birth, entrance, first in zip(births, entered, started, strict=True):
         if _may_be_claimed(birth):
-            tx.born[birth.key] = _newborn(birth, entrance)
+            tx.born[birth.key] = _newborn(birth, entrance, first)
     return births
 
 
@@ -143,16 +146,15 @@ def _may_be_claimed(birth: _Birth) -> bool:
     return birth.frame.base_has_ended and birth.run.wait_until is None
 
 
-def _newborn(birth: _Birth, entrance: Entrance) -> Newborn:
+def _newborn(birth: _Birth, entrance: Entrance, first: RunStarted) -> Newborn:
     frame = birth.frame
+    anew = frame.base is None and not birth.new.values
     return Newborn(
         run=birth.run,
         space_key=frame.space_key,
         thread_key=frame.thread["thread_key"],
         parent_key=key_of(frame.parent),
-        opening=lambda: (
-            None if frame.base is not None or birth.new.values else beginning(birth.run, frame.thread, entrance)
-        ),
+        opening=lambda: beginning(birth.run, frame.thread, entrance, first) if anew else None,
     )
 
 

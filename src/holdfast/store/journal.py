@@ -5,8 +5,9 @@ from typing import Final
 
 from holdfast.domain.commit import Commit, Committed, Lease
 from holdfast.domain.errors import LeaseLost
-from holdfast.domain.events import Event, decode
+from holdfast.domain.events import Event, RunStarted, decode
 from holdfast.domain.inbox import InboxItem
+from holdfast.domain.instant import millis
 from holdfast.domain.message import Message
 from holdfast.domain.opening import Opening
 from holdfast.domain.page import check_limit
@@ -101,7 +102,7 @@ async def _open(tx: Transaction, lease: Lease) -> Opening:
         inbox=await _unread(tx, lease) if row["unread"] else (),
         # A question is asked in a commit that gives the lease back.
         interrupts=await open_interrupts(tx, lease.run_key) if lease.number > 1 else (),
-        events=await _structural_events(tx, lease) if row["last_event_seq"] > 1 else [first_event(lease.run)],
+        events=await _structural_events(tx, lease) if row["last_event_seq"] > 1 else [_first_event(lease)],
         last_event_seq=row["last_event_seq"],
     )
 
@@ -123,3 +124,8 @@ async def _unread(tx: Transaction, lease: Lease) -> list[InboxItem]:
 async def _structural_events(tx: Transaction, lease: Lease) -> list[Event]:
     rows = await tx.all("events_of_types_after", run_key=lease.run_key, seq=0, types=_STRUCTURAL, limit=2**31)
     return [decode(row["data"].encode()) for row in rows]
+
+
+def _first_event(lease: Lease) -> RunStarted:
+    """Return what every run's log begins with, which needs no reading."""
+    return first_event(lease.run, millis(lease.run.created_at))

@@ -66,6 +66,10 @@ class SqliteTransaction:
 
         Each time the interpreter is let go of, and the event loop may keep it for longer than the statement takes.
         """
+        if not rows:
+            return []
+        if len(rows) == 1:
+            return self._fetch(STATEMENTS[name].sql, rows[0])
         most = MOST_ROWS if name in _TAKING_ROWS else 1
         found: list[Row] = []
         done = 0
