@@ -191,14 +191,19 @@ async def _add_values(tx: Transaction, accepted: Sequence[Prepared], sequences: 
 
 
 async def _add_usage(tx: Transaction, accepted: Sequence[Prepared]) -> None:
+    """Add what runs have used, to those that end when they are finished."""
     rows = [
-        (*usage_row(item.commit.usage), item.commit.iterations, item.lease.run_key)
+        (*_usage_values(item), item.lease.run_key)
         for item in accepted
-        if item.commit.usage is not None or item.commit.iterations
+        if not item.ends and (item.commit.usage is not None or item.commit.iterations)
     ]
     await tx.many("add_usage", rows)
     await spend(tx, accepted)
     await check_budgets(tx, accepted)
+
+
+def _usage_values(item: Prepared) -> tuple[int | None, ...]:
+    return (*usage_row(item.commit.usage), item.commit.iterations)
 
 
 async def _add_contexts(tx: Transaction, accepted: Sequence[Prepared]) -> None:
@@ -264,11 +269,17 @@ async def _move(tx: Transaction, accepted: Sequence[Prepared], *, held: frozense
 
 
 async def _finish(tx: Transaction, ending: Sequence[tuple[Prepared, Move]]) -> Sequence[Row]:
-    """Close what ending runs have open, and return what they leave."""
+    """Write how runs ended and what they used last, close what they have open, and return what they leave."""
     left = await tx.many(
         "finish_runs",
         [
-            (dump_optional(move.output), dump_optional(move.error), tx.now, commit.lease.run_key)
+            (
+                dump_optional(move.output),
+                dump_optional(move.error),
+                tx.now,
+                *_usage_values(commit),
+                commit.lease.run_key,
+            )
             for commit, move in ending
         ],
     )

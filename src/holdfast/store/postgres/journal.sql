@@ -33,8 +33,14 @@ UPDATE run_heads h
 
 -- name: finish_runs
 -- Returns what is left to be done for each: mostly it is nothing, and to be told so is cheaper than to try.
-UPDATE runs r SET output = f.output, error = f.error, completed_at = f.now
-  FROM unnest(:output::JSON[], :error::JSON[], :now::BIGINT[], :run_key::BIGINT[]) AS f (output, error, now, run_key)
+UPDATE runs r
+   SET output = f.output, error = f.error, completed_at = f.now,
+       input_tokens = r.input_tokens + f.input_tokens, output_tokens = r.output_tokens + f.output_tokens,
+       cached_input_tokens = r.cached_input_tokens + f.cached_input_tokens, cost_nanodollars = r.cost_nanodollars + f.cost,
+       iterations = r.iterations + f.iterations
+  FROM unnest(:output::JSON[], :error::JSON[], :now::BIGINT[], :input_tokens::BIGINT[], :output_tokens::BIGINT[],
+              :cached_input_tokens::BIGINT[], :cost::BIGINT[], :iterations::BIGINT[], :run_key::BIGINT[])
+       AS f (output, error, now, input_tokens, output_tokens, cached_input_tokens, cost, iterations, run_key)
  WHERE r.run_key = f.run_key
 RETURNING r.run_key,
           EXISTS (SELECT 1 FROM timers t WHERE t.run_key = r.run_key AND t.state IN ('scheduled', 'paused')) AS timers,

@@ -23,8 +23,16 @@ UPDATE run_heads
 
 -- name: finish_runs
 -- Returns what is left to be done for each: mostly it is nothing, and to be told so is cheaper than to try.
-WITH finished (output, error, now, run_key) AS (VALUES (:output, :error, :now, :run_key))
-UPDATE runs SET output = f.output, error = f.error, completed_at = f.now FROM finished f WHERE runs.run_key = f.run_key
+WITH finished (output, error, now, input_tokens, output_tokens, cached_input_tokens, cost, iterations, run_key) AS (
+    VALUES (:output, :error, :now, :input_tokens, :output_tokens, :cached_input_tokens, :cost, :iterations, :run_key)
+)
+UPDATE runs
+   SET output = f.output, error = f.error, completed_at = f.now,
+       input_tokens = runs.input_tokens + f.input_tokens, output_tokens = runs.output_tokens + f.output_tokens,
+       cached_input_tokens = runs.cached_input_tokens + f.cached_input_tokens,
+       cost_nanodollars = cost_nanodollars + f.cost, iterations = runs.iterations + f.iterations
+  FROM finished f
+ WHERE runs.run_key = f.run_key
 RETURNING run_key,
           EXISTS (SELECT 1 FROM timers t WHERE t.run_key = runs.run_key AND t.state IN ('scheduled', 'paused')) AS timers,
           EXISTS (SELECT 1 FROM interrupts i WHERE i.run_key = runs.run_key AND i.status = 'open') AS questions,
