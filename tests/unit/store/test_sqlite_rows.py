@@ -47,6 +47,22 @@ async def test_each_row_changes_what_it_names(transaction: SqliteTransaction) ->
     assert [head and head["status_reason"] for head in heads] == ["reason 1", None, "reason 3"]
 
 
+async def test_alone_a_row_does_what_it_does_among_others(transaction: SqliteTransaction) -> None:
+    await transaction.many("add_heads", [(key, "running", 0, 0, 0, None, key) for key in (1, 2, 3, 4)])
+    wanted = [(5, 0, True, key, key % 2, False) for key in (1, 2, 3, 4)]
+    alone = [tuple(row) for one in wanted[:2] for row in await transaction.many("fence", [one])]
+    together = [tuple(row) for row in await transaction.many("fence", wanted[2:])]
+    assert (alone, together) == ([(2, 7, 0)], [(4, 9, 0)])
+    moves = [("queued", "why", None, 5, key) for key in (1, 2, 3)]
+    await transaction.many("move_heads", moves[:1])
+    await transaction.many("move_heads", moves[1:])
+    heads = [await transaction.one("head", run_key=key) for key in (1, 2, 3, 4)]
+    assert [head and (head["status"], head["status_reason"], head["lease_number"]) for head in heads] == [
+        *[("queued", "why", 1)] * 3,
+        ("running", None, 0),
+    ]
+
+
 async def test_a_statement_that_takes_one_row_runs_for_each(transaction: SqliteTransaction) -> None:
     item = {"run_key": 1, "kind": "message", "data": "{}", "created_by": None, "now": 0}
     for number in (1, 2, 3):
