@@ -13,6 +13,7 @@ from holdfast.bus.postgres import CHANNEL, MOST_BYTES, PostgresBus, open_bus
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.ports.bus import Bus, Wake
 from holdfast.testing.postgres import PostgresServer
+from tests.hints import hints_of
 from tests.schemas import fetch
 
 PATIENCE: Final = 30.0
@@ -47,7 +48,7 @@ def at_least(wanted: Wake) -> Callable[[Wake], bool]:
 async def connected(url: str) -> AsyncIterator[PostgresBus]:
     """Open a bus, and go on when it listens."""
     async with open_bus(url) as bus:
-        async with bus.subscribe() as hints:
+        async with hints_of(bus) as hints:
             await heard(hints, everything)
         yield bus
 
@@ -66,14 +67,24 @@ async def buses(request: pytest.FixtureRequest, postgres_url: str) -> AsyncItera
 async def test_a_hint_reaches_every_reader_as_it_was_sent(buses: Pair) -> None:
     here, there = buses
     sent = Wake(runs=about("a", "b").runs, ended=about("b").runs, queue=True, news=True, timers=True)
-    async with here.subscribe() as near, there.subscribe() as far, there.subscribe() as further:
+    async with hints_of(here) as near, hints_of(there) as far, hints_of(there) as further:
         here.publish(sent)
         assert [await heard(hints, at_least(sent)) for hints in (near, far, further)] == [sent] * 3
 
 
+async def test_whoever_is_in_the_same_process_has_heard_a_hint_when_it_was_sent(buses: Pair) -> None:
+    here, _ = buses
+    heard = list[Wake]()
+    with here.subscribe(heard.append):
+        here.publish(about("a"))
+        assert heard == [about("a")]
+    here.publish(about("b"))
+    assert heard == [about("a")]
+
+
 async def test_hints_travel_both_ways(buses: Pair) -> None:
     here, there = buses
-    async with here.subscribe() as near:
+    async with hints_of(here) as near:
         there.publish(about("back"))
         assert await heard(near, at_least(about("back"))) == about("back")
 
@@ -81,7 +92,7 @@ async def test_hints_travel_both_ways(buses: Pair) -> None:
 async def test_a_reader_receives_hints_from_now_on(buses: Pair) -> None:
     here, _ = buses
     here.publish(about("early"))
-    async with here.subscribe() as hints:
+    async with hints_of(here) as hints:
         here.publish(about("late"))
         assert await anext(hints) == about("late")
 
@@ -89,7 +100,7 @@ async def test_a_reader_receives_hints_from_now_on(buses: Pair) -> None:
 async def test_a_slow_reader_receives_many_hints_as_one_and_holds_up_nobody(buses: Pair) -> None:
     here, there = buses
     sent = Wake(runs=about(*range(100)).runs, queue=True)
-    async with there.subscribe() as slow, there.subscribe() as quick:
+    async with hints_of(there) as slow, hints_of(there) as quick:
         for number in range(100):
             here.publish(about(number))
             await asyncio.sleep(0)
@@ -102,14 +113,14 @@ async def test_a_sender_needs_no_reader(buses: Pair) -> None:
     here, there = buses
     for number in range(1000):
         here.publish(about(number))
-    async with there.subscribe():
+    async with hints_of(there):
         pass
     here.publish(Wake(queue=True))
 
 
 async def test_a_reader_that_stops_waiting_loses_nothing(buses: Pair) -> None:
     here, there = buses
-    async with there.subscribe() as hints:
+    async with hints_of(there) as hints:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0):
                 await anext(hints)
@@ -124,8 +135,8 @@ async def test_a_reader_that_stops_waiting_loses_nothing(buses: Pair) -> None:
 
 
 async def test_a_hint_does_not_come_back_to_the_process_that_sent_it(postgres_url: str) -> None:
-    async with connected(postgres_url) as here, connected(postgres_url) as there, here.subscribe() as near:
-        async with there.subscribe() as far:
+    async with connected(postgres_url) as here, connected(postgres_url) as there, hints_of(here) as near:
+        async with hints_of(there) as far:
             here.publish(about("own"))
             assert await anext(near) == about("own")
             await heard(far, at_least(about("own")))
@@ -138,7 +149,7 @@ async def test_what_gathers_while_one_is_sent_goes_as_one_notification(postgres_
     listener = await asyncpg.connect(postgres_url)
     try:
         await listener.add_listener(CHANNEL, lambda *received: payloads.put_nowait(received[3]))
-        async with connected(postgres_url) as here, connected(postgres_url) as there, there.subscribe() as hints:
+        async with connected(postgres_url) as here, connected(postgres_url) as there, hints_of(there) as hints:
             for number in range(60):
                 here.publish(about(number))
             await heard(hints, at_least(about(*range(60))))
@@ -153,7 +164,7 @@ async def test_what_gathers_while_one_is_sent_goes_as_one_notification(postgres_
 
 async def test_a_hint_that_is_too_large_says_that_everything_may_have_changed(postgres_url: str) -> None:
     large = about(*(f"run_{number:0100}" for number in range(MOST_BYTES // 100)))
-    async with connected(postgres_url) as here, connected(postgres_url) as there, there.subscribe() as hints:
+    async with connected(postgres_url) as here, connected(postgres_url) as there, hints_of(there) as hints:
         here.publish(Wake(runs=large.runs, queue=True))
         assert await heard(hints, everything) == Wake(queue=True, everything=True)
         here.publish(Wake(runs=large.runs, news=True))
@@ -163,7 +174,7 @@ async def test_a_hint_that_is_too_large_says_that_everything_may_have_changed(po
 
 
 async def test_a_hint_of_any_size_arrives(postgres_url: str) -> None:
-    async with connected(postgres_url) as here, connected(postgres_url) as there, there.subscribe() as hints:
+    async with connected(postgres_url) as here, connected(postgres_url) as there, hints_of(there) as hints:
         for size in (7600, 7700, 7800, 7820, 7840, 7860, 7880, 7900, 7920, 8000, 8200):
             sent = about("x" * size)
             here.publish(sent)
@@ -172,7 +183,7 @@ async def test_a_hint_of_any_size_arrives(postgres_url: str) -> None:
 
 async def test_a_bus_whose_connection_was_cut_connects_again_and_tells_its_readers(postgres_url: str) -> None:
     url = postgres_url
-    async with connected(url) as here, connected(url) as there, here.subscribe() as near, there.subscribe() as far:
+    async with connected(url) as here, connected(url) as there, hints_of(here) as near, hints_of(there) as far:
         await _cut(url)
         await heard(near, everything)  # nobody had to send anything for that
         await heard(far, everything)
@@ -194,7 +205,7 @@ async def _cut(url: str) -> None:
 
 async def test_a_sender_learns_nothing_of_a_server_that_is_gone(own_postgres: PostgresServer) -> None:
     url = own_postgres.url()
-    async with connected(url) as here, connected(url) as there, here.subscribe() as near, there.subscribe() as far:
+    async with connected(url) as here, connected(url) as there, hints_of(here) as near, hints_of(there) as far:
         await own_postgres.kill()
         for number in range(100):
             here.publish(about(number))
@@ -209,7 +220,7 @@ async def test_a_sender_learns_nothing_of_a_server_that_is_gone(own_postgres: Po
 
 async def test_a_bus_opens_and_closes_while_there_is_no_server(own_postgres: PostgresServer) -> None:
     await own_postgres.stop()
-    async with asyncio.timeout(PATIENCE), open_bus(own_postgres.url()) as bus, bus.subscribe() as hints:
+    async with asyncio.timeout(PATIENCE), open_bus(own_postgres.url()) as bus, hints_of(bus) as hints:
         bus.publish(about("a"))
         assert await anext(hints) == about("a")
         await own_postgres.start()

@@ -28,6 +28,7 @@ from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE, claim, finish, new_run, new_thread, spoken
 from tests.conformance.conftest import SPACE
 from tests.conformance.scenes import ASKING, COMPLETED, QUEUED, WAITING, asked, at, child_of, commit, queued, running
+from tests.hints import hints_of
 
 PATIENCE: Final = 30.0
 
@@ -59,7 +60,7 @@ class Watched:
 async def watched(where: str | Path, clock: HeldClock) -> AsyncIterator[Watched]:
     async with (
         open_bus(where) as bus,
-        bus.subscribe() as hints,
+        hints_of(bus) as hints,
         open_store(where, bus=bus, clock=clock) as store,
     ):
         await store.spaces.create(SPACE, name="Acme")
@@ -235,7 +236,7 @@ async def test_whoever_hears_a_hint_can_read_what_it_tells_of(
     """On PostgreSQL the reader is another process, with a bus and a store of its own."""
     store = watched.store
     lease = await running(store, "a")
-    async with open_bus(where) as bus, bus.subscribe() as hints:
+    async with open_bus(where) as bus, hints_of(bus) as hints:
         reading = open_store(where, bus=bus, clock=clock, read_only=True)
         async with reading as reader, asyncio.timeout(PATIENCE), asyncio.TaskGroup() as tasks:
             if isinstance(where, str):

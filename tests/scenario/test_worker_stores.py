@@ -26,6 +26,7 @@ from holdfast.testing.postgres import PostgresServer
 from tests.builders import assistant, spoken
 from tests.conformance.conftest import SPACE
 from tests.conformance.scenes import COMPLETED, QUEUED, commit, get, queued, stream
+from tests.hints import hints_of
 from tests.scenario.conftest import NewPlace, Place
 from tests.unit.engine.rig import (
     HOUR,
@@ -63,7 +64,7 @@ async def processes(new_place: NewPlace, backend: str) -> AsyncIterator[list[Pro
 
 @asynccontextmanager
 async def _process(place: Place) -> AsyncIterator[Process]:
-    async with open_bus(place) as bus, bus.subscribe() as hints, open_store(place, bus=bus) as store:
+    async with open_bus(place) as bus, hints_of(bus) as hints, open_store(place, bus=bus) as store:
         if isinstance(place, str):
             assert (await anext(hints)).everything  # it is connected now
         yield Process(store, bus)

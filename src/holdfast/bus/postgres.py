@@ -5,16 +5,17 @@ The hint is data only as far as it fits; past that it says that everything may h
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any, Final
 
 import asyncpg
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.bus.local import Inlet, LocalBus
+from holdfast.bus.inlet import Inlet
+from holdfast.bus.local import LocalBus
 from holdfast.engine.stopping import stop
-from holdfast.ports.bus import Wake
+from holdfast.ports.bus import Hear, Wake
 
 CHANNEL: Final = "holdfast"
 MOST_BYTES: Final = 7900
@@ -41,11 +42,9 @@ class PostgresBus:
         self._readers.publish(wake)
         self._unsent.put(wake)
 
-    @asynccontextmanager
-    async def subscribe(self) -> AsyncIterator[AsyncIterator[Wake]]:
-        """Receive hints from now on."""
-        async with self._readers.subscribe() as hints:
-            yield hints
+    def subscribe(self, hear: Hear) -> AbstractContextManager[None]:
+        """Call `hear` with each hint from now on while the block runs."""
+        return self._readers.subscribe(hear)
 
     async def work(self, url: str) -> None:
         """Keep a connection, send and receive; what happens while there is none is lost."""

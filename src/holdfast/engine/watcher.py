@@ -10,15 +10,17 @@ A hint that is lost costs the rest of the two seconds, nothing more. However man
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final, TypeAlias
+from types import TracebackType
+from typing import Final
 
 from holdfast.domain.errors import Unavailable
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.instant import Instant, millis
+from holdfast.engine.bell import Bell
 from holdfast.engine.tails import Name, Recent, Tail
-from holdfast.ports.bus import Bus, Wake
+from holdfast.ports.bus import Bus, Hear, Wake
 from holdfast.ports.clock import Clock
 from holdfast.ports.event_log import EventLog, Growth, Head, LoggedEvent
 from holdfast.ports.leases import Leases
@@ -29,20 +31,31 @@ QUEUE_GAP: Final = 0.02
 """Seconds between two looks at the queue, however many runs are put off."""
 MOST_AT_ONCE: Final = 1000
 
-Hear: TypeAlias = Callable[[Wake], None]
-
 _NEVER: Final = float("inf")
 
 
 class Watch:
-    """One run under observation."""
+    """One run under observation, for as long as somebody is in a block with it."""
 
-    def __init__(self, name: Name, events: EventLog, tail: Tail) -> None:
+    def __init__(self, name: Name, events: EventLog, tail: Tail, *, forget: Callable[[Name], object]) -> None:
+        """Watch a run; `forget` is called when nobody does any more."""
         self._name = name
         self._events = events
         self.tail = tail
+        self._forget = forget
         self._moved = asyncio.Event()
-        self.users = 0
+        self._users = 0
+
+    def __enter__(self) -> "Watch":
+        self._users += 1
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._users -= 1
+        if not self._users:
+            self._forget(self._name)
 
     async def beyond(self, seq: int) -> Head | None:
         """Wait until the log is longer than `seq` or the run has ended; `None` if the run is gone."""
@@ -93,23 +106,22 @@ class Watcher:
         self._watches: dict[Name, Watch] = {}
         self._recent = Recent()
         self._listeners: list[Hear] = []
+        self._bell = Bell()
+        self._unread: set[Name] = set()
+        """Of those that are watched, the runs of which it was only hinted that they changed."""
+        self._delayed = self._everything = False
+        """Whether it was hinted that a run was put off, or that anything may have changed."""
         # Times of the event loop: when to look at everything, when at the queue, and when it was looked at last.
         self._all_at = self._queue_at = self._queue_seen = -_NEVER
 
-    @contextmanager
-    def watch(self, space: SpaceId, run: RunId) -> Iterator[Watch]:
+    def watch(self, space: SpaceId, run: RunId) -> Watch:
         """Keep an eye on a run while the block runs."""
         name = space, run
-        if name not in self._watches:
-            self._watches[name] = Watch(name, self._events, self._recent.take(name))
-        watch = self._watches[name]
-        watch.users += 1
-        try:
-            yield watch
-        finally:
-            watch.users -= 1
-            if watch.users == 0:
-                del self._watches[name]
+        watch = self._watches.get(name)
+        if watch is None:
+            tail = self._recent.take(name)
+            watch = self._watches[name] = Watch(name, self._events, tail, forget=self._watches.pop)
+        return watch
 
     @contextmanager
     def listen(self, hear: Hear) -> Iterator[None]:
@@ -122,60 +134,61 @@ class Watcher:
 
     async def run(self) -> None:
         """Watch until cancelled; while the store does not answer, try again."""
-        async with self._bus.subscribe() as hints:
+        with self._bus.subscribe(self._hear):
             while True:
-                wake = await self._next(hints)
                 try:
-                    await self._look(wake)
+                    await self._look()
                 except Unavailable:
                     self._all_at, self._queue_at = _now() + self._patience, _NEVER
+                await self._bell.wait(within=max(min(self._all_at, self._queue_at) - _now(), 0.0))
 
-    async def _next(self, hints: AsyncIterator[Wake]) -> Wake:
-        """Return the next hint, or what stands for those that were lost when it is time to look."""
-        if _now() >= self._all_at:  # also while hints about other things keep coming
-            return Wake(everything=True)
-        try:
-            async with asyncio.timeout_at(min(self._all_at, self._queue_at)):
-                wake = await anext(hints)
-        except TimeoutError:
-            return Wake()
+    def _hear(self, wake: Wake) -> None:
+        """Pass on a hint, and take note of what it tells; ring for what is to be read because of it."""
         self._tell(wake)
-        if wake.delayed:
-            self._queue_at = min(self._queue_at, self._queue_seen + QUEUE_GAP)
-        return wake
+        for growth in wake.grown:
+            self._grow(growth)
+        untold = wake.runs.difference([growth.head.name for growth in wake.grown])
+        if untold:
+            self._recent.forget(untold)
+            self._unread |= self._watches.keys() & untold
+        self._delayed |= wake.delayed
+        self._everything |= wake.everything
+        if self._unread or self._delayed or self._everything:
+            self._bell.ring()
 
     def _tell(self, wake: Wake) -> None:
         for hear in self._listeners:
             hear(wake)
 
-    async def _look(self, wake: Wake) -> None:
-        self._grow(wake)
-        untold = wake.runs.difference(growth.head.name for growth in wake.grown)
-        self._recent.forget(untold)
-        if wake.everything:
+    def _grow(self, growth: Growth) -> None:
+        watch = self._watches.get(growth.head.name)
+        if watch is not None:
+            watch.grow(growth)
+        else:
+            self._recent.grow(growth)
+
+    async def _look(self) -> None:
+        """Read what hints did not tell, and when it is time, whatever they may have told that were lost."""
+        everything = self._everything or _now() >= self._all_at
+        names = list(self._watches if everything else self._watches.keys() & self._unread)
+        if everything:
             self._recent.clear()
-        names = list(self._watches if wake.everything else self._watches.keys() & untold)
+        if self._delayed:
+            self._queue_at = min(self._queue_at, self._queue_seen + QUEUE_GAP)
+        self._unread, self._delayed, self._everything = set(), False, False  # what comes from here on is for the next
         for start in range(0, len(names), MOST_AT_ONCE):
             await self._read(names[start : start + MOST_AT_ONCE])
-        if wake.everything or _now() >= self._queue_at:
+        if everything or _now() >= self._queue_at:
             await self._look_at_queue()
-        if wake.everything:
+        if everything:
             self._all_at = _now() + self._patience
 
-    def _grow(self, wake: Wake) -> None:
-        for growth in wake.grown:
-            watch = self._watches.get(growth.head.name)
-            if watch is not None:
-                watch.grow(growth)
-            else:
-                self._recent.grow(growth)
-
     async def _read(self, names: Iterable[Name]) -> None:
-        known = {name: self._watches[name].tail.head for name in names}
-        heads = {head.name: head for head in await self._events.heads(list(names))}
-        for name in names:
+        known = {name: watch.tail.head for name in names if (watch := self._watches.get(name)) is not None}
+        heads = {head.name: head for head in await self._events.heads(list(known))}
+        for name, before in known.items():
             watch = self._watches.get(name)
-            if watch is not None and (name in heads or watch.tail.head is known[name]):  # else it was told meanwhile
+            if watch is not None and (name in heads or watch.tail.head is before):  # else it was told meanwhile
                 watch.see(heads.get(name))
 
     async def _look_at_queue(self) -> None:

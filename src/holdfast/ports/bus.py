@@ -1,8 +1,8 @@
 """The bus: wake-ups between processes. Any of them may be lost, and nothing depends on one arriving."""
 
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
-from typing import Final, Protocol
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -46,6 +46,10 @@ class Wake(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+Hear: TypeAlias = Callable[[Wake], None]
+"""Takes note of a hint. It neither waits nor fails: whoever sends is held up by it."""
+
+
 def _together(first: tuple[Growth, ...], second: tuple[Growth, ...]) -> tuple[Growth, ...]:
     """Return both, unless a slow reader would keep too much."""
     return first + second if len(first) + len(second) <= MOST_GROWN else ()
@@ -57,5 +61,8 @@ class Bus(Protocol):
     def publish(self, wake: Wake) -> None:
         """Send a hint; this never blocks and never fails."""
 
-    def subscribe(self) -> AbstractAsyncContextManager[AsyncIterator[Wake]]:
-        """Receive hints from now on. A slow reader receives many hints as one, and never holds up a sender."""
+    def subscribe(self, hear: Hear) -> AbstractContextManager[None]:
+        """Call `hear` with each hint from now on while the block runs.
+
+        It has heard a hint of its own process when `publish` returns.
+        """

@@ -171,7 +171,7 @@ async def test_an_error_does_not_fail_a_run_that_is_somebody_elses_by_now(store:
         raise RuntimeError("too late")
 
     actor, run = Actor(play), await queued(store, "hi")
-    async with working(store, bus, actor) as worker:
+    async with working(store, bus, actor, concurrency=1) as worker:  # it has no room to claim the run again itself
         await store.leases.release(await actor.begun.get())
         (taken,) = await store.leases.claim(SECOND, lease=HOUR)
         gate.set()

@@ -1,0 +1,15 @@
+"""Hints of a bus, for tests that take them one after the other."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from holdfast.bus.inlet import Inlet
+from holdfast.ports.bus import Bus, Wake
+
+
+@asynccontextmanager
+async def hints_of(bus: Bus) -> AsyncIterator[AsyncIterator[Wake]]:
+    """Gather the hints of a bus while the block runs, until they are taken."""
+    inlet = Inlet()
+    with bus.subscribe(inlet.put):
+        yield inlet
