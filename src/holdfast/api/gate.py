@@ -7,7 +7,7 @@ anything is read.
 
 import ipaddress
 import logging
-import secrets
+import os
 import time
 from collections.abc import Iterable
 from typing import Final
@@ -117,7 +117,7 @@ class _Passage:
         self._begun = time.perf_counter()
         self._counts = RequestCounts(meters, scope, begun=self._begun)
         self._status = 0
-        self.id = f"req_{secrets.token_hex(8)}"
+        self.id = f"req_{os.urandom(8).hex()}"
         self._headers: list[tuple[bytes, bytes]] = [
             (b"x-request-id", self.id.encode()),
             (b"x-content-type-options", b"nosniff"),

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Annotated, Any, Final, TypeAlias
 from urllib.parse import unquote_to_bytes
 
@@ -44,6 +45,7 @@ def run_named(name: str | None) -> RunId | None:
     return None if name is None else run_id_of(name)
 
 
+@lru_cache(maxsize=64)
 def prefers_stream(accept: str) -> bool:
     """Say whether a client that accepts these types wants a stream, and JSON not more than that."""
     wanted = dict(_weighted(part) for part in accept.lower().split(","))

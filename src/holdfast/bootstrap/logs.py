@@ -6,7 +6,7 @@ import sys
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
-from typing import Final
+from typing import Final, TextIO
 
 import msgspec
 
@@ -49,6 +49,13 @@ class JsonLines(logging.Formatter):
         return msgspec.json.encode(line, enc_hook=str).decode()
 
 
+class LineOutput(logging.StreamHandler[TextIO]):
+    """Writes to a stream that sends off each line by itself, as stderr does."""
+
+    def flush(self) -> None:
+        """Leave it to the stream."""
+
+
 class RedactedLines(logging.Formatter):
     """Lines of another kind, without secrets."""
 
@@ -64,7 +71,7 @@ class RedactedLines(logging.Formatter):
 
 def set_up_logs(kind: LogFormat, *, level: int = logging.INFO) -> None:
     """Send the log of this process to stderr."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = LineOutput(sys.stderr)
     lines = TextLines() if kind is LogFormat.TEXT else JsonLines()
     handler.setFormatter(RedactedLines(lines, Redaction(secrets_of(os.environ))))
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)

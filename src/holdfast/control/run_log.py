@@ -70,11 +70,11 @@ class RunLog:
 
 
 def _tell_end(run: Run) -> None:
-    tokens = run.usage.total_tokens
-    said = f"{run.status} after {_seconds(run):.1f} s, {run.iterations} model calls, {tokens} tokens"
+    tokens, seconds = run.usage.total_tokens, _seconds(run)
+    said = f"{run.status} after {seconds:.1f} s, {run.iterations} model calls, {tokens} tokens"
     if run.error is not None:
         said += f": {run.error.code}, {run.error.message}"
-    facts = {"status": str(run.status), "agent": run.agent_type, "seconds": _seconds(run), "tokens": tokens}
+    facts = {"status": str(run.status), "agent": run.agent_type, "seconds": seconds, "tokens": tokens}
     _say(run.id, said, facts | ({} if run.error is None else {"code": run.error.code}))
 
 

@@ -1,8 +1,7 @@
 """Connections that are open, by what their clients came with. Once that opens nothing any more, they are cut off."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import Final
 
@@ -18,7 +17,7 @@ PERIOD: Final = 0.3
 class Connection:
     """One request that is being answered."""
 
-    __slots__ = ("answering", "begun", "cut_off", "hurries", "streams", "token")
+    __slots__ = ("_headers", "answering", "begun", "cut_off", "hurries", "token")
 
     def __init__(self, token: str, *, hurries: bool) -> None:
         """Look after what the present task answers; what does not hurry is cut off only once its answer has begun."""
@@ -28,17 +27,19 @@ class Connection:
         self.token = token
         self.hurries = hurries
         self.begun = False
-        self.streams = False
         self.cut_off = False
+        self._headers: Iterable[tuple[bytes, bytes]] = ()
 
     def hear(self, message: Message) -> None:
         """Learn how far the answer is, of what is sent before a stream goes its own way."""
         if not self.begun and message["type"] in ("http.response.start", "websocket.accept"):
             self.begun = True
-            self.streams = any(
-                name == b"content-type" and value.startswith(b"text/event-stream")
-                for name, value in message.get("headers", ())
-            )
+            self._headers = message.get("headers", ())
+
+    @property
+    def streams(self) -> bool:
+        """Say whether the answer is a stream."""
+        return any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in self._headers)
 
     def cut(self) -> None:
         """Stop the answer where it is."""
@@ -67,18 +68,17 @@ class Connections:
         self._looking.cancel()
         await asyncio.gather(self._looking, return_exceptions=True)
 
-    @contextmanager
-    def holding(self, connection: Connection) -> Iterator[None]:
-        """Look after a connection while the block runs."""
-        together = self._open.setdefault(connection.token, set())
-        together.add(connection)
+    def add(self, connection: Connection) -> None:
+        """Look after a connection from now on."""
+        self._open.setdefault(connection.token, set()).add(connection)
         self._some.set()
-        try:
-            yield
-        finally:
-            together.discard(connection)
-            if not together:
-                self._open.pop(connection.token, None)
+
+    def remove(self, connection: Connection) -> None:
+        """Leave a connection alone: it was answered."""
+        together = self._open[connection.token]
+        together.remove(connection)
+        if not together:
+            del self._open[connection.token]
 
     async def _look(self) -> None:
         while True:

@@ -92,7 +92,7 @@ class Door:
 
     async def _let_in(self, scope: Scope) -> Connection | None:
         """Let somebody do what they ask for, and return what is to be looked after, if it is for somebody."""
-        name = scope["route_handler"].handler_name
+        name = scope["route_handler"].fn.__name__
         if name in OPEN:
             ask(self._controls(LOCAL))
             return None
@@ -119,14 +119,16 @@ class Door:
             connection.hear(message)
             await send(message)
 
-        with self._connections.holding(connection):
-            try:
-                await app(scope, receive, tell)
-            except asyncio.CancelledError:
-                if not connection.cut_off:
-                    raise
-                connection.answering.uncancel()
-                await _end(connection, scope, send)
+        self._connections.add(connection)
+        try:
+            await app(scope, receive, tell)
+        except asyncio.CancelledError:
+            if not connection.cut_off:
+                raise
+            connection.answering.uncancel()
+            await _end(connection, scope, send)
+        finally:
+            self._connections.remove(connection)
 
 
 async def _refuse(error: HoldfastError, scope: Scope, send: Send) -> None:

@@ -93,8 +93,7 @@ class StreamResponse(Response[Any]):
     """A stream as the answer of a route that also has others."""
 
     def __init__(self, app: Any) -> None:
-        super().__init__(None)
-        self._app = app
+        self._app = app  # and nothing else of what a response has: nobody asks for it
 
     def to_asgi_response(self, *args: Any, **kwargs: Any) -> Any:
         """Return the stream."""
