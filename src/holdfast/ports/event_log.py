@@ -55,14 +55,15 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def size(self) -> int:
         """How long the JSON is."""
-        return sum(len(data) for _, data in self.events)
+        return sum([len(data) for _, data in self.events])
 
     def after(self, seq: int) -> list[LoggedEvent]:
         """Return the events above a number."""
-        at, skipped = instant(self.at), max(seq + 1 - self.first, 0)
+        at, first = instant(self.at), self.first
+        skipped = max(seq + 1 - first, 0)
         return [
             LoggedEvent(seq=number, type=type_, data=data.encode(), created_at=at)
-            for number, (type_, data) in enumerate(self.events[skipped:], start=self.first + skipped)
+            for number, (type_, data) in enumerate(self.events[skipped:], start=first + skipped)
         ]
 
 

@@ -35,7 +35,7 @@ class Chunk:
         self.items = items
         self.first: int = items[0].seq
         self.last: int = items[-1].seq
-        self.size = sum(len(item.data) for item in items)
+        self.size = sum([len(item.data) for item in items])
         self._rendered: dict[Any, Any] = {}
 
     def after(self, position: int) -> "Chunk":

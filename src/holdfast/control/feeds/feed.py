@@ -62,13 +62,16 @@ class Feed:
 
     async def run(self) -> None:
         """Read until the feed is over; while the store does not answer, try again."""
-        while self.ending is None:
-            try:
-                await self._follow()
-            except NotFound:
-                self.end(Ending.GONE)
-            except Unavailable:
-                await asyncio.sleep(OUTAGE)
+        try:
+            while self.ending is None:
+                try:
+                    await self._follow()
+                except NotFound:
+                    self.end(Ending.GONE)
+                except Unavailable:
+                    await asyncio.sleep(OUTAGE)
+        finally:
+            self.stir()  # should it have failed, whoever waits learns of it
 
     def after(self, position: int) -> Chunk:
         """Return what follows a position that is in the window, and not its end."""

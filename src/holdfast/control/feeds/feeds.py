@@ -145,7 +145,6 @@ class Feeds:
             feed = self._feeds[key] = make(position if last - position <= PAGE else last)
             self._phases[feed] = next(self._turn) % SLICES
             feed.reader = asyncio.get_running_loop().create_task(feed.run())
-            feed.reader.add_done_callback(lambda _: feed.stir())
         if self._closing:
             feed.end(Ending.CLOSING)
         feed.followers += 1
