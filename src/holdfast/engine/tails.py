@@ -81,6 +81,10 @@ class Recent:
         if len(self._tails) > MOST:
             self._tails.popitem(last=False)
 
+    def find(self, name: Name) -> Tail | None:
+        """Return the tail of a run, if it was kept."""
+        return self._tails.get(name)
+
     def take(self, name: Name) -> Tail:
         """Return the tail of a run, which is empty unless it was kept, and keep it no longer."""
         return self._tails.pop(name, None) or Tail()

@@ -68,10 +68,6 @@ class Watch:
             await self._moved.wait()
         return known
 
-    def fresh(self, seq: int) -> list[LoggedEvent]:
-        """Return the events that follow `seq` and need not be read; none if they must be."""
-        return self.tail.after(seq)
-
     def see(self, head: Head | None) -> None:
         """Take note of how far the run is."""
         before = _progress(self.tail.head)
@@ -122,6 +118,12 @@ class Watcher:
             tail = self._recent.take(name)
             watch = self._watches[name] = Watch(name, self._events, tail, forget=self._watches.pop)
         return watch
+
+    def fresh(self, space: SpaceId, run: RunId, seq: int) -> list[LoggedEvent]:
+        """Return the events of a run that follow `seq` and need not be read; none if they must be."""
+        watch = self._watches.get((space, run))
+        tail = self._recent.find((space, run)) if watch is None else watch.tail
+        return [] if tail is None else tail.after(seq)
 
     @contextmanager
     def listen(self, hear: Hear) -> Iterator[None]:

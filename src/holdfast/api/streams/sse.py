@@ -53,7 +53,6 @@ class EventStream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, and send until there is no more, or nobody who listens."""
         with self._follower as follower:
-            await asyncio.sleep(0)  # what the feed has at hand then goes out with the head
             await send({"type": "http.response.start", "status": 200, "headers": self._headers})
             time = asyncio.timeout(None)
             try:
