@@ -22,12 +22,16 @@ class Bell:
             await self._rung.wait()
         elif not await self._rings(within):
             return False
+        if self._gap:
+            await self._keep_gap()
+        self._rung.clear()
+        return True
+
+    async def _keep_gap(self) -> None:
         loop = asyncio.get_running_loop()
         if (early := self._heard + self._gap - loop.time()) > 0:
             await asyncio.sleep(early)
-        self._rung.clear()
         self._heard = loop.time()
-        return True
 
     async def _rings(self, within: float) -> bool:
         try:
