@@ -1,7 +1,7 @@
 """Streams wait on the watcher; it must never let one sleep, whatever happens to the hints."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from holdfast.domain.new_run import NewRun
 from holdfast.domain.thread import NewThread
 from holdfast.engine.watcher import PATIENCE, Watcher
 from holdfast.ports.bus import Bus, Wake
+from holdfast.ports.event_log import EventLog, Head, LoggedEvent
 from holdfast.store.store import Store
 from tests.builders import claim, finish, new_run, new_thread, spoken
 from tests.unit.engine.rig import DeafBus
@@ -189,6 +190,63 @@ async def test_a_hint_that_was_lost_is_made_up_for_while_others_keep_coming(stor
             assert head is not None and head.status.terminal
         for task in talking:
             task.cancel()
+
+
+class SlowLog:
+    """How far runs are, as it was when somebody asked, and told when the test says so."""
+
+    def __init__(self, events: EventLog) -> None:
+        self._events = events
+        self.asked = asyncio.Event()
+        self.tell = asyncio.Event()
+
+    async def heads(self, runs: Sequence[tuple[SpaceId, RunId]]) -> list[Head]:
+        """Return what was read a while ago."""
+        heads = await self._events.heads(runs)
+        self.asked.set()
+        await self.tell.wait()
+        return heads
+
+    async def after(
+        self, space: SpaceId, run: RunId, *, seq: int = 0, limit: int = 1000, types: Sequence[str] | None = None
+    ) -> list[LoggedEvent]:
+        """Return events."""
+        return await self._events.after(space, run, seq=seq, limit=limit, types=types)
+
+
+@pytest.mark.parametrize("everything", [False, True])
+async def test_what_is_hinted_at_while_the_watcher_reads_is_read_after_that(store: Store, everything: bool) -> None:
+    run = await new_run(store, SPACE, await new_thread(store, SPACE), "hi")
+    bus, events = LocalBus(), SlowLog(store.events)
+    hint = Wake(everything=True) if everything else Wake(runs=frozenset({(SPACE, run.id)}))
+    watcher = Watcher(bus=bus, events=events, leases=store.leases, clock=SystemClock(), patience=3600)
+    events.tell.set()
+    async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+        watching = tasks.create_task(watcher.run())
+        with watcher.watch(SPACE, run.id) as watch:
+            assert await watch.beyond(0) is not None
+            waiting = tasks.create_task(watch.beyond(1))
+            events.asked.clear()
+            events.tell.clear()
+            bus.publish(hint)
+            await events.asked.wait()
+            await store.runs.end(SPACE, run.id)
+            bus.publish(hint)
+            events.tell.set()
+            head = await waiting
+            assert head is not None and head.status.terminal
+        watching.cancel()
+
+
+async def test_what_a_run_grew_by_need_not_be_read_whether_it_is_watched_or_not(store: Store, bus: LocalBus) -> None:
+    """Where the hint was lost, it must be read."""
+    told = [] if isinstance(bus, DeafBus) else [1]
+    async with watching(store, bus, patience=3600) as watcher:
+        run = await new_run(store, SPACE, await new_thread(store, SPACE), "hi")
+        assert [event.seq for event in watcher.fresh(SPACE, run.id, 0)] == told
+        with watcher.watch(SPACE, run.id):
+            assert [event.seq for event in watcher.fresh(SPACE, run.id, 0)] == told
+        assert watcher.fresh(SPACE, RunId("another"), 0) == []
 
 
 async def test_a_watch_that_nobody_uses_is_forgotten(store: Store, bus: LocalBus) -> None:
