@@ -1,11 +1,11 @@
 """Watching: to wait for news of a run without asking again and again."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
 from holdfast.domain.ids import RunId, SpaceId
-from holdfast.ports.bus import Wake
+from holdfast.ports.bus import Hear
 from holdfast.ports.event_log import Head, LoggedEvent
 
 
@@ -25,5 +25,5 @@ class Watching(Protocol):
     def fresh(self, space: SpaceId, run: RunId, seq: int) -> Sequence[LoggedEvent]:
         """Return the events of a run that follow `seq`, as far as they need not be read; none if they must be."""
 
-    def listen(self, hear: Callable[[Wake], None]) -> AbstractContextManager[None]:
+    def listen(self, hear: Hear) -> AbstractContextManager[None]:
         """Call `hear` with each hint while the block runs; any of them may be lost."""

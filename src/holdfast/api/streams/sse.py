@@ -92,7 +92,7 @@ class StreamResponse(Response[Any]):
     """A stream as the answer of a route that also has others."""
 
     def __init__(self, app: Any) -> None:
-        self._app = app  # and nothing else of what a response has: nobody asks for it
+        self._app = app  # and nothing of what a response has: the framework asks only for what is to be called
 
     def to_asgi_response(self, *args: Any, **kwargs: Any) -> Any:
         """Return the stream."""
