@@ -92,7 +92,8 @@ class StreamResponse(Response[Any]):
     """A stream as the answer of a route that also has others."""
 
     def __init__(self, app: Any) -> None:
-        self._app = app  # and nothing of what a response has: the framework asks only for what is to be called
+        super().__init__(None)
+        self._app = app
 
     def to_asgi_response(self, *args: Any, **kwargs: Any) -> Any:
         """Return the stream."""

@@ -25,8 +25,8 @@ from holdfast.store.transaction import Batch, Newborn, Operation
 from holdfast.store.waking import Waking
 
 MOST_AT_ONCE: Final = 1024
-TURNS: Final = 3
-"""Turns of the loop in which a hint reaches a worker, and its claim comes here."""
+TURNS: Final = 1
+"""Turns of the loop in which a worker that heard a hint asks for a run."""
 
 # How a job is begun, taken back and kept: what comes first in a transaction needs no savepoint.
 _FIRST: Final = (), ("ROLLBACK", "BEGIN IMMEDIATE"), ()
