@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -57,6 +57,8 @@ from holdfast.tools.tool import (
     Tool,
     Wait,
 )
+
+T = TypeVar("T")
 
 _log: Final = logging.getLogger("holdfast.agent")
 
@@ -105,8 +107,12 @@ class Acting:
 
     async def _run_side_by_side(self, calls: Sequence[ToolCall]) -> list[tuple[ToolCall, Step]]:
         """Run calls at the same time, and return those that wait."""
-        steps, waiting = [self._begin(call) for call in calls], []
-        async with committing(self._work.log, window=self._work.habits.pace.window), Tasks() as group:
+        steps = [self._begin(call) for call in calls]
+        return await self._committing(self._run_all(calls, steps))
+
+    async def _run_all(self, calls: Sequence[ToolCall], steps: Sequence[Step]) -> list[tuple[ToolCall, Step]]:
+        waiting = []
+        async with Tasks() as group:
             running = [group.create_task(self._run(call, step)) for call, step in zip(calls, steps, strict=True)]
             for call, step, task in zip(calls, steps, running, strict=True):
                 suspended = self._conclude(call, step, await task)
@@ -240,16 +246,17 @@ class Acting:
         tool = self._tool(call)
         if tool is not None and tool.spec.kind is ToolClass.TRANSACTIONAL:
             return self._conclude(call, begun, await self._run(call, begun))
-        async with committing(self._work.log, window=self._work.habits.pace.window):
-            outcome = await self._run(call, begun)
-        return self._conclude(call, begun, outcome)
+        return self._conclude(call, begun, await self._committing(self._run(call, begun)))
 
     async def _run_effectful(self, call: ToolCall, step: Step, arrival: Arrival | None = None) -> Step | None:
         """Run a call whose start must be on disk before it begins, or let it go on with what it waited for."""
         await self._work.commit()
-        async with committing(self._work.log, window=self._work.habits.pace.window):
-            outcome = await (self._run(call, step) if arrival is None else self._outcome_of_wait(call, step, arrival))
-        return self._conclude(call, step, outcome)
+        running = self._run(call, step) if arrival is None else self._outcome_of_wait(call, step, arrival)
+        return self._conclude(call, step, await self._committing(running))
+
+    async def _committing(self, running: Awaitable[T]) -> T:
+        """Return what comes of what is running, and commit what is said meanwhile."""
+        return await committing(self._work.log, running, window=self._work.habits.pace.window)
 
     def _conclude(self, call: ToolCall, step: Step, outcome: Outcome) -> Step | None:
         """Settle a call, or let it wait; return its step if it waits."""

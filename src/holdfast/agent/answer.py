@@ -9,11 +9,14 @@ from holdfast.agent.log import Log
 from holdfast.domain.content import Json
 from holdfast.domain.events import (
     ReasoningEnd,
+    ReasoningMessageContent,
     ReasoningMessageEnd,
     ReasoningMessageStart,
     ReasoningStart,
+    TextMessageContent,
     TextMessageEnd,
     TextMessageStart,
+    ToolCallArgs,
     ToolCallEnd,
     ToolCallStart,
 )
@@ -56,9 +59,9 @@ class Answer:
             case CallDelta():
                 self._continue_call(delta)
             case Finished():
-                self._end_thought()
-                self._end_text()
-                self._end_calls()
+                self._end_words()
+                if self._calls:
+                    self._log.say(*(ToolCallEnd(tool_call_id=name) for name in self._calls))
                 self.finished = delta
 
     def streamed(self) -> str:
@@ -90,12 +93,13 @@ class Answer:
     def _say(self, text: str) -> None:
         if not text:
             return
-        self._end_thought()
+        if self._thinking:
+            self._end_thought()
         if not self._speaking:
             self._speaking = True
             self._log.say(TextMessageStart(message_id=self.message_id, role="assistant"))
         self._texts.append(text)
-        self._log.text(self.message_id, text)
+        self._log.say_more(TextMessageContent, self.message_id, text)
 
     def _think(self, text: str) -> None:
         if not text:
@@ -107,11 +111,10 @@ class Answer:
                 ReasoningMessageStart(message_id=self._thought_id, role="reasoning"),
             )
         self._thoughts.append(text)
-        self._log.thought(self._thought_id, text)
+        self._log.say_more(ReasoningMessageContent, self._thought_id, text)
 
     def _start_call(self, delta: CallStarted) -> None:
-        self._end_thought()
-        self._end_text()
+        self._end_words()
         name = self._name_call(delta.id, len(self._calls))
         self._names[delta.id] = name
         self._calls[name] = (delta.name, [])
@@ -122,20 +125,19 @@ class Answer:
     def _continue_call(self, delta: CallDelta) -> None:
         name = self._names[delta.id]
         self._calls[name][1].append(delta.arguments)
-        self._log.arguments(name, delta.arguments)
+        self._log.say_more(ToolCallArgs, name, delta.arguments)
 
-    def _end_thought(self) -> None:
+    def _end_words(self) -> None:
+        """End what is thought, and what is said."""
         if self._thinking:
-            self._thinking = False
-            self._log.say(ReasoningMessageEnd(message_id=self._thought_id), ReasoningEnd(message_id=self._thought_id))
-
-    def _end_text(self) -> None:
+            self._end_thought()
         if self._speaking:
             self._speaking = False
             self._log.say(TextMessageEnd(message_id=self.message_id))
 
-    def _end_calls(self) -> None:
-        self._log.say(*(ToolCallEnd(tool_call_id=name) for name in self._calls))
+    def _end_thought(self) -> None:
+        self._thinking = False
+        self._log.say(ReasoningMessageEnd(message_id=self._thought_id), ReasoningEnd(message_id=self._thought_id))
 
 
 def _arguments(text: str) -> tuple[dict[str, Json], str | None]:

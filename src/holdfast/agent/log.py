@@ -5,6 +5,7 @@ one is on its way goes into the next.
 """
 
 import asyncio
+from typing import TypeAlias
 
 import msgspec
 
@@ -31,6 +32,8 @@ from holdfast.domain.usage import Usage
 from holdfast.ports.clock import Clock
 from holdfast.ports.journal import Journal
 
+Delta: TypeAlias = TextMessageContent | ReasoningMessageContent | ToolCallArgs
+
 
 class Log:
     """Says things and commits them, in the name of one lease."""
@@ -49,7 +52,7 @@ class Log:
         self._lease = lease
         self._clock = clock
         self._deltas: list[str] = []
-        self._delta_of: tuple[type[Event], str] | None = None
+        self._delta_of: tuple[type[Delta], str] | None = None
         self._one_at_a_time = asyncio.Lock()
         self.spoken = asyncio.Event()
         """Set while there is something to commit."""
@@ -73,17 +76,13 @@ class Log:
         """Say what AG-UI has no event for."""
         self.say(*map(to_custom, events))
 
-    def text(self, message_id: MessageId, delta: str) -> None:
-        """Say more of a message."""
-        self._delta(TextMessageContent, message_id, delta)
-
-    def thought(self, message_id: MessageId, delta: str) -> None:
-        """Say more of what is thought."""
-        self._delta(ReasoningMessageContent, message_id, delta)
-
-    def arguments(self, call_id: ToolCallId, delta: str) -> None:
-        """Say more of a call's arguments."""
-        self._delta(ToolCallArgs, call_id, delta)
+    def say_more(self, kind: type[Delta], name: MessageId | ToolCallId, delta: str) -> None:
+        """Say more of a message, of what is thought, or of a call's arguments."""
+        if self._delta_of != (kind, name):
+            self._end_delta()
+            self._delta_of = (kind, name)
+            self.spoken.set()
+        self._deltas.append(delta)
 
     def step(self, step: Step) -> Step:
         """Say where a step stands, and keep it in the ledger."""
@@ -142,13 +141,6 @@ class Log:
         self.draft.events += closing
         return [terminal]
 
-    def _delta(self, kind: type[Event], name: str, delta: str) -> None:
-        if self._delta_of != (kind, name):
-            self._end_delta()
-            self._delta_of = (kind, name)
-        self._deltas.append(delta)
-        self.spoken.set()
-
     def _end_delta(self) -> None:
         """Say what was gathered of a message as one event."""
         if self._delta_of is None:
@@ -180,7 +172,7 @@ def _is_about(event: Event, step: Step) -> bool:
     return isinstance(told, StepChanged) and told.number == step.number
 
 
-def _delta_event(kind: type[Event], name: str, delta: str) -> Event:
+def _delta_event(kind: type[Delta], name: str, delta: str) -> Delta:
     if kind is ToolCallArgs:
         return ToolCallArgs(tool_call_id=ToolCallId(name), delta=delta)
     if kind is TextMessageContent:

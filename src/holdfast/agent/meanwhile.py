@@ -5,16 +5,18 @@ anything, nothing happens.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable
+from contextlib import suppress
+from typing import TypeVar
 
 from holdfast.agent.log import Log
 from holdfast.agent.tasks import Tasks
 
+T = TypeVar("T")
 
-@asynccontextmanager
-async def committing(log: Log, *, window: float) -> AsyncIterator[None]:
-    """Commit what is said while the block runs; an error of a commit ends the block."""
+
+async def committing(log: Log, work: Awaitable[T], *, window: float) -> T:
+    """Return what comes of `work`, and commit what is said meanwhile; an error of a commit ends the work."""
     over = asyncio.Event()
     commits: list[asyncio.Task[None]] = []
     async with Tasks() as group:
@@ -23,7 +25,7 @@ async def committing(log: Log, *, window: float) -> AsyncIterator[None]:
             lambda: commits.append(group.create_task(_commit(log, over, window)))
         )
         try:
-            yield
+            return await work
         except Exception:
             _end(begin, log, over)
             if commits:

@@ -7,8 +7,7 @@ long is an error too.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable
 from typing import Final
 
 import msgspec
@@ -37,8 +36,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 
 async def stream_answer(model: Model, request: ModelRequest, answer: Answer, log: Log, pace: Pace) -> Finished:
     """Make the call and say what comes; return how it finished."""
-    async with committing(log, window=pace.window):
-        await _take_all(model, request, answer, pace.patience(model))
+    await committing(log, _take_all(model, request, answer, pace.patience(model)), window=pace.window)
     if answer.finished is None:
         raise ModelUnavailable(f"`{model.name}` stopped in the middle of its answer")
     return answer.finished
@@ -47,38 +45,41 @@ async def stream_answer(model: Model, request: ModelRequest, answer: Answer, log
 async def _take_all(model: Model, request: ModelRequest, answer: Answer, stall: float) -> None:
     silence = _Silence(stall)
     try:
-        async with silence.limited(), model.stream(request) as deltas:
-            async for delta in deltas:
-                answer.take(delta)
-                silence.broken()
+        await silence.limit(_take(model, request, answer, silence))
     except TimeoutError as exc:
         raise ModelUnavailable(f"`{model.name}` said nothing for {stall:g} seconds") from exc
 
 
+async def _take(model: Model, request: ModelRequest, answer: Answer, silence: "_Silence") -> None:
+    now = asyncio.get_running_loop().time
+    async with model.stream(request) as deltas:
+        async for delta in deltas:
+            answer.take(delta)
+            silence.since = now()
+
+
 class _Silence:
-    """Ends a block in which nothing has been said for too long. To say something costs next to nothing."""
+    """Ends work that has said nothing for too long. To say something costs next to nothing."""
 
     def __init__(self, longest: float) -> None:
         self._longest = longest
         self._loop = asyncio.get_running_loop()
-        self._since = self._loop.time()
+        self._next: asyncio.Handle
+        self.since = self._loop.time()
+        """The time of the event loop when something was last said."""
 
-    def broken(self) -> None:
-        """Take note that something was said."""
-        self._since = self._loop.time()
-
-    @asynccontextmanager
-    async def limited(self) -> AsyncIterator[None]:
-        """Raise `TimeoutError` in the block once it has been silent for too long."""
+    async def limit(self, work: Awaitable[None]) -> None:
+        """Raise `TimeoutError` in `work` once it has been silent for too long."""
         async with asyncio.timeout(None) as patience:
-            self._watch(patience)
+            # What is over before anything else could run needs no timer.
+            self._next = self._loop.call_soon(self._watch, patience)
             try:
-                yield
+                await work
             finally:
                 self._next.cancel()
 
     def _watch(self, patience: asyncio.Timeout) -> None:
-        left = self._since + self._longest - self._loop.time()
+        left = self.since + self._longest - self._loop.time()
         if left > 0:
             self._next = self._loop.call_later(left, self._watch, patience)
         else:

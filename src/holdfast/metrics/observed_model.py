@@ -1,7 +1,7 @@
 """A model that somebody watches without being in its way."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Protocol, TypeAlias
 
 from holdfast.ports.model import Model, ModelDelta, ModelRequest
@@ -14,7 +14,7 @@ class Observation(Protocol):
         """See what comes."""
 
     def fail(self, error: BaseException) -> None:
-        """See that the call came to nothing, or that nobody wanted the rest."""
+        """See that the call came to nothing, or was cut off."""
 
     def end(self) -> None:
         """See that it is over."""
@@ -54,22 +54,22 @@ class ObservedModel:
         """Return the dollars that so many tokens cost."""
         return self._model.cost(input_tokens=input_tokens, output_tokens=output_tokens)
 
-    @asynccontextmanager
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelDelta], None]:
+    def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncIterator[ModelDelta]]:
         """Make a call, and let it be seen."""
+        return aclosing(self._seen(request))
+
+    async def _seen(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         observation = self._begin(self._model, request)
+        see = observation.see
         try:
-            async with self._model.stream(request) as deltas, aclosing(_seen(deltas, observation)) as seen:
-                yield seen
+            async with self._model.stream(request) as deltas:
+                async for delta in deltas:
+                    see(delta)
+                    yield delta
+        except GeneratorExit:  # whoever asked has left, which says nothing about the call
+            raise
         except BaseException as error:
             observation.fail(error)
             raise
         finally:
             observation.end()
-
-
-async def _seen(deltas: AsyncIterator[ModelDelta], observation: Observation) -> AsyncGenerator[ModelDelta, None]:
-    see = observation.see
-    async for delta in deltas:
-        see(delta)
-        yield delta

@@ -26,9 +26,9 @@ async def test_deltas_that_follow_each_other_are_one_event() -> None:
     log = a_log(notebook)
     log.say(TextMessageStart(message_id=M, role="assistant"))
     for delta in "abc":
-        log.text(M, delta)
+        log.say_more(TextMessageContent, M, delta)
     await log.commit()
-    log.text(M, "d")
+    log.say_more(TextMessageContent, M, "d")
     log.say(TextMessageEnd(message_id=M))
     await log.commit()
     deltas = [
@@ -49,7 +49,7 @@ async def test_an_end_closes_what_is_open() -> None:
     notebook = Notebook()
     log = a_log(notebook)
     log.say(TextMessageStart(message_id=M, role="assistant"))
-    log.text(M, "half")
+    log.say_more(TextMessageContent, M, "half")
     await log.commit(COMPLETED, end=END)
     verify(notebook.events)
     assert [event_type(event) for event in notebook.events][-2:] == ["TEXT_MESSAGE_END", "RUN_FINISHED"]
@@ -61,7 +61,7 @@ async def test_what_is_refused_for_now_is_in_the_next_commit_once(refusal: Excep
     notebook.refusals = [refusal]  # type: ignore[list-item]
     log = a_log(notebook)
     log.say(TextMessageStart(message_id=M, role="assistant"))
-    log.text(M, "all of it")
+    log.say_more(TextMessageContent, M, "all of it")
     log.draft.add(messages=[assistant("all of it", id="m")], consumed=[3])
     with pytest.raises(type(refusal)):
         await log.commit(COMPLETED, end=END)
