@@ -40,6 +40,8 @@ class FolderAgents:
         self._grants = FolderGrants(workspace, known=known, monotonic=monotonic)
         self._pace = Pace(monotonic)
         self._agents: dict[str, Reloaded[Agent]] = {}
+        self._made: dict[str, tuple[Settings, Agent]] = {}
+        """The agents as they are given out, and by which settings. Since the last look, nothing else has changed."""
 
     def get(self, name: str) -> Agent:
         """Return the agent, or raise `NotFound`; one that is broken raises `Invalid` unless it was good before."""
@@ -67,6 +69,7 @@ class FolderAgents:
 
     def grant(self, name: str, rules: Sequence[str]) -> None:
         """Allow an agent what these rules say, from now on."""
+        self._made.clear()
         self._grants.add(name, rules)
 
     def refresh(self) -> None:
@@ -75,9 +78,11 @@ class FolderAgents:
 
     def _defined(self, agent: Agent, settings: Settings) -> Agent:
         """Return an agent with what the workspace says about it."""
-        granted = self._grants.of(agent.name)
-        found = with_defaults(agent, settings)
-        return replace(found, granted=granted) if granted else found
+        made = self._made.get(agent.name)
+        if made is None or made[0] is not settings:
+            granted, found = self._grants.of(agent.name), with_defaults(agent, settings)
+            made = self._made[agent.name] = (settings, replace(found, granted=granted) if granted else found)
+        return made[1]
 
     def _look(self, *, now: bool = False) -> None:
         at = self._pace.due(now=now)
@@ -87,6 +92,8 @@ class FolderAgents:
         self._agents = {name: self._agents.get(name) or self._watch(name) for name in names}
         for kept in self._agents.values():
             kept.look(at=at)
+        self._grants.look()
+        self._made.clear()
 
     def _names(self) -> list[str]:
         """Return the folders that have something of an agent in them."""

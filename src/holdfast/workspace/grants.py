@@ -12,7 +12,7 @@ from holdfast.domain.agent import AgentName, Permissions, Rule
 from holdfast.domain.errors import Conflict, Invalid, Unavailable
 from holdfast.tools.permissions.checking import KNOWN
 from holdfast.workspace.folder import Workspace
-from holdfast.workspace.reload import Monotonic, Pace, Reloaded
+from holdfast.workspace.reload import Monotonic, Reloaded
 from holdfast.workspace.rule_files import check_rules
 from holdfast.workspace.text_files import file_name, read_optional_text, replace_file
 from holdfast.workspace.typed_json import decode
@@ -39,22 +39,25 @@ class FolderGrants:
         self._workspace = workspace
         self._path = workspace.permissions
         self._known = known
-        self._pace = Pace(monotonic)
+        self._monotonic = monotonic
         self._kept = Reloaded(self._read, files=[self._path])
 
+    def look(self) -> None:
+        """Read the file if it changed."""
+        self._kept.look(at=self._monotonic())
+
     def of(self, agent: str) -> list[str]:
-        """Return the rules that an agent was granted."""
-        self._look()
+        """Return the rules that an agent was granted when somebody last looked."""
         return [] if self._kept.value is None else self._kept.value.allow.get(agent, [])
 
     def broken(self) -> Invalid | None:
         """Return what is wrong with the file now."""
-        self._look()
+        self.look()
         return self._kept.error
 
     def add(self, agent: str, rules: Sequence[str]) -> None:
         """Grant an agent more; those that it has already stay once."""
-        self._look(now=True)
+        self.look()
         if self._kept.error is not None:
             raise Conflict(f"nothing is granted while the file is in error: {self._kept.error.message}")
         now = self._kept.value or GrantsFile()
@@ -62,12 +65,7 @@ class FolderGrants:
         more = [rule for rule in dict.fromkeys(rules) if rule not in has]
         if more:
             self._write(replace(now, allow={**now.allow, agent: [*has, *more]}))
-            self._look(now=True)
-
-    def _look(self, *, now: bool = False) -> None:
-        at = self._pace.due(now=now)
-        if at is not None:
-            self._kept.look(at=at)
+            self.look()
 
     def _read(self) -> GrantsFile:
         root = self._workspace.path

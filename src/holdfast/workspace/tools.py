@@ -86,9 +86,6 @@ class FolderTools:
     def get(self) -> tuple[Tool, ...]:
         """Return the tools, by name: the same ones as long as no file changes."""
         self._look()
-        now = [(name, kept.value, None if kept.error is None else kept.error.message) for name, kept in self._usable()]
-        if now != self._made[0]:
-            self._made = [*now], tuple(self._tool(name, kept) for name, kept in self._usable())
         return self._made[1]
 
     def broken(self) -> dict[str, str]:
@@ -115,6 +112,9 @@ class FolderTools:
         self._kept = {name: self._kept.get(name) or self._watch(name) for name in tool_folders(self._workspace)}
         for kept in self._kept.values():
             kept.look(at=at)
+        now = [(name, kept.value, None if kept.error is None else kept.error.message) for name, kept in self._usable()]
+        if now != self._made[0]:
+            self._made = [*now], tuple(self._tool(name, kept) for name, kept in self._usable())
 
     def _watch(self, name: str) -> Reloaded[ToolFile]:
         file = self._workspace.tools / name / FILE

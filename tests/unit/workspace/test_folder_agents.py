@@ -254,6 +254,17 @@ def test_agents_have_the_defaults_of_the_workspace_as_they_are_now(workspace: Wo
     assert agents.get("bot").digest != before.digest
 
 
+def test_an_agent_is_the_same_one_until_something_about_it_changes(workspace: Workspace, seconds: Seconds) -> None:
+    write_agent(workspace)
+    settings = Settings(limits=Limits(max_iterations=3))
+    agents = FolderAgents(workspace, settings=lambda: settings, monotonic=seconds)
+    before = agents.get("bot")
+    workspace.permissions.write_text('{"allow": {"bot": ["bash(ls)"]}}')
+    assert agents.get("bot") is before
+    seconds.pass_a_look()
+    assert agents.get("bot").granted == ["bash(ls)"]
+
+
 def _edit_unnoticed(file: os.PathLike[str], text: str) -> None:
     """Edit a file in place, so quickly that its time does not change."""
     found = os.stat(file)
