@@ -21,7 +21,14 @@ _Count = Annotated[int, msgspec.Meta(gt=0, le=LARGEST)]
 _Dollars = Annotated[float, msgspec.Meta(gt=0, le=EXACT_UP_TO_USD)]
 _Depth = Annotated[int, msgspec.Meta(gt=0, le=MAX_NESTING)]
 _Children = Annotated[int, msgspec.Meta(gt=0, le=MAX_CHILDREN)]
-_MOST: Final = {"cost_budget_usd": EXACT_UP_TO_USD, "max_depth": MAX_NESTING, "max_children": MAX_CHILDREN}
+_MOST: Final = {
+    "max_iterations": LARGEST,
+    "max_duration_seconds": LARGEST,
+    "token_budget": LARGEST,
+    "cost_budget_usd": EXACT_UP_TO_USD,
+    "max_depth": MAX_NESTING,
+    "max_children": MAX_CHILDREN,
+}
 
 
 # A misspelt limit would be no limit, so unknown fields are refused.
@@ -38,9 +45,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """How many runs of its own may be at work at once, and how many tasks on their own it may begin; null is 32."""
 
     def __post_init__(self) -> None:
-        for field in self.__struct_fields__:
+        for field, most in _MOST.items():
             value = getattr(self, field)
-            most = _MOST.get(field, LARGEST)
             if value is not None and not 0 < value <= most:
                 raise Invalid(f"`{field}` must be more than 0 and at most {most}, or null for no limit", field=field)
 

@@ -37,6 +37,8 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
             force_setattr(self, "cost_usd", usd(nanodollars(self.cost_usd)))
 
     def __add__(self, other: "Usage") -> "Usage":
+        if self == NOTHING:
+            return other
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,

@@ -201,8 +201,9 @@ class Stream:
         )
 
     def _terminal(self, event: Terminal) -> Iterator[Event]:
-        yield from work_ends(self._state)
-        yield from subagent_ends(self._state, event)
+        if self._state.anything_open:
+            yield from work_ends(self._state)
+            yield from subagent_ends(self._state, event)
         self._before_end = self._state.segment
         match event:
             case RunFinished(outcome=outcome):

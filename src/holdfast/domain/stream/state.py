@@ -94,6 +94,12 @@ class State:
         self.segment = Segment()
         self.begun = False
 
+    @property
+    def anything_open(self) -> bool:
+        """Whether something has started and not ended."""
+        streamed = self.texts.open or self.thoughts.open or self.spans.open or self.calls.open
+        return bool(streamed or self.steps or self.subagents.open)
+
     def tag(self, said: Owner) -> Owner:
         """Return the logged id of the sub-agent `said`; unset if it did not start in this segment."""
         if said is UNSET:
