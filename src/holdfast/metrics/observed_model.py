@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from holdfast.ports.model import Model, ModelDelta, ModelRequest
 
@@ -29,11 +29,7 @@ class ObservedModel:
     def __init__(self, model: Model, begin: Begin) -> None:
         self._model = model
         self._begin = begin
-
-    @property
-    def name(self) -> str:
-        """The name that it was asked for by."""
-        return self._model.name
+        self.name: Final = model.name
 
     @property
     def context_window(self) -> int:

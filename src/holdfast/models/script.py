@@ -70,6 +70,7 @@ class ScriptFile:
 
     def __init__(self, path: Path) -> None:
         self.path: Final = path
+        self._place: Final = str(path)
         self._seen: _Stamp | None = None
         self._script: Script | None = None
 
@@ -83,7 +84,7 @@ class ScriptFile:
 
     def _stamp(self) -> _Stamp:
         try:
-            found = stat(self.path)
+            found = stat(self._place)
         except (OSError, ValueError) as exc:  # a name with a NUL is no name of a file
             raise self._unreadable(exc) from exc
         if not S_ISREG(found.st_mode):  # to open a pipe would wait for a writer

@@ -28,31 +28,19 @@ PASSING: Final = frozenset(
 class ScriptedModel:
     """`Model` from a file."""
 
+    price_known: Final = True  # it costs nothing
+    patience: Final = DEFAULT_TIMEOUT_SECONDS
+
     def __init__(self, name: str, path: Path) -> None:
-        self._name = name
+        self.name: Final = name
         self._file = ScriptFile(path)
         self._script = self._file.read()
         self._scenes = [Scene(turn) for turn in self._script.turns]
 
     @property
-    def name(self) -> str:
-        """The name that it was asked for by."""
-        return self._name
-
-    @property
     def context_window(self) -> int:
         """What the script says, or the default."""
         return self._current().context_window
-
-    @property
-    def price_known(self) -> bool:
-        """A script costs nothing, and that is known."""
-        return True
-
-    @property
-    def patience(self) -> float:
-        """As long as any other."""
-        return DEFAULT_TIMEOUT_SECONDS
 
     def cost(self, *, input_tokens: int, output_tokens: int) -> float | None:
         """Return nothing: a script is free."""
