@@ -38,7 +38,8 @@ class Toolbox:
         self.foreign = frozenset(foreign)
         """Tools of others, which run elsewhere."""
         self._exposure = exposure
-        wanted = FINDERS if crowded(self._tools.values(), exposure) else tuple(finders)
+        self._crowded = crowded(self._tools.values(), exposure)
+        wanted = FINDERS if self._crowded else tuple(finders)
         if wanted:
             made = self._finders()
             self._tools |= {name: made[name] for name in wanted}
@@ -62,6 +63,8 @@ class Toolbox:
 
     def visible(self, *, values: Mapping[str, Json], run_id: RunId) -> list[Tool]:
         """Return the tools that the model is shown now."""
+        if not self._crowded:
+            return self.all()
         return visible(self._tools.values(), values=values, run_id=run_id, exposure=self._exposure)
 
     def find(self, name: str) -> Tool:
