@@ -27,18 +27,14 @@ class Conversation:
 
     def __init__(self, run_id: RunId, messages: Sequence[Message], *, turn: Turn, whole: bool) -> None:
         self._run_id = run_id
-        self._position = turn.position
         self._call_ids = {call.id for message in messages for call in message.tool_calls}
         self.messages = list(messages)
         self.goal = turn.goal
         """The user message that this turn answers."""
+        self.position = turn.position
+        """How many assistant messages there are since."""
         self.whole = whole
         """Whether the chain begins with the first of the messages."""
-
-    @property
-    def position(self) -> int:
-        """How many assistant messages there are since the user message that began this turn."""
-        return self._position
 
     def add(self, messages: Iterable[Message]) -> None:
         """Take note of messages that entered."""
@@ -46,9 +42,9 @@ class Conversation:
             self.messages.append(message)
             self._call_ids.update(call.id for call in message.tool_calls)
             if begins_turn(message):
-                self._position, self.goal = 0, message
+                self.position, self.goal = 0, message
             elif message.role is Role.ASSISTANT:
-                self._position += 1
+                self.position += 1
 
     def reach_back(self, earlier: Sequence[Message], *, whole: bool) -> None:
         """Take in messages from before the first one."""

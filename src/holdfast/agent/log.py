@@ -110,7 +110,7 @@ class Log:
         self.draft.events += self.stream.close(at=self._clock.now())
 
     async def commit(self, move: Move | None = None, *, end: Terminal | None = None) -> None:
-        """Commit all that was said; messages enter the conversation.
+        """Commit all that was said; messages enter the conversation, unless the run is moved: then it is let go of.
 
         Where the store refuses it for now, all of it but the move is kept for the next commit.
         """
@@ -130,7 +130,9 @@ class Log:
             self.unread = done.unread
             self.spent = done.spent or self.spent
             self.last_event_seq = done.last_event_seq
-            self._conversation.add(self._entered(message, done, index) for index, message in enumerate(draft.messages))
+            if move is None:
+                entered = [self._entered(message, done, index) for index, message in enumerate(draft.messages)]
+                self._conversation.add(entered)
 
     def _ending(self, end: Terminal | None) -> list[Event]:
         """Return the event that ends the segment; what it closes before is said already."""

@@ -160,7 +160,7 @@ class Telling:
                     if isinstance(delta, TextDelta):
                         texts.append(delta.text)
                     elif isinstance(delta, Finished):
-                        self._work.charge(self._work.counted(delta.usage, told=told, said="".join(texts)))
+                        self._work.charge(self._work.counted(delta.usage, told=told, said=lambda: "".join(texts)))
                         return "".join(texts)
         if texts:
             self._work.charge(self._work.estimate(told, self._sizes.text("".join(texts))))

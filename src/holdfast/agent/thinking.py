@@ -59,8 +59,8 @@ class Thinking:
             if again:
                 await self._pay(assembled.total)
             self._work.count_call()
-            self._work.log.draft.add(contexts=[self._telling.snapshot(given, assembled, step=step.number)])
-            answer = Answer(self._work.log, _message_id(step), name_call=self._name_call(step))
+            self._work.log.draft.contexts.append(self._telling.snapshot(given, assembled, step=step.number))
+            answer = Answer(self._work.log, _message_id(step), name_call=_Namer(self._work, step))
             try:
                 return await self._answered(assembled, step, answer)
             except ContextOverflow as error:
@@ -125,7 +125,7 @@ class Thinking:
         finished = await stream_answer(work.model, request, answer, work.log, work.habits.pace)
         message, _ = answer.message()
         work.log.draft.messages.append(message)
-        usage = work.counted(finished.usage, told=assembled.total, said=answer.streamed())
+        usage = work.counted(finished.usage, told=assembled.total, said=answer.streamed)
         work.charge(usage)
         work.log.step(work.ledger.settle(step, StepState.DONE, usage=usage))
         if message.tool_calls:
@@ -184,9 +184,6 @@ class Thinking:
                 code=error.code, message=error.message, iteration=self._work.iterations, details=dict(error.details)
             )
         )
-
-    def _name_call(self, step: Step) -> "_Namer":
-        return _Namer(self._work, step)
 
 
 class _Namer:

@@ -1,6 +1,7 @@
 """The work on one run: everything that its phases share."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Final
 
 import msgspec
 
@@ -13,7 +14,6 @@ from holdfast.domain.agent import Agent
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
 from holdfast.domain.interrupt import Interrupt
-from holdfast.domain.run import Run
 from holdfast.domain.thread import Thread
 from holdfast.domain.usage import Usage
 from holdfast.ports.clock import Clock
@@ -70,6 +70,8 @@ class Work:
         around: Around = plainly,
     ) -> None:
         self.lease = lease
+        self.run: Final = lease.run
+        """The run as it was claimed."""
         self.thread = thread
         self.journal = journal
         self.log = log
@@ -83,8 +85,8 @@ class Work:
         self.habits = habits
         self.around = around
         """What is done around each call of a tool."""
-        self.iterations = lease.run.iterations
-        self.usage = lease.run.usage
+        self.iterations = self.run.iterations
+        self.usage = self.run.usage
 
     def equip(self, agent: Agent, model: Model, toolbox: Toolbox, *, library: Library, remote: RemoteTools) -> None:
         """Say who works, with what. Until then a run can only fail."""
@@ -106,11 +108,6 @@ class Work:
         self.guarded = self.chain.concerns | self.toolbox.foreign
         """Tools whose calls are not made without a decision."""
 
-    @property
-    def run(self) -> Run:
-        """The run as it was claimed."""
-        return self.lease.run
-
     def set_values(self, values: Mapping[str, Json]) -> None:
         """Change values of the run."""
         self.values.update(values)
@@ -126,11 +123,11 @@ class Work:
         cost = self.model.cost(input_tokens=input_tokens, output_tokens=output_tokens)
         return Usage(input_tokens=input_tokens, output_tokens=output_tokens, cost_usd=cost)
 
-    def counted(self, usage: Usage, *, told: int, said: str) -> Usage:
+    def counted(self, usage: Usage, *, told: int, said: Callable[[], str]) -> Usage:
         """Return what a model call used: where its provider does not say, about that, at a cost that nobody knows."""
         if usage.total_tokens or usage.cost_usd is not None:
             return usage
-        return Usage(input_tokens=told, output_tokens=self.tokens.count(said), cost_usd=None)
+        return Usage(input_tokens=told, output_tokens=self.tokens.count(said()), cost_usd=None)
 
     def charge(self, usage: Usage) -> None:
         """Count what a model call used."""

@@ -39,6 +39,8 @@ def reminders(
 
     Of what was asked for it is reminded after every `drift_every` calls.
     """
+    if not iterations:
+        return []  # there is nothing yet that it could have strayed from
     return [
         *_repeated(messages, run_id, iterations),
         *_stalled(messages, run_id, iterations),
@@ -67,7 +69,7 @@ def _stalled(messages: Sequence[Message], run_id: RunId, iterations: int) -> Ite
 
 
 def _drift(iterations: int, goal: Message | None, plan: Plan) -> Iterator[str]:
-    if iterations == 0 or (goal is None and not plan.items):
+    if goal is None and not plan.items:
         return
     asked = (
         middle_left_out(words(goal.content), most=LONGEST_GOAL) if goal is not None else "what your instructions say"

@@ -62,15 +62,14 @@ class Prompts:
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
         self._segments = Segments(tokens)
+        self._of_all = [self._segments.standing("core"), self._segments.standing("safety")]
 
     def compose(self, given: PromptInput) -> list[Segment]:
         """Return the segments of a system prompt, in order."""
-        return [*self._of_agent(given), *self._of_run(given), *self._of_call(given)]
+        return [*self._of_all, *self._of_agent(given), *self._of_run(given), *self._of_call(given)]
 
     def _of_agent(self, given: PromptInput) -> Iterator[Segment]:
         agent, quoted = given.agent, self._segments.quoted
-        yield self._segments.standing("core")
-        yield self._segments.standing("safety")
         if agent.instructions.strip():
             yield quoted("agent", agent.instructions, tag="agent-instructions")
         if agent.soul and agent.soul.strip():
@@ -80,11 +79,11 @@ class Prompts:
 
     def _of_run(self, given: PromptInput) -> Iterator[Segment]:
         yield self._segments.kept("environment", _environment(given))
-        if memories := _memories(given.memories, self._tokens):
+        if given.memories and (memories := _memories(given.memories, self._tokens)):
             yield self._segments.quoted("memories", memories, tag="untrusted")
 
     def _of_call(self, given: PromptInput) -> Iterator[Segment]:
-        if plan := plan_text(given.plan, tokens=self._tokens, most=PLAN_TOKENS):
+        if given.plan.items and (plan := plan_text(given.plan, tokens=self._tokens, most=PLAN_TOKENS)):
             yield self._segments.quoted("plan", plan, tag="plan")
         if given.todo.items:
             yield self._segments.quoted("todo", _todo(given.todo), tag="todo")

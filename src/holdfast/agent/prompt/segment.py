@@ -39,7 +39,7 @@ class Segments:
 
     def standing(self, name: str) -> Segment:
         """Return the segment of the text of that name."""
-        return self.kept(name, text(name))
+        return self.plain(name, text(name))
 
     def quoted(self, name: str, said: str, *, tag: str) -> Segment:
         """Return the text of that name, and what somebody else wrote between tags that it cannot close."""
