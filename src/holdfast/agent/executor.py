@@ -190,8 +190,10 @@ class AgentExecutor:
 
     async def _toolbox(self, lease: Lease, agent: Agent) -> Toolbox:
         """Return the tools of an agent; as long as neither it nor what is offered changes, they are the same."""
-        listed, custom = tuple(await self._remote.list(lease)), self._custom()
-        offered = (agent.tools, agent.tools_shown, listed, custom)
+        wanted = _wanted(agent)
+        listed = tuple(await self._remote.list(lease)) if wanted else ()
+        custom = self._custom() if wanted else ()
+        offered = (wanted, agent.tools_shown, listed, custom)
         known = self._toolboxes.get(agent.name)
         if known is None or known[0] != offered:
             local = [*self._local, *self._wrapped(custom)]
@@ -201,7 +203,7 @@ class AgentExecutor:
             catalog = Catalog(local, remote=remote, away=away)
             for name, why in catalog.left_out.items():
                 _log.warning("the agent `%s` does not have the remote tool `%s`: %s", agent.name, name, why)
-            known = self._toolboxes[agent.name] = (offered, catalog.toolbox(_wanted(agent), exposure=exposure))
+            known = self._toolboxes[agent.name] = (offered, catalog.toolbox(wanted, exposure=exposure))
         return known[1]
 
     def _redacted(self, error: RunError) -> RunError:

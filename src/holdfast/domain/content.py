@@ -84,5 +84,6 @@ def file_of(part: Part) -> FileSource | None:
 
 def files_in(content: Content) -> list[FileId]:
     """Return the files of the space that a content names."""
-    parts = [] if isinstance(content, str) else content
-    return [FileId(file.value) for part in parts if (file := file_of(part)) is not None]
+    if isinstance(content, str):
+        return []
+    return [FileId(file.value) for part in content if (file := file_of(part)) is not None]

@@ -113,8 +113,8 @@ def _reminders(given: ContextInput, sizes: Sizes) -> list[Sized]:
 def _chosen(there: Outline, room: int, sizes: Sizes) -> tuple[list[Unit], bool]:
     """Return the units to send, oldest first, and whether others had to be dropped."""
     goal, at = there.goal, there.goal_at
-    if not there.units:
-        return ([] if goal is None else [goal]), False
+    if not there.units or (there.covered and there.tokens <= room):  # as most of the time, all of it fits
+        return [*([] if goal is None else [goal]), *there.units], False
     room -= _required(there, room, sizes)
     newest = shortened(there.units[-1], most=room, sizes=sizes)
     start = _start(there, room - newest.tokens)
