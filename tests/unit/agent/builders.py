@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from holdfast.agent.context.assembly import Assembled, ContextInput, assemble
 from holdfast.agent.context.sizes import Sizes
-from holdfast.agent.prompt.segment import Segment
+from holdfast.agent.prompt.segment import Segment, Segments
 from holdfast.agent.tokens import EstimatedTokens
 from holdfast.domain.agent import Agent
 from holdfast.domain.compaction import NONE, Compaction
@@ -89,7 +89,7 @@ def call(id: str, name: str = "look", **arguments: Json) -> ToolCall:
 
 def segment(name: str = "core", text: str = "You are an agent.") -> Segment:
     """Return a part of a system prompt."""
-    return Segment(name=name, text=text, tokens=TOKENS.count(text))
+    return Segments(TOKENS).plain(name, text)
 
 
 def given(

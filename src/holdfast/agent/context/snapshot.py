@@ -13,14 +13,14 @@ from holdfast.domain.message import Message, NewMessage
 
 def take(assembled: Assembled, given: ContextInput, *, step: int, model: str) -> ContextSnapshot:
     """Return the snapshot of what is sent in a step, with the texts that it names."""
-    texts: dict[str, str] = {}
+    texts = {part.digest: part.text for part in given.segments}
     reminders = tuple(given.reminders)
     said = assembled.sent[: len(assembled.sent) - len(reminders)]
     return ContextSnapshot(
         step=step,
         model=model,
         segments=tuple(
-            [SentSegment(name=part.name, digest=_kept(texts, part.text), tokens=part.tokens) for part in given.segments]
+            [SentSegment(name=part.name, digest=part.digest, tokens=part.tokens) for part in given.segments]
         ),
         conversation=tuple(_conversation(said, given.messages, texts)),
         reminders=reminders,

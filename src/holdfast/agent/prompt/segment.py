@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from holdfast.agent.prompt.texts import text
+from holdfast.domain.context_snapshot import digest
 from holdfast.domain.untrusted import fenced
 from holdfast.ports.tokens import Tokens
 
@@ -18,6 +19,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     text: str
+    digest: str
     tokens: int
 
 
@@ -31,7 +33,7 @@ class Segments:
 
     def plain(self, name: str, said: str) -> Segment:
         """Return the segment that says just that."""
-        return Segment(name=name, text=said, tokens=self._tokens.count(said))
+        return Segment(name=name, text=said, digest=digest(said), tokens=self._tokens.count(said))
 
     def kept(self, name: str, said: str) -> Segment:
         """Return the segment that says just that, which is likely to be said again."""
