@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 from msgspec.structs import replace
 
 from holdfast.agent.acting import Acting
+from holdfast.agent.context.tools import Offers
 from holdfast.agent.conversation import Conversation, read_turn
 from holdfast.agent.ending import fail
 from holdfast.agent.ledger import Ledger
@@ -100,6 +101,7 @@ class AgentExecutor:
         self._habits = habits or Habits()
         self._around = around
         self._prompts = Prompts(tokens)
+        self._offers = Offers(tokens)
 
     async def execute(self, lease: Lease, *, stop: asyncio.Event) -> None:
         """Work on a run until it waits, is queued again or has ended."""
@@ -125,7 +127,7 @@ class AgentExecutor:
         await fail(work, self._redacted(error))
 
     async def _loop(self, work: Work, stop: asyncio.Event) -> None:
-        thinking = Thinking(work, Telling(work, self._prompts, workspace=self._workspace))
+        thinking = Thinking(work, Telling(work, self._prompts, self._offers, workspace=self._workspace))
         if work.log.last_event_seq > 1:
             work.log.tell(StatusChanged(from_=RunStatus.QUEUED, to=RunStatus.RUNNING, reason="taken up again"))
         thinking.void_what_was_cut_off()

@@ -1,7 +1,6 @@
 """What the model is told in its next call: the context, kept short enough, and a snapshot of it."""
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, TypeVar
 
@@ -14,7 +13,7 @@ from holdfast.agent.context.compaction import Collapse, apply_summary, plan_comp
 from holdfast.agent.context.reminders import reminders
 from holdfast.agent.context.sizes import Sizes
 from holdfast.agent.context.snapshot import take
-from holdfast.agent.context.tools import OfferedTools, offered
+from holdfast.agent.context.tools import Offers
 from holdfast.agent.prompt.compose import PromptInput, Prompts
 from holdfast.agent.work import Work
 from holdfast.domain.compaction import Compaction, read_compaction
@@ -25,9 +24,7 @@ from holdfast.domain.events.custom import ContextCompacted
 from holdfast.domain.instant import Instant
 from holdfast.domain.plan import Plan
 from holdfast.domain.todo import Todo
-from holdfast.ports.model import Finished, ModelRequest, ModelSettings, TextDelta, ToolDefinition
-from holdfast.ports.tokens import Tokens
-from holdfast.tools.tool import Tool
+from holdfast.ports.model import Finished, ModelRequest, ModelSettings, TextDelta
 
 COMPACTION: Final = "compaction"
 MOST_READ_BACK: Final = 500
@@ -37,12 +34,12 @@ MOST_READ_BACK: Final = 500
 class Telling:
     """Assembles the calls of one run."""
 
-    def __init__(self, work: Work, prompts: Prompts, *, workspace: str) -> None:
+    def __init__(self, work: Work, prompts: Prompts, offers: Offers, *, workspace: str) -> None:
         self._work = work
         self._prompts = prompts
+        self._offers = offers
         self._workspace = workspace
         self._sizes = Sizes(work.tokens)
-        self._tools: tuple[tuple[str, ...], OfferedTools] = ((), OfferedTools())
 
     async def tell(self, *, compact: bool = False) -> tuple[ContextInput, Assembled]:
         """Return what to send; a conversation that is too long, or of which it is asked, is compacted first."""
@@ -53,14 +50,14 @@ class Telling:
             assembled = assemble(given, sizes=self._sizes)
         return given, assembled
 
-    async def request(self, assembled: Assembled) -> ModelRequest:
+    async def request(self, given: ContextInput, assembled: Assembled) -> ModelRequest:
         """Return the call."""
         agent, library, lease = self._work.agent, self._work.library, self._work.lease
         return ModelRequest(
             run_id=self._work.run.id,
             system=assembled.system,
             messages=await with_files(assembled.messages, lambda file: library.file(lease, file)),
-            tools=self._tools[1].definitions,
+            tools=given.tools.definitions,
             settings=ModelSettings(temperature=agent.temperature, thinking=agent.thinking),
             position=self._work.conversation.position,
         )
@@ -87,7 +84,7 @@ class Telling:
             goal=talk.goal,
             segments=self._prompts.compose(prompt),
             window=work.model.context_window,
-            tools=self._offered(),
+            tools=self._offers.of(work.toolbox.visible(values=work.values, run_id=work.run.id)),
             compaction=self._compaction(),
             reminders=reminders(
                 talk.messages,
@@ -101,14 +98,6 @@ class Telling:
 
     def _compaction(self) -> Compaction:
         return read_compaction(self._work.values.get(COMPACTION))
-
-    def _offered(self) -> OfferedTools:
-        """Return the tools that are shown now; what stays the same is measured once."""
-        tools = self._work.toolbox.visible(values=self._work.values, run_id=self._work.run.id)
-        names = tuple(tool.spec.name for tool in tools)
-        if names != self._tools[0]:
-            self._tools = names, _measured(tools, self._work.tokens)
-        return self._tools[1]
 
     async def _reach_back(self, given: ContextInput) -> ContextInput:
         """Read what is older than the messages in hand and told by no summary, so that this one tells it."""
@@ -165,14 +154,6 @@ class Telling:
         if texts:
             self._work.charge(self._work.estimate(told, self._sizes.text("".join(texts))))
         return ""
-
-
-def _measured(tools: Sequence[Tool], tokens: Tokens) -> OfferedTools:
-    specs = [tool.spec for tool in tools]
-    definitions = [
-        ToolDefinition(name=spec.name, description=spec.description, parameters=spec.parameters) for spec in specs
-    ]
-    return offered(definitions, tokens=tokens)
 
 
 _Value = TypeVar("_Value", bound=msgspec.Struct)

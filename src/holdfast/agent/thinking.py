@@ -33,6 +33,7 @@ from holdfast.domain.message import NewMessage
 from holdfast.domain.run import RunError
 from holdfast.domain.step import Step, StepState
 from holdfast.domain.usage import Usage
+from holdfast.ports.model import ModelRequest
 
 
 class Thinking:
@@ -62,7 +63,7 @@ class Thinking:
             self._work.log.draft.contexts.append(self._telling.snapshot(given, assembled, step=step.number))
             answer = Answer(self._work.log, _message_id(step), name_call=_Namer(self._work, step))
             try:
-                return await self._answered(assembled, step, answer)
+                return await self._answered(await self._telling.request(given, assembled), assembled, step, answer)
             except ContextOverflow as error:
                 self._abandon(step)
                 if compact:
@@ -120,8 +121,8 @@ class Thinking:
             )
         )
 
-    async def _answered(self, assembled: Assembled, step: Step, answer: Answer) -> bool:
-        work, request = self._work, await self._telling.request(assembled)
+    async def _answered(self, request: ModelRequest, assembled: Assembled, step: Step, answer: Answer) -> bool:
+        work = self._work
         finished = await stream_answer(work.model, request, answer, work.log, work.habits.pace)
         message, _ = answer.message()
         work.log.draft.messages.append(message)

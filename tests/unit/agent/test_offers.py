@@ -1,0 +1,44 @@
+"""What a model is told about its tools: measured once for as long as they stay the same."""
+
+from holdfast.agent.context.tools import PER_TOOL, OfferedTools, Offers
+from holdfast.domain.content import Json
+from holdfast.domain.tool import ToolClass, ToolSpec
+from holdfast.tools.tool import Call, Outcome
+
+
+class Counted:
+    """`Tokens` that keeps what it was asked about."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def count(self, text: str) -> int:
+        """Return how many characters `text` has."""
+        self.texts.append(text)
+        return len(text)
+
+
+class Named:
+    """`Tool` that does nothing."""
+
+    def __init__(self, name: str, description: str = "It does nothing.") -> None:
+        self.spec = ToolSpec(name=name, description=description, parameters={}, kind=ToolClass.IDEMPOTENT)
+
+    async def run(self, call: Call, arguments: dict[str, Json]) -> Outcome:
+        """Do nothing."""
+        return Outcome()
+
+
+def test_the_same_tools_are_measured_once_and_others_anew() -> None:
+    tokens = Counted()
+    offers, look, act = Offers(tokens), Named("look"), Named("act")
+    first = offers.of([look, act])
+    assert offers.of([look, act]) is first
+    assert [each.name for each in first.definitions] == ["look", "act"]
+    assert (tokens.texts, first.tokens) == ([first.text], len(first.text) + 2 * PER_TOOL)
+    changed = offers.of([look, Named("act", "It does something now.")])
+    assert [each.description for each in changed.definitions] == ["It does nothing.", "It does something now."]
+
+
+def test_no_tools_are_nothing_to_tell() -> None:
+    assert Offers(Counted()).of([]) == OfferedTools()
