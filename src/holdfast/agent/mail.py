@@ -110,8 +110,10 @@ def closed_question(item: InboxItem) -> InterruptId | None:
 
 def segment_name(items: Sequence[InboxItem]) -> RunId | None:
     """Return how those who answered call what the run says next, if they do."""
-    names = [_read_answer(item).segment for item in items if item.kind is InboxKind.ANSWER]
-    return next((name for name in reversed(names) if name is not None), None)
+    for item in reversed(items):
+        if item.kind is InboxKind.ANSWER and (name := _read_answer(item).segment) is not None:
+            return name
+    return None
 
 
 def edits(items: Sequence[InboxItem]) -> dict[str, Json]:

@@ -51,13 +51,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 raise Invalid(f"`{field}` must be more than 0 and at most {most}, or null for no limit", field=field)
 
 
-NO_LIMITS: Final = Limits()
+_NO_LIMITS: Final = Limits()
 
 
 def tighten(parent: Limits, child: Limits) -> Limits:
     """Return `child`, with at most what its parent has."""
-    if child == NO_LIMITS:
+    if child == _NO_LIMITS:
         return parent
+    if parent == _NO_LIMITS:
+        return child
     return Limits(
         max_iterations=_smaller(parent.max_iterations, child.max_iterations),
         max_duration_seconds=_smaller(parent.max_duration_seconds, child.max_duration_seconds),

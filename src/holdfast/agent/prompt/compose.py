@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.agent.prompt.plan import plan_text
 from holdfast.agent.prompt.segment import Segment, Segments
-from holdfast.agent.prompt.texts import filled, text
+from holdfast.agent.prompt.texts import text
 from holdfast.domain.agent import Agent
 from holdfast.domain.instant import Instant
 from holdfast.domain.plan import Plan
@@ -78,7 +78,7 @@ class Prompts:
             yield self._segments.plain("skills", _skills(given.skills))
 
     def _of_run(self, given: PromptInput) -> Iterator[Segment]:
-        yield self._segments.kept("environment", _environment(given))
+        yield self._environment(given)
         if given.memories and (memories := _memories(given.memories, self._tokens)):
             yield self._segments.quoted("memories", memories, tag="untrusted")
 
@@ -87,24 +87,23 @@ class Prompts:
             yield self._segments.quoted("plan", plan, tag="plan")
         if given.todo.items:
             yield self._segments.quoted("todo", _todo(given.todo), tag="todo")
-        yield self._segments.kept("time", filled("time", now=given.now))
+        yield self._segments.filled("time", now=given.now)
+
+    def _environment(self, given: PromptInput) -> Segment:
+        return self._segments.filled(
+            "environment",
+            workspace=_line(given.workspace),
+            agent=_line(given.agent.name),
+            mode=given.run.mode,
+            meaning=_MEANINGS[given.run.mode],
+            thread=given.run.thread_id,
+            locale=_line(given.locale) if given.locale else "not known; answer in the language of the user",
+        )
 
 
 def _skills(skills: Sequence[Skill]) -> str:
     told = [f"{_line(skill.name)}:\n{fenced(skill.text.strip(), tag='skill')}" for skill in skills]
     return "\n".join([text("skills"), *told])
-
-
-def _environment(given: PromptInput) -> str:
-    return filled(
-        "environment",
-        workspace=_line(given.workspace),
-        agent=_line(given.agent.name),
-        mode=given.run.mode,
-        meaning=_MEANINGS[given.run.mode],
-        thread=given.run.thread_id,
-        locale=_line(given.locale) if given.locale else "not known; answer in the language of the user",
-    )
 
 
 def _memories(memories: Sequence[str], tokens: Tokens) -> str:

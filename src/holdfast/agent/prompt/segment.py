@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.agent.prompt.texts import text
+from holdfast.agent.prompt.texts import filled, text
 from holdfast.domain.context_snapshot import digest
 from holdfast.domain.untrusted import fenced
 from holdfast.ports.tokens import Tokens
@@ -28,24 +28,27 @@ class Segments:
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
-        self._measured = lru_cache(maxsize=KEPT)(self.plain)
+        self._filled = lru_cache(maxsize=KEPT)(self._fill)
         self._quoted = lru_cache(maxsize=KEPT)(self._quote)
 
     def plain(self, name: str, said: str) -> Segment:
         """Return the segment that says just that."""
         return Segment(name=name, text=said, digest=digest(said), tokens=self._tokens.count(said))
 
-    def kept(self, name: str, said: str) -> Segment:
-        """Return the segment that says just that, which is likely to be said again."""
-        return self._measured(name, said)
-
     def standing(self, name: str) -> Segment:
         """Return the segment of the text of that name."""
         return self.plain(name, text(name))
 
+    def filled(self, name: str, **values: str) -> Segment:
+        """Return the segment of the text of that name with `{values}` in place, which are likely to come again."""
+        return self._filled(name, **values)
+
     def quoted(self, name: str, said: str, *, tag: str) -> Segment:
         """Return the text of that name, and what somebody else wrote between tags that it cannot close."""
         return self._quoted(name, said, tag)
+
+    def _fill(self, name: str, **values: str) -> Segment:
+        return self.plain(name, filled(name, **values))
 
     def _quote(self, name: str, said: str, tag: str) -> Segment:
         return self.plain(name, f"{text(name)}\n{fenced(said.strip(), tag=tag)}")
