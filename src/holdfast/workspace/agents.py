@@ -88,12 +88,12 @@ class FolderAgents:
         at = self._pace.due(now=now)
         if at is None:
             return
+        self._made.clear()
         names = self._names()
         self._agents = {name: self._agents.get(name) or self._watch(name) for name in names}
         for kept in self._agents.values():
             kept.look(at=at)
         self._grants.look()
-        self._made.clear()
 
     def _names(self) -> list[str]:
         """Return the folders that have something of an agent in them."""
