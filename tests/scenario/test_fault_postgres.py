@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from holdfast.bus.local import LocalBus
 from holdfast.domain.commit import Commit, Lease
 from holdfast.domain.errors import NotFound, OutcomeUnknown, Unavailable
 from holdfast.domain.ids import SpaceId
+from holdfast.domain.instant import instant
 from holdfast.store.store import Store
+from holdfast.testing.clock import HeldClock
 from holdfast.testing.log_check import check_rows
 from holdfast.testing.postgres import PostgresServer
 from holdfast.testing.probe import open_probe
@@ -120,6 +123,18 @@ async def _waiting_for_locks(connection: Any) -> list[int]:
     while not (rows := await connection.fetch(sql)):  # noqa: ASYNC110 - nobody here is told of it
         await asyncio.sleep(0.005)
     return [row["pid"] for row in rows]
+
+
+async def test_what_waits_for_others_happens_after_them(url: str) -> None:
+    clock = HeldClock()
+    async with asyncio.timeout(PATIENCE), open_store(url, bus=LocalBus(), clock=clock) as store:
+        (lease,) = await begin(store, 1)
+        async with holding_the_lock_of(url, lease) as locker:
+            ending = asyncio.ensure_future(store.runs.end(SPACE, lease.run_id))
+            await _waiting_for_locks(locker)
+            clock.tick(timedelta(seconds=1))
+        (ended,) = await ending
+        assert ended.completed_at == instant(clock.now())
 
 
 async def test_a_connection_cut_in_the_middle_of_a_batch_leaves_nothing_of_it(url: str) -> None:

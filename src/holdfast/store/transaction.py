@@ -62,7 +62,7 @@ class Transaction(Protocol):
     """All of it happens, or nothing. Nobody else sees it before it has happened."""
 
     now: Millis
-    """This process's time, the same for the whole operation."""
+    """This process's time, the same for the whole operation from the last lock on."""
 
     lease_now: Millis | None
     """The time that leases are measured by; `None` where the database has a clock of its own."""

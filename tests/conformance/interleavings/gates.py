@@ -80,7 +80,7 @@ class GatedTransaction(PostgresTransaction):
     __slots__ = ("_gate",)
 
     def __init__(self, gate: Gate, inner: PostgresTransaction) -> None:
-        super().__init__(inner._block, now=inner.now, lease_now=inner.lease_now)
+        super().__init__(inner._block, inner._clock, keeps_time=inner._keeps_time)
         self._gate = gate
 
     async def reach(self, statement: str) -> None:

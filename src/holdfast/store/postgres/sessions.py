@@ -70,5 +70,4 @@ class Sessions:
             self._bus.publish(wake)
 
     def _transaction(self, block: Block) -> PostgresTransaction:
-        now = self._clock.now()
-        return PostgresTransaction(block, now=now, lease_now=now if self._keeps_time else None)
+        return PostgresTransaction(block, self._clock, keeps_time=self._keeps_time)

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from holdfast.domain.ids import ENTROPY_BYTES, SpaceId, ThreadId, sortable_id
 from holdfast.domain.instant import Millis
+from holdfast.ports.clock import Clock
 from holdfast.store.postgres.block import Block
 from holdfast.store.statements import load
 from holdfast.store.transaction import Entry, Newborn, Row
@@ -17,12 +18,14 @@ STATEMENTS: Final = load("postgres", lambda index: f"${index}")
 class PostgresTransaction:
     """`Transaction`."""
 
-    __slots__ = ("_block", "born", "lease_now", "now", "wake", "waking")
+    __slots__ = ("_block", "_clock", "_keeps_time", "born", "lease_now", "now", "wake", "waking")
 
-    def __init__(self, block: Block, *, now: Millis, lease_now: Millis | None) -> None:
+    def __init__(self, block: Block, clock: Clock, *, keeps_time: bool) -> None:
+        """Begin; with `keeps_time` leases are measured by `clock`."""
         self._block = block
-        self.now = now
-        self.lease_now = lease_now
+        self._clock = clock
+        self._keeps_time = keeps_time
+        self._look_at_clock()
         self.born: dict[int, Newborn] = {}
         self.waking = Waking()
         self.wake = self.waking.add
@@ -30,6 +33,7 @@ class PostgresTransaction:
     async def lock_named(self, threads: Sequence[tuple[SpaceId, ThreadId]]) -> None:
         """Take row locks, by the keys that the names stand for."""
         await self.many("lock_named_threads", threads)
+        self._look_at_clock()
 
     async def lock(self, *, threads: Iterable[int] = (), runs: Iterable[int] = ()) -> bool:
         """Take row locks, in the one order that everybody takes them in."""
@@ -37,6 +41,7 @@ class PostgresTransaction:
             await self._block.fetch(STATEMENTS["lock_threads"].sql, thread_keys)
         if run_keys := list(runs):
             await self._block.fetch(STATEMENTS["lock_heads"].sql, run_keys)
+        self._look_at_clock()
         return True
 
     async def one(self, name: str, /, **parameters: Any) -> Row | None:
@@ -63,6 +68,11 @@ class PostgresTransaction:
         values = _ordered("append", _columns(entries) | {"now": self.now})
         fetch = self._block.fetch_alone if alone else self._block.fetch
         return await fetch(STATEMENTS["append"].sql, *values)
+
+    def _look_at_clock(self) -> None:
+        """Let it be now: what had to wait for others happens after them."""
+        self.now = self._clock.now()
+        self.lease_now: Millis | None = self.now if self._keeps_time else None
 
     def new_id(self, prefix: str) -> str:
         """Make an id."""
