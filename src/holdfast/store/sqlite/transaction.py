@@ -3,7 +3,7 @@
 import os
 import re
 import sqlite3
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from functools import cache
 from itertools import chain
 from typing import Any, Final, TypeVar, cast
@@ -19,7 +19,6 @@ T = TypeVar("T")
 STATEMENTS: Final = load("sqlite", lambda index: f"?{index}")
 MOST_ROWS: Final = 64
 """Of one statement."""
-NOBODY: Final[Mapping[int, Newborn]] = {}
 
 _ROW: Final = re.compile(r"(?<=VALUES )\([^()]+\)")
 _NUMBER: Final = re.compile(r"(?<=\?)\d+")
@@ -48,12 +47,12 @@ class SqliteTransaction:
 
     __slots__ = ("_connection", "born", "lease_now", "now", "wake", "waking")
 
-    def __init__(self, connection: sqlite3.Connection, now: Millis, born: Mapping[int, Newborn] = NOBODY) -> None:
+    def __init__(self, connection: sqlite3.Connection, now: Millis, born: dict[int, Newborn] | None = None) -> None:
         """Begin an operation; `born` are the runs that others in the same transaction have made."""
         self._connection = connection
         self.now = now
         self.lease_now: Millis | None = now
-        self.born = dict(born)
+        self.born = {} if born is None else born
         self.waking = Waking()
         self.wake = self.waking.add
 

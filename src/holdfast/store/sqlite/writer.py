@@ -7,7 +7,7 @@ A job that fails takes back only what it did itself.
 
 import asyncio
 import sqlite3
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -20,7 +20,7 @@ from holdfast.domain.errors import Unavailable
 from holdfast.ports.bus import Bus, Wake
 from holdfast.ports.clock import Clock
 from holdfast.store.sqlite.connection import translate
-from holdfast.store.sqlite.transaction import NOBODY, SqliteTransaction, finish, run
+from holdfast.store.sqlite.transaction import SqliteTransaction, finish, run
 from holdfast.store.transaction import Batch, Newborn, Operation
 from holdfast.store.waking import Waking
 
@@ -54,8 +54,8 @@ class Writer:
         self._lasting = True
         self._begun = False
         """Whether the transaction has something in it that must be kept when a job fails."""
-        self._born: Mapping[int, Newborn] = NOBODY
-        """The runs that the transaction has made."""
+        self._born: dict[int, Newborn] = {}
+        """The runs that the transaction has made, unless it took something back since."""
         self._clock = clock
         self._bus = bus
         self._loop = asyncio.get_running_loop()
@@ -140,7 +140,7 @@ class Writer:
             self._check_file()
             self._choose_sync(lasting=any(job.batch is None or job.batch.lasting for job in jobs))
             self._connection.execute("BEGIN IMMEDIATE")
-            self._begun, self._born = False, NOBODY
+            self._begun, self._born = False, {}
             for part in _parts(jobs):
                 self._do(part, waking)
         except Exception as exc:  # noqa: BLE001 - whatever it is, it must reach every caller and not end the thread
@@ -181,9 +181,10 @@ class Writer:
             if not self._connection.in_transaction:
                 raise  # the disk is full or broken: SQLite has taken back everything
             self._execute(take_back)
+            self._born.clear()
             return translate(exc)
         self._execute(keep)
-        self._begun, self._born = True, transaction.born
+        self._begun = True
         waking.merge(transaction.waking)
         return None
 
