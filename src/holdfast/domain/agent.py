@@ -15,7 +15,9 @@ from holdfast.domain.run import Mode
 Thinking: TypeAlias = bool | Literal["minimal", "low", "medium", "high", "xhigh"]
 """Whether a model thinks before it answers, and how hard."""
 
-SCRIPTED: Final = "scripted:"
+SCRIPTED: Final = "scripted"
+"""The provider of models that are scripts."""
+SCRIPT: Final = f"{SCRIPTED}:"
 """How the names of models begin that follow a script; the rest is the path of a file."""
 DEFAULT_WORKING_FOLDER: Final = "files"
 DEFAULT_ANTI_DRIFT: Final = 10
@@ -118,8 +120,8 @@ def models_of(agent: Agent, chosen: str | None) -> list[str]:
 
 def check_chosen_model(model: str) -> str:
     """Return the model if a request may choose it: that of a script is the path of a file, and leads nowhere else."""
-    path = model.removeprefix(SCRIPTED)
-    if model.startswith(SCRIPTED) and (path.startswith("/") or ".." in path.split("/")):
+    path = model.removeprefix(SCRIPT)
+    if model.startswith(SCRIPT) and (path.startswith("/") or ".." in path.split("/")):
         raise Invalid("a script that is chosen for a run must be in the folder of its agent", field="model")
     return model
 

@@ -10,8 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 
+from holdfast.domain.agent import SCRIPTED
 from holdfast.domain.errors import Invalid
 from holdfast.domain.model_provider import DEFAULT_TIMEOUT_SECONDS, Providers
 from holdfast.models.fallback import Fallback
@@ -21,8 +22,6 @@ from holdfast.ports.model import Model
 if TYPE_CHECKING:
     from holdfast.models.clients import Clients
     from holdfast.models.provider import ProviderModel
-
-SCRIPTED: Final = "scripted"
 
 
 class Catalog:

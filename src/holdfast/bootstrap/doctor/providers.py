@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from holdfast.bootstrap.doctor.finding import Finding, warning, well
-from holdfast.domain.agent import Agent
+from holdfast.domain.agent import SCRIPTED, Agent
 from holdfast.domain.known_model import KnownProvider
 from holdfast.domain.model_provider import Providers
-from holdfast.models.catalog import SCRIPTED
 from holdfast.models.known import ListedModels
 
 

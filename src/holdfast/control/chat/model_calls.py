@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.domain.agent import SCRIPTED
+from holdfast.domain.agent import SCRIPT
 from holdfast.domain.errors import Invalid, ModelUnavailable
 from holdfast.domain.ids import RunId
 from holdfast.domain.known_model import KnownModel, KnownProvider
@@ -46,7 +46,7 @@ class ModelCalls:
         self, model: str, messages: Sequence[NewMessage], *, system: str, settings: ModelSettings
     ) -> ModelAnswer:
         """Call a model once, and return all that it says; it is not tried again."""
-        if model.startswith(SCRIPTED):  # its name is the path of a file
+        if model.startswith(SCRIPT):  # its name is the path of a file
             raise Invalid("a script belongs to an agent: chat with that", field="model")
         await self._models.prepare([model])
         found = self._models.find(model)
