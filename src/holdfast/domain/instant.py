@@ -14,6 +14,7 @@ Instant = NewType("Instant", str)
 Millis = NewType("Millis", int)
 
 
+@lru_cache(maxsize=256)  # what happens together is written down with one moment, many times
 def instant(at: Millis) -> Instant:
     """Write `at` for the outside."""
     seconds, millis = divmod(at, 1000)

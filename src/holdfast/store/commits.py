@@ -47,7 +47,7 @@ async def apply(tx: Transaction, commits: Sequence[Prepared]) -> list[Committed 
     await _add_values(tx, accepted, sequences)
     await _add_usage(tx, accepted)
     await _add_contexts(tx, accepted)
-    await _add_what_is_rare(tx, accepted)
+    await _add_what_is_rare(tx, [item for item in accepted if item.rare])
     await _move(tx, accepted, held=held)
     for commit in commits:
         if commit.lease.run_key in heads:
@@ -216,9 +216,11 @@ async def _add_contexts(tx: Transaction, accepted: Sequence[Prepared]) -> None:
     await tx.many("add_texts", [(*name, text) for name, text in sorted(texts.items())])
 
 
-async def _add_what_is_rare(tx: Transaction, accepted: Sequence[Prepared]) -> None:
+async def _add_what_is_rare(tx: Transaction, having_it: Sequence[Prepared]) -> None:
+    if not having_it:
+        return
     interrupts, withdrawn, timers, cancelled = [], [], [], []
-    for item in accepted:
+    for item in having_it:
         commit, lease = item.commit, item.lease
         interrupts += [_interrupt_values(tx, new, lease.space_key, lease.run_key) for new in commit.interrupts]
         withdrawn += [(lease.run_key, interrupt_id) for interrupt_id in commit.withdrawn]
@@ -232,7 +234,7 @@ async def _add_what_is_rare(tx: Transaction, accepted: Sequence[Prepared]) -> No
             tx.wake(timers=True)
     await tx.many("add_interrupts", interrupts)
     await tx.many("withdraw_interrupts", withdrawn)
-    for item in accepted:
+    for item in having_it:
         for interrupt_id in item.commit.withdrawn if item.lease.parent_key is not None else ():
             await tell_of_closing(tx, await runs_above(tx, item.lease.run_key), interrupt_id)
     await tx.many("add_timers", timers)
@@ -269,8 +271,8 @@ async def _move(tx: Transaction, accepted: Sequence[Prepared], *, held: frozense
 
 
 async def _finish(tx: Transaction, ending: Sequence[tuple[Prepared, Move]]) -> Sequence[Row]:
-    """Write how runs ended and what they used last, close what they have open, and return what they leave."""
-    left = await tx.many(
+    """Write how runs ended and what they used last, close what is open, and return those that leave something."""
+    finished = await tx.many(
         "finish_runs",
         [
             (
@@ -283,10 +285,17 @@ async def _finish(tx: Transaction, ending: Sequence[tuple[Prepared, Move]]) -> S
             for commit, move in ending
         ],
     )
-    await tx.many("stop_timers", [(key,) for key in _having("timers", left)])
-    await tx.many("close_open_interrupts", [(key,) for key in _having("questions", left)])
-    await tx.many("cut_off_started_steps", [(tx.now, key) for key in _having("steps", left)])
+    left = [row for row in finished if _leaves_something(row)]
+    if left:
+        await tx.many("stop_timers", [(key,) for key in _having("timers", left)])
+        await tx.many("close_open_interrupts", [(key,) for key in _having("questions", left)])
+        await tx.many("cut_off_started_steps", [(tx.now, key) for key in _having("steps", left)])
     return left
+
+
+def _leaves_something(row: Row) -> bool:
+    _, *kinds = row
+    return any(kinds)
 
 
 def _having(what: str, left: Sequence[Row]) -> list[int]:

@@ -25,6 +25,7 @@ from holdfast.store.transaction import Entry
 MAX_EVENT: Final = 8 * 1024 * 1024
 MAX_MESSAGE: Final = 16 * 1024 * 1024
 
+_rare: Final = attrgetter("interrupts", "withdrawn", "children", "artifacts", "timers", "cancelled_timers")
 _besides_events: Final = attrgetter(*(name for name in Commit.__struct_fields__ if name not in ("lease", "events")))
 
 
@@ -73,6 +74,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     """Step and snapshot."""
     texts: Sequence[tuple[str, str]] = ()
     """Digest and content of what the snapshots name and is not kept yet."""
+    rare: bool = False
+    """Whether it has something of what most commits have not: questions, children, artifacts, timers."""
     move: Move | None = None
     starts_model: bool = False
     """Whether a model call begins, so that there must be a budget left."""
@@ -122,6 +125,7 @@ def prepare(commit: Commit, *, known_texts: Collection[tuple[int, str]] = ()) ->
             for digest, text in context.texts.items()
             if (lease.space_key, digest) not in known_texts
         ],
+        rare=any(_rare(commit)),
         move=commit.move,
         starts_model=any(map(_starts_model, commit.steps)),
     )

@@ -85,7 +85,7 @@ class SqliteTransaction:
         if not rows:
             return []
         if len(rows) == 1:
-            return self._fetch(_FOR_ONE_ROW[name], rows[0])
+            return self._connection.execute(_FOR_ONE_ROW[name], rows[0]).fetchall()
         most = MOST_ROWS if name in _TAKING_ROWS else 1
         found: list[Row] = []
         done = 0
