@@ -1,7 +1,7 @@
 """A run that is claimed while it is made: the lease says what anybody would read, wherever it has it from."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -94,17 +94,21 @@ async def test_a_lease_tells_the_run_as_it_is(store: Store, where: str | Path, t
     await check_told(store, lease)
 
 
-async def test_what_comes_between_birth_and_claim_is_not_passed_over(store: Store, thread: ThreadId) -> None:
-    new = NewRun(thread=thread, base=None, id=RunId("run_1"))
-    made = asyncio.ensure_future(store.runs.create(SPACE, new))
-    await asyncio.sleep(0)
-    put = asyncio.ensure_future(store.inbox.put(SPACE, RunId("run_1"), kind=InboxKind.MESSAGE, data="wait"))
-    claiming = asyncio.ensure_future(store.leases.claim(FIRST, lease=MINUTE))
-    await asyncio.wait([made, put, claiming])
-    if put.exception() is None:
-        for lease in await claiming:
-            assert lease.opening is None
-            assert [item.data for item in (await store.journal.open(lease)).inbox] == ["wait"]
+async def test_what_comes_between_birth_and_claim_is_not_passed_over(
+    store: Store, where: str | Path, thread: ThreadId
+) -> None:
+    run = RunId("run_1")
+    steps: list[Coroutine[Any, Any, Any]] = [
+        store.runs.create(SPACE, NewRun(thread=thread, base=None, id=run)),
+        store.inbox.put(SPACE, run, kind=InboxKind.MESSAGE, data="wait"),
+        store.leases.claim(FIRST, lease=MINUTE),
+    ]
+    if isinstance(where, Path):  # all of it is one transaction, in this order
+        *_, (lease,) = await asyncio.gather(*steps)
+    else:
+        *_, (lease,) = [await step for step in steps]
+    assert lease.opening is None
+    assert [item.data for item in (await store.journal.open(lease)).inbox] == ["wait"]
 
 
 async def test_runs_whose_making_fails_are_not_taken_for_others(store: Store, thread: ThreadId) -> None:

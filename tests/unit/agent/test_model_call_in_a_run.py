@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.agent.executor import AgentExecutor
 from holdfast.agent.tokens import EstimatedTokens
@@ -74,7 +75,7 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 
 @asynccontextmanager
-async def dancing(store: Store, puppet: Puppet) -> AsyncIterator[Lease]:
+async def dancing(store: Store, puppet: Puppet, lease: Lease | None = None) -> AsyncIterator[Lease]:
     """Have a run executed while the block runs, which must end then."""
     one = One(puppet)
     executor = AgentExecutor(
@@ -87,10 +88,15 @@ async def dancing(store: Store, puppet: Puppet) -> AsyncIterator[Lease]:
         clock=HeldClock(),
         workspace="w",
     )
-    lease = await running(store, "go", agent_type="bot", model="puppet")
+    lease = lease or await leased(store)
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         group.create_task(executor.execute(lease, stop=asyncio.Event()))
         yield lease
+
+
+async def leased(store: Store) -> Lease:
+    """Make a run for the puppet, and claim it."""
+    return await running(store, "go", agent_type="bot", model="puppet")
 
 
 def calling(arguments: str) -> list[ModelDelta]:
@@ -115,6 +121,17 @@ async def test_arguments_that_cannot_be_read_are_told_to_the_model(store: Store,
     assert results[1] == '{"logged":true}'
     assert states == [StepState.FAILED, StepState.DONE]
     verify(await stream(store, run.id))
+
+
+async def test_a_run_whose_lease_says_where_it_stands_is_begun_with_that(store: Store) -> None:
+    puppet = Puppet()
+    puppet.say(TextDelta("done"), FINISHED)
+    lease = await leased(store)
+    read = await store.journal.open(lease)
+    told = replace(read, messages=[replace(message, content="as the lease says") for message in read.messages])
+    async with dancing(store, puppet, replace(lease, opening=told)):
+        pass
+    assert [message.content for message in puppet.asked[0].messages] == ["as the lease says"]
 
 
 async def test_what_comes_in_after_the_last_word_is_heard_before_the_run_ends(store: Store) -> None:

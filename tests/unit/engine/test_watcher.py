@@ -238,6 +238,27 @@ async def test_what_is_hinted_at_while_the_watcher_reads_is_read_after_that(stor
         watching.cancel()
 
 
+async def test_a_watch_that_ends_while_others_are_read_harms_nobody(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.engine.watcher.MOST_AT_ONCE", 1)
+    thread = await new_thread(store, SPACE)
+    first, second = [await new_run(store, SPACE, thread, "hi") for _ in range(2)]
+    bus, events = LocalBus(), SlowLog(store.events)
+    watcher = Watcher(bus=bus, events=events, leases=store.leases, clock=SystemClock(), patience=3600)
+    async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+        with watcher.watch(SPACE, first.id) as watch:
+            with watcher.watch(SPACE, second.id):
+                watching = tasks.create_task(watcher.run())
+                await events.asked.wait()
+            events.tell.set()
+            await store.runs.end(SPACE, first.id)
+            bus.publish(Wake(everything=True))
+            head = await watch.beyond(1)
+            assert head is not None and head.status.terminal
+        watching.cancel()
+
+
 async def test_what_a_run_grew_by_need_not_be_read_whether_it_is_watched_or_not(store: Store, bus: LocalBus) -> None:
     """Where the hint was lost, it must be read."""
     told = [] if isinstance(bus, DeafBus) else [1]
