@@ -86,6 +86,21 @@ async def test_commits_whose_callers_went_away_are_there_whole_or_not_at_all(new
         await check_rows(probe)
 
 
+async def test_those_who_read_and_go_away_leave_nothing_open(
+    new_place: NewPlace, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with asyncio.timeout(PATIENCE), open_store(await new_place(), bus=LocalBus()) as store:
+        (lease,) = await begin(store, 1)
+        for turns in range(200):
+            reading = asyncio.ensure_future(store.events.after(SPACE, lease.run_id))
+            for _ in range(turns % 20):
+                await asyncio.sleep(0)
+            reading.cancel()
+            await asyncio.wait([reading])
+        assert (await store.runs.get(SPACE, lease.run_id)).id == lease.run_id
+    assert [record.getMessage() for record in caplog.records] == []
+
+
 class Progress:
     """How far a play is."""
 

@@ -32,8 +32,8 @@ class Block:
     async def fetch(self, sql: str, *values: Any) -> Sequence[Row]:
         """Run a statement and return its rows."""
         if not self._begun:
+            self._begun = True  # it may have also if this is interrupted
             await self._borders.start()
-            self._begun = True
         rows: Sequence[Row] = await self._connection.fetch(sql, *values)
         return rows
 
