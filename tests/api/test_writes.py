@@ -2,15 +2,23 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
-from holdfast.api.http import HeadWithBody
+import httpx2
+import pytest
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+from holdfast.api.asgi import Receive, Scope, Send
+from holdfast.api.gate import Gate
+from holdfast.api.http import HeadWithBody, Http
 from holdfast.api.streams.body import Body
+from holdfast.api.streams.frames import KEEPALIVE
 from holdfast.control.feeds.chunk import MOST
 from holdfast.control.feeds.feed import PAGE, Ending, Feed
 from holdfast.control.feeds.follower import Follower
 from holdfast.domain.instant import Millis, instant
 from holdfast.ports.event_log import LoggedEvent
+from tests.api.site import answering
 
 HEAD = b"HTTP/1.1 200 OK\r\n\r\n"
 
@@ -31,35 +39,89 @@ class Wire:
         return b"closed" in self.written
 
 
-def _transport() -> tuple[Wire, HeadWithBody]:
-    wire = Wire()
-    return wire, HeadWithBody(wire, asyncio.get_running_loop())
+class Answer:
+    """What writes to the transport that it has."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.transport: Any = wire
+        HeadWithBody(cast(RequestResponseCycle, self), asyncio.get_running_loop())
 
 
 async def test_a_head_goes_out_with_what_follows_it_at_once() -> None:
-    wire, transport = _transport()
-    transport.write(HEAD)
-    transport.write(b"body")
-    transport.write(b"more")
+    wire = Wire()
+    answer = Answer(wire)
+    for piece in (HEAD, b"body", b"more"):
+        answer.transport.write(piece)
+    assert wire.written == [HEAD + b"body", b"more"]
     await asyncio.sleep(0)
     assert wire.written == [HEAD + b"body", b"more"]
 
 
 async def test_a_head_that_nothing_follows_goes_out_in_the_next_turn() -> None:
-    wire, transport = _transport()
-    transport.write(HEAD)
+    wire = Wire()
+    answer = Answer(wire)
+    answer.transport.write(HEAD)
+    assert wire.written == []
     await asyncio.sleep(0)
-    transport.write(b"body")
+    assert wire.written == [HEAD]
+    answer.transport.write(b"body")
     assert wire.written == [HEAD, b"body"]
 
 
+async def test_nothing_stands_between_an_answer_and_its_transport_once_its_head_is_out() -> None:
+    wire = Wire()
+    answer = Answer(wire)
+    assert answer.transport is not wire
+    answer.transport.write(HEAD)
+    answer.transport.write(b"body")
+    assert answer.transport is wire
+
+
 async def test_a_head_goes_out_before_the_connection_is_closed() -> None:
-    wire, transport = _transport()
-    transport.write(HEAD)
-    transport.close()
+    wire = Wire()
+    answer = Answer(wire)
+    assert not answer.transport.is_closing()
+    answer.transport.write(HEAD)
+    joining = answer.transport
+    joining.close()
     await asyncio.sleep(0)
     assert wire.written == [HEAD, b"closed"]
-    assert transport.is_closing()
+    assert joining.is_closing()
+
+
+class Recorder:
+    """A real transport, and what was written to it."""
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self.written: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.written.append(data)
+        self._transport.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+async def test_each_answer_of_a_connection_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorders: list[Recorder] = []
+
+    class Recorded(Http):
+        def connection_made(self, transport: Any) -> None:
+            recorders.append(Recorder(transport))
+            super().connection_made(cast(asyncio.Transport, recorders[-1]))
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
+        await send({"type": "http.response.body", "body": b"hello"})
+
+    monkeypatch.setattr("holdfast.api.http.Http", Recorded)
+    async with answering(Gate(app)) as url, httpx2.AsyncClient(base_url=url, trust_env=False) as client:
+        for _ in range(3):
+            assert (await client.get("/")).text == "hello"
+    (recorder,) = recorders
+    assert [(each[:15], each[-9:]) for each in recorder.written] == [(b"HTTP/1.1 200 OK", b"\r\n\r\nhello")] * 3
 
 
 class Numbers(Feed):
@@ -118,3 +180,37 @@ async def test_not_more_is_gathered_than_is_written_at_once() -> None:
         body.write(b"x" * MOST)
     await body.end()
     assert [len(message["body"]) for message in sent] == [MOST] * 4
+
+
+async def test_what_many_share_is_gathered_and_sent_in_the_same_way() -> None:
+    feed, body, sent = _body()
+    body.write(b"begin ")
+    feed.grow(1, 1)
+    writing = asyncio.ensure_future(body.write_all(_lengths))
+    await asyncio.sleep(0)
+    assert [message["body"] for message in sent] == [b"begin 1,1;"]
+    feed.stir()
+    await asyncio.sleep(0)
+    assert not writing.done()
+    feed.grow(2)
+    await asyncio.sleep(0)
+    feed.grow(MOST)
+    feed.grow(3)
+    feed.end(Ending.ENDED)
+    assert await writing is Ending.ENDED
+    await body.end()
+    assert b"".join(message["body"] for message in sent) == b"begin 1,1;%b2;%d;3;" % (KEEPALIVE, MOST)
+
+
+async def test_not_more_is_gathered_of_what_many_share_than_is_written_at_once() -> None:
+    feed, body, sent = _body()
+    for _ in range(4):
+        feed.grow(MOST // 2)
+    feed.end(Ending.ENDED)
+    assert await body.write_all(lambda items: b"x" * len(items[0].data)) is Ending.ENDED
+    await body.end()
+    assert [len(message["body"]) for message in sent] == [MOST, MOST, 0]
+
+
+def _lengths(items: Sequence[LoggedEvent]) -> bytes:
+    return b"%b;" % b",".join(b"%d" % len(item.data) for item in items)

@@ -5,7 +5,7 @@ from http import HTTPStatus
 from typing import Any, Final, cast
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from holdfast.api.asgi import App
 from holdfast.api.errors import BadRequest, HeadersTooLarge, encoded, status_of
@@ -22,10 +22,6 @@ class Http(HttpToolsProtocol):
         super().__init__(*args, **options)
         self._in_head = False
         self._head = 0
-
-    def connection_made(self, transport: Any) -> None:
-        """Begin to speak."""
-        super().connection_made(cast(asyncio.Transport, HeadWithBody(transport, self.loop)))
 
     def data_received(self, data: bytes) -> None:
         """Read a piece, and refuse a head that goes on for too long."""
@@ -45,6 +41,10 @@ class Http(HttpToolsProtocol):
         self._in_head = False
         super().on_headers_complete()
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        HeadWithBody(cycle, self.loop)
+        super()._start_asgi_task(cycle, app)
+
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no request."""
         self._refuse(BadRequest("this is not a request of HTTP/1.1"))
@@ -57,37 +57,45 @@ class Http(HttpToolsProtocol):
 
 
 class HeadWithBody:
-    """A transport that writes the head of an answer with what follows it at once, which is nearly always something.
+    """What an answer is written to at first: the head goes out with what follows at once, which is nearly always there.
 
-    The server writes them one after the other, and each write costs more than most requests do otherwise.
+    The server writes them one after the other, and a write costs more than most requests do otherwise. Once the head is
+    out this steps aside: a stream to a thousand readers pays for each call in between.
     """
 
-    def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport = transport
+    def __init__(self, answer: RequestResponseCycle, loop: asyncio.AbstractEventLoop) -> None:
+        """Put it in the place of the transport that `answer` has."""
+        self._answer = answer
+        self._transport = answer.transport
         self._loop = loop
         self._head = b""
+        answer.transport = cast(asyncio.Transport, self)
 
     def write(self, data: bytes) -> None:
-        """Write something, and before it a head that waits."""
-        if self._head:
-            data, self._head = self._head + data, b""
-        elif data.startswith(b"HTTP/1.1 "):
+        """Keep the head until something follows, or the loop has had its turn."""
+        if not self._head:
             self._head = data
             self._loop.call_soon(self._write_head)
-            return
-        self._transport.write(data)
+        else:
+            self._write(data)
 
     def close(self) -> None:
         """Close it, once all was written."""
         self._write_head()
         self._transport.close()
 
+    def is_closing(self) -> bool:
+        """Tell whether nothing more can be written."""
+        return self._transport.is_closing()
+
     def _write_head(self) -> None:
         if self._head:
-            self.write(b"")
+            self._write(b"")
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
+    def _write(self, data: bytes) -> None:
+        self._transport.write(self._head + data)
+        self._head = b""
+        self._answer.transport = self._transport
 
 
 def uvicorn_config(app: App, *, last_words: int) -> uvicorn.Config:

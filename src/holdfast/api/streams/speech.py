@@ -42,17 +42,13 @@ class SpeechStream(EventStream):
     def _refusal(self, error: HoldfastError) -> bytes:
         """Return how it is written that there is no more because something went wrong."""
 
+    def _last_words(self, ending: Ending) -> bytes:
+        """Return nothing: how it ended was said."""
+        return b""
+
     def _after_speech(self, text: str) -> str:
         """Return words that follow what was said, if anything was."""
         return text if self._speaking is None else BETWEEN + text
-
-    async def _send(self, body: Body) -> None:
-        body.write(self._first())
-        try:
-            await self._write_all(body)
-        except HoldfastError as error:
-            body.write(self._refusal(error))
-        await body.end()
 
     async def _write_all(self, body: Body) -> Ending:
         while not self._finished:

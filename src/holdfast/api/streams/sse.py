@@ -1,16 +1,17 @@
 """Server-sent events: a response that goes on until there is nothing more to say, or nobody who listens."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from litestar import Response
 
 from holdfast.api.asgi import Receive, Scope, Send
 from holdfast.api.gate import past_the_gate
-from holdfast.api.streams.body import Body
-from holdfast.api.streams.frames import KEEPALIVE, NO_RETRY, RETRY, comment, numbered
+from holdfast.api.streams.body import Body, Render
+from holdfast.api.streams.frames import NO_RETRY, RETRY, comment, numbered
 from holdfast.control.feeds.feed import Ending
 from holdfast.control.feeds.follower import Follower
 from holdfast.domain.errors import HoldfastError
@@ -29,8 +30,6 @@ LAST_WORDS: Final = {
     Ending.CLOSING: comment("closing: the server stops, reconnect in a moment"),
     Ending.BEHIND: comment("behind: what this reader missed is not kept, reconnect and read the list again"),
 }
-
-Render: TypeAlias = Callable[[Sequence[Any]], bytes]
 
 
 class EventStream:
@@ -53,39 +52,37 @@ class EventStream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, and send until there is no more, or nobody who listens."""
         with self._follower as follower:
-            await send({"type": "http.response.start", "status": 200, "headers": self._headers})
-            time = asyncio.timeout(None)
-            try:
-                async with time:
-                    await self._send_until(partial(_end, time), Body(follower, past_the_gate(scope, send)), receive)
-            except TimeoutError:
-                if not time.expired():
-                    raise
+            # a task of its own: to wake a task costs something for each call that waits in it, and here wait many
+            sending = asyncio.get_running_loop().create_task(self._answer(scope, send))
+            follower.cut_off = sending.cancel
+            await _listen(receive, sending)
 
-    async def _send_until(self, end: Callable[[], None], body: Body, receive: Receive) -> None:
-        """Send all of it; `end` is called when the reader is too slow, or gone."""
-        self._follower.cut_off = end
-        listening = asyncio.get_running_loop().create_task(_listen(receive, end))
-        try:
-            await self._send(body)
-        finally:
-            listening.cancel()
-
-    async def _send(self, body: Body) -> None:
+    async def _answer(self, scope: Scope, send: Send) -> None:
         """Send what there is, and at last why there is no more."""
-        body.write(self._prelude)
+        await send({"type": "http.response.start", "status": 200, "headers": self._headers})
+        body = Body(self._follower, past_the_gate(scope, send))
+        body.write(self._first())
         try:
-            body.write(LAST_WORDS[await self._write_all(body)])
+            body.write(self._last_words(await self._write_all(body)))
         except HoldfastError as error:
-            body.write(comment(f"{error.code}: {error.message}"))
+            body.write(self._refusal(error))
         await body.end()
 
-    async def _write_all(self, body: Body) -> Ending:
+    def _first(self) -> bytes:
+        """Return what is written before all else."""
+        return self._prelude
+
+    def _write_all(self, body: Body) -> Awaitable[Ending]:
         """Write everything, and return why there is no more."""
-        render = self._render
-        while not isinstance(found := await body.next(), Ending):
-            body.write(KEEPALIVE if found is None else found.rendered(render))
-        return found
+        return body.write_all(self._render)
+
+    def _last_words(self, ending: Ending) -> bytes:
+        """Return how it is written why there is no more."""
+        return LAST_WORDS[ending]
+
+    def _refusal(self, error: HoldfastError) -> bytes:
+        """Return how it is written that there is no more because something went wrong."""
+        return comment(f"{error.code}: {error.message}")
 
 
 class StreamResponse(Response[Any]):
@@ -106,14 +103,26 @@ def run_stream(run: Run, follower: Follower, *, headers: Mapping[str, str]) -> S
     return StreamResponse(EventStream(follower, headers=[(k.encode(), v.encode()) for k, v in named.items()]))
 
 
-async def _listen(receive: Receive, end: Callable[[], None]) -> None:
-    """End the sending when the reader is gone. The run goes on."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    end()
+async def _listen(receive: Receive, sending: asyncio.Task[None]) -> None:
+    """Return when the sending is over, which it is at the latest when the reader is gone. The run goes on."""
+    time = asyncio.timeout(None)
+    sending.add_done_callback(partial(_end, time))
+    try:
+        async with time:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+    except TimeoutError:
+        if not time.expired():
+            raise
+    finally:
+        sending.cancel()
+    if not sending.done():
+        await asyncio.wait((sending,))
+    if not sending.cancelled():
+        sending.result()
 
 
-def _end(time: asyncio.Timeout) -> None:
+def _end(time: asyncio.Timeout, _: object) -> None:
     """End a block whose time is not limited otherwise."""
-    if not time.expired():
+    with suppress(RuntimeError):  # it has ended: the server says that nobody listens once all was sent
         time.reschedule(asyncio.get_running_loop().time())

@@ -44,9 +44,9 @@ class Chunk:
 
     def rendered(self, render: Callable[[Sequence[Any]], T]) -> T:
         """Return what `render` makes of the items, made once."""
-        if render not in self._rendered:
-            self._rendered[render] = render(self.items)
-        found: T = self._rendered[render]
+        found: T | None = self._rendered.get(render)
+        if found is None:
+            found = self._rendered[render] = render(self.items)
         return found
 
 

@@ -46,13 +46,19 @@ class Follower:
 
     def take(self) -> Chunk | Ending | None:
         """Return what is at hand, if something is: `next` in two steps, for those who make no coroutine for each."""
-        found = self._read or self._at_hand()
-        if found is not None:
-            self._read = None
-            if isinstance(found, Chunk):
-                self.position = found.last
         self._busy = True
         self._taken += 1
+        feed = self.feed
+        if self._read is not None:
+            found, self._read = self._read, None
+        elif self.position >= feed.last:  # it may have seen more than the reader of the feed
+            return feed.ending
+        elif self.position >= feed.floor:
+            found = feed.after(self.position)
+        else:
+            return None if feed.ending is Ending.ENDED else feed.ending
+        if isinstance(found, Chunk):
+            self.position = found.last
         return found
 
     def more(self) -> Awaitable[None]:
@@ -65,14 +71,6 @@ class Follower:
         if self._busy and self._taken == self._seen and self.cut_off is not None:
             self.cut_off()
         self._seen = self._taken
-
-    def _at_hand(self) -> Chunk | Ending | None:
-        feed = self.feed
-        if self.position >= feed.last:  # it may have seen more than the reader of the feed
-            return feed.ending
-        if self.position >= feed.floor:
-            return feed.after(self.position)
-        return None if feed.ending is Ending.ENDED else feed.ending
 
     async def _catch_up(self) -> None:
         """Read what is no longer in the window; while the store does not answer, give it time."""
