@@ -1,6 +1,7 @@
 """One server for all tests that leave it as it was, or nearly: each works on threads of its own."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import TypeAlias
@@ -37,6 +38,17 @@ def fill(workshop: Workshop) -> Workshop:
     spawned = call("agent_spawn", agent="bot", input="help")
     workshop.agent(calling(spawned), say("helped"), name="parent", tools=["agent_spawn"])
     return workshop
+
+
+@pytest.fixture(autouse=True)
+def _nothing_breaks(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Fail for what breaks where nobody sees it: in a callback of the loop, or in an answer that has begun."""
+    yield
+    assert [record.getMessage() for record in caplog.get_records("call") if _is_break(record)] == []
+
+
+def _is_break(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.ERROR and record.name in ("asyncio", "uvicorn.error")
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,10 @@ from typing import Any, Final, cast
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import CloseCode
 
-from holdfast.api.asgi import App
+from holdfast.api.asgi import App, Receive, Scope, Send
 from holdfast.api.errors import BadRequest, HeadersTooLarge, encoded, status_of
 from holdfast.domain.errors import HoldfastError
 
@@ -43,7 +45,7 @@ class Http(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         HeadWithBody(cycle, self.loop)
-        super()._start_asgi_task(cycle, app)
+        super()._start_asgi_task(cycle, _may_break_off(app, cycle))
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no request."""
@@ -98,12 +100,35 @@ class HeadWithBody:
         self._answer.transport = self._transport
 
 
+class Socket(WebSocketsSansIOProtocol):
+    """A connection that asks to become a socket. What a client does wrong is no fault of ours, and leaves no error."""
+
+    async def run_asgi(self) -> None:
+        """Call the app; a handshake that it refused is answered too."""
+        app = self.app
+
+        async def call(scope: Scope, receive: Receive, send: Send) -> None:
+            await app(scope, receive, send)
+            self.handshake_complete |= self.close_sent
+
+        self.app = call
+        await super().run_asgi()
+
+    def send_receive_event_to_app(self) -> None:
+        """Hand over a message, unless it says that it is text and is not."""
+        if self.curr_msg_data_type == "text" and not _is_text(b"".join(self.frames)):
+            self.conn.send_close(CloseCode.INVALID_DATA)
+            self.handle_parser_exception()
+        else:
+            super().send_receive_event_to_app()
+
+
 def uvicorn_config(app: App, *, last_words: int) -> uvicorn.Config:
     """Return how the app is served; open answers have `last_words` seconds to end when it is to stop."""
     return uvicorn.Config(
         app,
         http=Http,
-        ws="websockets-sansio",
+        ws=Socket,
         ws_per_message_deflate=False,  # it would cost each socket its own buffers, and each event its own bytes
         lifespan="off",
         log_config=None,
@@ -112,3 +137,23 @@ def uvicorn_config(app: App, *, last_words: int) -> uvicorn.Config:
         proxy_headers=False,  # nothing here asks who a client is by its address
         timeout_graceful_shutdown=last_words,
     )
+
+
+def _may_break_off(app: Any, answer: RequestResponseCycle) -> Any:
+    """Let a stream break off whose reader is too slow: the server would take that for a fault, and log an error."""
+
+    async def call(scope: Scope, receive: Receive, send: Send) -> None:
+        await app(scope, receive, send)
+        if answer.response_started and not answer.response_complete:
+            answer.disconnected = True
+            answer.transport.close()
+
+    return call
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

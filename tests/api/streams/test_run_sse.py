@@ -155,7 +155,9 @@ async def test_a_server_that_stops_lets_its_readers_go(own_stage: Site) -> None:
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "UNAVAILABLE")
 
 
-async def test_a_reader_that_takes_nothing_is_cut_off_and_can_resume(workshop: Workshop) -> None:
+async def test_a_reader_that_takes_nothing_is_cut_off_and_can_resume(
+    workshop: Workshop, caplog: pytest.LogCaptureFixture
+) -> None:
     async with served(workshop, workers=0, habits=Habits(patience=0.1)) as stage:
         hand = await begun(stage)
         stuck = await _stuck(stage, f"/api/runs/{hand.id}/sse")
@@ -164,6 +166,7 @@ async def test_a_reader_that_takes_nothing_is_cut_off_and_can_resume(workshop: W
                 await hand.say("x" * 100_000)
         finally:
             stuck.close()
+        assert f"cut off a reader of run {SPACE}/{hand.id} that took nothing" in caplog.messages
         await hand.finish()
         async with sse(stage.host, f"/api/runs/{hand.id}/sse", after=1) as stream:
             assert [(frame.id, frame.data) for frame in await stream.rest()] == (await stage.log(hand.id))[1:]

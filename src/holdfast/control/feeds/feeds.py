@@ -1,10 +1,11 @@
 """The feeds of a process: one for each thing that somebody follows, for as long as somebody does."""
 
 import asyncio
-from collections.abc import Callable, Hashable
+import logging
+from collections.abc import Callable
 from itertools import count
 from types import TracebackType
-from typing import Final, TypeVar
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -26,7 +27,10 @@ from holdfast.ports.watching import Watching
 SLICES: Final = 15
 """Parts of the time between two signs of life: feeds take turns, so that not all streams are written to at once."""
 
-F = TypeVar("F", bound=Feed)
+Key: TypeAlias = tuple[str, ...]
+"""What is followed: of which kind, and its ids."""
+
+_log: Final = logging.getLogger("holdfast.streams")
 
 
 class Habits(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,10 +63,10 @@ class Feeds:
         self._notifications = notifications
         self._watching = watching
         self._habits = habits or Habits()
-        self._feeds: dict[Hashable, Feed] = {}
+        self._feeds: dict[Key, Feed] = {}
         self._phases: dict[Feed, int] = {}
         self._turn = count()
-        self._followers: dict[Follower, Hashable] = {}
+        self._followers: dict[Follower, Key] = {}
         self._closing = False
         self._caring: asyncio.Task[None] | None = None
 
@@ -138,7 +142,7 @@ class Feeds:
         key = ("run", head.space_id, head.run_id)
         return self._join(key, after, head.last_event_seq, lambda floor: self._run_feed(head, floor))
 
-    def _join(self, key: Hashable, position: int, last: int, make: Callable[[int], Feed]) -> Follower:
+    def _join(self, key: Key, position: int, last: int, make: Callable[[int], Feed]) -> Follower:
         feed = self._feeds.get(key)
         if feed is None or feed.ending is not None:
             # Who is far behind reads the log alone; the window is for what is new.
@@ -174,8 +178,14 @@ class Feeds:
                 if turn % SLICES == phase:
                     feed.stir()
             if turn % looks == 0:
-                for follower in list(self._followers):
-                    follower.look()
+                self._cut_off()
+
+    def _cut_off(self) -> None:
+        for follower, key in list(self._followers.items()):
+            if follower.look():
+                kind, *ids = key
+                said = {"stream": kind, "of": "/".join(ids)}
+                _log.warning("cut off a reader of %s %s that took nothing", kind, said["of"], extra={"said": said})
 
     def _run_feed(self, head: Head, floor: int) -> RunFeed:
         return RunFeed(floor, head=head, events=self._events, watching=self._watching)

@@ -66,11 +66,13 @@ class Follower:
         self._busy = False
         return self.feed.moved() if self.position >= self.feed.floor else self._catch_up()
 
-    def look(self) -> None:
-        """Cut it off if it has been busy with the same thing since the last look."""
-        if self._busy and self._taken == self._seen and self.cut_off is not None:
-            self.cut_off()
+    def look(self) -> bool:
+        """Cut it off if it has been busy with the same thing since the last look, and tell whether it was."""
+        cut_off = self.cut_off if self._busy and self._taken == self._seen else None
         self._seen = self._taken
+        if cut_off is not None:
+            cut_off()
+        return cut_off is not None
 
     async def _catch_up(self) -> None:
         """Read what is no longer in the window; while the store does not answer, give it time."""
