@@ -171,6 +171,39 @@ async def test_what_is_at_hand_goes_out_together_before_more_is_waited_for() -> 
     assert [(message["body"], message.get("more_body")) for message in sent[1:]] == [(b"last end", None)]
 
 
+async def _piece_by_piece(body: Body) -> Ending:
+    while not isinstance(found := await body.next(), Ending):
+        body.write(KEEPALIVE if found is None else _lengths(found.items))
+    return found
+
+
+@pytest.mark.parametrize("write_all", [_piece_by_piece, lambda body: body.write_all(_lengths)])
+async def test_what_comes_while_a_reader_is_slow_goes_out_as_soon_as_it_can(write_all: Any) -> None:
+    feed, sent = Numbers(0), list[bytes]()
+    room = asyncio.Event()
+
+    async def send(message: Any) -> None:
+        sent.append(message["body"])
+        await room.wait()
+
+    body = Body(Follower(feed, 0, joined_at=0, leave=lambda _: None), send)
+    feed.grow(1)
+    writing = asyncio.ensure_future(write_all(body))
+    await asyncio.sleep(0)
+    feed.grow(2)
+    room.set()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert sent == [b"1;", b"2;"]
+    room.clear()
+    feed.grow(3)
+    await asyncio.sleep(0)
+    feed.end(Ending.ENDED)
+    room.set()
+    assert await writing is Ending.ENDED
+    assert sent == [b"1;", b"2;", b"3;"]
+
+
 async def test_not_more_is_gathered_than_is_written_at_once() -> None:
     feed, body, sent = _body()
     for _ in range(4):

@@ -37,26 +37,27 @@ class Body:
     async def write_all(self, render: Render) -> Ending:
         """Write what `render` makes of all that comes, and return why there is no more.
 
-        It is what `next` and `write` do, in one loop: a stream to a thousand readers pays for each call in between.
+        It is what `next` and `write` do, in one loop: a stream to a thousand readers pays for each call in between, and
+        of what comes to them all at once nothing need be gathered.
         """
-        follower, unsent = self._follower, self._unsent
+        follower, send, unsent = self._follower, self._send, self._unsent
+        found = follower.take()
         while True:
-            found = follower.take()
             if found is None:
                 if unsent:
                     await self._flush()
                 await follower.more()
                 found = follower.take()
-            if isinstance(found, Chunk):
-                piece = found.rendered(render)
-            elif found is None:
-                piece = KEEPALIVE
-            else:
+            if isinstance(found, Ending):
                 return found
-            unsent.append(piece)
-            self._size += len(piece)
-            if self._size >= MOST:
-                await self._flush()
+            piece = KEEPALIVE if found is None else found.rendered(render)
+            found = follower.take()
+            if found is None and not unsent:
+                await send({"type": _BODY, "body": piece, "more_body": True})
+            else:
+                self.write(piece)
+                if self._size >= MOST:
+                    await self._flush()
 
     async def next(self) -> Chunk | Ending | None:
         """Return what comes next, or why nothing does any more; nothing at all if it is time for a sign of life."""

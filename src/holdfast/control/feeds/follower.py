@@ -64,7 +64,12 @@ class Follower:
     def more(self) -> Awaitable[None]:
         """Wait until there is something to take, or it is time for a sign of life."""
         self._busy = False
-        return self.feed.moved() if self.position >= self.feed.floor else self._catch_up()
+        feed = self.feed
+        if self.position < feed.floor:
+            return self._catch_up()
+        if self.position < feed.last or feed.ending is not None:  # it came while what was there before was sent
+            return asyncio.sleep(0)
+        return feed.moved()
 
     def look(self) -> bool:
         """Cut it off if it has been busy with the same thing since the last look, and tell whether it was."""
