@@ -16,7 +16,7 @@ from holdfast.domain.errors import AlreadyAnswered, Conflict, IdTaken, Invalid, 
 from holdfast.domain.ids import InterruptId, MessageId, RunId, SpaceId, ThreadId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.interrupt import Answer, Interrupt, InterruptStatus
-from holdfast.domain.limits import check_priced, tighten
+from holdfast.domain.limits import asked_of, check_priced
 from holdfast.domain.message import NewMessage, Role, check_ids
 from holdfast.domain.new_run import Base, Created, NewRun, body_digest
 from holdfast.domain.run import Run, RunStatus
@@ -100,7 +100,7 @@ class RunControl:
         agent = self._agents.get(name)
         check_mode(agent, new.mode)
         model = new.model or agent.models[0]
-        limits = tighten(agent.limits, new.limits)
+        limits = asked_of(agent.limits, new.limits)
         names = models_of(agent, model)
         await self._models.prepare(names)
         found = self._models.fallback(names, folder=agent.folder)

@@ -54,19 +54,23 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 _NO_LIMITS: Final = Limits()
 
 
-def tighten(parent: Limits, child: Limits) -> Limits:
-    """Return `child`, with at most what its parent has."""
-    if child == _NO_LIMITS:
-        return parent
-    if parent == _NO_LIMITS:
-        return child
+def asked_of(agent: Limits, request: Limits) -> Limits:
+    """Return the limits of a run of `agent` that somebody asks for.
+
+    How long it may work is what the request says, or else the agent; of what it may spend and spawn a request takes no
+    more than the agent has.
+    """
+    if request == _NO_LIMITS:
+        return agent
+    if agent == _NO_LIMITS:
+        return request
     return Limits(
-        max_iterations=_smaller(parent.max_iterations, child.max_iterations),
-        max_duration_seconds=_smaller(parent.max_duration_seconds, child.max_duration_seconds),
-        token_budget=_smaller(parent.token_budget, child.token_budget),
-        cost_budget_usd=_smaller(parent.cost_budget_usd, child.cost_budget_usd),
-        max_depth=_smaller(parent.max_depth, child.max_depth),
-        max_children=_smaller(parent.max_children, child.max_children),
+        max_iterations=request.max_iterations or agent.max_iterations,
+        max_duration_seconds=request.max_duration_seconds or agent.max_duration_seconds,
+        token_budget=_smaller(agent.token_budget, request.token_budget),
+        cost_budget_usd=_smaller(agent.cost_budget_usd, request.cost_budget_usd),
+        max_depth=_smaller(agent.max_depth, request.max_depth),
+        max_children=_smaller(agent.max_children, request.max_children),
     )
 
 

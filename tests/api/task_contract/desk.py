@@ -46,7 +46,8 @@ def fill(workshop: Workshop) -> Workshop:
     workshop.agent(calling(call("task_create", agent="staller", input="x")), say("left"), name="starter", tools=_MAKE)
     workshop.agent(calling(call("task_create", agent="asker", input="x")), say("left"), name="leaver", tools=_MAKE)
     workshop.agent(calling(good), say("{$last_tool}"), name="guarded", tools=_DO, permissions={"ask": ["todo_write"]})
-    workshop.agent(say("x"), name="bounded", limits={"max_iterations": 3})
+    bounds: dict[str, Json] = {"max_iterations": 3, "max_duration_seconds": 60, "token_budget": 1000}
+    workshop.agent(say("x"), name="bounded", limits=bounds)
     workshop.agent(say("no tasks"), name="talker", task={"enabled": False})
     workshop.agent(name="broken", model=7)
     return workshop

@@ -68,9 +68,16 @@ async def test_a_task_that_takes_too_long_fails_with_a_code(desk: Desk) -> None:
     assert (task["status"], task["error"]["code"]) == ("failed", "DEADLINE_EXCEEDED")
 
 
-async def test_a_task_may_use_at_most_what_its_agent_may(desk: Desk) -> None:
-    loose, tight = [await desk.run(await desk.ended("bounded", maxIterations=most)) for most in (9, 2)]
-    assert (loose.limits.max_iterations, tight.limits.max_iterations) == (3, 2)
+async def test_a_task_overrides_how_long_its_agent_works(desk: Desk) -> None:
+    asked: list[dict[str, Json]] = [{"maxIterations": 9}, {"maxIterations": 2}, {"maxDurationSeconds": 90}, {}]
+    made = [(await desk.run(await desk.ended("bounded", **limits))).limits for limits in asked]
+    assert [limits.max_iterations for limits in made] == [9, 2, 3, 3]
+    assert [limits.max_duration_seconds for limits in made] == [60, 60, 90, 60]
+
+
+async def test_a_task_spends_at_most_what_its_agent_may(desk: Desk) -> None:
+    loose, tight = [await desk.run(await desk.ended("bounded", tokenBudget=most)) for most in (9000, 500)]
+    assert (loose.limits.token_budget, tight.limits.token_budget) == (1000, 500)
 
 
 async def test_the_same_request_under_one_key_makes_one_task(any_desk: Desk) -> None:

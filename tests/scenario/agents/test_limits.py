@@ -52,13 +52,14 @@ async def test_a_run_that_needs_exactly_what_it_may_is_done(workshop: Workshop) 
         assert (await floor.play()).output == "done"
 
 
-async def test_a_request_may_only_tighten_what_its_agent_may_use(workshop: Workshop) -> None:
+async def test_a_request_says_how_long_a_run_may_work_but_not_that_it_may_spend_more(workshop: Workshop) -> None:
     workshop.agent(*notes(5), say("done"), tools=["log_write"], limits={"max_iterations": 3, "token_budget": 5000})
     async with workshop.open() as floor:
         tight = await floor.play(limits=Limits(max_iterations=1, max_duration_seconds=60))
-        loose = await floor.play(limits=Limits(max_iterations=100))
+        loose = await floor.play(limits=Limits(max_iterations=100, token_budget=9000))
     assert tight.limits == Limits(max_iterations=1, max_duration_seconds=60, token_budget=5000)
-    assert (tight.iterations, loose.iterations) == (1, 3)
+    assert loose.limits == Limits(max_iterations=100, token_budget=5000)
+    assert (tight.iterations, loose.iterations) == (1, 6)
 
 
 async def test_a_run_works_no_longer_than_it_may(anywhere: Workshop, clock: HeldClock) -> None:

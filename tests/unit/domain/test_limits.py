@@ -13,6 +13,7 @@ from holdfast.domain.limits import (
     LARGEST,
     MAX_CHILDREN,
     Limits,
+    asked_of,
     attempts_used_up,
     backoff,
     check_budget,
@@ -23,7 +24,6 @@ from holdfast.domain.limits import (
     check_tasks,
     deadline_exceeded,
     pass_on,
-    tighten,
 )
 from holdfast.domain.lineage import MAX_NESTING
 from holdfast.domain.usage import EXACT_UP_TO_USD, NOTHING, Usage
@@ -62,28 +62,27 @@ def test_a_misspelt_limit_is_refused() -> None:
 
 
 def test_what_neither_limits_is_not_limited() -> None:
-    assert tighten(Limits(), Limits()) == Limits()
+    assert asked_of(Limits(), Limits()) == Limits()
 
 
-def test_a_child_inherits_what_it_does_not_set() -> None:
-    parent, child = Limits(max_iterations=5, token_budget=100), Limits(token_budget=50, cost_budget_usd=1.5)
-    assert tighten(parent, child) == Limits(max_iterations=5, token_budget=50, cost_budget_usd=1.5)
+def test_a_request_leaves_what_it_does_not_set_to_the_agent() -> None:
+    agent, request = Limits(max_iterations=5, token_budget=100), Limits(token_budget=50, cost_budget_usd=1.5)
+    assert asked_of(agent, request) == Limits(max_iterations=5, token_budget=50, cost_budget_usd=1.5)
 
 
 @given(limits, limits)
-def test_a_child_never_has_more_than_its_parent_or_than_it_asked_for(parent: Limits, child: Limits) -> None:
-    tight = tighten(parent, child)
+def test_a_request_says_how_long_and_takes_no_more_than_the_agent_has_of_all_else(
+    agent: Limits, request: Limits
+) -> None:
+    made = asked_of(agent, request)
     for field in FIELDS:
-        most, asked, got = getattr(parent, field), getattr(child, field), getattr(tight, field)
-        assert most is None or got <= most
-        assert asked is None or got <= asked
-        assert got in (most, asked)
-
-
-@given(limits, limits, limits)
-def test_tightening_down_a_tree_is_the_same_step_by_step(a: Limits, b: Limits, c: Limits) -> None:
-    assert tighten(tighten(a, b), c) == tighten(a, tighten(b, c))
-    assert tighten(a, a) == a
+        has, asked, got = getattr(agent, field), getattr(request, field), getattr(made, field)
+        if field in ("max_iterations", "max_duration_seconds"):
+            assert got == (has if asked is None else asked)
+        else:
+            assert has is None or got <= has
+            assert asked is None or got <= asked
+            assert got in (has, asked)
 
 
 def test_the_last_iteration_is_the_one_allowed() -> None:
@@ -167,7 +166,7 @@ def test_attempts_are_used_up_at_the_cap() -> None:
 @given(parent=limits, child=limits)
 def test_a_child_has_its_own_limits_and_goes_no_deeper_than_its_parent(parent: Limits, child: Limits) -> None:
     passed = pass_on(parent, child)
-    assert passed == msgspec.structs.replace(child, max_depth=tighten(parent, child).max_depth)
+    assert passed == msgspec.structs.replace(child, max_depth=asked_of(parent, child).max_depth)
 
 
 @pytest.mark.parametrize(
