@@ -232,7 +232,9 @@ class Server:
                 ending.tell("it was let go")
         except McpServerFailed as error:
             ending.tell(error.message)
-            if not ready.done():
+        finally:
+            if not ready.done():  # who waits for it learns also that it was let go meanwhile
+                ending.tell("it was let go before it was there")
                 ready.set_exception(ending.error())
 
     async def _until_needless(self, ending: Ending) -> None:

@@ -129,6 +129,16 @@ async def test_a_server_that_never_introduces_itself_fails_and_those_who_list_do
         await server.offers_now()
 
 
+async def test_a_server_that_is_not_there_yet_holds_up_nobody_who_ends(tmp_path: Path) -> None:
+    async with asyncio.timeout(30):
+        async with opened(tmp_path) as servers:
+            silent = servers.get(ONE, "silent", McpServer(command="sleep", args=["60"]))
+            listing = asyncio.ensure_future(silent.offers())
+            while not (tmp_path / ".holdfast" / "mcp").exists():  # noqa: ASYNC110 - it tells nobody that it was started
+                await asyncio.sleep(0.01)
+        assert await listing == ()
+
+
 async def test_a_question_that_may_be_about_more_than_one_call_is_called_off(servers: Servers) -> None:
     server = servers.get(ONE, "plain", DECLARED)
     await told(server, "pid")
