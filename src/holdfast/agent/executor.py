@@ -58,6 +58,9 @@ from holdfast.tools.wrapping import Around, plainly
 
 _log: Final = logging.getLogger("holdfast.agent")
 
+PATIENCE: Final = 0.25
+"""Seconds that a run waits for servers of tools before it says that it has begun."""
+
 _Offered: TypeAlias = tuple[list[str], int | None, tuple[ToolSpec, ...], Sequence[Tool]]
 """What the toolbox of an agent is made of."""
 
@@ -106,9 +109,10 @@ class AgentExecutor:
     async def execute(self, lease: Lease, *, stop: asyncio.Event) -> None:
         """Work on a run until it waits, is queued again or has ended."""
         work = await self._begin(lease, lease.opening or await self._journal.open(lease))
+        again = work.log.last_event_seq > 1
         try:
             await self._equip(work)
-            await self._loop(work, stop)
+            await self._loop(work, stop, again=again)
         except RunFails as signal:
             await self._fail(work, signal.error)
         except (LeaseLost, Unavailable):
@@ -126,9 +130,9 @@ class AgentExecutor:
             await self._peers.end(work.lease, awaited)
         await fail(work, self._redacted(error))
 
-    async def _loop(self, work: Work, stop: asyncio.Event) -> None:
+    async def _loop(self, work: Work, stop: asyncio.Event, *, again: bool) -> None:
         thinking = Thinking(work, Telling(work, self._prompts, self._offers, workspace=self._workspace))
-        if work.log.last_event_seq > 1:
+        if again:
             work.log.tell(StatusChanged(from_=RunStatus.QUEUED, to=RunStatus.RUNNING, reason="taken up again"))
         thinking.void_what_was_cut_off()
         while not stop.is_set():
@@ -180,7 +184,7 @@ class AgentExecutor:
             work.change_toolbox(await self._toolbox_of(work, work.agent))
 
     async def _toolbox_of(self, work: Work, agent: Agent) -> Toolbox:
-        toolbox = await self._toolbox(work.lease, agent)
+        toolbox = await self._toolbox(work, agent)
         offered = client_tools(work.values, work.run.id)
         return toolbox.joined(offered) if offered else toolbox
 
@@ -190,10 +194,10 @@ class AgentExecutor:
         await self._models.prepare(names)
         return self._models.fallback(names, folder=agent.folder)
 
-    async def _toolbox(self, lease: Lease, agent: Agent) -> Toolbox:
+    async def _toolbox(self, work: Work, agent: Agent) -> Toolbox:
         """Return the tools of an agent; as long as neither it nor what is offered changes, they are the same."""
         wanted = _wanted(agent)
-        listed = tuple(await self._remote.list(lease)) if wanted else ()
+        listed = await self._listed(work, wanted)
         custom = self._custom() if wanted else ()
         offered = (wanted, agent.tools_shown, listed, custom)
         known = self._toolboxes.get(agent.name)
@@ -207,6 +211,20 @@ class AgentExecutor:
                 _log.warning("the agent `%s` does not have the remote tool `%s`: %s", agent.name, name, why)
             known = self._toolboxes[agent.name] = (offered, catalog.toolbox(wanted, exposure=exposure))
         return known[1]
+
+    async def _listed(self, work: Work, wanted: Sequence[str]) -> tuple[ToolSpec, ...]:
+        """Return what the control plane offers; a run that must wait for it says that it has begun."""
+        if not any(map(comes_and_goes, wanted)):
+            return tuple(await self._remote.list(work.lease)) if wanted else ()
+        listing = asyncio.ensure_future(self._remote.list(work.lease))
+        try:
+            await asyncio.wait([listing], timeout=PATIENCE)
+            if not listing.done() and work.log.last_event_seq == 1:
+                work.log.tell(StatusChanged(from_=RunStatus.QUEUED, to=RunStatus.RUNNING))
+                await work.log.commit()
+            return tuple(await listing)
+        finally:
+            listing.cancel()
 
     def _redacted(self, error: RunError) -> RunError:
         """Return an error without secrets: what a provider says may quote the key that it refuses."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.domain.events import Event, RunError, RunFinished, ToolCallResult, decode
 from holdfast.domain.events.input import Cancelled
@@ -90,7 +91,8 @@ async def _end(tx: Transaction, row: Row, ending: Ending) -> Run:
     first = head["last_event_seq"] - len(events) + 1
     closing = list(map(event_row, events))
     await tx.many("add_events", [(run_key, seq, *row, tx.now) for seq, row in enumerate(closing, start=first)])
-    await tx.run("end_run", run_key=run_key, error=dump_optional(ending.error), cancelled_by=ending.by, now=tx.now)
+    error = ending.error and replace(ending.error, iteration=run.iterations)
+    await tx.run("end_run", run_key=run_key, error=dump_optional(error), cancelled_by=ending.by, now=tx.now)
     for statement in ("stop_timers", "close_open_interrupts"):
         await tx.many(statement, [(run_key,)])
     await tx.many("cut_off_started_steps", [(tx.now, run_key)])

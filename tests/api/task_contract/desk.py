@@ -48,6 +48,8 @@ def fill(workshop: Workshop) -> Workshop:
     workshop.agent(calling(good), say("{$last_tool}"), name="guarded", tools=_DO, permissions={"ask": ["todo_write"]})
     bounds: dict[str, Json] = {"max_iterations": 3, "max_duration_seconds": 60, "token_budget": 1000}
     workshop.agent(say("x"), name="bounded", limits=bounds)
+    silent: dict[str, Json] = {"command": "sleep", "args": ["60"], "sandbox": "off"}
+    workshop.agent(say("x"), name="patient", tools=["mcp__silent__any"], mcp_servers={"silent": silent})
     workshop.agent(say("no tasks"), name="talker", task={"enabled": False})
     workshop.agent(name="broken", model=7)
     return workshop

@@ -271,7 +271,7 @@ class TestDelete:
         task = await any_desk.ended("starter")
         (child,) = await any_desk.site.store.runs.children(SPACE, run_of(task))
         error = refused(await any_desk.ask("DELETE", f"/tasks/{task}"), 409, "TASK_ACTIVE")
-        assert child.id.replace("run_", "task_") in error["message"], "what has not ended"
+        assert error["details"] == {"id": task, "active": child.id.replace("run_", "task_")}, "what has not ended"
         await any_desk.site.delete(f"/tasks/{task}?force=true", expect=200)
         for name in (task, child.id):
             refused(await any_desk.ask("GET", f"/tasks/{name}"), 404, "TASK_NOT_FOUND")

@@ -61,9 +61,13 @@ class TestCreate:
             refused(await still_desk.ask("POST", "/agents/bot/task", **options), 400, "VALIDATION_ERROR")
 
     async def test_what_is_no_json_is_refused(self, still_desk: Desk) -> None:
-        for body in (b"{", b"nope", b'{"input": "\xff"}', b"[" * 200_000, "{}".encode("utf-16")):
+        for body in (b"{", b"nope", b'{"input": "\xff"}', "{}".encode("utf-16")):
             answer = await still_desk.ask("POST", "/agents/bot/task", content=body, headers=JSON)
             refused(answer, 400, "VALIDATION_ERROR")
+
+    async def test_a_body_that_is_too_deep_keeps_its_code(self, still_desk: Desk) -> None:
+        answer = await still_desk.ask("POST", "/agents/bot/task", content=b"[" * 200_000, headers=JSON)
+        refused(answer, 400, "TOO_DEEP")
 
     async def test_another_kind_of_body_keeps_its_code(self, still_desk: Desk) -> None:
         answer = await still_desk.ask("POST", "/agents/bot/task", data={"input": "x"})

@@ -66,6 +66,7 @@ async def test_a_task_that_used_up_what_it_was_given_fails_with_a_code(
 async def test_a_task_that_takes_too_long_fails_with_a_code(desk: Desk) -> None:
     task = await desk.read(await desk.ended("staller", maxDurationSeconds=1))
     assert (task["status"], task["error"]["code"]) == ("failed", "DEADLINE_EXCEEDED")
+    assert task["error"]["iteration"] == task["iterations"] == 1
 
 
 async def test_a_task_overrides_how_long_its_agent_works(desk: Desk) -> None:

@@ -1,17 +1,19 @@
 """What a run is as a task, and what its log is as events, whatever the log."""
 
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.control.task_contract.context import newest_context
 from holdfast.control.task_contract.events import TaskEvent
 from holdfast.control.task_contract.ids import run_id_of, task_id_of
 from holdfast.control.task_contract.log import PREVIEW, TYPES, TaskLog
 from holdfast.control.task_contract.task import PHASES, TaskStatus, listed, state_of, status_of
+from holdfast.domain.context_snapshot import ReadContext
 from holdfast.domain.events import (
     Custom,
     Event,
@@ -26,11 +28,11 @@ from holdfast.domain.events import (
 )
 from holdfast.domain.events.custom import Logged, StatusChanged, StepChanged, to_custom
 from holdfast.domain.events.input import Cancelled, Interrupt, Interrupted, Succeeded
-from holdfast.domain.ids import InterruptId, MessageId, RunId, ThreadId, ToolCallId
+from holdfast.domain.ids import InterruptId, MessageId, RunId, SpaceId, ThreadId, ToolCallId
 from holdfast.domain.instant import Millis, instant
 from holdfast.domain.phase import Phase, phase_of
 from holdfast.domain.run import Run, RunStatus, WaitsFor
-from holdfast.domain.step import StepKind, StepState
+from holdfast.domain.step import Step, StepKind, StepState
 from holdfast.ports.event_log import LoggedEvent
 
 RUN, THREAD, MESSAGE = RunId("run_x"), ThreadId("thr_x"), MessageId("m")
@@ -256,3 +258,29 @@ def test_a_call_that_is_made_again_after_a_crash_is_told_once() -> None:
         (4, {"toolName": "look", "toolInput": {"at": "it"}}),
         (6, {"toolName": "look", "durationMs": 2, "success": True, "outputPreview": "seen"}),
     ]
+
+
+async def test_a_call_that_was_made_again_is_one_more_iteration() -> None:
+    first, second = [
+        Step(number=number, kind=StepKind.MODEL, name="m", key="k", state=StepState.DONE, attempt=attempt)
+        for number, attempt in ((1, 2), (3, 1))
+    ]
+    context = await newest_context(_Told(), _Made([first, second]), run_at(RunStatus.RUNNING))
+    assert context is not None and context.iteration == 3
+
+
+class _Told:
+    async def steps(self, space: SpaceId, run: RunId) -> list[int]:
+        return [1, 3]
+
+    async def get(self, space: SpaceId, run: RunId, step: int) -> ReadContext:
+        empty: dict[str, Any] = dict.fromkeys(ReadContext.__struct_fields__)
+        return ReadContext(**{**empty, "step": step, "system": "", "messages": (), "tools": []})
+
+
+class _Made:
+    def __init__(self, made: list[Step]) -> None:
+        self._made = made
+
+    async def of_run(self, space: SpaceId, run: RunId) -> list[Step]:
+        return self._made

@@ -75,6 +75,24 @@ async def test_a_stream_can_be_followed_before_the_task_began(still_desk: Desk) 
         assert read_frames(await stream.rest())[0]["data"] == {"from": "pending", "to": "canceled"}
 
 
+async def test_a_task_that_waits_for_its_tools_says_that_it_began(desk: Desk) -> None:
+    task = await desk.create("patient")
+    async with desk.stream(task) as stream:
+        await _until_status(stream)
+        began = await soon(stream.frame())
+        assert read_frames([began])[0]["data"] == {"from": "pending", "to": "processing"}
+        await desk.site.post(f"/tasks/{task}/cancel", expect=200)
+        assert read_frames(await stream.rest())[0]["data"] == {"from": "processing", "to": "canceled"}
+
+
+async def test_the_status_is_where_the_events_so_far_have_led_to(still_desk: Desk) -> None:
+    task = await still_desk.create()
+    await still_desk.claimed(task)
+    assert (await still_desk.read(task))["status"] == "processing"
+    async with still_desk.stream(task) as stream:
+        assert (await _until_status(stream))["status"] == "pending"  # as nothing was told of it yet
+
+
 async def test_a_stream_goes_on_after_any_event(desk: Desk) -> None:
     task = await desk.ended("worker")
     frames = await desk.streamed(task)

@@ -8,7 +8,7 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException
 from litestar.types import ExceptionHandlersMap
 
-from holdfast.api.errors import EXCEPTION_HANDLERS, ErrorEnvelope, encoded, headers_of, status_of
+from holdfast.api.errors import EXCEPTION_HANDLERS, ErrorEnvelope, TooDeep, encoded, headers_of, status_of
 from holdfast.control.task_contract.errors import CONTRACT_ERRORS, TaskInvalid, TaskNotFound
 from holdfast.domain.errors import HoldfastError, Invalid, NotFound
 
@@ -21,10 +21,10 @@ def refusals(own: tuple[type[HoldfastError], ...], *, not_found: type[NotFound])
 
 
 def _on_invalid(own: tuple[type[HoldfastError], ...]) -> _Answer:
-    """Call what does not fit by the contract's name; what is too large, or of another kind, keeps its own."""
+    """Call what does not fit by the contract's name; what is too large, too deep, or of another kind, keeps its own."""
 
     def answer(_: Request[Any, Any, Any], error: Invalid) -> Response[bytes]:
-        if isinstance(error, own) or status_of(error) != 400:
+        if isinstance(error, (*own, TooDeep)) or status_of(error) != 400:
             return _refuse(error)
         return _refuse(TaskInvalid(error.message, **error.details))
 

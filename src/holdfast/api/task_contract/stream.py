@@ -7,6 +7,7 @@ event: task         `task.status`, the last word
 """
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.api.streams.body import Body
 from holdfast.api.streams.frames import KEEPALIVE
@@ -17,7 +18,7 @@ from holdfast.control.feeds.follower import Follower
 from holdfast.control.task_contract.errors import TaskNotFound
 from holdfast.control.task_contract.events import TaskEvent, last_word
 from holdfast.control.task_contract.log import TaskLog
-from holdfast.control.task_contract.task import state_of
+from holdfast.control.task_contract.task import TaskStatus, state_of
 from holdfast.control.task_contract.tasks import TaskControl
 from holdfast.domain.run import Run
 
@@ -38,7 +39,7 @@ class TaskStream(EventStream):
             while self._follower.position < self._follower.joined_at:
                 if (ending := await self._write_next(body)) is not None:
                     return ending
-            body.write(_status(await self._tasks.run(self._run.id)))
+            body.write(_status(await self._tasks.run(self._run.id), self._log.status))
             while (ending := await self._write_next(body)) is None:
                 pass
             if ending is Ending.ENDED:
@@ -69,8 +70,12 @@ def _task(event: TaskEvent) -> bytes:
     return b"id: %d\nevent: task\ndata: %b\n\n" % (event.id, msgspec.json.encode(event))
 
 
-def _status(run: Run) -> bytes:
-    return b"event: status\ndata: %b\n\n" % msgspec.json.encode(state_of(run))
+def _status(run: Run, told: TaskStatus) -> bytes:
+    """Say where the events so far have led to: what happened since follows, and must not be told before."""
+    state = state_of(run)
+    if state.status is not told:
+        state = replace(state, status=told, output=None, error=None)
+    return b"event: status\ndata: %b\n\n" % msgspec.json.encode(state)
 
 
 def _last_word(run: Run) -> bytes:

@@ -64,8 +64,10 @@ async def newest_context(contexts: Contexts, steps: Steps, run: Run) -> TaskCont
     if not told:
         return None
     newest = max(told)
-    step = next((each for each in await steps.of_run(run.space_id, run.id) if each.number == newest), None)
-    return context_of(await contexts.get(run.space_id, run.id, newest), iteration=len(told), step=step)
+    calls = [step for step in await steps.of_run(run.space_id, run.id) if step.number in told and step.number <= newest]
+    iteration = sum(step.attempt for step in calls)  # one that a crash cut off was made again
+    step = next((each for each in calls if each.number == newest), None)
+    return context_of(await contexts.get(run.space_id, run.id, newest), iteration=iteration, step=step)
 
 
 def sent(message: ReadMessage | Message) -> SentMessage:

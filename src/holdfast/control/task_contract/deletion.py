@@ -56,5 +56,7 @@ class TaskDeletion:
 
 def _active(run: Run, active: Run) -> TaskActive:
     task, below = task_id_of(run.id), task_id_of(active.id)
-    whose = "" if task == below else f", because `{below}`, which it spawned, has not"
-    return TaskActive(f"task `{task}` has not ended{whose}: cancel it, or delete it with `force=true`", id=task)
+    what = "it" if task == below else f"`{below}`"
+    which = f"task `{task}`" if task == below else f"`{below}`, which task `{task}` spawned and which goes with it,"
+    hint = f"cancel {what}, or delete the task with `force=true`"
+    return TaskActive(f"{which} has not ended: {hint}", id=task, active=below)

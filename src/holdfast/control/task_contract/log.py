@@ -1,6 +1,6 @@
 """The log of a run, read as the events of its task: those few that the contract knows, in its words.
 
-    a step begins      tool.start       or, if it is the first of all, status.change to `processing`
+    a step begins      tool.start       or, if nothing said before that work began, status.change to `processing`
     a tool's result    tool.end         once the event after it tells whether the call went well
     a segment ends     status.change    to `waiting`, or to how the task ended
     work goes on       status.change    back to `processing`
@@ -117,7 +117,7 @@ class TaskLog:
         return None
 
     def _of_status(self, said: _Said) -> _Told | None:
-        move = _move(said, waiting=self.status is TaskStatus.WAITING)
+        move = _move(said, at_work=self.status is TaskStatus.PROCESSING)
         if isinstance(said, StepChanged) and self.status is TaskStatus.PENDING:
             move = TaskStatus.PROCESSING, None
         if move is None or move[0] is self.status:
@@ -142,10 +142,10 @@ class TaskLog:
             self._result = _Result(logged, call_id, data)
 
 
-def _move(said: _Said, *, waiting: bool) -> _Move | None:
+def _move(said: _Said, *, at_work: bool) -> _Move | None:
     """Return where an event takes a task, and why."""
     match said:
-        case StatusChanged(to=RunStatus.RUNNING) if waiting:
+        case StatusChanged(to=RunStatus.RUNNING) if not at_work:
             return TaskStatus.PROCESSING, None
         case StatusChanged(to=RunStatus.WAITING, reason=WaitsFor.PERSON):
             return TaskStatus.WAITING, None
