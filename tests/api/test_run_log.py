@@ -35,10 +35,27 @@ async def test_a_run_leaves_a_line_when_it_starts_waits_and_ends(site: Site, cap
 
             await eventually(is_over)
             writing.cancel()
-    text = [TextLines().format(record) for record in lines(run["id"])]
-    assert f"run {run['id']} waits" in text[-2]
-    assert f"run {run['id']} cancelled after " in text[-1]
+    text = [TextLines().format(record).partition(" ")[2] for record in lines(run["id"])]
+    assert text[:2] == [f"run {run['id']} started", f"run {run['id']} waits"]
+    assert text[2].startswith(f"run {run['id']} cancelled after ")
     said = [json.loads(JsonLines().format(record)) for record in lines(run["id"])]
     assert {each["logger"] for each in said} == {"holdfast.runs"}
-    assert [each["status"] for each in said][-2:] == ["waiting", "cancelled"]
+    assert [each["status"] for each in said] == ["running", "waiting", "cancelled"]
     assert said[-1]["agent"] == "asker"
+
+
+async def test_a_run_that_is_over_at_once_leaves_a_line_when_it_starts_too(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = RunLog(events=site.store.events, runs=site.store.runs, pause=0)
+    with site.floor.holdfast.watcher.listen(log.hear), caplog.at_level(logging.INFO, logger="holdfast.runs"):
+        run = await site.play((await site.post("/api/threads", {"agent_type": "bot"}))["id"], "go")
+        async with asyncio.TaskGroup() as tasks:  # which hears nothing of it before it has ended
+            writing = tasks.create_task(log.run())
+
+            async def is_over() -> bool:
+                return any(f"run {run['id']} completed" in message for message in caplog.messages)
+
+            await eventually(is_over)
+            writing.cancel()
+    assert [message.split()[2] for message in caplog.messages if run["id"] in message] == ["started", "completed"]

@@ -29,16 +29,18 @@ class RunLog:
         self._events = events
         self._runs = runs
         self._pause = pause
-        self._changed: dict[tuple[SpaceId, RunId], Head | None] = {}
-        """What was hinted at, and where it stands if that was said."""
+        self._changed: dict[tuple[SpaceId, RunId], list[Head]] = {}
+        """What was hinted at, and where it stood one after the other, if that was said."""
         self._stir = asyncio.Event()
         self._told: dict[tuple[SpaceId, RunId], RunStatus] = {}
 
     def hear(self, wake: Wake) -> None:
         """Take note of a hint."""
         if wake.runs:
-            self._changed |= dict.fromkeys(wake.runs)
-            self._changed |= {each.head.name: each.head for each in wake.grown}
+            for name in wake.runs:
+                self._changed.setdefault(name, [])
+            for grown in wake.grown:
+                self._changed.setdefault(grown.head.name, []).append(grown.head)
             self._stir.set()
 
     async def run(self) -> None:
@@ -48,9 +50,9 @@ class RunLog:
             await asyncio.sleep(self._pause)
             self._stir.clear()
             changed, self._changed = self._changed, {}
-            unread = [name for name, head in changed.items() if head is None]
+            unread = [name for name, heads in changed.items() if not heads]
             try:
-                await self._tell_of([head for head in changed.values() if head is not None])
+                await self._tell_of([head for heads in changed.values() for head in heads])
                 for start in range(0, len(unread), MOST_AT_ONCE):
                     await self._tell_of(await self._events.heads(unread[start : start + MOST_AT_ONCE]))
             except Unavailable:
@@ -59,14 +61,20 @@ class RunLog:
     async def _tell_of(self, heads: Sequence[Head]) -> None:
         """Say what became of runs; those that ended are read together, unless they were deleted since."""
         for head in heads:
-            if head.status.terminal:
-                self._told.pop(head.name, None)
-            elif head.status not in _UNTOLD and self._told.get(head.name) is not head.status:
-                self._told[head.name] = head.status
-                _say(head.run_id, _WORDS[head.status], {"status": str(head.status)})
+            if not head.status.terminal:
+                self._tell(head.name, head.status)
         ended = [head.name for head in heads if head.status.terminal]
         for run in await self._runs.named(ended) if ended else ():
+            if run.started_at is not None and (run.space_id, run.id) not in self._told:
+                self._tell((run.space_id, run.id), RunStatus.RUNNING)
             _tell_end(run)
+        for name in ended:
+            self._told.pop(name, None)
+
+    def _tell(self, name: tuple[SpaceId, RunId], status: RunStatus) -> None:
+        if status not in _UNTOLD and self._told.get(name) is not status:
+            self._told[name] = status
+            _say(name[1], _WORDS[status], {"status": str(status)})
 
 
 def _tell_end(run: Run) -> None:
