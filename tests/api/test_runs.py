@@ -1,11 +1,15 @@
 """Runs over HTTP."""
 
 import asyncio
+from functools import partial
+from pathlib import Path
 
 import pytest
 
 from holdfast.domain.content import Json
-from tests.api.site import Site, eventually
+from tests.api.conftest import fill
+from tests.api.site import Site, eventually, served
+from tests.scenario.agents.workshop import Workshop
 
 
 async def ended(site: Site, run: Json) -> Json:
@@ -51,6 +55,20 @@ async def test_an_input_that_is_no_text_is_said_as_json(site: Site) -> None:
     run = await site.post(f"/api/threads/{await site.thread()}/runs?wait=30", {"input": {"a": [1]}})
     messages = await site.get(f"/api/threads/{run['thread_id']}/messages")
     assert (run["input"], messages["items"][0]["content"]) == ({"a": [1]}, '{"a":[1]}')
+
+
+async def test_who_waits_is_told_where_the_run_stands_when_the_server_stops(tmp_path: Path) -> None:
+    async with served(fill(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))) as own:
+        thread = await own.thread(agent_type="staller")
+        waiting = asyncio.ensure_future(own.ask("POST", f"/api/threads/{thread}/runs?wait=60", json={"input": "go"}))
+        await eventually(partial(_has_begun, own))
+        own.feeds.close()
+        answer = await waiting
+        assert (answer.status_code, answer.json()["status"]) == (201, "running")
+
+
+async def _has_begun(site: Site) -> bool:
+    return bool((await site.get("/api/runs", status="running"))["items"])
 
 
 async def test_messages_are_said_as_they_are_given(site: Site) -> None:

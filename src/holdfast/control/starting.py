@@ -38,4 +38,5 @@ class RunStarts:
     async def _settled(self, space: SpaceId, created: Created, *, wait: float) -> Created:
         if not wait:
             return created
-        return replace(created, run=await settled(self._watcher, self._runs, space, created.run.id, seconds=wait))
+        run = await settled(self._watcher, self._runs, self._feeds, space, created.run.id, seconds=wait)
+        return replace(created, run=run)

@@ -2,18 +2,20 @@
 
 import asyncio
 
+from holdfast.control.feeds.feeds import Feeds
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.run import Run, RunStatus, WaitsFor
 from holdfast.ports.runs import Runs
 from holdfast.ports.watching import Watch, Watching
 
 
-async def settled(watcher: Watching, runs: Runs, space: SpaceId, run: RunId, *, seconds: float) -> Run:
-    """Return a run once it has ended or asks a person, or as it is when the time is over."""
+async def settled(watcher: Watching, runs: Runs, feeds: Feeds, space: SpaceId, run: RunId, *, seconds: float) -> Run:
+    """Return a run once it has ended or asks a person, or as it is when the time is over or the process stops."""
     with watcher.watch(space, run) as watch:
         try:
-            async with asyncio.timeout(seconds):
-                return await _settled(watch, runs, space, run)
+            async with asyncio.timeout(seconds) as time:
+                with feeds.until_closed(lambda: time.reschedule(0)):
+                    return await _settled(watch, runs, space, run)
         except TimeoutError:
             return await runs.get(space, run)
 

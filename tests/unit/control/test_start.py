@@ -18,7 +18,7 @@ from tests.unit.control.unchanged import unchanged
 
 
 async def test_a_run_takes_over_the_model_and_the_limits_of_its_agent(floor: Floor) -> None:
-    run = await floor.start(limits=Limits(max_iterations=50, token_budget=10))
+    run = await floor.start(limits=Limits(token_budget=10))
     assert (run.agent_type, run.model, run.status) == ("bot", "scripted:script.json", RunStatus.QUEUED)
     assert run.limits == Limits(max_iterations=20, token_budget=10)
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from types import TracebackType
 from typing import Final, TypeAlias
@@ -67,6 +68,7 @@ class Feeds:
         self._phases: dict[Feed, int] = {}
         self._turn = count()
         self._followers: dict[Follower, Key] = {}
+        self._leaving: dict[object, Callable[[], None]] = {}
         self._closing = False
         self._caring: asyncio.Task[None] | None = None
 
@@ -99,6 +101,20 @@ class Feeds:
         self._closing = True
         for feed in self._feeds.values():
             feed.end(Ending.CLOSING)
+        for leave in list(self._leaving.values()):
+            leave()
+
+    @contextmanager
+    def until_closed(self, leave: Callable[[], None]) -> Iterator[None]:
+        """Have `leave` called for who waits in the block for something else than a stream, when all are let go."""
+        key = object()
+        self._leaving[key] = leave
+        try:
+            if self._closing:
+                leave()
+            yield
+        finally:
+            del self._leaving[key]
 
     async def run(self, space: SpaceId, run: RunId, *, after: int | None = 0) -> Follower:
         """Follow the log of a run after a number, or from now on; a number beyond its end raises `BadCursor`."""

@@ -95,7 +95,7 @@ class CompletionControl:
 
     async def finish(self, begun: Begun) -> Completion:
         """Wait until the completion is whole, and return it."""
-        run = await settled(self._watcher, self._runs, self._space, begun.run.id, seconds=self._wait)
+        run = await settled(self._watcher, self._runs, self._feeds, self._space, begun.run.id, seconds=self._wait)
         if not run.status.terminal and phase_of(run) is not Phase.ASKING:
             raise StillRunning(f"run `{run.id}` goes on: ask for a stream, or follow it at `/api/runs`", run_id=run.id)
         return await self._completion(begun, run)
