@@ -127,8 +127,9 @@ async def test_a_space_with_a_live_run_is_not_deleted(store: Store, state: RunSt
 async def test_a_space_whose_ended_run_still_has_a_worker_is_not_deleted(store: Store) -> None:
     lease = await claimed(store, await make(store, await new_thread(store, SPACE), "hello"))
     await store.runs.end(SPACE, lease.run_id)
-    async with refused(store, RunActive):
+    async with refused(store, RunActive) as info:
         await store.spaces.delete(SPACE)
+    assert str(info.value).endswith("is cancelled: its worker is still stopping: try again in a moment")
     await store.leases.release(lease)
     await store.spaces.delete(SPACE)
 

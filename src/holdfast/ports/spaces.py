@@ -24,4 +24,7 @@ class Spaces(Protocol):
         """Change what `patch` names and nothing else."""
 
     async def delete(self, space: SpaceId) -> None:
-        """Remove a space with everything in it; one with a live run is refused (`RunActive`)."""
+        """Remove a space with everything in it.
+
+        One with a live run, or with one whose worker has not let go yet, is refused (`RunActive`), which says which.
+        """

@@ -6,9 +6,10 @@ from msgspec import UNSET
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import IdTaken, Invalid, NotFound, RunActive
-from holdfast.domain.ids import SpaceId, check_client_id
+from holdfast.domain.ids import RunId, SpaceId, check_client_id
 from holdfast.domain.instant import instant
 from holdfast.domain.page import DEFAULT_LIMIT, Page, check_limit
+from holdfast.domain.run import RunStatus
 from holdfast.domain.space import Space, SpacePatch
 from holdfast.domain.text import check_text
 from holdfast.store.cursors import number_cursor, page
@@ -107,7 +108,7 @@ class SqlSpaces:
             key = (await _found(tx, "lock_space", space))["space_key"]
             live = await tx.one("live_run_of_space", space_key=key)
             if live is not None:
-                raise RunActive(f"run `{live['id']}` of the space is not finished: cancel it first", run_id=live["id"])
+                raise _active(live["id"], RunStatus(live["status"]))
             for statement in _DROPS:
                 await tx.run(statement, space_key=key)
 
@@ -131,6 +132,11 @@ async def _found(tx: Transaction, statement: str, space: SpaceId) -> Row:
     if row is None:
         raise NotFound(f"there is no space `{space}`", id=space)
     return row
+
+
+def _active(run: RunId, status: RunStatus) -> RunActive:
+    what = "its worker is still stopping: try again in a moment" if status.terminal else "cancel it first"
+    return RunActive(f"run `{run}` of the space is {status}: {what}", run_id=run)
 
 
 def _space(row: Row) -> Space:
