@@ -1,5 +1,7 @@
 """Threads over HTTP: made, listed, changed, and what was said on them."""
 
+import asyncio
+
 import msgspec
 import pytest
 
@@ -69,6 +71,19 @@ async def test_a_thread_with_a_live_run_is_not_deleted(site: Site) -> None:
     await site.post(f"/api/runs/{run['id']}/cancel", expect=200)
     await ended(site, run)
     await site.delete(f"/api/threads/{run['thread_id']}")
+
+
+async def test_a_thread_that_is_deleted_while_runs_are_started_has_none_or_stays(site: Site) -> None:
+    for _ in range(5):
+        thread = await site.thread(agent_type="staller")
+        starts = [site.ask("POST", f"/api/threads/{thread}/runs", json={"input": "x"}) for _ in range(3)]
+        *started, deleted = await asyncio.gather(*starts, site.ask("DELETE", f"/api/threads/{thread}"))
+        live = [answer.json()["id"] for answer in started if answer.status_code == 201]
+        codes = {answer.json()["error"]["code"] for answer in started if answer.status_code != 201}
+        assert codes <= {"THREAD_CLOSED"}
+        assert (deleted.status_code == 204) != bool(live)
+        for run in live:
+            await site.post(f"/api/runs/{run}/cancel", expect=200)
 
 
 async def test_messages_are_paged_from_the_end(anywhere: Site) -> None:

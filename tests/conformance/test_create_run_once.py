@@ -48,6 +48,7 @@ async def test_the_same_run_is_returned_also_when_it_could_not_be_made_any_more(
     new = _new(thread, id=RunId("chosen"), on_busy=OnBusy.REJECT)
     run = (await store.runs.create(SPACE, new)).run
     assert (await store.runs.create(SPACE, new)).run == run
+    (run,) = await store.runs.end(SPACE, run.id)
     await store.threads.update(SPACE, thread, ThreadPatch(status=ThreadStatus.DELETED))
     assert (await store.runs.create(SPACE, new)).run == run
 

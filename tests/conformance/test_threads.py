@@ -6,14 +6,24 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from holdfast.domain.errors import Conflict, HoldfastError, IdTaken, Invalid, NotFound, ThreadClosed, TooLarge
+from holdfast.domain.errors import (
+    Conflict,
+    HoldfastError,
+    IdTaken,
+    Invalid,
+    NotFound,
+    RunActive,
+    ThreadClosed,
+    TooLarge,
+)
 from holdfast.domain.ids import SpaceId, ThreadId
 from holdfast.domain.new_run import NewRun
+from holdfast.domain.run import RunStatus
 from holdfast.domain.thread import NewThread, Thread, ThreadPatch, ThreadStatus
 from holdfast.store.store import Store
 from tests.builders import new_thread
 from tests.conformance.conftest import OTHER, SPACE
-from tests.conformance.conversations import ended, refused
+from tests.conformance.conversations import ask_a_person, claimed, complete, ended, make, refused
 
 MISSING = ThreadId("missing")
 NO_TEXT = [("\x00", Invalid), ("a\ud800", Invalid)]
@@ -143,6 +153,41 @@ async def test_a_closed_thread_takes_no_run(store: Store, closed: ThreadStatus) 
         await store.runs.create(SPACE, NewRun(thread=thread))
     assert info.value.details["status"] == closed
     assert await store.runs.get(SPACE, run.id) == run
+
+
+@pytest.mark.parametrize("state", [RunStatus.PENDING, RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING])
+async def test_a_thread_with_a_live_run_is_not_deleted(store: Store, state: RunStatus) -> None:
+    run = await make(store, await new_thread(store, SPACE), "hello")
+    if state is RunStatus.PENDING:
+        run = await make(store, run.thread_id, "and")
+    elif state is RunStatus.RUNNING:
+        await claimed(store, run)
+    elif state is RunStatus.WAITING:
+        await ask_a_person(store, run, "really?")
+    async with refused(store, RunActive):
+        await store.threads.update(SPACE, run.thread_id, ThreadPatch(status=ThreadStatus.DELETED))
+
+
+async def test_a_run_that_comes_while_its_thread_is_deleted_keeps_the_thread_or_is_refused(stores: list[Store]) -> None:
+    for _ in range(10):
+        thread = await new_thread(stores[0], SPACE)
+        first, deleted, *others = await asyncio.gather(
+            stores[0].runs.create(SPACE, NewRun(thread=thread)),
+            stores[-1].threads.update(SPACE, thread, ThreadPatch(status=ThreadStatus.DELETED)),
+            *(each.runs.create(SPACE, NewRun(thread=thread)) for each in stores),
+            return_exceptions=True,
+        )
+        if isinstance(deleted, Thread):
+            assert all(isinstance(error, ThreadClosed) for error in (first, *others)), (first, *others)
+        else:
+            assert isinstance(deleted, RunActive)
+            assert (await stores[0].threads.get(SPACE, thread)).status is ThreadStatus.ACTIVE
+
+
+async def test_a_live_run_of_an_archived_thread_goes_on(store: Store) -> None:
+    run = await make(store, await new_thread(store, SPACE), "hello")
+    await store.threads.update(SPACE, run.thread_id, ThreadPatch(status=ThreadStatus.ARCHIVED))
+    assert (await complete(store, await claimed(store, run), "done")).status is RunStatus.COMPLETED
 
 
 async def test_an_archived_thread_may_be_opened_again(store: Store) -> None:

@@ -6,11 +6,10 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from holdfast.domain.errors import RunActive
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
 from holdfast.domain.instant import Instant
 from holdfast.domain.page import DEFAULT_LIMIT, Page
-from holdfast.domain.run import LIVE, Run, RunStatus
+from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.thread import NewThread, Thread, ThreadFilter, ThreadPatch, ThreadStatus
 from holdfast.ports.agents import Agents
 from holdfast.ports.runs import RunFilter, Runs
@@ -85,12 +84,6 @@ class ThreadControl:
 
     async def delete(self, space: SpaceId, thread: ThreadId) -> None:
         """Take a thread out of every list for good; one with a live run is refused (`RunActive`)."""
-        await self._threads.get(space, thread)
-        for status in sorted(LIVE):
-            live = await self._runs.page(space, where=RunFilter(thread_id=thread, status=status), limit=1)
-            if live.items:
-                run = live.items[0]
-                raise RunActive(f"run `{run.id}` of the thread is {run.status}: cancel it first", run_id=run.id)
         await self._threads.update(space, thread, ThreadPatch(status=ThreadStatus.DELETED))
 
 

@@ -30,4 +30,8 @@ class Threads(Protocol):
         """
 
     async def update(self, space: SpaceId, thread: ThreadId, patch: ThreadPatch) -> Thread:
-        """Change what `patch` names and nothing else. A deleted thread stays deleted (`Conflict`)."""
+        """Change what `patch` names and nothing else. A deleted thread stays deleted (`Conflict`).
+
+        A thread with a live run is not deleted (`RunActive`), and one that is deleted takes no run, also where both
+        come at once. Archiving lets live runs go on.
+        """

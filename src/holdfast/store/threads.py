@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
-from holdfast.domain.errors import Conflict, IdTaken, NotFound
+from holdfast.domain.errors import Conflict, IdTaken, NotFound, RunActive
 from holdfast.domain.ids import SpaceId, ThreadId
 from holdfast.domain.instant import instant, maybe_instant
 from holdfast.domain.page import DEFAULT_LIMIT, Page, check_limit
@@ -93,6 +93,8 @@ class SqlThreads:
             row = await thread_row(tx, space, thread)
             if row["status"] == ThreadStatus.DELETED:
                 raise Conflict(f"thread `{thread}` is deleted")
+            if patch.status is ThreadStatus.DELETED:
+                await _check_idle(tx, key)
             return to_thread(await tx.one("update_thread", thread_key=key, **_patched(row, patch)) or row, space)
 
         return await self._database.write(change)
@@ -113,6 +115,13 @@ async def add_threads(tx: Transaction, threads: Sequence[tuple[int, NewThread]])
     if len(added) != len(threads):
         raise IdTaken(f"there is a thread `{threads[0][1].id}` already", id=threads[0][1].id)
     return [added[space, thread_id] for space, thread_id, *_ in values]
+
+
+async def _check_idle(tx: Transaction, thread_key: int) -> None:
+    """Raise if a run of a thread that is held is live."""
+    live = await tx.one("live_run_of_thread", thread_key=thread_key)
+    if live is not None:
+        raise RunActive(f"run `{live['id']}` of the thread is {live['status']}: cancel it first", run_id=live["id"])
 
 
 def _thread_values(tx: Transaction, space: int, new: NewThread) -> tuple[Any, ...]:

@@ -29,5 +29,10 @@ UPDATE threads
  WHERE thread_key = :thread_key
 RETURNING *;
 
+-- name: live_run_of_thread
+SELECT r.id, h.status FROM runs r JOIN run_heads h ON h.run_key = r.run_key
+ WHERE r.thread_key = :thread_key AND h.status IN ('pending', 'queued', 'running', 'waiting')
+ LIMIT 1;
+
 -- name: drop_thread
 DELETE FROM threads WHERE thread_key = :thread_key;
