@@ -96,16 +96,30 @@ async def test_messages_are_paged_from_the_end(anywhere: Site) -> None:
     assert seen == list(range(6))
 
 
-async def test_input_that_waits_is_shown_whole(site: Site) -> None:
-    live = await stalling(site)
+async def test_input_that_waits_is_paged_like_all_that_was_said(anywhere: Site) -> None:
+    live = await stalling(anywhere)
     thread = live["thread_id"]
+    first = (await anywhere.get(f"/api/threads/{thread}/messages"))["items"][0]["content"]
     body = {"messages": [{"content": f"{number}"} for number in range(7)]}
-    queued = await site.post(f"/api/threads/{thread}/runs", body)
-    page = await site.get(f"/api/threads/{thread}/messages", limit=2)
-    assert [message["sequence"] for message in page["items"]] == [0] + [None] * 7
-    assert page["next_cursor"] is None
-    for run in (queued, live):
-        await site.post(f"/api/runs/{run['id']}/cancel", expect=200)
+    queued = [
+        await anywhere.post(f"/api/threads/{thread}/runs", body),
+        await anywhere.post(f"/api/threads/{thread}/runs", body),
+    ]
+    whole = [first, *map(str, range(7)), *map(str, range(7))]
+    for limit in (1, 2, 5, 15, 16):
+        seen: list[str] = []
+        async for items in anywhere.pages(f"/api/threads/{thread}/messages", limit=limit):
+            assert len(items) <= limit
+            seen = [message["content"] for message in items] + seen
+        assert seen == whole
+    history = await anywhere.get(f"/api/threads/{thread}/history", limit=1)
+    assert ([message["content"] for message in history["messages"]], len(history["runs"])) == (["6"], 1)
+    export = await anywhere.get(f"/api/threads/{thread}/export", format="json")
+    assert [message["content"] for message in export["messages"]] == whole
+    await anywhere.get(f"/api/threads/{thread}/messages", cursor=".", expect=400)
+    await anywhere.get(f"/api/threads/{thread}/messages", cursor=".missing", expect=400)
+    for run in (*queued, live):
+        await anywhere.post(f"/api/runs/{run['id']}/cancel", expect=200)
 
 
 async def test_a_thread_without_a_run_has_nothing_to_tell(site: Site) -> None:

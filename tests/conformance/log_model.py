@@ -150,8 +150,11 @@ class ModelRun:
         return above if self.deleted or not self.may_begin else above + self.said[:first]
 
     def history(self) -> list[Said]:
-        """Return what was said, and the input that waits."""
-        return self.chain() if self.may_begin else self.chain() + self.said
+        """Return what was said, and the input that waits: its own, and that of those that must begin first."""
+        if self.base is None or self.may_begin:
+            return self.chain()
+        above = self.base.chain(self.cut) if self.base.may_begin else self.base.history()
+        return above if self.deleted else above + self.said
 
     def known_ids(self, first: int | None = None) -> set[MessageId]:
         """Return the ids that a message after this may not have."""

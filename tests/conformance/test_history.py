@@ -249,3 +249,39 @@ async def test_history_of_an_ended_run_has_no_call_without_its_result(store: Sto
     history = await store.messages.history(SPACE, run.id)
     assert [message.tool_call_id for message in history] == [None, None, "a", "b", None]
     assert sequences(history) == [0, 1, 2, 3, 4]
+
+
+async def test_input_of_all_that_must_begin_first_comes_last_in_order(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    lease = await claimed(store, await make(store, thread, "first"))
+    second = await make(store, thread, "second", "and")
+    silent = await make(store, thread)
+    third = await make(store, thread, "third")
+    assert await told(store, third) == ["first", "second", "and", "third"]
+    assert await told(store, silent) == ["first", "second", "and"]
+    assert await told(store, second) == ["first", "second", "and"]
+    await store.runs.end(SPACE, second.id)  # before it could begin
+    assert await told(store, third) == ["first", "second", "and", "third"]
+    await complete(store, lease, "answer")
+    assert await told(store, third) == ["first", "answer", "second", "and", "third"]
+    await store.runs.end(SPACE, silent.id)
+    assert await told(store, third) == ["first", "answer", "second", "and", "third"]
+
+
+async def test_input_that_waits_is_paged_by_its_id_also_when_it_enters_meanwhile(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    lease = await claimed(store, await make(store, thread, "1", "2"))
+    await make(store, thread, "3", "4")
+    last = await make(store, thread, "5", "6", "7")
+    whole = ["1", "2", "3", "4", "5", "6", "7"]
+    for limit in (1, 2, 3, 5, 7, 8):
+        pages = [await store.messages.history(SPACE, last.id, limit=limit)]
+        while len(pages[0]) == limit:
+            pages.insert(0, await store.messages.history(SPACE, last.id, limit=limit, before=pages[0][0].place))
+        assert [text for page in pages for text in texts(page)] == whole
+    (six, _) = await store.messages.history(SPACE, last.id, limit=2)
+    await complete(store, lease)
+    assert texts(await store.messages.history(SPACE, last.id, limit=2, before=six.place)) == ["4", "5"]
+    for strange in ("missing", "1"):
+        async with refused(store, Invalid):
+            await store.messages.history(SPACE, last.id, before=MessageId(strange))

@@ -82,7 +82,10 @@ class Node:
         return above + (self.said if self.begun else [])[:cut]
 
     def history(self) -> list[str]:
-        return self.chain() + ([] if self.begun else self.said)
+        if self.base is None or self.begun:
+            return self.chain()
+        above = self.base.chain(self.cut) if self.base.begun else self.base.history()
+        return above + self.said
 
 
 @dataclass(eq=False)
@@ -165,11 +168,9 @@ class Tree:
 
     async def _paged(self, node: Node, limit: int) -> list[str]:
         page = await self.store.messages.history(SPACE, node.run.id, limit=limit)
-        if any(message.sequence is None for message in page):
-            page = await self.store.messages.history(SPACE, node.run.id, limit=1000)
         heard = texts(page)
-        while page and page[0].sequence is not None:
-            page = await self.store.messages.history(SPACE, node.run.id, limit=limit, before=page[0].sequence)
+        while page:
+            page = await self.store.messages.history(SPACE, node.run.id, limit=limit, before=page[0].place)
             heard = texts(page) + heard
         return heard
 

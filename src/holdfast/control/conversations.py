@@ -1,12 +1,13 @@
 """What was said on a thread: along one chain of its tree, or the tree itself."""
 
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
 from holdfast.control.cursors import number_of
 from holdfast.domain.errors import NotFound
-from holdfast.domain.ids import RunId, SpaceId, ThreadId
+from holdfast.domain.ids import MessageId, RunId, SpaceId, ThreadId, check_client_id
 from holdfast.domain.instant import Instant
 from holdfast.domain.message import Message
 from holdfast.domain.page import DEFAULT_LIMIT, Page
@@ -18,6 +19,8 @@ from holdfast.ports.threads import Threads
 
 MOST_AT_ONCE = 1000
 NEWEST = 200
+_NAMED: Final = "."
+"""No id and no number begins with it."""
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,20 +119,15 @@ class ConversationControl:
         return await newest_run(self._threads, self._runs, space, thread)
 
     async def _page(self, space: SpaceId, run: RunId, *, limit: int, cursor: str | None) -> Page[Message]:
-        before = None if cursor is None else number_of(cursor)
+        before = None if cursor is None else _before(cursor)
         found = await self._messages.history(space, run, limit=limit + 1, before=before)
-        if len(found) > limit and found[1].sequence is None:
-            # Input that waits for its run has no sequence to go on from: it is shown together, however much it is.
-            limit = MOST_AT_ONCE - 1
-            found = await self._messages.history(space, run, limit=MOST_AT_ONCE)
         shown = found[-limit:]
-        more = len(found) > limit and shown[0].sequence is not None
-        return Page(items=shown, next_cursor=str(shown[0].sequence) if more else None)
+        return Page(items=shown, next_cursor=_cursor(shown[0]) if len(found) > limit else None)
 
     async def _all(self, space: SpaceId, run: RunId) -> list[Message]:
         found = page = await self._messages.history(space, run, limit=MOST_AT_ONCE)
-        while len(page) == MOST_AT_ONCE and page[0].sequence is not None:
-            page = await self._messages.history(space, run, limit=MOST_AT_ONCE, before=page[0].sequence)
+        while len(page) == MOST_AT_ONCE:
+            page = await self._messages.history(space, run, limit=MOST_AT_ONCE, before=page[0].place)
             found = [*page, *found]
         return found
 
@@ -152,6 +150,17 @@ async def run_of_thread(runs: Runs, space: SpaceId, thread: ThreadId, run: RunId
     if found.thread_id != thread:
         raise NotFound(f"there is no run `{run}` on thread `{thread}`", id=run)
     return found
+
+
+def _cursor(message: Message) -> str:
+    """Return where the page before a message begins. One that waits is named by its id, which it keeps."""
+    return f"{_NAMED}{message.id}" if message.sequence is None else str(message.sequence)
+
+
+def _before(cursor: str) -> int | MessageId:
+    if not cursor.startswith(_NAMED):
+        return number_of(cursor)
+    return MessageId(check_client_id(cursor.removeprefix(_NAMED), field="cursor"))
 
 
 def _first(runs: list[Run], fits: Callable[[Run], bool]) -> Run | None:

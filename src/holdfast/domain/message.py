@@ -55,6 +55,11 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     created_by: str | None
     created_at: Instant
 
+    @property
+    def place(self) -> int | MessageId:
+        """Where it stands on its chain: its sequence, or its id while it has none."""
+        return self.id if self.sequence is None else self.sequence
+
 
 class NewMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A message to be said."""

@@ -11,12 +11,13 @@ class Messages(Protocol):
     """What was said, as one run sees it."""
 
     async def history(
-        self, space: SpaceId, run: RunId, *, limit: int = DEFAULT_LIMIT, before: int | None = None
+        self, space: SpaceId, run: RunId, *, limit: int = DEFAULT_LIMIT, before: int | MessageId | None = None
     ) -> list[Message]:
-        """Return the last `limit` messages of `run`'s chain, or of those before sequence `before`, oldest first.
+        """Return the last `limit` messages of `run`'s chain, or of those before a message, oldest first.
 
-        A base that was cut shows only what is before the cut. Sequences ascend. Input that waits for its run to begin
-        comes last, without a sequence. A `before` that is not a message of this chain is refused (`Invalid`).
+        A base that was cut shows only what is before the cut. Sequences ascend. Input that waits for its run to begin,
+        or for one that must begin first, comes last, without a sequence. `before` is the sequence of a message, or its
+        id, which it keeps when it enters; one that is not on this chain is refused (`Invalid`).
         The cost does not depend on how long the chain is.
         """
 

@@ -34,7 +34,7 @@ class SqlMessages:
         self._database = database
 
     async def history(
-        self, space: SpaceId, run: RunId, *, limit: int = DEFAULT_LIMIT, before: int | None = None
+        self, space: SpaceId, run: RunId, *, limit: int = DEFAULT_LIMIT, before: int | MessageId | None = None
     ) -> list[Message]:
         """Return the last messages of a chain, oldest first."""
         check_limit(limit, most=MOST)
@@ -43,6 +43,8 @@ class SqlMessages:
             row = await run_row(tx, space, run)
             if before is None:
                 return await chain_end(tx, row["run_key"], limit=limit)
+            if isinstance(before, str):
+                return await _before_named(tx, row, before, limit=limit)
             return await chain_before(tx, row["run_key"], row["thread_key"], before=before, limit=limit)
 
         return await self._database.read(find)
@@ -59,13 +61,11 @@ class SqlMessages:
         """Return the message with that id on a chain."""
 
         async def find(tx: Transaction) -> Message:
-            row = await run_row(tx, space, run)
-            for candidate in await tx.many("messages_with_ids", [(row["thread_key"], message)]):
-                if await is_on_chain(tx, row["run_key"], candidate):
-                    found = await tx.one("message_by_key", message_key=candidate["message_key"])
-                    if found is not None:
-                        return to_message(found)
-            raise NotFound(f"there is no message `{message}` on the chain of run `{run}`", id=message)
+            named = await _named_on_chain(tx, await run_row(tx, space, run), message)
+            found = None if named is None else await tx.one("message_by_key", message_key=named["message_key"])
+            if found is None:
+                raise NotFound(f"there is no message `{message}` on the chain of run `{run}`", id=message)
+            return to_message(found)
 
         return await self._database.read(find)
 
@@ -82,12 +82,12 @@ class SqlMessages:
         return await self._database.read(find)
 
 
-async def chain_end(tx: Transaction, run_key: int, *, limit: int) -> list[Message]:
-    """Return the last messages of a chain; input that waits for its run to begin comes last."""
-    waiting = await tx.all("waiting_input", run_key=run_key)
-    count = limit - len(waiting)
+async def chain_end(tx: Transaction, run_key: int, *, limit: int, before_key: int = END) -> list[Message]:
+    """Return the last messages of a chain; input that waits for its run to begin comes last, up to that of a key."""
+    found = await tx.all("waiting_on_chain", run_key=run_key, before=before_key, limit=limit)
+    count = limit - len(found)
     entered = await _walk(tx, run_key, before=END, limit=count) if count > 0 else []
-    return [to_message(row) for row in [*reversed(entered), *waiting[-limit:]]]
+    return [to_message(row) for row in reversed([*found, *entered])]
 
 
 async def leased_chain_end(tx: Transaction, lease: Lease, *, limit: int) -> list[Message]:
@@ -180,6 +180,23 @@ def message_values(
         row.created_by,
         tx.now,
     )
+
+
+async def _before_named(tx: Transaction, run: Row, before: MessageId, *, limit: int) -> list[Message]:
+    """Return the messages of a chain before the one with that id, which may have entered meanwhile."""
+    named = await _named_on_chain(tx, run, before)
+    if named is None:
+        raise Invalid("`before` must be a message of the run's chain", field="before")
+    if named["sequence"] is None:
+        return await chain_end(tx, run["run_key"], limit=limit, before_key=named["message_key"])
+    return await chain_before(tx, run["run_key"], run["thread_key"], before=named["sequence"], limit=limit)
+
+
+async def _named_on_chain(tx: Transaction, run: Row, message: MessageId) -> Row | None:
+    for candidate in await tx.many("messages_with_ids", [(run["thread_key"], message)]):
+        if await is_on_chain(tx, run["run_key"], candidate):
+            return candidate
+    return None
 
 
 async def _run_of(tx: Transaction, run_key: int, thread_key: int, sequence: int) -> int:

@@ -57,28 +57,22 @@ async def find_place(ports: Messages, space: SpaceId, thread: ThreadId, theirs: 
 
 async def chain_before(ports: Messages, space: SpaceId, message: Message) -> list[Message]:
     """Return everything on the chain of a message before it."""
-    if message.sequence is None:
-        waiting = await chain_of(ports, space, message.run_id)
-        return waiting[: next(index for index, each in enumerate(waiting) if each.id == message.id)]
-    return await _back_from(ports, space, message.run_id, before=message.sequence)
+    return await _back_from(ports, space, message.run_id, before=message.place)
 
 
 async def chain_of(ports: Messages, space: SpaceId, run: RunId) -> list[Message]:
     """Return everything on the chain of a run."""
-    end = await ports.history(space, run, limit=PAGE)
-    if len(end) < PAGE or end[0].sequence is None:
-        return end
-    return [*await _back_from(ports, space, run, before=end[0].sequence), *end]
+    return await _back_from(ports, space, run, before=None)
 
 
-async def _back_from(ports: Messages, space: SpaceId, run: RunId, *, before: int) -> list[Message]:
+async def _back_from(ports: Messages, space: SpaceId, run: RunId, *, before: int | MessageId | None) -> list[Message]:
     found: list[Message] = []
     while True:
         page = await ports.history(space, run, limit=PAGE, before=before)
         found = [*page, *found]
-        if len(page) < PAGE or page[0].sequence is None:
+        if len(page) < PAGE:
             return found
-        before = page[0].sequence
+        before = page[0].place
 
 
 def agreement(theirs: Sequence[wire.Message], chain: Sequence[Message]) -> tuple[int, Message | None]:

@@ -56,6 +56,23 @@ SELECT m.*, r.id AS run_id, t.id AS thread_id
  WHERE m.run_key = :run_key AND m.sequence IS NULL
  ORDER BY m.message_key;
 
+-- name: waiting_on_chain
+-- The same of a run and of those that must end before it can begin, the newest first.
+WITH RECURSIVE chain (run_key, base_key, queued_at) AS (
+    SELECT r.run_key, r.base_key, h.queued_at FROM runs r JOIN run_heads h ON h.run_key = r.run_key WHERE r.run_key = :run_key
+    UNION ALL
+    SELECT r.run_key, r.base_key, h.queued_at
+      FROM chain c JOIN runs r ON r.run_key = c.base_key JOIN run_heads h ON h.run_key = r.run_key
+     WHERE c.queued_at IS NULL
+)
+SELECT m.*, r.id AS run_id, t.id AS thread_id
+  FROM chain c
+  JOIN messages m ON m.run_key = c.run_key AND m.sequence IS NULL AND m.message_key < :before
+  JOIN runs r ON r.run_key = m.run_key
+  JOIN threads t ON t.thread_key = m.thread_key
+ ORDER BY m.message_key DESC
+ LIMIT :limit;
+
 -- name: last_exchange
 -- The last assistant message of a run up to a cut, with what follows it.
 SELECT m.*, r.id AS run_id, t.id AS thread_id
