@@ -289,7 +289,9 @@ class LogMachine(RuleBasedStateMachine):
         assert len(committed.sequences) == len(committed.message_ids) == len(planned.said)
 
     async def _put_item(self, run: ModelRun, what: str) -> int:
-        return await self._store.inbox.put(SPACE, run.id, kind=InboxKind.MESSAGE, data=what)
+        return await self._store.inbox.put(
+            SPACE, run.id, kind=InboxKind.MESSAGE, data={"role": "user", "content": what}
+        )
 
     async def _end(self, run: ModelRun, to: RunStatus) -> list[RunId]:
         return [ended.id for ended in await self._store.runs.end(SPACE, run.id, to=to)]
@@ -315,5 +317,7 @@ def _what(item: InboxItem) -> str:
             return f"{run_id} {status}"
         case InboxKind.ANSWER, {"interrupt_id": interrupt}:
             return str(interrupt)
+        case InboxKind.MESSAGE, {"content": content}:
+            return str(content)
         case _:
             return str(item.data)

@@ -350,6 +350,7 @@ class Model:
             run.wait_until = None
             run.cut_short = True
             run.said += [Said(f"answer {call}", answers=call) for call in run.open_calls()]
+            self._hear(run)
             self._close(run)
         for run in ended:
             if run.parent not in ended:
@@ -370,6 +371,11 @@ class Model:
             came = (run.inherited or {}).items()
             if came:  # what others hold of a deleted run becomes theirs
                 run.inherited = {name: (value, run if source.deleted else source) for name, (value, source) in came}
+
+    def _hear(self, run: ModelRun) -> None:
+        """Let what people told a run be said, though it ends before it reads it."""
+        heard = [number for number, (kind, _) in run.unread.items() if kind is InboxKind.MESSAGE]
+        run.said += [Said(run.unread.pop(number)[1]) for number in heard]
 
     def _newest(self, thread: ModelThread) -> ModelRun | None:
         return next((run for run in reversed(self.existing()) if run.thread is thread), None)

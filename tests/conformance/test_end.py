@@ -226,6 +226,49 @@ async def test_those_that_waited_for_a_run_go_once_its_worker_has_let_go(store: 
         assert await status(store, run.id) is RunStatus.QUEUED
 
 
+@pytest.mark.parametrize("to", [RunStatus.CANCELLED, RunStatus.FAILED])
+async def test_what_people_said_to_an_ended_run_enters_after_the_answers(store: Store, to: RunStatus) -> None:
+    lease = await running(store, "begin")
+    await commit(store, lease, messages=[assistant("hm", call("c1"))])
+    for name in ("left", "right"):
+        data = {"role": "user", "content": name, "id": name}
+        await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.MESSAGE, data=data, by="ann")
+    await end(store, lease.run_id, to=to)
+    *_, answer, left, right = await store.messages.of_run(SPACE, lease.run_id)
+    assert [message.sequence for message in (answer, left, right)] == [2, 3, 4]
+    assert (answer.role, left.id, left.content) == (Role.TOOL, "left", "left")
+    assert (right.role, right.metadata, right.created_by) == (Role.USER, {"steering": True}, "ann")
+    await store.leases.release(lease)
+    following = await after(store, await get(store, lease.run_id), "and on")
+    assert [each.content for each in await store.messages.history(SPACE, following.id)][-3:] == [
+        "left",
+        "right",
+        "and on",
+    ]
+
+
+async def test_what_people_said_to_a_run_that_never_began_waits_behind_its_input(store: Store) -> None:
+    lease = await running(store, "first")
+    pending = await after(store, lease.run, "second")
+    await store.inbox.put(SPACE, pending.id, kind=InboxKind.MESSAGE, data={"role": "user", "content": "and this"})
+    await end(store, pending.id)
+    assert [each.content for each in await store.messages.history(SPACE, pending.id)] == ["first", "second", "and this"]
+    await commit(store, lease, messages=[assistant("done")], move=COMPLETED)
+    assert await said(store, pending.id) == [(2, Role.USER, "second"), (3, Role.USER, "and this")]
+
+
+async def test_what_an_ended_run_was_told_under_an_id_of_its_chain_enters_under_another(store: Store) -> None:
+    run = await queued(store, "begin")
+    (first,) = await store.messages.of_run(SPACE, run.id)
+    await store.inbox.put(SPACE, run.id, kind=InboxKind.EDIT, data={"plan": "nonsense"})
+    await store.inbox.put(SPACE, run.id, kind=InboxKind.MESSAGE, data="no message")
+    data = {"role": "user", "content": "again", "id": first.id}
+    await store.inbox.put(SPACE, run.id, kind=InboxKind.MESSAGE, data=data)
+    await end(store, run.id)
+    _, again = await store.messages.of_run(SPACE, run.id)
+    assert (again.content, again.id == first.id) == ("again", False)
+
+
 async def test_the_parent_of_an_ended_run_is_told(store: Store) -> None:
     parent = await running(store)
     child = await child_of(store, parent.run_id)

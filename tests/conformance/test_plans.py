@@ -7,6 +7,7 @@ import pytest
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Conflict, NotFound, ThreadClosed, TooLarge
+from holdfast.domain.events import event_type
 from holdfast.domain.ids import ThreadId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.plan import PlanItem
@@ -15,7 +16,7 @@ from holdfast.domain.run import RunStatus
 from holdfast.domain.thread import NewThread, ThreadPatch, ThreadStatus
 from holdfast.store.store import Store
 from tests.conformance.conftest import SPACE
-from tests.conformance.scenes import COMPLETED, WAITING, after, commit, get, running
+from tests.conformance.scenes import COMPLETED, WAITING, after, commit, get, running, stream
 from tests.conformance.tables import rows_of
 
 PLAN: Json = {"items": [{"task_id": 1, "position": 0, "title": "bake"}]}
@@ -49,6 +50,23 @@ async def test_a_live_run_is_given_the_edit_and_it_shows_at_once(store: Store) -
     items = await store.journal.inbox(lease)
     assert [(item.kind, item.created_by) for item in items] == [(InboxKind.EDIT, "ann"), (InboxKind.EDIT, None)]
     assert await store.values.of_run(SPACE, lease.run_id) == {}
+
+
+async def test_an_edit_that_a_run_does_not_read_before_it_is_ended_is_kept(store: Store) -> None:
+    lease = await running(store, "begin")
+    await store.journal.next_task_id(lease, step="s")
+    await commit(store, lease, values={"plan": PLAN})
+    await rename(store, lease.thread_id, 1, "fry")
+    await add(store, lease.thread_id)
+    plan = await store.plans.of_run(SPACE, lease.run_id)
+    await store.runs.end(SPACE, lease.run_id)
+    await store.leases.release(lease)
+    assert [item.title for item in plan.items] == ["fry", "mix"]
+    assert await store.plans.of_run(SPACE, lease.run_id) == plan
+    following = await after(store, await get(store, lease.run_id), "go on")
+    assert await store.plans.of_run(SPACE, following.id) == plan
+    *_, changed, _ = await stream(store, lease.run_id)
+    assert event_type(changed) == "CUSTOM" and "fry" in str(changed)
 
 
 async def test_a_waiting_run_is_woken_by_an_edit(store: Store) -> None:

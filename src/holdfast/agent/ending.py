@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from holdfast.agent.mail import ended_children
 from holdfast.agent.settling import answer
+from holdfast.agent.taking_in import take_in_last
 from holdfast.agent.work import Work
 from holdfast.domain.content import Json
 from holdfast.domain.errors import InboxNotEmpty
@@ -32,15 +33,18 @@ async def complete(work: Work, output: Json) -> None:
 
 
 async def fail(work: Work, error: RunError) -> None:
-    """End the run badly, with no call left open; what came in meanwhile is of no use any more."""
+    """End the run badly, with no call left open; what people said meanwhile is kept for whoever goes on from it."""
     work.log.close()
     _answer_open_calls(work, f"not answered: the run failed: {error.message}")
+    take_in_last(work)
     while True:
         end = RunErrorEvent(message=error.message, code=error.code, usage=_usage(work))
         try:
             await work.log.commit(Move(to=RunStatus.FAILED, error=error), end=end)
         except InboxNotEmpty:
             unread = await work.journal.inbox(work.lease)
+            work.mail.put(unread)
+            take_in_last(work)
             work.log.draft.consumed = [item.number for item in unread]
         else:
             return

@@ -10,7 +10,6 @@ from typing import Final
 import msgspec
 
 from holdfast.domain.content import Json
-from holdfast.domain.errors import Invalid
 from holdfast.domain.events.custom import ChildChanged
 from holdfast.domain.events.input import Interrupt as AskedInterrupt
 from holdfast.domain.idempotency import derived_id
@@ -19,8 +18,8 @@ from holdfast.domain.inbox import InboxItem, InboxKind
 from holdfast.domain.message import STEERING, NewMessage, Role
 from holdfast.domain.plan_edit import PlanEdit
 from holdfast.domain.run import RunError, RunStatus
+from holdfast.domain.unread import edit_in, said_in
 from holdfast.domain.untrusted import SOURCE
-from holdfast.domain.values import check_value_names
 from holdfast.tools.content import as_text
 from holdfast.tools.tool import Answered, Arrival, ChildEnded, TaskEnded, TimeCame
 
@@ -119,17 +118,14 @@ def segment_name(items: Sequence[InboxItem]) -> RunId | None:
 def edits(items: Sequence[InboxItem]) -> dict[str, Json]:
     """Return the values that people put in place of others."""
     values: dict[str, Json] = {}
-    for item in items:
-        if item.kind is InboxKind.EDIT:
-            values |= item.data.get("values", {})
-    check_value_names(values)
+    for edit in filter(None, map(edit_in, items)):
+        values |= edit.values
     return values
 
 
 def plan_edits(items: Sequence[InboxItem]) -> list[PlanEdit]:
     """Return what people changed of the plan."""
-    found = [item.data.get("plan") for item in items if item.kind is InboxKind.EDIT]
-    return [msgspec.convert(edit, PlanEdit) for edit in found if edit is not None]
+    return [edit.plan for edit in filter(None, map(edit_in, items)) if edit.plan is not None]
 
 
 def ended_children(items: Sequence[InboxItem]) -> list[ChildChanged]:
@@ -211,10 +207,7 @@ def _ended(item: InboxItem) -> _Ended:
 def _message(item: InboxItem) -> NewMessage | None:
     match item.kind:
         case InboxKind.MESSAGE:
-            said = _said(item)
-            return msgspec.structs.replace(
-                said, role=Role.USER, metadata={**said.metadata, STEERING: True}, created_by=item.created_by
-            )
+            return said_in(item)
         case InboxKind.CHILD | InboxKind.TASK:
             ended = _ended(item)
             why = "which you started in the background" if item.kind is InboxKind.CHILD else "which you asked about"
@@ -240,10 +233,3 @@ def _taint(item: InboxItem) -> Sequence[str]:
             return _ended(item).taint
         case _:
             return []
-
-
-def _said(item: InboxItem) -> NewMessage:
-    try:
-        return msgspec.convert(item.data, NewMessage)
-    except msgspec.ValidationError as exc:
-        raise Invalid(f"item {item.number} of the inbox is not a message: {exc}") from exc

@@ -17,6 +17,7 @@ from holdfast.domain.inbox import InboxItem
 from holdfast.domain.message import NewMessage
 from holdfast.domain.plan import Plan
 from holdfast.domain.plan_edit import PlanEdit, edited_by_all
+from holdfast.domain.unread import is_of_people
 from holdfast.tools.planning import VALUE as PLAN
 from holdfast.tools.values import written
 
@@ -45,14 +46,31 @@ def hold(work: Work) -> None:
     _take(work, items)
 
 
+def take_in_last(work: Work) -> None:
+    """Keep what people said and changed, though the run ends before it reads it: whoever goes on from it does.
+
+    The rest of what came in is of no use any more.
+    """
+    items = work.mail.rest()
+    kept = [item for item in items if is_of_people(item)]
+    work.log.draft.add(messages=_with_new_ids(work, [*_held(work), *spoken(kept)]), consumed=[i.number for i in items])
+    if _held(work):
+        work.set_values({HELD: None})
+    _edit(work, kept)
+
+
 def _take(work: Work, items: list[InboxItem]) -> None:
     work.log.draft.add(consumed=[item.number for item in items])
     exchange = work.conversation.open_exchange()
     mark(work, taints(items), at=None if exchange is None else exchange[0].sequence)
+    _edit(work, items)
+    work.log.tell(*ended_children(items))
+
+
+def _edit(work: Work, items: Sequence[InboxItem]) -> None:
     work.set_values(edits(items))
     if changes := plan_edits(items):
         _change_plan(work, changes)
-    work.log.tell(*ended_children(items))
 
 
 def _change_plan(work: Work, changes: Sequence[PlanEdit]) -> None:

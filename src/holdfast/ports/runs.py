@@ -92,7 +92,9 @@ class Runs(Protocol):
         """End `run` and every live run below it, parents first, and return them.
 
         Afterwards none of them has an open call, interrupt or timer; started effectful steps are `unknown`; the stream
-        of each is closed once. No worker can write to them any more. A run that has ended is refused (`IllegalMove`).
+        of each is closed once. What people said to them and changed of their plans, and they have not read, is said
+        and kept, after the answers of open calls; where a run never began, it waits behind the run's input.
+        No worker can write to them any more. A run that has ended is refused (`IllegalMove`).
         Runs that waited for one of them to end may be claimed once its worker has let go.
         """
 

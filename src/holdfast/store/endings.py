@@ -6,9 +6,11 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.domain.events import Event, RunError, RunFinished, ToolCallResult, decode
+from holdfast.domain.events.custom import PlanChanged, to_custom
 from holdfast.domain.events.input import Cancelled
 from holdfast.domain.ids import MessageId
 from holdfast.domain.message import NewMessage, Role, ToolCall, open_calls
+from holdfast.domain.plan import Plan
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.run import RunError as WhyItFailed
 from holdfast.domain.stream import STRUCTURAL_TYPES, Stream
@@ -21,6 +23,7 @@ from holdfast.store.prepared import event_row, message_row
 from holdfast.store.run_rows import run_by_key
 from holdfast.store.subscriptions import tell_subscribers
 from holdfast.store.transaction import Again, Row, Transaction
+from holdfast.store.unread import keep_plan, unread_of_people
 from holdfast.store.values import inherit
 
 _STRUCTURAL = dump(sorted(STRUCTURAL_TYPES))
@@ -84,10 +87,20 @@ async def _end(tx: Transaction, row: Row, ending: Ending) -> Run:
     run = await run_by_key(tx, run_key)
     calls = open_calls(await last_exchange(tx, run_key))
     answers = [_answer(call, MessageId(tx.new_id("msg")), ending) for call in calls]
-    events = await _closing_events(tx, run_key, run, answers, ending)
-    await _add_answers(tx, row, answers)
-    head = await tx.one("end_head", run_key=run_key, status=ending.to.value, reason=ending.reason, events=len(events))
+    left = await unread_of_people(tx, row)
+    events = await _closing_events(tx, run_key, run, answers, left.plan, ending)
+    await _add_messages(tx, row, [*answers, *left.said], begun=run.queued_at is not None)
+    await keep_plan(tx, run_key, left.plan)
+    head = await tx.one(
+        "end_head",
+        run_key=run_key,
+        status=ending.to.value,
+        reason=ending.reason,
+        events=len(events),
+        read=len(left.numbers),
+    )
     assert head is not None
+    await tx.many("consume", [(run_key, number) for number in left.numbers])
     first = head["last_event_seq"] - len(events) + 1
     closing = list(map(event_row, events))
     await tx.many("add_events", [(run_key, seq, *row, tx.now) for seq, row in enumerate(closing, start=first)])
@@ -110,27 +123,28 @@ def _answer(call: ToolCall, message_id: MessageId, ending: Ending) -> NewMessage
     return NewMessage(id=message_id, role=Role.TOOL, content=text, tool_call_id=call.id)
 
 
-async def _add_answers(tx: Transaction, row: Row, answers: Sequence[NewMessage]) -> None:
-    if not answers:
+async def _add_messages(tx: Transaction, row: Row, messages: Sequence[NewMessage], *, begun: bool) -> None:
+    """Let messages enter the conversation; where the run has not begun, they wait behind its input."""
+    if not messages:
         return
-    first = await take_sequences(tx, row["thread_key"], len(answers))
+    first = await take_sequences(tx, row["thread_key"], len(messages)) if begun else None
     values = [
         message_values(
             tx,
-            message_row(answer),
+            message_row(message),
             thread_key=row["thread_key"],
             run_key=row["run_key"],
-            sequence=first + index,
+            sequence=None if first is None else first + index,
         )
-        for index, answer in enumerate(answers)
+        for index, message in enumerate(messages)
     ]
     await tx.many("add_messages", values)
 
 
 async def _closing_events(
-    tx: Transaction, run_key: int, run: Run, answers: Sequence[NewMessage], ending: Ending
+    tx: Transaction, run_key: int, run: Run, answers: Sequence[NewMessage], plan: Plan | None, ending: Ending
 ) -> list[Event]:
-    """Return what closes the stream: results for the open calls, then the end."""
+    """Return what closes the stream: results for the open calls, the plan if people changed it, then the end."""
     logged = await tx.all("events_of_types_after", run_key=run_key, seq=0, types=_STRUCTURAL, limit=2**31)
     stream = Stream.resume(
         run.thread_id, run.id, [decode(row["data"].encode()) for row in logged], base_run_id=run.base_run_id
@@ -140,6 +154,8 @@ async def _closing_events(
         assert answer.id is not None and answer.tool_call_id is not None and isinstance(answer.content, str)
         result = ToolCallResult(message_id=answer.id, tool_call_id=answer.tool_call_id, content=answer.content)
         events += stream.feed(result, at=tx.now)
+    if plan is not None:
+        events += stream.feed(to_custom(PlanChanged(items=plan.items)), at=tx.now)
     return events + stream.end(_terminal(run, ending), at=tx.now)
 
 

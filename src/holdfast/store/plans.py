@@ -7,18 +7,17 @@ from holdfast.domain.errors import Conflict
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.plan import Plan, PlanItem, find
-from holdfast.domain.plan_edit import AddItem, PlanEdit, check_edit, edited, edited_by_all
+from holdfast.domain.plan_edit import AddItem, PlanEdit, check_edit, edited
 from holdfast.domain.run import RunStatus
 from holdfast.domain.thread import ThreadStatus, check_open
+from holdfast.domain.unread import edit_in
 from holdfast.ports.runs import RunFilter
-from holdfast.store.encoding import dump, load
-from holdfast.store.inbox import put_item
+from holdfast.store.encoding import dump
+from holdfast.store.inbox import put_item, to_item
 from holdfast.store.run_rows import list_runs, run_row
 from holdfast.store.threads import thread_row
 from holdfast.store.transaction import Database, Row, Transaction
-from holdfast.store.values import values_of
-
-VALUE = "plan"
+from holdfast.store.unread import PLAN, keep_plan, plan_with
 
 
 class SqlPlans:
@@ -62,12 +61,10 @@ async def _newest_run(tx: Transaction, space: SpaceId, thread: ThreadId) -> Row:
 
 
 async def _plan(tx: Transaction, run: Row) -> Plan:
-    plan = msgspec.convert((await values_of(tx, run)).get(VALUE) or {}, Plan)
     if RunStatus(run["status"]).terminal:
-        return plan
-    items = await tx.all("inbox_of_run", run_key=run["run_key"])
-    edits = [load(row["data"]).get(VALUE) for row in items if row["kind"] == InboxKind.EDIT]
-    return edited_by_all(plan, [msgspec.convert(edit, PlanEdit) for edit in edits if edit is not None])
+        return await plan_with(tx, run, [])
+    items = map(to_item, await tx.all("inbox_of_run", run_key=run["run_key"]))
+    return await plan_with(tx, run, [edit.plan for edit in filter(None, map(edit_in, items)) if edit.plan is not None])
 
 
 async def _next_number(tx: Transaction, thread_key: int) -> int:
@@ -80,9 +77,8 @@ async def _next_number(tx: Transaction, thread_key: int) -> int:
 async def _keep(tx: Transaction, at: tuple[SpaceId, Row], plan: Plan, edit: PlanEdit, *, by: str | None) -> None:
     """Give an edit to a live run, or keep what it made of the plan of one that has ended."""
     space, run = at
-    data = dump({VALUE: msgspec.to_builtins(edit)})
+    data = dump({PLAN: msgspec.to_builtins(edit)})
     if await put_item(tx, run["run_key"], kind=InboxKind.EDIT, data=data, by=by) is not None:
         tx.wake(run=(space, run["id"]), queue=True)
         return
-    (last,) = await tx.many("last_sequences", [(run["run_key"],)])
-    await tx.many("add_values", [(run["run_key"], VALUE, last["last_sequence"], dump(msgspec.to_builtins(plan)))])
+    await keep_plan(tx, run["run_key"], plan)

@@ -69,10 +69,15 @@ async def _key_ever(tx: Transaction, space: SpaceId, run: RunId) -> int:
 
 async def run_by_key(tx: Transaction, run_key: int) -> Run:
     """Return a run that is known to exist."""
+    return to_run(await run_row_by_key(tx, run_key))
+
+
+async def run_row_by_key(tx: Transaction, run_key: int) -> Row:
+    """Return a run that is known to exist as the view shows it."""
     row = await tx.one("run_by_key", run_key=run_key)
     if row is None:
         raise NotFound("the run is gone")
-    return to_run(row)
+    return row
 
 
 def to_run(row: Row) -> Run:

@@ -10,6 +10,7 @@ from holdfast.domain.errors import Conflict, IdTaken, Invalid, NotFound
 from holdfast.domain.events import TextMessageContent
 from holdfast.domain.ids import MessageId, RunId
 from holdfast.domain.message import Role
+from holdfast.domain.plan_edit import AddItem, NewPlanItem
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.tool import ToolClass
 from tests.scenario.agents.handwork import Gate
@@ -85,6 +86,42 @@ async def test_what_is_said_before_it_begins_is_part_of_the_first_call(workshop:
     async with workshop.open() as floor:
         assert (await floor.ended(run)).output == "but gently"
         assert await floor.said(run) == ["user: begin", "user: but gently", "assistant: but gently"]
+
+
+async def test_what_a_run_has_not_heard_when_it_fails_is_told_to_the_one_that_tries_again(anywhere: Workshop) -> None:
+    anywhere.agent(say("{$last_user}"), tools=["no_such_tool"])
+    async with anywhere.open(workers=0) as floor:
+        run = await floor.start("begin")
+        await floor.runs.steer(SPACE, run.id, "but gently", by="ada")
+        await floor.holdfast.store.plans.edit(SPACE, run.thread_id, AddItem(item=NewPlanItem(title="knead")))
+    async with anywhere.open() as floor:
+        failed = await floor.ended(run)
+        said, messages = await floor.said(run), await floor.messages(run)
+        plan = await floor.holdfast.store.plans.of_run(SPACE, run.id)
+        await floor.events(run)
+    anywhere.configure(tools=[])
+    async with anywhere.open() as floor:
+        again = await floor.ended((await floor.runs.retry(SPACE, run.id)).run)
+        assert await floor.holdfast.store.plans.of_run(SPACE, again.id) == plan
+    assert failed.status is RunStatus.FAILED
+    assert said == ["user: begin", "user: but gently"]
+    assert messages[1].created_by == "ada"
+    assert [item.title for item in plan.items] == ["knead"]
+    assert again.output == "but gently"
+
+
+async def test_what_a_run_has_not_heard_when_it_is_cancelled_is_told_to_the_next(anywhere: Workshop) -> None:
+    gate = Gate(kind=ToolClass.IDEMPOTENT)
+    anywhere.agent(calling(call("gate")), say("{$last_user}"), tools=["gate"])
+    async with anywhere.open(gate) as floor:
+        run = await floor.start()
+        await gate.begun.acquire()
+        await floor.runs.steer(SPACE, run.id, "left")
+        await floor.runs.cancel(SPACE, run.id)
+        again = await floor.ended((await floor.runs.retry(SPACE, run.id)).run)
+        told = await floor.context(again)
+    assert [message.content for message in told.messages][-1] == "left"
+    assert again.output == "left"
 
 
 async def test_at_whatever_moment_it_comes_it_is_heard_once_or_refused(workshop: Workshop) -> None:

@@ -12,7 +12,7 @@ SELECT r.run_key, r.space_key, r.thread_key, r.parent_key, h.status, h.lease_own
 -- name: end_head
 UPDATE run_heads
    SET status = :status, status_reason = :reason, lease_number = lease_number + 1, wait_until = NULL,
-       last_event_seq = last_event_seq + :events
+       last_event_seq = last_event_seq + :events, unread = unread - :read
  WHERE run_key = :run_key
 RETURNING last_event_seq, lease_owner, queued_at;
 
