@@ -258,15 +258,24 @@ async def test_what_people_said_to_a_run_that_never_began_waits_behind_its_input
 
 
 async def test_what_an_ended_run_was_told_under_an_id_of_its_chain_enters_under_another(store: Store) -> None:
+    first = await queued(store, "begin")
+    second = await after(store, first)
+    for run in (second, first):
+        data = {"role": "user", "content": "same", "id": "same"}
+        await store.inbox.put(SPACE, run.id, kind=InboxKind.MESSAGE, data=data)
+    await end(store, first.id)
+    await end(store, second.id)
+    one, other = await store.messages.history(SPACE, second.id, limit=2)
+    assert (one.id, one.content, other.content) == ("same", "same", "same")
+    assert other.id != "same"
+
+
+async def test_what_is_no_message_keeps_no_run_from_being_ended(store: Store) -> None:
     run = await queued(store, "begin")
-    (first,) = await store.messages.of_run(SPACE, run.id)
     await store.inbox.put(SPACE, run.id, kind=InboxKind.EDIT, data={"plan": "nonsense"})
     await store.inbox.put(SPACE, run.id, kind=InboxKind.MESSAGE, data="no message")
-    data = {"role": "user", "content": "again", "id": first.id}
-    await store.inbox.put(SPACE, run.id, kind=InboxKind.MESSAGE, data=data)
     await end(store, run.id)
-    _, again = await store.messages.of_run(SPACE, run.id)
-    assert (again.content, again.id == first.id) == ("again", False)
+    assert await said(store, run.id) == [(0, Role.USER, "begin")]
 
 
 async def test_the_parent_of_an_ended_run_is_told(store: Store) -> None:

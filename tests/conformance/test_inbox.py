@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from holdfast.domain.content import Json
-from holdfast.domain.errors import Conflict, InboxNotEmpty, LeaseLost, NotFound
+from holdfast.domain.errors import Conflict, IdTaken, InboxNotEmpty, LeaseLost, NotFound
 from holdfast.domain.ids import RunId, TimerId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.run import RunStatus
 from holdfast.domain.timer import NewTimer, TimerState
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
-from tests.builders import FIRST, MINUTE, claim
+from tests.builders import FIRST, MINUTE, claim, user
 from tests.conformance.conftest import SPACE
 from tests.conformance.scenes import (
     COMPLETED,
@@ -49,6 +49,23 @@ async def test_an_item_comes_out_as_it_was_put_in(store: Store, clock: HeldClock
     (item,) = await store.journal.inbox(lease)
     assert (item.kind, item.data, item.created_by) == (InboxKind.EDIT, {"a": [1, None, "ü"]}, "ann")
     assert item.created_at == at(clock, 0)
+
+
+async def test_of_messages_under_one_id_the_first_is_taken(stores: list[Store]) -> None:
+    store = stores[0]
+    lease = await running(store, "begin")
+    (begun,) = await store.messages.of_run(SPACE, lease.run_id)
+    data = {"role": "user", "content": "left", "id": "mine"}
+    racing = [put(each, lease.run_id, data) for each in stores for _ in range(3)]
+    outcomes = await asyncio.gather(*racing, return_exceptions=True)
+    assert [each for each in outcomes if not isinstance(each, IdTaken)] == [1]
+    with pytest.raises(IdTaken):
+        await put(store, lease.run_id, {**data, "id": begun.id})
+    await commit(store, lease, consumed=[1], messages=[user("left", id="mine")])
+    with pytest.raises(IdTaken):
+        await put(store, lease.run_id, data)
+    other = await queued(store, "elsewhere")
+    assert await put(store, other.id, data) == 1
 
 
 async def test_a_waiting_run_is_queued(store: Store, clock: HeldClock) -> None:

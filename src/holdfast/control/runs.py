@@ -1,6 +1,5 @@
 """Runs in the hands of people and clients."""
 
-from contextlib import suppress
 from copy import copy
 from itertools import takewhile
 
@@ -12,7 +11,7 @@ from holdfast.control.queue_room import QueueRoom
 from holdfast.control.thread_agents import ThreadAgents
 from holdfast.domain.agent import check_chosen_model, check_mode, models_of
 from holdfast.domain.content import Content, Json, files_in
-from holdfast.domain.errors import AlreadyAnswered, Conflict, IdTaken, Invalid, NotFound, Waiting
+from holdfast.domain.errors import AlreadyAnswered, Conflict, Invalid, NotFound, Waiting
 from holdfast.domain.ids import InterruptId, MessageId, RunId, SpaceId, ThreadId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.interrupt import Answer, Interrupt, InterruptStatus
@@ -142,15 +141,14 @@ class RunControl:
     ) -> int:
         """Tell a run something on its way; it hears it before its next model call. Return the number of the item.
 
-        A run that asks a person something wants an answer first (`Waiting`). An id that a message of its chain has is
-        refused (`IdTaken`), and so is a file that the space does not have (`NotFound`).
+        A run that asks a person something wants an answer first (`Waiting`). An id that a message of its chain has, or
+        one that it has not heard yet, is refused (`IdTaken`), and so is a file that the space does not have
+        (`NotFound`).
         """
         await self._check_files(space, content)
         by = by or self._by
         said = NewMessage(id=message, role=Role.USER, content=content, created_by=by)
         check_ids([said])
-        if message is not None:
-            await self._check_unused(space, run, message)
         questions = await self._open_questions(space, run, below=False)
         if questions:
             raise Waiting(f"run `{run}` waits for an answer: answer first", interrupts=[each.id for each in questions])
@@ -204,12 +202,6 @@ class RunControl:
     async def _check_files(self, space: SpaceId, content: Content) -> None:
         for file in files_in(content):
             await self._files.get(space, file)
-
-    async def _check_unused(self, space: SpaceId, run: RunId, message: MessageId) -> None:
-        await self._runs.get(space, run)
-        with suppress(NotFound):
-            await self._messages.get(space, run, message)
-            raise IdTaken(f"there is a message `{message}` on the chain of run `{run}` already", id=message)
 
     async def _question(self, space: SpaceId, run: RunId, interrupt: InterruptId) -> Interrupt:
         asked = await self._interrupts.get(space, interrupt)

@@ -23,5 +23,7 @@ class Inbox(Protocol):
     ) -> int:
         """Add an item and return its number; a waiting run is queued in the same transaction.
 
-        A run that has ended is refused (`Conflict`). A timer that it `fires` is settled in the same transaction.
+        A run that has ended is refused (`Conflict`), and so is a message under an id that one of its chain has, or one
+        that it has not read yet (`IdTaken`), also where both come at once. A timer that it `fires` is settled in the
+        same transaction.
         """

@@ -4,14 +4,15 @@ from collections.abc import Collection
 from typing import Any
 
 from holdfast.domain.content import Json
-from holdfast.domain.errors import Conflict
-from holdfast.domain.ids import RunId, SpaceId
+from holdfast.domain.errors import Conflict, IdTaken
+from holdfast.domain.ids import MessageId, RunId, SpaceId
 from holdfast.domain.inbox import InboxItem, InboxKind
 from holdfast.domain.instant import instant
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.timer import TimerClaim
 from holdfast.store.encoding import dump, load
-from holdfast.store.run_rows import run_key_of
+from holdfast.store.messages import named_on_chain
+from holdfast.store.run_rows import run_key_of, run_row
 from holdfast.store.timers import settle_claim
 from holdfast.store.transaction import Database, Row, Transaction
 from holdfast.store.values import taint_at_end
@@ -39,6 +40,8 @@ class SqlInbox:
         async def add(tx: Transaction) -> int:
             key = await run_key_of(tx, space, run)
             await tx.lock(runs=[key])
+            if kind is InboxKind.MESSAGE and isinstance(data, dict) and data.get("id") is not None:
+                await _check_new_id(tx, await run_row(tx, space, run), data["id"])
             if fires is not None:
                 await settle_claim(tx, fires)
             number = await put_item(tx, key, kind=kind, data=text, by=by)
@@ -68,6 +71,14 @@ async def put_item(tx: Transaction, run_key: int, *, kind: InboxKind, data: str,
         now=tx.now,
     )
     return number
+
+
+async def _check_new_id(tx: Transaction, run: Row, message: MessageId) -> None:
+    """Raise if a message of a run's chain has that id, or one that the run, which is held, has not read yet."""
+    unread = map(to_item, await tx.all("inbox_of_run", run_key=run["run_key"]))
+    told = [item.data for item in unread if item.kind is InboxKind.MESSAGE and isinstance(item.data, dict)]
+    if any(each.get("id") == message for each in told) or await named_on_chain(tx, run, message) is not None:
+        raise IdTaken(f"there is a message `{message}` on the chain of run `{run['id']}` already", id=message)
 
 
 async def _go_on(tx: Transaction, run_key: int) -> None:

@@ -61,7 +61,7 @@ class SqlMessages:
         """Return the message with that id on a chain."""
 
         async def find(tx: Transaction) -> Message:
-            named = await _named_on_chain(tx, await run_row(tx, space, run), message)
+            named = await named_on_chain(tx, await run_row(tx, space, run), message)
             found = None if named is None else await tx.one("message_by_key", message_key=named["message_key"])
             if found is None:
                 raise NotFound(f"there is no message `{message}` on the chain of run `{run}`", id=message)
@@ -125,6 +125,14 @@ async def is_on_chain(tx: Transaction, run_key: int, message: Row, *, cut: int |
     return cut is None or (message["sequence"] is not None and message["sequence"] <= cut)
 
 
+async def named_on_chain(tx: Transaction, run: Row, message: MessageId) -> Row | None:
+    """Return where the message with that id on the chain of a run stands, if there is one."""
+    for candidate in await tx.many("messages_with_ids", [(run["thread_key"], message)]):
+        if await is_on_chain(tx, run["run_key"], candidate):
+            return candidate
+    return None
+
+
 class Tip(msgspec.Struct, frozen=True):
     """The end of a chain that messages are added to: a run, up to a cut."""
 
@@ -184,19 +192,12 @@ def message_values(
 
 async def _before_named(tx: Transaction, run: Row, before: MessageId, *, limit: int) -> list[Message]:
     """Return the messages of a chain before the one with that id, which may have entered meanwhile."""
-    named = await _named_on_chain(tx, run, before)
+    named = await named_on_chain(tx, run, before)
     if named is None:
         raise Invalid("`before` must be a message of the run's chain", field="before")
     if named["sequence"] is None:
         return await chain_end(tx, run["run_key"], limit=limit, before_key=named["message_key"])
     return await chain_before(tx, run["run_key"], run["thread_key"], before=named["sequence"], limit=limit)
-
-
-async def _named_on_chain(tx: Transaction, run: Row, message: MessageId) -> Row | None:
-    for candidate in await tx.many("messages_with_ids", [(run["thread_key"], message)]):
-        if await is_on_chain(tx, run["run_key"], candidate):
-            return candidate
-    return None
 
 
 async def _run_of(tx: Transaction, run_key: int, thread_key: int, sequence: int) -> int:

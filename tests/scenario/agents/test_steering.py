@@ -169,13 +169,14 @@ async def test_an_id_that_was_used_before_does_no_harm(workshop: Workshop) -> No
         with pytest.raises(IdTaken):
             await floor.runs.steer(SPACE, run.id, "as the first", message=first)
         await floor.runs.steer(SPACE, run.id, "once", message=MessageId("same"))
-        await floor.runs.steer(SPACE, run.id, "twice", message=MessageId("same"))
+        with pytest.raises(IdTaken):
+            await floor.runs.steer(SPACE, run.id, "twice", message=MessageId("same"))
     async with workshop.open() as floor:
         ended = await floor.ended(run)
         said, messages = await floor.said(run), await floor.messages(run)
     assert ended.status is RunStatus.COMPLETED
-    assert said == ["user: begin", "user: once", "user: twice", "assistant: twice"]
-    assert [message.id == "same" for message in messages] == [False, True, False, False]
+    assert said == ["user: begin", "user: once", "assistant: once"]
+    assert [message.id == "same" for message in messages] == [False, True, False]
 
 
 @pytest.mark.parametrize(
