@@ -64,6 +64,20 @@ async def test_a_deleted_thread_leaves_the_lists_and_stays_deleted(site: Site) -
     await site.post(f"/api/threads/{thread}/runs", {"input": "x"}, expect=409)
 
 
+async def test_what_belongs_to_a_deleted_thread_leaves_the_lists_of_its_space(anywhere: Site) -> None:
+    thread = await anywhere.thread()
+    run = await anywhere.play(thread)
+    body = {"type": "doc", "title": "Notes", "content": "x"}
+    made = await anywhere.post(f"/api/runs/{run['id']}/artifacts", body)
+    await anywhere.delete(f"/api/threads/{thread}")
+    for path, gone in (("runs", run), ("artifacts", made)):
+        assert gone["id"] not in [each["id"] for each in (await anywhere.get(f"/api/{path}"))["items"]]
+        assert (await anywhere.get(f"/api/{path}/{gone['id']}"))["id"] == gone["id"]
+    refused = await anywhere.post(f"/api/runs/{run['id']}/artifacts", body, expect=409)
+    assert refused["error"]["code"] == "THREAD_CLOSED"
+    assert [each["id"] for each in (await anywhere.get(f"/api/threads/{thread}"))["runs"]] == [run["id"]]
+
+
 async def test_a_thread_with_a_live_run_is_not_deleted(site: Site) -> None:
     run = await stalling(site)
     refused = await site.ask("DELETE", f"/api/threads/{run['thread_id']}")

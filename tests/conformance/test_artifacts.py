@@ -10,10 +10,11 @@ import pytest
 
 from holdfast.domain.artifact import Artifact, ArtifactType, NewArtifact, NewFile
 from holdfast.domain.commit import Commit, Lease
-from holdfast.domain.errors import InUse, Invalid, LeaseLost, NotFound, TooLarge
+from holdfast.domain.errors import InUse, Invalid, LeaseLost, NotFound, ThreadClosed, TooLarge
 from holdfast.domain.ids import ArtifactId, FileId, RunId
 from holdfast.domain.instant import instant
 from holdfast.domain.run import Run
+from holdfast.domain.thread import ThreadPatch, ThreadStatus
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE, assistant, claim, finish, new_run, new_thread
@@ -60,6 +61,22 @@ async def test_an_artifact_is_kept_as_it_was_made(store: Store, run: Run, clock:
     )
     assert made.id.startswith("art_")
     assert await store.artifacts.get(SPACE, made.id) == made
+
+
+async def test_artifacts_of_a_deleted_thread_leave_the_list_and_are_added_to_no_more(store: Store, run: Run) -> None:
+    other = await new_run(store, SPACE, await new_thread(store, SPACE), "hi")
+    gone = await store.artifacts.create(SPACE, run.id, doc())
+    kept = await store.artifacts.create(SPACE, other.id, doc())
+    await store.runs.end(SPACE, run.id)
+    await store.threads.update(SPACE, run.thread_id, ThreadPatch(status=ThreadStatus.DELETED))
+    await store.threads.update(SPACE, other.thread_id, ThreadPatch(status=ThreadStatus.ARCHIVED))
+    assert [each.id for each in (await store.artifacts.page(SPACE)).items] == [kept.id]
+    assert [each.id for each in (await store.artifacts.page(SPACE, run=run.id)).items] == [gone.id]
+    assert await store.artifacts.get(SPACE, gone.id) == gone
+    for new in (doc(), doc(id=gone.id)):
+        with pytest.raises(ThreadClosed):
+            await store.artifacts.create(SPACE, run.id, new)
+    assert (await store.artifacts.create(SPACE, other.id, doc(id=kept.id))).version == 2
 
 
 async def test_digest_and_size_are_those_of_the_content_in_bytes(store: Store, run: Run) -> None:

@@ -6,7 +6,7 @@ from holdfast.domain.errors import HoldfastError, Invalid, NotFound
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import Mode, Run, RunStatus
-from holdfast.domain.thread import NewThread
+from holdfast.domain.thread import NewThread, ThreadPatch, ThreadStatus
 from holdfast.ports.runs import RunFilter
 from holdfast.store.store import Store
 from tests.builders import new_thread
@@ -33,6 +33,20 @@ async def test_runs_are_listed_the_newest_first_whatever_their_ids(store: Store)
     runs = [await ended(store, thread, id=RunId(id)) for id in ("m", "z", "a")]
     page = await store.runs.page(SPACE)
     assert (page.items, page.next_cursor) == ([runs[2], runs[1], runs[0]], None)
+
+
+async def test_runs_of_deleted_threads_are_listed_only_where_they_are_asked_for(store: Store) -> None:
+    kept, gone = await new_thread(store, SPACE), await new_thread(store, SPACE)
+    runs = [await ended(store, thread) for thread in (gone, kept, gone, kept, gone)]
+    await store.threads.update(SPACE, kept, ThreadPatch(status=ThreadStatus.ARCHIVED))
+    await store.threads.update(SPACE, gone, ThreadPatch(status=ThreadStatus.DELETED))
+    assert await _listed(store) == [runs[3].id, runs[1].id]
+    assert await _listed(store, status=RunStatus.CANCELLED) == [runs[3].id, runs[1].id]
+    first = await store.runs.page(SPACE, limit=1)
+    second = await store.runs.page(SPACE, limit=1, cursor=first.next_cursor)
+    assert (_ids([*first.items, *second.items]), second.next_cursor) == ([runs[3].id, runs[1].id], None)
+    assert await _listed(store, thread_id=gone) == [runs[4].id, runs[2].id, runs[0].id]
+    assert await store.runs.get(SPACE, runs[0].id) == runs[0]
 
 
 async def test_pages_of_runs_join_to_the_whole_list(store: Store) -> None:

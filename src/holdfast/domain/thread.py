@@ -127,6 +127,12 @@ def check_open(thread_id: ThreadId, status: ThreadStatus) -> None:
         raise ThreadClosed(f"thread `{thread_id}` is {status}: it takes no new run", status=str(status))
 
 
+def check_there(thread_id: ThreadId, status: ThreadStatus) -> None:
+    """Raise if the thread is deleted: what its runs made may be read, but nothing is added to it."""
+    if status is ThreadStatus.DELETED:
+        raise ThreadClosed(f"thread `{thread_id}` is deleted: nothing is added to it", status=str(status))
+
+
 _MOST: Final = {"title": MAX_TITLE, "agent_type": 128, "locale": 35, "summary": MAX_SUMMARY, "created_by": 256}
 
 

@@ -11,7 +11,10 @@ class Artifacts(Protocol):
     """The results of runs."""
 
     async def create(self, space: SpaceId, run: RunId, new: NewArtifact) -> Artifact:
-        """Keep a result of `run`; under the id of an earlier one it becomes that one's next version."""
+        """Keep a result of `run`; under the id of an earlier one it becomes that one's next version.
+
+        A run of a deleted thread is refused (`ThreadClosed`).
+        """
 
     async def get(self, space: SpaceId, artifact: ArtifactId, *, version: int | None = None) -> Artifact:
         """Return one version with its content, the newest unless told, or raise `NotFound`."""
@@ -27,7 +30,10 @@ class Artifacts(Protocol):
         limit: int = DEFAULT_LIMIT,
         cursor: str | None = None,
     ) -> Page[Artifact]:
-        """Return artifacts without their content, the newest first, each in every version."""
+        """Return artifacts without their content, the newest first, each in every version.
+
+        Without a run, those of deleted threads are left out.
+        """
 
 
 class Files(Protocol):

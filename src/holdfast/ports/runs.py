@@ -67,7 +67,7 @@ class Runs(Protocol):
         limit: int = DEFAULT_LIMIT,
         cursor: str | None = None,
     ) -> Page[Run]:
-        """Return runs, the newest first.
+        """Return runs, the newest first; those of deleted threads only where the thread, or a run above, is named.
 
         The cursor is the id of the last run of the page before, and goes on after it even if that run is gone by now.
         """

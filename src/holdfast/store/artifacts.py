@@ -7,11 +7,13 @@ from holdfast.domain.errors import NotFound
 from holdfast.domain.ids import ArtifactId, RunId, SpaceId, check_client_id
 from holdfast.domain.instant import instant
 from holdfast.domain.page import DEFAULT_LIMIT, Page, check_limit
+from holdfast.domain.thread import ThreadStatus, check_there
 from holdfast.store.cursors import number_cursor, page
 from holdfast.store.encoding import dump, load
 from holdfast.store.files import hold_file
 from holdfast.store.run_rows import run_key_of, run_row
 from holdfast.store.spaces import space_key
+from holdfast.store.threads import thread_row
 from holdfast.store.transaction import Database, Row, Transaction
 
 
@@ -27,7 +29,9 @@ class SqlArtifacts:
 
         async def add(tx: Transaction) -> Artifact:
             row = await run_row(tx, space, run)
-            await tx.lock(runs=[row["run_key"]])
+            await tx.lock(threads=[row["thread_key"]], runs=[row["run_key"]])
+            thread = row["thread_id"]
+            check_there(thread, ThreadStatus((await thread_row(tx, space, thread))["status"]))
             artifact, version = await add_artifact(tx, row["space_key"], row["run_key"], new)
             return _artifact(await _row(tx, space, artifact, version), space)
 

@@ -18,6 +18,8 @@ SELECT i.run_key FROM run_ids i JOIN spaces s ON s.space_key = i.space_key WHERE
 SELECT * FROM run_view WHERE run_key = :run_key;
 
 -- name: list_runs
+-- Those of deleted threads only for somebody who names the thread, or runs above. One look at a key for each run: what
+-- could be read as a join might be made by reading every thread.
 SELECT * FROM run_view
  WHERE space_key = :space_key AND run_key < :before
    AND (CAST(:thread_id AS TEXT) IS NULL OR thread_key = (
@@ -34,6 +36,8 @@ SELECT * FROM run_view
    AND (CAST(:root_run_id AS TEXT) IS NULL OR root_run_id = :root_run_id)
    AND (CAST(:parent_run_id AS TEXT) IS NULL OR parent_run_id = :parent_run_id)
    AND (CAST(:tag AS TEXT) IS NULL OR holdfast_has(tags, :tag))
+   AND (CAST(:thread_id AS TEXT) IS NOT NULL OR CAST(:root_run_id AS TEXT) IS NOT NULL OR CAST(:parent_run_id AS TEXT) IS NOT NULL
+        OR (SELECT d.status FROM threads d WHERE d.thread_key = run_view.thread_key) <> 'deleted')
  ORDER BY run_key DESC
  LIMIT :limit;
 
