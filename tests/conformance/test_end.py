@@ -270,6 +270,14 @@ async def test_what_an_ended_run_was_told_under_an_id_of_its_chain_enters_under_
     assert other.id != "same"
 
 
+async def test_values_that_people_changed_of_an_ended_run_are_kept(store: Store) -> None:
+    lease = await running(store, "begin")
+    await commit(store, lease, values={"state": 1, "todo": 1})
+    await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.EDIT, data={"values": {"state": 2}})
+    await end(store, lease.run_id)
+    assert await store.values.of_run(SPACE, lease.run_id) == {"state": 2, "todo": 1}
+
+
 async def test_what_is_no_message_keeps_no_run_from_being_ended(store: Store) -> None:
     run = await queued(store, "begin")
     await store.inbox.put(SPACE, run.id, kind=InboxKind.EDIT, data={"plan": "nonsense"})

@@ -23,7 +23,7 @@ from holdfast.store.prepared import event_row, message_row
 from holdfast.store.run_rows import run_by_key
 from holdfast.store.subscriptions import tell_subscribers
 from holdfast.store.transaction import Again, Row, Transaction
-from holdfast.store.unread import keep_plan, unread_of_people
+from holdfast.store.unread import keep_values, unread_of_people
 from holdfast.store.values import inherit
 
 _STRUCTURAL = dump(sorted(STRUCTURAL_TYPES))
@@ -90,7 +90,7 @@ async def _end(tx: Transaction, row: Row, ending: Ending) -> Run:
     left = await unread_of_people(tx, row)
     events = await _closing_events(tx, run_key, run, answers, left.plan, ending)
     await _add_messages(tx, row, [*answers, *left.said], begun=run.queued_at is not None)
-    await keep_plan(tx, run_key, left.plan)
+    await keep_values(tx, run_key, left.values, left.plan)
     head = await tx.one(
         "end_head",
         run_key=run_key,

@@ -17,7 +17,7 @@ from holdfast.store.inbox import put_item, to_item
 from holdfast.store.run_rows import list_runs, run_row
 from holdfast.store.threads import thread_row
 from holdfast.store.transaction import Database, Row, Transaction
-from holdfast.store.unread import PLAN, keep_plan, plan_with
+from holdfast.store.unread import PLAN, keep_values, plan_with
 
 
 class SqlPlans:
@@ -81,4 +81,4 @@ async def _keep(tx: Transaction, at: tuple[SpaceId, Row], plan: Plan, edit: Plan
     if await put_item(tx, run["run_key"], kind=InboxKind.EDIT, data=data, by=by) is not None:
         tx.wake(run=(space, run["id"]), queue=True)
         return
-    await keep_plan(tx, run["run_key"], plan)
+    await keep_values(tx, run["run_key"], {}, plan)

@@ -1,10 +1,11 @@
 """What people said to a run, and changed of its plan, that ends before it reads it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.domain.content import Json
 from holdfast.domain.errors import IdTaken
 from holdfast.domain.message import NewMessage
 from holdfast.domain.plan import Plan
@@ -25,6 +26,7 @@ class Unread(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be kept of an inbox."""
 
     said: Sequence[NewMessage]
+    values: Mapping[str, Json]
     plan: Plan | None
     """With the edits, if there are any."""
     numbers: Sequence[int]
@@ -34,10 +36,12 @@ async def unread_of_people(tx: Transaction, run: Row) -> Unread:
     """Return what people told a run that is held, oldest first."""
     rows = await tx.all("inbox_of_run", run_key=run["run_key"])
     items = [item for item in map(to_item, rows) if is_of_people(item)]
-    edits = [edit.plan for edit in filter(None, map(edit_in, items)) if edit.plan is not None]
+    edits = [edit for edit in map(edit_in, items) if edit is not None]
+    changes = [edit.plan for edit in edits if edit.plan is not None]
     return Unread(
         said=await _with_new_ids(tx, run, [said for said in map(said_in, items) if said is not None]),
-        plan=await plan_with(tx, await run_row_by_key(tx, run["run_key"]), edits) if edits else None,
+        values={name: value for edit in edits for name, value in edit.values.items()},
+        plan=await plan_with(tx, await run_row_by_key(tx, run["run_key"]), changes) if changes else None,
         numbers=[item.number for item in items],
     )
 
@@ -47,12 +51,13 @@ async def plan_with(tx: Transaction, run: Row, edits: Sequence[PlanEdit]) -> Pla
     return edited_by_all(msgspec.convert((await values_of(tx, run)).get(PLAN) or {}, Plan), edits)
 
 
-async def keep_plan(tx: Transaction, run_key: int, plan: Plan | None) -> None:
-    """Keep a plan, if there is one, from the last message of its run on."""
-    if plan is None:
+async def keep_values(tx: Transaction, run_key: int, values: Mapping[str, Json], plan: Plan | None = None) -> None:
+    """Keep values, and a plan if there is one, from the last message of their run on."""
+    kept = dict(values) if plan is None else {**values, PLAN: msgspec.to_builtins(plan)}
+    if not kept:
         return
     (last,) = await tx.many("last_sequences", [(run_key,)])
-    await tx.many("add_values", [(run_key, PLAN, last["last_sequence"], dump(msgspec.to_builtins(plan)))])
+    await tx.many("add_values", [(run_key, name, last["last_sequence"], dump(value)) for name, value in kept.items()])
 
 
 async def _with_new_ids(tx: Transaction, run: Row, messages: Sequence[NewMessage]) -> list[NewMessage]:
