@@ -32,19 +32,24 @@ async def complete(work: Work, output: Json) -> None:
     await work.log.commit(Move(to=RunStatus.COMPLETED, output=output), end=end)
 
 
-async def fail(work: Work, error: RunError) -> None:
-    """End the run badly, with no call left open; what people said meanwhile is kept for whoever goes on from it."""
+async def fail(work: Work, error: RunError, *, hears: bool = True) -> None:
+    """End the run badly, with no call left open; what people said meanwhile is kept for whoever goes on from it.
+
+    Unless it `hears`, that is read and forgotten.
+    """
     work.log.close()
     _answer_open_calls(work, f"not answered: the run failed: {error.message}")
-    take_in_last(work)
+    if hears:
+        take_in_last(work)
     while True:
         end = RunErrorEvent(message=error.message, code=error.code, usage=_usage(work))
         try:
             await work.log.commit(Move(to=RunStatus.FAILED, error=error), end=end)
         except InboxNotEmpty:
             unread = await work.journal.inbox(work.lease)
-            work.mail.put(unread)
-            take_in_last(work)
+            if hears:
+                work.mail.put(unread)
+                take_in_last(work)
             work.log.draft.consumed = [item.number for item in unread]
         else:
             return

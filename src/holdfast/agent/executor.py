@@ -118,17 +118,30 @@ class AgentExecutor:
         except (LeaseLost, Unavailable):
             raise
         except HoldfastError as error:
-            # What the store refuses for good is not logged: the end follows what is.
-            logged = await self._begin(lease, await self._journal.open(lease))
-            logged.usage = work.usage
             why = RunError(code=error.code, message=error.message, details=dict(error.details))
-            await self._fail(logged, why)
+            await self._fail_anew(work, why)
 
-    async def _fail(self, work: Work, error: RunError) -> None:
+    async def _fail_anew(self, work: Work, error: RunError) -> None:
+        """End a run of which the store refused something for good: that is not logged, and the end follows what is.
+
+        If it refuses the end too, because of something that came in, the run ends without that.
+        """
+        for hears in (True, False):
+            logged = await self._begin(work.lease, await self._journal.open(work.lease))
+            logged.usage = work.usage
+            try:
+                return await self._fail(logged, error, hears=hears)
+            except (LeaseLost, Unavailable):
+                raise
+            except HoldfastError:
+                if not hears:
+                    raise
+
+    async def _fail(self, work: Work, error: RunError, *, hears: bool = True) -> None:
         """End a run badly, with the children that it waits for."""
         if awaited := work.ledger.awaited_children():
             await self._peers.end(work.lease, awaited)
-        await fail(work, self._redacted(error))
+        await fail(work, self._redacted(error), hears=hears)
 
     async def _loop(self, work: Work, stop: asyncio.Event, *, again: bool) -> None:
         thinking = Thinking(work, Telling(work, self._prompts, self._offers, workspace=self._workspace))

@@ -6,7 +6,8 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.domain.content import Json
-from holdfast.domain.errors import IdTaken
+from holdfast.domain.errors import HoldfastError, IdTaken
+from holdfast.domain.inbox import InboxItem
 from holdfast.domain.message import NewMessage
 from holdfast.domain.plan import Plan
 from holdfast.domain.plan_edit import PlanEdit, edited_by_all
@@ -35,7 +36,7 @@ class Unread(msgspec.Struct, frozen=True, kw_only=True):
 async def unread_of_people(tx: Transaction, run: Row) -> Unread:
     """Return what people told a run that is held, oldest first."""
     rows = await tx.all("inbox_of_run", run_key=run["run_key"])
-    items = [item for item in map(to_item, rows) if is_of_people(item)]
+    items = [item for item in map(to_item, rows) if is_of_people(item) and _can_be_kept(item)]
     edits = [edit for edit in map(edit_in, items) if edit is not None]
     changes = [edit.plan for edit in edits if edit.plan is not None]
     return Unread(
@@ -58,6 +59,15 @@ async def keep_values(tx: Transaction, run_key: int, values: Mapping[str, Json],
         return
     (last,) = await tx.many("last_sequences", [(run_key,)])
     await tx.many("add_values", [(run_key, name, last["last_sequence"], dump(value)) for name, value in kept.items()])
+
+
+def _can_be_kept(item: InboxItem) -> bool:
+    """Say whether an item is nothing that no table takes: such a one must not keep its run from ending."""
+    said = said_in(item)
+    try:
+        return said is None or message_row(said) is not None
+    except HoldfastError:
+        return False
 
 
 async def _with_new_ids(tx: Transaction, run: Row, messages: Sequence[NewMessage]) -> list[NewMessage]:
