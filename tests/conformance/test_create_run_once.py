@@ -10,7 +10,7 @@ from holdfast.domain.busy import OnBusy
 from holdfast.domain.errors import Conflict, IdempotencyMismatch
 from holdfast.domain.ids import RunId, ThreadId
 from holdfast.domain.instant import instant
-from holdfast.domain.new_run import NewRun
+from holdfast.domain.new_run import NewRun, body_digest
 from holdfast.domain.run import RunStatus
 from holdfast.domain.thread import NewThread, ThreadPatch, ThreadStatus
 from holdfast.domain.timer import NewTimer, TimerState
@@ -151,3 +151,17 @@ async def test_a_run_that_is_returned_again_settles_the_timer_that_fires_it(stor
     (claim,) = await store.timers.due(FIRST, lease=MINUTE)
     assert (await store.runs.create(SPACE, new, fires=claim)).run == run
     assert (await store.timers.get(SPACE, timer.id)).state is TimerState.FIRED
+
+
+async def test_the_run_that_a_key_made_is_found_again_without_making_one(store: Store) -> None:
+    new = _new(await new_thread(store, SPACE))
+    assert await store.runs.made_under(SPACE, "key", body=body_digest(new)) is None
+    run = (await store.runs.create(SPACE, new)).run
+    assert await store.runs.made_under(SPACE, "key", body=body_digest(new)) == run
+    assert await store.runs.made_under(OTHER, "key", body=body_digest(new)) is None
+    async with refused(store, IdempotencyMismatch):
+        await store.runs.made_under(SPACE, "key", body="other")
+    await store.runs.end(SPACE, run.id)
+    await store.runs.delete(SPACE, run.id)
+    async with refused(store, Conflict):
+        await store.runs.made_under(SPACE, "key", body=body_digest(new))

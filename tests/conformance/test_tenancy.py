@@ -109,6 +109,7 @@ NAMING_BY_PARAMETER: Final[dict[tuple[str, str], Callable[[World, World], list[A
 # What must be given for a method to find anything.
 PLAIN_BY_PARAMETER: Final[dict[tuple[str, str], Any]] = {
     ("contexts.get", "step"): 1,
+    **{("runs.made_under", name): "x" for name in ("key", "body")},
     ("tool_trust.trusted", "source"): "x",
     **{("tool_trust.trust", name): "x" for name in ("source", "tool", "digest")},
 }

@@ -11,7 +11,7 @@ from holdfast.control.queue_room import QueueRoom
 from holdfast.control.thread_agents import ThreadAgents
 from holdfast.domain.agent import check_chosen_model, check_mode, models_of
 from holdfast.domain.content import Content, Json, files_in
-from holdfast.domain.errors import AlreadyAnswered, Conflict, Invalid, NotFound, Waiting
+from holdfast.domain.errors import AlreadyAnswered, Conflict, HoldfastError, Invalid, NotFound, Waiting
 from holdfast.domain.ids import InterruptId, MessageId, RunId, SpaceId, ThreadId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.interrupt import Answer, Interrupt, InterruptStatus
@@ -71,12 +71,28 @@ class RunControl:
         that mode `Conflict`. A cost budget needs models whose prices are known (`Invalid`).
         """
         if new.model is not None:
+        try:
+            return await self._start(space, new)
+        except HoldfastError:  # only now: what can be made needs no other look
+            earlier = await self._earlier(space, new)
+            if earlier is None:
+                raise
+            return earlier
+
+    async def _start(self, space: SpaceId, new: NewRun) -> Created:
             check_chosen_model(new.model)
         for message in new.messages:
             await self._check_files(space, message.content)
         return await self._make(space, new)
 
     async def _make(self, space: SpaceId, new: NewRun) -> Created:
+    async def _earlier(self, space: SpaceId, new: NewRun) -> Created | None:
+        """Return what was made under the key of `new` already."""
+        if new.idempotency_key is None:
+            return None
+        run = await self._runs.made_under(space, new.idempotency_key, body=body_digest(new))
+        return None if run is None else Created(run=run, replayed=True)
+
         if self._room is not None:
             await self._room.check(space)
         if new.agent_type is not None:

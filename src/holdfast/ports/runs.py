@@ -53,6 +53,13 @@ class Runs(Protocol):
         (`WouldDeadlock`). Where a `thread_agent` is given, the thread must have that agent (`Conflict`).
         """
 
+    async def made_under(self, space: SpaceId, key: str, *, body: str) -> Run | None:
+        """Return the run that was made under an idempotency key, if there was one, as it is now.
+
+        Another body than the digest of what was said then is a conflict (`IdempotencyMismatch`), and so is a run that
+        has been deleted.
+        """
+
     async def get(self, space: SpaceId, run: RunId) -> Run:
         """Return the run, or raise `NotFound`."""
 

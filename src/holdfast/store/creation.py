@@ -108,8 +108,14 @@ async def _earlier(tx: Transaction, in_space: int, request: Request) -> Run | No
     digest = request.body or body_digest(request.new)
     if await tx.one("take_idempotency_key", space_key=in_space, key=key, digest=digest) is not None:
         return None
+    return await run_under_key(tx, in_space, key, digest=digest)
+
+
+async def run_under_key(tx: Transaction, in_space: int, key: str, *, digest: str) -> Run | None:
+    """Return the run that was made under a key, if it was used; another body and a deleted run are conflicts."""
     row = await tx.one("idempotency_key", space_key=in_space, key=key)
-    assert row is not None
+    if row is None:
+        return None
     if row["digest"] != digest:
         raise IdempotencyMismatch("this idempotency key was used with another body: choose another key")
     if row["run_key"] is None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from holdfast.domain.errors import Invalid
+from holdfast.domain.idempotency import check_key
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.new_run import Created, NewRun, check_new_run
 from holdfast.domain.page import DEFAULT_LIMIT, Page, check_limit
@@ -10,10 +11,11 @@ from holdfast.domain.run import Run, RunError, RunStatus, check_move
 from holdfast.domain.timer import TimerClaim
 from holdfast.metrics.meters import Meters
 from holdfast.ports.runs import RunFilter
-from holdfast.store.creation import CREATIONS, Request, create_run, is_plain
+from holdfast.store.creation import CREATIONS, Request, create_run, is_plain, run_under_key
 from holdfast.store.deletion import delete_run
 from holdfast.store.endings import Ending, end_trees, lock_trees
 from holdfast.store.run_rows import list_runs, run_key_of, run_row, to_run
+from holdfast.store.spaces import space_key
 from holdfast.store.timers import settle_claim
 from holdfast.store.transaction import Database, Transaction
 
@@ -48,6 +50,15 @@ class SqlRuns:
             return await create_run(tx, request)
 
         return await self._database.write(make, queues=True)
+
+    async def made_under(self, space: SpaceId, key: str, *, body: str) -> Run | None:
+        """Return the run of an idempotency key."""
+        check_key(key)
+
+        async def find(tx: Transaction) -> Run | None:
+            return await run_under_key(tx, await space_key(tx, space), key, digest=body)
+
+        return await self._database.read(find)
 
     async def get(self, space: SpaceId, run: RunId) -> Run:
         """Return the run."""

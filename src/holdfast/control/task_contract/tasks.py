@@ -22,7 +22,7 @@ from holdfast.control.task_contract.events import TaskEvents
 from holdfast.control.task_contract.history import TaskHistory
 from holdfast.control.task_contract.ids import run_id_of, task_id_of
 from holdfast.control.task_contract.task import PHASES, ListedTask, Task, TaskStatus, detailed, listed, status_of
-from holdfast.domain.errors import AlreadyAnswered, IllegalMove, NotFound
+from holdfast.domain.errors import AlreadyAnswered, HoldfastError, IllegalMove, NotFound
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.interrupt import Interrupt, InterruptStatus
 from holdfast.domain.limits import Limits
@@ -79,7 +79,6 @@ class TaskControl:
         self, agent: str, text: str, *, limits: Limits, priority: Priority, tags: list[str], key: str | None
     ) -> Created:
         """Give an agent a task."""
-        self._check_agent(agent)
         new = NewRun(
             thread=NewThread(title=title_from(text), agent_type=agent),
             messages=[NewMessage(role=Role.USER, content=text)],
@@ -91,7 +90,11 @@ class TaskControl:
             limits=limits,
             idempotency_key=key,
         )
-        return await self._control.start(self._space, new)
+        try:
+            return await self._control.start(self._space, new)
+        except HoldfastError:
+            self._check_agent(agent)  # not before: a task that was given already is returned without its agent
+            raise
 
     async def page(self, where: TaskFilter, *, limit: int, cursor: str | None) -> Page[ListedTask]:
         """Return tasks, the newest first; a page may be longer than the store's own."""
