@@ -163,7 +163,7 @@ class AnswerBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     interrupt_id: Annotated[InterruptId, _Id] | None = None
     """Needed only where several questions are open."""
     digest: str | None = None
-    """Of the arguments that an approval approves, as the interrupt shows it."""
+    """Of the arguments that an approval approves, as the interrupt shows it: another one is refused."""
 
 
 class RetryBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"starts_at": "from"}):

@@ -68,9 +68,9 @@ class RunControl:
         """Make a run of an agent, with the model that it has now and at most the limits that it has.
 
         An unknown agent, and a file that the space does not have, raise `NotFound`; an agent that may not be run in
-        that mode `Conflict`. A cost budget needs models whose prices are known (`Invalid`).
+        that mode `Conflict`. A cost budget needs models whose prices are known (`Invalid`). What was made under an
+        idempotency key is returned again, also if it could not be made any more.
         """
-        if new.model is not None:
         try:
             return await self._start(space, new)
         except HoldfastError:  # only now: what can be made needs no other look
@@ -80,12 +80,12 @@ class RunControl:
             return earlier
 
     async def _start(self, space: SpaceId, new: NewRun) -> Created:
+        if new.model is not None:
             check_chosen_model(new.model)
         for message in new.messages:
             await self._check_files(space, message.content)
         return await self._make(space, new)
 
-    async def _make(self, space: SpaceId, new: NewRun) -> Created:
     async def _earlier(self, space: SpaceId, new: NewRun) -> Created | None:
         """Return what was made under the key of `new` already."""
         if new.idempotency_key is None:
@@ -93,6 +93,7 @@ class RunControl:
         run = await self._runs.made_under(space, new.idempotency_key, body=body_digest(new))
         return None if run is None else Created(run=run, replayed=True)
 
+    async def _make(self, space: SpaceId, new: NewRun) -> Created:
         if self._room is not None:
             await self._room.check(space)
         if new.agent_type is not None:
@@ -142,14 +143,15 @@ class RunControl:
     ) -> Interrupt:
         """Answer the question of a run, or of one below it; the id is needed only where several are open.
 
-        A question of another run raises `NotFound`, an answer that does not fit its schema `Invalid`.
+        A question of another run raises `NotFound`, an answer that does not fit its schema `Invalid`. What a question
+        asks for never changes, so the digest of an approval need not be said again; one that is said must be right.
         """
         if interrupt is None:
             asked = await self._only_question(space, run)
         else:
             asked = await self._question(space, run, interrupt)
         check_response(asked, response)
-        answer = Answer(response=response, digest=digest, by=by or self._by)
+        answer = Answer(response=response, digest=asked.digest if digest is None else digest, by=by or self._by)
         return await self._interrupts.answer(space, asked.id, answer)
 
     async def steer(

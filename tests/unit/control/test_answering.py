@@ -39,6 +39,16 @@ async def test_the_only_question_needs_no_name(floor: Floor) -> None:
     assert (answered.answered_by, (await floor.get(run)).status) == ("ada", RunStatus.QUEUED)
 
 
+async def test_an_approval_need_not_repeat_what_it_approves(floor: Floor, workshop: Workshop) -> None:
+    run = await asking(floor, "one", "two", kind=InterruptKind.APPROVAL, digest="of these arguments")
+    async with unchanged(floor, workshop):
+        for other in ("of others", ""):
+            with pytest.raises(Invalid, match="for other arguments"):
+                await floor.runs.respond(SPACE, run.id, "yes", interrupt=InterruptId("one"), digest=other)
+    await floor.runs.respond(SPACE, run.id, "yes", interrupt=InterruptId("one"))
+    assert (await floor.runs.respond(SPACE, run.id, "yes")).status is InterruptStatus.ANSWERED
+
+
 async def test_several_questions_need_a_name(floor: Floor, workshop: Workshop) -> None:
     run = await asking(floor, "one", "two")
     async with unchanged(floor, workshop):
