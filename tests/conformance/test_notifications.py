@@ -236,3 +236,13 @@ async def _dispatch(store: Store, views: list[list[Notification]]) -> None:
 async def _read(store: Store, seen: list[Notification]) -> None:
     while len(seen) < WRITERS * RUNS:
         seen += await store.notifications.after(SPACE, seen[-1].number if seen else 0, limit=5)
+
+
+async def test_news_of_a_child_names_the_root_of_its_tree(store: Store) -> None:
+    root = await running(store, "a")
+    child = await child_of(store, root.run_id)
+    await store.runs.end(SPACE, root.run_id)
+    await store.notifications.dispatch()
+    found = await store.notifications.after(SPACE)
+    assert {(one.run_id, one.root_run_id) for one in found} == {(root.run_id, root.run_id), (child.id, root.run_id)}
+    assert list(reversed(await store.notifications.latest(SPACE))) == found

@@ -26,6 +26,8 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     kind: NotificationKind
     run_id: RunId | None
+    root_run_id: RunId | None
+    """The run that somebody started, of whose tree `run_id` is; none once that run is deleted."""
     thread_id: ThreadId | None
     data: Json
     created_at: Instant

@@ -118,6 +118,7 @@ def _notification(row: Row) -> Notification:
         number=row["number"],
         kind=NotificationKind(row["kind"]),
         run_id=row["run_id"],
+        root_run_id=row["root_run_id"],
         thread_id=row["thread_id"],
         data=load_optional(row["data"]),
         created_at=instant(row["created_at"]),
