@@ -9,6 +9,7 @@ from holdfast.api.auth.asked import asked
 from holdfast.api.auth.door import Door
 from holdfast.api.errors import EXCEPTION_HANDLERS
 from holdfast.api.json_body import MAX_BODY, JsonBody
+from holdfast.api.methods import with_methods
 from holdfast.api.openapi import read_openapi
 from holdfast.api.parameters import check_request
 from holdfast.api.routes import ROUTES, SOCKETS
@@ -23,7 +24,7 @@ def create_app(control: Control, *, door: Door | None = None) -> Litestar:
     """
     provide = _provide if door is None else _provide_asked
     return Litestar(
-        route_handlers=[*ROUTES, *SOCKETS, read_openapi],
+        route_handlers=[*with_methods([*ROUTES, read_openapi]), *SOCKETS],
         dependencies={name: provide(name, use_case) for name, use_case in control._asdict().items()},
         middleware=[] if door is None else [door.before],
         dto=JsonBody,

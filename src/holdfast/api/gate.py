@@ -31,7 +31,7 @@ MAX_ADDRESS: Final = 16 * 1024
 MAX_HEADERS: Final = 64 * 1024
 """Bytes, of names and values together."""
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
-_METHODS: Final = b"GET, POST, PATCH, PUT, DELETE, OPTIONS"
+_METHODS: Final = b"GET, HEAD, POST, PATCH, PUT, DELETE, OPTIONS"
 _EXPOSED: Final = (
     b"X-Request-Id, X-Run-Id, X-Holdfast-Thread, Content-Location, ETag, Idempotency-Replayed, Retry-After"
 )

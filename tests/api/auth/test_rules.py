@@ -9,6 +9,7 @@ from litestar.handlers import HTTPRouteHandler
 
 from holdfast.api.app import create_app
 from holdfast.api.auth.rules import OPEN, RULES
+from holdfast.api.methods import with_methods
 from holdfast.api.openapi import read_openapi
 from holdfast.api.routes import ROUTES, SOCKETS
 from holdfast.control.control import Control
@@ -28,7 +29,7 @@ NAMED: Final = [request for request in REQUESTS if "{space_id" in request[2]]
 
 
 def test_no_route_is_without_a_rule_and_no_rule_without_a_route() -> None:
-    assert {route.handler_name for route in ALL} == {*RULES, *OPEN}
+    assert {route.handler_name for route in (*with_methods(ROUTES), *ALL)} == {*RULES, *OPEN}
 
 
 def test_no_two_routes_share_a_name() -> None:

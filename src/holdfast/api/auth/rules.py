@@ -10,7 +10,7 @@ from holdfast.control.keys.asker import Asker
 from holdfast.control.keys.errors import Forbidden
 from holdfast.domain.api_key import Scope
 
-OPEN: Final = frozenset({"read_health", "read_ready", "read_openapi"})
+OPEN: Final = frozenset({"read_health", "read_ready", "read_openapi", "read_methods"})
 """For everybody, also without a key: they show nothing of any space."""
 
 _READ: Final = """
