@@ -158,6 +158,10 @@ async def test_history_tells_where_a_thread_stands(site: Site) -> None:
         done["id"],
     ]
     assert {run["id"] for run in history["runs"]} >= {message["run_id"] for message in history["messages"]}
+    following = await site.post(f"/api/threads/{thread}/runs", {"input": "y"})
+    assert following["status"] == "pending"
+    assert (await site.get(f"/api/threads/{thread}/history"))["active_run"]["id"] == live["id"]
+    await site.post(f"/api/runs/{following['id']}/cancel", expect=200)
     await site.post(f"/api/runs/{live['id']}/cancel", expect=200)
 
 

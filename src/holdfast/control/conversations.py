@@ -93,7 +93,7 @@ class ConversationControl:
             messages=page.items,
             next_cursor=page.next_cursor,
             runs=await self._runs_of(space, page.items, newest),
-            active_run=_first(newest, lambda run: not run.status.terminal),
+            active_run=_active(newest),
             latest_failed_run=_first(newest, lambda run: run.status is RunStatus.FAILED),
             latest_completed_run=_first(newest, lambda run: run.status is RunStatus.COMPLETED),
         )
@@ -161,6 +161,12 @@ def _before(cursor: str) -> int | MessageId:
     if not cursor.startswith(_NAMED):
         return number_of(cursor)
     return MessageId(check_client_id(cursor.removeprefix(_NAMED), field="cursor"))
+
+
+def _active(runs: list[Run]) -> Run | None:
+    """Return the newest run that has not ended; one that waits for another to end is only next."""
+    live = [run for run in runs if not run.status.terminal]
+    return _first(live, lambda run: run.status is not RunStatus.PENDING) or next(iter(live), None)
 
 
 def _first(runs: list[Run], fits: Callable[[Run], bool]) -> Run | None:
