@@ -255,3 +255,41 @@ def test_depth_counts_brackets_outside_of_strings(depth: int, text: str) -> None
 )
 async def test_who_asks_for_what_is_not_there_is_told_what_is(site: Site, address: str, message: str) -> None:
     assert (await site.get(address, expect=400))["error"]["message"] == message
+
+
+async def test_a_run_is_not_told_null(site: Site) -> None:
+    answer = await site.ask("POST", f"/api/threads/{await site.thread()}/runs", json={"input": None})
+    assert refused(answer, 400, "INVALID")["details"] == {"field": "input"}
+
+
+async def test_only_a_message_of_the_thread_is_revised(site: Site) -> None:
+    thread = await site.thread()
+    await site.post(f"/api/threads/{await site.thread()}/runs?wait=30", {"messages": [{"content": "a", "id": "m-far"}]})
+    first = await site.post(f"/api/threads/{thread}/runs?wait=30", {"messages": [{"content": "a", "id": "m-near"}]})
+    for name in ("nope", "m-far"):
+        body = {"messages": [{"content": "b", "revises": name}]}
+        answer = await site.ask("POST", f"/api/threads/{thread}/runs", json=body)
+        assert refused(answer, 404, "NOT_FOUND")["details"] == {"field": "messages.revises"}
+    revision = {"messages": [{"content": "b", "revises": "m-near"}], "base_run_id": None}
+    assert (await site.post(f"/api/threads/{thread}/runs?wait=30", revision))["id"] != first["id"]
+
+
+async def test_a_route_that_reads_no_body_takes_none(site: Site) -> None:
+    thread = await site.thread()
+    for method, path in (("POST", f"/api/threads/{thread}/archive"), ("DELETE", f"/api/threads/{thread}")):
+        for body in (b'{"x":1}', b"[]", b"null", b"x"):
+            answer = await site.ask(method, path, content=body, headers=JSON)
+            assert refused(answer, 400, "INVALID")["details"] == {"field": "body"}
+    assert (await site.get(f"/api/threads/{thread}"))["status"] == "active"
+    await site.post(f"/api/threads/{thread}/archive", {}, expect=200)
+
+
+@pytest.mark.parametrize(
+    "media_type", ["bad\r\nx: y", "text", "", "text/", "/plain", "text/plain;", "text /plain", "a/é"]
+)
+async def test_an_artifact_has_a_media_type_that_is_one(site: Site, media_type: str) -> None:
+    run = await site.play(await site.thread())
+    body = {"type": "doc", "title": "x", "content": "y", "media_type": media_type}
+    answer = await site.ask("POST", f"/api/runs/{run['id']}/artifacts", json=body)
+    assert refused(answer, 400, "INVALID")["details"] == {"field": "media_type"}
+    await site.post(f"/api/runs/{run['id']}/artifacts", {**body, "media_type": 'text/plain; charset="utf-8"'})

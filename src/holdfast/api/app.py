@@ -8,10 +8,10 @@ from litestar.di import Provide
 from holdfast.api.auth.asked import asked
 from holdfast.api.auth.door import Door
 from holdfast.api.errors import EXCEPTION_HANDLERS
-from holdfast.api.json_body import MAX_BODY, JsonBody
+from holdfast.api.json_body import MAX_BODY, JsonBody, check_empty
 from holdfast.api.methods import with_methods
 from holdfast.api.openapi import read_openapi
-from holdfast.api.parameters import check_request
+from holdfast.api.parameters import check_request, takes_no_body
 from holdfast.api.routes import ROUTES, SOCKETS
 from holdfast.control.control import Control
 
@@ -40,6 +40,8 @@ def create_app(control: Control, *, door: Door | None = None) -> Litestar:
 async def _check(request: Request[Any, Any, Any]) -> None:
     """Check a request before its body is read. A guard would do it too, on a copy of the route and in a thread."""
     check_request(request, request.route_handler)
+    if takes_no_body(request.route_handler):
+        check_empty(await request.body())
 
 
 def _provide(_: str, use_case: Any) -> Provide:

@@ -137,6 +137,8 @@ class RunBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def _said(self) -> list[NewMessage]:
         if (self.messages is UNSET) == (self.input is UNSET):
             raise Invalid("a run begins with either `messages` or an `input`", field="messages")
+        if self.input is None:
+            raise Invalid("`input` is what the run is told: it may be any JSON but null", field="input")
         if self.messages is not UNSET:
             return [message.new_message() for message in self.messages]
         text = self.input if isinstance(self.input, str) else msgspec.json.encode(self.input).decode()

@@ -83,6 +83,12 @@ def decode(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
         raise BadJson(f"the body is not JSON in UTF-8: {uncapitalised(str(exc))}") from exc
 
 
+def check_empty(body: bytes) -> None:
+    """Raise if `body` says something to a route that listens to nothing; clients that must send one send `{}`."""
+    if body.strip() not in (b"", b"{}"):
+        raise Invalid("this takes no body: leave it out", field="body")
+
+
 def check_depth(body: bytes) -> None:
     """Raise if `body` is nested too deeply to be read; whether it is JSON at all is for the decoder to say."""
     if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from litestar.connection import ASGIConnection
-from litestar.handlers import BaseRouteHandler
+from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.params import HeaderParameter, PathParameter, QueryParameter
 
 from holdfast.control.task_contract.ids import run_id_of
@@ -38,6 +38,7 @@ TaskNumber: TypeAlias = Annotated[int, PathParameter(ge=1, le=LARGEST, descripti
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _WEIGHT: Final = re.compile(r"0(\.\d{0,3})?|1(\.0{0,3})?")
 _RESERVED: Final = frozenset({"data", "request", "body"})
+_WRITING: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
 def run_named(name: str | None) -> RunId | None:
@@ -112,6 +113,20 @@ def query_names(handler: BaseRouteHandler) -> frozenset[str]:
     if known is None:
         known = handler.opt["query_names"] = frozenset(_query_names(handler))
     return known
+
+
+def takes_no_body(handler: BaseRouteHandler) -> bool:
+    """Say whether a route of ours changes something, and nothing in a body has to do with it."""
+    silent: bool | None = handler.opt.get("takes_no_body")
+    if silent is None:
+        silent = handler.opt["takes_no_body"] = _takes_no_body(handler)
+    return silent
+
+
+def _takes_no_body(handler: BaseRouteHandler) -> bool:
+    reads = not handler.parsed_fn_signature.parameters.keys().isdisjoint(_RESERVED)
+    writes = isinstance(handler, HTTPRouteHandler) and not handler.http_methods.isdisjoint(_WRITING)
+    return writes and not reads and all(path.startswith("/api/") for path in handler.paths)
 
 
 def _query_names(handler: BaseRouteHandler) -> Iterable[str]:

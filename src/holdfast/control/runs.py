@@ -67,7 +67,8 @@ class RunControl:
     async def start(self, space: SpaceId, new: NewRun) -> Created:
         """Make a run of an agent, with the model that it has now and at most the limits that it has.
 
-        An unknown agent, and a file that the space does not have, raise `NotFound`; an agent that may not be run in
+        An unknown agent, a file that the space does not have and a revised message that the thread does not have raise
+        `NotFound`; an agent that may not be run in
         that mode `Conflict`. A cost budget needs models whose prices are known (`Invalid`). What was made under an
         idempotency key is returned again, also if it could not be made any more.
         """
@@ -84,6 +85,8 @@ class RunControl:
             check_chosen_model(new.model)
         for message in new.messages:
             await self._check_files(space, message.content)
+            if message.revises is not None:
+                await self._check_revised(space, new.thread, message.revises)
         return await self._make(space, new)
 
     async def _earlier(self, space: SpaceId, new: NewRun) -> Created | None:
@@ -220,6 +223,10 @@ class RunControl:
     async def _check_files(self, space: SpaceId, content: Content) -> None:
         for file in files_in(content):
             await self._files.get(space, file)
+
+    async def _check_revised(self, space: SpaceId, thread: ThreadId | NewThread, message: MessageId) -> None:
+        if isinstance(thread, NewThread) or not await self._messages.named(space, thread, message):
+            raise NotFound(f"there is no message `{message}` on the thread to revise", field="messages.revises")
 
     async def _question(self, space: SpaceId, run: RunId, interrupt: InterruptId) -> Interrupt:
         asked = await self._interrupts.get(space, interrupt)

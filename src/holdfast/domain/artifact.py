@@ -1,5 +1,6 @@
 """Artifacts, the results of runs, and files, the storage of a space."""
 
+import re
 from enum import StrEnum
 from typing import Final
 
@@ -13,6 +14,9 @@ from holdfast.domain.text import check_text
 
 MAX_CONTENT: Final = 16 * 1024 * 1024
 MAX_FILE: Final = 64 * 1024 * 1024
+_TOKEN: Final = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
+_MEDIA_TYPE: Final = re.compile(rf"{_TOKEN}/{_TOKEN}( *; *{_TOKEN}=({_TOKEN}|\"[ !#-\[\]-~]*\"))*")
+"""As RFC 9110 writes it, without escapes in what is quoted."""
 
 
 class ArtifactType(StrEnum):
@@ -87,6 +91,8 @@ def check_new_artifact(new: NewArtifact) -> None:
         raise Invalid("an artifact has either `content` or a `file_id`", field="content")
     check_text(new.title, field="title", most=500)
     check_text(new.media_type, field="media_type", most=255)
+    if _MEDIA_TYPE.fullmatch(new.media_type) is None:
+        raise Invalid("`media_type` is no media type: write one like `text/markdown`", field="media_type")
     if new.content is not None:
         check_text(new.content, field="content", most=MAX_CONTENT)
 
