@@ -293,3 +293,50 @@ async def test_an_artifact_has_a_media_type_that_is_one(site: Site, media_type: 
     answer = await site.ask("POST", f"/api/runs/{run['id']}/artifacts", json=body)
     assert refused(answer, 400, "INVALID")["details"] == {"field": "media_type"}
     await site.post(f"/api/runs/{run['id']}/artifacts", {**body, "media_type": 'text/plain; charset="utf-8"'})
+
+
+async def test_a_key_that_is_none_is_called_by_its_header(site: Site) -> None:
+    thread = await site.thread()
+    path = f"/api/threads/{thread}/runs"
+    for key in ("x" * 256, "", "\u00e9".encode("latin-1")):
+        answer = await site.ask("POST", path, json={"input": "x"}, headers=[("Idempotency-Key", key)])
+        error = refused(answer, 400, "INVALID")
+        assert error["details"]["field"] == "Idempotency-Key", error
+    twice = await site.ask("POST", path, json={"input": "x"}, headers=[("Idempotency-Key", "a")] * 2)
+    assert refused(twice, 400, "HEADER_REPEATED")["details"] == {"field": "Idempotency-Key"}
+
+
+async def test_a_parameter_that_is_missing_is_named(site: Site) -> None:
+    answer = await site.ask("POST", "/api/files", content=b"x")
+    error = refused(answer, 400, "INVALID")
+    assert (error["message"], error["details"]) == ("`name`: missing", {"field": "name"})
+
+
+@pytest.mark.parametrize("half", [r"\ud800", r"\udc00", r"\uD83Dx", r"\\\ud800"])
+async def test_half_of_a_surrogate_pair_is_called_so(site: Site, half: str) -> None:
+    content = f'{{"agent_type":"bot","title":"{half}"}}'
+    answer = await site.ask("POST", "/api/threads", content=content, headers=JSON)
+    assert "is half of a surrogate pair" in refused(answer, 400, "BAD_JSON")["message"]
+    whole = r'{"agent_type":"bot","title":"\ud83d\ude00 \\ud800"}'
+    made = await site.ask("POST", "/api/threads", content=whole, headers=JSON)
+    assert made.json()["title"] == "\U0001f600 \\ud800"
+
+
+async def test_broken_json_is_called_json(site: Site) -> None:
+    answer = await site.ask("POST", "/api/threads", content=b'{"title":x}', headers=JSON)
+    assert "JSON is malformed" in refused(answer, 400, "BAD_JSON")["message"]
+
+
+async def test_nobody_is_told_where_the_server_keeps_its_files(site: Site) -> None:
+    answer = await site.ask(
+        "POST", f"/api/threads/{await site.thread()}/runs", json={"input": "x", "model": "scripted:none.json"}
+    )
+    assert "`none.json`" in refused(answer, 400, "SCRIPT_ERROR")["message"]
+    assert str(site.workshop.folder) not in answer.text
+
+
+async def test_null_is_a_name_like_any_other(site: Site) -> None:
+    for path in ("/tasks?agentName=null", "/sessions?agentName=null", "/api/runs?agent_type=null"):
+        answer = await site.ask("GET", path)
+        assert answer.status_code == 200, answer.text
+        assert [*answer.json().values()][0] == [], answer.text

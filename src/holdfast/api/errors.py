@@ -21,12 +21,14 @@ HoldfastError (domain)
 """
 
 import logging
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, ValidationException
+from litestar.params import HeaderParameter
 from litestar.types import ExceptionHandlersMap
 
 from holdfast.control.keys.errors import Forbidden, TooMany, Unauthenticated
@@ -47,6 +49,8 @@ from holdfast.domain.text import uncapitalised
 _log: Final = logging.getLogger("holdfast.api")
 _LEFT: Final = "client disconnected prematurely"
 """How the framework calls a body that breaks off."""
+_MISSING: Final = re.compile(r"Missing required \w+ parameter '(\w+)'")
+"""How it calls a parameter that is not given."""
 
 
 class BadRequest(Invalid):
@@ -258,13 +262,26 @@ def _invalid(error: HTTPException, request: Request[Any, Any, Any]) -> Invalid:
     """Return what is wrong with a request, in one sentence."""
     extra = error.extra if isinstance(error, ValidationException) and isinstance(error.extra, list) else []
     if not extra:
-        return Invalid(uncapitalised(error.detail))
+        missing = _MISSING.match(error.detail)
+        return _missing(missing[1]) if missing else Invalid(uncapitalised(error.detail))
     field, message = extra[0].get("key", ""), extra[0].get("message", "")
     if field == "data":
         return Invalid("this needs a body: send it as JSON", field="body")
     if not field:
         return Invalid(uncapitalised(message), field=field)
-    return Invalid(f"`{field}`: {in_words(message, _kind_of(request, field))}", field=field)
+    name = _called(request, field)
+    return Invalid(f"`{name}`: {in_words(message, _kind_of(request, field))}", field=name)
+
+
+def _missing(field: str) -> Invalid:
+    return Invalid(f"`{field}`: missing", field=field)
+
+
+def _called(request: Request[Any, Any, Any], field: str) -> str:
+    """Return how clients call a parameter: a header has another name in the code."""
+    parameter = request.route_handler.parsed_fn_signature.parameters.get(field)
+    header = parameter.kwarg_definition if parameter is not None else None
+    return header.name or field if isinstance(header, HeaderParameter) else field
 
 
 def _kind_of(request: Request[Any, Any, Any], field: str) -> Any:

@@ -217,7 +217,8 @@ def _headers(scope: Scope) -> dict[bytes, str]:
         if name not in headers:
             headers[name] = text
         elif name in _ONCE:
-            raise HeaderRepeated(f"`{name.decode()}` is given more than once", field=name.decode())
+            called = name.decode().title()
+            raise HeaderRepeated(f"`{called}` is given more than once", field=called)
         else:
             headers[name] = f"{headers[name]}, {text}"
     if size > MAX_HEADERS:

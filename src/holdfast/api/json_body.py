@@ -20,6 +20,9 @@ MAX_BODY: Final = 10 * 1024 * 1024
 """Bytes of a body, where a route does not say so itself."""
 
 _STRINGS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_PAIRS: Final = re.compile(rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+"""What needs no other half: a backslash that is meant, and a whole surrogate pair."""
+_HALF: Final = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _SQUARE: Final = bytes.maketrans(b"{}", b"[]")
 _OTHERS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _EXPLAINED: Final = 256 * 1024
@@ -80,7 +83,7 @@ def decode(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
     except msgspec.ValidationError as exc:
         raise _refusal(exc, decoder, body) from exc
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise BadJson(f"the body is not JSON in UTF-8: {uncapitalised(str(exc))}") from exc
+        raise _broken(exc, body) from exc
 
 
 def check_empty(body: bytes) -> None:
@@ -115,7 +118,14 @@ def _refusal(error: msgspec.ValidationError, decoder: msgspec.json.Decoder[Any],
     except msgspec.ValidationError:  # it has a number that is none
         return _invalid(as_said(error))
     except msgspec.DecodeError as exc:  # it is broken too, further on
-        return BadJson(f"the body is not JSON in UTF-8: {uncapitalised(str(exc))}")
+        return _broken(exc, body)
+
+
+def _broken(error: msgspec.DecodeError | UnicodeDecodeError, body: bytes) -> BadJson:
+    """Return what is wrong with a body that is no JSON; the decoder may call half of a pair at its end truncated."""
+    half = _HALF.search(_PAIRS.sub(b"", body))
+    why = f"`{half[0].decode()}` is half of a surrogate pair" if half else uncapitalised(str(error))
+    return BadJson(f"the body is not JSON in UTF-8: {why}")
 
 
 def _invalid(complaint: Complaint) -> Invalid:

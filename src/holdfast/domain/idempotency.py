@@ -24,7 +24,7 @@ def request_digest(value: Json | msgspec.Struct) -> str:
 def check_key(key: str) -> str:
     """Return `key` if a client may choose it as an idempotency key."""
     if not (0 < len(key) <= MAX_KEY and key.isascii() and key.isprintable()):
-        raise Invalid(f"an idempotency key must be 1 to {MAX_KEY} printable ASCII characters", field="idempotency_key")
+        raise Invalid(f"an idempotency key must be 1 to {MAX_KEY} printable ASCII characters", field="Idempotency-Key")
     return key
 
 

@@ -17,5 +17,5 @@ def check_text(value: str, *, field: str, most: int) -> str:
 
 
 def uncapitalised(message: str) -> str:
-    """Return somebody else's message as the end of a sentence of ours."""
-    return message[:1].lower() + message[1:]
+    """Return somebody else's message as the end of a sentence of ours; a word like `JSON` stays as it is."""
+    return message if message[1:2].isupper() else message[:1].lower() + message[1:]

@@ -68,8 +68,10 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class ScriptFile:
     """A script on disk: parsed once for each state that the file is in."""
 
-    def __init__(self, path: Path) -> None:
-        self.path: Final = path
+    def __init__(self, path: Path, *, called: str | None = None) -> None:
+        """Read the script at `path`; in errors it is `called` as clients call it, who need not know where it is."""
+        self.name: Final = called or str(path)
+        self._path: Final = path
         self._place: Final = str(path)
         self._seen: _Stamp | None = None
         self._script: Script | None = None
@@ -78,7 +80,7 @@ class ScriptFile:
         """Return the script as it is now; one that cannot be read is a `ScriptError` that names file and key."""
         stamp = self._stamp()
         if self._script is None or stamp != self._seen:
-            self._script = parse(self._bytes(), file=str(self.path))
+            self._script = parse(self._bytes(), file=self.name)
             self._seen = stamp
         return self._script
 
@@ -88,18 +90,18 @@ class ScriptFile:
         except (OSError, ValueError) as exc:  # a name with a NUL is no name of a file
             raise self._unreadable(exc) from exc
         if not S_ISREG(found.st_mode):  # to open a pipe would wait for a writer
-            raise ScriptError(f"script `{self.path}` cannot be read: it is no file", file=str(self.path))
+            raise ScriptError(f"script `{self.name}` cannot be read: it is no file", file=self.name)
         return found.st_mtime_ns, found.st_size, found.st_ino
 
     def _bytes(self) -> bytes:
         try:
-            return self.path.read_bytes()
+            return self._path.read_bytes()
         except OSError as exc:
             raise self._unreadable(exc) from exc
 
     def _unreadable(self, exc: OSError | ValueError) -> ScriptError:
         why = getattr(exc, "strerror", None) or exc
-        return ScriptError(f"script `{self.path}` cannot be read: {why}", file=str(self.path))
+        return ScriptError(f"script `{self.name}` cannot be read: {why}", file=self.name)
 
 
 def parse(text: bytes | str, *, file: str) -> Script:

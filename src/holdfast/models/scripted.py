@@ -33,7 +33,7 @@ class ScriptedModel:
 
     def __init__(self, name: str, path: Path) -> None:
         self.name: Final = name
-        self._file = ScriptFile(path)
+        self._file = ScriptFile(path, called=name.partition(":")[2])
         self._script = self._file.read()
         self._scenes = [Scene(turn) for turn in self._script.turns]
 
@@ -99,8 +99,8 @@ class ScriptedModel:
 
     def _refusal(self, request: ModelRequest, reason: str) -> ScriptError:
         return ScriptError(
-            f"script `{self._file.path}`, run `{request.run_id}`, turn {request.position}: {reason}",
-            script=str(self._file.path),
+            f"script `{self._file.name}`, run `{request.run_id}`, turn {request.position}: {reason}",
+            script=self._file.name,
             run_id=request.run_id,
             turn=request.position,
         )
