@@ -1,6 +1,7 @@
 """Spaces, agents, artifacts and files over HTTP."""
 
 from holdfast.domain.artifact import MAX_FILE
+from holdfast.domain.content import Json
 from tests.api.site import Site, eventually
 
 
@@ -53,6 +54,24 @@ async def test_agents_are_read_without_where_they_are(site: Site) -> None:
     )
     assert "folder" not in agent
     await site.get("/api/agents/nobody", expect=404)
+
+
+async def test_agents_are_listed_page_by_page(site: Site) -> None:
+    whole = [agent["name"] for agent in (await site.get("/api/agents", limit=200))["items"]]
+    assert whole == sorted(whole)
+    found: list[str] = []
+    after: dict[str, Json] = {}
+    while True:
+        page = await site.get("/api/agents", limit=3, **after)
+        assert len(page["items"]) <= 3
+        found += [agent["name"] for agent in page["items"]]
+        if page["next_cursor"] is None:
+            break
+        after = {"cursor": page["next_cursor"]}
+    assert found == whole
+    later = await site.get("/api/agents", cursor="bot-that-is-gone")
+    assert "bot" not in {agent["name"] for agent in later["items"]}
+    await site.get("/api/agents", limit=0, expect=400)
 
 
 async def test_an_agent_in_error_is_listed_with_what_is_wrong(site: Site) -> None:

@@ -5,6 +5,7 @@ import msgspec
 from holdfast.control.ag_ui.capabilities import Capabilities, capabilities_of
 from holdfast.domain.agent import Agent, Permissions, Thinking, UnknownOutcome
 from holdfast.domain.limits import Limits
+from holdfast.domain.page import DEFAULT_LIMIT, check_limit
 from holdfast.domain.run import Mode
 from holdfast.ports.agents import Agents, BrokenAgent
 
@@ -42,6 +43,12 @@ class AgentList(msgspec.Struct, frozen=True, kw_only=True):
     broken: list[BrokenAgent]
 
 
+class AgentPage(AgentList, frozen=True, kw_only=True):
+    """Some of the agents that can be used, by name, and all whose files are in error."""
+
+    next_cursor: str | None = None
+
+
 class AgentControl:
     """What can be read of agents."""
 
@@ -51,6 +58,16 @@ class AgentControl:
     def all(self) -> AgentList:
         """Return all agents."""
         return AgentList(items=[_view(agent) for agent in self._agents.all()], broken=self._agents.broken())
+
+    def page(self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> AgentPage:
+        """Return agents by name; the cursor is the last name of the page before, also if that agent is gone by now."""
+        found = [agent for agent in self._agents.all() if cursor is None or agent.name > cursor]
+        shown = found[: check_limit(limit)]
+        return AgentPage(
+            items=[_view(agent) for agent in shown],
+            broken=self._agents.broken(),
+            next_cursor=shown[-1].name if len(found) > limit else None,
+        )
 
     def get(self, name: str) -> AgentView:
         """Return one agent."""

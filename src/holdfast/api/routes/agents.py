@@ -4,15 +4,19 @@ from litestar import get
 from litestar.di import NamedDependency
 from litestar.params import FromPath
 
-from holdfast.control.agents import AgentControl, AgentList, AgentView
+from holdfast.api.parameters import Cursor, Limit
+from holdfast.control.agents import AgentControl, AgentPage, AgentView
+from holdfast.domain.page import DEFAULT_LIMIT
 
 _TAGS = ["agents"]
 
 
 @get("/api/agents", summary="List agents", tags=_TAGS)
-async def list_agents(agents: NamedDependency[AgentControl]) -> AgentList:
-    """Return the agents of the workspace by name, and what is wrong with those that cannot be used."""
-    return agents.all()
+async def list_agents(
+    agents: NamedDependency[AgentControl], limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
+) -> AgentPage:
+    """Return the agents of the workspace by name, and with every page what is wrong with those that cannot be used."""
+    return agents.page(limit=limit, cursor=cursor)
 
 
 @get("/api/agents/{name:str}", summary="Read an agent", tags=_TAGS)
