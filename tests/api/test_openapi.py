@@ -97,3 +97,25 @@ def test_what_is_made_is_linked_to_what_goes_on_with_it() -> None:
         "run_id": "$response.body#/id",
         "thread_id": "$request.path.thread_id",
     }
+
+
+def test_the_answer_to_a_new_run_has_its_headers() -> None:
+    answers = document()["paths"]["/api/threads/{thread_id}/runs"]["post"]["responses"]
+    assert set(answers["201"]["headers"]) == {"Idempotency-Replayed"}
+    assert set(answers["200"]["headers"]) == {"Idempotency-Replayed", "X-Run-Id", "Content-Location"}
+
+
+def test_what_is_too_long_is_said_beforehand() -> None:
+    schemas = document()["components"]["schemas"]
+
+    def limit(body: str, field: str, keyword: str) -> int:
+        found = schemas[body]["properties"][field]
+        return next(each[keyword] for each in (found, *found.get("anyOf", ())) if keyword in each)  # type: ignore[no-any-return]
+
+    assert [limit(body, "title", "maxLength") for body in ("ThreadBody", "ThreadChanges", "ArtifactBody")] == [500] * 3
+    assert [limit(body, "name", "maxLength") for body in ("SpaceBody", "SpacePatch")] == [200, 200]
+    assert (limit("RunBody", "tags", "maxItems"), limit("RunBody", "messages", "maxItems")) == (50, 1000)
+    assert schemas["RunBody"]["properties"]["tags"]["items"]["maxLength"] == 128
+    parameters = document()["paths"]["/api/threads/{thread_id}/runs"]["post"]["parameters"]
+    (key,) = [each["schema"] for each in parameters if each["name"] == "Idempotency-Key"]
+    assert (key["minLength"], key["maxLength"]) == (1, 255)

@@ -15,16 +15,22 @@ from holdfast.domain.content import Content, Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.ids import ArtifactId, FileId, InterruptId, MessageId, RunId, SpaceId, ThreadId
 from holdfast.domain.limits import LARGEST, Limits
-from holdfast.domain.message import NewMessage, Role
-from holdfast.domain.new_run import Base, NewRun
+from holdfast.domain.message import MAX_INPUT_MESSAGES, NewMessage, Role
+from holdfast.domain.new_run import MAX_TAG, MAX_TAGS, Base, NewRun
 from holdfast.domain.run import Priority
-from holdfast.domain.thread import DEFAULT_CONTEXT_WINDOW, NewThread, ThreadPatch
+from holdfast.domain.space import MAX_NAME
+from holdfast.domain.thread import DEFAULT_CONTEXT_WINDOW, MAX_TITLE, NewThread, ThreadPatch
 
 _Sequence = Annotated[int, Meta(ge=0, le=LARGEST)]
 _Number = Annotated[int, Meta(ge=1, le=LARGEST)]
 _Name = Annotated[str, Meta(min_length=1, max_length=256)]
 _Id = Meta(extra_json_schema={"pattern": "^[A-Za-z0-9_-]{1,128}$"})
 """What an id looks like; the domain says what is wrong with one that does not."""
+_Title = Annotated[str, Meta(extra_json_schema={"maxLength": MAX_TITLE})]
+_SpaceName = Annotated[str, Meta(extra_json_schema={"maxLength": MAX_NAME})]
+_Tag = Annotated[str, Meta(extra_json_schema={"maxLength": MAX_TAG})]
+_Tags = Annotated[list[_Tag], Meta(extra_json_schema={"maxItems": MAX_TAGS})]
+"""Limits that the domain checks, as it says what is too long."""
 _Window = Annotated[int, Meta(ge=1, le=1000)]
 
 
@@ -32,7 +38,7 @@ class SpaceBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """A space to be made."""
 
     id: Annotated[SpaceId, _Id]
-    name: str | None = None
+    name: _SpaceName | None = None
     """Its id, unless given."""
     metadata: dict[str, Json] = {}
 
@@ -41,7 +47,7 @@ class ThreadBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """A thread to be made."""
 
     id: Annotated[ThreadId, _Id] | None = None
-    title: str | None = None
+    title: _Title | None = None
     agent_type: _Name | None = None
     """The agent that its runs are of where they do not say so; the workspace's default one, unless given."""
     locale: str | None = None
@@ -62,7 +68,7 @@ class ThreadBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class ThreadChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a client may change of a thread; what is absent stays."""
 
-    title: str | None | UnsetType = UNSET
+    title: _Title | None | UnsetType = UNSET
     agent_type: _Name | UnsetType = UNSET
     locale: str | None | UnsetType = UNSET
     context_window: _Window | UnsetType = UNSET
@@ -96,13 +102,16 @@ class InputMessageBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         )
 
 
+_Messages = Annotated[list[InputMessageBody], Meta(extra_json_schema={"maxItems": MAX_INPUT_MESSAGES})]
+
+
 class RunBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A run to be made: with `messages`, or with an `input` that is said as one message of a user.
 
     Without `base_run_id` it continues the newest run of the thread; with null it begins a new root.
     """
 
-    messages: list[InputMessageBody] | UnsetType = UNSET
+    messages: _Messages | UnsetType = UNSET
     input: Json | UnsetType = UNSET
     id: Annotated[RunId, _Id] | None = None
     agent_type: _Name | None = None
@@ -112,7 +121,7 @@ class RunBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """The message after which it continues; the end of its base, unless given."""
     on_busy: OnBusy = OnBusy.ENQUEUE
     priority: Priority = Priority.NORMAL
-    tags: list[str] = []
+    tags: _Tags = []
     limits: Limits = Limits()
 
     def new_run(self, thread: ThreadId, *, key: str | None) -> NewRun:
@@ -185,7 +194,7 @@ class ArtifactBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """A result to be kept; under the `id` of an earlier one it becomes its next version."""
 
     type: ArtifactType
-    title: str
+    title: _Title
     content: str | None = None
     file_id: Annotated[FileId, _Id] | None = None
     id: Annotated[ArtifactId, _Id] | None = None

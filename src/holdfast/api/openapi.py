@@ -3,7 +3,8 @@
 The framework's own generator leaves out constraints, refused fields and our error envelope; msgspec knows its types to
 the letter. What a route takes and returns is read from its signature; `opt` says what a signature cannot: `content` is
 what it answers instead of JSON, `also` what it may answer besides, by status, and `body` what it reads instead of JSON,
-each from media type to type; `errors` is the type of its errors, if they have another shape.
+each from media type to type; `headers` is what an answer may have, by status, each from name to meaning; `errors` is
+the type of its errors, if they have another shape.
 """
 
 import inspect
@@ -133,10 +134,16 @@ def _responses(handler: HTTPRouteHandler, path: str, schema: Schemas, *, has_bod
     responses = {str(handler.status_code): done | ({"content": content} if content else {})}
     for status, kinds in handler.opt.get("also", {}).items():
         responses[status] = done | {"content": _content(schema, kinds)}
+    for status, headers in handler.opt.get("headers", {}).items():
+        responses[status] |= {"headers": {name: _header(meaning) for name, meaning in headers.items()}}
     statuses = _statuses(handler, path, has_body=has_body)
     if (shape := handler.opt.get("errors")) is not None:
         return responses | {status: _error(_ERRORS[status], schema(shape)) for status in statuses}
     return responses | {status: {"$ref": f"#/components/responses/Error{status}"} for status in statuses}
+
+
+def _header(meaning: str) -> dict[str, Any]:
+    return {"description": meaning, "schema": {"type": "string"}}
 
 
 def _error(description: str, envelope: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from holdfast.domain.thread import NewThread, check_new_thread
 from holdfast.domain.values import check_value_names
 
 MAX_TAGS: Final = 50
+MAX_TAG: Final = 128
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -92,4 +93,4 @@ def _check_labels(new: NewRun) -> None:
     if len(new.tags) > MAX_TAGS:
         raise Invalid(f"a run may have at most {MAX_TAGS} tags", field="tags")
     for tag in new.tags:
-        check_text(tag, field="tags", most=128)
+        check_text(tag, field="tags", most=MAX_TAG)

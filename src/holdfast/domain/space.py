@@ -1,6 +1,6 @@
 """A space: the tenant that everything else belongs to."""
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -10,6 +10,9 @@ from holdfast.domain.instant import Instant
 
 DEFAULT_SPACE: Final = SpaceId("default")
 """The space that every workspace begins with."""
+
+MAX_NAME: Final = 200
+"""Characters of a space's name."""
 
 
 class Space(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,5 +27,5 @@ class Space(msgspec.Struct, frozen=True, kw_only=True):
 class SpacePatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What may be changed of a space; what is absent stays."""
 
-    name: str | msgspec.UnsetType = msgspec.UNSET
+    name: Annotated[str, msgspec.Meta(extra_json_schema={"maxLength": MAX_NAME})] | msgspec.UnsetType = msgspec.UNSET
     metadata: dict[str, Json] | msgspec.UnsetType = msgspec.UNSET

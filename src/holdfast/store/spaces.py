@@ -10,7 +10,7 @@ from holdfast.domain.ids import RunId, SpaceId, check_client_id
 from holdfast.domain.instant import instant
 from holdfast.domain.page import DEFAULT_LIMIT, Page, check_limit
 from holdfast.domain.run import RunStatus
-from holdfast.domain.space import Space, SpacePatch
+from holdfast.domain.space import MAX_NAME, Space, SpacePatch
 from holdfast.domain.text import check_text
 from holdfast.store.cursors import number_cursor, page
 from holdfast.store.encoding import dump, load
@@ -55,7 +55,7 @@ class SqlSpaces:
     async def create(self, space: SpaceId, *, name: str, metadata: dict[str, Json] | None = None) -> Space:
         """Make a space under a chosen id."""
         check_client_id(space, field="id")
-        check_text(name, field="name", most=200)
+        check_text(name, field="name", most=MAX_NAME)
         data = dump(metadata or {})
 
         async def add(tx: Transaction) -> Space:
@@ -90,7 +90,7 @@ class SqlSpaces:
         if patch.name is UNSET and patch.metadata is UNSET:
             raise Invalid("the patch changes nothing: name at least one field")
         if patch.name is not UNSET:
-            check_text(patch.name, field="name", most=200)
+            check_text(patch.name, field="name", most=MAX_NAME)
 
         async def change(tx: Transaction) -> Space:
             row = await _found(tx, "lock_space", space)

@@ -18,6 +18,7 @@ from holdfast.control.runs import RunControl
 from holdfast.control.starting import RunStarts
 from holdfast.domain.errors import Invalid
 from holdfast.domain.events.input import RunAgentInput
+from holdfast.domain.idempotency import MAX_KEY
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
 from holdfast.domain.interrupt import Interrupt
 from holdfast.domain.new_run import Created, NewRun
@@ -31,11 +32,15 @@ _NO_REASON = CancelBody()
 _GO_ON = RetryBody()
 _OF_THREAD = anywhere("/threads/{thread_id:str}/runs")
 
+REPLAYED = {"Idempotency-Replayed": "`true` if the run was made by an earlier request under the same key."}
+_STREAMED = {"X-Run-Id": "The id of the run.", "Content-Location": "The address of the run."}
+
 IdempotencyKey = Annotated[
     str | None,
     HeaderParameter(
         name="Idempotency-Key",
-        max_length=255,
+        min_length=1,
+        max_length=MAX_KEY,
         description="Two requests with the same key and body make one run; with another body the second is refused.",
     ),
 ]
@@ -60,6 +65,7 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
         "body": {"application/json": RunBody},
         "content": {"application/json": Run},
         "also": {"200": {"text/event-stream": str}},
+        "headers": {"201": REPLAYED, "200": {**REPLAYED, **_STREAMED}},
     },
 )
 async def create_run(

@@ -7,7 +7,7 @@ from litestar.di import NamedDependency
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
-from holdfast.api.routes.runs import IdempotencyKey
+from holdfast.api.routes.runs import REPLAYED, IdempotencyKey
 from holdfast.api.streams.cursor import LastEventHeader, LastEventId, position_of
 from holdfast.api.task_contract.bodies import (
     MessageBody,
@@ -40,7 +40,14 @@ _Tag = Annotated[str | None, QueryParameter(max_length=128, description="Only th
 _Force = Annotated[bool, QueryParameter(description="Cancel and delete a task that is active.")]
 
 
-@post("/agents/{name:str}/task", summary="Create a task", tags=_TAGS, status_code=202, exception_handlers=REFUSALS)
+@post(
+    "/agents/{name:str}/task",
+    summary="Create a task",
+    tags=_TAGS,
+    status_code=202,
+    exception_handlers=REFUSALS,
+    opt={"headers": {"202": REPLAYED}},
+)
 async def create_task(
     tasks: NamedDependency[TaskControl], name: FromPath[str], data: JSONBody[TaskBody], key: IdempotencyKey = None
 ) -> Response[TaskMoved]:
