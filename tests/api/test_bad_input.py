@@ -101,7 +101,7 @@ class TestBodies:
     async def test_a_deep_body_is_refused(self, site: Site, method: str, path: str) -> None:
         deep = b"[" * 200_000
         answer = await site.ask(method.upper(), filled(path), content=deep, headers=JSON)
-        refused(answer, 400, code_at(path, "TOO_DEEP"))
+        refused(answer, 400, "TOO_DEEP")
 
 
 @pytest.mark.parametrize(("method", "path", "operation"), operations())
