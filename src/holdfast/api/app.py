@@ -5,9 +5,11 @@ from typing import Any
 from litestar import Litestar, Request
 from litestar.di import Provide
 
+from holdfast.api.asgi import Scope
 from holdfast.api.auth.asked import asked
 from holdfast.api.auth.door import Door
-from holdfast.api.errors import EXCEPTION_HANDLERS
+from holdfast.api.errors import EXCEPTION_HANDLERS, refused_handshake
+from holdfast.api.gate import note_refusal
 from holdfast.api.json_body import MAX_BODY, JsonBody, check_empty
 from holdfast.api.methods import with_methods
 from holdfast.api.openapi import read_openapi
@@ -30,6 +32,7 @@ def create_app(control: Control, *, door: Door | None = None) -> Litestar:
         dto=JsonBody,
         return_dto=None,
         before_request=_check,
+        after_exception=[_note],
         exception_handlers=EXCEPTION_HANDLERS,
         request_max_body_size=MAX_BODY,
         openapi_config=None,
@@ -42,6 +45,12 @@ async def _check(request: Request[Any, Any, Any]) -> None:
     check_request(request, request.route_handler)
     if takes_no_body(request.route_handler):
         check_empty(await request.body())
+
+
+async def _note(error: Exception, scope: Scope) -> None:
+    """Let the gate say why a handshake is refused: the framework only closes the socket."""
+    if scope["type"] == "websocket":
+        note_refusal(scope, refused_handshake(error, scope["path"]))
 
 
 def _provide(_: str, use_case: Any) -> Provide:

@@ -3,6 +3,7 @@
 HoldfastError (domain)
 ├── Invalid
 │   ├── BadRequest            it is no request of HTTP
+│   ├── BadHandshake          it asks for a WebSocket, but not as one does
 │   ├── BadJson               the body is no JSON, or not in UTF-8
 │   ├── TooDeep               it is nested deeper than anybody needs
 │   ├── UnsupportedMediaType  the body is of another kind than the route reads
@@ -57,6 +58,12 @@ class BadRequest(Invalid):
     """What came is not a request of HTTP."""
 
     code = "BAD_REQUEST"
+
+
+class BadHandshake(Invalid):
+    """What came asks for a WebSocket, but is no handshake."""
+
+    code = "BAD_HANDSHAKE"
 
 
 class BadJson(Invalid):
@@ -173,6 +180,7 @@ STATUS: Final[Mapping[type[HoldfastError], int]] = {
 
 OWN: Final = (
     BadRequest,
+    BadHandshake,
     BadJson,
     TooDeep,
     UnsupportedMediaType,
@@ -201,6 +209,8 @@ def headers_of(error: HoldfastError) -> dict[str, str]:
             return {"WWW-Authenticate": "Bearer"}
         case TooMany():
             return {"Retry-After": str(error.details["retry_after"])}
+        case BadHandshake():
+            return {"Sec-WebSocket-Version": "13"}
         case _:
             return {}
 
@@ -251,6 +261,22 @@ def _on_crash(request: Request[Any, Any, Any], error: Exception) -> Response[byt
     name = request.scope.get("state", {}).get("request_id", "-")
     _log.error("%s %s broke [%s]", request.scope["method"], request.scope["path"], name, exc_info=error)
     return _answer(HoldfastError("something broke here: the server's log says what", request_id=name))
+
+
+def refused_handshake(error: Exception, path: str) -> HoldfastError:
+    """Return why a handshake is refused that met an error; the framework would close the socket without a word."""
+    match error:
+        case HoldfastError():
+            return error
+        case HTTPException(status_code=404):
+            return NoSuchRoute(f"there is nothing at `{path}`", path=path)
+        case HTTPException(__cause__=KeyError()):  # how the framework says it of a route that has no socket
+            return MethodNotAllowed(f"`{path}` is no WebSocket", method="WS")
+        case HTTPException() if error.status_code < 500:
+            return Invalid(uncapitalised(error.detail))
+        case _:
+            _log.error("WS %s broke", path, exc_info=error)
+            return HoldfastError("something broke here: the server's log says what")
 
 
 def body_too_large(most: int | None) -> BodyTooLarge:

@@ -16,12 +16,15 @@ from holdfast.api.asgi import App, Message, Receive, Scope, Send
 from holdfast.api.counting import RequestCounts
 from holdfast.api.errors import (
     AddressTooLong,
+    BadHandshake,
     HeaderRepeated,
     HeadersTooLarge,
     HostRefused,
     OriginRefused,
+    Refused,
     UnsupportedMediaType,
     encoded,
+    headers_of,
     status_of,
 )
 from holdfast.domain.errors import HoldfastError
@@ -38,6 +41,7 @@ _EXPOSED: Final = (
 _ONCE: Final = frozenset({b"authorization", b"content-type", b"content-encoding", b"idempotency-key", b"last-event-id"})
 """Headers of which two would leave open which one is meant; `Host` and `Origin` equal nothing that is allowed then."""
 _SEND: Final = "past_the_gate"
+_REFUSED: Final = "refused"
 _FOREIGN: Final = frozenset({"cross-site", "same-site"})
 
 _log: Final = logging.getLogger("holdfast.requests")
@@ -143,6 +147,9 @@ class _Passage:
             case "websocket.accept":
                 self._status = 101
                 self._counts.answered(101)
+            case "websocket.close" if not self._status:
+                await self.refuse(self._scope["state"].get(_REFUSED) or Refused("this handshake is refused"))
+                return
             case _:
                 pass
         await self._send(message)
@@ -157,7 +164,8 @@ class _Passage:
             self._counts.answered(status)
             await self._send({"type": "websocket.close", "code": 1008, "reason": refused.message[:120]})
             return
-        await self._answer(status, encoded(refused), [(b"content-type", b"application/json")])
+        own = [(name.lower().encode(), value.encode()) for name, value in headers_of(refused).items()]
+        await self._answer(status, encoded(refused), [(b"content-type", b"application/json"), *own])
 
     async def preflight(self, headers: dict[bytes, str]) -> None:
         """Tell a browser what an allowed page may ask for."""
@@ -207,6 +215,11 @@ def past_the_gate(scope: Scope, send: Send) -> Send:
     return past
 
 
+def note_refusal(scope: Scope, error: HoldfastError) -> None:
+    """Have the gate say why a handshake is refused, when the app closes the socket without a word."""
+    scope["state"][_REFUSED] = error
+
+
 def _headers(scope: Scope) -> dict[bytes, str]:
     """Return the headers; of one that comes twice, both, so that it equals nothing that is allowed."""
     headers: dict[bytes, str] = {}
@@ -230,11 +243,19 @@ def _check_form(scope: Scope, headers: dict[bytes, str]) -> None:
     """Raise for what no route can read."""
     if len(scope["raw_path"]) + len(scope["query_string"]) > MAX_ADDRESS:
         raise AddressTooLong(f"the address may have at most {MAX_ADDRESS} bytes", limit=MAX_ADDRESS)
+    if b"upgrade" in headers and _asks_for_socket(scope, headers):
+        given = "a GET of HTTP/1.1 without a body, with one `Sec-WebSocket-Key` and `Sec-WebSocket-Version: 13`"
+        raise BadHandshake(f"this is no handshake of a WebSocket: it is {given}, on a connection of its own")
     coding = headers.get(b"content-encoding", "identity")
     if coding.lower() != "identity":
         raise UnsupportedMediaType(
             "the body must be sent as it is, without `Content-Encoding`", content_encoding=coding
         )
+
+
+def _asks_for_socket(scope: Scope, headers: dict[bytes, str]) -> bool:
+    """Tell whether what came as a request wants to be more; other methods know no upgrade, and mean what they say."""
+    return scope["type"] == "http" and scope["method"] == "GET" and headers[b"upgrade"].lower() == "websocket"
 
 
 def _name(host: str) -> str:

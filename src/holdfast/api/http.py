@@ -1,16 +1,18 @@
 """How the server speaks HTTP: in the words of the API also where a request is none, and with a bound on its head."""
 
 import asyncio
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Final, cast
+from urllib.parse import unquote
 
+import httptools
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.frames import CloseCode
 
 from holdfast.api.asgi import App, Receive, Scope, Send
 from holdfast.api.errors import BadRequest, HeadersTooLarge, encoded, status_of
+from holdfast.api.socket import LINGER, Socket, drop, key_of
 from holdfast.domain.errors import HoldfastError
 
 MAX_HEAD: Final = 256 * 1024
@@ -42,10 +44,45 @@ class Http(HttpToolsProtocol):
         """Have read it."""
         self._in_head = False
         super().on_headers_complete()
+        if self.parser.should_upgrade():
+            if self._should_upgrade():
+                self._read_address()
+            else:
+                self.cycle.keep_alive = False  # the parser reads nothing that follows
+
+    def _should_upgrade(self) -> bool:
+        """Say whether this is a handshake; what is none, or comes while another answer is under way, is a request."""
+        return self._answered() and super()._should_upgrade() and key_of(self.scope) is not None
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Leave no warning: it is answered as a request, and leaves the line of one."""
+
+    def _read_address(self) -> None:
+        address = httptools.parse_url(self.url)
+        path, query = address.path, address.query or b""
+        cast(dict[str, Any], self.scope).update(path=unquote(path.decode()), raw_path=path, query_string=query)
+
+    def handle_websocket_upgrade(self) -> None:
+        """Hand the connection over to a socket."""
+        key = key_of(self.scope)
+        assert key is not None
+        self.connections.discard(self)
+        socket = Socket(config=self.config, server_state=self.server_state, app_state=self.app_state)
+        socket.connection_made(self.transport)
+        self.transport.set_protocol(socket)
+        socket.begin(self.scope, key)
+
+    def shutdown(self) -> None:
+        """Close it because the server stops, as soon as no answer is under way."""
+        super().shutdown()
+        if self.transport.is_closing():
+            drop(self.transport, self.loop)
+        else:
+            self.loop.call_later(LINGER, self.shutdown)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         HeadWithBody(cycle, self.loop)
-        super()._start_asgi_task(cycle, _may_break_off(app, cycle))
+        super()._start_asgi_task(cycle, _may_break_off(app, cycle, self._break_off))
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no request."""
@@ -55,7 +92,14 @@ class Http(HttpToolsProtocol):
         status, body = HTTPStatus(status_of(error)), encoded(error)
         head = f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\n"
         self.transport.write(f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
-        self.transport.close()
+        drop(self.transport, self.loop)
+
+    def _break_off(self, answer: RequestResponseCycle) -> None:
+        answer.transport.close()  # with the head of the answer, if that is not out yet
+        drop(self.transport, self.loop)
+
+    def _answered(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
 
 
 class HeadWithBody:
@@ -100,29 +144,6 @@ class HeadWithBody:
         self._answer.transport = self._transport
 
 
-class Socket(WebSocketsSansIOProtocol):
-    """A connection that asks to become a socket. What a client does wrong is no fault of ours, and leaves no error."""
-
-    async def run_asgi(self) -> None:
-        """Call the app; a handshake that it refused is answered too."""
-        app = self.app
-
-        async def call(scope: Scope, receive: Receive, send: Send) -> None:
-            await app(scope, receive, send)
-            self.handshake_complete |= self.close_sent
-
-        self.app = call
-        await super().run_asgi()
-
-    def send_receive_event_to_app(self) -> None:
-        """Hand over a message, unless it says that it is text and is not."""
-        if self.curr_msg_data_type == "text" and not _is_text(b"".join(self.frames)):
-            self.conn.send_close(CloseCode.INVALID_DATA)
-            self.handle_parser_exception()
-        else:
-            super().send_receive_event_to_app()
-
-
 def uvicorn_config(app: App, *, last_words: int) -> uvicorn.Config:
     """Return how the app is served; open answers have `last_words` seconds to end when it is to stop."""
     return uvicorn.Config(
@@ -139,21 +160,13 @@ def uvicorn_config(app: App, *, last_words: int) -> uvicorn.Config:
     )
 
 
-def _may_break_off(app: Any, answer: RequestResponseCycle) -> Any:
+def _may_break_off(app: Any, answer: RequestResponseCycle, break_off: Callable[[RequestResponseCycle], None]) -> Any:
     """Let a stream break off whose reader is too slow: the server would take that for a fault, and log an error."""
 
     async def call(scope: Scope, receive: Receive, send: Send) -> None:
         await app(scope, receive, send)
         if answer.response_started and not answer.response_complete:
             answer.disconnected = True
-            answer.transport.close()
+            break_off(answer)
 
     return call
-
-
-def _is_text(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

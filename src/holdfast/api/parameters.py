@@ -37,7 +37,7 @@ TaskNumber: TypeAlias = Annotated[int, PathParameter(ge=1, le=LARGEST, descripti
 
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _WEIGHT: Final = re.compile(r"0(\.\d{0,3})?|1(\.0{0,3})?")
-_RESERVED: Final = frozenset({"data", "request", "body"})
+_RESERVED: Final = frozenset({"data", "request", "socket", "body"})
 _WRITING: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
