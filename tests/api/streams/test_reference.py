@@ -4,9 +4,9 @@ import re
 from typing import Final
 
 from holdfast.api.auth.door import REVOKED
+from holdfast.api.socket import LINGER
 from holdfast.api.streams.sse import LAST_WORDS
-from holdfast.api.streams.websocket import Close
-from holdfast.bootstrap.server import STUCK
+from holdfast.api.streams.websocket import MAX_MESSAGE, Close
 from holdfast.control.feeds.feed import WINDOW
 from holdfast.control.feeds.feeds import Habits
 from tests.architecture.project import ROOT
@@ -32,7 +32,8 @@ def test_the_limits_are_in_the_reference() -> None:
     for limit in (
         f"every {habits.keepalive:g} s",
         f"after {habits.patience:g} to {2 * habits.patience:g} s",
-        f"after {STUCK} s more",
+        f"after {LINGER:g} s more",
+        f"{MAX_MESSAGE} bytes",
         f"{habits.most:,};",
         f"{WINDOW // 1024} KiB;",
     ):

@@ -16,6 +16,7 @@ from holdfast.api.auth.asked import ask
 from holdfast.api.auth.connections import Connection, Connections
 from holdfast.api.auth.rates import Rates
 from holdfast.api.auth.rules import OPEN, check_rule
+from holdfast.api.socket import close_socket
 from holdfast.api.streams.websocket import Close, deny
 from holdfast.control.control import Control
 from holdfast.control.keys.asker import LOCAL, Asker
@@ -145,13 +146,8 @@ async def _end(connection: Connection, scope: Scope, send: Send) -> None:
         return
     with suppress(RuntimeError, OSError):  # it has ended by itself in this moment, or its reader has
         if scope["type"] == "websocket":
-            await send(
-                {
-                    "type": "websocket.close",
-                    "code": int(Close.REVOKED),
-                    "reason": "what it was opened with opens nothing any more",
-                }
-            )
+            reason = "what it was opened with opens nothing any more"
+            await close_socket(scope, send, code=Close.REVOKED, reason=reason)
         elif connection.streams:
             await send({"type": "http.response.body", "body": REVOKED})
 

@@ -11,6 +11,7 @@ from holdfast.api.asgi import App, Message, Receive, Scope, Send
 from holdfast.api.errors import encoded, status_of
 from holdfast.api.gate import past_the_gate
 from holdfast.api.parameters import check_request
+from holdfast.api.socket import close_socket, limit_messages
 from holdfast.api.streams.frames import PING, PONG, envelopes
 from holdfast.control.feeds.feed import Ending
 from holdfast.control.feeds.follower import Follower
@@ -18,19 +19,30 @@ from holdfast.domain.errors import HoldfastError
 
 _PINGS: Final = frozenset({"ping", PING})
 
+MAX_MESSAGE: Final = 1024
+"""Bytes of what a client may send at once: a ping needs no more."""
 TOGETHER: Final = 16
 """Messages that are sent without a look at who else has work, or whether the reader is gone."""
 
 
 class Close(IntEnum):
-    """Why the server closes a socket. `UNANSWERED` and `RESTARTING` are said below this app, `REVOKED` at its door."""
+    """Why the server closes a socket.
+
+    `BROKEN`, `MALFORMED`, `TOO_LARGE`, `UNANSWERED` and `RESTARTING` are said below this app, `REVOKED` at its door.
+    """
 
     ENDED = 1000
     """The run has ended, and all of its log was sent."""
     CLOSING = 1001
     """The server stops: reconnect after the last `seq`."""
+    BROKEN = 1002
+    """The client broke the rules of the protocol itself."""
     UNSUPPORTED = 1003
     """The client sent something other than a ping."""
+    MALFORMED = 1007
+    """The client sent text that is not UTF-8."""
+    TOO_LARGE = 1009
+    """The client sent a message that is too large to be a ping."""
     UNANSWERED = 1011
     """The client did not answer to a ping of the protocol itself: reconnect after the last `seq`."""
     RESTARTING = 1012
@@ -56,6 +68,7 @@ class RunSocket:
 
     def __init__(self, follower: Follower, scope: Scope, receive: Receive, send: Send) -> None:
         self._follower = follower
+        self._scope = scope
         self._receive = receive
         self._accept = send
         self._send = past_the_gate(scope, send)
@@ -64,15 +77,20 @@ class RunSocket:
     async def serve(self) -> None:
         """Accept the socket, and send until there is no more, or nobody who listens."""
         with self._follower as follower:
+            limit_messages(self._scope, most=MAX_MESSAGE)
             await self._accept({"type": "websocket.accept"})
-            async with asyncio.TaskGroup() as tasks:
-                sending = tasks.create_task(self._write_all())
-                follower.cut_off = lambda: self._stop(sending, Close.TOO_SLOW, "too slow: reconnect")
-                listening = tasks.create_task(self._listen(sending))
-                sending.add_done_callback(lambda _: listening.cancel())
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    sending = tasks.create_task(self._write_all())
+                    follower.cut_off = lambda: self._stop(sending, Close.TOO_SLOW, "too slow: reconnect")
+                    listening = tasks.create_task(self._listen(sending))
+                    sending.add_done_callback(lambda _: listening.cancel())
+            except* OSError:
+                pass  # the reader is gone, and who sends learned it first
         if self._close is not None:
             code, reason = self._close
-            await self._send({"type": "websocket.close", "code": int(code), "reason": reason})
+            hurry = code is Close.TOO_SLOW
+            await close_socket(self._scope, self._send, code=code, reason=reason, hurry=hurry)
 
     async def _write_all(self) -> None:
         while not isinstance(found := await self._follower.next(), Ending):

@@ -21,7 +21,6 @@ from holdfast.api.chat.socket.frames import (
 from holdfast.api.chat.socket.saying import frame, refusal
 from holdfast.api.chat.socket.wire import SocketClose, Wire
 from holdfast.api.errors import TooDeep
-from holdfast.api.gate import past_the_gate
 from holdfast.api.streams.frames import PING
 from holdfast.control.feeds.feed import Ending
 from holdfast.control.feeds.follower import Follower
@@ -49,7 +48,7 @@ class ClientSocket:
         self._pulse = pulse
         self._receive = receive
         self._accept = send
-        self._wire = Wire(past_the_gate(scope, send))
+        self._wire = Wire(scope, send)
         self._unsent: asyncio.Queue[Telling] = asyncio.Queue(MOST_UNSENT)
 
     async def serve(self) -> None:
@@ -57,15 +56,21 @@ class ClientSocket:
         with self._pulse as pulse, self._live.connected(self._tell) as client:
             pulse.cut_off = lambda: self._wire.cut(SocketClose.TOO_SLOW)
             await self._accept({"type": "websocket.accept"})
-            async with asyncio.TaskGroup() as tasks:
-                following = Following(self._live, self._wire, tasks)
-                loops = (self._listen(client, following), self._beat(following), self._send_all(client))
-                running = [tasks.create_task(loop) for loop in loops]
-                await self._wire.over.wait()
-                following.stop()
-                for task in running:
-                    task.cancel()
+            try:
+                await self._talk(client)
+            except* OSError:
+                pass  # the reader is gone, and who sends learned it first
         await self._wire.close()
+
+    async def _talk(self, client: Client) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            following = Following(self._live, self._wire, tasks)
+            loops = (self._listen(client, following), self._beat(following), self._send_all(client))
+            running = [tasks.create_task(loop) for loop in loops]
+            await self._wire.over.wait()
+            following.stop()
+            for task in running:
+                task.cancel()
 
     def _tell(self, telling: Telling) -> None:
         """Have something sent; a client that takes nothing is cut off."""

@@ -4,17 +4,21 @@ import asyncio
 from collections.abc import Callable
 from enum import IntEnum
 
-from holdfast.api.asgi import Send
+from holdfast.api.asgi import Scope, Send
+from holdfast.api.gate import past_the_gate
+from holdfast.api.socket import close_socket
 
 
 class SocketClose(IntEnum):
     """Why the server closes the socket.
 
-    `MALFORMED`, `UNANSWERED` and `RESTARTING` are said below this app, `REVOKED` at its door.
+    `BROKEN`, `MALFORMED`, `UNANSWERED` and `RESTARTING` are said below this app, `REVOKED` at its door.
     """
 
     CLOSING = 1001
     """The server stops: reconnect."""
+    BROKEN = 1002
+    """The client broke the rules of the protocol itself."""
     UNSUPPORTED = 1003
     """The client sent a frame of bytes."""
     MALFORMED = 1007
@@ -36,8 +40,9 @@ class SocketClose(IntEnum):
 class Wire:
     """One socket, as those see it who have something to say."""
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._scope = scope
+        self._send = past_the_gate(scope, send)
         self._turn = asyncio.Lock()
         self._cut: SocketClose | None = None
         self.over = asyncio.Event()
@@ -61,4 +66,5 @@ class Wire:
         """Tell the client why the socket was cut, if it was."""
         if self._cut is not None:
             reason = self._cut.name.lower().replace("_", " ")
-            await self._send({"type": "websocket.close", "code": int(self._cut), "reason": reason})
+            hurry = self._cut is SocketClose.TOO_SLOW
+            await close_socket(self._scope, self._send, code=self._cut, reason=reason, hurry=hurry)

@@ -1,0 +1,105 @@
+"""Readers that take nothing, send what nobody wants, or know less than others: they cost nothing and leave no error."""
+
+import asyncio
+import gc
+import socket
+from collections.abc import Callable
+from contextlib import closing
+from typing import Final
+
+import pytest
+
+from holdfast.api.http import Http
+from holdfast.api.socket import LINGER, Socket
+from holdfast.api.streams.websocket import MAX_MESSAGE, Close
+from holdfast.control.feeds.feeds import Habits
+from tests.api.site import LIMIT, Site, served
+from tests.api.streams.readers import ws
+from tests.api.streams.stage import Hand, begun, soon
+from tests.api.streams.test_handshakes import RIGHT
+from tests.scenario.agents.workshop import Workshop
+
+PING: Final = b"\x89\xfd" + 4 * b"\0" + 125 * b"x"
+"""A ping of the protocol itself, as large as one may be."""
+FLOOD: Final = 16 * 1024 * 1024
+"""Bytes, more than anything between the two ends holds."""
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Wait until the server has done something of which it tells nobody."""
+    async with asyncio.timeout(LIMIT):
+        while not true():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
+async def stuck(stage: Site, path: str, *, headers: str = "") -> socket.socket:
+    """Ask for a stream, and read nothing of it."""
+    address, port = stage.host.split(":")
+    before = stage.feeds.open
+    taking_nothing = socket.create_connection((address, int(port)))
+    taking_nothing.sendall(f"GET {path} HTTP/1.1\r\nHost: {stage.host}\r\n{headers}\r\n".encode())
+    taking_nothing.setblocking(False)
+    await until(lambda: stage.feeds.open > before)
+    return taking_nothing
+
+
+async def fill(hand: Hand) -> None:
+    """Say more than anything between the two ends holds."""
+    for _ in range(20):
+        await hand.say(*10 * ["x" * 50_000])
+
+
+def transports() -> list[asyncio.Transport]:
+    """Return the connections that the servers in this process hold."""
+    held = [each for each in gc.get_objects() if isinstance(each, Http | Socket)]
+    return [each.transport for each in held if each in each.connections]
+
+
+async def test_pings_that_nobody_reads_the_answers_of_are_not_kept(own_stage: Site) -> None:
+    hand = await begun(own_stage)
+    with closing(await stuck(own_stage, f"/api/runs/{hand.id}/ws", headers=RIGHT)) as flood:
+        loop = asyncio.get_running_loop()
+        pings = PING * 1000
+        for _ in range(FLOOD // len(pings)):
+            await soon(loop.sock_sendall(flood, pings))
+        assert max(each.get_write_buffer_size() for each in transports()) < 1024 * 1024
+
+
+async def test_who_pings_and_reads_nothing_is_cut_off(workshop: Workshop) -> None:
+    habits = Habits(keepalive=0.3, patience=0.1)
+    async with served(workshop, workers=0, habits=habits) as stage:
+        hand = await begun(stage)
+        with closing(await stuck(stage, f"/api/runs/{hand.id}/ws", headers=RIGHT)) as flood:
+            loop = asyncio.get_running_loop()
+            with pytest.raises(ConnectionError):
+                while True:
+                    await soon(loop.sock_sendall(flood, PING * 1000))
+        await until(lambda: stage.feeds.open == 0)
+
+
+@pytest.mark.parametrize(("kind", "headers"), [("sse", ""), ("ws", RIGHT)])
+async def test_a_reader_that_is_cut_off_loses_its_connection(workshop: Workshop, kind: str, headers: str) -> None:
+    async with served(workshop, workers=0, habits=Habits(patience=0.1)) as stage:
+        hand = await begun(stage)
+        await fill(hand)
+        with closing(await stuck(stage, f"/api/runs/{hand.id}/{kind}", headers=headers)):
+            held = transports()
+            await until(lambda: stage.feeds.open == 0)
+            async with asyncio.timeout(3 * LINGER):
+                await until(lambda: not any(each.get_write_buffer_size() for each in held))
+
+
+async def test_a_message_that_is_too_large_to_be_a_ping_is_not_read(stage: Site) -> None:
+    hand = await begun(stage)
+    async with ws(stage.host, f"/api/runs/{hand.id}/ws?last_event_id=1") as stream:
+        await stream.send("x" * (MAX_MESSAGE + 1))
+        await soon(stream.wait_closed())
+        assert stream.close_code == Close.TOO_LARGE
+
+
+async def test_text_that_is_none_closes_the_socket(stage: Site) -> None:
+    hand = await begun(stage)
+    async with ws(stage.host, f"/api/runs/{hand.id}/ws?last_event_id=1") as stream:
+        await stream.send(b"\xff\xfe", text=True)
+        await soon(stream.wait_closed())
+        assert stream.close_code == Close.MALFORMED
