@@ -96,13 +96,18 @@ class Site:
 
 @asynccontextmanager
 async def served(
-    workshop: Workshop, *, origins: tuple[str, ...] = (), habits: Habits | None = None, **options: Any
+    workshop: Workshop,
+    *,
+    origins: tuple[str, ...] = (),
+    habits: Habits | None = None,
+    last_words: int = 1,
+    **options: Any,
 ) -> AsyncIterator[Site]:
     """Serve a workspace while the block runs, to everybody."""
     async with workshop.open(**options) as floor, feeds_of(floor.holdfast, habits) as feeds:
         control = Controls(floor.holdfast, feeds, version="0").of(LOCAL)
         app = Gate(create_app(control), origins=origins, meters=floor.holdfast.meters)
-        async with _visited(app, workshop, floor, feeds) as site:
+        async with _visited(app, workshop, floor, feeds, last_words) as site:
             yield site
 
 
@@ -125,9 +130,11 @@ async def guarded(
 
 
 @asynccontextmanager
-async def _visited(app: Gate, workshop: Workshop, floor: Floor, feeds: Feeds) -> AsyncIterator[Site]:
+async def _visited(
+    app: Gate, workshop: Workshop, floor: Floor, feeds: Feeds, last_words: int = 1
+) -> AsyncIterator[Site]:
     async with (
-        answering(app) as url,
+        answering(app, last_words=last_words) as url,
         httpx2.AsyncClient(base_url=url, timeout=LIMIT, trust_env=False) as client,
     ):
         try:
@@ -137,7 +144,7 @@ async def _visited(app: Gate, workshop: Workshop, floor: Floor, feeds: Feeds) ->
 
 
 @asynccontextmanager
-async def answering(app: Gate) -> AsyncIterator[str]:
+async def answering(app: Gate, *, last_words: int = 1) -> AsyncIterator[str]:
     """Answer on a free port while the block runs, and yield the address."""
     up = asyncio.Event()
 
@@ -146,7 +153,7 @@ async def answering(app: Gate) -> AsyncIterator[str]:
             await super().startup(sockets)
             up.set()
 
-    server = Server(uvicorn_config(app, last_words=1))
+    server = Server(uvicorn_config(app, last_words=last_words))
     with listening("127.0.0.1", 0) as listener:
         async with asyncio.TaskGroup() as tasks:
             serving = tasks.create_task(server._serve([listener]))

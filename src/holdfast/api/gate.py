@@ -5,6 +5,7 @@ in `Origin`, and one whose name was bound anew to this address names itself in `
 anything is read.
 """
 
+import asyncio
 import ipaddress
 import logging
 import os
@@ -27,7 +28,7 @@ from holdfast.api.errors import (
     headers_of,
     status_of,
 )
-from holdfast.domain.errors import HoldfastError
+from holdfast.domain.errors import HoldfastError, Unavailable
 from holdfast.metrics.meters import Meters
 
 MAX_ADDRESS: Final = 16 * 1024
@@ -85,8 +86,11 @@ class Gate:
             passage.allow(origin)
             if origin and _is_preflight(scope, headers):
                 await passage.preflight(headers)
-            else:
+                return
+            try:
                 await self._app(scope, receive, passage.send)
+            except asyncio.CancelledError:  # the server stops, and has waited for long enough
+                await passage.give_up()
         finally:
             passage.end()
 
@@ -166,6 +170,11 @@ class _Passage:
             return
         own = [(name.lower().encode(), value.encode()) for name, value in headers_of(refused).items()]
         await self._answer(status, encoded(refused), [(b"content-type", b"application/json"), *own])
+
+    async def give_up(self) -> None:
+        """Answer in place of an app that was not done in time; an answer that has begun breaks off."""
+        if not self._status:
+            await self.refuse(Unavailable("the server stops: ask again in a moment"))
 
     async def preflight(self, headers: dict[bytes, str]) -> None:
         """Tell a browser what an allowed page may ask for."""

@@ -49,8 +49,13 @@ class Hand:
 
 async def begun(stage: Site) -> Hand:
     """Make a run and take it in hand; the stage must have no workers."""
-    run = (await stage.store.runs.create(SPACE, NewRun(thread=NewThread()))).run
-    return Hand(stage.store, run, await claim(stage.store))
+    return await begun_in(stage.store)
+
+
+async def begun_in(store: Store) -> Hand:
+    """Make a run and take it in hand; nobody may work on what the store has."""
+    run = (await store.runs.create(SPACE, NewRun(thread=NewThread()))).run
+    return Hand(store, run, await claim(store))
 
 
 async def soon(coming: asyncio.Future[Any] | Any) -> Any:

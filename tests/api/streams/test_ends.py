@@ -2,10 +2,13 @@
 
 import asyncio
 import signal
+import socket
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+import httpx2
 import pytest
 from websockets.exceptions import ConnectionClosed
 
@@ -18,13 +21,16 @@ from holdfast.domain.run import RunStatus
 from holdfast.testing.postgres import PostgresServer
 from tests.api.conftest import fill
 from tests.api.serving import Server, serving
-from tests.api.site import Site, served
+from tests.api.site import Site, eventually, served
 from tests.api.streams.readers import Frame, SseReader, event_of, post, sse, ws
-from tests.api.streams.stage import Hand, begun, soon
+from tests.api.streams.stage import Hand, begun, begun_in, soon
+from tests.api.streams.test_handshakes import RIGHT
 from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
 
 OUTAGE: Final = 60.0
 """Seconds after which something hangs that waits for a database."""
+
+LINE: Final = "X: y\r\n"
 
 Seen = list[tuple[int, bytes]]
 
@@ -41,12 +47,12 @@ async def test_a_run_that_is_deleted_while_it_is_replayed_ends_its_stream(stage:
 
 async def test_a_run_that_is_deleted_while_it_is_replayed_closes_its_socket(stage: Site) -> None:
     hand = await _long(stage)
-    async with ws(stage.host, f"/api/runs/{hand.id}/ws") as socket:
+    async with ws(stage.host, f"/api/runs/{hand.id}/ws") as reader:
         await stage.store.runs.delete(SPACE, hand.id)
         with pytest.raises(ConnectionClosed):
             while True:
-                await soon(socket.recv())
-        assert socket.close_code == Close.GONE
+                await soon(reader.recv())
+        assert reader.close_code == Close.GONE
 
 
 async def test_streams_outlive_a_restart_of_the_database(own_postgres: PostgresServer, tmp_path: Path) -> None:
@@ -83,6 +89,46 @@ async def test_a_server_that_is_stopped_lets_readers_go_and_the_next_one_takes_t
     async with open_store(database) as store:
         assert (await store.runs.get(SPACE, run)).status is RunStatus.COMPLETED
         assert seen == [(event.seq, event.data) for event in await store.events.after(SPACE, run, limit=10_000)]
+
+
+async def test_a_server_that_is_stopped_is_held_up_by_nobody_and_leaves_no_errors(tmp_path: Path) -> None:
+    async with open_store(tmp_path / "holdfast.db") as store:
+        await store.spaces.create(SPACE, name="default")
+        hand = await begun_in(store)
+        for _ in range(20):
+            await hand.say(*10 * ["x" * 50_000])
+    with (
+        serving(tmp_path, "--database", str(tmp_path / "holdfast.db"), "--workers", "0") as server,
+        ExitStack() as open_,
+    ):
+        for head in (
+            f"GET /api/runs/{hand.id}/sse HTTP/1.1\r\n",
+            f"GET /api/runs/{hand.id}/ws HTTP/1.1\r\n{RIGHT}",
+            f"GET /api/runs/{hand.id}/ws HTTP/1.1\r\nX: {'x' * 9_000}\r\n{RIGHT}",
+            f"GET /api/runs/{hand.id}/ws HTTP/1.1\r\n{300 * LINE}{RIGHT}",
+            f"POST /api/runs/{hand.id}/ws HTTP/1.1\r\nContent-Length: 9\r\n{RIGHT}",
+        ):
+            asking = open_.enter_context(socket.create_connection(("127.0.0.1", int(server.port))))
+            asking.sendall(f"{head}Host: {_host(server)}\r\n\r\n".encode())
+            asking.recv(1)  # it is answered, and reads no more of that
+        code, log = await asyncio.to_thread(server.stop)
+    assert (code, "Traceback" in log, " ERROR " in log) == (0, False, False), log
+
+
+async def test_a_request_that_a_stop_interrupts_is_told_so(tmp_path: Path) -> None:
+    with serving(tmp_path, "--workers", "0") as server:
+        thread = server.ask("/api/threads", {})["id"]
+        async with httpx2.AsyncClient(base_url=server.url, timeout=30, trust_env=False) as client:
+            asking = asyncio.ensure_future(client.post(f"/api/threads/{thread}/runs?wait=30", json={"input": "hi"}))
+            await eventually(lambda: _has_runs(client, thread))
+            code, log = await asyncio.to_thread(server.stop)
+            answer = await asking
+    assert (code, "Traceback" in log) == (0, False), log
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "UNAVAILABLE")
+
+
+async def _has_runs(client: httpx2.AsyncClient, thread: str) -> bool:
+    return bool((await client.get(f"/api/threads/{thread}/runs")).json()["items"])
 
 
 async def _check_not_ready(stage: Site) -> None:

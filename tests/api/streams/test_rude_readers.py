@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 import socket
 from collections.abc import Callable
 from contextlib import closing
@@ -87,6 +88,23 @@ async def test_a_reader_that_is_cut_off_loses_its_connection(workshop: Workshop,
             await until(lambda: stage.feeds.open == 0)
             async with asyncio.timeout(3 * LINGER):
                 await until(lambda: not any(each.get_write_buffer_size() for each in held))
+
+
+@pytest.mark.parametrize(("kind", "headers"), [("sse", ""), ("ws", RIGHT)])
+async def test_readers_that_take_nothing_do_not_hold_up_a_server_that_stops(
+    workshop: Workshop, caplog: pytest.LogCaptureFixture, kind: str, headers: str
+) -> None:
+    async with served(workshop, workers=0, last_words=10) as stage:
+        hand = await begun(stage)
+        await fill(hand)
+        taking_nothing = [await stuck(stage, f"/api/runs/{hand.id}/{kind}", headers=headers) for _ in range(5)]
+        held = transports()
+        await until(lambda: sum(each.get_write_buffer_size() > 0 for each in held) == len(taking_nothing))
+        begun_at = asyncio.get_running_loop().time()
+    assert asyncio.get_running_loop().time() - begun_at < 5
+    for each in taking_nothing:
+        each.close()
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 async def test_a_message_that_is_too_large_to_be_a_ping_is_not_read(stage: Site) -> None:

@@ -27,6 +27,8 @@ from holdfast.ports.watching import Watching
 
 SLICES: Final = 15
 """Parts of the time between two signs of life: feeds take turns, so that not all streams are written to at once."""
+HURRY: Final = 0.3
+"""Seconds after which a follower is cut off that takes nothing, once the process stops; up to twice as many."""
 
 Key: TypeAlias = tuple[str, ...]
 """What is followed: of which kind, and its ids."""
@@ -98,11 +100,13 @@ class Feeds:
 
     def close(self) -> None:
         """Let all followers go, and take no new one. It may be called from a signal handler of the event loop."""
-        self._closing = True
-        for feed in self._feeds.values():
-            feed.end(Ending.CLOSING)
-        for leave in list(self._leaving.values()):
-            leave()
+        if not self._closing:
+            self._closing = True
+            for feed in self._feeds.values():
+                feed.end(Ending.CLOSING)
+            for leave in list(self._leaving.values()):
+                leave()
+            self._hurry()
 
     @contextmanager
     def until_closed(self, leave: Callable[[], None]) -> Iterator[None]:
@@ -115,6 +119,12 @@ class Feeds:
             yield
         finally:
             del self._leaving[key]
+
+    def _hurry(self) -> None:
+        """Cut off those who hold up the end."""
+        self._cut_off()
+        if self._followers:
+            asyncio.get_running_loop().call_later(HURRY, self._hurry)
 
     async def run(self, space: SpaceId, run: RunId, *, after: int | None = 0) -> Follower:
         """Follow the log of a run after a number, or from now on; a number beyond its end raises `BadCursor`."""
