@@ -10,7 +10,7 @@ import httptools
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from holdfast.api.asgi import App, Receive, Scope, Send
+from holdfast.api.asgi import App, Message, Receive, Scope, Send
 from holdfast.api.errors import BadRequest, HeadersTooLarge, encoded, status_of
 from holdfast.api.socket import LINGER, Socket, drop, key_of
 from holdfast.domain.errors import HoldfastError
@@ -82,6 +82,8 @@ class Http(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         HeadWithBody(cycle, self.loop)
+        if cycle.scope["http_version"] != "1.1":
+            app = _unchunked(app, cycle)
         super()._start_asgi_task(cycle, _may_break_off(app, cycle, self._break_off))
 
     def send_400_response(self, msg: str) -> None:
@@ -89,6 +91,10 @@ class Http(HttpToolsProtocol):
         self._refuse(BadRequest("this is not a request of HTTP/1.1"))
 
     def _refuse(self, error: HoldfastError) -> None:
+        """Say what is wrong, unless that would stand in the midst of an answer, and close the connection."""
+        if not self._answered() and (self.pipeline or self.cycle.response_started):
+            self._break_off(self.cycle)
+            return
         status, body = HTTPStatus(status_of(error)), encoded(error)
         head = f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\n"
         self.transport.write(f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
@@ -168,5 +174,25 @@ def _may_break_off(app: Any, answer: RequestResponseCycle, break_off: Callable[[
         if answer.response_started and not answer.response_complete:
             answer.disconnected = True
             break_off(answer)
+
+    return call
+
+
+def _unchunked(app: Any, answer: RequestResponseCycle) -> Any:
+    """Send no chunks to a client of HTTP/1.0: an answer of unknown length ends with its connection."""
+
+    async def call(scope: Scope, receive: Receive, send: Send) -> None:
+        unknown = False
+
+        async def send_plain(message: Message) -> None:
+            nonlocal unknown
+            if message["type"] == "http.response.start":
+                unknown = all(name.lower() != b"content-length" for name, _ in message["headers"])
+                answer.chunked_encoding = False if unknown else None
+            elif unknown:
+                answer.expected_content_length = len(message.get("body", b""))
+            await send(message)
+
+        await app(scope, receive, send_plain)
 
     return call

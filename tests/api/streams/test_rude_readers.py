@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from holdfast.api.http import Http
+from holdfast.api.http import MAX_HEAD, Http
 from holdfast.api.socket import LINGER, Socket
 from holdfast.api.streams.websocket import MAX_MESSAGE, Close
 from holdfast.control.feeds.feeds import Habits
@@ -121,3 +121,40 @@ async def test_text_that_is_none_closes_the_socket(stage: Site) -> None:
         await stream.send(b"\xff\xfe", text=True)
         await soon(stream.wait_closed())
         assert stream.close_code == Close.MALFORMED
+
+
+@pytest.mark.parametrize("garbage", [b"\x00garbage\r\n\r\n", b"GET / HTTP/1.1\r\nX: " + b"x" * MAX_HEAD])
+async def test_garbage_behind_a_stream_ends_it_and_is_not_answered_in_its_midst(stage: Site, garbage: bytes) -> None:
+    hand = await begun(stage)
+    address, port = stage.host.split(":")
+    reader, writer = await asyncio.open_connection(address, int(port))
+    writer.write(f"GET /api/runs/{hand.id}/sse HTTP/1.1\r\nHost: {stage.host}\r\n\r\n".encode())
+    head = await soon(reader.readuntil(b"\r\n\r\n"))
+    writer.write(garbage)
+    rest = await soon(reader.read())
+    writer.close()
+    assert b" 200 " in head
+    assert b"HTTP/1.1" not in rest
+
+
+async def test_a_client_of_http_1_0_gets_no_chunks(stage: Site) -> None:
+    hand = await begun(stage)
+    await hand.finish()
+    address, port = stage.host.split(":")
+    reader, writer = await asyncio.open_connection(address, int(port))
+    writer.write(f"GET /api/runs/{hand.id}/sse HTTP/1.0\r\nHost: {stage.host}\r\n\r\n".encode())
+    head, _, body = (await soon(reader.read())).partition(b"\r\n\r\n")
+    writer.close()
+    assert b"transfer-encoding" not in head.lower()
+    assert body.startswith(b"retry: 1000\n\nid: 1\ndata: {")
+    assert body.endswith(b"retry: 86400000\n\n")
+
+
+async def test_a_client_of_http_1_0_gets_an_answer_of_known_length(stage: Site) -> None:
+    address, port = stage.host.split(":")
+    reader, writer = await asyncio.open_connection(address, int(port))
+    writer.write(f"GET /health HTTP/1.0\r\nHost: {stage.host}\r\n\r\n".encode())
+    head, _, body = (await soon(reader.read())).partition(b"\r\n\r\n")
+    writer.close()
+    assert b"content-length: 15" in head.lower()
+    assert body == b'{"status":"ok"}'
