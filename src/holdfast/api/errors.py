@@ -32,6 +32,7 @@ from litestar.exceptions import HTTPException, ValidationException
 from litestar.params import HeaderParameter
 from litestar.types import ExceptionHandlersMap
 
+from holdfast.control.feeds.errors import TooManyStreams
 from holdfast.control.keys.errors import Forbidden, TooMany, Unauthenticated
 from holdfast.control.settings.errors import SettingsChanged
 from holdfast.domain.complaints import in_words
@@ -227,7 +228,7 @@ def encoded(error: HoldfastError) -> bytes:
 
 def _answer(error: HoldfastError, headers: Mapping[str, str] | None = None) -> Response[bytes]:
     status = status_of(error)
-    if status >= 500:
+    if status >= 500 and not isinstance(error, TooManyStreams):  # of that only its clients are the cause
         _log.error("%s: %s", error.code, error.message)
     headers = {**headers_of(error), **(headers or {})}
     return Response(encoded(error), status_code=status, media_type="application/json", headers=headers)

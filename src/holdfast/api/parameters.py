@@ -103,7 +103,7 @@ def _check_query(given: Iterable[tuple[str, Any]], handler: BaseRouteHandler) ->
 
 REPEATED: Final = frozenset({"type"})
 """Parameters that may be given more than once: each names one more."""
-TEXTS: Final = frozenset({"title", "agent_type", "tag", "type", "name", "cursor", "agentName"})
+TEXTS: Final = frozenset({"title", "agent_type", "agentName", "tag", "type", "name", "cursor", "last_event_id"})
 """Parameters that are any text, so also `null`."""
 
 

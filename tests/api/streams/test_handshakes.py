@@ -35,6 +35,7 @@ REFUSED: Final = [
     ("GET", "/health", RIGHT, 405, "METHOD_NOT_ALLOWED"),
     ("GET", "/api/runs/run_none/sse", RIGHT, 405, "METHOD_NOT_ALLOWED"),
     ("GET", "/ws?socket=1", RIGHT, 400, "INVALID"),
+    ("GET", f"{RUN}?last_event_id=null", RIGHT, 400, "BAD_CURSOR"),
 ]
 
 

@@ -15,7 +15,7 @@ from holdfast.api.socket import LINGER, Socket
 from holdfast.api.streams.websocket import MAX_MESSAGE, Close
 from holdfast.control.feeds.feeds import Habits
 from tests.api.site import LIMIT, Site, served
-from tests.api.streams.readers import ws
+from tests.api.streams.readers import sse, ws
 from tests.api.streams.stage import Hand, begun, soon
 from tests.api.streams.test_handshakes import RIGHT
 from tests.scenario.agents.workshop import Workshop
@@ -158,3 +158,19 @@ async def test_a_client_of_http_1_0_gets_an_answer_of_known_length(stage: Site) 
     writer.close()
     assert b"content-length: 15" in head.lower()
     assert body == b'{"status":"ok"}'
+
+
+async def test_a_cursor_that_says_null_is_none_of_ours(stage: Site) -> None:
+    hand = await begun(stage)
+    answer = await stage.ask("GET", f"/api/runs/{hand.id}/sse?last_event_id=null")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "BAD_CURSOR")
+
+
+async def test_streams_that_are_one_too_many_are_no_error_of_ours(
+    workshop: Workshop, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served(workshop, workers=0, habits=Habits(most=1)) as stage:
+        path = f"/api/runs/{(await begun(stage)).id}/sse"
+        async with sse(stage.host, path):
+            assert (await stage.ask("GET", path)).status_code == 503
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
