@@ -91,11 +91,19 @@ class Socket(WebSocketsSansIOProtocol):
         self._break_off()
 
     def handle_ping(self) -> None:
-        """Answer, unless the client takes no answers."""
+        """Answer; of a client that takes no answers, read nothing more until it does."""
         if self.writable.is_set() and not self.close_sent:
             super().handle_ping()
-        else:
-            self.conn.data_to_send()
+            return
+        self.conn.data_to_send()
+        if not self.close_sent and not self.transport.is_closing():
+            self.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Go on, and listen again."""
+        super().resume_writing()
+        if self.handshake_complete and not self.read_paused:
+            self.transport.resume_reading()
 
     def handle_cont(self, event: Frame) -> None:
         """Keep a piece of a message; one without content would be kept too, and count for nothing."""

@@ -5,7 +5,7 @@ import gc
 import logging
 import socket
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Final
 
 import pytest
@@ -61,8 +61,10 @@ async def test_pings_that_nobody_reads_the_answers_of_are_not_kept(own_stage: Si
     with closing(await stuck(own_stage, f"/api/runs/{hand.id}/ws", headers=RIGHT)) as flood:
         loop = asyncio.get_running_loop()
         pings = PING * 1000
-        for _ in range(FLOOD // len(pings)):
-            await soon(loop.sock_sendall(flood, pings))
+        with suppress(TimeoutError):  # the server may read nothing more
+            async with asyncio.timeout(2):
+                for _ in range(FLOOD // len(pings)):
+                    await loop.sock_sendall(flood, pings)
         assert max(each.get_write_buffer_size() for each in transports()) < 1024 * 1024
 
 
