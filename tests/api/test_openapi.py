@@ -3,7 +3,7 @@
 import json
 from typing import Final
 
-from holdfast.api.errors import OWN, status_of
+from holdfast.api.errors import OWN, STATUS, status_of
 from holdfast.api.links import MADE
 from holdfast.api.openapi import document, encoded
 from holdfast.api.routes import ROUTES
@@ -11,7 +11,9 @@ from holdfast.api.streams.websocket import Close
 from holdfast.control.feeds.errors import BadCursor, TooManyStreams
 from holdfast.control.keys.errors import KEY_ERRORS
 from holdfast.control.task_contract.errors import CONTRACT_ERRORS
+from holdfast.domain.errors import HoldfastError
 from tests.api.site import Site
+from tests.architecture.markdown import rows
 from tests.architecture.project import ROOT
 
 REFERENCE: Final = ROOT / "docs" / "reference"
@@ -61,24 +63,38 @@ def test_every_reference_leads_somewhere() -> None:
         assert found
 
 
-def test_every_route_is_in_the_reference() -> None:
-    text = (REFERENCE / "api.md").read_text()
-    for path, item in document()["paths"].items():
-        for method, operation in item.items():
-            if not operation["operationId"].endswith("_in_space"):  # the same again, in a named space
-                assert f"| `{method.upper()} {path}` | {operation['summary']} |" in text
+def test_the_reference_has_the_routes_and_no_others() -> None:
+    written = dict(rows(REFERENCE / "api.md", "route", "what it does"))
+    assert written == {
+        f"`{method.upper()} {path}`": operation["summary"]
+        for path, item in document()["paths"].items()
+        for method, operation in item.items()
+        if not operation["operationId"].endswith("_in_space")  # the same again, in a named space
+    }
 
 
-def test_every_error_of_a_request_is_in_the_reference() -> None:
-    text = (REFERENCE / "api.md").read_text()
-    for error in (*OWN, BadCursor, TooManyStreams, *CONTRACT_ERRORS, *KEY_ERRORS):
-        row = f"| `{error.code}` | {status_of(error(''))} | {(error.__doc__ or '').splitlines()[0]} |"
-        assert row in text
+def test_the_reference_has_the_errors_of_a_request_and_no_others() -> None:
+    written = rows(REFERENCE / "api.md", "code", "status", "meaning")
+    assert sorted(written) == sorted(
+        [f"`{error.code}`", str(status_of(error(""))), (error.__doc__ or "").splitlines()[0]]
+        for error in (*OWN, BadCursor, TooManyStreams, *CONTRACT_ERRORS, *KEY_ERRORS)
+    )
 
 
-def test_every_way_a_socket_is_closed_is_in_the_reference() -> None:
-    text = (REFERENCE / "api.md").read_text()
-    assert [code for code in Close if f"| {int(code)} | " not in text] == []
+def test_the_reference_has_the_status_of_each_class_of_the_platform() -> None:
+    written = {
+        name: int(status)
+        for names, status in rows(REFERENCE / "api.md", "class", "status")
+        for name in names.split(", ")
+    }
+    classes = {error: status for error, status in STATUS.items() if error.__module__ == HoldfastError.__module__}
+    other = classes.pop(HoldfastError)
+    assert written == {f"`{error.__name__}`": status for error, status in classes.items()} | {"anything else": other}
+
+
+def test_the_reference_has_the_ways_a_socket_is_closed_and_no_others() -> None:
+    written = [int(code) for code, _ in rows(REFERENCE / "api.md", "close code", "meaning")]
+    assert written == sorted(Close)
 
 
 def test_what_is_made_is_linked_to_what_goes_on_with_it() -> None:

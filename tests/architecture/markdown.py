@@ -8,6 +8,8 @@ _FENCE: Final = re.compile(
     r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<code>.*?)^(?P=indent)```[ ]*$", re.MULTILINE | re.DOTALL
 )
 _LINK: Final = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+_TABLE: Final = re.compile(r"^(?P<head>\|.+\|)\n\|[-|]+\|\n(?P<rows>(?:\|.+\|\n?)*)", re.MULTILINE)
+_BAR: Final = re.compile(r"(?<!\\)\|")
 _HEADING: Final = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
 
 
@@ -17,6 +19,26 @@ class Block(NamedTuple):
     line: int
     code: str
     runs: bool
+
+
+class Table(NamedTuple):
+    """A table in a document: what its columns are called, and the cells of each row."""
+
+    head: list[str]
+    rows: list[list[str]]
+
+
+def tables(document: Path) -> list[Table]:
+    """Return all tables, in order."""
+    return [
+        Table(head=_cells(found["head"]), rows=[_cells(row) for row in found["rows"].splitlines()])
+        for found in _TABLE.finditer(_FENCE.sub("", document.read_text()))
+    ]
+
+
+def rows(document: Path, *head: str) -> list[list[str]]:
+    """Return the rows of all tables whose first columns are called so."""
+    return [row for table in tables(document) if table.head[: len(head)] == list(head) for row in table.rows]
 
 
 def python_blocks(document: Path) -> list[Block]:
@@ -41,6 +63,10 @@ def links(document: Path) -> list[str]:
 def anchors(document: Path) -> set[str]:
     """Return the names by which the headings of a document can be linked to."""
     return {_slug(heading) for heading in _HEADING.findall(_FENCE.sub("", document.read_text()))}
+
+
+def _cells(row: str) -> list[str]:
+    return [cell.strip() for cell in _BAR.split(row)[1:-1]]
 
 
 def _without_code(document: Path) -> str:

@@ -1,13 +1,25 @@
 """The tree of errors is drawn where it is defined, and documented for those who catch them."""
 
+import ast
+import importlib
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Final
 
+from holdfast.api.errors import Refused, status_of
+from holdfast.api.openai.refusals import CODES
+from holdfast.control.keys.errors import TooMany
+from holdfast.control.openai.errors import RunStopped
 from holdfast.domain import errors
-from tests.architecture.project import ROOT
+from tests.architecture.markdown import rows
+from tests.architecture.project import PACKAGE, ROOT, package_modules, tree
 
-REFERENCE: Final = ROOT / "docs" / "reference" / "errors.md"
+PAGES: Final = ROOT / "docs" / "reference"
+REFERENCE: Final = PAGES / "errors.md"
+FAMILIES: Final = (Refused, TooMany)
+"""What only those below them are raised as."""
+NEVER_SENT: Final = (*FAMILIES, RunStopped)  # the last is told by its reason, which is a code of its own
 ROW: Final = re.compile(
     r"^\| `(?P<code>\w+)` \| `(?P<name>\w+)` \| (?P<meaning>.+?) \| (?P<advice>.+?) \|$", re.MULTILINE
 )
@@ -19,8 +31,36 @@ def test_every_error_is_in_the_reference_with_its_code_and_meaning() -> None:
     assert written == [(error.code, error.__name__, _meaning(error)) for error in _tree(errors.HoldfastError)]
 
 
+def test_every_code_that_a_client_can_read_is_in_the_reference_and_no_other_is() -> None:
+    sent = {f"`{code}`" for error in _all() if error not in NEVER_SENT for code in _on_the_wire(error)}
+    codes = {code for code, *_ in rows(REFERENCE, "code", "class")}
+    for page in PAGES.glob("*.md"):
+        codes |= {code for code, *_ in rows(page, "code", "status", "meaning")}
+        if page.name != "cli.md":  # those are exit codes
+            codes |= {code for row in rows(page, "code", "meaning") for code in row[0].split(", ")}
+    assert codes == sent
+
+
+def test_every_status_in_the_reference_is_that_of_the_error() -> None:
+    status = {f"`{code}`": str(status_of(error(""))) for error in _all() for code in _on_the_wire(error)}
+    for page in PAGES.glob("*.md"):
+        wrong = [row for row in rows(page, "code", "status", "meaning") if status[row[0]] != row[1]]
+        assert wrong == [], page.name
+
+
+def test_nothing_is_raised_as_a_family_of_errors() -> None:
+    families = {family.__name__ for family in FAMILIES}
+    made = {
+        node.func.id
+        for module in package_modules()
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    assert made & families == set()
+
+
 def test_every_code_is_used_once() -> None:
-    codes = [error.code for error in _tree(errors.HoldfastError)]
+    codes = [error.code for error in _all()]
     assert sorted(codes) == sorted(set(codes))
 
 
@@ -41,6 +81,24 @@ def _tree(error: type[errors.HoldfastError]) -> Iterator[type[errors.HoldfastErr
     for below in error.__subclasses__():
         if below.__module__ == errors.__name__:
             yield from _tree(below)
+
+
+@cache
+def _all() -> list[type[errors.HoldfastError]]:
+    """Return every error of the package, wherever it is defined."""
+    for module in package_modules():
+        importlib.import_module(".".join(module.relative_to(PACKAGE.parent).with_suffix("").parts))
+    found, pending = [], [errors.HoldfastError]
+    while pending:
+        found.append(pending.pop())
+        pending += [below for below in found[-1].__subclasses__() if below.__module__.startswith("holdfast.")]
+    return found
+
+
+def _on_the_wire(error: type[errors.HoldfastError]) -> set[str]:
+    """Return the codes that clients read: one API has words of its own, for its own errors and for some of all."""
+    words = {CODES.get(error.code, error.code)}
+    return words | {error.code} if error.__module__ == errors.__name__ else words
 
 
 def _meaning(error: type[errors.HoldfastError]) -> str:

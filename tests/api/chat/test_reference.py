@@ -13,7 +13,7 @@ from holdfast.api.chat.socket.following import MOST
 from holdfast.api.chat.socket.frames import Said
 from holdfast.api.chat.socket.socket import MAX_FRAME
 from holdfast.api.chat.socket.wire import SocketClose
-from holdfast.api.errors import status_of
+from holdfast.api.errors import BadJson, status_of
 from holdfast.api.openapi import document
 from holdfast.api.routes import chat, models, settings
 from holdfast.control.chat.chats import ChatReply
@@ -31,11 +31,13 @@ from holdfast.control.remote_methods.telling import Telling
 from holdfast.control.settings.errors import SETTINGS_ERRORS
 from holdfast.control.settings.settings import SettingsView
 from holdfast.control.task_contract.errors import TaskNotFound
-from holdfast.domain.errors import HoldfastError
+from holdfast.domain.errors import HoldfastError, Invalid
 from holdfast.workspace.settings_file import AT_START
+from tests.architecture.markdown import rows
 from tests.architecture.project import ROOT
 
-PAGE: Final = (ROOT / "docs" / "reference" / "chat.md").read_text()
+REFERENCE: Final = ROOT / "docs" / "reference" / "chat.md"
+PAGE: Final = REFERENCE.read_text()
 GUIDE: Final = (ROOT / "docs" / "guides" / "remote-methods.md").read_text()
 
 
@@ -44,10 +46,15 @@ def meaning(thing: type) -> str:
     return (thing.__doc__ or "").splitlines()[0]
 
 
-def test_every_route_is_there() -> None:
-    for path, item in document([*chat.ROUTES, *models.ROUTES, *settings.ROUTES])["paths"].items():
-        for method, operation in item.items():
-            assert f"| `{method.upper()} {path}` | {operation['summary']} | 200 " in PAGE
+def test_the_routes_are_there_and_no_others() -> None:
+    routes = {
+        (f"`{method.upper()} {path}`", operation["summary"])
+        for path, item in document([*chat.ROUTES, *models.ROUTES, *settings.ROUTES])["paths"].items()
+        for method, operation in item.items()
+    }
+    written = rows(REFERENCE, "route", "what it does", "answer")
+    assert {(route, summary) for route, summary, _ in written} == routes
+    assert [answer for *_, answer in written if not answer.startswith("200 ")] == []
 
 
 def test_every_field_is_there() -> None:
@@ -58,15 +65,16 @@ def test_every_field_is_there() -> None:
     assert f"longer than {WAIT:.0f} seconds" in PAGE
 
 
-def test_every_error_is_there() -> None:
-    answered: list[type[HoldfastError]] = [*CHAT_ERRORS, *SETTINGS_ERRORS, StillRunning]
-    for error in answered:
-        assert f"| `{error.code}` | {status_of(error(''))} | {meaning(error)} |" in PAGE
-    told = (AlreadySubscribed, NotSubscribed, CallNotOpen, TaskNotFound, BadCursor, TooManyStreams)
-    for error in told:
-        assert f"| `{error.code}` | {meaning(error)} |" in PAGE
-    for error in CALL_ERRORS:
-        assert f"| `{error.code}` | {meaning(error)} |" in GUIDE
+def test_the_errors_are_there_and_no_others() -> None:
+    answered: set[type[HoldfastError]] = {*CHAT_ERRORS, *SETTINGS_ERRORS, StillRunning}
+    assert sorted(rows(REFERENCE, "code", "status", "meaning")) == sorted(
+        [f"`{error.code}`", str(status_of(error(""))), meaning(error)] for error in answered
+    )
+    unfit = [", ".join(f"`{error.code}`" for error in (Invalid, BadJson)), "The frame does not fit."]
+    told = (AlreadySubscribed, NotSubscribed, CallNotOpen, TaskNotFound, BadCursor, TooManyStreams, *CALL_ERRORS)
+    assert sorted(rows(REFERENCE, "code", "meaning")) == sorted(
+        [unfit, *([f"`{error.code}`", meaning(error)] for error in told)]
+    )
 
 
 def test_what_needs_a_restart_is_there() -> None:

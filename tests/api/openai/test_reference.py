@@ -17,17 +17,23 @@ from holdfast.control.openai.errors import COMPLETION_ERRORS, RunStopped
 from holdfast.domain.message import MAX_INPUT_MESSAGES
 from holdfast.tools.client import MOST
 from tests.api.site import Site
-from tests.architecture.markdown import python_blocks
+from tests.architecture.markdown import python_blocks, rows
 from tests.architecture.project import ROOT
 
-PAGE: Final = (ROOT / "docs" / "reference" / "openai.md").read_text()
+REFERENCE: Final = ROOT / "docs" / "reference" / "openai.md"
+PAGE: Final = REFERENCE.read_text()
 GUIDE: Final = ROOT / "docs" / "guides" / "openai.md"
 
 
-def test_every_route_is_there() -> None:
-    for path, item in document(ROUTES)["paths"].items():
-        for method, operation in item.items():
-            assert f"| `{method.upper()} {path}` | {operation['summary']} | 200 " in PAGE
+def test_the_routes_are_there_and_no_others() -> None:
+    routes = {
+        (f"`{method.upper()} {path}`", operation["summary"])
+        for path, item in document(ROUTES)["paths"].items()
+        for method, operation in item.items()
+    }
+    written = rows(REFERENCE, "route", "what it does", "answer")
+    assert {(route, summary) for route, summary, _ in written} == routes
+    assert [answer for *_, answer in written if not answer.startswith("200 ")] == []
 
 
 def test_every_parameter_is_there_with_why_it_is_not_served() -> None:
@@ -39,12 +45,14 @@ def test_every_parameter_is_there_with_why_it_is_not_served() -> None:
     assert f"within {WAIT:.0f} seconds" in PAGE
 
 
-def test_every_error_is_there() -> None:
-    for error in COMPLETION_ERRORS:
-        if error is not RunStopped:  # it is told by its reason
-            code = CODES.get(error.code, error.code)
-            assert f"| `{code}` | {status_of(error(''))} | {(error.__doc__ or '').splitlines()[0]} |" in PAGE
-    assert [code for code in (*CODES.values(), *STOPPED) if f"`{code}`" not in PAGE] == []
+def test_the_errors_are_there_and_no_others() -> None:
+    told = {f"`{CODES.get(error.code, error.code)}`": error for error in COMPLETION_ERRORS}
+    del told[f"`{RunStopped.code}`"]  # it is told by its reason
+    written = {code: (status, meaning) for code, status, meaning in rows(REFERENCE, "code", "status", "meaning")}
+    assert set(written) == {*told, *(f"`{code}`" for code in CODES.values())}
+    for code, error in told.items():
+        assert written[code] == (str(status_of(error(""))), (error.__doc__ or "").splitlines()[0])
+    assert [code for code in STOPPED if f"`{code}`" not in PAGE] == []
 
 
 async def test_the_programs_of_the_guide_run(lounge: Site, tmp_path: Path) -> None:

@@ -4,16 +4,31 @@ import re
 from typing import Final
 
 from holdfast.api.auth.door import REVOKED
+from holdfast.api.openapi import document
 from holdfast.api.socket import LINGER
+from holdfast.api.streams.routes import ROUTES, SOCKETS
 from holdfast.api.streams.sse import LAST_WORDS
 from holdfast.api.streams.websocket import MAX_MESSAGE, Close
 from holdfast.control.feeds.feed import WINDOW
 from holdfast.control.feeds.feeds import Habits
+from tests.architecture.markdown import rows
 from tests.architecture.project import ROOT
 
-REFERENCE: Final = (ROOT / "docs" / "reference" / "streams.md").read_text()
+PAGE: Final = ROOT / "docs" / "reference" / "streams.md"
+REFERENCE: Final = PAGE.read_text()
 CODE: Final = re.compile(r"^\| `(\d+)` \| `(\w+)` \| (.+) \|$", re.MULTILINE)
 COMMENT: Final = re.compile(r"^\| `([a-z]+)` \| ", re.MULTILINE)
+
+
+def test_every_address_of_a_stream_is_in_the_reference_and_no_other_is() -> None:
+    streams = {
+        f"`{method.upper()} {path}`"
+        for path, item in document(ROUTES)["paths"].items()
+        for method, operation in item.items()
+        if not operation["operationId"].endswith("_in_space")
+    }
+    sockets = {f"`GET {min(socket.paths, key=len).replace(':str', '')}`" for socket in SOCKETS}
+    assert {address for address, *_ in rows(PAGE, "address")} == streams | sockets
 
 
 def test_every_close_code_is_in_the_reference() -> None:
