@@ -1,0 +1,84 @@
+"""The guide to the server says what its command takes, and what its limits are."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+
+from holdfast.api.errors import AddressTooLong, BodyTooLarge, HeadersTooLarge, TooDeep
+from holdfast.api.gate import MAX_ADDRESS, MAX_HEADERS
+from holdfast.api.json_body import MAX_BODY, MAX_DEPTH
+from holdfast.api.routes import ROUTES
+from holdfast.api.routes.artifacts import create_artifact
+from holdfast.api.routes.files import upload_file
+from holdfast.bootstrap.logs import LogFormat
+from holdfast.cli.main import app
+from holdfast.control.feeds.errors import TooManyStreams
+from holdfast.control.feeds.feeds import Habits
+from holdfast.workspace.settings import DEFAULT_WORKERS
+from tests.architecture.markdown import rows
+from tests.architecture.project import ROOT
+
+GUIDE: Final = ROOT / "docs" / "guides" / "server.md"
+OTHERWISE: Final = {
+    "--database": "the workspace's own SQLite file",
+    "--workers": f"as `settings.json` says, {DEFAULT_WORKERS}",
+}
+"""What holds where the command itself leaves it open."""
+
+
+def options() -> dict[str, Any]:
+    """Return the options of the command, by name."""
+    command: Any = typer.main.get_command(app)
+    return {parameter.opts[0]: parameter for parameter in command.commands["serve"].params}
+
+
+def default_of(name: str, option: Any) -> str:
+    """Return what the guide says of an option that is not given."""
+    match option.default:
+        case None:
+            return OTHERWISE.get(name, "none")
+        case False:
+            return ""
+        case int(number):
+            return str(number)
+        case Path() | str() as text:
+            return f"`{text}`"
+        case other:
+            raise AssertionError(other)
+
+
+def mebibytes(limit: object) -> str:
+    """Return a limit as the guide writes it."""
+    assert isinstance(limit, int)
+    return f"{limit // 2**20} MiB"
+
+
+def test_the_guide_has_the_options_of_the_command_with_their_defaults_and_no_others() -> None:
+    written = {name.strip("`").split()[0]: default for name, default, _ in rows(GUIDE, "option", "default", "meaning")}
+    assert written == {name: default_of(name, option) for name, option in options().items()}
+
+
+def test_the_guide_says_which_options_take_a_value_and_which_formats_there_are() -> None:
+    written = {name.strip("`").split()[0]: name.strip("`").split()[1:] for name, *_ in rows(GUIDE, "option")}
+    assert {name for name, value in written.items() if not value} == {
+        name for name, option in options().items() if option.is_flag
+    }
+    assert written["--log-format"] == ["\\|".join(LogFormat)]
+
+
+def test_the_guide_has_the_limits_of_the_server_with_their_codes_and_no_others() -> None:
+    artifact, file = create_artifact.request_max_body_size, upload_file.request_max_body_size
+    body = f"{mebibytes(MAX_BODY)}; an artifact {mebibytes(artifact)}, a file {mebibytes(file)}"
+    assert rows(GUIDE, "what", "at most", "code") == [
+        ["a body", body, f"`{BodyTooLarge.code}`"],
+        ["its nesting", str(MAX_DEPTH), f"`{TooDeep.code}`"],
+        ["the address of a request", f"{MAX_ADDRESS // 2**10} KiB", f"`{AddressTooLong.code}`"],
+        ["its headers", f"{MAX_HEADERS // 2**10} KiB", f"`{HeadersTooLarge.code}`"],
+        ["open streams of a process", f"{Habits().most:,}", f"`{TooManyStreams.code}`"],
+    ]
+
+
+def test_no_other_route_has_a_limit_of_its_own() -> None:
+    own = [route for route in ROUTES if isinstance(route.request_max_body_size, int)]
+    assert own == [create_artifact, upload_file]
