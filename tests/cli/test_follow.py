@@ -98,6 +98,12 @@ def test_json_is_one_event_on_each_line_as_the_log_has_it_over_both_transports(s
     assert (rest.code, rest.err) == (0, f"run {run} is completed\n")
 
 
+def test_an_address_may_be_written_in_capitals_and_end_in_a_slash(server: Server) -> None:
+    run, loud = server.start("bot"), server.url.replace("http", "HTTP") + "/"
+    ended = run_all([["run", "follow", run, "--url", loud, "--transport", each, "--json"] for each in ("sse", "ws")])
+    assert [(done.code, done.err) for done in ended] == [(0, f"run {run} is completed\n")] * 2
+
+
 def test_a_run_that_has_failed_fails_the_command_even_if_nothing_of_it_is_left_to_see(server: Server) -> None:
     run = server.start("failing")
     follow = ["run", "follow", run, "--url", server.url]
@@ -179,6 +185,11 @@ def test_what_cannot_be_followed_is_refused_in_one_line_and_wrong_usage_has_its_
         ([run, "--url", "nowhere"], 1, "`nowhere` is no address of a server"),
         ([run, "--url", "http://[::1"], 1, "is no address of a server"),
         ([run, "--url", "http://h:port"], 1, "is no address of a server"),
+        ([run, "--url", "http://127.0.0.1:99999"], 1, "is no address of a server"),
+        ([run, "--url", "http://127.0.0.1:0"], 1, "is no address of a server"),
+        ([run, "--url", f"{server.url}?x=1"], 1, "it has a `?` or a `#`"),
+        ([run, "--url", f"{server.url}#f", "--transport", "ws"], 1, "it has a `?` or a `#`"),
+        (["", *here], 2, "a run has an id"),
         ([], 2, "RUN_ID"),
         ([run, "another"], 2, "another"),
         ([run, "--after", "-1"], 2, "--after"),

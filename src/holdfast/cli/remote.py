@@ -70,15 +70,19 @@ def _authorization(key: str | None) -> dict[str, str]:
 
 
 def check_url(url: str) -> str:
-    """Return the address of a server, without a slash at its end."""
+    """Return the address of a server as every client understands it, without a slash at its end."""
+    hint = "write it like `http://127.0.0.1:5050`"
     try:
         parts = httpx2.URL(url)
-        usable = parts.scheme in ("http", "https") and parts.host
+        port = parts.port is None or 0 < parts.port < 2**16
+        usable = parts.scheme in ("http", "https") and parts.host and port
     except httpx2.InvalidURL:
         usable = False
     if not usable:
-        raise Invalid(f"`{url}` is no address of a server: write it like `http://127.0.0.1:5050`", field="url")
-    return url.rstrip("/")
+        raise Invalid(f"`{url}` is no address of a server: {hint}", field="url")
+    if "?" in url or "#" in url:  # paths are put behind it
+        raise Invalid(f"`{url}` is no address of a server, it has a `?` or a `#`: {hint}", field="url")
+    return str(httpx2.URL(url)).rstrip("/")
 
 
 def path_of(run_id: RunId) -> str:

@@ -1,6 +1,7 @@
 """`holdfast run …`: what concerns one run."""
 
 import asyncio
+import shlex
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
@@ -36,7 +37,10 @@ def follow(
     Exit codes: 0 the run completed, 1 it failed or cannot be followed, 2 the command line is wrong, 3 it was cancelled,
     130 Ctrl-C, which only ends the following: the run goes on.
     """
-    again = f"holdfast run follow {run_id} --transport {transport} --url {url}{' --json' if as_json else ''}"
+    if not run_id:
+        raise typer.BadParameter("a run has an id", param_hint="RUN_ID")
+    where = f"{shlex.quote(run_id)} --transport {transport} --url {shlex.quote(url)}"
+    again = f"holdfast run follow {where}{' --json' if as_json else ''}"
     try:
         ended = asyncio.run(_follow(RunId(run_id), transport, url, after, _view(as_json=as_json), again=again))
     except KeyboardInterrupt:
