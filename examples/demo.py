@@ -110,7 +110,7 @@ def _introduce(server: Server, run: Run) -> None:
     print(f"  curl -s {server.url}/agents/planner/task -H 'Content-Type: application/json' -d '{body}'")
     print(f"  curl -sN {server.url}/api/runs/{run.id}/sse")
     print(f"  curl -s {server.url}/api/threads/{run.thread_id}/export")
-    print(f"\nThis is `holdfast run follow {run.id} --transport ws`:\n", flush=True)
+    print(f"\nThis is `holdfast run follow {run.id} --transport ws --url {server.url}`:\n", flush=True)
 
 
 async def _follow(remote: Remote, run: Run, server: Server) -> Run:

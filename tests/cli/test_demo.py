@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -17,7 +18,9 @@ import pytest
 
 from tests.api.serving import LIMIT
 from tests.architecture.project import ROOT
+from tests.cli.batch import run_all
 
+FOLLOW: Final = re.compile(r"`holdfast (run follow .+)`")
 CURL: Final = re.compile(r"^  (curl .+)$", re.MULTILINE)
 
 
@@ -72,6 +75,12 @@ def test_the_task_survives_that_its_server_is_killed_in_the_middle(told: tuple[s
         ]
         assert [part for part in parts if part not in printed] == []
         assert printed.count("agent   Here is your recipe") == 1
+
+
+def test_the_command_that_follows_works_as_printed(told: tuple[str, str]) -> None:
+    (printed,) = FOLLOW.findall(told[1])
+    (done,) = run_all([shlex.split(printed)])
+    assert (done.code, "agent   Here is your recipe" in done.out) == (0, True)
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
