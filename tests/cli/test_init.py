@@ -1,6 +1,7 @@
 """`holdfast init`: what it writes works, at once or once its values are filled in."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,20 @@ async def test_the_agent_for_a_real_model_works_with_a_local_server_as_its_comme
         async with new.open() as floor:
             run = await floor.play("hi", agent="assistant")
     assert (run.status, run.output) == ("completed", "No key, no cloud.")
+
+
+def test_the_command_that_it_prints_can_be_copied_whatever_the_folder_is_called(tmp_path: Path) -> None:
+    folder = tmp_path / "with space"
+    (done,) = run_all([["init", str(folder)]])
+    (line,) = [line for line in done.err.splitlines() if line.startswith("serve it:")]
+    assert shlex.split(line)[2:] == ["holdfast", "serve", "--workspace", str(folder)]
+
+
+def test_a_folder_without_a_name_is_not_the_one_you_are_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (done,) = run_all([["init", ""]])
+    assert (done.code, done.out, "a folder has a name" in done.err) == (2, "", True)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_has_a_workspace_is_refused(tmp_path: Path) -> None:

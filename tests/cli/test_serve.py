@@ -5,11 +5,24 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
 
 import holdfast as package
 from holdfast.workspace.folder import Workspace
-from tests.api.serving import serving
+from tests.api.serving import LIMIT, serving
 from tests.cli.batch import run_all
+
+# Root may read everything, so it has to become somebody else; before that, all is imported that others may not read.
+UNPRIVILEGED: Final = """
+import os
+import holdfast.bootstrap.doctor.examination, holdfast.bootstrap.server, pydantic.main, uvloop, zoneinfo
+from holdfast.cli.main import main
+
+if os.getuid() == 0:
+    os.setuid(65534)
+main()
+"""
 
 
 def test_a_new_workspace_is_served_and_its_agent_answers_until_sigterm_ends_it_in_order(tmp_path: Path) -> None:
@@ -81,6 +94,21 @@ def test_a_port_and_a_database_that_others_hold_are_said_so(tmp_path: Path) -> N
     assert [(done.code, done.out, done.err.count("\n")) for done in ended] == [(1, "", 1)] * 2
     assert "STORE_OWNED" in ended[0].err
     assert f"cannot listen on 127.0.0.1:{server.port}" in ended[1].err
+
+
+def test_a_folder_that_may_not_be_read_is_a_refusal_and_no_wrong_command_line() -> None:
+    with TemporaryDirectory() as folder:  # not below a folder that only root may enter
+        Path(folder).chmod(0)
+        words = (
+            [*command, folder] for command in (["serve", "--port", "0", "--workspace"], ["doctor", "-w"], ["init"])
+        )
+        ended = [
+            subprocess.run([sys.executable, "-c", UNPRIVILEGED, *each], capture_output=True, text=True, timeout=LIMIT)
+            for each in words
+        ]
+    assert [done.returncode for done in ended] == [1, 1, 1]
+    assert ["Permission denied" in done.stderr + done.stdout for done in ended] == [True] * 3
+    assert [done.stderr for done in ended if "Traceback" in done.stderr] == []
 
 
 def test_without_the_driver_of_postgres_it_is_said_what_to_install(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ from holdfast.cli.printing import JsonFlag, harmless, print_json
 
 
 def doctor(
-    workspace: Annotated[Path, typer.Option("--workspace", "-w", help="The folder to look at.")] = Path(),
+    workspace: Annotated[
+        Path, typer.Option("--workspace", "-w", readable=False, help="The folder to look at.")
+    ] = Path(),
     database: Annotated[
         str | None,
         typer.Option(help="A `postgresql://` URL, or a SQLite file; the workspace's own, unless given."),

@@ -17,7 +17,9 @@ from holdfast.domain.instant import Instant, Millis, instant
 
 T = TypeVar("T")
 
-Folder: TypeAlias = Annotated[Path, typer.Option("--workspace", "-w", help="The folder whose keys they are.")]
+Folder: TypeAlias = Annotated[
+    Path, typer.Option("--workspace", "-w", readable=False, help="The folder whose keys they are.")
+]
 Database: TypeAlias = Annotated[
     str | None, typer.Option(help="A `postgresql://` URL, or a SQLite file; the workspace's own, unless given.")
 ]

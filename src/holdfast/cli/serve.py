@@ -14,7 +14,9 @@ from holdfast.cli.printing import JsonFlag, print_json, say
 
 
 def serve(
-    workspace: Annotated[Path, typer.Option("--workspace", "-w", help="The folder whose agents are served.")] = Path(),
+    workspace: Annotated[
+        Path, typer.Option("--workspace", "-w", readable=False, help="The folder whose agents are served.")
+    ] = Path(),
     host: Annotated[
         str, typer.Option(help="The address to listen on; others than this machine need a key.")
     ] = "127.0.0.1",
@@ -40,7 +42,8 @@ def serve(
         int | None, typer.Option(min=1, help="How many runs of each space may wait; any number, unless given.")
     ] = None,
     oidc: Annotated[
-        Path | None, typer.Option(help="A file that says which issuer's tokens are accepted in place of keys.")
+        Path | None,
+        typer.Option(readable=False, help="A file that says which issuer's tokens are accepted in place of keys."),
     ] = None,
     log_format: Annotated[LogFormat, typer.Option(help="Lines for people, or JSON for machines.")] = LogFormat.TEXT,
     quiet: Annotated[bool, typer.Option("--quiet", help="Log only warnings and errors.")] = False,

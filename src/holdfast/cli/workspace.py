@@ -1,5 +1,6 @@
 """Commands that need no server."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -10,9 +11,18 @@ import holdfast
 from holdfast.cli.printing import JsonFlag, print_json, print_line, say
 
 
+def _named(folder: str) -> Path:
+    if not folder:  # a variable that is not set: it must not mean the folder that one happens to be in
+        raise typer.BadParameter("a folder has a name; `.` is the one you are in")
+    return Path(folder)
+
+
 def init(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The folder to make; it may exist, if it holds no workspace yet.")
+        Path,
+        typer.Argument(
+            metavar="DIR", parser=_named, help="The folder to make; it may exist, if it holds no workspace yet."
+        ),
     ],
     as_json: JsonFlag = False,
 ) -> None:
@@ -24,7 +34,7 @@ def init(
         print_json({"workspace": str(made.path)})
     else:
         say(f"made a workspace in {folder}")
-        say(f"serve it:                holdfast serve --workspace {folder}")
+        say(f"serve it:                holdfast serve --workspace {shlex.quote(str(folder))}")
         say(f"give it a real model:    {folder / 'agents' / 'assistant' / 'README.md'}")
 
 

@@ -10,6 +10,7 @@ People own all of it but the last.
 """
 
 import os
+import shlex
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
@@ -26,8 +27,13 @@ class Workspace:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).resolve()
-        if not self.agents.is_dir():
-            raise NotFound(f"`{path}` is no workspace, it has no folder `agents`: make one with `holdfast init {path}`")
+        try:
+            found = self.agents.is_dir()
+        except OSError as exc:
+            raise Unavailable(f"cannot look into `{path}`: {exc.strerror or exc}") from exc
+        if not found:
+            make = f"make one with `holdfast init {shlex.quote(str(path))}`"
+            raise NotFound(f"`{path}` is no workspace, it has no folder `agents`: {make}")
 
     @classmethod
     def create(cls, path: str | Path) -> Self:

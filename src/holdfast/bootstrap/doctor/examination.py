@@ -1,6 +1,7 @@
 """The whole examination, in the order in which things depend on each other."""
 
 import asyncio
+import shlex
 from pathlib import Path
 
 from holdfast.bootstrap.doctor.confinement import look_at_sandbox
@@ -12,7 +13,7 @@ from holdfast.bootstrap.doctor.providers import look_at_providers
 from holdfast.bootstrap.doctor.tracing import look_at_tracing
 from holdfast.bootstrap.doctor.versions import look_at_versions
 from holdfast.bootstrap.store import is_postgres
-from holdfast.domain.errors import NotFound
+from holdfast.domain.errors import NotFound, Unavailable
 from holdfast.workspace.folder import Workspace
 
 
@@ -22,7 +23,9 @@ async def examine(folder: Path, *, database: str | None = None) -> list[Finding]
     try:
         workspace = Workspace(folder)
     except NotFound as missing:
-        return [*found, failure("workspace", missing.message, remedy=f"run `holdfast init {folder}`")]
+        return [*found, failure("workspace", missing.message, remedy=f"run `holdfast init {shlex.quote(str(folder))}`")]
+    except Unavailable as wrong:
+        return [*found, failure("workspace", wrong.message, remedy="let the user of the server read the folder")]
     definitions = Definitions(workspace)
     where = database or workspace.database
     return [
