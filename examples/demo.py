@@ -22,6 +22,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.cli.following import Following, first_look
+from holdfast.cli.output import take_any_text
 from holdfast.cli.remote import Remote
 from holdfast.cli.runs import EXIT_CODES
 from holdfast.cli.screen import Screen, terminal
@@ -174,6 +175,7 @@ if __name__ == "__main__":
     parser.add_argument("--workspace", type=Path, default=BAKERY, help="the workspace to serve")
     parser.add_argument("--port", type=int, default=5050, help="the port to serve it at, if it is free")
     arguments = parser.parse_args()
+    take_any_text()
     try:
         sys.exit(asyncio.run(show(arguments.workspace, _free(arguments.port))))
     except (KeyboardInterrupt, asyncio.CancelledError):

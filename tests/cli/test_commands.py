@@ -1,11 +1,15 @@
 """`holdfast`: data on stdout, words on stderr, and nothing imported that a command does not need."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 import holdfast as package
-from tests.api.serving import LIMIT
+from tests.api.serving import HOLDFAST, LIMIT
 from tests.cli.batch import PROGRAM, run_all
 
 HEAVY = ("litestar", "uvicorn", "uvloop", "httpx2", "websockets", "rich", "pydantic_ai", "sqlite3", "asyncpg")
@@ -26,6 +30,29 @@ def test_a_command_that_is_none_is_wrong_usage_and_help_names_the_command_howeve
     assert (wrong.code, wrong.out, "surf" in wrong.err) == (2, "", True)
     assert (asked.code, asked.out.startswith("Usage: holdfast ")) == (0, True)
     assert bare.code == 2
+
+
+@pytest.mark.parametrize("command", [["version"], ["openapi", "--json"], ["--help"]], ids=" ".join)
+def test_a_stdout_that_takes_nothing_is_said_in_one_line_and_has_its_own_exit_code(command: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*HOLDFAST, *command], stdout=full, stderr=subprocess.PIPE, text=True, timeout=LIMIT)
+    assert (done.returncode, done.stderr) == (4, "holdfast: cannot print to stdout: No space left on device\n")
+
+
+def test_a_pipe_that_nobody_reads_ends_a_command_quietly() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run([*HOLDFAST, "openapi"], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=LIMIT)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (4, "")
+
+
+def test_words_that_nobody_can_read_stop_nothing(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*HOLDFAST, "init", str(tmp_path / "new")], stderr=full, timeout=LIMIT)
+    assert (done.returncode, (tmp_path / "new" / "agents").is_dir()) == (0, True)
 
 
 def test_what_is_heavy_is_imported_only_by_commands_that_need_it() -> None:

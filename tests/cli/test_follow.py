@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from tests.api.serving import LIMIT, Server, serving
+from tests.api.serving import HOLDFAST, LIMIT, Server, serving
 from tests.cli.batch import run_all
 from tests.scenario.agents.workshop import Workshop, call, calling, say
 
@@ -122,6 +122,23 @@ def test_people_read_what_is_said_on_lines_that_say_what_they_are_about(server: 
     assert "user    good morning\nagent   hello you\u2028two\n        lines\n" in out
     assert out.endswith("status  finished, 0 tokens\n")
     assert "\x1b" not in out
+
+
+def test_what_the_encoding_of_the_output_does_not_have_is_printed_as_its_number(server: Server) -> None:
+    run = server.start("bot")
+    command = [*HOLDFAST, "run", "follow", run, "--url", server.url]
+    environment = os.environ | {"NO_COLOR": "1", "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, env=environment)
+    assert (done.returncode, done.stderr) == (0, f"run {run} is completed\n")
+    assert "agent   hello you\\u2028two\n        lines\n" in done.stdout
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]], ids=["people", "programs"])
+def test_a_full_disk_does_not_make_a_run_a_failed_one(server: Server, options: list[str]) -> None:
+    command = [*HOLDFAST, "run", "follow", server.start("bot"), "--url", server.url, *options]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=LIMIT)
+    assert (done.returncode, done.stderr) == (4, "holdfast: cannot print to stdout: No space left on device\n")
 
 
 def test_a_question_is_printed_and_its_answer_waited_for_however_servers_come_and_go(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any, Final
 import typer
 
 from holdfast.cli.main import app
+from holdfast.cli.output import UNPRINTED
 from holdfast.cli.runs import DETACHED, EXIT_CODES
 from tests.architecture.project import ROOT
 
@@ -54,4 +55,4 @@ def test_every_command_prints_json_when_it_is_asked_to() -> None:
 
 def test_every_exit_code_is_in_the_reference() -> None:
     written = REFERENCE.read_text()
-    assert [code for code in (*EXIT_CODES.values(), DETACHED, 2) if f"\n| {code} |" not in written] == []
+    assert [code for code in (*EXIT_CODES.values(), DETACHED, UNPRINTED, 2) if f"\n| {code} |" not in written] == []

@@ -1,6 +1,7 @@
 """How commands print."""
 
 import re
+from contextlib import suppress
 from typing import Annotated, Final, TypeAlias
 
 import msgspec
@@ -23,8 +24,9 @@ def print_line(line: bytes) -> None:
 
 
 def say(words: str) -> None:
-    """Print words for people, on stderr."""
-    typer.echo(harmless(words), err=True)
+    """Print words for people, on stderr; where it takes none, nobody reads them, and that stops nothing."""
+    with suppress(OSError):
+        typer.echo(harmless(words), err=True)
 
 
 def harmless(words: str) -> str:

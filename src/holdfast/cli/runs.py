@@ -35,7 +35,7 @@ def follow(
     """Show what a run did, then what it does, until it ends. A server that goes away is waited for.
 
     Exit codes: 0 the run completed, 1 it failed or cannot be followed, 2 the command line is wrong, 3 it was cancelled,
-    130 Ctrl-C, which only ends the following: the run goes on.
+    4 it cannot be shown, because stdout takes nothing, 130 Ctrl-C. These two only end the following: the run goes on.
     """
     if not run_id:
         raise typer.BadParameter("a run has an id", param_hint="RUN_ID")
