@@ -4,13 +4,15 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
 import holdfast as package
 from holdfast.workspace.folder import Workspace
-from tests.api.serving import LIMIT, serving
+from tests.api.serving import HOLDFAST, LIMIT, serving
 from tests.cli.batch import run_all
 
 # Root may read everything, so it has to become somebody else; before that, all is imported that others may not read.
@@ -23,6 +25,19 @@ if os.getuid() == 0:
     os.setuid(65534)
 main()
 """
+
+
+@contextmanager
+def announced(workspace: Path, *options: str) -> Iterator[str]:
+    """Serve a workspace, and yield the first line on stderr."""
+    command = [*HOLDFAST, "serve", "--workspace", str(workspace), "--port", "0", *options]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        yield process.stderr.readline()
+    finally:
+        process.terminate()
+        process.communicate(timeout=LIMIT)
 
 
 def test_a_new_workspace_is_served_and_its_agent_answers_until_sigterm_ends_it_in_order(tmp_path: Path) -> None:
@@ -83,6 +98,54 @@ def test_a_server_that_cannot_be_is_refused_in_one_line_and_a_wrong_command_line
         assert (options, done.code, done.out) == (options, code, "")
         assert said in done.err
         assert code == 2 or done.err.count("\n") == 1
+
+
+def test_every_line_for_machines_is_an_object_from_the_first_on_and_quiet_has_none_of_its_start(tmp_path: Path) -> None:
+    workspace = Workspace.create(tmp_path / "workspace").path
+    with announced(workspace, "--log-format", "json") as line:
+        first = json.loads(line)
+    assert (first["logger"], first["level"], first["version"]) == ("holdfast.server", "info", package.__version__)
+    assert first["message"] == f"serves {workspace} at {first['url']}"
+    with announced(workspace) as line:
+        assert line.startswith(f"holdfast {package.__version__} serves {workspace} at http://")
+    with serving(tmp_path, "--log-format", "json", "--quiet") as server:
+        assert server.stop() == (0, "")
+
+
+def test_agents_that_are_broken_are_said_when_a_server_starts_each_in_one_line(tmp_path: Path) -> None:
+    agents = Workspace.create(tmp_path / "workspace").agents
+    for name in ("one", "two"):
+        (agents / name).mkdir()
+        (agents / name / "agent.json").write_text("{")
+    with serving(tmp_path, "--quiet") as server:
+        _, log = server.stop()
+    assert ["WARNING agents/one/" in log, "WARNING agents/two/" in log, log.count("\n")] == [True, True, 2]
+
+
+def test_settings_that_are_broken_are_said_once(tmp_path: Path) -> None:
+    workspace = Workspace.create(tmp_path / "workspace")
+    workspace.settings.write_text("{")
+    command = [*HOLDFAST, "serve", "--port", "0", "--workspace", str(workspace.path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
+    assert (done.returncode, done.stderr.count("\n"), done.stderr[:28]) == (1, 1, "holdfast: settings.json: is ")
+
+
+def test_settings_may_have_rules_for_tools_of_the_workspace_and_a_broken_edit_of_them_is_said_once(
+    tmp_path: Path,
+) -> None:
+    workspace = Workspace.create(tmp_path / "workspace")
+    tool = {"name": "weigh", "description": "Weigh.", "parameters": {"type": "object"}, "command": ["true"]}
+    (workspace.tools / "weigh").mkdir(parents=True)
+    (workspace.tools / "weigh" / "tool.json").write_text(json.dumps(tool))
+    workspace.settings.write_text(json.dumps({"default_agent": "hello", "permissions": {"ask": ["weigh"]}}))
+    with serving(tmp_path, "--quiet") as server:
+        assert server.ask("/api/threads", {})["agent_type"] == "hello"
+        workspace.settings.write_text("{")
+        while server.ask("/settings")["error"] is None:
+            pass
+        assert server.ask("/api/threads", {})["agent_type"] == "hello"
+        _, log = server.stop()
+    assert ["the last good version is used" in log, log.count("\n")] == [True, 1]
 
 
 def test_a_port_and_a_database_that_others_hold_are_said_so(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The guide to the server says what its command takes, and what its limits are."""
 
+import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,9 +18,10 @@ from holdfast.control.feeds.errors import TooManyStreams
 from holdfast.control.feeds.feeds import Habits
 from holdfast.workspace.settings import DEFAULT_WORKERS
 from tests.architecture.markdown import rows
-from tests.architecture.project import ROOT
+from tests.architecture.project import ROOT, package_modules
 
 GUIDE: Final = ROOT / "docs" / "guides" / "server.md"
+LOGGER: Final = re.compile(r'getLogger\("(holdfast\.\w+)"\)')
 OTHERWISE: Final = {
     "--database": "the workspace's own SQLite file",
     "--workers": f"as `settings.json` says, {DEFAULT_WORKERS}",
@@ -77,6 +79,11 @@ def test_the_guide_has_the_limits_of_the_server_with_their_codes_and_no_others()
         ["its headers", f"{MAX_HEADERS // 2**10} KiB", f"`{HeadersTooLarge.code}`"],
         ["open streams of a process", f"{Habits().most:,}", f"`{TooManyStreams.code}`"],
     ]
+
+
+def test_the_guide_names_the_loggers_and_no_others() -> None:
+    used = {found for module in package_modules() for found in LOGGER.findall(module.read_text())}
+    assert set(re.findall(r"`(holdfast\.\w+)`", GUIDE.read_text())) == used
 
 
 def test_no_other_route_has_a_limit_of_its_own() -> None:

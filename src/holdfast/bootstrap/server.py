@@ -34,8 +34,6 @@ from holdfast.control.run_log import RunLog
 from holdfast.domain.errors import Invalid, Unavailable
 from holdfast.engine.stopping import stop
 from holdfast.ports.api_keys import ApiKeys
-from holdfast.workspace.folder import Workspace
-from holdfast.workspace.settings import FolderSettings
 
 BACKLOG: Final = 2048
 STUCK: Final = 60
@@ -57,14 +55,14 @@ async def serve(options: ServerOptions, *, tell: Callable[[str], None]) -> None:
     engine = Options(workers=options.workers)
     with listening(options.host, options.port) as listener:
         async with open_workspace(options.workspace, database=options.database, options=engine) as holdfast:
-            settings = FolderSettings(Workspace(options.workspace))
+            holdfast.agents.broken()  # each is logged when it is first looked at, and that should be now
             await _check_keys(options.host, holdfast.store.api_keys, local=local or people is not None)
             async with feeds_of(holdfast) as feeds, _logged(holdfast):
                 controls = Controls(
                     holdfast,
                     feeds,
                     version=options.version,
-                    default_agent=lambda: settings.get().default_agent,
+                    default_agent=holdfast.default_agent,
                     most_queued=options.queue_depth,
                 )
                 control = controls.of(LOCAL)

@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -71,6 +71,7 @@ class Holdfast:
         watcher: Watcher,
         engine: Engine,
         meters: Meters,
+        default_agent: Callable[[], str | None],
     ) -> None:
         self.store = store
         self.runs = runs
@@ -82,6 +83,7 @@ class Holdfast:
         self.watcher = watcher
         self.engine = engine
         self.meters = meters
+        self.default_agent = default_agent
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,6 +150,7 @@ async def open(
             watcher=watcher,
             engine=engine,
             meters=observing.meters,
+            default_agent=lambda: settings.get().default_agent,
         )
 
 

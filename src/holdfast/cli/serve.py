@@ -4,13 +4,15 @@ import asyncio
 import logging
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 import holdfast
 from holdfast.bootstrap.logs import LogFormat, set_up_logs
 from holdfast.cli.printing import JsonFlag, print_json, say
+
+_log: Final = logging.getLogger("holdfast.server")
 
 
 def serve(
@@ -73,6 +75,9 @@ def serve(
     def tell(address: str) -> None:
         if as_json:
             print_json({"url": address, "workspace": str(workspace.resolve()), "pid": os.getpid()})
+        elif log_format is LogFormat.JSON:
+            said = {"url": address, "workspace": str(workspace.resolve()), "version": holdfast.__version__}
+            _log.info("serves %s at %s", workspace, address, extra={"said": said})
         else:
             say(f"holdfast {holdfast.__version__} serves {workspace} at {address}")
 

@@ -37,11 +37,13 @@ class Pace:
 class Reloaded(Generic[T]):
     """What `read` makes of some files: `value` as they were when they were last good, `error` as they are now."""
 
-    def __init__(self, read: Callable[[], T], *, files: Sequence[Path]) -> None:
+    def __init__(self, read: Callable[[], T], *, files: Sequence[Path], needed: bool = False) -> None:
+        """What is `needed` is not logged while there never was one: whoever cannot go on without it says so."""
         self.value: T | None = None
         self.error: Invalid | None = None
         self._read = read
         self._files = files
+        self._needed = needed
         self._stamp: list[tuple[int, int, int] | None] | None = None
         self._since = 0.0
         self._settled = False
@@ -76,7 +78,8 @@ class Reloaded(Generic[T]):
             self.value = value
 
     def _fail(self, error: Invalid) -> None:
-        if self.error is None or self.error.message != error.message:
+        known = self.error is not None and self.error.message == error.message
+        if not known and not (self._needed and self.value is None):
             _log.warning("%s (%s)", error, "cannot be used" if self.value is None else "the last good version is used")
         self.error = error
 

@@ -118,7 +118,7 @@ class FolderSettings:
         self._workspace = workspace
         self._known = known
         self._pace = Pace(monotonic)
-        self._kept = Reloaded(self._read, files=[workspace.settings])
+        self._kept = Reloaded(self._read, files=[workspace.settings], needed=True)
 
     def get(self) -> Settings:
         """Return the settings; those that never were good raise `Invalid`. No file is the same as an empty one."""
