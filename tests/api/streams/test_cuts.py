@@ -1,10 +1,15 @@
 """A stream can be cut anywhere and resumed: replay and live together are the whole log, byte for byte."""
 
 import asyncio
+from collections.abc import Iterator
 from random import Random
 from typing import Final
 
+import pytest
+
 from holdfast.api.streams.frames import PING
+from holdfast.control.feeds.feed import WINDOW
+from holdfast.control.feeds.follower import Follower
 from tests.api.site import Site
 from tests.api.streams.readers import event_of, sse, ws
 from tests.api.streams.stage import Hand, begun
@@ -12,6 +17,10 @@ from tests.api.streams.stage import Hand, begun
 CUTS: Final = 160
 """Of each reader; there are eight of them on each backend."""
 READERS: Final = 4
+LENGTHS: Final = (1, 1, 40, 400)
+"""Of what is said, in lines: so much that who falls behind the others finds it in the log alone, on any backend."""
+REPLAYS: Final = 200
+"""How often, at least, somebody reads the log who is behind what is kept for all."""
 
 Seen = list[tuple[int, bytes]]
 
@@ -47,8 +56,11 @@ class Pump:
     async def _say(self, events: int) -> None:
         while events > 0:
             some = self._random.randint(1, events)
-            await self._hand.say(*(f"{self._random.random()} ü\n" for _ in range(some)))
+            await self._hand.say(*(self._text() for _ in range(some)))
             events -= some
+
+    def _text(self) -> str:
+        return f"{self._random.random()} ü\n" * self._random.choice(LENGTHS)
 
 
 class Cuts:
@@ -65,7 +77,21 @@ class Cuts:
             self.made.set()
 
 
-async def test_2560_cuts_lose_and_double_nothing(everywhere: Site) -> None:
+@pytest.fixture
+def replays(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Yield the places from which somebody read the log, not what is kept of it."""
+    places: list[int] = []
+    catch_up = Follower._catch_up
+
+    async def noted(follower: Follower) -> None:
+        places.append(follower.position)
+        await catch_up(follower)
+
+    monkeypatch.setattr(Follower, "_catch_up", noted)
+    yield places
+
+
+async def test_2560_cuts_lose_and_double_nothing(everywhere: Site, replays: list[int]) -> None:
     random = Random(4)
     hand = await begun(everywhere)
     pump, cuts = Pump(hand, random), Cuts(2 * READERS * CUTS)
@@ -77,7 +103,8 @@ async def test_2560_cuts_lose_and_double_nothing(everywhere: Site) -> None:
         ]
         await pump.run(readers, cuts.made)
     log = await everywhere.log(hand.id)
-    assert len(log) > CUTS
+    assert sum(len(data) for _, data in log) > 4 * WINDOW
+    assert len(replays) > REPLAYS
     for each in seen:
         assert each == log
 
