@@ -22,7 +22,6 @@ from holdfast.api.errors import (
     HeadersTooLarge,
     HostRefused,
     OriginRefused,
-    Refused,
     UnsupportedMediaType,
     encoded,
     headers_of,
@@ -152,7 +151,7 @@ class _Passage:
                 self._status = 101
                 self._counts.answered(101)
             case "websocket.close" if not self._status:
-                await self.refuse(self._scope["state"].get(_REFUSED) or Refused("this handshake is refused"))
+                await self.refuse(self._scope["state"].get(_REFUSED) or BadHandshake("this handshake is refused"))
                 return
             case _:
                 pass
