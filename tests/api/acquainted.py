@@ -8,8 +8,8 @@ import json
 import os
 from collections import Counter
 from collections.abc import MutableMapping
-from itertools import count
 from typing import Any, Final
+from uuid import uuid4
 
 import schemathesis
 from schemathesis import Case, HookContext, Response
@@ -48,7 +48,6 @@ _DROPPED: Final = frozenset(
 """What need not be given, and what hardly any value fits."""
 
 _furniture: Final = Furniture(os.environ["URL"], os.environ["KEY"])
-_numbers: Final = count(1)
 _turns: Final[Counter[str]] = Counter()
 _cursors: Final[dict[str, str]] = {}
 _seen: Final[set[Any]] = set()
@@ -125,4 +124,4 @@ def _mend(case: Case[Any], turn: int) -> None:
 
 def _filled(body: Json) -> Json:
     """Return what to send, with a new id where there must be one."""
-    return json.loads(json.dumps(body).replace("{new}", f"explored-{next(_numbers)}"))
+    return json.loads(json.dumps(body).replace("{new}", f"explored-{uuid4().hex}"))

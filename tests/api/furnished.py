@@ -5,10 +5,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
 from typing import Final
 from urllib.request import Request, urlopen
+from uuid import uuid4
 
 from holdfast.domain.content import Json
 from tests.api.conftest import fill
@@ -40,7 +40,6 @@ class Furniture:
     def __init__(self, url: str, key: str) -> None:
         self._url = url
         self._key = key
-        self._numbers = count(1)
         self.file: str = self.upload()["file_id"]
         self.running = self._started("staller")
         self.waiting = self._asked()
@@ -82,7 +81,7 @@ class Furniture:
 
     def _thread(self, agent: str = "bot") -> Place:
         thread = self._send("/api/threads", {"agent_type": agent, "title": "made before"})["id"]
-        return {"thread_id": thread, "session_id": thread}
+        return {"space_id": "default", "thread_id": thread, "session_id": thread}
 
     def _archived(self) -> Place:
         place = self._thread()
@@ -112,11 +111,11 @@ class Furniture:
         body = {"type": "doc", "title": "notes", "content": "# notes"}
         artifact = self._send(f"/api/runs/{run}/artifacts", body)["id"]
         item = self._send(f"/api/threads/{thread}/tasks", {"title": "bake", "subtasks": [{"title": "mix"}]})["task_id"]
-        more = {"artifact_id": artifact, "name": agent, "file_id": self.file, "item": item, "space_id": "default"}
+        more = {"artifact_id": artifact, "name": agent, "file_id": self.file, "item": item}
         return {**place, **self._task(agent), **more}
 
     def _space(self) -> Place:
-        return {"space_id": self._send("/api/spaces", {"id": f"space-{next(self._numbers)}"})["id"]}
+        return {"space_id": self._send("/api/spaces", {"id": f"space-{uuid4().hex}"})["id"]}
 
     def _another_key(self) -> Place:
         return {"key_id": self._send("/api/keys", {"name": "another", "scope": "read", "every_space": True})["id"]}
