@@ -102,6 +102,7 @@ NAMING: Final[dict[Any, Callable[[World, World], list[Any]]]] = {
 # Parameters whose type does not say that they name something.
 NAMING_BY_PARAMETER: Final[dict[tuple[str, str], Callable[[World, World], list[Any]]]] = {
     ("runs.page", "cursor"): lambda own, named: [named.run],
+    ("messages.history", "before"): lambda own, named: [],  # any that is not on the chain is refused as invalid
     ("notifications.mark_read", "number"): lambda own, named: [named.news],
     ("interrupts.answer_all", "answers"): lambda own, named: [{named.interrupt: Answer(response="x")}],
     ("interrupts.answer_all", "segment"): lambda own, named: [],  # a name to be given, not one of something
