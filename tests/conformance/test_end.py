@@ -4,7 +4,9 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from holdfast.domain.commit import Lease
 from holdfast.domain.errors import Conflict, IllegalMove, Invalid, LeaseLost, NotFound
@@ -41,6 +43,8 @@ from tests.conformance.scenes import (
 from tests.conformance.tables import rows_of
 
 WHY = RunError(code="DEADLINE_EXCEEDED", message="too late", details={"limit": 5})
+TOLD = replace(WHY, iteration=0)
+"""With how far the run came."""
 
 
 async def end(store: Store, run: RunId, **options: Any) -> list[Run]:
@@ -54,7 +58,7 @@ async def test_an_ended_run_says_how_why_and_by_whom(store: Store, clock: HeldCl
     (failed,) = await end(store, second.id, to=RunStatus.FAILED, reason="deadline", error=WHY)
     assert (cancelled.status, cancelled.status_reason) == (RunStatus.CANCELLED, "changed my mind")
     assert (cancelled.cancelled_by, cancelled.error, cancelled.completed_at) == ("ann", None, at(clock, 0))
-    assert (failed.status, failed.status_reason, failed.error) == (RunStatus.FAILED, "deadline", WHY)
+    assert (failed.status, failed.status_reason, failed.error) == (RunStatus.FAILED, "deadline", TOLD)
     assert [cancelled, failed] == [await get(store, first.id), await get(store, second.id)]
 
 
@@ -106,7 +110,7 @@ async def test_a_run_is_ended_with_every_live_run_below_it_parents_first(store: 
     dependant = await after(store, root.run)
     ended = await end(store, root.run_id, to=RunStatus.FAILED, error=WHY, by="ann")
     assert [run.id for run in ended] == [root.run_id, first.id, grandchild.id]
-    assert [(run.status, run.error) for run in ended] == [(RunStatus.FAILED, WHY)] * 3
+    assert [(run.status, run.error) for run in ended] == [(RunStatus.FAILED, TOLD)] * 3
     assert await status(store, second.id) is RunStatus.COMPLETED
     assert await status(store, dependant.id) is RunStatus.PENDING
 
@@ -298,7 +302,7 @@ async def test_the_parent_of_an_ended_run_is_told(store: Store) -> None:
     assert item.kind is InboxKind.CHILD
     assert isinstance(item.data, dict)
     assert (item.data["run_id"], item.data["status"]) == (child.id, "failed")
-    assert item.data["error"] == {"code": WHY.code, "message": WHY.message, "iteration": None, "details": WHY.details}
+    assert item.data["error"] == msgspec.to_builtins(TOLD)
 
 
 async def test_a_parent_that_waits_is_woken_by_the_end_of_its_child(store: Store) -> None:

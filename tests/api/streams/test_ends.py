@@ -115,16 +115,24 @@ async def test_a_server_that_is_stopped_is_held_up_by_nobody_and_leaves_no_error
     assert (code, "Traceback" in log, " ERROR " in log) == (0, False, False), log
 
 
-async def test_a_request_that_a_stop_interrupts_is_told_so(tmp_path: Path) -> None:
+async def test_who_waits_for_a_run_and_who_is_interrupted_by_a_stop_are_told_so(tmp_path: Path) -> None:
     with serving(tmp_path, "--workers", "0") as server:
         thread = server.ask("/api/threads", {})["id"]
         async with httpx2.AsyncClient(base_url=server.url, timeout=30, trust_env=False) as client:
             asking = asyncio.ensure_future(client.post(f"/api/threads/{thread}/runs?wait=30", json={"input": "hi"}))
             await eventually(lambda: _has_runs(client, thread))
+            reader, writer = await asyncio.open_connection(*_host(server).split(":"))
+            writer.write(_HALF % _host(server).encode())
             code, log = await asyncio.to_thread(server.stop)
             answer = await asking
+            interrupted = await soon(reader.read())
+            writer.close()
     assert (code, "Traceback" in log) == (0, False), log
-    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "UNAVAILABLE")
+    assert (answer.status_code, answer.json()["status"]) == (201, "queued")
+    assert interrupted.startswith(b"HTTP/1.1 503 ") and b'"code":"UNAVAILABLE"' in interrupted
+
+
+_HALF: Final = b"POST /api/threads HTTP/1.1\r\nHost: %b\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
 
 
 async def _has_runs(client: httpx2.AsyncClient, thread: str) -> bool:
