@@ -41,6 +41,8 @@ _BODIES: Final[dict[str, Json]] = {
 """What is taken, whatever there is."""
 _ENDING: Final = ("follow_run", "join_segment", "follow_task")
 """Streams of a run that come to an end when it does."""
+_NEVER_ENDING: Final = ("asker", "staller")
+"""Agents that the explorer learns of from lists: who waits for a run of theirs waits too long."""
 _DROPPED: Final = frozenset(
     {"id", "run_id", "base_run_id", "base_sequence", "interrupt_id", "digest", "cursor", "root_run_id", "last_event_id"}
     | {"Idempotency-Key", "Last-Event-ID", "X-Holdfast-Thread", "If-Match", "sessionId", "tools", "tool_choice"}
@@ -65,6 +67,9 @@ def before_call(context: HookContext, case: Case[Any], **_: Any) -> None:
     stateful = case.meta.phase.name == "stateful"
     if case.path_parameters and "path" not in negative and (stateful or turn % 4 != 3):
         _lead(case, operation, turn)
+    for values in (case.path_parameters, case.body):
+        if isinstance(values, MutableMapping):
+            values.update([(name, "bot") for name, value in values.items() if value in _NEVER_ENDING])
     if negative:
         return
     if stateful or turn % 3 != 2:
@@ -87,7 +92,8 @@ def after_call(context: HookContext, case: Case[Any], response: Response) -> Non
 
 def _lead(case: Case[Any], operation: str, turn: int) -> None:
     """Go to a place that there is, unless a link leads to one."""
-    if any(value in _seen for value in case.path_parameters.values()):
+    ids = {name: value for name, value in case.path_parameters.items() if name != "space_id"} or case.path_parameters
+    if any(value in _seen for value in ids.values()):
         return
     place = _place(operation, turn)
     for name in case.path_parameters:
