@@ -44,9 +44,9 @@ def opening(name: str, *, key: str | None) -> Iterator[None]:
     """Raise what goes wrong while a call is opened as one of our errors; `key` is the variable that holds its key."""
     try:
         yield
-    except (NotImplementedError, ValueError, raised.UserError) as exc:
-        raise ModelRefused(f"`{name}` cannot be asked this: {exc}") from exc
     except PROVIDER_ERRORS as exc:
+        if isinstance(exc, NotImplementedError | ValueError | raised.UserError) or _is_unsupported(exc):
+            raise ModelRefused(f"`{name}` cannot be asked this: {exc}") from exc
         raise fault(exc, name=name, key=key) from exc
 
 
@@ -83,6 +83,11 @@ def _api_fault(exc: raised.ModelAPIError, *, name: str, key: str | None) -> Hold
     if _is_final(exc):
         return ModelRefused(f"`{name}` refused the call: {_quote(exc)}", **details)
     return ModelUnavailable(f"`{name}` is not available: {_quote(exc)}", **details)
+
+
+def _is_unsupported(exc: Exception) -> bool:
+    """Tell whether a library knows no way to ask; it has no class of its own for what it cannot send."""
+    return type(exc) is RuntimeError and str(exc).startswith("Unsupported")
 
 
 def _is_too_long(exc: raised.ModelAPIError) -> bool:

@@ -120,6 +120,8 @@ async def test_cancelling_is_no_fault() -> None:
         (raised.UserError("this model reads no video"), ModelRefused),
         (NotImplementedError("no such part"), ModelRefused),
         (ValueError("unknown media type"), ModelRefused),
+        (RuntimeError("Unsupported binary content type: "), ModelRefused),
+        (RuntimeError("the client has been closed"), ModelUnavailable),
         (raised.ContentFilterError("blocked"), ModelRefused),
         (httpx2.ConnectError("refused"), ModelUnavailable),
         (http(529), ModelUnavailable),
