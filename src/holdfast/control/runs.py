@@ -65,12 +65,11 @@ class RunControl:
         return theirs
 
     async def start(self, space: SpaceId, new: NewRun) -> Created:
-        """Make a run of an agent, with the model that it has now and at most the limits that it has.
+        """Make a run of an agent, with the model that it has now and its limits, as far as `new` may change them.
 
         An unknown agent, a file that the space does not have and a revised message that the thread does not have raise
-        `NotFound`; an agent that may not be run in
-        that mode `Conflict`. A cost budget needs models whose prices are known (`Invalid`). What was made under an
-        idempotency key is returned again, also if it could not be made any more.
+        `NotFound`; an agent that may not be run in that mode `Conflict`. A cost budget needs models whose prices are
+        known (`Invalid`). What was made under an idempotency key is returned again, also if it could not be made now.
         """
         try:
             return await self._start(space, new)
