@@ -113,12 +113,10 @@ def _place(operation: str, turn: int) -> Place:
 
 
 def _mend(case: Case[Any], turn: int) -> None:
-    """Put values that fit where there are some, and leave out what hardly any fits.
-
-    A model is named in `_BODIES` alone: what a provider does not take (a document of no type) is answered with 503.
-    """
+    """Put values that fit where there are some, and leave out what hardly any fits."""
     agent = AGENTS[turn % len(AGENTS)]
-    fits: Json = {"agent_type": agent, "agentName": agent, "file_id": _furniture.file, "step": 1, "version": 1}
+    named: Json = {"agent_type": agent, "agentName": agent, "model": MODEL}
+    fits: Json = named | {"file_id": _furniture.file, "step": 1, "version": 1}
     for values in (case.query, case.headers, case.body):
         if isinstance(values, MutableMapping):
             for name in _DROPPED & set(values):
