@@ -28,7 +28,12 @@ CHECKS: Final = (
 AGAIN: Final = "_in_space$"
 """The same routes once more, in a named space."""
 
-EVERYWHERE: Final = """
+REFUSING: Final = """
+[checks]
+negative_data_rejection.expected-statuses = ["4xx"]
+"""
+"""What is too long is refused with 413, which the explorer would take for an answer."""
+EVERYWHERE: Final = f"""{REFUSING}
 [phases.examples]
 enabled = false
 [phases.coverage]
@@ -53,7 +58,7 @@ generation.max-examples = 100
 generation.mode = "positive"
 """
 FOR_A_WHILE: Final = ("--seed", "1", "--max-time", "20")
-THOROUGH: Final = """
+THOROUGH: Final = f"""{REFUSING}
 [phases.fuzzing]
 generation.max-examples = 20
 [phases.stateful]
