@@ -16,7 +16,7 @@ from holdfast.domain.new_run import Base, NewRun
 from holdfast.domain.run import Move, Run, RunStatus, WaitsFor
 from holdfast.domain.thread import Thread, ThreadFilter, ThreadStatus
 from holdfast.store.store import Store
-from tests.builders import FIRST, MINUTE, assistant, user
+from tests.builders import FIRST, MINUTE, assistant, new_thread, user
 from tests.conformance.conftest import SPACE
 
 
@@ -59,6 +59,20 @@ async def complete(store: Store, lease: Lease, *said: str, **values: Json) -> Ru
 async def answered(store: Store, thread: ThreadId, asked: str, *replies: str, **fields: Any) -> Run:
     """Make a run and complete it with what it replies."""
     return await complete(store, await claimed(store, await make(store, thread, asked, **fields)), *replies)
+
+
+async def live(store: Store, state: RunStatus) -> Run:
+    """Return a run that is in a status which is no end."""
+    run = await make(store, await new_thread(store, SPACE), "hello")
+    if state is RunStatus.PENDING:
+        run = await make(store, run.thread_id, "and")
+    elif state is RunStatus.RUNNING:
+        await claimed(store, run)
+    elif state is RunStatus.WAITING:
+        await ask_a_person(store, run, "really?")
+    found = await store.runs.get(SPACE, run.id)
+    assert found.status is state
+    return found
 
 
 async def ask_a_person(store: Store, run: Run, *questions: str) -> Run:

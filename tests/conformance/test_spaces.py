@@ -14,7 +14,7 @@ from holdfast.domain.thread import NewThread
 from holdfast.store.store import Store
 from tests.builders import FIRST, MINUTE, finished_run, new_thread, user
 from tests.conformance.conftest import OTHER, SPACE
-from tests.conformance.conversations import ask_a_person, claimed, everything, make, refused
+from tests.conformance.conversations import claimed, everything, live, make, refused
 
 MISSING = SpaceId("missing")
 
@@ -112,14 +112,7 @@ async def test_a_space_made_again_under_the_id_of_a_deleted_one_is_empty(store: 
 
 @pytest.mark.parametrize("state", [RunStatus.PENDING, RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING])
 async def test_a_space_with_a_live_run_is_not_deleted(store: Store, state: RunStatus) -> None:
-    run = await make(store, await new_thread(store, SPACE), "hello")
-    if state is RunStatus.PENDING:
-        run = await make(store, run.thread_id, "and")
-    elif state is RunStatus.RUNNING:
-        await claimed(store, run)
-    elif state is RunStatus.WAITING:
-        await ask_a_person(store, run, "really?")
-    assert (await store.runs.get(SPACE, run.id)).status is state
+    await live(store, state)
     async with refused(store, RunActive):
         await store.spaces.delete(SPACE)
 

@@ -23,7 +23,7 @@ from holdfast.domain.thread import NewThread, Thread, ThreadPatch, ThreadStatus
 from holdfast.store.store import Store
 from tests.builders import new_thread
 from tests.conformance.conftest import OTHER, SPACE
-from tests.conformance.conversations import ask_a_person, claimed, complete, ended, make, refused
+from tests.conformance.conversations import claimed, complete, ended, live, make, refused
 
 MISSING = ThreadId("missing")
 NO_TEXT = [("\x00", Invalid), ("a\ud800", Invalid)]
@@ -157,13 +157,7 @@ async def test_a_closed_thread_takes_no_run(store: Store, closed: ThreadStatus) 
 
 @pytest.mark.parametrize("state", [RunStatus.PENDING, RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING])
 async def test_a_thread_with_a_live_run_is_not_deleted(store: Store, state: RunStatus) -> None:
-    run = await make(store, await new_thread(store, SPACE), "hello")
-    if state is RunStatus.PENDING:
-        run = await make(store, run.thread_id, "and")
-    elif state is RunStatus.RUNNING:
-        await claimed(store, run)
-    elif state is RunStatus.WAITING:
-        await ask_a_person(store, run, "really?")
+    run = await live(store, state)
     async with refused(store, RunActive):
         await store.threads.update(SPACE, run.thread_id, ThreadPatch(status=ThreadStatus.DELETED))
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -71,15 +72,18 @@ def serve(
         oidc=oidc,
         version=holdfast.__version__,
     )
-
-    def tell(address: str) -> None:
-        if as_json:
-            print_json({"url": address, "workspace": str(workspace.resolve()), "pid": os.getpid()})
-        elif log_format is LogFormat.JSON:
-            said = {"url": address, "workspace": str(workspace.resolve()), "version": holdfast.__version__}
-            _log.info("serves %s at %s", workspace, address, extra={"said": said})
-        else:
-            say(f"holdfast {holdfast.__version__} serves {workspace} at {address}")
-
+    tell = partial(_tell, workspace, as_json=as_json, log_format=log_format)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve_workspace(options, tell=tell))
+
+
+def _tell(workspace: Path, address: str, *, as_json: bool, log_format: LogFormat) -> None:
+    """Say where a workspace is served: to who asked for JSON, in the log, or in words."""
+    found = {"url": address, "workspace": str(workspace.resolve())}
+    if as_json:
+        print_json({**found, "pid": os.getpid()})
+    elif log_format is LogFormat.JSON:
+        said = {**found, "version": holdfast.__version__}
+        _log.info("serves %s at %s", workspace, address, extra={"said": said})
+    else:
+        say(f"holdfast {holdfast.__version__} serves {workspace} at {address}")
