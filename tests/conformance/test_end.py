@@ -262,6 +262,21 @@ async def test_what_people_said_to_a_run_that_never_began_waits_behind_its_input
     assert await said(store, pending.id) == [(2, Role.USER, "second"), (3, Role.USER, "and this")]
 
 
+async def test_what_was_said_last_to_a_run_that_never_began_comes_before_what_waits_for_it(store: Store) -> None:
+    lease = await running(store, "first")
+    pending = await after(store, lease.run, "second")
+    last = await after(store, pending, "fourth")
+    await store.inbox.put(SPACE, pending.id, kind=InboxKind.MESSAGE, data={"role": "user", "content": "third"})
+    await end(store, pending.id)
+    whole = await store.messages.history(SPACE, last.id)
+    assert [each.content for each in whole] == ["first", "second", "third", "fourth"]
+    for limit in (1, 2, 3):
+        pages = [await store.messages.history(SPACE, last.id, limit=limit)]
+        while len(pages[0]) == limit:
+            pages.insert(0, await store.messages.history(SPACE, last.id, limit=limit, before=pages[0][0].place))
+        assert [message for page in pages for message in page] == whole
+
+
 async def test_what_an_ended_run_was_told_under_an_id_of_its_chain_enters_under_another(store: Store) -> None:
     first = await queued(store, "begin")
     second = await after(store, first)

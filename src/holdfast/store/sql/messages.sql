@@ -57,20 +57,27 @@ SELECT m.*, r.id AS run_id, t.id AS thread_id
  ORDER BY m.message_key;
 
 -- name: waiting_on_chain
--- The same of a run and of those that must end before it can begin, the newest first.
-WITH RECURSIVE chain (run_key, base_key, queued_at) AS (
-    SELECT r.run_key, r.base_key, h.queued_at FROM runs r JOIN run_heads h ON h.run_key = r.run_key WHERE r.run_key = :run_key
+-- The same of a run and of those that must end before it can begin, the newest first: those of the run itself, then
+-- those of its base, which may have come later. Only what stands before a message is found, if it is one of them.
+WITH RECURSIVE chain (run_key, base_key, queued_at, depth) AS (
+    SELECT r.run_key, r.base_key, h.queued_at, 0
+      FROM runs r JOIN run_heads h ON h.run_key = r.run_key WHERE r.run_key = :run_key
     UNION ALL
-    SELECT r.run_key, r.base_key, h.queued_at
+    SELECT r.run_key, r.base_key, h.queued_at, c.depth + 1
       FROM chain c JOIN runs r ON r.run_key = c.base_key JOIN run_heads h ON h.run_key = r.run_key
      WHERE c.queued_at IS NULL
+),
+edge (depth) AS (
+    SELECT c.depth FROM messages m JOIN chain c ON c.run_key = m.run_key WHERE m.message_key = :before
 )
 SELECT m.*, r.id AS run_id, t.id AS thread_id
   FROM chain c
-  JOIN messages m ON m.run_key = c.run_key AND m.sequence IS NULL AND m.message_key < :before
+  JOIN messages m ON m.run_key = c.run_key AND m.sequence IS NULL
   JOIN runs r ON r.run_key = m.run_key
   JOIN threads t ON t.thread_key = m.thread_key
- ORDER BY m.message_key DESC
+ WHERE c.depth > COALESCE((SELECT depth FROM edge), -1)
+    OR (c.depth = (SELECT depth FROM edge) AND m.message_key < :before)
+ ORDER BY c.depth, m.message_key DESC
  LIMIT :limit;
 
 -- name: last_exchange
