@@ -13,7 +13,7 @@ from holdfast.domain.interrupt import Interrupt, InterruptStatus
 from holdfast.domain.page import DEFAULT_LIMIT, Page
 from holdfast.domain.run import Run
 from holdfast.domain.step import Step
-from holdfast.domain.text import check_text
+from holdfast.domain.text import check_sought
 from holdfast.ports.contexts import Contexts
 from holdfast.ports.event_log import EventLog, LoggedEvent
 from holdfast.ports.interrupts import Interrupts
@@ -72,7 +72,7 @@ class RunDetails:
         """Return runs, the newest first; of a thread that is not there raises `NotFound`."""
         for field in ("agent_type", "tag"):
             if (text := getattr(where, field)) is not None:
-                check_text(text, field=field, most=256)
+                check_sought(text, field=field, most=256)
         if where.thread_id is not None:
             await self._threads.get(space, where.thread_id)
         return await self._runs.page(space, where=where, limit=limit, cursor=cursor)
@@ -89,7 +89,7 @@ class RunDetails:
         """Return the log of a run. A full page has a cursor, the number to go on after; a later one is refused."""
         after = 0 if cursor is None else number_of(cursor)
         for each in types or ():
-            check_text(each, field="type", most=128)
+            check_sought(each, field="type", most=128)
         last = (await self._runs.get(space, run)).last_event_seq
         if after > last:
             raise Invalid(f"there is no event {after} yet: the last one is {last}", field="cursor", last=last)

@@ -16,6 +16,13 @@ def check_text(value: str, *, field: str, most: int) -> str:
     return value
 
 
+def check_sought(value: str, *, field: str, most: int) -> str:
+    """Return `value` if something may have it that is looked for; what nothing can have is wrong, and not too large."""
+    if len(value) > most:
+        raise Invalid(f"`{field}` may have at most {most} characters", field=field)
+    return check_text(value, field=field, most=most)
+
+
 def uncapitalised(message: str) -> str:
     """Return somebody else's message as the end of a sentence of ours; a word like `JSON` stays as it is."""
     return message if message[1:2].isupper() else message[:1].lower() + message[1:]

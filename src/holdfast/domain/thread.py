@@ -11,7 +11,7 @@ from holdfast.domain.errors import Invalid, ThreadClosed
 from holdfast.domain.ids import SpaceId, ThreadId, check_client_id
 from holdfast.domain.instant import Instant
 from holdfast.domain.limits import LARGEST
-from holdfast.domain.text import check_text
+from holdfast.domain.text import check_sought, check_text
 
 MAX_TITLE: Final = 500
 MAX_SUMMARY: Final = 20_000
@@ -113,7 +113,9 @@ def check_patch(patch: ThreadPatch) -> None:
 
 def check_filter(where: ThreadFilter) -> None:
     """Raise if no thread can ever match `where`."""
-    _check_texts(title=where.title, agent_type=where.agent_type)
+    for field in ("title", "agent_type"):
+        if (sought := getattr(where, field)) is not None:
+            check_sought(sought, field=field, most=_MOST[field])
 
 
 def fold(title: str | None) -> str | None:
