@@ -3,13 +3,13 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from holdfast.bus.inlet import Inlet
+from holdfast.bus.local import CoalescingQueue
 from holdfast.ports.bus import Bus, Wake
 
 
 @asynccontextmanager
 async def hints_of(bus: Bus) -> AsyncIterator[AsyncIterator[Wake]]:
     """Gather the hints of a bus while the block runs, until they are taken."""
-    inlet = Inlet()
+    inlet = CoalescingQueue()
     with bus.subscribe(inlet.put):
         yield inlet

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from holdfast.bus.local import LocalBus
-from holdfast.bus.postgres import CHANNEL, MOST_BYTES, PostgresBus, open_bus
+from holdfast.bus.postgres import CHANNEL, MAX_PAYLOAD_BYTES, PostgresBus, open_bus
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.ports.bus import Bus, Wake
 from holdfast.testing.postgres import PostgresServer
@@ -163,7 +163,7 @@ async def test_what_gathers_while_one_is_sent_goes_as_one_notification(postgres_
 
 
 async def test_a_hint_that_is_too_large_says_that_everything_may_have_changed(postgres_url: str) -> None:
-    large = about(*(f"run_{number:0100}" for number in range(MOST_BYTES // 100)))
+    large = about(*(f"run_{number:0100}" for number in range(MAX_PAYLOAD_BYTES // 100)))
     async with connected(postgres_url) as here, connected(postgres_url) as there, hints_of(there) as hints:
         here.publish(Wake(runs=large.runs, queue=True))
         assert await heard(hints, everything) == Wake(queue=True, everything=True)

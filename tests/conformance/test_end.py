@@ -18,7 +18,7 @@ from holdfast.domain.notification import NotificationKind
 from holdfast.domain.run import Move, Run, RunError, RunStatus, WaitsFor
 from holdfast.domain.step import StepState
 from holdfast.domain.timer import NewTimer, TimerState
-from holdfast.store.prepared import MAX_MESSAGE
+from holdfast.store.commit_rows import MAX_MESSAGE_CHARS
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE, SECOND, assistant, call, claim, result
@@ -302,7 +302,7 @@ async def test_what_is_no_message_keeps_no_run_from_being_ended(store: Store) ->
     run = await queued(store, "begin")
     await store.inbox.put(SPACE, run.id, kind=InboxKind.EDIT, data={"plan": "nonsense"})
     await store.inbox.put(SPACE, run.id, kind=InboxKind.MESSAGE, data="no message")
-    too_long = {"role": "user", "content": "x" * (MAX_MESSAGE + 1)}
+    too_long = {"role": "user", "content": "x" * (MAX_MESSAGE_CHARS + 1)}
     await store.inbox.put(SPACE, run.id, kind=InboxKind.MESSAGE, data=too_long)
     await end(store, run.id)
     assert await said(store, run.id) == [(0, Role.USER, "begin")]

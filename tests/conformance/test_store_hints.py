@@ -23,7 +23,7 @@ from holdfast.domain.timer import NewTimer
 from holdfast.ports.bus import Wake
 from holdfast.ports.event_log import Growth
 from holdfast.store.store import Store
-from holdfast.store.waking import LARGE
+from holdfast.store.transaction import MAX_INLINE_EVENT_CHARS
 from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE, claim, finish, new_run, new_thread, spoken
 from tests.conformance.conftest import SPACE
@@ -274,7 +274,7 @@ async def test_what_a_log_grew_by_is_told_as_it_is_kept(watched: Watched) -> Non
 async def test_what_is_too_large_is_not_told_but_how_far_the_log_is_is(watched: Watched) -> None:
     lease = await running(watched.store, "a")
     await watched.said()
-    await watched.store.journal.commit(Commit(lease=lease, events=spoken("x" * LARGE)))
+    await watched.store.journal.commit(Commit(lease=lease, events=spoken("x" * MAX_INLINE_EVENT_CHARS)))
     (growth,) = await watched.grown()
     assert not growth.events
     assert [growth.head] == await watched.store.events.heads([(SPACE, lease.run_id)])

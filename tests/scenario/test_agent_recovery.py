@@ -27,7 +27,7 @@ from holdfast.domain.run import RunStatus
 from holdfast.domain.step import StepKind, StepState
 from holdfast.domain.timer import NewTimer
 from holdfast.engine.watcher import Watch
-from holdfast.store.prepared import MAX_MESSAGE
+from holdfast.store.commit_rows import MAX_MESSAGE_CHARS
 from holdfast.testing.counting_server import CountingServer
 from holdfast.testing.kills import PATIENCE, ForkServer
 from holdfast.testing.postgres import PostgresServer
@@ -272,7 +272,7 @@ async def test_what_the_store_refuses_for_good_ends_the_run_and_lets_go_of_its_w
         await begin(holdfast, run := _new())
         with holdfast.watcher.watch(DEFAULT_SPACE, run) as watch:
             await _until(watch, RunStatus.WAITING)
-            too_long = msgspec.to_builtins(user("x" * (MAX_MESSAGE + 1)))
+            too_long = msgspec.to_builtins(user("x" * (MAX_MESSAGE_CHARS + 1)))
             await holdfast.store.inbox.put(DEFAULT_SPACE, run, kind=InboxKind.MESSAGE, data=too_long)
             await _until(watch, RunStatus.FAILED)
         told = await read(holdfast.store, run)

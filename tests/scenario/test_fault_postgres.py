@@ -224,7 +224,7 @@ async def test_a_cut_after_the_commit_was_answered_is_nobodys_concern(proxy: Pro
 async def test_a_server_that_says_nothing_hangs_nobody(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_store(proxy.url, bus=LocalBus()) as store:
         leases = await begin(store, 3)
-    for timeout in ("COMMAND_TIMEOUT", "CONNECT_TIMEOUT"):
+    for timeout in ("COMMAND_TIMEOUT_SECONDS", "CONNECT_TIMEOUT_SECONDS"):
         monkeypatch.setattr(holdfast.store.postgres.database, timeout, 2.0)
     async with asyncio.timeout(PATIENCE), open_store(proxy.url, bus=LocalBus()) as store:
         proxy.fate = Fate.SILENCE

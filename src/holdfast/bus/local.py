@@ -1,7 +1,9 @@
-"""The bus of one process."""
+"""The bus of one process, and a queue that merges wake-ups until its reader takes them."""
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Self
 
 from holdfast.ports.bus import Hear, Wake
 
@@ -25,3 +27,26 @@ class LocalBus:
             yield
         finally:
             self._readers.remove(hear)
+
+
+class CoalescingQueue:
+    """What was not taken yet, as one hint. To stop waiting for the next one loses nothing."""
+
+    def __init__(self) -> None:
+        self._untaken: Wake | None = None
+        self._arrived = asyncio.Event()
+
+    def put(self, wake: Wake) -> None:
+        """Add a hint to what was not taken."""
+        self._untaken = wake if self._untaken is None else self._untaken | wake
+        self._arrived.set()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Wake:
+        while self._untaken is None:
+            self._arrived.clear()
+            await self._arrived.wait()
+        untaken, self._untaken = self._untaken, None
+        return untaken

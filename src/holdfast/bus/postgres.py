@@ -1,6 +1,7 @@
-"""The bus of processes that share a PostgreSQL database: one NOTIFY for whatever gathered while the last was sent.
+"""The bus of processes that share a PostgreSQL database, over LISTEN and NOTIFY.
 
-The hint is data only as far as it fits; past that it says that everything may have changed.
+Wake-ups that arrive while one is sent travel together in the next notification. A wake-up that does not fit into a
+payload is replaced by "everything may have changed".
 """
 
 import asyncio
@@ -12,20 +13,22 @@ import asyncpg
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.bus.inlet import Inlet
-from holdfast.bus.local import LocalBus
+from holdfast.bus.local import CoalescingQueue, LocalBus
 from holdfast.engine.stopping import stop
 from holdfast.ports.bus import Hear, Wake
 
 CHANNEL: Final = "holdfast"
-MOST_BYTES: Final = 7900
+MAX_PAYLOAD_BYTES: Final = 7900
 """PostgreSQL takes payloads of less than 8,000 bytes."""
-PAUSE: Final = 0.5
+RECONNECT_INTERVAL_SECONDS: Final = 0.5
 """Seconds between attempts to reconnect."""
-GATHER: Final = 0.005
+NOTIFY_INTERVAL_SECONDS: Final = 0.005
 """Seconds between two notifications: the first goes out at once, and what follows it closely travels together."""
 
-_SETTINGS: Final = {"application_name": "holdfast-bus", "synchronous_commit": "off"}  # a hint need not reach the disk
+_SERVER_SETTINGS: Final = {
+    "application_name": "holdfast-bus",
+    "synchronous_commit": "off",
+}  # a hint need not reach the disk
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Wake)
 
@@ -35,7 +38,7 @@ class PostgresBus:
 
     def __init__(self) -> None:
         self._readers = LocalBus()
-        self._unsent = Inlet()
+        self._unsent = CoalescingQueue()
 
     def publish(self, wake: Wake) -> None:
         """Send a hint with the next notification; readers of this process have it at once."""
@@ -52,10 +55,10 @@ class PostgresBus:
             try:
                 await self._talk(url)
             except (TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(RECONNECT_INTERVAL_SECONDS)
 
     async def _talk(self, url: str) -> None:
-        connection = await asyncpg.connect(url, timeout=10, server_settings=_SETTINGS)
+        connection = await asyncpg.connect(url, timeout=10, server_settings=_SERVER_SETTINGS)
         try:
             # With nothing to send, nobody would notice that the connection broke.
             connection.add_termination_listener(lambda _: self._unsent.put(Wake()))
@@ -64,7 +67,7 @@ class PostgresBus:
             self._readers.publish(Wake(everything=True))
             async for wake in self._unsent:
                 await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, _payload(connection, wake))
-                await asyncio.sleep(GATHER)
+                await asyncio.sleep(NOTIFY_INTERVAL_SECONDS)
         finally:
             connection.terminate()
 
@@ -76,7 +79,7 @@ class PostgresBus:
 
 def _payload(connection: Any, wake: Wake) -> str:
     hint = _encoder.encode(replace(wake, grown=()))
-    if len(hint) > MOST_BYTES:
+    if len(hint) > MAX_PAYLOAD_BYTES:
         hint = _encoder.encode(replace(wake, runs=frozenset(), ended=frozenset(), grown=(), everything=True))
     return f"{connection.get_server_pid()} {hint.decode()}"
 

@@ -1,18 +1,24 @@
-"""Artifacts in SQL."""
+"""Artifacts and files in SQL: each file content is stored once per space, under any number of ids."""
 
 from hashlib import sha256
 
-from holdfast.domain.artifact import Artifact, ArtifactType, NewArtifact, check_new_artifact
-from holdfast.domain.errors import NotFound
-from holdfast.domain.ids import ArtifactId, RunId, SpaceId, check_client_id
+from holdfast.domain.artifact import (
+    Artifact,
+    ArtifactType,
+    File,
+    NewArtifact,
+    NewFile,
+    check_new_artifact,
+    check_new_file,
+)
+from holdfast.domain.errors import IdTaken, InUse, NotFound
+from holdfast.domain.ids import ArtifactId, FileId, RunId, SpaceId, check_client_id
 from holdfast.domain.instant import instant
 from holdfast.domain.page import DEFAULT_LIMIT, Page, check_limit
 from holdfast.domain.thread import ThreadStatus, check_there
-from holdfast.store.cursors import number_cursor, page
-from holdfast.store.encoding import dump, load
-from holdfast.store.files import hold_file
+from holdfast.store.encoding import dump_json, load_json, parse_number_cursor, to_page
 from holdfast.store.run_rows import run_key_of, run_row
-from holdfast.store.spaces import space_key
+from holdfast.store.spaces import lock_space_shared, space_key
 from holdfast.store.threads import thread_row
 from holdfast.store.transaction import Database, Row, Transaction
 
@@ -33,7 +39,7 @@ class SqlArtifacts:
             thread = row["thread_id"]
             check_there(thread, ThreadStatus((await thread_row(tx, space, thread))["status"]))
             artifact, version = await add_artifact(tx, row["space_key"], row["run_key"], new)
-            return _artifact(await _row(tx, space, artifact, version), space)
+            return _to_artifact(await _artifact_row(tx, space, artifact, version), space)
 
         return await self._database.write(add)
 
@@ -41,7 +47,7 @@ class SqlArtifacts:
         """Return one version with its content."""
 
         async def find(tx: Transaction) -> Artifact:
-            return _artifact(await _row(tx, space, artifact, version), space)
+            return _to_artifact(await _artifact_row(tx, space, artifact, version), space)
 
         return await self._database.read(find)
 
@@ -52,7 +58,7 @@ class SqlArtifacts:
             rows = await tx.all("artifact_versions", space=space, id=artifact)
             if not rows:
                 raise NotFound(f"there is no artifact `{artifact}`", id=artifact)
-            return [_artifact(row, space) for row in rows]
+            return [_to_artifact(row, space) for row in rows]
 
         return await self._database.read(find)
 
@@ -66,16 +72,16 @@ class SqlArtifacts:
     ) -> Page[Artifact]:
         """Return artifacts without their content, the newest first."""
         check_limit(limit)
-        before = 2**62 if cursor is None else number_cursor(cursor)
+        before = 2**62 if cursor is None else parse_number_cursor(cursor)
 
         async def find(tx: Transaction) -> Page[Artifact]:
             key = await space_key(tx, space)
             run_key = None if run is None else await run_key_of(tx, space, run)
             rows = await tx.all("list_artifacts", space_key=key, before=before, run_key=run_key, limit=limit + 1)
-            return page(
+            return to_page(
                 rows,
                 limit,
-                value=lambda row: _artifact(row, space),
+                value=lambda row: _to_artifact(row, space),
                 cursor=lambda row: str(row["artifact_key"]),
             )
 
@@ -85,7 +91,7 @@ class SqlArtifacts:
 async def add_artifact(tx: Transaction, space: int, run_key: int, new: NewArtifact) -> tuple[ArtifactId, int]:
     """Keep an artifact and return its id and version."""
     artifact = check_client_id(new.id, field="id") if new.id is not None else tx.new_id("art")
-    file = None if new.file_id is None else await hold_file(tx, space, new.file_id)
+    file = None if new.file_id is None else await lock_file_shared(tx, space, new.file_id)
     content = b"" if new.content is None else new.content.encode()
     while True:
         head = None if new.id is None else await tx.one("artifact_head", space_key=space, id=artifact)
@@ -103,7 +109,7 @@ async def add_artifact(tx: Transaction, space: int, run_key: int, new: NewArtifa
             media_type=new.media_type,
             digest=sha256(content).hexdigest() if file is None else file["digest"],
             size=len(content) if file is None else file["size"],
-            metadata=dump(new.metadata),
+            metadata=dump_json(new.metadata),
             created_by=new.created_by,
             now=tx.now,
         )
@@ -112,7 +118,7 @@ async def add_artifact(tx: Transaction, space: int, run_key: int, new: NewArtifa
         # Somebody else made this version meanwhile, and it can be seen now: make the next one.
 
 
-async def _row(tx: Transaction, space: SpaceId, artifact: ArtifactId, version: int | None) -> Row:
+async def _artifact_row(tx: Transaction, space: SpaceId, artifact: ArtifactId, version: int | None) -> Row:
     row = await tx.one("artifact", space=space, id=artifact, version=version)
     if row is None:
         which = "" if version is None else f" in version {version}"
@@ -120,7 +126,7 @@ async def _row(tx: Transaction, space: SpaceId, artifact: ArtifactId, version: i
     return row
 
 
-def _artifact(row: Row, space: SpaceId) -> Artifact:
+def _to_artifact(row: Row, space: SpaceId) -> Artifact:
     return Artifact(
         id=row["id"],
         run_id=row["run_id"],
@@ -133,7 +139,112 @@ def _artifact(row: Row, space: SpaceId) -> Artifact:
         media_type=row["media_type"],
         digest=row["digest"],
         size=row["size"],
-        metadata=load(row["metadata"]),
+        metadata=load_json(row["metadata"]),
+        created_by=row["created_by"],
+        created_at=instant(row["created_at"]),
+    )
+
+
+class SqlFiles:
+    """`Files`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def create(self, space: SpaceId, new: NewFile) -> File:
+        """Keep bytes under a new id."""
+        check_new_file(new)
+        if new.id is not None:
+            check_client_id(new.id, field="id")
+        digest = sha256(new.content).hexdigest()
+
+        async def add(tx: Transaction) -> File:
+            key = await lock_space_shared(tx, space)
+            blob = await tx.one("add_blob", space_key=key, digest=digest, size=len(new.content), content=new.content)
+            assert blob is not None
+            file_id = new.id or tx.new_id("fil")
+            row = await tx.one(
+                "add_file",
+                space_key=key,
+                id=file_id,
+                blob_key=blob["blob_key"],
+                name=new.name,
+                media_type=new.media_type,
+                created_by=new.created_by,
+                now=tx.now,
+            )
+            if row is None:
+                raise IdTaken(f"there is a file `{file_id}` already", id=file_id)
+            return _to_file(await lock_file_shared(tx, key, FileId(file_id)), space)
+
+        return await self._database.write(add)
+
+    async def get(self, space: SpaceId, file: FileId) -> File:
+        """Return what is known of the file."""
+
+        async def find(tx: Transaction) -> File:
+            return _to_file(await _file_row(tx, "file", space, file), space)
+
+        return await self._database.read(find)
+
+    async def content(self, space: SpaceId, file: FileId) -> bytes:
+        """Return the bytes."""
+
+        async def find(tx: Transaction) -> bytes:
+            row = await tx.one("file_content", blob_key=(await _file_row(tx, "file", space, file))["blob_key"])
+            return b"" if row is None else bytes(row["content"])
+
+        return await self._database.read(find)
+
+    async def page(self, space: SpaceId, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[File]:
+        """Return files, the newest first."""
+        check_limit(limit)
+        before = 2**62 if cursor is None else parse_number_cursor(cursor)
+
+        async def find(tx: Transaction) -> Page[File]:
+            key = await space_key(tx, space)
+            rows = await tx.all("list_files", space_key=key, before=before, limit=limit + 1)
+            return to_page(rows, limit, value=lambda row: _to_file(row, space), cursor=lambda row: str(row["file_key"]))
+
+        return await self._database.read(find)
+
+    async def delete(self, space: SpaceId, file: FileId) -> None:
+        """Remove the file, and its bytes if no other file has them."""
+
+        async def drop(tx: Transaction) -> None:
+            row = await _file_row(tx, "lock_file", space, file)
+            artifact = await tx.one("artifact_of_file", file_key=row["file_key"])
+            if artifact is not None:
+                raise InUse(f"artifact `{artifact['id']}` is made of this file", artifact_id=artifact["id"])
+            await tx.run("drop_file", file_key=row["file_key"])
+            await tx.run("drop_unused_blob", blob_key=row["blob_key"])
+
+        await self._database.write(drop)
+
+
+async def lock_file_shared(tx: Transaction, space: int, file: FileId) -> Row:
+    """Return the row of a file that something is made of, so that it is not deleted meanwhile."""
+    row = await tx.one("hold_file", space_key=space, id=file)
+    if row is None:
+        raise NotFound(f"there is no file `{file}`", id=file)
+    return row
+
+
+async def _file_row(tx: Transaction, statement: str, space: SpaceId, file: FileId) -> Row:
+    row = await tx.one(statement, space=space, id=file)
+    if row is None:
+        raise NotFound(f"there is no file `{file}`", id=file)
+    return row
+
+
+def _to_file(row: Row, space: SpaceId) -> File:
+    return File(
+        id=row["id"],
+        space_id=space,
+        name=row["name"],
+        media_type=row["media_type"],
+        digest=row["digest"],
+        size=row["size"],
         created_by=row["created_by"],
         created_at=instant(row["created_at"]),
     )

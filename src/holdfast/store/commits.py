@@ -1,8 +1,8 @@
-"""How commits are written, many at a time.
+"""Commits of runs, written in batches.
 
-Each statement runs once for a whole batch. Those whose lease has moved on drop out at the fence, before anything of
-theirs is written; any other failure takes back the batch, and its commits are then made one by one, so that each
-fails or holds alone.
+Each statement runs once for a whole batch. A commit whose lease was lost drops out at the fence, before any of its rows
+are written. Any other failure rolls back the batch; its commits are then written one by one, so that each succeeds or
+fails alone.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,26 +19,24 @@ from holdfast.domain.notification import NEWS
 from holdfast.domain.run import Move, RunStatus, WaitsFor
 from holdfast.ports.event_log import Growth, Head
 from holdfast.store.artifacts import add_artifact
-from holdfast.store.budgets import check_budgets, spend, spent_of
-from holdfast.store.creation import Request, create_run
-from holdfast.store.encoding import dump, dump_optional
-from holdfast.store.endings import let_dependants_go
-from holdfast.store.inbox import tell_parent
-from holdfast.store.messages import Tip, check_new_ids, message_values
-from holdfast.store.notifications import news_row
-from holdfast.store.prepared import Prepared, step_values, usage_row
-from holdfast.store.questions import runs_above, tell_of_closing, tell_of_questions
-from holdfast.store.subscriptions import tell_subscribers
+from holdfast.store.commit_rows import PreparedCommit, step_values, usage_values
+from holdfast.store.creation import CreateRunRequest, create_run
+from holdfast.store.encoding import dump_json, dump_optional_json
+from holdfast.store.endings import queue_dependent_runs
+from holdfast.store.inbox import add_waits, dependencies_of_waits, notify_parent, notify_subscribers
+from holdfast.store.interrupts import notify_of_closed_interrupt, notify_parent_of_interrupts, parent_run_keys
+from holdfast.store.messages import ChainTip, check_new_ids, message_values
+from holdfast.store.notifications import notification_row
+from holdfast.store.run_state import add_spending, check_budgets, spent_of_nearest_budget
 from holdfast.store.timers import timer_values
 from holdfast.store.transaction import Batch, Row, Transaction
-from holdfast.store.waits import runs_ahead, wait_for
 
 
-async def apply(tx: Transaction, commits: Sequence[Prepared]) -> list[Committed | HoldfastError]:
+async def apply_commits(tx: Transaction, commits: Sequence[PreparedCommit]) -> list[Committed | HoldfastError]:
     """Write commits of different runs and return what became of each."""
     if all(commit.plain for commit in commits):
-        return await _append(tx, commits)
-    held = await _lock(tx, commits)
+        return await _append_events_only(tx, commits)
+    held = await _lock_rows(tx, commits)
     heads = {row["run_key"]: row for row in await tx.append([commit.entry for commit in commits])}
     accepted = [commit for commit in commits if commit.lease.run_key in heads and not commit.plain]
     sequences, message_ids = await _add_messages(tx, accepted)
@@ -47,40 +45,40 @@ async def apply(tx: Transaction, commits: Sequence[Prepared]) -> list[Committed 
     await _add_values(tx, accepted, sequences)
     await _add_usage(tx, accepted)
     await _add_contexts(tx, accepted)
-    await _add_what_is_rare(tx, [item for item in accepted if item.rare])
-    await _move(tx, accepted, held=held)
+    await _add_rare_parts(tx, [item for item in accepted if item.rare])
+    await _move_runs(tx, accepted, held=held)
     for commit in commits:
         if commit.lease.run_key in heads:
-            _tell(tx, commit, heads[commit.lease.run_key]["last_event_seq"])
+            _wake_watchers(tx, commit, heads[commit.lease.run_key]["last_event_seq"])
     return [
         Committed(
             last_event_seq=heads[key]["last_event_seq"],
             unread=heads[key]["unread"],
-            spent=await spent_of(tx, commit),
+            spent=await spent_of_nearest_budget(tx, commit),
             message_ids=message_ids.get(key, ()),
             sequences=sequences.get(key, ()),
         )
         if (key := commit.lease.run_key) in heads
-        else await _refusal(tx, commit)
+        else await _refusal_error(tx, commit)
         for commit in commits
     ]
 
 
-async def _append(tx: Transaction, commits: Sequence[Prepared]) -> list[Committed | HoldfastError]:
+async def _append_events_only(tx: Transaction, commits: Sequence[PreparedCommit]) -> list[Committed | HoldfastError]:
     """Write commits that add events alone. They may be there for good then, so nothing after that can fail."""
     heads = {row["run_key"]: row for row in await tx.append([commit.entry for commit in commits], alone=True)}
     outcomes: list[Committed | HoldfastError] = []
     for commit in commits:
         head = heads.get(commit.lease.run_key)
         if head is None:
-            outcomes.append(_lost(commit.lease))
+            outcomes.append(_lease_lost_error(commit.lease))
         else:
-            _tell(tx, commit, head["last_event_seq"])
+            _wake_watchers(tx, commit, head["last_event_seq"])
             outcomes.append(Committed(last_event_seq=head["last_event_seq"], unread=head["unread"]))
     return outcomes
 
 
-def _tell(tx: Transaction, commit: Prepared, last_event_seq: int) -> None:
+def _wake_watchers(tx: Transaction, commit: PreparedCommit, last_event_seq: int) -> None:
     lease = commit.lease
     head = Head(
         space_id=lease.space_id,
@@ -91,14 +89,14 @@ def _tell(tx: Transaction, commit: Prepared, last_event_seq: int) -> None:
     tx.wake(grown=Growth(head=head, events=commit.entry.events, at=tx.now))
 
 
-def _run_of(commit: Prepared) -> int:
+def _batch_key(commit: PreparedCommit) -> int:
     return commit.lease.run_key
 
 
-COMMITS: Final = Batch(name=_run_of, apply=apply)
+COMMIT_BATCH: Final = Batch(name=_batch_key, apply=apply_commits)
 
 
-async def _lock(tx: Transaction, commits: Iterable[Prepared]) -> frozenset[int]:
+async def _lock_rows(tx: Transaction, commits: Iterable[PreparedCommit]) -> frozenset[int]:
     """Hold what the fence does not: threads that are given messages, and parents that will be told of an end.
 
     Those that a run which begins to wait depends on are held too, and returned.
@@ -107,35 +105,37 @@ async def _lock(tx: Transaction, commits: Iterable[Prepared]) -> frozenset[int]:
     told = {commit.lease.parent_key for commit in commits if commit.tells and commit.lease.parent_key is not None}
     for commit in commits:
         if commit.commit.withdrawn and commit.lease.parent_key is not None:
-            told.update(await runs_above(tx, commit.lease.run_key))
-    ahead = await runs_ahead(tx, [(commit.lease.space_id, commit.waits_on) for commit in commits if commit.waits_on])
+            told.update(await parent_run_keys(tx, commit.lease.run_key))
+    ahead = await dependencies_of_waits(
+        tx, [(commit.lease.space_id, commit.waits_on) for commit in commits if commit.waits_on]
+    )
     runs = {commit.lease.run_key for commit in commits} | told | ahead if told or ahead else ()
     if threads or runs:
         await tx.lock(threads=threads, runs=runs)
     return ahead
 
 
-async def _refusal(tx: Transaction, commit: Prepared) -> HoldfastError:
+async def _refusal_error(tx: Transaction, commit: PreparedCommit) -> HoldfastError:
     """Say why a commit did not pass the fence."""
     lease = commit.lease
     head = await tx.one("head", run_key=lease.run_key)
     if head is not None and head["lease_number"] == lease.number:
         return InboxNotEmpty(f"run `{lease.run_id}` has unread items in its inbox", run_id=lease.run_id)
-    return _lost(lease)
+    return _lease_lost_error(lease)
 
 
-def _lost(lease: Lease) -> LeaseLost:
+def _lease_lost_error(lease: Lease) -> LeaseLost:
     return LeaseLost(f"lease {lease.number} of run `{lease.run_id}` is lost", run_id=lease.run_id, number=lease.number)
 
 
 async def _add_messages(
-    tx: Transaction, accepted: Sequence[Prepared]
+    tx: Transaction, accepted: Sequence[PreparedCommit]
 ) -> tuple[dict[int, list[int]], dict[int, list[MessageId]]]:
     """Give messages their sequences and keep them; return both by run."""
     speaking = [item for item in accepted if item.messages]
     if not speaking:
         return {}, {}
-    await check_new_ids(tx, [(_tip(commit.lease), commit.messages) for commit in speaking])
+    await check_new_ids(tx, [(_chain_tip(commit.lease), commit.messages) for commit in speaking])
     counts: dict[int, int] = {}
     for commit in speaking:
         counts[commit.lease.thread_key] = counts.get(commit.lease.thread_key, 0) + len(commit.messages)
@@ -159,23 +159,23 @@ async def _add_messages(
     return sequences, ids
 
 
-def _tip(lease: Lease) -> Tip:
-    return Tip(lease.thread_key, lease.run_key)
+def _chain_tip(lease: Lease) -> ChainTip:
+    return ChainTip(lease.thread_key, lease.run_key)
 
 
-async def _consume(tx: Transaction, accepted: Sequence[Prepared]) -> None:
+async def _consume(tx: Transaction, accepted: Sequence[PreparedCommit]) -> None:
     named = [(item.lease.run_key, number) for item in accepted for number in item.commit.consumed]
     if len(await tx.many("consume", named)) != len(named):
         raise Invalid("an inbox item that was named is not there", field="consumed")
 
 
-async def _put_steps(tx: Transaction, accepted: Sequence[Prepared]) -> None:
+async def _put_steps(tx: Transaction, accepted: Sequence[PreparedCommit]) -> None:
     rows = [step_values(item.lease.run_key, step, tx.now) for item in accepted for step in item.steps]
     if len(await tx.many("put_steps", rows)) != len(rows):
         raise Conflict("a step settles once")
 
 
-async def _add_values(tx: Transaction, accepted: Sequence[Prepared], sequences: dict[int, list[int]]) -> None:
+async def _add_values(tx: Transaction, accepted: Sequence[PreparedCommit], sequences: dict[int, list[int]]) -> None:
     """Keep values, valid from the last message of their run on that was there when they were written."""
     holding = [item for item in accepted if item.values]
     if not holding:
@@ -190,7 +190,7 @@ async def _add_values(tx: Transaction, accepted: Sequence[Prepared], sequences: 
     await tx.many("add_values", rows)
 
 
-async def _add_usage(tx: Transaction, accepted: Sequence[Prepared]) -> None:
+async def _add_usage(tx: Transaction, accepted: Sequence[PreparedCommit]) -> None:
     """Add what runs have used, to those that end when they are finished."""
     rows = [
         (*_usage_values(item), item.lease.run_key)
@@ -198,15 +198,15 @@ async def _add_usage(tx: Transaction, accepted: Sequence[Prepared]) -> None:
         if not item.ends and (item.commit.usage is not None or item.commit.iterations)
     ]
     await tx.many("add_usage", rows)
-    await spend(tx, accepted)
+    await add_spending(tx, accepted)
     await check_budgets(tx, accepted)
 
 
-def _usage_values(item: Prepared) -> tuple[int | None, ...]:
-    return (*usage_row(item.commit.usage), item.commit.iterations)
+def _usage_values(item: PreparedCommit) -> tuple[int | None, ...]:
+    return (*usage_values(item.commit.usage), item.commit.iterations)
 
 
-async def _add_contexts(tx: Transaction, accepted: Sequence[Prepared]) -> None:
+async def _add_contexts(tx: Transaction, accepted: Sequence[PreparedCommit]) -> None:
     commits = [item for item in accepted if item.contexts]
     if not commits:
         return
@@ -216,7 +216,7 @@ async def _add_contexts(tx: Transaction, accepted: Sequence[Prepared]) -> None:
     await tx.many("add_texts", [(*name, text) for name, text in sorted(texts.items())])
 
 
-async def _add_what_is_rare(tx: Transaction, having_it: Sequence[Prepared]) -> None:
+async def _add_rare_parts(tx: Transaction, having_it: Sequence[PreparedCommit]) -> None:
     if not having_it:
         return
     interrupts, withdrawn, timers, cancelled = [], [], [], []
@@ -229,35 +229,35 @@ async def _add_what_is_rare(tx: Transaction, having_it: Sequence[Prepared]) -> N
         for artifact in commit.artifacts:
             await add_artifact(tx, lease.space_key, lease.run_key, artifact)
         for child in commit.children:
-            await create_run(tx, Request(lease.space_id, child))
+            await create_run(tx, CreateRunRequest(lease.space_id, child))
         if commit.timers:
             tx.wake(timers=True)
     await tx.many("add_interrupts", interrupts)
     await tx.many("withdraw_interrupts", withdrawn)
     for item in having_it:
         for interrupt_id in item.commit.withdrawn if item.lease.parent_key is not None else ():
-            await tell_of_closing(tx, await runs_above(tx, item.lease.run_key), interrupt_id)
+            await notify_of_closed_interrupt(tx, await parent_run_keys(tx, item.lease.run_key), interrupt_id)
     await tx.many("add_timers", timers)
     await tx.many("cancel_timers", cancelled)
 
 
-async def _move(tx: Transaction, accepted: Sequence[Prepared], *, held: frozenset[int]) -> None:
+async def _move_runs(tx: Transaction, accepted: Sequence[PreparedCommit], *, held: frozenset[int]) -> None:
     moving = [(item, item.move) for item in accepted if item.move is not None]
     if not moving:
         return
     heads = [(move.to.value, move.reason, _wait_until(move), tx.now, commit.lease.run_key) for commit, move in moving]
     for commit, move in moving:
         if move.waits_on:
-            await wait_for(tx, commit.lease, move.waits_on, held=held)
+            await add_waits(tx, commit.lease, move.waits_on, held=held)
     await tx.many("move_heads", heads)
     await tx.many(
-        "pause_deadlines", [(tx.now, commit.lease.run_key) for commit, move in moving if _pauses(commit, move)]
+        "pause_deadlines", [(tx.now, commit.lease.run_key) for commit, move in moving if _pauses_deadline(commit, move)]
     )
-    left = await _finish(tx, [(commit, move) for commit, move in moving if move.to.terminal])
+    left = await _finish_runs(tx, [(commit, move) for commit, move in moving if move.to.terminal])
     news = [
-        news_row(tx, commit.lease.space_key, commit.lease.run, move.to, move.reason)
+        notification_row(tx, commit.lease.space_key, commit.lease.run, move.to, move.reason)
         for commit, move in moving
-        if _is_news(move)
+        if _notifies_people(move)
     ]
     await tx.many("add_to_outbox", news)
     queued = [move for _, move in moving if move.to is RunStatus.QUEUED]
@@ -266,18 +266,18 @@ async def _move(tx: Transaction, accepted: Sequence[Prepared], *, held: frozense
         delayed=any(move.wait_until is not None for move in queued),
         news=bool(news),
     )
-    await let_dependants_go(tx, _having("followers", left))
-    await _tell_others(tx, moving, subscribed=_having("subscribers", left))
+    await queue_dependent_runs(tx, _keys_with("followers", left))
+    await _notify_parents_and_subscribers(tx, moving, subscribed=_keys_with("subscribers", left))
 
 
-async def _finish(tx: Transaction, ending: Sequence[tuple[Prepared, Move]]) -> Sequence[Row]:
+async def _finish_runs(tx: Transaction, ending: Sequence[tuple[PreparedCommit, Move]]) -> Sequence[Row]:
     """Write how runs ended and what they used last, close what is open, and return those that leave something."""
     finished = await tx.many(
         "finish_runs",
         [
             (
-                dump_optional(move.output),
-                dump_optional(move.error),
+                dump_optional_json(move.output),
+                dump_optional_json(move.error),
                 tx.now,
                 *_usage_values(commit),
                 commit.lease.run_key,
@@ -285,24 +285,26 @@ async def _finish(tx: Transaction, ending: Sequence[tuple[Prepared, Move]]) -> S
             for commit, move in ending
         ],
     )
-    left = [row for row in finished if _leaves_something(row)]
+    left = [row for row in finished if _has_open_parts(row)]
     if left:
-        await tx.many("stop_timers", [(key,) for key in _having("timers", left)])
-        await tx.many("close_open_interrupts", [(key,) for key in _having("questions", left)])
-        await tx.many("cut_off_started_steps", [(tx.now, key) for key in _having("steps", left)])
+        await tx.many("stop_timers", [(key,) for key in _keys_with("timers", left)])
+        await tx.many("close_open_interrupts", [(key,) for key in _keys_with("questions", left)])
+        await tx.many("cut_off_started_steps", [(tx.now, key) for key in _keys_with("steps", left)])
     return left
 
 
-def _leaves_something(row: Row) -> bool:
+def _has_open_parts(row: Row) -> bool:
     _, *kinds = row
     return any(kinds)
 
 
-def _having(what: str, left: Sequence[Row]) -> list[int]:
+def _keys_with(what: str, left: Sequence[Row]) -> list[int]:
     return [row["run_key"] for row in left if row[what]]
 
 
-async def _tell_others(tx: Transaction, moving: Sequence[tuple[Prepared, Move]], *, subscribed: Sequence[int]) -> None:
+async def _notify_parents_and_subscribers(
+    tx: Transaction, moving: Sequence[tuple[PreparedCommit, Move]], *, subscribed: Sequence[int]
+) -> None:
     """Tell parents and subscribers of ends, and parents of what people are asked."""
     ended = {
         commit.lease.run_key: msgspec.structs.replace(
@@ -314,19 +316,19 @@ async def _tell_others(tx: Transaction, moving: Sequence[tuple[Prepared, Move]],
     for commit, move in moving:
         parent_key = commit.lease.parent_key
         if parent_key is not None and move.asks:
-            await tell_of_questions(tx, parent_key, commit.lease.run_id, move.asks)
+            await notify_parent_of_interrupts(tx, parent_key, commit.lease.run_id, move.asks)
         if parent_key is not None and move.to.terminal:
-            await tell_parent(tx, parent_key, ended[commit.lease.run_key])
-    await tell_subscribers(tx, {key: ended[key] for key in subscribed})
+            await notify_parent(tx, parent_key, ended[commit.lease.run_key])
+    await notify_subscribers(tx, {key: ended[key] for key in subscribed})
 
 
-def _pauses(commit: Prepared, move: Move) -> bool:
+def _pauses_deadline(commit: PreparedCommit, move: Move) -> bool:
     """Say whether a run has a deadline and will not work towards it now."""
     waits = move.to is RunStatus.WAITING and move.reason == WaitsFor.PERSON
     return waits and commit.lease.run.limits.max_duration_seconds is not None
 
 
-def _is_news(move: Move) -> bool:
+def _notifies_people(move: Move) -> bool:
     """Say whether people hear of a move: of a question they hear where it is asked, and not from all above."""
     if move.to is not RunStatus.WAITING:
         return move.to in NEWS
@@ -345,11 +347,11 @@ def _interrupt_values(tx: Transaction, new: NewInterrupt, space_key: int, run_ke
         new.kind.value,
         new.message,
         new.tool_call_id,
-        dump_optional(new.arguments),
+        dump_optional_json(new.arguments),
         new.digest,
-        dump_optional(new.response_schema),
-        dump_optional(new.default),
-        dump(new.metadata),
+        dump_optional_json(new.response_schema),
+        dump_optional_json(new.default),
+        dump_json(new.metadata),
         tx.now + DEFAULT_DEADLINE if new.expires_at is None else millis(new.expires_at),
         tx.now,
     )

@@ -1,6 +1,7 @@
-"""JSON in columns."""
+"""JSON columns and page cursors: how values are written into rows and read back."""
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -8,17 +9,19 @@ from holdfast.domain.content import Content, Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.limits import Limits
 from holdfast.domain.message import ToolCall
+from holdfast.domain.page import Page
 from holdfast.domain.run import RunError
+from holdfast.store.transaction import Row
 
 _encoder = msgspec.json.Encoder()
-_json = msgspec.json.Decoder()
-_content = msgspec.json.Decoder(Content)
-_tool_calls = msgspec.json.Decoder(list[ToolCall])
-_limits = msgspec.json.Decoder(Limits)
-_run_error = msgspec.json.Decoder(RunError)
+_json_decoder = msgspec.json.Decoder()
+_content_decoder = msgspec.json.Decoder(Content)
+_tool_calls_decoder = msgspec.json.Decoder(list[ToolCall])
+_limits_decoder = msgspec.json.Decoder(Limits)
+_run_error_decoder = msgspec.json.Decoder(RunError)
 
 
-def dump(value: Any) -> str:
+def dump_json(value: Any) -> str:
     """Write `value` as the text of a JSON column."""
     try:
         return _encoder.encode(value).decode()
@@ -26,37 +29,65 @@ def dump(value: Any) -> str:
         raise Invalid(f"this cannot be written as JSON: {exc}") from exc
 
 
-def dump_optional(value: Any) -> str | None:
+def dump_optional_json(value: Any) -> str | None:
     """Write `value`, unless there is none."""
-    return None if value is None else dump(value)
+    return None if value is None else dump_json(value)
 
 
-def load(text: str) -> Json:
+def load_json(text: str) -> Json:
     """Read a JSON column."""
-    return _json.decode(text)
+    return _json_decoder.decode(text)
 
 
-def load_optional(text: str | None) -> Json:
+def load_optional_json(text: str | None) -> Json:
     """Read a JSON column that may be empty."""
-    return None if text is None else _json.decode(text)
+    return None if text is None else _json_decoder.decode(text)
 
 
 def load_content(text: str) -> Content:
     """Read what a message is made of."""
-    content: Content = _content.decode(text)
+    content: Content = _content_decoder.decode(text)
     return content
 
 
 def load_tool_calls(text: str | None) -> list[ToolCall]:
     """Read what a message asks for."""
-    return [] if text is None else _tool_calls.decode(text)
+    return [] if text is None else _tool_calls_decoder.decode(text)
 
 
 def load_limits(text: str) -> Limits:
     """Read the limits of a run."""
-    return _limits.decode(text)
+    return _limits_decoder.decode(text)
 
 
 def load_run_error(text: str | None) -> RunError | None:
     """Read why a run failed."""
-    return None if text is None else _run_error.decode(text)
+    return None if text is None else _run_error_decoder.decode(text)
+
+
+T = TypeVar("T")
+
+
+def to_page(rows: Sequence[Row], limit: int, *, value: Callable[[Row], T], cursor: Callable[[Row], str]) -> Page[T]:
+    """Make a page of `rows`, which are one more than `limit` where there is another page."""
+    shown = rows[:limit]
+    return Page(items=[value(row) for row in shown], next_cursor=cursor(shown[-1]) if len(rows) > limit else None)
+
+
+def parse_number_cursor(cursor: str) -> int:
+    """Read a cursor of one number."""
+    return _parse_numbers(cursor, 1)[0]
+
+
+def parse_pair_cursor(cursor: str) -> tuple[int, int]:
+    """Read a cursor of two numbers."""
+    first, second = _parse_numbers(cursor, 2)
+    return first, second
+
+
+def _parse_numbers(cursor: str, count: int) -> list[int]:
+    parts = cursor.split(".")
+    digits = all(part.isascii() and part.isdecimal() and len(part) <= 18 for part in parts)
+    if len(parts) != count or not digits:
+        raise Invalid("the cursor is not one of ours: leave it out to begin at the start", field="cursor")
+    return [int(part) for part in parts]

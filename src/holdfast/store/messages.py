@@ -1,4 +1,4 @@
-"""Messages in SQL: the history of a run, and how messages enter it."""
+"""Messages in SQL: the message history of a run's chain, and how messages are added to it."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -11,16 +11,16 @@ from holdfast.domain.ids import MessageId, RunId, SpaceId, ThreadId
 from holdfast.domain.instant import instant
 from holdfast.domain.message import Message, Role
 from holdfast.domain.page import DEFAULT_LIMIT, check_limit
-from holdfast.store.encoding import load, load_content, load_tool_calls
-from holdfast.store.prepared import MessageRow
+from holdfast.store.commit_rows import MessageRow
+from holdfast.store.encoding import load_content, load_json, load_tool_calls
 from holdfast.store.run_rows import run_key_of, run_row
 from holdfast.store.threads import thread_row
 from holdfast.store.transaction import Database, Row, Transaction
 
-MOST: Final = 1000
-END: Final = 2**62
+MAX_HISTORY_MESSAGES: Final = 1000
+AFTER_LAST_SEQUENCE: Final = 2**62
 """After every sequence."""
-COLUMNS: Final = (
+MESSAGE_COLUMNS: Final = (
     *("thread_key", "run_key", "id", "sequence", "role", "content", "tool_calls", "tool_call_id", "revises"),
     *("metadata", "created_by", "created_at"),
 )
@@ -37,15 +37,15 @@ class SqlMessages:
         self, space: SpaceId, run: RunId, *, limit: int = DEFAULT_LIMIT, before: int | MessageId | None = None
     ) -> list[Message]:
         """Return the last messages of a chain, oldest first."""
-        check_limit(limit, most=MOST)
+        check_limit(limit, most=MAX_HISTORY_MESSAGES)
 
         async def find(tx: Transaction) -> list[Message]:
             row = await run_row(tx, space, run)
             if before is None:
-                return await chain_end(tx, row["run_key"], limit=limit)
+                return await last_chain_messages(tx, row["run_key"], limit=limit)
             if isinstance(before, str):
-                return await _before_named(tx, row, before, limit=limit)
-            return await chain_before(tx, row["run_key"], row["thread_key"], before=before, limit=limit)
+                return await _messages_before_id(tx, row, before, limit=limit)
+            return await chain_messages_before(tx, row["run_key"], row["thread_key"], before=before, limit=limit)
 
         return await self._database.read(find)
 
@@ -61,7 +61,7 @@ class SqlMessages:
         """Return the message with that id on a chain."""
 
         async def find(tx: Transaction) -> Message:
-            named = await named_on_chain(tx, await run_row(tx, space, run), message)
+            named = await find_on_chain(tx, await run_row(tx, space, run), message)
             found = None if named is None else await tx.one("message_by_key", message_key=named["message_key"])
             if found is None:
                 raise NotFound(f"there is no message `{message}` on the chain of run `{run}`", id=message)
@@ -82,27 +82,34 @@ class SqlMessages:
         return await self._database.read(find)
 
 
-async def chain_end(tx: Transaction, run_key: int, *, limit: int, before_key: int = END) -> list[Message]:
+async def last_chain_messages(
+    tx: Transaction, run_key: int, *, limit: int, before_key: int = AFTER_LAST_SEQUENCE
+) -> list[Message]:
     """Return the last messages of a chain; input that waits for its run to begin comes last, up to that of a key."""
     found = await tx.all("waiting_on_chain", run_key=run_key, before=before_key, limit=limit)
     count = limit - len(found)
-    entered = await _walk(tx, run_key, before=END, limit=count) if count > 0 else []
+    entered = await _walk_chain(tx, run_key, before=AFTER_LAST_SEQUENCE, limit=count) if count > 0 else []
     return [to_message(row) for row in reversed([*found, *entered])]
 
 
-async def leased_chain_end(tx: Transaction, lease: Lease, *, limit: int) -> list[Message]:
+async def last_messages_of_lease(tx: Transaction, lease: Lease, *, limit: int) -> list[Message]:
     """Return the last messages of a chain whose run somebody works on: none of its input waits any more."""
     if lease.run.base_run_id is not None:
-        return [to_message(row) for row in reversed(await _walk(tx, lease.run_key, before=END, limit=limit))]
+        return [
+            to_message(row)
+            for row in reversed(await _walk_chain(tx, lease.run_key, before=AFTER_LAST_SEQUENCE, limit=limit))
+        ]
     names = {"run_id": lease.run_id, "thread_id": lease.thread_id}
     own = await tx.all("last_of_run", run_key=lease.run_key, limit=limit, **names)
     return [to_message(row) for row in reversed(own)]
 
 
-async def chain_before(tx: Transaction, run_key: int, thread_key: int, *, before: int, limit: int) -> list[Message]:
+async def chain_messages_before(
+    tx: Transaction, run_key: int, thread_key: int, *, before: int, limit: int
+) -> list[Message]:
     """Return the messages of a chain before one of its sequences."""
-    start = await _run_of(tx, run_key, thread_key, before)
-    return [to_message(row) for row in reversed(await _walk(tx, start, before=before, limit=limit))]
+    start = await _run_key_at_sequence(tx, run_key, thread_key, before)
+    return [to_message(row) for row in reversed(await _walk_chain(tx, start, before=before, limit=limit))]
 
 
 async def messages_of_run(tx: Transaction, run_key: int) -> list[Message]:
@@ -110,7 +117,7 @@ async def messages_of_run(tx: Transaction, run_key: int) -> list[Message]:
     return [to_message(row) for row in await tx.all("messages_of_run", run_key=run_key)]
 
 
-async def last_exchange(tx: Transaction, run_key: int, *, cut: int = END) -> list[Message]:
+async def last_exchange(tx: Transaction, run_key: int, *, cut: int = AFTER_LAST_SEQUENCE) -> list[Message]:
     """Return the last assistant message of a run before `cut`, with what follows it."""
     return [to_message(row) for row in await tx.all("last_exchange", run_key=run_key, cut=cut)]
 
@@ -125,7 +132,7 @@ async def is_on_chain(tx: Transaction, run_key: int, message: Row, *, cut: int |
     return cut is None or (message["sequence"] is not None and message["sequence"] <= cut)
 
 
-async def named_on_chain(tx: Transaction, run: Row, message: MessageId) -> Row | None:
+async def find_on_chain(tx: Transaction, run: Row, message: MessageId) -> Row | None:
     """Return where the message with that id on the chain of a run stands, if there is one."""
     for candidate in await tx.many("messages_with_ids", [(run["thread_key"], message)]):
         if await is_on_chain(tx, run["run_key"], candidate):
@@ -133,7 +140,7 @@ async def named_on_chain(tx: Transaction, run: Row, message: MessageId) -> Row |
     return None
 
 
-class Tip(msgspec.Struct, frozen=True):
+class ChainTip(msgspec.Struct, frozen=True):
     """The end of a chain that messages are added to: a run, up to a cut."""
 
     thread_key: int
@@ -141,7 +148,7 @@ class Tip(msgspec.Struct, frozen=True):
     cut: int | None = None
 
 
-async def check_new_ids(tx: Transaction, added: Iterable[tuple[Tip, Sequence[MessageRow]]]) -> None:
+async def check_new_ids(tx: Transaction, added: Iterable[tuple[ChainTip, Sequence[MessageRow]]]) -> None:
     """Raise if a chosen id is on its chain already; on another branch it may be: a revision keeps its id."""
     chosen = [(tip, message.id) for tip, messages in added for message in messages if message.id is not None]
     names = list(dict.fromkeys((tip.thread_key, name) for tip, name in chosen))
@@ -154,18 +161,18 @@ async def check_new_ids(tx: Transaction, added: Iterable[tuple[Tip, Sequence[Mes
                 raise IdTaken(f"there is a message `{name}` on this chain already", id=name)
 
 
-async def take_sequences(tx: Transaction, thread_key: int, count: int) -> int:
+async def reserve_sequences(tx: Transaction, thread_key: int, count: int) -> int:
     """Return the first of `count` new sequences of a thread."""
     (row,) = await tx.many("take_sequences", [(count, thread_key)])
     first: int = row["next_sequence"] - count
     return first
 
 
-async def enter_input(tx: Transaction, run_key: int, thread_key: int) -> None:
+async def sequence_input(tx: Transaction, run_key: int, thread_key: int) -> None:
     """Give the input of a run its place in the conversation."""
     waiting = await tx.all("waiting_input", run_key=run_key)
     if waiting:
-        first = await take_sequences(tx, thread_key, len(waiting))
+        first = await reserve_sequences(tx, thread_key, len(waiting))
         for sequence, row in enumerate(waiting, start=first):
             await tx.run("enter_message", message_key=row["message_key"], sequence=sequence)
 
@@ -173,7 +180,7 @@ async def enter_input(tx: Transaction, run_key: int, thread_key: int) -> None:
 def message_values(
     tx: Transaction, row: MessageRow, *, thread_key: int, run_key: int, sequence: int | None
 ) -> tuple[Any, ...]:
-    """Return a message as the values of its `COLUMNS`; its id is the third."""
+    """Return a message as the values of its `MESSAGE_COLUMNS`; its id is the third."""
     return (
         thread_key,
         run_key,
@@ -190,17 +197,17 @@ def message_values(
     )
 
 
-async def _before_named(tx: Transaction, run: Row, before: MessageId, *, limit: int) -> list[Message]:
+async def _messages_before_id(tx: Transaction, run: Row, before: MessageId, *, limit: int) -> list[Message]:
     """Return the messages of a chain before the one with that id, which may have entered meanwhile."""
-    named = await named_on_chain(tx, run, before)
+    named = await find_on_chain(tx, run, before)
     if named is None:
         raise Invalid("`before` must be a message of the run's chain", field="before")
     if named["sequence"] is None:
-        return await chain_end(tx, run["run_key"], limit=limit, before_key=named["message_key"])
-    return await chain_before(tx, run["run_key"], run["thread_key"], before=named["sequence"], limit=limit)
+        return await last_chain_messages(tx, run["run_key"], limit=limit, before_key=named["message_key"])
+    return await chain_messages_before(tx, run["run_key"], run["thread_key"], before=named["sequence"], limit=limit)
 
 
-async def _run_of(tx: Transaction, run_key: int, thread_key: int, sequence: int) -> int:
+async def _run_key_at_sequence(tx: Transaction, run_key: int, thread_key: int, sequence: int) -> int:
     message = await tx.one("message_at", thread_key=thread_key, sequence=sequence)
     if message is None or not await is_on_chain(tx, run_key, message):
         raise Invalid("`before` must be the sequence of a message of the run's chain", field="before")
@@ -208,7 +215,7 @@ async def _run_of(tx: Transaction, run_key: int, thread_key: int, sequence: int)
     return key
 
 
-async def _walk(tx: Transaction, start: int, *, before: int, limit: int) -> list[Row]:
+async def _walk_chain(tx: Transaction, start: int, *, before: int, limit: int) -> list[Row]:
     """Return up to `limit` messages, the newest first; runs that said nothing make it go further."""
     found: list[Row] = []
     at: int | None = start
@@ -235,7 +242,7 @@ def to_message(row: Row) -> Message:
         tool_call_id=row["tool_call_id"],
         sequence=row["sequence"],
         revises=row["revises"],
-        metadata=load(row["metadata"]),
+        metadata=load_json(row["metadata"]),
         created_by=row["created_by"],
         created_at=instant(row["created_at"]),
     )

@@ -1,7 +1,7 @@
 """Notifications in SQL.
 
-A commit writes its news into the outbox. The dispatcher numbers them later, alone: an identity column would give
-out numbers in an order in which they do not become visible, and a reader would miss some for good.
+A commit writes its notifications into the outbox. The dispatcher numbers them later, in one transaction at a time: an
+identity column would hand out numbers in an order in which rows do not become visible, and a reader would miss some.
 """
 
 from collections import Counter
@@ -14,11 +14,11 @@ from holdfast.domain.instant import instant, maybe_instant
 from holdfast.domain.notification import NEWS, Notification, NotificationKind
 from holdfast.domain.page import DEFAULT_LIMIT, check_limit
 from holdfast.domain.run import Run, RunStatus
-from holdfast.store.encoding import dump, load_optional
+from holdfast.store.encoding import dump_json, load_optional_json
 from holdfast.store.spaces import space_key
 from holdfast.store.transaction import Database, Row, Transaction
 
-NewsRow = tuple[int, str, str, str, str, int]
+NotificationRow = tuple[int, str, str, str, str, int]
 
 
 class SqlNotifications:
@@ -40,7 +40,7 @@ class SqlNotifications:
         async def find(tx: Transaction) -> list[Notification]:
             key = await space_key(tx, space)
             rows = await tx.all("notifications_after", space_key=key, number=number, limit=limit)
-            return [_notification(row) for row in rows]
+            return [_to_notification(row) for row in rows]
 
         return await self._database.read(find)
 
@@ -54,7 +54,7 @@ class SqlNotifications:
         async def find(tx: Transaction) -> list[Notification]:
             key = await space_key(tx, space)
             rows = await tx.all("notifications_before", space_key=key, before=most, limit=limit)
-            return [_notification(row) for row in rows]
+            return [_to_notification(row) for row in rows]
 
         return await self._database.read(find)
 
@@ -82,9 +82,9 @@ class SqlNotifications:
         return await self._database.write(mark)
 
 
-def news_row(tx: Transaction, space: int, run: Run, to: RunStatus, reason: str | None) -> NewsRow:
+def notification_row(tx: Transaction, space: int, run: Run, to: RunStatus, reason: str | None) -> NotificationRow:
     """Return the news of a move, as the values of its statement."""
-    data = dump({"status": to, "reason": reason})
+    data = dump_json({"status": to, "reason": reason})
     return space, NEWS[to].value, run.id, run.thread_id, data, tx.now
 
 
@@ -113,14 +113,14 @@ def _notification_values(row: Row, number: int) -> tuple[Any, ...]:
     )
 
 
-def _notification(row: Row) -> Notification:
+def _to_notification(row: Row) -> Notification:
     return Notification(
         number=row["number"],
         kind=NotificationKind(row["kind"]),
         run_id=row["run_id"],
         root_run_id=row["root_run_id"],
         thread_id=row["thread_id"],
-        data=load_optional(row["data"]),
+        data=load_optional_json(row["data"]),
         created_at=instant(row["created_at"]),
         read_at=maybe_instant(row["read_at"]),
     )

@@ -1,4 +1,4 @@
-"""Plans in SQL, as people change them."""
+"""Plans in SQL, as people read and edit them."""
 
 import msgspec
 from msgspec.structs import replace
@@ -12,12 +12,12 @@ from holdfast.domain.run import RunStatus
 from holdfast.domain.thread import ThreadStatus, check_open
 from holdfast.domain.unread import edit_in
 from holdfast.ports.runs import RunFilter
-from holdfast.store.encoding import dump
-from holdfast.store.inbox import put_item, to_item
+from holdfast.store.encoding import dump_json
+from holdfast.store.endings import PLAN_VALUE, plan_with_edits, save_values
+from holdfast.store.inbox import put_inbox_item, to_inbox_item
 from holdfast.store.run_rows import list_runs, run_row
 from holdfast.store.threads import thread_row
 from holdfast.store.transaction import Database, Row, Transaction
-from holdfast.store.unread import PLAN, keep_values, plan_with
 
 
 class SqlPlans:
@@ -30,7 +30,7 @@ class SqlPlans:
         """Return the plan of a run."""
 
         async def read(tx: Transaction) -> Plan:
-            return await _plan(tx, await run_row(tx, space, run))
+            return await _current_plan(tx, await run_row(tx, space, run))
 
         return await self._database.read(read)
 
@@ -43,9 +43,9 @@ class SqlPlans:
             await tx.lock(threads=[key])  # it begins no other run meanwhile
             check_open(thread, ThreadStatus((await thread_row(tx, space, thread))["status"]))
             run = await _newest_run(tx, space, thread)
-            numbered = replace(edit, task_id=await _next_number(tx, key)) if isinstance(edit, AddItem) else edit
-            plan = edited(await _plan(tx, run), numbered)
-            await _keep(tx, (space, run), plan, numbered, by=by)
+            numbered = replace(edit, task_id=await _next_task_number(tx, key)) if isinstance(edit, AddItem) else edit
+            plan = edited(await _current_plan(tx, run), numbered)
+            await _save_edit(tx, (space, run), plan, numbered, by=by)
             return find(plan, numbered.task_id)
 
         return await self._database.write(change)
@@ -60,25 +60,27 @@ async def _newest_run(tx: Transaction, space: SpaceId, thread: ThreadId) -> Row:
     return await run_row(tx, space, newest)
 
 
-async def _plan(tx: Transaction, run: Row) -> Plan:
+async def _current_plan(tx: Transaction, run: Row) -> Plan:
     if RunStatus(run["status"]).terminal:
-        return await plan_with(tx, run, [])
-    items = map(to_item, await tx.all("inbox_of_run", run_key=run["run_key"]))
-    return await plan_with(tx, run, [edit.plan for edit in filter(None, map(edit_in, items)) if edit.plan is not None])
+        return await plan_with_edits(tx, run, [])
+    items = map(to_inbox_item, await tx.all("inbox_of_run", run_key=run["run_key"]))
+    return await plan_with_edits(
+        tx, run, [edit.plan for edit in filter(None, map(edit_in, items)) if edit.plan is not None]
+    )
 
 
-async def _next_number(tx: Transaction, thread_key: int) -> int:
+async def _next_task_number(tx: Transaction, thread_key: int) -> int:
     row = await tx.one("take_task_number", thread_key=thread_key, step=tx.new_id("edit"))
     assert row is not None
     number: int = row["number"]
     return number
 
 
-async def _keep(tx: Transaction, at: tuple[SpaceId, Row], plan: Plan, edit: PlanEdit, *, by: str | None) -> None:
+async def _save_edit(tx: Transaction, at: tuple[SpaceId, Row], plan: Plan, edit: PlanEdit, *, by: str | None) -> None:
     """Give an edit to a live run, or keep what it made of the plan of one that has ended."""
     space, run = at
-    data = dump({PLAN: msgspec.to_builtins(edit)})
-    if await put_item(tx, run["run_key"], kind=InboxKind.EDIT, data=data, by=by) is not None:
+    data = dump_json({PLAN_VALUE: msgspec.to_builtins(edit)})
+    if await put_inbox_item(tx, run["run_key"], kind=InboxKind.EDIT, data=data, by=by) is not None:
         tx.wake(run=(space, run["id"]), queue=True)
         return
-    await keep_values(tx, run["run_key"], {}, plan)
+    await save_values(tx, run["run_key"], {}, plan)

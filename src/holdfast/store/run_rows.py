@@ -1,4 +1,4 @@
-"""Runs as rows, and as values."""
+"""Lookups of runs by id and by key, and the conversion of a run row to a `Run`."""
 
 from holdfast.domain.errors import NotFound
 from holdfast.domain.ids import RunId, SpaceId
@@ -7,8 +7,7 @@ from holdfast.domain.page import Page
 from holdfast.domain.run import Mode, Priority, Run, RunStatus
 from holdfast.domain.usage import Usage, usd
 from holdfast.ports.runs import RunFilter
-from holdfast.store.cursors import page
-from holdfast.store.encoding import load, load_limits, load_optional, load_run_error
+from holdfast.store.encoding import load_json, load_limits, load_optional_json, load_run_error, to_page
 from holdfast.store.spaces import space_key
 from holdfast.store.transaction import Row, Transaction
 
@@ -40,7 +39,7 @@ async def base_run(tx: Transaction, run_key: int) -> Row | None:
 async def list_runs(tx: Transaction, space: SpaceId, where: RunFilter, *, limit: int, cursor: str | None) -> Page[Run]:
     """Return runs, the newest first."""
     key = await space_key(tx, space)
-    before = 2**62 if cursor is None else await _key_ever(tx, space, RunId(cursor))
+    before = 2**62 if cursor is None else await _run_key_ever_used(tx, space, RunId(cursor))
     rows = await tx.all(
         "list_runs",
         space_key=key,
@@ -56,10 +55,10 @@ async def list_runs(tx: Transaction, space: SpaceId, where: RunFilter, *, limit:
         parent_run_id=where.parent_run_id,
         limit=limit + 1,
     )
-    return page(rows, limit, value=to_run, cursor=lambda row: str(row["id"]))
+    return to_page(rows, limit, value=to_run, cursor=lambda row: str(row["id"]))
 
 
-async def _key_ever(tx: Transaction, space: SpaceId, run: RunId) -> int:
+async def _run_key_ever_used(tx: Transaction, space: SpaceId, run: RunId) -> int:
     row = await tx.one("run_key_ever", space=space, id=run)
     if row is None:
         raise NotFound(f"there is no run `{run}`", id=run)
@@ -100,8 +99,8 @@ def to_run(row: Row) -> Run:
         root_thread_id=row["root_thread_id"],
         child_thread_id=row["child_thread_id"],
         session_id=row["session_id"],
-        input=load_optional(row["input"]),
-        output=load_optional(row["output"]),
+        input=load_optional_json(row["input"]),
+        output=load_optional_json(row["output"]),
         error=load_run_error(row["error"]),
         usage=Usage(
             input_tokens=row["input_tokens"],
@@ -110,7 +109,7 @@ def to_run(row: Row) -> Run:
             cost_usd=None if cost is None else usd(cost),
         ),
         priority=Priority(row["priority"]),
-        tags=load(row["tags"]),
+        tags=load_json(row["tags"]),
         limits=load_limits(row["limits"]),
         iterations=row["iterations"],
         attempt=row["attempt"],

@@ -1,8 +1,9 @@
-"""Runs in SQL, from outside."""
+"""Runs in SQL, as callers outside the worker use them: create, read, list, count, end and delete."""
 
 from collections.abc import Sequence
+from typing import Final
 
-from holdfast.domain.errors import Invalid
+from holdfast.domain.errors import Invalid, RunActive
 from holdfast.domain.idempotency import check_key
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.new_run import Created, NewRun, check_new_run
@@ -10,14 +11,20 @@ from holdfast.domain.page import DEFAULT_LIMIT, Page, check_limit
 from holdfast.domain.run import Run, RunError, RunStatus, check_move
 from holdfast.domain.timer import TimerClaim
 from holdfast.metrics.meters import Meters
+from holdfast.ports.census import LiveRuns
 from holdfast.ports.runs import RunFilter
-from holdfast.store.creation import CREATIONS, Request, create_run, is_plain, run_under_key
-from holdfast.store.deletion import delete_run
-from holdfast.store.endings import Ending, end_trees, lock_trees
+from holdfast.store.creation import (
+    CREATE_RUN_BATCH,
+    CreateRunRequest,
+    can_be_batched,
+    create_run,
+    run_of_idempotency_key,
+)
+from holdfast.store.endings import RunEnd, end_run_trees, lock_run_trees
 from holdfast.store.run_rows import list_runs, run_key_of, run_row, to_run
 from holdfast.store.spaces import space_key
-from holdfast.store.timers import settle_claim
-from holdfast.store.transaction import Database, Transaction
+from holdfast.store.timers import settle_timer
+from holdfast.store.transaction import Database, RetryTransaction, Row, Transaction
 
 
 class SqlRuns:
@@ -40,13 +47,13 @@ class SqlRuns:
         """Make a run with its input and its first event."""
         check_new_run(new)
 
-        request = Request(space, new, body, awaited, thread_agent)
-        if fires is None and is_plain(new):
-            return await self._database.together(CREATIONS, request)
+        request = CreateRunRequest(space, new, body, awaited, thread_agent)
+        if fires is None and can_be_batched(new):
+            return await self._database.together(CREATE_RUN_BATCH, request)
 
         async def make(tx: Transaction) -> Created:
             if fires is not None:
-                await settle_claim(tx, fires)
+                await settle_timer(tx, fires)
             return await create_run(tx, request)
 
         return await self._database.write(make, queues=True)
@@ -56,7 +63,7 @@ class SqlRuns:
         check_key(key)
 
         async def find(tx: Transaction) -> Run | None:
-            return await run_under_key(tx, await space_key(tx, space), key, digest=body)
+            return await run_of_idempotency_key(tx, await space_key(tx, space), key, digest=body)
 
         return await self._database.read(find)
 
@@ -124,14 +131,14 @@ class SqlRuns:
         """End a run and every live run below it."""
         if to not in (RunStatus.CANCELLED, RunStatus.FAILED):
             raise Invalid("a run is ended from outside as `cancelled` or `failed`", field="to")
-        ending = Ending(to=to, reason=reason, error=error, by=by)
+        ending = RunEnd(to=to, reason=reason, error=error, by=by)
 
         async def finish(tx: Transaction) -> list[Run]:
             row = await run_row(tx, space, run)
             if fires is not None:
-                await lock_trees(tx, [row["run_key"]])  # before the timer, as a commit that ends the run locks them
-                await settle_claim(tx, fires)
-            ended = await end_trees(tx, [row["run_key"]], ending)
+                await lock_run_trees(tx, [row["run_key"]])  # before the timer, as a commit that ends the run locks them
+                await settle_timer(tx, fires)
+            ended = await end_run_trees(tx, [row["run_key"]], ending)
             if not ended or ended[0].id != run:
                 now = await run_row(tx, space, run)
                 check_move(run, RunStatus(now["status"]), to)
@@ -144,3 +151,102 @@ class SqlRuns:
     async def delete(self, space: SpaceId, run: RunId) -> None:
         """Remove an ended run."""
         await self._database.write(lambda tx: delete_run(tx, space, run))
+
+
+_DELETE_CONTENT_STATEMENTS: Final = (
+    "drop_values_in_tombstones",
+    "keep_inherited_values",
+    "drop_messages",
+    "drop_events",
+    "drop_steps",
+    "drop_own_values",
+    "drop_inbox",
+    "drop_interrupts",
+    "drop_artifacts",
+    "drop_timers",
+    "drop_budget",
+    "drop_contexts",
+    "drop_subscriptions",
+    "forget_idempotency_key",
+)
+
+
+async def delete_run(tx: Transaction, space: SpaceId, run: RunId) -> None:
+    """Remove an ended run with the runs below it."""
+    key = await run_key_of(tx, space, run)
+    tree = await tx.all("tree", run_key=key)
+    await tx.lock(threads={row["thread_key"] for row in tree}, runs=[row["run_key"] for row in tree])
+    await run_row(tx, space, run)
+    locked = await tx.all("tree", run_key=key)
+    if len(locked) != len(tree):
+        raise RetryTransaction
+    for row in locked:
+        if not RunStatus(row["status"]).terminal or row["lease_owner"] is not None:
+            raise RunActive(f"run `{run}` or one below it is not finished: end it first", run_id=run)
+    for row in reversed(locked):
+        await _delete_content(tx, row)
+
+
+async def _delete_content(tx: Transaction, row: Row) -> None:
+    """Erase a run's content, and the run too if no other stands on it."""
+    run_key = row["run_key"]
+    for statement in _DELETE_CONTENT_STATEMENTS:
+        await tx.run(statement, run_key=run_key)
+    if await tx.all("runs_on_base", run_key=run_key):
+        await tx.run("erase_run", run_key=run_key)
+        await tx.run("erase_head", run_key=run_key)
+    else:
+        await _delete_row_and_tombstones(tx, run_key)
+
+
+async def _delete_row_and_tombstones(tx: Transaction, run_key: int) -> None:
+    """Remove a run, the bare tombstones it stood on, and the thread that was made for a run if it is empty now."""
+    at: int | None = run_key
+    while at is not None:
+        row = await tx.one("run_identity", run_key=at)
+        assert row is not None
+        await tx.run("drop_values", run_key=at)
+        await tx.run("drop_head", run_key=at)
+        await tx.run("drop_run", run_key=at)
+        above = row["base_key"]
+        bare = None if above is None else await tx.one("bare_tombstone", run_key=above)
+        at = None if bare is None else above
+        if row["made_for_run"] is not None and await tx.one("any_run_of_thread", thread_key=row["thread_key"]) is None:
+            await tx.run("drop_task_numbers", thread_key=row["thread_key"])
+            await tx.run("drop_thread", thread_key=row["thread_key"])
+
+
+class SqlRunCounts:
+    """`Census`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def live(self) -> LiveRuns:
+        """Count the runs that have not ended."""
+        return await self._database.read(_count_live_runs)
+
+    async def queued(self, space: SpaceId) -> int:
+        """Count the runs of a space that wait."""
+
+        async def count(tx: Transaction) -> int:
+            row = await tx.one("queued_runs_of_space", space_key=await space_key(tx, space))
+            assert row is not None
+            queued: int = row["queued"]
+            return queued
+
+        return await self._database.read(count)
+
+
+async def _count_live_runs(tx: Transaction) -> LiveRuns:
+    row = await tx.one("live_runs", now=tx.now)
+    assert row is not None
+    oldest = row["oldest"]
+    return LiveRuns(
+        pending=row["pending"],
+        ready=row["ready"] + row["due"],
+        delayed=row["delayed"],
+        running=row["running"],
+        waiting=row["waiting"],
+        longest_wait=0.0 if oldest is None else max(tx.now - oldest, 0) / 1000,
+    )

@@ -1,22 +1,23 @@
-"""Spaces in SQL."""
+"""Spaces in SQL, with the API keys and the trusted tool definitions that belong to a space."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec import UNSET
 
+from holdfast.domain.api_key import ApiKey, KeptKey, NewApiKey, Scope, check_new_key
 from holdfast.domain.content import Json
 from holdfast.domain.errors import IdTaken, Invalid, NotFound, RunActive
-from holdfast.domain.ids import RunId, SpaceId, check_client_id
-from holdfast.domain.instant import instant
+from holdfast.domain.ids import ApiKeyId, RunId, SpaceId, check_client_id
+from holdfast.domain.instant import instant, maybe_instant, millis
 from holdfast.domain.page import DEFAULT_LIMIT, Page, check_limit
 from holdfast.domain.run import RunStatus
 from holdfast.domain.space import MAX_NAME, Space, SpacePatch
 from holdfast.domain.text import check_text
-from holdfast.store.cursors import number_cursor, page
-from holdfast.store.encoding import dump, load
+from holdfast.store.encoding import dump_json, load_json, parse_number_cursor, to_page
 from holdfast.store.transaction import Database, Row, Transaction
 
-_DROPS: Final = (
+_DELETE_STATEMENTS: Final = (
     "drop_heads_of_space",
     "drop_messages_of_space",
     "drop_events_of_space",
@@ -56,13 +57,13 @@ class SqlSpaces:
         """Make a space under a chosen id."""
         check_client_id(space, field="id")
         check_text(name, field="name", most=MAX_NAME)
-        data = dump(metadata or {})
+        data = dump_json(metadata or {})
 
         async def add(tx: Transaction) -> Space:
             row = await tx.one("add_space", id=space, name=name, metadata=data, now=tx.now)
             if row is None:
                 raise IdTaken(f"there is a space `{space}` already", id=space)
-            return _space(row)
+            return _to_space(row)
 
         return await self._database.write(add)
 
@@ -70,18 +71,18 @@ class SqlSpaces:
         """Return the space."""
 
         async def find(tx: Transaction) -> Space:
-            return _space(await _found(tx, "space", space))
+            return _to_space(await _space_row(tx, "space", space))
 
         return await self._database.read(find)
 
     async def page(self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[Space]:
         """Return spaces, the oldest first."""
         check_limit(limit)
-        after = 0 if cursor is None else number_cursor(cursor)
+        after = 0 if cursor is None else parse_number_cursor(cursor)
 
         async def find(tx: Transaction) -> Page[Space]:
             rows = await tx.all("list_spaces", after=after, limit=limit + 1)
-            return page(rows, limit, value=_space, cursor=lambda row: str(row["space_key"]))
+            return to_page(rows, limit, value=_to_space, cursor=lambda row: str(row["space_key"]))
 
         return await self._database.read(find)
 
@@ -93,11 +94,11 @@ class SqlSpaces:
             check_text(patch.name, field="name", most=MAX_NAME)
 
         async def change(tx: Transaction) -> Space:
-            row = await _found(tx, "lock_space", space)
+            row = await _space_row(tx, "lock_space", space)
             name = row["name"] if patch.name is UNSET else patch.name
-            metadata = row["metadata"] if patch.metadata is UNSET else dump(patch.metadata)
+            metadata = row["metadata"] if patch.metadata is UNSET else dump_json(patch.metadata)
             changed = await tx.one("update_space", space_key=row["space_key"], name=name, metadata=metadata)
-            return _space(changed or row)
+            return _to_space(changed or row)
 
         return await self._database.write(change)
 
@@ -105,11 +106,11 @@ class SqlSpaces:
         """Remove a space with everything in it."""
 
         async def drop(tx: Transaction) -> None:
-            key = (await _found(tx, "lock_space", space))["space_key"]
+            key = (await _space_row(tx, "lock_space", space))["space_key"]
             live = await tx.one("live_run_of_space", space_key=key)
             if live is not None:
-                raise _active(live["id"], RunStatus(live["status"]))
-            for statement in _DROPS:
+                raise _active_run_error(live["id"], RunStatus(live["status"]))
+            for statement in _DELETE_STATEMENTS:
                 await tx.run(statement, space_key=key)
 
         await self._database.write(drop)
@@ -117,27 +118,162 @@ class SqlSpaces:
 
 async def space_key(tx: Transaction, space: SpaceId) -> int:
     """Return the key of a space."""
-    key: int = (await _found(tx, "space", space))["space_key"]
+    key: int = (await _space_row(tx, "space", space))["space_key"]
     return key
 
 
-async def hold_space(tx: Transaction, space: SpaceId) -> int:
+async def lock_space_shared(tx: Transaction, space: SpaceId) -> int:
     """Return the key of a space that is to be given something, so that it is not deleted meanwhile."""
-    key: int = (await _found(tx, "hold_space", space))["space_key"]
+    key: int = (await _space_row(tx, "hold_space", space))["space_key"]
     return key
 
 
-async def _found(tx: Transaction, statement: str, space: SpaceId) -> Row:
+async def _space_row(tx: Transaction, statement: str, space: SpaceId) -> Row:
     row = await tx.one(statement, id=space)
     if row is None:
         raise NotFound(f"there is no space `{space}`", id=space)
     return row
 
 
-def _active(run: RunId, status: RunStatus) -> RunActive:
+def _active_run_error(run: RunId, status: RunStatus) -> RunActive:
     what = "its worker is still stopping: try again in a moment" if status.terminal else "cancel it first"
     return RunActive(f"run `{run}` of the space is {status}: {what}", run_id=run)
 
 
-def _space(row: Row) -> Space:
-    return Space(id=row["id"], name=row["name"], metadata=load(row["metadata"]), created_at=instant(row["created_at"]))
+def _to_space(row: Row) -> Space:
+    return Space(
+        id=row["id"], name=row["name"], metadata=load_json(row["metadata"]), created_at=instant(row["created_at"])
+    )
+
+
+class SqlApiKeys:
+    """`ApiKeys`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def create(self, spaces: list[SpaceId], new: NewApiKey) -> ApiKey:
+        """Keep a key bound to spaces."""
+        check_new_key(new, spaces)
+
+        async def add(tx: Transaction) -> ApiKey:
+            row = await tx.one(
+                "add_api_key",
+                id=tx.new_id("key"),
+                name=new.name,
+                scope=new.scope.value,
+                secret_hash=new.secret_hash,
+                every_space=int(new.every_space),
+                rate_limit=new.rate_limit,
+                created_by=new.created_by,
+                expires_at=None if new.expires_at is None else millis(new.expires_at),
+                now=tx.now,
+            )
+            if row is None:
+                raise IdTaken("this secret is in use: make another one")
+            for space in dict.fromkeys(spaces):
+                await tx.run("bind_api_key", api_key=row["api_key"], space_key=await lock_space_shared(tx, space))
+            return await _to_api_key(tx, row)
+
+        return await self._database.write(add)
+
+    async def find(self, key: ApiKeyId) -> KeptKey:
+        """Return a key with the hash of its secret."""
+
+        async def look(tx: Transaction) -> KeptKey:
+            row = await _api_key_row(tx, key)
+            return KeptKey(await _to_api_key(tx, row), bytes(row["secret_hash"]))
+
+        return await self._database.read(look)
+
+    async def any(self) -> bool:
+        """Say whether there is a key."""
+
+        async def look(tx: Transaction) -> bool:
+            return await tx.one("any_api_key") is not None
+
+        return await self._database.read(look)
+
+    async def all(self) -> list[ApiKey]:
+        """Return all keys."""
+
+        async def look(tx: Transaction) -> list[ApiKey]:
+            return [await _to_api_key(tx, row) for row in await tx.all("api_keys")]
+
+        return await self._database.read(look)
+
+    async def of_space(self, space: SpaceId) -> list[ApiKey]:
+        """Return the keys bound to a space."""
+
+        async def look(tx: Transaction) -> list[ApiKey]:
+            await space_key(tx, space)
+            return [await _to_api_key(tx, row) for row in await tx.all("api_keys_of_space", space=space)]
+
+        return await self._database.read(look)
+
+    async def revoke(self, key: ApiKeyId) -> ApiKey:
+        """Revoke a key."""
+
+        async def stop(tx: Transaction) -> ApiKey:
+            row = await _api_key_row(tx, key)
+            return await _to_api_key(tx, await tx.one("revoke_api_key", api_key=row["api_key"], now=tx.now) or row)
+
+        return await self._database.write(stop)
+
+
+async def _api_key_row(tx: Transaction, key: ApiKeyId) -> Row:
+    row = await tx.one("api_key", id=key)
+    if row is None:
+        raise NotFound(f"there is no key `{key}`", id=key)
+    return row
+
+
+async def _to_api_key(tx: Transaction, row: Row) -> ApiKey:
+    spaces = await tx.all("spaces_of_api_key", api_key=row["api_key"])
+    return ApiKey(
+        id=row["id"],
+        name=row["name"],
+        scope=Scope(row["scope"]),
+        space_ids=[space["id"] for space in spaces],
+        every_space=bool(row["every_space"]),
+        rate_limit=row["rate_limit"],
+        created_by=row["created_by"],
+        created_at=instant(row["created_at"]),
+        expires_at=maybe_instant(row["expires_at"]),
+        revoked_at=maybe_instant(row["revoked_at"]),
+    )
+
+
+class SqlToolTrust:
+    """`ToolTrust`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def trusted(self, space: SpaceId, source: str, digests: Mapping[str, str]) -> dict[str, str]:
+        """Return the digest that is trusted of each tool of a source."""
+
+        async def look(tx: Transaction) -> dict[str, str]:
+            await space_key(tx, space)
+            rows = await tx.all("trusted_tools", space=space, source=source)
+            return {row["tool"]: row["digest"] for row in rows if row["tool"] in digests}
+
+        async def see(tx: Transaction) -> dict[str, str]:
+            held = await lock_space_shared(tx, space)
+            for tool in sorted(set(digests) - set(await look(tx))):
+                await tx.run(
+                    "trust_new_tool", space_key=held, source=source, tool=tool, digest=digests[tool], now=tx.now
+                )
+            return await look(tx)
+
+        found = await self._database.read(look)
+        return found if len(found) == len(digests) else await self._database.write(see)
+
+    async def trust(self, space: SpaceId, source: str, tool: str, digest: str) -> None:
+        """Trust a tool as it is now."""
+
+        async def see(tx: Transaction) -> None:
+            held = await lock_space_shared(tx, space)
+            await tx.run("trust_tool", space_key=held, source=source, tool=tool, digest=digest, now=tx.now)
+
+        await self._database.write(see)

@@ -1,19 +1,22 @@
-"""SQL by name.
+"""SQL statements and schema migrations, loaded by name from `.sql` files.
 
-A `.sql` file holds statements under `-- name:` lines. Those in `store/sql` are the same for every database; each
-database has a folder of its own for the rest. Parameters are written `:name`, and a statement takes them in the order
-in which they first appear.
+A `.sql` file holds statements under `-- name:` lines. `store/sql` has the statements that every database shares; the
+folder of each database has the rest, and its `migrations`. Parameters are written `:name`; a statement takes them in
+the order in which they first appear.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Final
 
 import msgspec
 
-_NAME: Final = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+from holdfast.domain.errors import StoreCorrupt, StoreTooNew
+
+_NAME_LINE: Final = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _COMMENT: Final = re.compile(r"--[^\n]*")
 _PARAMETER: Final = re.compile(r"(?<![:\w]):([a-z_]+)")
 
@@ -28,23 +31,23 @@ class Statement(msgspec.Struct, frozen=True):
     parameters: tuple[str, ...]
 
 
-def load(dialect: str, placeholder: Placeholder) -> dict[str, Statement]:
+def load_statements(dialect: str, placeholder: Placeholder) -> dict[str, Statement]:
     """Return every statement of a database, the common ones included."""
     found: dict[str, Statement] = {}
-    for name, text in [*_statements(_store() / "sql"), *_statements(_store() / dialect)]:
+    for name, text in [*_statements(_store_folder() / "sql"), *_statements(_store_folder() / dialect)]:
         if name in found:
             raise ValueError(f"the statement `{name}` is defined twice for {dialect}")
-        found[name] = _prepare(name, text, placeholder)
+        found[name] = _parse_statement(name, text, placeholder)
     return found
 
 
 def migrations(dialect: str) -> list[tuple[str, str]]:
     """Return the name and text of each migration of a database, in order."""
-    folder = _store() / dialect / "migrations"
+    folder = _store_folder() / dialect / "migrations"
     return [(entry.name.removesuffix(".sql"), entry.read_text()) for entry in _sql_files(folder)]
 
 
-def _store() -> Traversable:
+def _store_folder() -> Traversable:
     return files("holdfast.store")
 
 
@@ -54,13 +57,39 @@ def _sql_files(folder: Traversable) -> list[Traversable]:
 
 def _statements(folder: Traversable) -> Iterator[tuple[str, str]]:
     for entry in _sql_files(folder):
-        _, *parts = _NAME.split(entry.read_text())
+        _, *parts = _NAME_LINE.split(entry.read_text())
         yield from zip(parts[::2], parts[1::2], strict=True)
 
 
-def _prepare(name: str, text: str, placeholder: Placeholder) -> Statement:
+def _parse_statement(name: str, text: str, placeholder: Placeholder) -> Statement:
     sql = " ".join(_COMMENT.sub("", text).split()).removesuffix(";")
     parameters = tuple(dict.fromkeys(_PARAMETER.findall(sql)))
     position = {parameter: placeholder(index) for index, parameter in enumerate(parameters, start=1)}
     sql = _PARAMETER.sub(lambda match: position[match[1]], sql)
     return Statement(name, sql, parameters)
+
+
+class Migration(msgspec.Struct, frozen=True):
+    """One step of the schema, never changed once it is out."""
+
+    name: str
+    sql: str
+    checksum: str
+
+
+def known_migrations(dialect: str) -> list[Migration]:
+    """Return the migrations of a database, in order."""
+    return [Migration(name, sql, sha256(sql.encode()).hexdigest()) for name, sql in migrations(dialect)]
+
+
+def missing_migrations(applied: Mapping[str, str], migrations: list[Migration]) -> list[Migration]:
+    """Return what is still to be applied; `applied` maps names to checksums."""
+    ours = {migration.name: migration for migration in migrations}
+    for name, checksum in applied.items():
+        if name not in ours:
+            raise StoreTooNew(
+                f"the database was made by a later version of Holdfast (it has `{name}`): upgrade Holdfast"
+            )
+        if checksum != ours[name].checksum:
+            raise StoreCorrupt(f"migration `{name}` of the database is not the one of this version of Holdfast")
+    return [migration for migration in migrations if migration.name not in applied]

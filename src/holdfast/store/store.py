@@ -1,28 +1,20 @@
-"""Everything that is kept, by duty."""
+"""`Store`: all store ports over one database."""
 
 from holdfast.metrics.meters import Meters
-from holdfast.store.api_keys import SqlApiKeys
-from holdfast.store.artifacts import SqlArtifacts
-from holdfast.store.census import SqlCensus
-from holdfast.store.contexts import SqlContexts
-from holdfast.store.events import SqlEventLog
-from holdfast.store.files import SqlFiles
-from holdfast.store.inbox import SqlInbox
+from holdfast.store.artifacts import SqlArtifacts, SqlFiles
+from holdfast.store.inbox import SqlInbox, SqlSubscriptions
 from holdfast.store.interrupts import SqlInterrupts
-from holdfast.store.journal import SqlJournal
+from holdfast.store.journal import SqlEventLog, SqlJournal
 from holdfast.store.leases import SqlLeases
 from holdfast.store.messages import SqlMessages
 from holdfast.store.notifications import SqlNotifications
 from holdfast.store.plans import SqlPlans
-from holdfast.store.runs import SqlRuns
-from holdfast.store.spaces import SqlSpaces
-from holdfast.store.steps import SqlSteps
-from holdfast.store.subscriptions import SqlSubscriptions
+from holdfast.store.run_state import SqlContexts, SqlSteps, SqlValues
+from holdfast.store.runs import SqlRunCounts, SqlRuns
+from holdfast.store.spaces import SqlApiKeys, SqlSpaces, SqlToolTrust
 from holdfast.store.threads import SqlThreads
 from holdfast.store.timers import SqlTimers
-from holdfast.store.tool_trust import SqlToolTrust
 from holdfast.store.transaction import Database
-from holdfast.store.values import SqlValues
 
 
 class Store:
@@ -50,4 +42,4 @@ class Store:
         self.api_keys = SqlApiKeys(database)
         self.notifications = SqlNotifications(database)
         self.tool_trust = SqlToolTrust(database)
-        self.census = SqlCensus(database)
+        self.census = SqlRunCounts(database)

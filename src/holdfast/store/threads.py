@@ -20,13 +20,12 @@ from holdfast.domain.thread import (
     check_patch,
     fold,
 )
-from holdfast.store.cursors import page, pair_cursor
-from holdfast.store.encoding import dump, load
-from holdfast.store.spaces import hold_space, space_key
+from holdfast.store.encoding import dump_json, load_json, parse_pair_cursor, to_page
+from holdfast.store.spaces import lock_space_shared, space_key
 from holdfast.store.transaction import Database, Row, Transaction
 
 _JSON_FIELDS: Final = frozenset({"key_points", "metadata"})
-_END_OF_TIME: Final = (10**18, 0)
+_BEFORE_FIRST_PAGE: Final = (10**18, 0)
 
 
 class SqlThreads:
@@ -40,7 +39,7 @@ class SqlThreads:
         check_new_thread(new)
 
         async def add(tx: Transaction) -> Thread:
-            (row,) = await add_threads(tx, [(await hold_space(tx, space), new)])
+            (row,) = await add_threads(tx, [(await lock_space_shared(tx, space), new)])
             return to_thread(row, space)
 
         return await self._database.write(add)
@@ -65,7 +64,7 @@ class SqlThreads:
         check_limit(limit)
         where = where or ThreadFilter()
         check_filter(where)
-        before_at, before_key = _END_OF_TIME if cursor is None else pair_cursor(cursor)
+        before_at, before_key = _BEFORE_FIRST_PAGE if cursor is None else parse_pair_cursor(cursor)
 
         async def find(tx: Transaction) -> Page[Thread]:
             await space_key(tx, space)
@@ -79,7 +78,7 @@ class SqlThreads:
                 title=fold(where.title),
                 limit=limit + 1,
             )
-            return page(rows, limit, value=lambda row: to_thread(row, space), cursor=_cursor)
+            return to_page(rows, limit, value=lambda row: to_thread(row, space), cursor=_cursor)
 
         return await self._database.read(find)
 
@@ -94,8 +93,8 @@ class SqlThreads:
             if row["status"] == ThreadStatus.DELETED:
                 raise Conflict(f"thread `{thread}` is deleted")
             if patch.status is ThreadStatus.DELETED:
-                await _check_idle(tx, key)
-            return to_thread(await tx.one("update_thread", thread_key=key, **_patched(row, patch)) or row, space)
+                await _check_no_live_run(tx, key)
+            return to_thread(await tx.one("update_thread", thread_key=key, **_patched_values(row, patch)) or row, space)
 
         return await self._database.write(change)
 
@@ -117,7 +116,7 @@ async def add_threads(tx: Transaction, threads: Sequence[tuple[int, NewThread]])
     return [added[space, thread_id] for space, thread_id, *_ in values]
 
 
-async def _check_idle(tx: Transaction, thread_key: int) -> None:
+async def _check_no_live_run(tx: Transaction, thread_key: int) -> None:
     """Raise if a run of a thread that is held is live."""
     live = await tx.one("live_run_of_thread", thread_key=thread_key)
     if live is not None:
@@ -133,16 +132,17 @@ def _thread_values(tx: Transaction, space: int, new: NewThread) -> tuple[Any, ..
         new.agent_type,
         new.locale,
         new.context_window,
-        dump(new.metadata),
+        dump_json(new.metadata),
         tx.now,
         new.created_by,
     )
 
 
-def _patched(row: Row, patch: ThreadPatch) -> dict[str, Any]:
+def _patched_values(row: Row, patch: ThreadPatch) -> dict[str, Any]:
     given = ((name, getattr(patch, name)) for name in patch.__struct_fields__)
     patched = {
-        name: row[name] if value is UNSET else dump(value) if name in _JSON_FIELDS else value for name, value in given
+        name: row[name] if value is UNSET else dump_json(value) if name in _JSON_FIELDS else value
+        for name, value in given
     }
     return patched | {"folded_title": fold(patched["title"])}
 
@@ -161,11 +161,11 @@ def to_thread(row: Row, space: SpaceId) -> Thread:
         status=ThreadStatus(row["status"]),
         locale=row["locale"],
         summary=row["summary"],
-        key_points=load(row["key_points"]),
+        key_points=load_json(row["key_points"]),
         retrieval_index=row["retrieval_index"],
         indexed_sequence=row["indexed_sequence"],
         context_window=row["context_window"],
-        metadata=load(row["metadata"]),
+        metadata=load_json(row["metadata"]),
         next_sequence=row["next_sequence"],
         last_run_at=maybe_instant(row["last_run_at"]),
         created_by=row["created_by"],

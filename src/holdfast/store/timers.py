@@ -9,9 +9,9 @@ from holdfast.domain.instant import Instant, Millis, instant, maybe_instant, mil
 from holdfast.domain.page import check_limit
 from holdfast.domain.run import RunStatus
 from holdfast.domain.timer import NewTimer, Timer, TimerClaim, TimerState, check_new_timer
-from holdfast.store.encoding import dump_optional, load_optional
+from holdfast.store.encoding import dump_optional_json, load_optional_json
 from holdfast.store.run_rows import run_key_of
-from holdfast.store.spaces import hold_space
+from holdfast.store.spaces import lock_space_shared
 from holdfast.store.transaction import Database, Row, Transaction
 
 
@@ -26,14 +26,14 @@ class SqlTimers:
         check_new_timer(new)
 
         async def add(tx: Transaction) -> Timer:
-            key = await hold_space(tx, space)
-            run_key = None if run is None else await _live_run(tx, space, run)
+            key = await lock_space_shared(tx, space)
+            run_key = None if run is None else await _lock_live_run(tx, space, run)
             timer_id = new.id or TimerId(tx.new_id("tmr"))
             if await tx.one("timer", space=space, id=timer_id) is not None:
                 raise IdTaken(f"there is a timer `{timer_id}` already", id=timer_id)
             await tx.many("add_timers", [timer_values(tx, new, timer_id, space=key, run_key=run_key)])
             tx.wake(timers=True)
-            return _timer(tx, await _row(tx, space, timer_id))
+            return _to_timer(tx, await _timer_row(tx, space, timer_id))
 
         return await self._database.write(add)
 
@@ -41,7 +41,7 @@ class SqlTimers:
         """Return the timer."""
 
         async def find(tx: Transaction) -> Timer:
-            return _timer(tx, await _row(tx, space, timer))
+            return _to_timer(tx, await _timer_row(tx, space, timer))
 
         return await self._database.read(find)
 
@@ -57,7 +57,7 @@ class SqlTimers:
                 lease=lease // timedelta(milliseconds=1),
                 limit=limit,
             )
-            claims = [await _claim(tx, row) for row in rows]
+            claims = [await _to_claim(tx, row) for row in rows]
             return sorted(claims, key=lambda claim: (claim.timer.due_at, claim.key))
 
         return await self._database.write(claim)
@@ -65,16 +65,16 @@ class SqlTimers:
     async def settle(self, claim: TimerClaim, *, next_due: Instant | None = None) -> None:
         """Mark a claimed timer as fired, or set it to be due again."""
         due = None if next_due is None else millis(next_due)
-        await self._database.write(lambda tx: settle_claim(tx, claim, next_due=due))
+        await self._database.write(lambda tx: settle_timer(tx, claim, next_due=due))
 
     async def cancel(self, space: SpaceId, timer: TimerId) -> None:
         """Stop a timer."""
 
         async def stop(tx: Transaction) -> None:
-            key = (await _row(tx, space, timer))["timer_key"]
+            key = (await _timer_row(tx, space, timer))["timer_key"]
             if await tx.one("cancel_timer", timer_key=key) is not None:
                 return
-            if (await _row(tx, space, timer))["state"] == TimerState.FIRED:
+            if (await _timer_row(tx, space, timer))["state"] == TimerState.FIRED:
                 raise Conflict(f"timer `{timer}` has fired")
 
         await self._database.write(stop)
@@ -89,7 +89,7 @@ class SqlTimers:
         return await self._database.read(find)
 
 
-async def settle_claim(tx: Transaction, claim: TimerClaim, *, next_due: Millis | None = None) -> None:
+async def settle_timer(tx: Transaction, claim: TimerClaim, *, next_due: Millis | None = None) -> None:
     """Settle a timer in the transaction that does what it was set for."""
     row = await tx.one("settle_timer", timer_key=claim.key, number=claim.number, next_due=next_due, now=tx.now)
     if row is None:
@@ -102,10 +102,10 @@ def timer_values(
 ) -> tuple[Any, ...]:
     """Return a timer as the values of its statement."""
     chosen = timer_id or new.id or tx.new_id("tmr")
-    return space, run_key, chosen, new.kind, millis(new.due_at), dump_optional(new.data), tx.now
+    return space, run_key, chosen, new.kind, millis(new.due_at), dump_optional_json(new.data), tx.now
 
 
-async def _live_run(tx: Transaction, space: SpaceId, run: RunId) -> int:
+async def _lock_live_run(tx: Transaction, space: SpaceId, run: RunId) -> int:
     key: int = await run_key_of(tx, space, run)
     await tx.lock(runs=[key])
     head = await tx.one("head", run_key=key)
@@ -114,20 +114,20 @@ async def _live_run(tx: Transaction, space: SpaceId, run: RunId) -> int:
     return key
 
 
-async def _row(tx: Transaction, space: SpaceId, timer: TimerId) -> Row:
+async def _timer_row(tx: Transaction, space: SpaceId, timer: TimerId) -> Row:
     row = await tx.one("timer", space=space, id=timer)
     if row is None:
         raise NotFound(f"there is no timer `{timer}`", id=timer)
     return row
 
 
-async def _claim(tx: Transaction, claimed: Row) -> TimerClaim:
+async def _to_claim(tx: Transaction, claimed: Row) -> TimerClaim:
     row = await tx.one("timer_by_key", timer_key=claimed["timer_key"])
     assert row is not None
-    return TimerClaim(timer=_timer(tx, row), key=row["timer_key"], number=claimed["claim_number"])
+    return TimerClaim(timer=_to_timer(tx, row), key=row["timer_key"], number=claimed["claim_number"])
 
 
-def _timer(tx: Transaction, row: Row) -> Timer:
+def _to_timer(tx: Transaction, row: Row) -> Timer:
     state = TimerState(row["state"])
     # The row of one that is paused says how much is left: it would be due then if it went on now.
     due_at = row["due_at"] + tx.now if state is TimerState.PAUSED else row["due_at"]
@@ -137,7 +137,7 @@ def _timer(tx: Transaction, row: Row) -> Timer:
         run_id=row["run_id"],
         kind=row["kind"],
         due_at=instant(due_at),
-        data=load_optional(row["data"]),
+        data=load_optional_json(row["data"]),
         state=state,
         fired_at=maybe_instant(row["fired_at"]),
         created_at=instant(row["created_at"]),

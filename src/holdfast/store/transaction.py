@@ -1,24 +1,28 @@
-"""The seam between what the store does and the database that does it.
+"""The interface between store operations and the database that runs them.
 
-An operation is an `async def` over a `Transaction`. PostgreSQL awaits it on a connection; SQLite runs it in its
-writer thread, where nothing ever has to wait, so that both keep every promise by the same code.
+An operation is an `async def` over a `Transaction`. PostgreSQL awaits it on a connection. SQLite runs it to the end in
+its writer thread, where nothing ever waits. So one implementation of each operation serves both databases.
+
+`WakeBuilder` collects the wake-ups of a transaction, which the database publishes on the bus after the commit.
 """
 
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
 from holdfast.domain.instant import Millis
 from holdfast.domain.opening import Opening
 from holdfast.domain.run import Run
+from holdfast.ports.bus import MOST_GROWN, Wake
 from holdfast.ports.event_log import Growth
 
 T = TypeVar("T")
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+BatchItem = TypeVar("BatchItem")
+BatchResult = TypeVar("BatchResult")
 
 
 class Row(Protocol):
@@ -32,7 +36,7 @@ class Row(Protocol):
         """Return the names of the columns, in the same order."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class JournalEntry(msgspec.Struct, frozen=True, kw_only=True):
     """What a commit adds to its run's log, and what it must be let through with."""
 
     run_key: int
@@ -47,7 +51,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the run stops reading its inbox."""
 
 
-class Newborn(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class NewRunRow(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A run that its transaction has made: whoever claims it there need not read it."""
 
     run: Run
@@ -67,7 +71,7 @@ class Transaction(Protocol):
     lease_now: Millis | None
     """The time that leases are measured by; `None` where the database has a clock of its own."""
 
-    born: dict[int, Newborn]
+    born: dict[int, NewRunRow]
     """The runs that it has made and that may be claimed, by key."""
 
     async def lock_named(self, threads: Sequence[tuple[SpaceId, ThreadId]]) -> None:
@@ -91,7 +95,7 @@ class Transaction(Protocol):
     async def many(self, name: str, rows: Sequence[tuple[Any, ...]]) -> Sequence[Row]:
         """Run a statement for each of `rows`, as one where the database can. No two rows may name the same thing."""
 
-    async def append(self, entries: Sequence[Entry], *, alone: bool = False) -> Sequence[Row]:
+    async def append(self, entries: Sequence[JournalEntry], *, alone: bool = False) -> Sequence[Row]:
         """Fence and number commits of different runs, add their events, and return the heads of those let through.
 
         One is not let through if its lease has moved on, or if its run would stop with something unread. With `alone`
@@ -116,7 +120,7 @@ class Transaction(Protocol):
         """Tell those who watch, once this has happened; that the queue was `emptied` only takes back what was said."""
 
 
-class Batch(msgspec.Struct, Generic[Item, Result], frozen=True, kw_only=True, eq=False):
+class Batch(msgspec.Struct, Generic[BatchItem, BatchResult], frozen=True, kw_only=True, eq=False):
     """Work of one kind that is done for many callers at once.
 
     Two items of one `name` are not done in one go, and those of one name are done in order. If `apply` fails for
@@ -129,8 +133,8 @@ class Batch(msgspec.Struct, Generic[Item, Result], frozen=True, kw_only=True, eq
     lasting: bool = True
     """Whether it must be on disk before anybody is told; otherwise a database on this machine may let it go there with
     whatever comes next, as what a power failure then takes back it takes from this process too."""
-    name: Callable[[Item], Hashable]
-    apply: Callable[[Transaction, Sequence[Item]], Awaitable[Sequence[Result | HoldfastError]]]
+    name: Callable[[BatchItem], Hashable]
+    apply: Callable[[Transaction, Sequence[BatchItem]], Awaitable[Sequence[BatchResult | HoldfastError]]]
 
 
 Operation: TypeAlias = Callable[[Transaction], Awaitable[T]]
@@ -151,9 +155,79 @@ class Database(Protocol):
         Whether it `queues` says the same as of a batch.
         """
 
-    def together(self, batch: Batch[Item, Result], item: Item) -> Awaitable[Result]:
+    def together(self, batch: Batch[BatchItem, BatchResult], item: BatchItem) -> Awaitable[BatchResult]:
         """Do `item` together with whatever else of its kind is waiting; it fails or holds alone."""
 
 
-class Again(Exception):
+class RetryTransaction(Exception):
     """The locks taken were not enough: run the operation again from the start."""
+
+
+MAX_INLINE_EVENT_CHARS: Final = 32 * 1024
+"""Bytes past which what a log grew by must be read, and only how far it is is told."""
+
+
+class WakeBuilder:
+    """Hints, gathered."""
+
+    __slots__ = ("delayed", "emptied", "ended", "grown", "news", "queue", "runs", "timers")
+
+    def __init__(self) -> None:
+        self.runs: set[tuple[SpaceId, RunId]] = set()
+        self.ended: set[tuple[SpaceId, RunId]] = set()
+        self.grown: list[Growth] = []
+        self.queue = False
+        self.emptied = False
+        self.delayed = False
+        self.news = False
+        self.timers = False
+
+    def add(
+        self,
+        *,
+        run: tuple[SpaceId, RunId] | None = None,
+        ended: tuple[SpaceId, RunId] | None = None,
+        grown: Growth | None = None,
+        queue: bool = False,
+        emptied: bool = False,
+        delayed: bool = False,
+        news: bool = False,
+        timers: bool = False,
+    ) -> None:
+        """Remember one more."""
+        if run is not None:
+            self.runs.add(run)
+        if grown is not None:
+            self.runs.add(grown.head.name)
+            self.grown.append(grown if grown.size <= MAX_INLINE_EVENT_CHARS else replace(grown, events=()))
+        if ended is not None:
+            self.ended.add(ended)
+        self.queue = queue or (self.queue and not emptied)
+        self.emptied = self.emptied or emptied
+        self.delayed = self.delayed or delayed
+        self.news = self.news or news
+        self.timers = self.timers or timers
+
+    def merge(self, other: "WakeBuilder") -> None:
+        """Remember what another has that comes after this."""
+        self.runs |= other.runs
+        self.ended |= other.ended
+        self.grown += other.grown
+        self.queue = other.queue or (self.queue and not other.emptied)
+        self.delayed = self.delayed or other.delayed
+        self.news = self.news or other.news
+        self.timers = self.timers or other.timers
+
+    def wake(self) -> Wake | None:
+        """Return all of it as one hint."""
+        if not (self.runs or self.ended or self.queue or self.delayed or self.news or self.timers):
+            return None
+        return Wake(
+            runs=frozenset(self.runs),
+            ended=frozenset(self.ended),
+            grown=tuple(self.grown[-MOST_GROWN:]),
+            queue=self.queue,
+            delayed=self.delayed,
+            news=self.news,
+            timers=self.timers,
+        )

@@ -14,11 +14,10 @@ import pytest
 from holdfast.bus.local import LocalBus
 from holdfast.ports.clock import Clock
 from holdfast.store.postgres import database
-from holdfast.store.postgres.sessions import Sessions
-from holdfast.store.postgres.transaction import STATEMENTS, PostgresTransaction
+from holdfast.store.postgres.transaction import STATEMENTS, PostgresTransaction, Sessions
 from holdfast.store.statements import migrations
 from holdfast.store.store import Store
-from holdfast.store.transaction import Entry, Row
+from holdfast.store.transaction import JournalEntry, Row
 
 COMMIT: Final = "commit"
 
@@ -108,7 +107,7 @@ class GatedTransaction(PostgresTransaction):
             await self.reach(name)
         return await super().many(name, rows)
 
-    async def append(self, entries: Sequence[Entry], *, alone: bool = False) -> Sequence[Row]:
+    async def append(self, entries: Sequence[JournalEntry], *, alone: bool = False) -> Sequence[Row]:
         await self.reach("append")
         return await super().append(entries, alone=alone)
 

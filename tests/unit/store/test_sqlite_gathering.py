@@ -5,7 +5,7 @@ from pathlib import Path
 
 from holdfast.bootstrap import SystemClock
 from holdfast.bus.local import LocalBus
-from holdfast.store.sqlite.connection import connect
+from holdfast.store.sqlite.file import connect
 from holdfast.store.sqlite.writer import Writer
 from holdfast.store.transaction import Transaction
 

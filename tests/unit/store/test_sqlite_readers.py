@@ -10,7 +10,7 @@ from holdfast.bootstrap import SystemClock
 from holdfast.bus.local import LocalBus
 from holdfast.domain.errors import NotFound, Unavailable
 from holdfast.store.sqlite.database import SqliteDatabase, open_database
-from holdfast.store.sqlite.readers import MOST_TOGETHER, Readers
+from holdfast.store.sqlite.readers import MAX_READS_PER_BATCH, Readers
 from holdfast.store.transaction import Transaction
 
 
@@ -35,8 +35,8 @@ async def broken(tx: Transaction) -> int:
 
 async def test_each_of_many_reads_gets_its_own_answer(database: SqliteDatabase) -> None:
     count = await database.read(migrations)
-    answers = await asyncio.gather(*[database.read(migrations) for _ in range(3 * MOST_TOGETHER)])
-    assert answers == [count] * (3 * MOST_TOGETHER)
+    answers = await asyncio.gather(*[database.read(migrations) for _ in range(3 * MAX_READS_PER_BATCH)])
+    assert answers == [count] * (3 * MAX_READS_PER_BATCH)
 
 
 async def test_a_read_that_fails_does_so_alone(database: SqliteDatabase) -> None:

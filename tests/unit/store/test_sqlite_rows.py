@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.domain.instant import Millis
-from holdfast.store.sqlite.connection import connect
-from holdfast.store.sqlite.schema import migrate
-from holdfast.store.sqlite.transaction import MOST_ROWS, SqliteTransaction
+from holdfast.store.sqlite.file import connect, migrate
+from holdfast.store.sqlite.transaction import MAX_ROWS_PER_STATEMENT, SqliteTransaction
 
 
 @pytest.fixture
@@ -19,7 +18,22 @@ def transaction(tmp_path: Path) -> Iterator[SqliteTransaction]:
         yield SqliteTransaction(connection, Millis(7))
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 3, 5, 7, 12, MOST_ROWS - 1, MOST_ROWS, MOST_ROWS + 1, 10 * MOST_ROWS + 13])
+@pytest.mark.parametrize(
+    "count",
+    [
+        0,
+        1,
+        2,
+        3,
+        5,
+        7,
+        12,
+        MAX_ROWS_PER_STATEMENT - 1,
+        MAX_ROWS_PER_STATEMENT,
+        MAX_ROWS_PER_STATEMENT + 1,
+        10 * MAX_ROWS_PER_STATEMENT + 13,
+    ],
+)
 async def test_each_row_goes_in_as_it_is(transaction: SqliteTransaction, count: int) -> None:
     rows = [(1, number, f"T{number}", f"{number}", number + 100) for number in range(count)]
     assert await transaction.many("add_events", rows) == []
@@ -28,7 +42,7 @@ async def test_each_row_goes_in_as_it_is(transaction: SqliteTransaction, count: 
 
 
 async def test_what_each_row_returns_comes_back(transaction: SqliteTransaction) -> None:
-    count = MOST_ROWS + 9
+    count = MAX_ROWS_PER_STATEMENT + 9
     heads = [(key, "running", 0, 0, 0, None, key) for key in range(1, count + 1)]
     await transaction.many("add_heads", heads)
     # The lease number of each is 0: every third asks with another one.

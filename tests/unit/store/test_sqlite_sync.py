@@ -6,10 +6,10 @@ from pathlib import Path
 
 from holdfast.bootstrap import SystemClock
 from holdfast.bus.local import LocalBus
-from holdfast.store.claims import CLAIMS
-from holdfast.store.commits import COMMITS
-from holdfast.store.creation import CREATIONS
-from holdfast.store.sqlite.connection import connect
+from holdfast.store.commits import COMMIT_BATCH
+from holdfast.store.creation import CREATE_RUN_BATCH
+from holdfast.store.leases import CLAIM_BATCH
+from holdfast.store.sqlite.file import connect
 from holdfast.store.sqlite.writer import Writer
 from holdfast.store.transaction import Batch, Transaction
 
@@ -48,4 +48,4 @@ async def test_only_what_need_not_last_is_not_synced_and_only_where_nothing_else
 
 
 def test_claims_alone_need_not_last() -> None:
-    assert [CLAIMS.lasting, COMMITS.lasting, CREATIONS.lasting] == [False, True, True]
+    assert [CLAIM_BATCH.lasting, COMMIT_BATCH.lasting, CREATE_RUN_BATCH.lasting] == [False, True, True]

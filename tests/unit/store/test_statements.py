@@ -14,10 +14,10 @@ import pytest
 import holdfast.store
 from holdfast.domain.instant import Millis
 from holdfast.store import statements
-from holdfast.store.postgres.schema import migrate as migrate_postgres
+from holdfast.store.postgres.database import migrate as migrate_postgres
 from holdfast.store.postgres.transaction import STATEMENTS as POSTGRES
-from holdfast.store.sqlite.connection import connect
-from holdfast.store.sqlite.schema import migrate as migrate_sqlite
+from holdfast.store.sqlite.file import connect
+from holdfast.store.sqlite.file import migrate as migrate_sqlite
 from holdfast.store.sqlite.transaction import STATEMENTS as SQLITE
 from holdfast.testing.postgres import PostgresServer
 from tests.schemas import Table, postgres_tables, sqlite_tables

@@ -27,7 +27,7 @@ async def look_at_database(where: str | Path, *, own: bool) -> list[Finding]:
 
 
 def _look_at_file(path: Path, *, own: bool) -> list[Finding]:
-    from holdfast.store.sqlite.ownership import owner_of
+    from holdfast.store.sqlite.file import owner_of
 
     if not own and not path.absolute().parent.is_dir():
         return [failure("database", f"there is no folder for `{path.name}`", remedy=f"make `{path.parent}`")]
@@ -39,10 +39,10 @@ def _look_at_file(path: Path, *, own: bool) -> list[Finding]:
 
 
 def _schema(path: Path) -> Finding:
-    from holdfast.store.sqlite.examination import check_schema
+    from holdfast.store.sqlite.file import schema_version
 
     try:
-        version = check_schema(path)
+        version = schema_version(path)
     except StoreReadOnly as behind:
         return warning("database", behind.message, remedy=_UPGRADE)
     except HoldfastError as wrong:
@@ -51,10 +51,10 @@ def _schema(path: Path) -> Finding:
 
 
 def _damage(path: Path) -> list[Finding]:
-    from holdfast.store.sqlite.examination import damage
+    from holdfast.store.sqlite.file import find_damage
 
     try:
-        found = damage(path)
+        found = find_damage(path)
     except HoldfastError as wrong:
         return [failure("integrity", wrong.message, remedy=_remedy(path))]
     if found is None:
@@ -69,10 +69,10 @@ def _remedy(path: Path) -> str:
 
 
 async def _look_at_postgres(url: str) -> list[Finding]:
-    from holdfast.store.postgres.examination import examine
+    from holdfast.store.postgres.database import inspect_database
 
     try:
-        seen = await examine(url)
+        seen = await inspect_database(url)
     except HoldfastError as wrong:
         return [failure("database", wrong.message, remedy="see to it that the server answers, and check the URL")]
     version = ".".join(map(str, seen.version))

@@ -1,4 +1,4 @@
-"""Group commit: while one batch is on its way to the disk, the next one gathers."""
+"""Group commit for PostgreSQL: while one batch is written, the next one collects."""
 
 import asyncio
 from collections import deque
@@ -8,11 +8,11 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.domain.errors import Unavailable
-from holdfast.store.postgres.sessions import Sessions
-from holdfast.store.transaction import Again, Batch
+from holdfast.store.postgres.transaction import Sessions
+from holdfast.store.transaction import Batch, RetryTransaction
 
-MOST_AT_ONCE: Final = 512
-TRIES: Final = 10
+MAX_BATCH_ITEMS: Final = 512
+MAX_ATTEMPTS: Final = 10
 
 
 class _Job(msgspec.Struct, eq=False):
@@ -22,12 +22,12 @@ class _Job(msgspec.Struct, eq=False):
     future: asyncio.Future[Any]
 
 
-class Batches:
+class BatchQueues:
     """The queues of all that is done together, each with a task of its own."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
-        self._queues: dict[int, tuple[_Queue, asyncio.Task[None]]] = {}
+        self._queues: dict[int, tuple[_BatchQueue, asyncio.Task[None]]] = {}
         self._closed = False
 
     def submit(self, batch: Batch[Any, Any], item: Any) -> asyncio.Future[Any]:
@@ -35,7 +35,7 @@ class Batches:
         if self._closed:
             raise Unavailable("the store is closed")
         if id(batch) not in self._queues:
-            queue = _Queue(self._sessions, batch)
+            queue = _BatchQueue(self._sessions, batch)
             # Not in a TaskGroup, which would wrap the exceptions of whoever opened the store in a group.
             self._queues[id(batch)] = queue, asyncio.get_running_loop().create_task(queue.work())
         return self._queues[id(batch)][0].put(item)
@@ -48,7 +48,7 @@ class Batches:
             await working
 
 
-class _Queue:
+class _BatchQueue:
     """Items of one kind, done in the order in which they came."""
 
     def __init__(self, sessions: Sessions, batch: Batch[Any, Any]) -> None:
@@ -82,7 +82,7 @@ class _Queue:
         """Take items of different names: the second of a name waits for the next batch."""
         taken: list[_Job] = []
         names = set()
-        while self._waiting and len(taken) < MOST_AT_ONCE:
+        while self._waiting and len(taken) < MAX_BATCH_ITEMS:
             name = self._batch.name(self._waiting[0].item)
             if name in names:
                 break
@@ -107,11 +107,11 @@ class _Queue:
 
     async def _apply(self, items: Sequence[Any]) -> Sequence[Any]:
         """Do what is to be done, again if others were in the way."""
-        for _ in range(TRIES):
+        for _ in range(MAX_ATTEMPTS):
             try:
                 async with self._sessions.writing() as transaction:
                     return await self._batch.apply(transaction, items)
-            except Again:
+            except RetryTransaction:
                 continue
         raise Unavailable("others were in the way each time: try again")
 

@@ -1,20 +1,12 @@
-"""What the errors of PostgreSQL and of its driver mean."""
+"""Translation of PostgreSQL and driver errors into Holdfast errors."""
 
 import asyncio
 from typing import Final
 
 from asyncpg import exceptions as pg
 
-from holdfast.domain.errors import (
-    Conflict,
-    HoldfastError,
-    Invalid,
-    StoreCorrupt,
-    StoreFull,
-    StoreReadOnly,
-    Unavailable,
-)
-from holdfast.store.transaction import Again
+from holdfast.domain.errors import Conflict, HoldfastError, Invalid, StoreCorrupt, StoreFull, StoreReadOnly, Unavailable
+from holdfast.store.transaction import RetryTransaction
 
 DRIVER_ERRORS: Final = (
     pg.PostgresError,
@@ -28,7 +20,7 @@ DRIVER_ERRORS: Final = (
 )
 """What a call of the driver may raise."""
 
-_MEANING: Final[tuple[tuple[tuple[type[BaseException], ...], type[HoldfastError], str], ...]] = (
+_TRANSLATIONS: Final[tuple[tuple[tuple[type[BaseException], ...], type[HoldfastError], str], ...]] = (
     ((pg.DiskFullError,), StoreFull, "the disk of the database is full: nothing of this was written"),
     ((pg.ReadOnlySQLTransactionError,), StoreReadOnly, "the database takes no writes"),
     ((pg.DataCorruptedError, pg.IndexCorruptedError), StoreCorrupt, "the database is damaged"),
@@ -62,11 +54,11 @@ _MEANING: Final[tuple[tuple[tuple[type[BaseException], ...], type[HoldfastError]
 """The first that fits counts."""
 
 
-def translate(exc: BaseException) -> BaseException:
+def translate_error(exc: BaseException) -> BaseException:
     """Return what `exc` means to a caller; what means nothing to it is for the store itself."""
     if isinstance(exc, pg.DeadlockDetectedError | pg.SerializationError):
-        return Again("another transaction was in the way")
-    for kinds, meaning, message in _MEANING:
+        return RetryTransaction("another transaction was in the way")
+    for kinds, meaning, message in _TRANSLATIONS:
         if isinstance(exc, kinds):
             return meaning(f"{message} ({str(exc) or type(exc).__name__})")
     return exc

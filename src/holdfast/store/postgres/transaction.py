@@ -1,18 +1,83 @@
-"""A transaction on PostgreSQL."""
+"""PostgreSQL transactions: statements, row locks, commit and rollback on pooled connections."""
 
+import asyncio
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
+import asyncpg
+
+from holdfast.domain.errors import OutcomeUnknown, Unavailable
 from holdfast.domain.ids import ENTROPY_BYTES, SpaceId, ThreadId, sortable_id
 from holdfast.domain.instant import Millis
+from holdfast.ports.bus import Bus
 from holdfast.ports.clock import Clock
-from holdfast.store.postgres.block import Block
-from holdfast.store.statements import load
-from holdfast.store.transaction import Entry, Newborn, Row
-from holdfast.store.waking import Waking
+from holdfast.store.postgres.errors import DRIVER_ERRORS, translate_error
+from holdfast.store.statements import load_statements
+from holdfast.store.transaction import JournalEntry, NewRunRow, Row, WakeBuilder
 
-STATEMENTS: Final = load("postgres", lambda index: f"${index}")
+ROLLBACK_TIMEOUT_SECONDS: Final = 5.0
+"""Seconds after which a connection is given up."""
+
+
+class LazyTransaction:
+    """What happens between them. It begins with its first statement; one that is alone needs no borders."""
+
+    def __init__(self, connection: asyncpg.Connection, *, reads: bool = False) -> None:
+        self._connection = connection
+        self._borders = connection.transaction(isolation="repeatable_read" if reads else None, readonly=reads)
+        self._begun = False
+        self.committing = False
+        """Whether, if the connection breaks now, nobody knows what became of it."""
+
+    @property
+    def pid(self) -> int:
+        """Return the number of the server's process."""
+        pid: int = self._connection.get_server_pid()
+        return pid
+
+    async def fetch(self, sql: str, *values: Any) -> Sequence[Row]:
+        """Run a statement and return its rows."""
+        if not self._begun:
+            self._begun = True  # it may have also if this is interrupted
+            await self._borders.start()
+        rows: Sequence[Row] = await self._connection.fetch(sql, *values)
+        return rows
+
+    async def fetch_alone(self, sql: str, *values: Any) -> Sequence[Row]:
+        """Run the only statement that there is, for good, and return its rows."""
+        self.committing = True
+        try:
+            rows: Sequence[Row] = await self._connection.fetch(sql, *values)
+        except asyncpg.PostgresError as exc:  # where the server refused it, nothing came of it
+            self.committing = isinstance(exc, asyncpg.PostgresConnectionError)
+            raise
+        self.committing = False
+        return rows
+
+    async def commit(self) -> None:
+        """Make what was done durable."""
+        if self._begun:
+            self.committing = True
+            await self._borders.commit()
+            self.committing = False
+
+    async def take_back(self, error: BaseException) -> None:
+        """Roll back; where even that fails, the server does it when the connection closes."""
+        try:
+            if isinstance(error, TimeoutError):
+                raise error  # whatever is asked next would wait without end for the server to answer first
+            if self._begun:
+                async with asyncio.timeout(
+                    ROLLBACK_TIMEOUT_SECONDS
+                ):  # `wait_for` may lose a cancellation before Python 3.12
+                    await self._borders.rollback()
+        except DRIVER_ERRORS:
+            self._connection.terminate()
+
+
+STATEMENTS: Final = load_statements("postgres", lambda index: f"${index}")
 
 
 class PostgresTransaction:
@@ -20,14 +85,14 @@ class PostgresTransaction:
 
     __slots__ = ("_block", "_clock", "_keeps_time", "born", "lease_now", "now", "wake", "waking")
 
-    def __init__(self, block: Block, clock: Clock, *, keeps_time: bool) -> None:
+    def __init__(self, block: LazyTransaction, clock: Clock, *, keeps_time: bool) -> None:
         """Begin; with `keeps_time` leases are measured by `clock`."""
         self._block = block
         self._clock = clock
         self._keeps_time = keeps_time
         self._look_at_clock()
-        self.born: dict[int, Newborn] = {}
-        self.waking = Waking()
+        self.born: dict[int, NewRunRow] = {}
+        self.waking = WakeBuilder()
         self.wake = self.waking.add
 
     async def lock_named(self, threads: Sequence[tuple[SpaceId, ThreadId]]) -> None:
@@ -63,7 +128,7 @@ class PostgresTransaction:
             return []
         return await self._block.fetch(STATEMENTS[name].sql, *map(list, zip(*rows, strict=True)))
 
-    async def append(self, entries: Sequence[Entry], *, alone: bool = False) -> Sequence[Row]:
+    async def append(self, entries: Sequence[JournalEntry], *, alone: bool = False) -> Sequence[Row]:
         """Fence, number and add in one statement, which alone needs no transaction around it."""
         values = _ordered("append", _columns(entries) | {"now": self.now})
         fetch = self._block.fetch_alone if alone else self._block.fetch
@@ -83,7 +148,7 @@ def _ordered(name: str, parameters: Mapping[str, Any]) -> list[Any]:
     return [parameters[parameter] for parameter in STATEMENTS[name].parameters]
 
 
-def _columns(entries: Sequence[Entry]) -> dict[str, list[Any]]:
+def _columns(entries: Sequence[JournalEntry]) -> dict[str, list[Any]]:
     """Return an array for each column of the heads, and of the events."""
     return {
         "run_key": [entry.run_key for entry in entries],
@@ -97,3 +162,63 @@ def _columns(entries: Sequence[Entry]) -> dict[str, list[Any]]:
         "type": [type_ for entry in entries for type_, _ in entry.events],
         "data": [data for entry in entries for _, data in entry.events],
     }
+
+
+class Sessions:
+    """Transactions of one process."""
+
+    def __init__(self, pool: asyncpg.Pool, *, clock: Clock, keeps_time: bool, bus: Bus) -> None:
+        self._pool = pool
+        self._clock = clock
+        self._keeps_time = keeps_time
+        self._bus = bus
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[PostgresTransaction]:
+        """Read from one snapshot."""
+        try:
+            async with self._block(reads=True) as block:
+                yield self._transaction(block)
+        except DRIVER_ERRORS as exc:
+            raise translate_error(exc) from exc
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[PostgresTransaction]:
+        """Write, commit, and tell those who watch.
+
+        If the connection breaks before the commit, nothing was written; if it breaks during the commit, nobody knows.
+        """
+        block: LazyTransaction | None = None
+        try:
+            async with self._block() as block:
+                transaction = self._transaction(block)
+                yield transaction
+            self._tell(transaction)
+        except DRIVER_ERRORS as exc:
+            error = translate_error(exc)
+            if block is not None and block.committing and isinstance(error, Unavailable):
+                error = OutcomeUnknown("the connection broke while this was committed: read before you repeat it")
+            raise error from exc
+
+    @asynccontextmanager
+    async def _block(self, *, reads: bool = False) -> AsyncIterator[LazyTransaction]:
+        """Borrow a connection; if it breaks only when it is given back, what was done with it is done."""
+        connection = await self._pool.acquire()
+        block = LazyTransaction(connection, reads=reads)
+        try:
+            yield block
+            await block.commit()
+        except BaseException as exc:
+            await block.take_back(exc)
+            raise
+        finally:
+            with suppress(*DRIVER_ERRORS):
+                await self._pool.release(connection)
+
+    def _tell(self, transaction: PostgresTransaction) -> None:
+        wake = transaction.waking.wake()
+        if wake is not None:
+            self._bus.publish(wake)
+
+    def _transaction(self, block: LazyTransaction) -> PostgresTransaction:
+        return PostgresTransaction(block, self._clock, keeps_time=self._keeps_time)

@@ -1,4 +1,4 @@
-"""The database of the SQLite store."""
+"""The SQLite database: one writer thread and a few reader threads over one file."""
 
 import asyncio
 import sqlite3
@@ -12,18 +12,16 @@ from holdfast.domain.errors import StoreReadOnly
 from holdfast.domain.limits import ATTEMPT_CAP
 from holdfast.ports.bus import Bus
 from holdfast.ports.clock import Clock
-from holdfast.store.leases import free_all
-from holdfast.store.sqlite.connection import connect, translate
-from holdfast.store.sqlite.ownership import Ownership
+from holdfast.store.leases import release_all_leases
+from holdfast.store.sqlite.file import FileOwnership, check_migrated, connect, migrate, translate_error
 from holdfast.store.sqlite.readers import Readers
-from holdfast.store.sqlite.schema import check, migrate
 from holdfast.store.sqlite.writer import Writer
-from holdfast.store.transaction import Batch, Item, Operation, Result
+from holdfast.store.transaction import Batch, BatchItem, BatchResult, Operation
 
 T = TypeVar("T")
 
-READERS: Final = 2
-SWITCH_INTERVAL: Final = 0.0005
+READER_THREADS: Final = 2
+SWITCH_INTERVAL_SECONDS: Final = 0.0005
 """Seconds. Writer and event loop share the interpreter: at the default a busy thread would hold up each commit."""
 
 
@@ -48,7 +46,7 @@ class SqliteDatabase:
         """Run an operation with whatever else is waiting."""
         return cast(T, await self._writing().do(operation, queues=queues))
 
-    def together(self, batch: Batch[Item, Result], item: Item) -> Awaitable[Result]:
+    def together(self, batch: Batch[BatchItem, BatchResult], item: BatchItem) -> Awaitable[BatchResult]:
         """Do an item with whatever else is waiting."""
         return self._writing().do_together(batch, item)
 
@@ -68,23 +66,23 @@ async def open_database(
             writer = None if read_only else await _open_writer(stack, path, clock=clock, bus=bus)
             if read_only:
                 with closing(connect(path, read_only=True)) as connection:
-                    check(connection)
-            readers = Readers(path, clock=clock, count=READERS)
+                    check_migrated(connection)
+            readers = Readers(path, clock=clock, count=READER_THREADS)
         except sqlite3.Error as exc:
-            raise translate(exc) from exc
+            raise translate_error(exc) from exc
         stack.push_async_callback(readers.close)
         database = SqliteDatabase(writer, readers)
         if writer is not None:
-            await database.write(lambda tx: free_all(tx, cap=ATTEMPT_CAP))
+            await database.write(lambda tx: release_all_leases(tx, cap=ATTEMPT_CAP))
         yield database
 
 
 async def _open_writer(stack: AsyncExitStack, path: Path, *, clock: Clock, bus: Bus) -> Writer:
-    stack.callback(Ownership(path).give_up)
+    stack.callback(FileOwnership(path).give_up)
     connection = connect(path, read_only=False)
     stack.callback(connection.close)
     migrate(connection, now=clock.now())
-    sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL))
+    sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL_SECONDS))
     writer = Writer(connection, path, clock=clock, bus=bus)
     stack.push_async_callback(writer.close)
     return writer

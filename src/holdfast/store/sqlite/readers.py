@@ -1,6 +1,6 @@
-"""Readers: threads with connections of their own, which never block the writer or the loop.
+"""Reader threads with their own connections, which never block the writer or the event loop.
 
-What takes less time than to ask a thread is read on the loop itself, by one more connection that waits for nothing.
+A read that is cheaper than a thread hand-over runs on the event loop itself, on one more connection that never waits.
 """
 
 import asyncio
@@ -14,17 +14,17 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from holdfast.domain.errors import Unavailable
 from holdfast.ports.clock import Clock
-from holdfast.store.sqlite.connection import connect, translate
-from holdfast.store.sqlite.transaction import SqliteTransaction, run
+from holdfast.store.sqlite.file import connect, translate_error
+from holdfast.store.sqlite.transaction import SqliteTransaction, run_operation
 from holdfast.store.transaction import Operation
 
-MOST_TOGETHER: Final = 16
+MAX_READS_PER_BATCH: Final = 16
 """Reads that are answered together: each waits for the slowest of them."""
 
 T = TypeVar("T")
 
 _Job: TypeAlias = tuple[Operation[Any], asyncio.Future[Any]]
-_Answer: TypeAlias = tuple[Any, BaseException | None]
+_ReadResult: TypeAlias = tuple[Any, BaseException | None]
 
 
 class Readers:
@@ -63,11 +63,11 @@ class Readers:
         try:
             return self._read(self._own, operation)
         finally:
-            _end(self._own)
+            _end_transaction(self._own)
 
     def _hand_over(self) -> None:
-        for start in range(0, len(self._asked), MOST_TOGETHER):
-            self._jobs.put(self._asked[start : start + MOST_TOGETHER])
+        for start in range(0, len(self._asked), MAX_READS_PER_BATCH):
+            self._jobs.put(self._asked[start : start + MAX_READS_PER_BATCH])
         self._asked = []
 
     async def close(self) -> None:
@@ -82,29 +82,29 @@ class Readers:
 
     def _work(self, connection: sqlite3.Connection) -> None:
         while (jobs := self._jobs.get()) is not None:
-            answers: list[_Answer] = []
+            answers: list[_ReadResult] = []
             for operation, _ in jobs:
                 try:
                     answers.append((self._read(connection, operation), None))
                 except Exception as exc:  # noqa: BLE001 - whatever it is, it must reach the caller and not end the thread
-                    answers.append((None, translate(exc)))
-            _end(connection)
+                    answers.append((None, translate_error(exc)))
+            _end_transaction(connection)
             self._loop.call_soon_threadsafe(_resolve, jobs, answers)
         connection.close()
 
     def _read(self, connection: sqlite3.Connection, operation: Operation[T]) -> T:
         if not connection.in_transaction:  # the first begins one for all, and an error may end it
             connection.execute("BEGIN")
-        return run(operation, SqliteTransaction(connection, self._clock.now()))
+        return run_operation(operation, SqliteTransaction(connection, self._clock.now()))
 
 
-def _end(connection: sqlite3.Connection) -> None:
+def _end_transaction(connection: sqlite3.Connection) -> None:
     with suppress(sqlite3.Error):  # it only read
         if connection.in_transaction:
             connection.execute("ROLLBACK")
 
 
-def _resolve(jobs: Sequence[_Job], answers: Sequence[_Answer]) -> None:
+def _resolve(jobs: Sequence[_Job], answers: Sequence[_ReadResult]) -> None:
     for (_, future), (result, error) in zip(jobs, answers, strict=True):
         if future.done():
             continue

@@ -1,4 +1,4 @@
-"""A transaction on SQLite: nothing in it ever waits, so an operation runs from start to end in one go."""
+"""A SQLite transaction: nothing in it ever waits, so an operation runs from start to end in one go."""
 
 import os
 import re
@@ -10,28 +10,29 @@ from typing import Any, Final, TypeVar, cast
 
 from holdfast.domain.ids import ENTROPY_BYTES, SpaceId, ThreadId, sortable_id
 from holdfast.domain.instant import Millis
-from holdfast.store.statements import load
-from holdfast.store.transaction import Entry, Newborn, Operation, Row
-from holdfast.store.waking import Waking
+from holdfast.store.statements import load_statements
+from holdfast.store.transaction import JournalEntry, NewRunRow, Operation, Row, WakeBuilder
 
 T = TypeVar("T")
 
-STATEMENTS: Final = load("sqlite", lambda index: f"?{index}")
-MOST_ROWS: Final = 64
+STATEMENTS: Final = load_statements("sqlite", lambda index: f"?{index}")
+MAX_ROWS_PER_STATEMENT: Final = 64
 """Of one statement."""
 
-_ROW: Final = re.compile(r"(?<=VALUES )\([^()]+\)")
-_NUMBER: Final = re.compile(r"(?<=\?)\d+")
-_UPDATE: Final = re.compile(
+_VALUES_ROW: Final = re.compile(r"(?<=VALUES )\([^()]+\)")
+_PLACEHOLDER_NUMBER: Final = re.compile(r"(?<=\?)\d+")
+_UPDATE_FROM_VALUES: Final = re.compile(
     r"WITH (?P<table>\w+) \((?P<columns>[^()]+)\) AS \( ?VALUES \((?P<values>[^()]+)\) ?\) "
     r"(?P<update>UPDATE .+) FROM (?P=table) (?P<alias>\w) (?P<where>WHERE .+)"
 )
-_TAKING_ROWS: Final = frozenset(name for name, statement in STATEMENTS.items() if _ROW.search(statement.sql))
+_MULTI_ROW_STATEMENTS: Final = frozenset(
+    name for name, statement in STATEMENTS.items() if _VALUES_ROW.search(statement.sql)
+)
 
 
-def _for_one_row(sql: str) -> str:
+def _sql_for_one_row(sql: str) -> str:
     """Return an update that takes its rows from a table with the only row in its place: such a table costs more."""
-    update = _UPDATE.fullmatch(sql)
+    update = _UPDATE_FROM_VALUES.fullmatch(sql)
     if update is None:
         return sql
     values = dict(zip(update["columns"].split(", "), update["values"].split(", "), strict=True))
@@ -39,7 +40,7 @@ def _for_one_row(sql: str) -> str:
     return column.sub(lambda match: values[match[1]], f"{update['update']} {update['where']}")
 
 
-_FOR_ONE_ROW: Final = {name: _for_one_row(statement.sql) for name, statement in STATEMENTS.items()}
+_ONE_ROW_SQL: Final = {name: _sql_for_one_row(statement.sql) for name, statement in STATEMENTS.items()}
 
 
 class SqliteTransaction:
@@ -47,13 +48,13 @@ class SqliteTransaction:
 
     __slots__ = ("_connection", "born", "lease_now", "now", "wake", "waking")
 
-    def __init__(self, connection: sqlite3.Connection, now: Millis, born: dict[int, Newborn] | None = None) -> None:
+    def __init__(self, connection: sqlite3.Connection, now: Millis, born: dict[int, NewRunRow] | None = None) -> None:
         """Begin an operation; `born` are the runs that others in the same transaction have made."""
         self._connection = connection
         self.now = now
         self.lease_now: Millis | None = now
         self.born = {} if born is None else born
-        self.waking = Waking()
+        self.waking = WakeBuilder()
         self.wake = self.waking.add
 
     async def lock_named(self, threads: Sequence[tuple[SpaceId, ThreadId]]) -> None:
@@ -85,17 +86,17 @@ class SqliteTransaction:
         if not rows:
             return []
         if len(rows) == 1:
-            return self._connection.execute(_FOR_ONE_ROW[name], rows[0]).fetchall()
-        most = MOST_ROWS if name in _TAKING_ROWS else 1
+            return self._connection.execute(_ONE_ROW_SQL[name], rows[0]).fetchall()
+        most = MAX_ROWS_PER_STATEMENT if name in _MULTI_ROW_STATEMENTS else 1
         found: list[Row] = []
         done = 0
         while done < len(rows):
-            count = _part(min(most, len(rows) - done))
-            found += self._fetch(_for_rows(name, count), list(chain.from_iterable(rows[done : done + count])))
+            count = _chunk_size(min(most, len(rows) - done))
+            found += self._fetch(_sql_for_rows(name, count), list(chain.from_iterable(rows[done : done + count])))
             done += count
         return found
 
-    async def append(self, entries: Sequence[Entry], *, alone: bool = False) -> list[Row]:
+    async def append(self, entries: Sequence[JournalEntry], *, alone: bool = False) -> list[Row]:
         """Fence and number, then add."""
         passed = await self.many("fence", [_fence_values(entry) for entry in entries])
         last = {row["run_key"]: row["last_event_seq"] for row in passed}
@@ -117,29 +118,29 @@ class SqliteTransaction:
 
 
 @cache
-def _for_rows(name: str, count: int) -> str:
+def _sql_for_rows(name: str, count: int) -> str:
     """Return a statement that takes so many rows."""
     statement = STATEMENTS[name]
     shifts = [index * len(statement.parameters) for index in range(count)]
-    return _ROW.sub(lambda row: ", ".join(_shifted(row[0], shift) for shift in shifts), statement.sql)
+    return _VALUES_ROW.sub(lambda row: ", ".join(_shift_placeholders(row[0], shift) for shift in shifts), statement.sql)
 
 
-def _shifted(row: str, shift: int) -> str:
-    return _NUMBER.sub(lambda number: str(int(number[0]) + shift), row)
+def _shift_placeholders(row: str, shift: int) -> str:
+    return _PLACEHOLDER_NUMBER.sub(lambda number: str(int(number[0]) + shift), row)
 
 
-def _part(rows: int) -> int:
+def _chunk_size(rows: int) -> int:
     """Return the largest of 1, 2, 3, 4, 6, 8, 12 … that fits: few sizes stay prepared, and few parts make up any."""
     power = 1 << rows.bit_length() - 1
     return power + power // 2 if rows >= power + power // 2 else power
 
 
-def run(operation: Operation[T], transaction: SqliteTransaction) -> T:
+def run_operation(operation: Operation[T], transaction: SqliteTransaction) -> T:
     """Run an operation to its end."""
-    return finish(operation(transaction))
+    return run_to_end(operation(transaction))
 
 
-def finish(awaitable: Awaitable[T]) -> T:
+def run_to_end(awaitable: Awaitable[T]) -> T:
     """Drive something that never waits."""
     steps = awaitable.__await__()
     try:
@@ -149,7 +150,7 @@ def finish(awaitable: Awaitable[T]) -> T:
     raise RuntimeError("an operation waited for something other than its transaction")
 
 
-def _fence_values(entry: Entry) -> tuple[int, ...]:
+def _fence_values(entry: JournalEntry) -> tuple[int, ...]:
     return (
         len(entry.events),
         entry.consumed,

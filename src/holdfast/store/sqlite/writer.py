@@ -1,8 +1,8 @@
-"""The one writer: whatever is waiting goes to the disk together.
+"""The writer thread: all waiting jobs are written in one transaction.
 
     callers ──(job, future)──► queue ──► BEGIN · job · job · job · COMMIT ──► all futures at once, on the loop
 
-A job that fails takes back only what it did itself.
+A job that fails rolls back only its own changes.
 """
 
 import asyncio
@@ -19,18 +19,17 @@ import msgspec
 from holdfast.domain.errors import Unavailable
 from holdfast.ports.bus import Bus, Wake
 from holdfast.ports.clock import Clock
-from holdfast.store.sqlite.connection import translate
-from holdfast.store.sqlite.transaction import SqliteTransaction, finish, run
-from holdfast.store.transaction import Batch, Newborn, Operation
-from holdfast.store.waking import Waking
+from holdfast.store.sqlite.file import translate_error
+from holdfast.store.sqlite.transaction import SqliteTransaction, run_operation, run_to_end
+from holdfast.store.transaction import Batch, NewRunRow, Operation, WakeBuilder
 
-MOST_AT_ONCE: Final = 1024
-TURNS: Final = 1
+MAX_JOBS_PER_TRANSACTION: Final = 1024
+CLAIM_WAIT_LOOP_TURNS: Final = 1
 """Turns of the loop in which a worker that heard a hint asks for a run."""
 
 # How a job is begun, taken back and kept: what comes first in a transaction needs no savepoint.
-_FIRST: Final = (), ("ROLLBACK", "BEGIN IMMEDIATE"), ()
-_LATER: Final = ("SAVEPOINT job",), ("ROLLBACK TO job", "RELEASE job"), ("RELEASE job",)
+_FIRST_JOB_SQL: Final = (), ("ROLLBACK", "BEGIN IMMEDIATE"), ()
+_LATER_JOB_SQL: Final = ("SAVEPOINT job",), ("ROLLBACK TO job", "RELEASE job"), ("RELEASE job",)
 
 
 class _Job(msgspec.Struct, eq=False):
@@ -50,11 +49,11 @@ class Writer:
     def __init__(self, connection: sqlite3.Connection, path: Path, *, clock: Clock, bus: Bus) -> None:
         self._connection = connection
         self._path = path
-        self._file = _identity(path)
+        self._file = _file_identity(path)
         self._lasting = True
         self._begun = False
         """Whether the transaction has something in it that must be kept when a job fails."""
-        self._born: dict[int, Newborn] = {}
+        self._born: dict[int, NewRunRow] = {}
         """The runs that the transaction has made, unless it took something back since."""
         self._clock = clock
         self._bus = bus
@@ -89,7 +88,7 @@ class Writer:
             self._loop.call_soon(self._gather)
         self._asked.append(job)
         if queues and not self._coming:
-            self._coming, self._turns = True, TURNS
+            self._coming, self._turns = True, CLAIM_WAIT_LOOP_TURNS
             self._bus.publish(Wake(coming=True))
         return job.future
 
@@ -115,7 +114,7 @@ class Writer:
     def _work(self) -> None:
         jobs: list[_Job] = []
         while self._take(jobs):
-            waking = Waking()
+            waking = WakeBuilder()
             self._write(jobs, waking)
             self._loop.call_soon_threadsafe(self._resolve, jobs, waking)
             jobs = []
@@ -125,7 +124,7 @@ class Writer:
         asked = self._jobs.get()
         while asked is not None:
             jobs += asked
-            if len(jobs) >= MOST_AT_ONCE:
+            if len(jobs) >= MAX_JOBS_PER_TRANSACTION:
                 return True
             try:
                 asked = self._jobs.get_nowait()
@@ -135,21 +134,21 @@ class Writer:
             self._jobs.put(None)
         return bool(jobs)
 
-    def _write(self, jobs: Sequence[_Job], waking: Waking) -> None:
+    def _write(self, jobs: Sequence[_Job], waking: WakeBuilder) -> None:
         try:
             self._check_file()
             self._choose_sync(lasting=any(job.batch is None or job.batch.lasting for job in jobs))
             self._connection.execute("BEGIN IMMEDIATE")
             self._begun, self._born = False, {}
-            for part in _parts(jobs):
+            for part in _split_jobs(jobs):
                 self._do(part, waking)
         except Exception as exc:  # noqa: BLE001 - whatever it is, it must reach every caller and not end the thread
-            self._fail(jobs, translate(exc))
+            self._fail(jobs, translate_error(exc))
             return
         try:
             self._connection.execute("COMMIT")
         except sqlite3.Error as exc:
-            self._fail(jobs, translate(exc, committing=True))
+            self._fail(jobs, translate_error(exc, committing=True))
 
     def _choose_sync(self, *, lasting: bool) -> None:
         """Have the next transaction reach the disk before it is over, or with the one after it."""
@@ -159,10 +158,10 @@ class Writer:
 
     def _check_file(self) -> None:
         """Raise if the file was taken away: SQLite would go on, and all of it would be lost."""
-        if _identity(self._path) != self._file:
+        if _file_identity(self._path) != self._file:
             raise Unavailable(f"`{self._path.name}` was moved or deleted: put it back, or open the store again")
 
-    def _do(self, part: Sequence[_Job], waking: Waking) -> None:
+    def _do(self, part: Sequence[_Job], waking: WakeBuilder) -> None:
         """Do an operation, or items of a batch together and, if that fails, one by one."""
         error = self._attempt(part, waking)
         if error is not None and len(part) > 1:
@@ -171,18 +170,18 @@ class Writer:
         elif error is not None:
             part[0].error = error
 
-    def _attempt(self, part: Sequence[_Job], waking: Waking) -> BaseException | None:
+    def _attempt(self, part: Sequence[_Job], waking: WakeBuilder) -> BaseException | None:
         transaction = SqliteTransaction(self._connection, self._clock.now(), self._born)
-        begin, take_back, keep = _LATER if self._begun else _FIRST
+        begin, take_back, keep = _LATER_JOB_SQL if self._begun else _FIRST_JOB_SQL
         self._execute(begin)
         try:
-            _perform(part, transaction)
+            _apply_jobs(part, transaction)
         except Exception as exc:
             if not self._connection.in_transaction:
                 raise  # the disk is full or broken: SQLite has taken back everything
             self._execute(take_back)
             self._born.clear()
-            return translate(exc)
+            return translate_error(exc)
         self._execute(keep)
         self._begun = True
         waking.merge(transaction.waking)
@@ -199,7 +198,7 @@ class Writer:
         for job in jobs:
             job.error = error
 
-    def _resolve(self, jobs: Sequence[_Job], waking: Waking) -> None:
+    def _resolve(self, jobs: Sequence[_Job], waking: WakeBuilder) -> None:
         for job in jobs:
             if job.future.done():
                 continue
@@ -212,7 +211,7 @@ class Writer:
             self._bus.publish(wake)
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _file_identity(path: Path) -> tuple[int, int] | None:
     """Return what tells a file from every other one, wherever it is moved."""
     try:
         found = path.stat()
@@ -221,20 +220,20 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _parts(jobs: Sequence[_Job]) -> Iterator[list[_Job]]:
+def _split_jobs(jobs: Sequence[_Job]) -> Iterator[list[_Job]]:
     """Split jobs into operations, one by one and in order, and what is done together between two of them."""
     waiting: list[_Job] = []
     for job in jobs:
         if job.operation is None:
             waiting.append(job)
         else:
-            yield from _together(waiting)
+            yield from _group_by_batch(waiting)
             waiting = []
             yield [job]
-    yield from _together(waiting)
+    yield from _group_by_batch(waiting)
 
 
-def _together(jobs: Sequence[_Job]) -> Iterator[list[_Job]]:
+def _group_by_batch(jobs: Sequence[_Job]) -> Iterator[list[_Job]]:
     """Gather items of one batch, so that no part has two of one name and those of one name stay in order."""
     parts: list[list[_Job]] = []
     latest: dict[int, tuple[list[_Job], set[Hashable]]] = {}
@@ -250,13 +249,13 @@ def _together(jobs: Sequence[_Job]) -> Iterator[list[_Job]]:
     yield from parts
 
 
-def _perform(part: Sequence[_Job], transaction: SqliteTransaction) -> None:
+def _apply_jobs(part: Sequence[_Job], transaction: SqliteTransaction) -> None:
     """Do the work of `part` and note what became of it."""
     batch = part[0].batch
     if part[0].operation is not None:
-        part[0].result = run(part[0].operation, transaction)
+        part[0].result = run_operation(part[0].operation, transaction)
     elif batch is not None:
-        outcomes = finish(batch.apply(transaction, [job.item for job in part]))
+        outcomes = run_to_end(batch.apply(transaction, [job.item for job in part]))
         for job, outcome in zip(part, outcomes, strict=True):
             if isinstance(outcome, Exception):
                 job.error = outcome

@@ -14,7 +14,7 @@ from holdfast.control.keys.ring import MEMORY, MOST, KeyRing
 from holdfast.domain.api_key import KeptKey, Scope
 from holdfast.domain.ids import ApiKeyId, SpaceId
 from holdfast.domain.instant import Millis, instant
-from holdfast.store.api_keys import SqlApiKeys
+from holdfast.store.spaces import SqlApiKeys
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 

@@ -1,4 +1,4 @@
-"""What stands around a run that is to be made: its thread, its base, its parent."""
+"""The placement of a new run: its thread, its base run, its parent, and whether it may start now."""
 
 from collections.abc import Sequence
 
@@ -12,16 +12,16 @@ from holdfast.domain.message import open_calls
 from holdfast.domain.new_run import Base, NewRun
 from holdfast.domain.run import RunStatus
 from holdfast.domain.thread import NewThread, ThreadStatus, check_open
-from holdfast.store.endings import Ending, end_trees
-from holdfast.store.interrupts import asked_by_run
+from holdfast.store.endings import RunEnd, end_run_trees
+from holdfast.store.interrupts import open_interrupts_shown_by_run
 from holdfast.store.messages import last_exchange
 from holdfast.store.run_rows import base_run, run_row
-from holdfast.store.spaces import hold_space
+from holdfast.store.spaces import lock_space_shared
 from holdfast.store.threads import add_threads
 from holdfast.store.transaction import Row, Transaction
 
 
-class Frame(msgspec.Struct, frozen=True, kw_only=True):
+class RunPlacement(msgspec.Struct, frozen=True, kw_only=True):
     """Where a run begins."""
 
     space: SpaceId
@@ -35,48 +35,50 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     place: Place
 
 
-async def find_plain_frames(tx: Transaction, plain: Sequence[tuple[SpaceId, NewRun]]) -> list[Frame | None]:
+async def find_batch_placements(tx: Transaction, plain: Sequence[tuple[SpaceId, NewRun]]) -> list[RunPlacement | None]:
     """Find where runs begin that continue different threads, or begin anew; `None` where one must look closer."""
     new = [(space, run.thread) for space, run in plain if isinstance(run.thread, NewThread)]
-    spaces = {space: await hold_space(tx, space) for space in sorted({space for space, _ in new})}
+    spaces = {space: await lock_space_shared(tx, space) for space in sorted({space for space, _ in new})}
     begun = iter(await add_threads(tx, [(spaces[space], thread) for space, thread in new]))
     there = {(space, run.thread): run for space, run in plain if isinstance(run.thread, str)}
-    threads = await _threads(tx, list(there))
+    threads = await _lock_threads(tx, list(there))
     going_on = {name: row["newest_run"] for name, row in threads.items() if there[name].base is not None}
     tips = {name: tip for name, tip in going_on.items() if tip is not None}
     found = {row["run_key"]: row for row in await tx.many("base_runs", [(tip,) for tip in tips.values()])}
     bases = {name: found[tip] for name, tip in tips.items()}
     return [
-        _on_new_thread(space, spaces[space], next(begun))
+        _placement_on_new_thread(space, spaces[space], next(begun))
         if isinstance(run.thread, NewThread)
-        else _on_thread(space, threads.get((space, run.thread)), bases.get((space, run.thread)))
+        else _placement_on_thread(space, threads.get((space, run.thread)), bases.get((space, run.thread)))
         for space, run in plain
     ]
 
 
-async def _threads(tx: Transaction, names: Sequence[tuple[SpaceId, ThreadId]]) -> dict[tuple[SpaceId, ThreadId], Row]:
+async def _lock_threads(
+    tx: Transaction, names: Sequence[tuple[SpaceId, ThreadId]]
+) -> dict[tuple[SpaceId, ThreadId], Row]:
     await tx.lock_named(names)
     return {(row["space_id"], row["id"]): row for row in await tx.many("threads_with_newest_run", names)}
 
 
-def _on_new_thread(space: SpaceId, space_key: int, thread: Row) -> Frame:
-    return Frame(space=space, space_key=space_key, thread=thread, base_has_ended=True, place=continue_from(None))
+def _placement_on_new_thread(space: SpaceId, space_key: int, thread: Row) -> RunPlacement:
+    return RunPlacement(space=space, space_key=space_key, thread=thread, base_has_ended=True, place=continue_from(None))
 
 
-def _on_thread(space: SpaceId, thread: Row | None, base: Row | None) -> Frame | None:
+def _placement_on_thread(space: SpaceId, thread: Row | None, base: Row | None) -> RunPlacement | None:
     """Return the frame of a run on an open thread, if what it goes on from is over and will stay so."""
     if thread is None or thread["status"] != ThreadStatus.ACTIVE:
         return None
     over = base is None or (_began_and_ended(base) and base["lease_owner"] is None)
     if not over:
         return None
-    return Frame(
+    return RunPlacement(
         space=space,
         space_key=thread["space_key"],
         thread=thread,
         base=base,
         base_has_ended=True,
-        place=continue_from(None if base is None else _ancestor(base)),
+        place=continue_from(None if base is None else _to_ancestor(base)),
     )
 
 
@@ -84,35 +86,35 @@ def _began_and_ended(run: Row) -> bool:
     return RunStatus(run["status"]).terminal and run["queued_at"] is not None
 
 
-async def find_frame(tx: Transaction, space: SpaceId, in_space: int, new: NewRun) -> Frame:
+async def find_placement(tx: Transaction, space: SpaceId, in_space: int, new: NewRun) -> RunPlacement:
     """Find where any run begins, whatever it asks for."""
-    thread = await _thread(tx, space, in_space, new)
+    thread = await _open_thread(tx, space, in_space, new)
     parent = None if new.parent_run_id is None else await run_row(tx, space, new.parent_run_id)
-    start, base = await _start(tx, space, thread, new)
-    locked = await tx.lock(runs=[key for key in (key_of(parent), start.base_key) if key is not None])
+    start, base = await _find_start(tx, space, thread, new)
+    locked = await tx.lock(runs=[key for key in (run_key_or_none(parent), start.base_key) if key is not None])
     if parent is not None:
         await _check_parent(tx, parent, thread)
-    if start.base_key is not None and (locked or key_of(base) != start.base_key):
+    if start.base_key is not None and (locked or run_key_or_none(base) != start.base_key):
         base = await base_run(tx, start.base_key)
     if base is not None and isinstance(new.base, Base) and new.base.sequence is not None:
         await _check_cut(tx, thread, base, new.base.sequence)  # others begin where a run did: it was checked then
-    return Frame(
+    return RunPlacement(
         space=space,
         space_key=in_space,
         thread=thread,
         parent=parent,
         base=None if start.base_key is None else base,
         base_sequence=start.base_sequence,
-        base_has_ended=await _is_over(tx, base),
-        place=continue_from(None if base is None else _ancestor(base)),
+        base_has_ended=await _base_has_ended(tx, base),
+        place=continue_from(None if base is None else _to_ancestor(base)),
     )
 
 
-async def _thread(tx: Transaction, space: SpaceId, in_space: int, new: NewRun) -> Row:
+async def _open_thread(tx: Transaction, space: SpaceId, in_space: int, new: NewRun) -> Row:
     if isinstance(new.thread, NewThread):
         (made,) = await add_threads(tx, [(in_space, new.thread)])
         return made
-    found = await _threads(tx, [(space, new.thread)])
+    found = await _lock_threads(tx, [(space, new.thread)])
     if not found:
         raise NotFound(f"there is no thread `{new.thread}`", id=new.thread)
     row = found[space, new.thread]
@@ -129,7 +131,7 @@ async def _check_parent(tx: Transaction, parent: Row, thread: Row) -> None:
         raise Conflict(f"run `{parent['id']}` has ended: it can spawn nothing", run_id=parent["id"])
 
 
-async def _start(tx: Transaction, space: SpaceId, thread: Row, new: NewRun) -> tuple[Start, Row | None]:
+async def _find_start(tx: Transaction, space: SpaceId, thread: Row, new: NewRun) -> tuple[Start, Row | None]:
     """Find where the run begins: where it was told, or at the newest run of the thread, which is returned too."""
     if new.base is None or isinstance(new.thread, NewThread):
         return Start(base_key=None), None
@@ -144,32 +146,32 @@ async def _start(tx: Transaction, space: SpaceId, thread: Row, new: NewRun) -> t
     base = await base_run(tx, newest)
     if base is None or _began_and_ended(base):
         return Start(base_key=newest), base
-    return await _start_on_branch(tx, newest, new), None
+    return await _find_start_on_live_branch(tx, newest, new), None
 
 
-async def _start_on_branch(tx: Transaction, newest: int, new: NewRun) -> Start:
+async def _find_start_on_live_branch(tx: Transaction, newest: int, new: NewRun) -> Start:
     """Decide what becomes of a run whose branch is live."""
     branch = await tx.all("branch_keys", run_key=newest)
     if new.on_busy is not OnBusy.INTERRUPT and await tx.lock(runs=[row["run_key"] for row in branch]):
         branch = await tx.all("branch_keys", run_key=newest)
     if not branch:
         return Start(base_key=newest)
-    start = place_on_busy(new.on_busy, [await _live_run(tx, row) for row in branch])
+    start = place_on_busy(new.on_busy, [await _to_live_run(tx, row) for row in branch])
     if start.cancel:
-        ending = Ending(to=RunStatus.CANCELLED, reason="interrupted by a new run", by=new.created_by)
-        await end_trees(tx, start.cancel, ending)
+        ending = RunEnd(to=RunStatus.CANCELLED, reason="interrupted by a new run", by=new.created_by)
+        await end_run_trees(tx, start.cancel, ending)
     return start
 
 
-async def _is_over(tx: Transaction, base: Row | None) -> bool:
+async def _base_has_ended(tx: Transaction, base: Row | None) -> bool:
     """Say whether a run on `base` may begin; a base that was ended before it began tells nothing of those above it."""
     while base is not None and base["queued_at"] is None and RunStatus(base["status"]).terminal:
         base = await base_run(tx, base["base_key"])
     return base is None or (RunStatus(base["status"]).terminal and base["lease_owner"] is None)
 
 
-async def _live_run(tx: Transaction, row: Row) -> LiveRun:
-    asked = await asked_by_run(tx, row["run_key"])
+async def _to_live_run(tx: Transaction, row: Row) -> LiveRun:
+    asked = await open_interrupts_shown_by_run(tx, row["run_key"])
     return LiveRun(
         key=row["run_key"],
         id=row["id"],
@@ -187,12 +189,12 @@ async def _check_cut(tx: Transaction, thread: Row, base: Row, sequence: int) -> 
         raise Invalid(f"message {sequence} parts a tool call from its result", field="base_sequence")
 
 
-def key_of(row: Row | None) -> int | None:
+def run_key_or_none(row: Row | None) -> int | None:
     """Return the key of a run, if there is one."""
     return None if row is None else row["run_key"]
 
 
-def _ancestor(base: Row) -> Ancestor:
+def _to_ancestor(base: Row) -> Ancestor:
     return Ancestor(
         key=base["run_key"],
         depth=base["chain_depth"],

@@ -1,6 +1,6 @@
-"""A commit in the form of rows, made by its caller so that the writer has nothing left to encode.
+"""A commit encoded as rows by its caller, so that the writer has nothing left to encode.
 
-What cannot be stored is refused here, before it meets any other commit.
+Values that cannot be stored are refused here, before the commit joins a batch.
 """
 
 from collections.abc import Collection, Sequence
@@ -19,14 +19,16 @@ from holdfast.domain.message import NewMessage
 from holdfast.domain.run import Move, RunStatus
 from holdfast.domain.step import Step, StepKind, StepState
 from holdfast.domain.usage import NOTHING, Usage, nanodollars
-from holdfast.store.encoding import dump, dump_optional
-from holdfast.store.transaction import Entry
+from holdfast.store.encoding import dump_json, dump_optional_json
+from holdfast.store.transaction import JournalEntry
 
-MAX_EVENT: Final = 8 * 1024 * 1024
-MAX_MESSAGE: Final = 16 * 1024 * 1024
+MAX_EVENT_CHARS: Final = 8 * 1024 * 1024
+MAX_MESSAGE_CHARS: Final = 16 * 1024 * 1024
 
-_rare: Final = attrgetter("interrupts", "withdrawn", "children", "artifacts", "timers", "cancelled_timers")
-_besides_events: Final = attrgetter(*(name for name in Commit.__struct_fields__ if name not in ("lease", "events")))
+_rare_parts: Final = attrgetter("interrupts", "withdrawn", "children", "artifacts", "timers", "cancelled_timers")
+_parts_besides_events: Final = attrgetter(
+    *(name for name in Commit.__struct_fields__ if name not in ("lease", "events"))
+)
 
 
 class MessageRow(msgspec.Struct, frozen=True):
@@ -59,12 +61,12 @@ class StepRow(msgspec.Struct, frozen=True):
     settled: bool
 
 
-class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
     """A commit, ready to be written."""
 
     commit: Commit
     lease: Lease
-    entry: Entry
+    entry: JournalEntry
     plain: bool = False
     """Whether it adds events and nothing else."""
     messages: Sequence[MessageRow] = ()
@@ -96,18 +98,18 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
         return () if self.move is None else self.move.waits_on
 
 
-def prepare(commit: Commit, *, known_texts: Collection[tuple[int, str]] = ()) -> Prepared:
+def prepare_commit(commit: Commit, *, known_texts: Collection[tuple[int, str]] = ()) -> PreparedCommit:
     """Check `commit` and put it into rows; texts that the space is known to have are left out."""
     lease, events = commit.lease, list(map(event_row, commit.events))
-    if not any(_besides_events(commit)):  # as most commits are, and then there is nothing to check
-        entry = Entry(run_key=lease.run_key, lease_number=lease.number, events=events)
-        return Prepared(commit=commit, lease=lease, entry=entry, plain=True)
+    if not any(_parts_besides_events(commit)):  # as most commits are, and then there is nothing to check
+        entry = JournalEntry(run_key=lease.run_key, lease_number=lease.number, events=events)
+        return PreparedCommit(commit=commit, lease=lease, entry=entry, plain=True)
     check_commit(commit)
     waits = commit.move is not None and commit.move.to is RunStatus.WAITING
-    return Prepared(
+    return PreparedCommit(
         commit=commit,
         lease=lease,
-        entry=Entry(
+        entry=JournalEntry(
             run_key=lease.run_key,
             lease_number=lease.number,
             events=events,
@@ -117,53 +119,53 @@ def prepare(commit: Commit, *, known_texts: Collection[tuple[int, str]] = ()) ->
         ),
         messages=list(map(message_row, commit.messages)),
         steps=list(map(_step_row, commit.steps)),
-        values=[(name, dump(value)) for name, value in commit.values.items()],
-        contexts=[(context.step, dump(without_texts(context))) for context in commit.contexts],
+        values=[(name, dump_json(value)) for name, value in commit.values.items()],
+        contexts=[(context.step, dump_json(without_texts(context))) for context in commit.contexts],
         texts=[
             (digest, text)
             for context in commit.contexts
             for digest, text in context.texts.items()
             if (lease.space_key, digest) not in known_texts
         ],
-        rare=any(_rare(commit)),
+        rare=any(_rare_parts(commit)),
         move=commit.move,
-        starts_model=any(map(_starts_model, commit.steps)),
+        starts_model=any(map(_starts_model_call, commit.steps)),
     )
 
 
 def event_row(event: Event) -> tuple[str, str]:
     """Return the type and the JSON of an event."""
     data = encode(event).decode()
-    if len(data) > MAX_EVENT:
-        raise TooLarge(f"an event may have at most {MAX_EVENT} bytes")
+    if len(data) > MAX_EVENT_CHARS:
+        raise TooLarge(f"an event may have at most {MAX_EVENT_CHARS} bytes")
     return event_type(event), data
 
 
 def message_row(message: NewMessage) -> MessageRow:
     """Return a message as a row."""
-    content = dump(message.content)
-    if len(content) > MAX_MESSAGE:
-        raise TooLarge(f"a message may have at most {MAX_MESSAGE} bytes", field="messages.content")
+    content = dump_json(message.content)
+    if len(content) > MAX_MESSAGE_CHARS:
+        raise TooLarge(f"a message may have at most {MAX_MESSAGE_CHARS} bytes", field="messages.content")
     return MessageRow(
         id=message.id,
         role=message.role.value,
         content=content,
-        tool_calls=dump(message.tool_calls) if message.tool_calls else None,
+        tool_calls=dump_json(message.tool_calls) if message.tool_calls else None,
         tool_call_id=message.tool_call_id,
         revises=message.revises,
-        metadata=dump(message.metadata),
+        metadata=dump_json(message.metadata),
         created_by=message.created_by,
     )
 
 
-def usage_row(usage: Usage | None) -> tuple[int, int, int, int | None]:
+def usage_values(usage: Usage | None) -> tuple[int, int, int, int | None]:
     """Return tokens and cost to be added; an unknown cost makes the sum unknown."""
     usage = NOTHING if usage is None else usage
     cost = None if usage.cost_usd is None else nanodollars(usage.cost_usd)
     return usage.input_tokens, usage.output_tokens, usage.cached_input_tokens, cost
 
 
-def _starts_model(step: Step) -> bool:
+def _starts_model_call(step: Step) -> bool:
     return step.kind is StepKind.MODEL and step.state is StepState.STARTED
 
 
@@ -179,7 +181,7 @@ def _step_row(step: Step) -> StepRow:
         effectful=int(step.effectful),
         request_digest=step.request_digest,
         waits_for=step.waits_for and step.waits_for.value,
-        usage=dump_optional(step.usage),
+        usage=dump_optional_json(step.usage),
         settled=step.state.settled,
     )
 

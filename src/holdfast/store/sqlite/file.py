@@ -1,0 +1,207 @@
+"""The SQLite file: connect, own, migrate and check it, and translate its errors.
+
+One process owns the file for writing: it holds a lock that ends with the process.
+"""
+
+import fcntl
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+from holdfast.domain.errors import (
+    Conflict,
+    Invalid,
+    OutcomeUnknown,
+    StoreCorrupt,
+    StoreFull,
+    StoreOwned,
+    StoreReadOnly,
+    Unavailable,
+)
+from holdfast.domain.instant import Millis
+from holdfast.store.sqlite.transaction import STATEMENTS
+from holdfast.store.statements import known_migrations, missing_migrations
+
+_PRIMARY_CODE_MASK: Final = 0xFF
+_TRANSLATIONS: Final[dict[int, tuple[type[Exception], str]]] = {
+    sqlite3.SQLITE_FULL: (StoreFull, "the disk is full: nothing of this was written"),
+    sqlite3.SQLITE_READONLY: (StoreReadOnly, "the database file cannot be written to"),
+    sqlite3.SQLITE_PERM: (StoreReadOnly, "the database file cannot be written to"),
+    sqlite3.SQLITE_CORRUPT: (StoreCorrupt, "the database file is damaged: restore it from a backup"),
+    sqlite3.SQLITE_NOTADB: (StoreCorrupt, "the file is not a database"),
+    sqlite3.SQLITE_CANTOPEN: (Unavailable, "the database file cannot be opened"),
+    sqlite3.SQLITE_IOERR: (Unavailable, "the disk failed"),
+    sqlite3.SQLITE_BUSY: (Unavailable, "another program holds the database file"),
+    sqlite3.SQLITE_CONSTRAINT: (Conflict, "something with this name is there already"),
+    sqlite3.SQLITE_TOOBIG: (Invalid, "this is too large to be stored"),
+}
+
+
+def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
+    """Open the file for one thread."""
+    uri = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, cached_statements=1024)
+    try:
+        connection.row_factory = sqlite3.Row
+        connection.create_function("holdfast_contains", 2, _contains, deterministic=True)
+        connection.create_function("holdfast_has", 2, _json_has, deterministic=True)
+        connection.execute("PRAGMA busy_timeout = 5000")
+        connection.execute("PRAGMA cache_size = -16000")
+        connection.execute("PRAGMA temp_store = MEMORY")
+        if not read_only:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def translate_error(exc: BaseException, *, committing: bool = False) -> BaseException:
+    """Return what `exc` means to a caller; what means nothing to it stays as it is."""
+    if isinstance(exc, OverflowError):
+        return Invalid("a number is too large to be stored")
+    if isinstance(exc, UnicodeEncodeError):
+        return Invalid("a text is not valid Unicode")
+    if not isinstance(exc, sqlite3.DatabaseError):
+        return exc
+    code = getattr(exc, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY_CODE_MASK
+    if code == sqlite3.SQLITE_IOERR and committing:
+        return OutcomeUnknown("the disk failed while this was written: read before you repeat it")
+    if code not in _TRANSLATIONS:
+        return exc
+    kind, message = _TRANSLATIONS[code]
+    return kind(f"{message} ({exc})")
+
+
+def _contains(text: str | None, part: str) -> bool:
+    return text is not None and part in text
+
+
+def _json_has(items: str, item: str) -> bool:
+    return item in json.loads(items)
+
+
+class FileOwnership:
+    """The right to write to a database file."""
+
+    def __init__(self, database: Path) -> None:
+        path = database.with_name(f"{database.name}.owner")
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except FileNotFoundError as exc:
+            raise Unavailable(f"there is no folder `{database.parent}` for the database") from exc
+        except OSError as exc:
+            raise StoreReadOnly(f"the folder of the database cannot be written to: {exc.strerror}") from exc
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as exc:
+            owner = os.pread(self._file, 32, 0).decode() or "unknown"
+            os.close(self._file)
+            raise StoreOwned(
+                f"process {owner} writes to `{database.name}`: stop it, or open the file to read only"
+            ) from exc
+        with suppress(OSError):  # a full disk: the lock holds without the name of its owner
+            os.ftruncate(self._file, 0)
+            os.pwrite(self._file, str(os.getpid()).encode(), 0)
+
+    def give_up(self) -> None:
+        """Let another process own the file."""
+        os.close(self._file)
+
+
+def owner_of(database: Path) -> str | None:
+    """Return the process that owns a file, if one does. Who begins to own it in this very moment may be refused."""
+    try:
+        file = os.open(database.with_name(f"{database.name}.owner"), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:  # nobody has owned it yet
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return os.pread(file, 32, 0).decode() or "unknown"
+    finally:
+        os.close(file)
+    return None
+
+
+def migrate(connection: sqlite3.Connection, *, now: Millis) -> None:
+    """Apply what is missing, each migration in a transaction of its own."""
+    connection.execute(STATEMENTS["make_migrations_table"].sql)
+    for migration in missing_migrations(_applied_migrations(connection), known_migrations("sqlite")):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for statement in _split_statements(migration.sql):
+                connection.execute(statement)
+            connection.execute(STATEMENTS["add_migration"].sql, (migration.name, migration.checksum, now))
+            connection.execute("COMMIT")
+        except sqlite3.Error:
+            connection.execute("ROLLBACK")
+            raise
+
+
+def check_migrated(connection: sqlite3.Connection) -> None:
+    """Raise unless the schema is that of this version: who only reads cannot bring it up to date."""
+    try:
+        behind = missing_migrations(_applied_migrations(connection), known_migrations("sqlite"))
+    except sqlite3.OperationalError as exc:
+        if exc.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+            raise
+        raise StoreReadOnly(f"the database has no schema of Holdfast: open it once to write ({exc})") from exc
+    if behind:
+        raise StoreReadOnly(f"the database is older than `{behind[0].name}`: open it once to write")
+
+
+def _applied_migrations(connection: sqlite3.Connection) -> dict[str, str]:
+    return {row["name"]: row["checksum"] for row in connection.execute(STATEMENTS["migrations"].sql)}
+
+
+def _split_statements(script: str) -> Iterator[str]:
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+    if statement.strip():
+        yield statement
+
+
+DAMAGE_CHECK_TIMEOUT_SECONDS: Final = 20.0
+"""Seconds after which a look through a large file is ended."""
+
+_MAX_PROBLEMS: Final = 3
+_INSTRUCTIONS_PER_CLOCK_CHECK: Final = 10_000
+"""Instructions of SQLite between two looks at the clock."""
+
+
+def schema_version(path: Path) -> str:
+    """Return the version of the schema, or raise what is wrong with the file."""
+    try:
+        with closing(connect(path, read_only=True)) as connection:
+            check_migrated(connection)
+    except sqlite3.Error as exc:
+        raise translate_error(exc) from exc
+    return known_migrations("sqlite")[-1].name
+
+
+def find_damage(path: Path, *, patience: float = DAMAGE_CHECK_TIMEOUT_SECONDS) -> list[str] | None:
+    """Return what is damaged in a file, or nothing where that took too long to see."""
+    until = monotonic() + patience
+    try:
+        with closing(connect(path, read_only=True)) as connection:
+            connection.set_progress_handler(lambda: monotonic() > until, _INSTRUCTIONS_PER_CLOCK_CHECK)
+            rows = connection.execute(f"PRAGMA quick_check({_MAX_PROBLEMS})").fetchall()
+    except sqlite3.OperationalError as exc:
+        if exc.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+            return None
+        raise translate_error(exc) from exc
+    except sqlite3.Error as exc:
+        raise translate_error(exc) from exc
+    found = [str(row[0]) for row in rows]
+    return [] if found == ["ok"] else found
