@@ -25,15 +25,15 @@ from holdfast.bootstrap import open_bus, open_store
 from holdfast.bootstrap.workspace import DEFAULT_SPACE, Holdfast, Options
 from holdfast.bootstrap.workspace import open as open_workspace
 from holdfast.domain.commit import Commit, Lease
-from holdfast.domain.context_snapshot import ContextSnapshot
+from holdfast.domain.context import ContextSnapshot
 from holdfast.domain.events import TextMessageContent
 from holdfast.domain.ids import MessageId, OwnerId, RunId, ThreadId
+from holdfast.domain.limits import ZERO_USAGE
 from holdfast.domain.message import NewMessage, Role
-from holdfast.domain.new_run import Base, NewRun
+from holdfast.domain.new_run import NewRun, RunBase
 from holdfast.domain.run import Move, RunStatus
 from holdfast.domain.step import Step, StepKind, StepState
 from holdfast.domain.thread import NewThread
-from holdfast.domain.usage import NOTHING
 from holdfast.store.store import Store
 
 AT_ONCE = (1, 16, 64)
@@ -105,7 +105,7 @@ async def _run_in_store(store: Store) -> None:
             messages=[NewMessage(role=Role.ASSISTANT, content=WORDS)],
             steps=[Step(number=1, kind=StepKind.MODEL, name="scripted", key=f"{lease.run_id}.1", state=StepState.DONE)],
             contexts=[_CONTEXT],
-            usage=NOTHING,
+            usage=ZERO_USAGE,
             iterations=1,
             move=Move(to=RunStatus.COMPLETED, output=WORDS),
         )
@@ -130,7 +130,7 @@ async def run_agent(holdfast: Holdfast, *, thread: ThreadId | None = None, base:
     """Start a run, on a new thread or after a run of one, and wait for its end."""
     new = NewRun(
         thread=thread or NewThread(),
-        base=UNSET if base is None else Base(run_id=base),
+        base=UNSET if base is None else RunBase(run_id=base),
         messages=[NewMessage(role=Role.USER, content=WORDS)],
     )
     await ended(holdfast, (await holdfast.runs.start(DEFAULT_SPACE, new)).run.id)

@@ -12,7 +12,7 @@ from benchmarks.databases import SPACE, busy_thread, databases, opened
 from benchmarks.floors import Floor, floor
 from benchmarks.table import Table
 from holdfast.domain.commit import Commit, Lease
-from holdfast.domain.events import TextMessageContent, encode
+from holdfast.domain.events import TextMessageContent, encode_event
 from holdfast.domain.ids import MessageId, OwnerId
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.thread import NewThread
@@ -80,7 +80,7 @@ class _BareProducers:
     async def rate(self, producers: int, seconds: float) -> float:
         """Return how many a second are made durable."""
         until = time.perf_counter() + seconds
-        data = encode(EVENT).decode()
+        data = encode_event(EVENT).decode()
 
         async def produce(run: int) -> int:
             written = 0

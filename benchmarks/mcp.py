@@ -26,7 +26,7 @@ from holdfast.engine.worker import LEASE
 from holdfast.mcp.mcp_tools import McpTools
 from holdfast.mcp.programs import Places
 from holdfast.mcp.servers import open_servers
-from holdfast.ports.agents import BrokenAgent
+from holdfast.ports.workspace import BrokenAgent
 from holdfast.sandbox.none import Unconfined
 from holdfast.sandbox.processes import open_processes
 

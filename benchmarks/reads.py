@@ -11,7 +11,7 @@ from benchmarks.bulk import EVENTS, MESSAGES, RUN_HEADS, RUN_IDS, RUNS, add, exe
 from benchmarks.databases import SPACE, databases, opened
 from benchmarks.table import Table
 from holdfast.domain.ids import RunId
-from holdfast.domain.lineage import Ancestor, continue_from
+from holdfast.domain.placement import Ancestor, next_chain_position
 from holdfast.domain.thread import NewThread
 from holdfast.store.store import Store
 
@@ -67,7 +67,7 @@ async def long_thread(where: str | Path) -> None:
     runs = []
     for key in range(1, max(DEPTHS) + 1):
         base = key - 1 or None
-        place = continue_from(None if base is None else _ancestor(base, depths, jumps))
+        place = next_chain_position(None if base is None else _ancestor(base, depths, jumps))
         depths[key], jumps[key] = place.depth, place.jump or key
         runs.append(run_row(key, base=base, depth=place.depth, jump=place.jump))
     keys = range(1, max(DEPTHS) + 1)

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.table import Table
-from holdfast.ports.processes import Command
-from holdfast.ports.sandbox import Confined, Sandbox
+from holdfast.ports.sandbox import Command, Sandbox, SandboxCommand
 from holdfast.sandbox.files.folders import WorkspaceFolders
 from holdfast.sandbox.none import Refusing, Unconfined
 from holdfast.sandbox.probe import find
@@ -43,7 +42,7 @@ async def measure(*, seconds: float) -> Table:
 async def _ways(folder: Path, processes: SupervisedProcesses) -> dict[str, Callable[[], Awaitable[object]]]:
     call, todo = a_call(), wrapped(TODO_READ, redaction=Redaction())
     plain = Command(argv=["/bin/true"], folder=folder, timeout=60.0)
-    confined = Confined(argv=["/bin/true"], root=folder, folder=folder, timeout=60.0)
+    confined = SandboxCommand(argv=["/bin/true"], root=folder, folder=folder, timeout=60.0)
     unconfined, sandbox = Unconfined(processes), await find(processes)
     ways: dict[str, Callable[[], Awaitable[object]]] = {
         "in process: `todo_read`": lambda: todo.run(call, {}),

@@ -26,7 +26,7 @@ from holdfast.cli.output import take_any_text
 from holdfast.cli.remote import Remote
 from holdfast.cli.runs import EXIT_CODES
 from holdfast.cli.screen import Screen, terminal
-from holdfast.domain.events import TextMessageContent, decode
+from holdfast.domain.events import TextMessageContent, decode_event
 from holdfast.domain.ids import RunId
 from holdfast.domain.run import Run
 
@@ -122,7 +122,7 @@ async def _follow(remote: Remote, run: Run, server: Server) -> Run:
     async with asyncio.TaskGroup() as tasks:
         async for data in following.events():
             screen.show(data)
-            event = decode(data)
+            event = decode_event(data)
             said += event.delta if isinstance(event, TextMessageContent) else ""
             if DEATH in said and restarting is None:
                 restarting = tasks.create_task(_die_and_come_back(server, screen))

@@ -15,18 +15,18 @@ from holdfast.domain.agent_task import (
     AgentTaskMinimal,
     AgentTaskStatus,
 )
-from holdfast.domain.busy import OnBusy
 from holdfast.domain.commit import Commit, Committed, Lease
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.inbox import InboxKind
-from holdfast.domain.interrupt import Answer, InterruptKind, NewInterrupt
+from holdfast.domain.interrupt import InterruptKind, InterruptResponse, NewInterrupt
+from holdfast.domain.limits import Usage
 from holdfast.domain.message import Message, NewMessage, Role, ToolCall
-from holdfast.domain.new_run import Base, NewRun
+from holdfast.domain.new_run import NewRun, RunBase
+from holdfast.domain.placement import OnBusy
 from holdfast.domain.run import Move, Run, RunStatus
 from holdfast.domain.step import Step, StepKind, StepState
-from holdfast.domain.stream import Stream
+from holdfast.domain.stream import StreamNormaliser
 from holdfast.domain.thread import NewThread, Thread
-from holdfast.domain.usage import Usage
 from holdfast.engine.watcher import Watcher
 from holdfast.store.store import Store
 
@@ -40,14 +40,13 @@ __all__ = [
     "AgentTaskBoundary",
     "AgentTaskMinimal",
     "AgentTaskStatus",
-    "Answer",
-    "Base",
     "Commit",
     "Committed",
     "Holdfast",
     "HoldfastError",
     "InboxKind",
     "InterruptKind",
+    "InterruptResponse",
     "Lease",
     "Message",
     "Move",
@@ -59,12 +58,13 @@ __all__ = [
     "Options",
     "Role",
     "Run",
+    "RunBase",
     "RunStatus",
     "Step",
     "StepKind",
     "StepState",
     "Store",
-    "Stream",
+    "StreamNormaliser",
     "Thread",
     "ToolCall",
     "Usage",

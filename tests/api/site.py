@@ -20,8 +20,8 @@ from holdfast.control.feeds.feeds import Feeds, Habits
 from holdfast.control.keys.asker import LOCAL
 from holdfast.domain.content import Json
 from holdfast.domain.ids import RunId
-from holdfast.ports.clock import Clock
-from holdfast.ports.event_log import LoggedEvent
+from holdfast.ports.log import LoggedEvent
+from holdfast.ports.runtime import Clock
 from holdfast.store.store import Store
 from tests.scenario.agents.workshop import SPACE, Floor, Workshop
 

@@ -1,6 +1,6 @@
 """Spaces, agents, artifacts and files over HTTP."""
 
-from holdfast.domain.artifact import MAX_FILE
+from holdfast.domain.artifact import MAX_FILE_BYTES
 from holdfast.domain.content import Json
 from tests.api.site import Site, eventually
 
@@ -178,7 +178,7 @@ async def test_a_run_whose_file_was_deleted_since_is_tried_again_all_the_same(si
 
 
 async def test_a_file_that_is_too_large_and_a_form_are_refused(site: Site) -> None:
-    large = await site.ask("POST", "/api/files?name=x", content=bytes(MAX_FILE + 1))
+    large = await site.ask("POST", "/api/files?name=x", content=bytes(MAX_FILE_BYTES + 1))
     assert (large.status_code, large.json()["error"]["code"]) == (413, "BODY_TOO_LARGE")
     form = await site.ask("POST", "/api/files?name=x", files={"file": b"x"})
     assert (form.status_code, form.json()["error"]["code"]) == (415, "UNSUPPORTED_MEDIA_TYPE")

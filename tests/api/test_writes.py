@@ -17,7 +17,7 @@ from holdfast.control.feeds.chunk import MOST
 from holdfast.control.feeds.feed import PAGE, Ending, Feed
 from holdfast.control.feeds.follower import Follower
 from holdfast.domain.instant import Millis, instant
-from holdfast.ports.event_log import LoggedEvent
+from holdfast.ports.log import LoggedEvent
 from tests.api.site import answering
 
 HEAD = b"HTTP/1.1 200 OK\r\n\r\n"

@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from holdfast.domain.events import EVENT_TYPES
-from holdfast.domain.events.custom import CUSTOM_TYPES
+from holdfast.domain.events.custom import CUSTOM_EVENT_TYPES
 from tests.architecture.markdown import rows
 from tests.architecture.project import ROOT
 
@@ -13,9 +13,9 @@ REFERENCE: Final = ROOT / "docs" / "reference" / "events.md"
 
 
 def test_the_reference_has_the_events_of_our_own_with_their_fields_and_no_others() -> None:
-    assert [name for name in CUSTOM_TYPES if not name.startswith("holdfast.")] == []
+    assert [name for name in CUSTOM_EVENT_TYPES if not name.startswith("holdfast.")] == []
     written = {name: fields for name, fields, _ in rows(REFERENCE, "name", "fields", "when")}
-    assert written == {f"`{name}`": _fields(event) for name, event in CUSTOM_TYPES.items()}
+    assert written == {f"`{name}`": _fields(event) for name, event in CUSTOM_EVENT_TYPES.items()}
 
 
 def test_the_reference_has_the_types_of_events_and_no_others() -> None:

@@ -13,7 +13,7 @@ from holdfast.domain.events import (
     Event,
     ReasoningMessageContent,
     ReasoningMessageStart,
-    RunError,
+    RunErrorEvent,
     RunFinished,
     RunStarted,
     SubagentFinished,
@@ -24,20 +24,20 @@ from holdfast.domain.events import (
     ToolCallEnd,
     ToolCallResult,
     ToolCallStart,
-    encode,
+    encode_event,
 )
 from holdfast.domain.events.custom import (
-    CUSTOM_TYPES,
-    Abandoned,
+    CUSTOM_EVENT_TYPES,
+    AgentLogged,
     HoldfastEvent,
     InterruptChanged,
-    Logged,
+    MessagesAbandoned,
     PlanChanged,
     StatusChanged,
     StepChanged,
     to_custom,
 )
-from holdfast.domain.events.input import Cancelled, Interrupt, Interrupted
+from holdfast.domain.events.messages import AgUiInterrupt, CancelledOutcome, InterruptOutcome
 from holdfast.domain.ids import InterruptId, MessageId, RunId, ThreadId, ToolCallId
 from holdfast.domain.interrupt import InterruptStatus
 from holdfast.domain.plan import PlanItem, PlanStatus, Subtask, SubtaskStatus
@@ -53,8 +53,8 @@ def shown(*events: Event | HoldfastEvent, terminal: bool = False) -> str:
     console = Console(file=paper, soft_wrap=True, highlight=False, markup=False, force_terminal=terminal, width=40)
     screen = Screen(console)
     for event in events:
-        own = type(event) in CUSTOM_TYPES.values()
-        screen.show(encode(to_custom(event) if own else event))  # type: ignore[arg-type] # told apart in this line
+        own = type(event) in CUSTOM_EVENT_TYPES.values()
+        screen.show(encode_event(to_custom(event) if own else event))  # type: ignore[arg-type] # told apart in this line
     return paper.getvalue()
 
 
@@ -63,7 +63,7 @@ def text(words: str, message: MessageId = MESSAGE) -> Event:
 
 
 def test_what_is_said_is_one_text_however_many_pieces_it_comes_in() -> None:
-    begin, tell = TextMessageStart(message_id=MESSAGE), Logged(message="by the way")
+    begin, tell = TextMessageStart(message_id=MESSAGE), AgentLogged(message="by the way")
     assert shown(begin, text("It is "), text("late.\nGood night."), tell) == (
         "agent   It is late.\n        Good night.\nlog     by the way\n"
     )
@@ -113,9 +113,9 @@ def test_plans_are_shown_by_what_is_new_in_them() -> None:
     [
         (RunStarted(thread_id=THREAD, run_id=RUN), ""),
         (RunFinished(thread_id=THREAD, run_id=RUN), "status  finished, 0 tokens\n"),
-        (RunFinished(thread_id=THREAD, run_id=RUN, outcome=Cancelled()), "status  cancelled, 0 tokens\n"),
-        (RunError(message="no way", code="MODEL_REFUSED"), "error   no way [MODEL_REFUSED]\n"),
-        (RunError(message="no way"), "error   no way\n"),
+        (RunFinished(thread_id=THREAD, run_id=RUN, outcome=CancelledOutcome()), "status  cancelled, 0 tokens\n"),
+        (RunErrorEvent(message="no way", code="MODEL_REFUSED"), "error   no way [MODEL_REFUSED]\n"),
+        (RunErrorEvent(message="no way"), "error   no way\n"),
         (SubagentStarted(subagent_run_id=RUN, name="taster"), "child   taster begins, as run_1\n"),
         (SubagentFinished(subagent_run_id=RUN), "child   run_1 is done\n"),
         (StatusChanged(from_=RunStatus.RUNNING, to=RunStatus.WAITING, reason="child"), "status  waiting: child\n"),
@@ -129,7 +129,7 @@ def test_plans_are_shown_by_what_is_new_in_them() -> None:
             "status  the question is expired\n",
         ),
         (
-            Abandoned(message_ids=[MESSAGE], through=9),
+            MessagesAbandoned(message_ids=[MESSAGE], through=9),
             "void    what it was saying up to event 9: nothing came of that call\n",
         ),
     ],
@@ -139,7 +139,9 @@ def test_each_thing_that_happens_is_told_in_words(event: Event | HoldfastEvent, 
 
 
 def test_a_question_is_shown_with_where_to_answer_it_and_the_next_segment_as_going_on() -> None:
-    asked = Interrupted(interrupts=[Interrupt(id=InterruptId("int_1"), reason="input_required", message="Which?")])
+    asked = InterruptOutcome(
+        interrupts=[AgUiInterrupt(id=InterruptId("int_1"), reason="input_required", message="Which?")]
+    )
     begun = RunStarted(thread_id=THREAD, run_id=RUN)
     lines = shown(begun, RunFinished(thread_id=THREAD, run_id=RUN, outcome=asked), begun).splitlines()
     assert lines == [
@@ -152,7 +154,7 @@ def test_a_question_is_shown_with_where_to_answer_it_and_the_next_segment_as_goi
 @given(words=st.text())
 def test_nothing_that_a_model_says_reaches_a_terminal_as_a_command(words: str) -> None:
     clean = words.encode(errors="replace").decode()
-    paper = shown(text(clean), Logged(message=clean))
+    paper = shown(text(clean), AgentLogged(message=clean))
     assert not {character for character in paper if ord(character) < 32 or 127 <= ord(character) < 160} - {"\n", "\t"}
 
 
@@ -161,7 +163,7 @@ def test_line_ends_of_another_system_are_line_ends() -> None:
 
 
 def test_a_terminal_gets_styles_and_the_same_words() -> None:
-    assert shown(Logged(message="hi"), terminal=True) == "\x1b[2mlog     \x1b[0mhi\n"
+    assert shown(AgentLogged(message="hi"), terminal=True) == "\x1b[2mlog     \x1b[0mhi\n"
 
 
 def test_an_event_that_this_version_does_not_know_is_passed_over() -> None:

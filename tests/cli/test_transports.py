@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from holdfast.api.streams.frames import KEEPALIVE, RETRY, numbered
 from holdfast.cli.transports import Sent, parsed
-from holdfast.domain.events import TextMessageContent, encode
+from holdfast.domain.events import TextMessageContent, encode_event
 from holdfast.domain.ids import MessageId
 from holdfast.domain.instant import Instant
-from holdfast.ports.event_log import LoggedEvent
+from holdfast.ports.log import LoggedEvent
 
 NOW = Instant("2026-01-31T12:00:00.000Z")
 TEXTS = st.lists(st.text(st.characters(codec="utf-8"), min_size=1), max_size=8)
@@ -21,7 +21,7 @@ def logged(texts: list[str]) -> list[LoggedEvent]:
     """Return a log in which something is said."""
     events = [TextMessageContent(message_id=MessageId("msg_1"), delta=text) for text in texts]
     return [
-        LoggedEvent(seq=seq, type="TEXT_MESSAGE_CONTENT", data=encode(event), created_at=NOW)
+        LoggedEvent(seq=seq, type="TEXT_MESSAGE_CONTENT", data=encode_event(event), created_at=NOW)
         for seq, event in enumerate(events, start=1)
     ]
 

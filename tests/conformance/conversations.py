@@ -12,7 +12,7 @@ from holdfast.domain.errors import HoldfastError
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
 from holdfast.domain.interrupt import InterruptKind, NewInterrupt
 from holdfast.domain.message import Message
-from holdfast.domain.new_run import Base, NewRun
+from holdfast.domain.new_run import NewRun, RunBase
 from holdfast.domain.run import Move, Run, RunStatus, WaitsFor
 from holdfast.domain.thread import Thread, ThreadFilter, ThreadStatus
 from holdfast.store.store import Store
@@ -26,9 +26,9 @@ async def make(store: Store, thread: ThreadId, *said: str, **fields: Any) -> Run
     return (await store.runs.create(SPACE, NewRun(thread=thread, messages=messages, **fields))).run
 
 
-def on(run: Run, sequence: int | None = None) -> Base:
+def on(run: Run, sequence: int | None = None) -> RunBase:
     """Return the base of a run that continues another, at its end or after one of its messages."""
-    return Base(run_id=run.id, sequence=sequence)
+    return RunBase(run_id=run.id, sequence=sequence)
 
 
 async def ended(store: Store, thread: ThreadId, *said: str, **fields: Any) -> Run:

@@ -5,15 +5,15 @@ from typing import Any, Final
 
 import pytest
 
+from holdfast.domain.commit import RunSnapshot
 from holdfast.domain.errors import Invalid, NotFound
-from holdfast.domain.events import decode, event_type
+from holdfast.domain.events import decode_event, event_type
 from holdfast.domain.ids import MessageId, SpaceId
 from holdfast.domain.instant import Millis, maybe_instant
 from holdfast.domain.interrupt import InterruptStatus
 from holdfast.domain.message import Message, Role
-from holdfast.domain.opening import Opening
 from holdfast.domain.run import RunStatus
-from holdfast.domain.stream import Stream
+from holdfast.domain.stream import StreamNormaliser
 from holdfast.store.store import Store
 from holdfast.testing.log_check import check_log
 from holdfast.testing.probe import Probe
@@ -55,7 +55,7 @@ async def check_heads(store: Store, probe: Probe, model: Model, now: Millis) -> 
     assert state.next_at == maybe_instant(Millis(min(later)) if later else None)
 
 
-def check_opening(opening: Opening, run: ModelRun) -> None:
+def check_opening(opening: RunSnapshot, run: ModelRun) -> None:
     """Compare what a worker begins with."""
     assert _names(opening.messages) == [said.name for said in run.chain()][-opening.thread.context_window :]
     assert opening.values == run.values()
@@ -63,7 +63,7 @@ def check_opening(opening: Opening, run: ModelRun) -> None:
     still_open = [name for name, status in run.asked.items() if status is InterruptStatus.OPEN]
     assert [asked.id for asked in opening.interrupts] == still_open
     assert opening.last_event_seq == len(run.events)
-    stream = Stream.resume(run.thread.id, run.id, opening.events)
+    stream = StreamNormaliser.resume(run.thread.id, run.id, opening.events)
     assert set(stream.open_tool_calls) == set(run.open_calls())
 
 
@@ -111,10 +111,10 @@ async def _check_events(store: Store, run: ModelRun) -> None:
         run.events += [event.data for event in logged[len(run.events) :]]
         run.cut_short = False
     assert [event.data for event in logged] == run.events
-    events = [decode(event.data) for event in logged]
+    events = [decode_event(event.data) for event in logged]
     assert [event_type(event) for event in events] == [event.type for event in logged]
     verify(events, complete=run.status.terminal)
-    stream = Stream.resume(run.thread.id, run.id, events)
+    stream = StreamNormaliser.resume(run.thread.id, run.id, events)
     assert set(stream.open_tool_calls) == set(run.open_calls())
     assert run.live or not run.open_calls()
 

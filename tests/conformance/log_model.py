@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from holdfast.domain.busy import OnBusy
 from holdfast.domain.content import Json
 from holdfast.domain.errors import (
     Busy,
@@ -25,7 +24,8 @@ from holdfast.domain.errors import (
 from holdfast.domain.ids import InterruptId, MessageId, OwnerId, RunId, ThreadId, TimerId, ToolCallId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.interrupt import InterruptStatus
-from holdfast.domain.limits import backoff
+from holdfast.domain.limits import backoff_ms
+from holdfast.domain.placement import OnBusy
 from holdfast.domain.run import RunStatus, check_move
 from holdfast.domain.step import StepState
 from holdfast.domain.timer import TimerState
@@ -329,7 +329,7 @@ class Model:
         for run in held:
             self.touched.add(run)
             if run.live and run.attempt < cap:
-                self.give_back(run, RunStatus.QUEUED, wait_until=None if at_once else now + backoff(run.attempt))
+                self.give_back(run, RunStatus.QUEUED, wait_until=None if at_once else now + backoff_ms(run.attempt))
             elif run.live:
                 self.end(run, RunStatus.FAILED)
             run.owner = None

@@ -11,7 +11,7 @@ from holdfast.domain.content import Json
 from holdfast.domain.errors import BudgetExceeded, HoldfastError, IdTaken, InboxNotEmpty, Invalid, WouldDeadlock
 from holdfast.domain.events import (
     Event,
-    RunError,
+    RunErrorEvent,
     RunFinished,
     TextMessageContent,
     TextMessageEnd,
@@ -20,21 +20,20 @@ from holdfast.domain.events import (
     ToolCallEnd,
     ToolCallResult,
     ToolCallStart,
-    decode,
-    encode,
+    decode_event,
+    encode_event,
 )
 from holdfast.domain.ids import InterruptId, MessageId, RunId, ThreadId, TimerId, ToolCallId
 from holdfast.domain.instant import Millis, instant
 from holdfast.domain.interrupt import InterruptKind, InterruptStatus, NewInterrupt
-from holdfast.domain.limits import Limits
+from holdfast.domain.limits import Limits, Usage
 from holdfast.domain.message import NewMessage
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import Move, RunStatus, WaitsFor
 from holdfast.domain.step import Step, StepKind, StepState
-from holdfast.domain.stream import Stream
+from holdfast.domain.stream import StreamNormaliser
 from holdfast.domain.thread import NewThread
 from holdfast.domain.timer import NewTimer
-from holdfast.domain.usage import Usage
 from tests.builders import assistant, call, result
 from tests.conformance.log_model import DEEPEST, Model, ModelRun, ModelStep, ModelTimer, Said
 
@@ -165,7 +164,7 @@ def plan(model: Model, run: ModelRun, lease: Lease, turn: Turn, now: Millis) -> 
         run=run,
         commit=commit,
         said=speech.said,
-        events=[encode(event) for event in speech.events],
+        events=[encode_event(event) for event in speech.events],
         steps=steps,
         timers=timers,
         targets=targets,
@@ -184,7 +183,7 @@ class _Speech:
         self._model = model
         self._now = now
         base = None if run.base is None else run.base.id
-        self._stream = Stream.resume(run.thread.id, run.id, map(decode, run.events), base)
+        self._stream = StreamNormaliser.resume(run.thread.id, run.id, map(decode_event, run.events), base)
         self._finished = RunFinished(thread_id=run.thread.id, run_id=run.id)
 
     def answer(self, answered: ToolCallId) -> None:
@@ -210,7 +209,7 @@ class _Speech:
         self._feed(TextMessageContent(message_id=MessageId(self._model.name("streamed")), delta="wel"))
 
     def end(self, to: RunStatus) -> None:
-        outcome = RunError(message="it broke") if to is RunStatus.FAILED else self._finished
+        outcome = RunErrorEvent(message="it broke") if to is RunStatus.FAILED else self._finished
         self.events += self._stream.end(outcome, at=self._now)
 
     def _say(self, said: Said, message: NewMessage) -> None:

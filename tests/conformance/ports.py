@@ -10,26 +10,12 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 import msgspec
 
 import holdfast.ports
-from holdfast.ports.api_keys import ApiKeys
 from holdfast.ports.artifacts import Artifacts, Files
-from holdfast.ports.census import Census
-from holdfast.ports.contexts import Contexts
-from holdfast.ports.event_log import EventLog
-from holdfast.ports.inbox import Inbox
-from holdfast.ports.interrupts import Interrupts
-from holdfast.ports.journal import Journal
-from holdfast.ports.leases import Leases
-from holdfast.ports.messages import Messages
-from holdfast.ports.notifications import Notifications
-from holdfast.ports.plans import Plans
-from holdfast.ports.runs import Runs
-from holdfast.ports.spaces import Spaces
-from holdfast.ports.steps import Steps
-from holdfast.ports.subscriptions import Subscriptions
-from holdfast.ports.threads import Threads
-from holdfast.ports.timers import Timers
-from holdfast.ports.tool_trust import ToolTrust
-from holdfast.ports.values import Values
+from holdfast.ports.log import Contexts, EventLog, Journal, Messages, Steps, Values
+from holdfast.ports.queue import Inbox, Interrupts, Leases, RunCounts, Subscriptions, Timers
+from holdfast.ports.runs import Plans, Runs, Threads
+from holdfast.ports.spaces import ApiKeys, Notifications, Spaces
+from holdfast.ports.tools import ToolTrust
 from holdfast.store.store import Store
 
 
@@ -56,7 +42,7 @@ class Ports(NamedTuple):
     api_keys: ApiKeys
     notifications: Notifications
     tool_trust: ToolTrust
-    census: Census
+    census: RunCounts
 
 
 def ports_of(store: Store) -> Ports:

@@ -3,13 +3,13 @@
 from typing import Any
 
 from holdfast.domain.commit import Commit, Committed, Lease
-from holdfast.domain.context_snapshot import ContextSnapshot, SentSegment, digest
-from holdfast.domain.events import Event, decode
+from holdfast.domain.context import ContextSnapshot, SentSegment, text_digest
+from holdfast.domain.events import Event, decode_event
 from holdfast.domain.ids import InterruptId, RunId, ToolCallId
 from holdfast.domain.instant import Instant, Millis, instant
 from holdfast.domain.interrupt import InterruptKind, NewInterrupt
 from holdfast.domain.message import Role
-from holdfast.domain.new_run import Base, NewRun
+from holdfast.domain.new_run import NewRun, RunBase
 from holdfast.domain.run import Move, Run, RunStatus, WaitsFor
 from holdfast.domain.step import Step, StepKind, StepState
 from holdfast.domain.thread import NewThread
@@ -37,7 +37,9 @@ async def child_of(store: Store, parent: RunId, *said: str, **options: Any) -> R
 
 async def after(store: Store, base: Run, *said: str, **options: Any) -> Run:
     """Make a run that goes on where `base` ends."""
-    return (await store.runs.create(SPACE, _new(base.thread_id, said, {"base": Base(run_id=base.id), **options}))).run
+    return (
+        await store.runs.create(SPACE, _new(base.thread_id, said, {"base": RunBase(run_id=base.id), **options}))
+    ).run
 
 
 async def running(store: Store, *said: str, **options: Any) -> Lease:
@@ -72,7 +74,7 @@ async def status(store: Store, run: RunId) -> RunStatus:
 
 async def stream(store: Store, run: RunId) -> list[Event]:
     """Return the whole log of a run."""
-    return [decode(event.data) for event in await store.events.after(SPACE, run)]
+    return [decode_event(event.data) for event in await store.events.after(SPACE, run)]
 
 
 async def said(store: Store, run: RunId) -> list[tuple[int | None, Role, object]]:
@@ -106,11 +108,11 @@ def tool_step(number: int, call_id: str, state: StepState = StepState.STARTED, *
 
 def told(step: int, system: str = "be good", **options: Any) -> ContextSnapshot:
     """Return what a model was told in a step: a system prompt and no tools."""
-    texts = {digest(text): text for text in (system, "[]")}
+    texts = {text_digest(text): text for text in (system, "[]")}
     nothing: dict[str, Any] = dict.fromkeys(("first_sequence", "last_sequence", "compaction_through"))
     plain = {"model": "m", "conversation": (), "reminders": (), "tokens": {}, "texts": texts, **nothing}
-    segments = (SentSegment(name="core", digest=digest(system), tokens=1),)
-    return ContextSnapshot(step=step, segments=segments, tools=digest("[]"), **{**plain, **options})
+    segments = (SentSegment(name="core", digest=text_digest(system), tokens=1),)
+    return ContextSnapshot(step=step, segments=segments, tools=text_digest("[]"), **{**plain, **options})
 
 
 def at(clock: HeldClock, seconds: float) -> Instant:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.domain.api_key import ApiKey, KeptKey, NewApiKey, Scope, valid
 from holdfast.domain.errors import IdTaken, Invalid, NotFound
 from holdfast.domain.ids import ApiKeyId, SpaceId
 from holdfast.domain.instant import Instant
+from holdfast.domain.space import ApiKey, NewApiKey, Scope, StoredApiKey, is_valid
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import MINUTE
@@ -50,7 +50,7 @@ async def test_a_key_is_kept_as_it_was_made_without_its_secret(store: Store, clo
 async def test_a_key_is_found_by_its_id_with_the_hash_of_its_secret(store: Store) -> None:
     made = await store.api_keys.create([SPACE], new_key("one"))
     await store.api_keys.create([SPACE], new_key("two"))
-    assert await store.api_keys.find(made.id) == KeptKey(made, hashed("one"))
+    assert await store.api_keys.find(made.id) == StoredApiKey(made, hashed("one"))
     with pytest.raises(NotFound, match="there is no key `key_missing`"):
         await store.api_keys.find(ApiKeyId("key_missing"))
 
@@ -126,12 +126,12 @@ async def test_the_keys_of_a_space_come_the_oldest_first_the_revoked_ones_too(st
 
 async def test_a_revoked_key_is_still_found_and_says_so(store: Store, clock: HeldClock) -> None:
     made = await store.api_keys.create([SPACE], new_key())
-    assert valid(made, now=at(clock, 0))
+    assert is_valid(made, now=at(clock, 0))
     revoked = await store.api_keys.revoke(made.id)
     assert revoked.revoked_at == at(clock, 0)
     found = (await store.api_keys.find(made.id)).key
     assert found == revoked
-    assert not valid(found, now=at(clock, 0))
+    assert not is_valid(found, now=at(clock, 0))
 
 
 async def test_revoking_a_key_again_changes_nothing(store: Store, clock: HeldClock) -> None:

@@ -9,10 +9,9 @@ import pytest
 from holdfast.domain.commit import Commit, Committed, Lease
 from holdfast.domain.errors import BudgetExceeded
 from holdfast.domain.ids import OwnerId, RunId
-from holdfast.domain.limits import Limits
+from holdfast.domain.limits import Limits, Usage
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.step import StepState
-from holdfast.domain.usage import Usage
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE, SECOND, assistant, call, claim, result, spoken

@@ -11,7 +11,7 @@ import pytest
 from holdfast.bus.local import LocalBus
 from holdfast.bus.postgres import CHANNEL, MAX_PAYLOAD_BYTES, PostgresBus, open_bus
 from holdfast.domain.ids import RunId, SpaceId
-from holdfast.ports.bus import Bus, Wake
+from holdfast.ports.bus import Bus, WakeHint
 from holdfast.testing.postgres import PostgresServer
 from tests.hints import hints_of
 from tests.schemas import fetch
@@ -22,25 +22,25 @@ SPACE: Final = SpaceId("acme")
 Pair: TypeAlias = tuple[Bus, Bus]
 
 
-def about(*names: object) -> Wake:
+def about(*names: object) -> WakeHint:
     """Return a hint about runs."""
-    return Wake(runs=frozenset((SPACE, RunId(str(name))) for name in names))
+    return WakeHint(runs=frozenset((SPACE, RunId(str(name))) for name in names))
 
 
-async def heard(hints: AsyncIterator[Wake], until: Callable[[Wake], bool]) -> Wake:
+async def heard(hints: AsyncIterator[WakeHint], until: Callable[[WakeHint], bool]) -> WakeHint:
     """Gather hints until they say enough."""
-    wake = Wake()
+    wake = WakeHint()
     async with asyncio.timeout(PATIENCE):
         while not until(wake):
             wake |= await anext(hints)
     return wake
 
 
-def everything(wake: Wake) -> bool:
+def everything(wake: WakeHint) -> bool:
     return wake.everything
 
 
-def at_least(wanted: Wake) -> Callable[[Wake], bool]:
+def at_least(wanted: WakeHint) -> Callable[[WakeHint], bool]:
     return lambda wake: wake | wanted == wake
 
 
@@ -66,7 +66,7 @@ async def buses(request: pytest.FixtureRequest, postgres_url: str) -> AsyncItera
 
 async def test_a_hint_reaches_every_reader_as_it_was_sent(buses: Pair) -> None:
     here, there = buses
-    sent = Wake(runs=about("a", "b").runs, ended=about("b").runs, queue=True, news=True, timers=True)
+    sent = WakeHint(runs=about("a", "b").runs, ended=about("b").runs, queue=True, news=True, timers=True)
     async with hints_of(here) as near, hints_of(there) as far, hints_of(there) as further:
         here.publish(sent)
         assert [await heard(hints, at_least(sent)) for hints in (near, far, further)] == [sent] * 3
@@ -74,7 +74,7 @@ async def test_a_hint_reaches_every_reader_as_it_was_sent(buses: Pair) -> None:
 
 async def test_whoever_is_in_the_same_process_has_heard_a_hint_when_it_was_sent(buses: Pair) -> None:
     here, _ = buses
-    heard = list[Wake]()
+    heard = list[WakeHint]()
     with here.subscribe(heard.append):
         here.publish(about("a"))
         assert heard == [about("a")]
@@ -99,12 +99,12 @@ async def test_a_reader_receives_hints_from_now_on(buses: Pair) -> None:
 
 async def test_a_slow_reader_receives_many_hints_as_one_and_holds_up_nobody(buses: Pair) -> None:
     here, there = buses
-    sent = Wake(runs=about(*range(100)).runs, queue=True)
+    sent = WakeHint(runs=about(*range(100)).runs, queue=True)
     async with hints_of(there) as slow, hints_of(there) as quick:
         for number in range(100):
             here.publish(about(number))
             await asyncio.sleep(0)
-        here.publish(Wake(queue=True))
+        here.publish(WakeHint(queue=True))
         await heard(quick, at_least(sent))
         assert await anext(slow) == sent
 
@@ -115,7 +115,7 @@ async def test_a_sender_needs_no_reader(buses: Pair) -> None:
         here.publish(about(number))
     async with hints_of(there):
         pass
-    here.publish(Wake(queue=True))
+    here.publish(WakeHint(queue=True))
 
 
 async def test_a_reader_that_stops_waiting_loses_nothing(buses: Pair) -> None:
@@ -165,12 +165,12 @@ async def test_what_gathers_while_one_is_sent_goes_as_one_notification(postgres_
 async def test_a_hint_that_is_too_large_says_that_everything_may_have_changed(postgres_url: str) -> None:
     large = about(*(f"run_{number:0100}" for number in range(MAX_PAYLOAD_BYTES // 100)))
     async with connected(postgres_url) as here, connected(postgres_url) as there, hints_of(there) as hints:
-        here.publish(Wake(runs=large.runs, queue=True))
-        assert await heard(hints, everything) == Wake(queue=True, everything=True)
-        here.publish(Wake(runs=large.runs, news=True))
-        assert await heard(hints, everything) == Wake(news=True, everything=True)
-        here.publish(Wake(ended=large.runs, timers=True))
-        assert await heard(hints, everything) == Wake(timers=True, everything=True)
+        here.publish(WakeHint(runs=large.runs, queue=True))
+        assert await heard(hints, everything) == WakeHint(queue=True, everything=True)
+        here.publish(WakeHint(runs=large.runs, news=True))
+        assert await heard(hints, everything) == WakeHint(news=True, everything=True)
+        here.publish(WakeHint(ended=large.runs, timers=True))
+        assert await heard(hints, everything) == WakeHint(timers=True, everything=True)
 
 
 async def test_a_hint_of_any_size_arrives(postgres_url: str) -> None:
@@ -178,7 +178,7 @@ async def test_a_hint_of_any_size_arrives(postgres_url: str) -> None:
         for size in (7600, 7700, 7800, 7820, 7840, 7860, 7880, 7900, 7920, 8000, 8200):
             sent = about("x" * size)
             here.publish(sent)
-            assert await heard(hints, lambda wake: wake != Wake()) in (sent, Wake(everything=True))
+            assert await heard(hints, lambda wake: wake != WakeHint()) in (sent, WakeHint(everything=True))
 
 
 async def test_a_bus_whose_connection_was_cut_connects_again_and_tells_its_readers(postgres_url: str) -> None:

@@ -5,14 +5,14 @@ from datetime import timedelta
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import RunStatus
 from holdfast.domain.thread import NewThread
-from holdfast.ports.census import LiveRuns
+from holdfast.ports.queue import LiveRunCounts
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE
 from tests.conformance.conftest import OTHER, SPACE
 from tests.conformance.scenes import COMPLETED, WAITING, after, at, commit, queued, running
 
-NOBODY = LiveRuns(pending=0, ready=0, delayed=0, running=0, waiting=0, longest_wait=0.0)
+NOBODY = LiveRunCounts(pending=0, ready=0, delayed=0, running=0, waiting=0, longest_wait=0.0)
 
 
 async def test_without_runs_there_is_nothing_to_count(store: Store) -> None:
@@ -27,7 +27,9 @@ async def test_each_run_that_has_not_ended_is_counted_where_it_stands(store: Sto
     await queued(store, wait_until=at(clock, 60))
     await queued(store)
     await queued(store)
-    assert await store.census.live() == LiveRuns(pending=1, ready=2, delayed=1, running=1, waiting=1, longest_wait=0.0)
+    assert await store.census.live() == LiveRunCounts(
+        pending=1, ready=2, delayed=1, running=1, waiting=1, longest_wait=0.0
+    )
 
 
 async def test_runs_that_have_ended_are_not_counted(store: Store) -> None:

@@ -22,13 +22,12 @@ from holdfast.domain.errors import (
 )
 from holdfast.domain.ids import RunId, ThreadId
 from holdfast.domain.inbox import InboxKind
-from holdfast.domain.limits import Limits
-from holdfast.domain.lineage import MAX_NESTING
-from holdfast.domain.new_run import Base, NewRun
+from holdfast.domain.limits import Limits, Usage
+from holdfast.domain.new_run import NewRun, RunBase
+from holdfast.domain.placement import MAX_NESTING
 from holdfast.domain.run import Move, Priority, RunStatus, WaitsFor
 from holdfast.domain.step import StepState
 from holdfast.domain.thread import NewThread
-from holdfast.domain.usage import Usage
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE, SECOND, assistant, claim, new_thread, spoken, user
@@ -222,7 +221,7 @@ async def test_a_child_names_the_run_that_spawns_it_and_begins_a_thread(store: S
         {"thread": thread},
         {"thread": parent.thread_id},
         {"idempotency_key": "key"},
-        {"base": Base(run_id=other.run_id)},
+        {"base": RunBase(run_id=other.run_id)},
         {"id": RunId("not an id")},
         {"values": {"secret": 1}},
     ]

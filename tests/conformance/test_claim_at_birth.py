@@ -16,7 +16,7 @@ from holdfast.domain.ids import MessageId, RunId, ThreadId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.limits import Limits
 from holdfast.domain.message import NewMessage, Role
-from holdfast.domain.new_run import Created, NewRun
+from holdfast.domain.new_run import CreatedRun, NewRun
 from holdfast.domain.run import Mode, Priority
 from holdfast.domain.thread import NewThread
 from holdfast.store.store import Store
@@ -61,7 +61,7 @@ async def thread(store: Store, clock: HeldClock) -> ThreadId:
     return made.id
 
 
-async def claim_at_birth(store: Store, *made: NewRun) -> tuple[list[Created | BaseException], list[Lease]]:
+async def claim_at_birth(store: Store, *made: NewRun) -> tuple[list[CreatedRun | BaseException], list[Lease]]:
     """Make runs and claim them, at once where the store can."""
     *created, leases = await asyncio.gather(
         *(store.runs.create(SPACE, new) for new in made),
@@ -119,8 +119,8 @@ async def test_runs_whose_making_fails_are_not_taken_for_others(store: Store, th
     runs = [NewRun(thread=other, base=None, messages=[user(other)]) for other in others]
     (first, refused, second), leases = await claim_at_birth(store, runs[0], used, runs[1])
     assert isinstance(refused, IdTaken)
-    assert isinstance(first, Created)
-    assert isinstance(second, Created)
+    assert isinstance(first, CreatedRun)
+    assert isinstance(second, CreatedRun)
     leases += await store.leases.claim(FIRST, lease=MINUTE, limit=100)
     assert {lease.run_id for lease in leases} == {first.run.id, second.run.id}
     for lease in leases:

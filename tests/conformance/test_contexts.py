@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from holdfast.domain.context_snapshot import SentRange, SentText, digest
+from holdfast.domain.context import SentRange, SentText, text_digest
 from holdfast.domain.errors import IdTaken, NotFound
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.thread import NewThread
@@ -30,13 +30,13 @@ async def test_what_a_model_was_told_is_read_back_to_the_letter(store: Store) ->
     context = told(
         1,
         "be kind\n",
-        conversation=(SentRange(first=1, last=2, count=2), SentText(digest=digest(note))),
+        conversation=(SentRange(first=1, last=2, count=2), SentText(digest=text_digest(note))),
         reminders=("do not forget",),
         tokens={"system": 2},
         first_sequence=1,
         last_sequence=2,
     )
-    context = replace(context, texts={**context.texts, digest(note): note})
+    context = replace(context, texts={**context.texts, text_digest(note): note})
     await commit(store, lease, steps=[model_step(1)], contexts=[context])
     read = await store.contexts.get(SPACE, lease.run_id, 1)
     assert (read.step, read.model, read.system, read.tools, read.tokens) == (1, "m", "be kind\n", [], {"system": 2})

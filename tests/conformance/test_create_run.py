@@ -12,13 +12,12 @@ from holdfast.domain.content import Part, TextPart
 from holdfast.domain.errors import Conflict, HoldfastError, IdTaken, Invalid, LeaseLost, NotFound, TooLarge
 from holdfast.domain.ids import MessageId, RunId, SpaceId, ThreadId
 from holdfast.domain.instant import Instant, Millis, instant
-from holdfast.domain.limits import Limits
+from holdfast.domain.limits import ZERO_USAGE, Limits
 from holdfast.domain.message import NewMessage, Role
-from holdfast.domain.new_run import Base, Created, NewRun
+from holdfast.domain.new_run import CreatedRun, NewRun, RunBase
 from holdfast.domain.run import Mode, Priority, Run, RunStatus
 from holdfast.domain.thread import NewThread
 from holdfast.domain.timer import NewTimer, TimerState
-from holdfast.domain.usage import NOTHING
 from holdfast.ports.runs import RunFilter
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
@@ -47,7 +46,7 @@ async def test_a_run_is_made_as_it_was_asked_for(store: Store, clock: HeldClock)
         created_by="ann",
     )
     created = await store.runs.create(SPACE, new)
-    assert created == Created(run=_expected(new, thread, instant(clock.now())), replayed=False)
+    assert created == CreatedRun(run=_expected(new, thread, instant(clock.now())), replayed=False)
     assert await store.runs.get(SPACE, RunId("chosen-1")) == created.run
 
 
@@ -72,7 +71,7 @@ def _expected(new: NewRun, thread: ThreadId, now: Instant) -> Run:
         input=new.input,
         output=None,
         error=None,
-        usage=NOTHING,
+        usage=ZERO_USAGE,
         priority=new.priority,
         tags=new.tags,
         limits=new.limits,
@@ -128,7 +127,7 @@ async def test_a_run_that_relies_on_the_agent_of_its_thread_is_made_only_if_it_i
         store.runs.create(SPACE, others[1]),
         return_exceptions=True,
     )
-    assert isinstance(made, Created) and made.run.agent_type == "writer"
+    assert isinstance(made, CreatedRun) and made.run.agent_type == "writer"
     assert isinstance(refused, Conflict)
     assert [run.id for run in (await store.runs.page(SPACE, where=RunFilter(thread_id=thread))).items] == [made.run.id]
 
@@ -201,7 +200,7 @@ async def test_the_id_of_a_deleted_run_is_refused(store: Store) -> None:
 async def test_of_many_that_choose_the_same_run_id_at_once_one_is_made(store: Store) -> None:
     new = NewRun(thread=NewThread(), id=RunId("raced"), messages=[user("hello")])
     made = await asyncio.gather(*(store.runs.create(SPACE, new) for _ in range(20)), return_exceptions=True)
-    assert sum(isinstance(created, Created) for created in made) == 1
+    assert sum(isinstance(created, CreatedRun) for created in made) == 1
     assert sum(isinstance(error, IdTaken) for error in made) == 19
     assert len((await store.threads.page(SPACE)).items) == 1
 
@@ -339,7 +338,7 @@ async def test_what_can_never_be_a_run_is_refused(store: Store) -> None:
         *(({"wait_until": Instant(at)}, Invalid) for at in ("", "soon", "2030-01-01T00:00:00", "2030-13-01T00:00:00Z")),
         ({"wait_until": Instant("9999-12-31T23:59:59-23:00")}, Invalid),
         *(({"values": {name: 1}}, Invalid) for name in ("", "other", "\x00")),
-        *(({"base": Base(run_id=base.id, sequence=at)}, Invalid) for at in (-1, 1, 2**63, 2**70, -(2**70))),
+        *(({"base": RunBase(run_id=base.id, sequence=at)}, Invalid) for at in (-1, 1, 2**63, 2**70, -(2**70))),
         ({"thread": NewThread(), "base": on(base)}, Invalid),
         *(({"input": value, "idempotency_key": "key"}, Invalid) for value in (object(), "\ud800", {"\ud800": 1})),
         ({"messages": [user("x")] * 1001}, Invalid),

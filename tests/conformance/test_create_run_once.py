@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from holdfast.domain.busy import OnBusy
 from holdfast.domain.errors import Conflict, IdempotencyMismatch
 from holdfast.domain.ids import RunId, ThreadId
 from holdfast.domain.instant import instant
 from holdfast.domain.new_run import NewRun, body_digest
+from holdfast.domain.placement import OnBusy
 from holdfast.domain.run import RunStatus
 from holdfast.domain.thread import NewThread, ThreadPatch, ThreadStatus
 from holdfast.domain.timer import NewTimer, TimerState

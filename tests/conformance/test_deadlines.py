@@ -11,8 +11,8 @@ from holdfast.domain.commit import Lease
 from holdfast.domain.errors import LeaseLost
 from holdfast.domain.ids import InterruptId, RunId, TimerId
 from holdfast.domain.inbox import InboxKind
-from holdfast.domain.interrupt import Answer
-from holdfast.domain.limits import LARGEST, Limits
+from holdfast.domain.interrupt import InterruptResponse
+from holdfast.domain.limits import MAX_SAFE_INTEGER, Limits
 from holdfast.domain.run import Move, RunStatus, WaitsFor
 from holdfast.domain.timer import NewTimer, Timer, TimerClaim, TimerState
 from holdfast.store.store import Store
@@ -114,9 +114,9 @@ async def test_each_run_of_a_tree_has_a_deadline_of_its_own(store: Store, clock:
 
 
 async def test_no_limit_is_too_long_for_a_deadline(store: Store, clock: HeldClock, where: str | Path) -> None:
-    lease = await running(store, limits=Limits(max_duration_seconds=LARGEST))
+    lease = await running(store, limits=Limits(max_duration_seconds=MAX_SAFE_INTEGER))
     timer = await deadline(store, where)
-    assert (timer.data, timer.due_at > at(clock, 999 * 365 * 24 * 3600)) == ({"seconds": LARGEST}, True)
+    assert (timer.data, timer.due_at > at(clock, 999 * 365 * 24 * 3600)) == ({"seconds": MAX_SAFE_INTEGER}, True)
     await asks(store, lease)
     clock.tick(timedelta(days=1000 * 365))
     await put(store, lease.run_id)
@@ -193,7 +193,7 @@ async def test_a_deadline_goes_on_with_exactly_what_was_left(store: Store, clock
 async def test_whatever_wakes_a_run_lets_its_deadline_go_on(store: Store, clock: HeldClock, where: str | Path) -> None:
     parent = await running(store, limits=HOUR)
     await asks(store, parent)
-    await store.interrupts.answer(SPACE, InterruptId("question"), Answer(response=True))
+    await store.interrupts.answer(SPACE, InterruptId("question"), InterruptResponse(response=True))
     assert (await deadline(store, where)).state is TimerState.SCHEDULED
     parent = await claim(store)
     child = await child_of(store, parent.run_id)

@@ -10,8 +10,8 @@ from holdfast.domain.commit import Lease
 from holdfast.domain.errors import Conflict, IdTaken, NotFound, RunActive
 from holdfast.domain.ids import ArtifactId, InterruptId, RunId, ThreadId, TimerId
 from holdfast.domain.inbox import InboxKind
-from holdfast.domain.interrupt import Answer
-from holdfast.domain.new_run import Base, NewRun
+from holdfast.domain.interrupt import InterruptResponse
+from holdfast.domain.new_run import NewRun, RunBase
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.step import StepState
 from holdfast.domain.thread import NewThread
@@ -56,7 +56,7 @@ async def worked(store: Store, clock: HeldClock, lease: Lease, *, said: str = "s
         interrupts=[asked(f"int-{name}")],
         move=ASKING,
     )
-    await store.interrupts.answer(SPACE, InterruptId(f"int-{name}"), Answer(response=said))
+    await store.interrupts.answer(SPACE, InterruptId(f"int-{name}"), InterruptResponse(response=said))
     again = await claim(store, SECOND)
     unread = [item.number for item in await store.journal.inbox(again)]
     await commit(store, again, consumed=unread, move=COMPLETED)
@@ -305,12 +305,12 @@ async def forest(store: Store, clock: HeldClock, chance: random.Random) -> list[
     for _ in range(10):
         base = chance.choice(runs)
         thread: ThreadId | NewThread = base.thread_id
-        start: Base | None = None
+        start: RunBase | None = None
         if chance.random() < 0.2:
             thread = NewThread()
         elif chance.random() < 0.8:
             sequences = [number for number, _, _ in await said(store, base.id)]
-            start = Base(run_id=base.id, sequence=chance.choice([None, *sequences]))
+            start = RunBase(run_id=base.id, sequence=chance.choice([None, *sequences]))
         await store.runs.create(SPACE, NewRun(thread=thread, base=start))
         lease = await claim(store)
         if chance.random() < 0.4:

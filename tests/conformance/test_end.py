@@ -13,7 +13,7 @@ from holdfast.domain.errors import Conflict, IllegalMove, Invalid, LeaseLost, No
 from holdfast.domain.ids import InterruptId, RunId, TimerId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.interrupt import InterruptStatus
-from holdfast.domain.message import Role, open_calls
+from holdfast.domain.message import Role, unanswered_calls
 from holdfast.domain.notification import NotificationKind
 from holdfast.domain.run import Move, Run, RunError, RunStatus, WaitsFor
 from holdfast.domain.step import StepState
@@ -160,7 +160,7 @@ async def test_afterwards_every_call_has_an_answer(store: Store) -> None:
     await commit(store, lease, messages=[assistant("looking", *calls), result("c2")])
     await end(store, lease.run_id)
     messages = await store.messages.of_run(SPACE, lease.run_id)
-    assert open_calls(messages) == []
+    assert unanswered_calls(messages) == []
     assert [(message.role, message.tool_call_id, message.sequence) for message in messages[2:]] == [
         (Role.TOOL, "c2", 2),
         (Role.TOOL, "c1", 3),

@@ -11,7 +11,7 @@ from holdfast.domain.events import (
     ReasoningMessageContent,
     ReasoningMessageStart,
     ReasoningStart,
-    RunError,
+    RunErrorEvent,
     RunFinished,
     RunStarted,
     StateSnapshot,
@@ -24,11 +24,11 @@ from holdfast.domain.events import (
     ToolCallResult,
     ToolCallStart,
 )
-from holdfast.domain.events.input import Cancelled, Interrupt, Interrupted
+from holdfast.domain.events.messages import AgUiInterrupt, CancelledOutcome, InterruptOutcome
 from holdfast.domain.ids import InterruptId, MessageId, RunId, ToolCallId
 from holdfast.domain.run import RunError as WhyItFailed
 from holdfast.domain.run import RunStatus
-from holdfast.domain.stream import Stream
+from holdfast.domain.stream import StreamNormaliser
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from holdfast.testing.verifier import IllegalStream, verify
@@ -70,21 +70,21 @@ OPEN: Final[dict[str, Sequence[Event]]] = {
 
 async def log(store: Store, clock: HeldClock, lease: Lease, *said: Event) -> None:
     """Commit what the stream of a run makes of `said`."""
-    legal = Stream.resume(lease.thread_id, lease.run_id, await stream(store, lease.run_id))
+    legal = StreamNormaliser.resume(lease.thread_id, lease.run_id, await stream(store, lease.run_id))
     await commit(store, lease, events=[event for each in said for event in legal.feed(each, at=clock.now())])
 
 
-async def check_closed(store: Store, run: RunId, *, segments: int = 1) -> RunFinished | RunError:
+async def check_closed(store: Store, run: RunId, *, segments: int = 1) -> RunFinished | RunErrorEvent:
     """Return how the stream of a run ends, which is legal, whole and has so many segments."""
     events = await stream(store, run)
     verify(events)
     assert sum(isinstance(event, RunStarted) for event in events) == segments
-    assert sum(isinstance(event, RunFinished | RunError) for event in events) == segments
+    assert sum(isinstance(event, RunFinished | RunErrorEvent) for event in events) == segments
     logged = await store.events.after(SPACE, run)
     assert [event.seq for event in logged] == list(range(1, len(logged) + 1))
     assert (await store.runs.get(SPACE, run)).last_event_seq == len(logged)
     last = events[-1]
-    assert isinstance(last, RunFinished | RunError)
+    assert isinstance(last, RunFinished | RunErrorEvent)
     return last
 
 
@@ -97,7 +97,7 @@ async def test_whatever_is_open_in_a_running_run_is_closed(store: Store, clock: 
     await store.runs.end(SPACE, lease.run_id)
     last = await check_closed(store, lease.run_id)
     assert isinstance(last, RunFinished)
-    assert last.outcome == Cancelled()
+    assert last.outcome == CancelledOutcome()
 
 
 async def test_a_run_that_never_ran_is_closed(store: Store) -> None:
@@ -119,18 +119,18 @@ async def test_a_run_that_went_back_to_the_queue_is_closed(store: Store, clock: 
 
 async def test_a_waiting_run_is_closed_in_a_segment_of_its_own(store: Store, clock: HeldClock) -> None:
     lease = await running(store)
-    question = Interrupt(id=InterruptId("question"), reason="approval")
-    legal = Stream.resume(lease.thread_id, lease.run_id, await stream(store, lease.run_id))
+    question = AgUiInterrupt(id=InterruptId("question"), reason="approval")
+    legal = StreamNormaliser.resume(lease.thread_id, lease.run_id, await stream(store, lease.run_id))
     events = [event for each in TEXT for event in legal.feed(each, at=clock.now())]
     interrupted = RunFinished(
-        thread_id=lease.thread_id, run_id=lease.run_id, outcome=Interrupted(interrupts=[question])
+        thread_id=lease.thread_id, run_id=lease.run_id, outcome=InterruptOutcome(interrupts=[question])
     )
     events += legal.end(interrupted, at=clock.now())
     await commit(store, lease, events=events, interrupts=[asked("question")], move=ASKING)
     await store.runs.end(SPACE, lease.run_id)
     last = await check_closed(store, lease.run_id, segments=2)
     assert isinstance(last, RunFinished)
-    assert last.outcome == Cancelled()
+    assert last.outcome == CancelledOutcome()
 
 
 async def test_a_failed_run_ends_with_its_error(store: Store, clock: HeldClock) -> None:
@@ -139,7 +139,7 @@ async def test_a_failed_run_ends_with_its_error(store: Store, clock: HeldClock) 
     error = WhyItFailed(code="DEADLINE_EXCEEDED", message="too late")
     await store.runs.end(SPACE, lease.run_id, to=RunStatus.FAILED, error=error)
     last = await check_closed(store, lease.run_id)
-    assert isinstance(last, RunError)
+    assert isinstance(last, RunErrorEvent)
     assert (last.code, last.message) == ("DEADLINE_EXCEEDED", "too late")
 
 
@@ -147,7 +147,7 @@ async def test_a_failed_run_without_an_error_ends_with_its_reason(store: Store) 
     run = await queued(store)
     await store.runs.end(SPACE, run.id, to=RunStatus.FAILED, reason="no more time")
     last = await check_closed(store, run.id)
-    assert isinstance(last, RunError)
+    assert isinstance(last, RunErrorEvent)
     assert last.message == "no more time"
 
 

@@ -6,10 +6,10 @@ import json
 import pytest
 
 from holdfast.domain.errors import Invalid, NotFound
-from holdfast.domain.events import Custom, Event, StateSnapshot, TextMessageContent, encode, event_type
+from holdfast.domain.events import Custom, Event, StateSnapshot, TextMessageContent, encode_event, event_type
 from holdfast.domain.ids import MessageId, RunId
 from holdfast.domain.run import RunStatus
-from holdfast.ports.event_log import Head
+from holdfast.ports.log import LogHead
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import MINUTE, spoken
@@ -60,7 +60,7 @@ async def test_events_are_kept_byte_for_byte(store: Store, clock: HeldClock) -> 
     clock.tick(MINUTE)
     await commit(store, lease, events=said)
     logged = (await store.events.after(SPACE, lease.run_id))[1:]
-    assert [event.data for event in logged] == [encode(event) for event in said]
+    assert [event.data for event in logged] == [encode_event(event) for event in said]
     assert [event.type for event in logged] == [event_type(event) for event in said]
     assert {event.created_at for event in logged} == {at(clock, 0)}
     typed = await store.events.after(SPACE, lease.run_id, types=[event_type(event) for event in said])
@@ -71,7 +71,7 @@ async def test_a_large_event_is_kept_whole(store: Store) -> None:
     lease = await running(store)
     big = TextMessageContent(message_id=MessageId("m"), delta="x" * 1_000_000)
     await commit(store, lease, events=[spoken("")[0], big, spoken("")[2]])
-    assert (await store.events.after(SPACE, lease.run_id, seq=2, limit=1))[0].data == encode(big)
+    assert (await store.events.after(SPACE, lease.run_id, seq=2, limit=1))[0].data == encode_event(big)
     with pytest.raises(Invalid):
         await commit(store, lease, events=[TextMessageContent(message_id=MessageId("m"), delta="x" * 9_000_000)])
 
@@ -129,8 +129,8 @@ async def test_heads_say_how_far_each_run_is(store: Store) -> None:
     await commit(store, lease, events=spoken("hi"))
     heads = await store.events.heads([(SPACE, lease.run_id), (SPACE, idle.id)])
     expected = [
-        Head(space_id=SPACE, run_id=lease.run_id, status=RunStatus.RUNNING, last_event_seq=4),
-        Head(space_id=SPACE, run_id=idle.id, status=RunStatus.CANCELLED, last_event_seq=2),
+        LogHead(space_id=SPACE, run_id=lease.run_id, status=RunStatus.RUNNING, last_event_seq=4),
+        LogHead(space_id=SPACE, run_id=idle.id, status=RunStatus.CANCELLED, last_event_seq=2),
     ]
     assert sorted(heads, key=lambda head: head.run_id) == sorted(expected, key=lambda head: head.run_id)
 

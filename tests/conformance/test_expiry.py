@@ -9,7 +9,7 @@ from holdfast.domain.commit import Lease
 from holdfast.domain.ids import OwnerId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.interrupt import InterruptStatus
-from holdfast.domain.limits import LONGEST_BACKOFF_MS, backoff
+from holdfast.domain.limits import MAX_BACKOFF_MS, backoff_ms
 from holdfast.domain.run import Move, RunStatus, WaitsFor
 from holdfast.domain.step import StepState
 from holdfast.store.store import Store
@@ -34,7 +34,7 @@ from tests.conformance.scenes import (
 )
 
 MILLISECOND = timedelta(milliseconds=1)
-LONGEST = timedelta(milliseconds=LONGEST_BACKOFF_MS)
+LONGEST = timedelta(milliseconds=MAX_BACKOFF_MS)
 
 
 async def die(store: Store, clock: HeldClock, *, cap: int = 5) -> Lease:
@@ -69,14 +69,14 @@ async def test_a_run_that_was_taken_back_is_claimed_after_a_delay_that_grows(sto
         assert (await claim(store)).run.attempt == attempt
         clock.tick(MINUTE)
         await store.leases.expire(cap=100)
-        delay = backoff(attempt)
+        delay = backoff_ms(attempt)
         assert (await get(store, run.id)).wait_until == at(clock, delay / 1000)
         clock.tick(timedelta(milliseconds=delay - 1))
         assert await store.leases.claim(FIRST, lease=MINUTE) == []
         clock.tick(MILLISECOND)
-    delays = [backoff(attempt) for attempt in range(1, 9)]
+    delays = [backoff_ms(attempt) for attempt in range(1, 9)]
     assert delays == sorted(delays)
-    assert delays[0] < delays[-1] == LONGEST_BACKOFF_MS
+    assert delays[0] < delays[-1] == MAX_BACKOFF_MS
 
 
 async def test_a_run_that_was_claimed_cap_times_without_a_settled_step_fails(store: Store, clock: HeldClock) -> None:

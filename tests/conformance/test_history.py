@@ -4,7 +4,7 @@ from holdfast.domain.commit import Commit
 from holdfast.domain.errors import IdTaken, Invalid, NotFound
 from holdfast.domain.ids import MessageId, RunId, ThreadId
 from holdfast.domain.message import NewMessage, Role
-from holdfast.domain.new_run import Base, NewRun
+from holdfast.domain.new_run import NewRun, RunBase
 from holdfast.domain.run import Run, RunStatus
 from holdfast.store.store import Store
 from tests.builders import assistant, call, new_thread, result, user
@@ -195,7 +195,7 @@ async def test_a_message_is_found_by_its_id_on_the_chain_and_not_beside_it(store
             await store.messages.get(SPACE, run.id, id)
 
 
-async def _edit(store: Store, base: Base | None, revised: MessageId, text: str, thread: ThreadId) -> Run:
+async def _edit(store: Store, base: RunBase | None, revised: MessageId, text: str, thread: ThreadId) -> Run:
     """Say something else instead of the message `revised`, under the same id."""
     said = NewMessage(id=revised, role=Role.USER, content=text, revises=revised)
     return (await store.runs.create(SPACE, NewRun(thread=thread, base=base, messages=[said]))).run

@@ -1,9 +1,9 @@
 """A run starts with the values its base had where it was cut."""
 
-from holdfast.domain.busy import OnBusy
 from holdfast.domain.commit import Commit
 from holdfast.domain.content import Json
 from holdfast.domain.ids import ThreadId
+from holdfast.domain.placement import OnBusy
 from holdfast.domain.run import Run, RunStatus
 from holdfast.store.store import Store
 from tests.builders import assistant, new_thread

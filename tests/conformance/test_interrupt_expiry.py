@@ -9,7 +9,7 @@ import pytest
 from holdfast.domain.errors import AlreadyAnswered, Invalid
 from holdfast.domain.ids import InterruptId
 from holdfast.domain.inbox import InboxItem, InboxKind
-from holdfast.domain.interrupt import Answer, Interrupt, InterruptStatus
+from holdfast.domain.interrupt import Interrupt, InterruptResponse, InterruptStatus
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.thread import NewThread
@@ -30,7 +30,7 @@ async def question(store: Store, name: InterruptId = QUESTION) -> Interrupt:
 
 
 async def answer(store: Store, name: InterruptId = QUESTION, by: str | None = None) -> Interrupt:
-    return await store.interrupts.answer(SPACE, name, Answer(response="yes", by=by))
+    return await store.interrupts.answer(SPACE, name, InterruptResponse(response="yes", by=by))
 
 
 async def read(store: Store, run: Run) -> list[InboxItem]:

@@ -11,7 +11,13 @@ from holdfast.domain.errors import AlreadyAnswered, Conflict, Invalid, NotFound
 from holdfast.domain.ids import InterruptId, ToolCallId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.instant import instant
-from holdfast.domain.interrupt import DEFAULT_DEADLINE, Answer, Interrupt, InterruptKind, InterruptStatus
+from holdfast.domain.interrupt import (
+    DEFAULT_INTERRUPT_TIMEOUT_MS,
+    Interrupt,
+    InterruptKind,
+    InterruptResponse,
+    InterruptStatus,
+)
 from holdfast.domain.run import RunStatus
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
@@ -24,7 +30,7 @@ QUESTION = InterruptId("question")
 
 
 async def answer(store: Store, response: Any = True, **options: Any) -> Interrupt:
-    return await store.interrupts.answer(SPACE, QUESTION, Answer(response=response, **options))
+    return await store.interrupts.answer(SPACE, QUESTION, InterruptResponse(response=response, **options))
 
 
 async def test_an_interrupt_is_kept_as_it_was_asked(store: Store, clock: HeldClock) -> None:
@@ -63,13 +69,13 @@ async def test_an_interrupt_is_given_an_id_and_a_deadline(store: Store, clock: H
     await commit(store, lease, interrupts=[asked("x", id=None), asked("y", id=None)], move=ASKING)
     first, second = await store.interrupts.of_run(SPACE, lease.run_id)
     assert first.id != second.id
-    assert first.expires_at == instant(type(clock.now())(clock.now() + DEFAULT_DEADLINE))
+    assert first.expires_at == instant(type(clock.now())(clock.now() + DEFAULT_INTERRUPT_TIMEOUT_MS))
 
 
 async def test_the_interrupts_of_a_run_come_the_oldest_first(store: Store) -> None:
     lease = await running(store)
     await commit(store, lease, interrupts=[asked("b"), asked("a")], move=ASKING)
-    await store.interrupts.answer(SPACE, InterruptId("b"), Answer(response=1))
+    await store.interrupts.answer(SPACE, InterruptId("b"), InterruptResponse(response=1))
     lease = await claim(store)
     await commit(store, lease, consumed=[1], interrupts=[asked("c")], move=ASKING)
     found = await store.interrupts.of_run(SPACE, lease.run_id)
@@ -98,7 +104,7 @@ async def test_the_interrupts_of_children_show_at_the_root(store: Store) -> None
 async def test_the_interrupts_of_a_space_come_in_pages_the_newest_first(store: Store) -> None:
     for name in ("a", "b", "c", "d", "e"):
         await asking(store, name)
-    await store.interrupts.answer(SPACE, InterruptId("c"), Answer(response=1))
+    await store.interrupts.answer(SPACE, InterruptId("c"), InterruptResponse(response=1))
 
     async def names(status: InterruptStatus | None) -> list[list[str]]:
         pages, cursor, more = [], None, True

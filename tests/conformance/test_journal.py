@@ -11,11 +11,11 @@ from holdfast.domain.commit import Commit
 from holdfast.domain.errors import Conflict, HoldfastError, Invalid, NotFound
 from holdfast.domain.ids import ArtifactId, FileId, InterruptId, MessageId, TimerId
 from holdfast.domain.inbox import InboxKind
+from holdfast.domain.limits import Usage
 from holdfast.domain.message import Role
 from holdfast.domain.run import Move, RunStatus
 from holdfast.domain.step import StepState
 from holdfast.domain.timer import NewTimer, TimerState
-from holdfast.domain.usage import Usage
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE, assistant, call, claim, new_run, new_thread, result, spoken

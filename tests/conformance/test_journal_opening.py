@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from holdfast.domain.commit import Lease
+from holdfast.domain.commit import Lease, RunSnapshot
 from holdfast.domain.errors import Invalid, LeaseLost
 from holdfast.domain.events import (
     Event,
@@ -24,12 +24,11 @@ from holdfast.domain.events import (
 from holdfast.domain.ids import InterruptId, MessageId, RunId, ThreadId, ToolCallId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.instant import Millis
-from holdfast.domain.interrupt import Answer
+from holdfast.domain.interrupt import InterruptResponse
 from holdfast.domain.new_run import NewRun
-from holdfast.domain.opening import Opening
 from holdfast.domain.run import Run
 from holdfast.domain.step import StepState
-from holdfast.domain.stream import STRUCTURAL_TYPES, Stream
+from holdfast.domain.stream import STRUCTURAL_TYPES, StreamNormaliser
 from holdfast.domain.thread import NewThread
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
@@ -55,7 +54,7 @@ from tests.schemas import execute
 NOW: Final = Millis(1_750_000_000_000)
 
 
-async def opened(store: Store, lease: Lease) -> Opening:
+async def opened(store: Store, lease: Lease) -> RunSnapshot:
     return await store.journal.open(lease)
 
 
@@ -63,8 +62,8 @@ async def put(store: Store, run: RunId, data: str = "hi") -> int:
     return await store.inbox.put(SPACE, run, kind=InboxKind.MESSAGE, data=data)
 
 
-def resumed(lease: Lease, opening: Opening) -> Stream:
-    return Stream.resume(lease.thread_id, lease.run_id, opening.events, lease.run.base_run_id)
+def resumed(lease: Lease, opening: RunSnapshot) -> StreamNormaliser:
+    return StreamNormaliser.resume(lease.thread_id, lease.run_id, opening.events, lease.run.base_run_id)
 
 
 async def test_a_fresh_run_is_opened_with_its_input(store: Store) -> None:
@@ -124,7 +123,7 @@ async def test_all_that_a_run_has_is_opened_with_it(store: Store) -> None:
         values={"state": {"n": 1}, "plan": ["look"]},
     )
     await commit(store, lease, interrupts=[asked("a"), asked("b")], move=ASKING)
-    await store.interrupts.answer(SPACE, InterruptId("a"), Answer(response="yes"))
+    await store.interrupts.answer(SPACE, InterruptId("a"), InterruptResponse(response="yes"))
     again = await claim(store, SECOND)
     await put(store, again.run_id)
     opening = await opened(store, again)
@@ -160,7 +159,9 @@ async def test_values_of_a_run_on_a_base_are_those_it_begins_with(store: Store) 
 def half(lease: Lease) -> list[Event]:
     """Return a stream that breaks off: a message, a call with an answer, one without, and half a message."""
     at = MessageId("m1")
-    said = Stream.resume(lease.thread_id, lease.run_id, [RunStarted(thread_id=lease.thread_id, run_id=lease.run_id)])
+    said = StreamNormaliser.resume(
+        lease.thread_id, lease.run_id, [RunStarted(thread_id=lease.thread_id, run_id=lease.run_id)]
+    )
     events: list[Event] = [
         TextMessageContent(message_id=at, delta="I look"),
         ToolCallStart(tool_call_id=ToolCallId("c1"), tool_call_name="look", parent_message_id=at),
@@ -188,7 +189,7 @@ async def test_a_stream_goes_on_legally_from_what_was_opened(store: Store, broke
         more += going_on.feed(event, at=NOW)
     await commit(store, lease, events=more)
     verify(await stream(store, lease.run_id), complete=False)
-    from_all = Stream.resume(lease.thread_id, lease.run_id, await stream(store, lease.run_id))
+    from_all = StreamNormaliser.resume(lease.thread_id, lease.run_id, await stream(store, lease.run_id))
     from_opening = resumed(lease, await opened(store, lease))
     ends = [s.feed(event, at=NOW) for s in (from_all, from_opening) for event in spoken("x", id="m1")]
     assert ends[: len(ends) // 2] == ends[len(ends) // 2 :]
@@ -199,7 +200,7 @@ async def test_a_stream_goes_on_in_a_new_segment_after_a_wait(store: Store) -> N
     said = resumed(lease, await opened(store, lease))
     finished = said.end(RunFinished(thread_id=lease.thread_id, run_id=lease.run_id), at=NOW)
     await commit(store, lease, events=finished, interrupts=[asked("q")], move=ASKING)
-    await store.interrupts.answer(SPACE, InterruptId("q"), Answer(response="yes"))
+    await store.interrupts.answer(SPACE, InterruptId("q"), InterruptResponse(response="yes"))
     again = await claim(store)
     going_on = resumed(again, await opened(store, again))
     assert going_on.segment_id is None

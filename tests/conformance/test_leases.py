@@ -8,7 +8,7 @@ import pytest
 from holdfast.domain.errors import Invalid, LeaseLost
 from holdfast.domain.ids import OwnerId
 from holdfast.domain.inbox import InboxKind
-from holdfast.domain.run import HEAD_START, Move, Priority, RunStatus
+from holdfast.domain.run import PRIORITY_HEAD_START_MS, Move, Priority, RunStatus
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE, SECOND, claim
@@ -17,7 +17,9 @@ from tests.conformance.scenes import WAITING, after, at, commit, get, queued, ru
 
 SECOND_LONG = timedelta(seconds=1)
 MILLISECOND = timedelta(milliseconds=1)
-HEAD_START_OF_HIGH = timedelta(milliseconds=HEAD_START[Priority.HIGH] - HEAD_START[Priority.LOW])
+HEAD_START_OF_HIGH = timedelta(
+    milliseconds=PRIORITY_HEAD_START_MS[Priority.HIGH] - PRIORITY_HEAD_START_MS[Priority.LOW]
+)
 
 
 async def test_a_claim_leases_up_to_its_limit(store: Store) -> None:

@@ -17,10 +17,9 @@ from holdfast.domain.commit import Commit
 from holdfast.domain.errors import StoreCorrupt, StoreReadOnly, StoreTooNew
 from holdfast.domain.ids import InterruptId, RunId, SpaceId
 from holdfast.domain.interrupt import InterruptStatus
-from holdfast.domain.limits import Limits
+from holdfast.domain.limits import Limits, Usage
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.thread import NewThread
-from holdfast.domain.usage import Usage
 from holdfast.store import statements
 from holdfast.testing.clock import HeldClock
 from holdfast.testing.log_check import check_rows

@@ -2,12 +2,12 @@
 
 import asyncio
 
-from holdfast.domain.busy import OnBusy
 from holdfast.domain.commit import Commit
 from holdfast.domain.errors import Busy, IdTaken, LeaseLost, Waiting
 from holdfast.domain.ids import RunId
-from holdfast.domain.interrupt import Answer, InterruptStatus
+from holdfast.domain.interrupt import InterruptResponse, InterruptStatus
 from holdfast.domain.new_run import NewRun
+from holdfast.domain.placement import OnBusy
 from holdfast.domain.run import Move, RunStatus, WaitsFor
 from holdfast.domain.thread import NewThread
 from holdfast.store.store import Store
@@ -103,7 +103,7 @@ async def test_enqueue_is_accepted_once_the_person_has_answered(store: Store) ->
     thread = await new_thread(store, SPACE)
     asked = await ask_a_person(store, await make(store, thread, "hello"), "really?")
     (interrupt,) = await store.interrupts.of_run(SPACE, asked.id)
-    await store.interrupts.answer(SPACE, interrupt.id, Answer(response="yes"))
+    await store.interrupts.answer(SPACE, interrupt.id, InterruptResponse(response="yes"))
     assert (await make(store, thread, "good")).base_run_id == asked.id
 
 

@@ -11,7 +11,7 @@ from holdfast.domain.events import event_type
 from holdfast.domain.ids import ThreadId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.plan import PlanItem
-from holdfast.domain.plan_edit import AddItem, ChangeItem, NewPlanItem, PlanItemPatch
+from holdfast.domain.plan_edit import AddPlanItem, ChangePlanItem, NewPlanItem, PlanItemPatch
 from holdfast.domain.run import RunStatus
 from holdfast.domain.thread import NewThread, ThreadPatch, ThreadStatus
 from holdfast.store.store import Store
@@ -23,11 +23,11 @@ PLAN: Json = {"items": [{"task_id": 1, "position": 0, "title": "bake"}]}
 
 
 async def add(store: Store, thread: ThreadId, title: str = "mix") -> PlanItem:
-    return await store.plans.edit(SPACE, thread, AddItem(item=NewPlanItem(title=title)), by="ann")
+    return await store.plans.edit(SPACE, thread, AddPlanItem(item=NewPlanItem(title=title)), by="ann")
 
 
 async def rename(store: Store, thread: ThreadId, task_id: int, title: str) -> PlanItem:
-    return await store.plans.edit(SPACE, thread, ChangeItem(task_id=task_id, patch=PlanItemPatch(title=title)))
+    return await store.plans.edit(SPACE, thread, ChangePlanItem(task_id=task_id, patch=PlanItemPatch(title=title)))
 
 
 async def test_a_run_that_has_ended_has_the_edit_and_so_has_the_next(store: Store) -> None:

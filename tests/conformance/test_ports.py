@@ -9,22 +9,12 @@ import pytest
 from holdfast.bootstrap import SystemClock, open_store
 from holdfast.bus.local import LocalBus
 from holdfast.bus.postgres import PostgresBus
-from holdfast.ports.agents import Agents
-from holdfast.ports.bus import Bus
-from holdfast.ports.clock import Clock
-from holdfast.ports.executor import Executor
-from holdfast.ports.known_models import KnownModels
-from holdfast.ports.library import Library
-from holdfast.ports.model import Model, Models
-from holdfast.ports.peers import Peers
-from holdfast.ports.processes import Processes
-from holdfast.ports.remote_tools import RemoteTools
-from holdfast.ports.sandbox import Sandbox
-from holdfast.ports.settings import SettingsFile
-from holdfast.ports.tokens import Tokens
-from holdfast.ports.watching import Watch, Watching
-from holdfast.ports.web_search import WebSearch
-from holdfast.ports.working_folder import WorkingFolder, WorkingFolders
+from holdfast.ports.bus import Bus, RunWatcher, Watch
+from holdfast.ports.model import KnownModels, Model, Models, TokenCounter
+from holdfast.ports.runtime import Clock, Executor, Library, RemoteTools, SubagentRuns
+from holdfast.ports.sandbox import Processes, Sandbox
+from holdfast.ports.tools import WebSearch, WorkingFolder, WorkingFolders
+from holdfast.ports.workspace import Agents, SettingsFile
 from holdfast.testing.clock import HeldClock
 from tests.conformance.ports import Ports, methods_of, ports_of, protocols
 
@@ -35,16 +25,16 @@ NOT_OF_THE_STORE = {
     Executor,
     KnownModels,
     Library,
-    Peers,
+    SubagentRuns,
     Model,
     Models,
     Processes,
     RemoteTools,
     Sandbox,
     SettingsFile,
-    Tokens,
+    TokenCounter,
     Watch,
-    Watching,
+    RunWatcher,
     WebSearch,
     WorkingFolder,
     WorkingFolders,

@@ -8,7 +8,7 @@ from holdfast.domain.commit import Lease
 from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.ids import InterruptId, RunId
 from holdfast.domain.inbox import InboxItem, InboxKind
-from holdfast.domain.interrupt import Answer
+from holdfast.domain.interrupt import InterruptResponse
 from holdfast.domain.run import Move, RunStatus, WaitsFor
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
@@ -47,7 +47,7 @@ async def test_a_parent_hears_what_its_child_asks(store: Store) -> None:
 async def test_all_above_hear_of_an_answer(store: Store) -> None:
     root, mid, leaf = await family(store)
     await ask(store, leaf)
-    await store.interrupts.answer(SPACE, InterruptId("q"), Answer(response="yes"))
+    await store.interrupts.answer(SPACE, InterruptId("q"), InterruptResponse(response="yes"))
     closed = (InboxKind.ANSWER, {"interrupt_id": "q"})
     assert (await heard(store, root), (await heard(store, mid))[1:]) == ([closed], [closed])
 
@@ -74,7 +74,7 @@ async def test_a_question_below_is_answered_at_the_root_in_the_name_of_a_segment
     root, _, leaf = await family(store)
     await ask(store, leaf)
     await commit(store, root, move=Move(to=RunStatus.WAITING, reason=WaitsFor.CHILD))
-    answers = {InterruptId("q"): Answer(response="yes")}
+    answers = {InterruptId("q"): InterruptResponse(response="yes")}
     await store.interrupts.answer_all(SPACE, root.run_id, answers, segment=RunId("next"))
     assert await status(store, leaf.run_id) is await status(store, root.run_id) is RunStatus.QUEUED
     again = await claimed(store, root.run)
@@ -92,7 +92,7 @@ async def test_a_run_beside_does_not_answer(store: Store) -> None:
     root, mid, leaf = await family(store)
     await ask(store, mid)
     with pytest.raises(NotFound, match="does not ask `q`"):
-        await store.interrupts.answer_all(SPACE, leaf.run_id, {InterruptId("q"): Answer(response="yes")})
+        await store.interrupts.answer_all(SPACE, leaf.run_id, {InterruptId("q"): InterruptResponse(response="yes")})
     assert await heard(store, leaf) == []
     assert len(await heard(store, root)) == 1
 
@@ -117,5 +117,5 @@ async def test_what_a_run_asks_is_its_own_and_what_it_shows(store: Store) -> Non
     await commit(store, root, values={"asking": {mid.run_id: [QUESTION]}})
     (shown,) = await store.interrupts.asked_by(SPACE, root.run_id)
     assert (shown.id, shown.run_id) == ("q", leaf.run_id)
-    await store.interrupts.answer(SPACE, InterruptId("q"), Answer(response="yes"))
+    await store.interrupts.answer(SPACE, InterruptId("q"), InterruptResponse(response="yes"))
     assert await store.interrupts.asked_by(SPACE, root.run_id) == []

@@ -5,7 +5,7 @@ import asyncio
 from holdfast.domain.commit import Commit
 from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.ids import RunId
-from holdfast.domain.new_run import Base, NewRun
+from holdfast.domain.new_run import NewRun, RunBase
 from holdfast.domain.run import RunStatus
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
@@ -68,7 +68,7 @@ async def test_a_base_on_another_thread_is_not_found(store: Store) -> None:
     await store.runs.delete(SPACE, gone.id)
     for missing in (elsewhere.id, foreign.id, gone.id, RunId("missing")):
         async with refused(store, NotFound):
-            await make(store, thread, "and", base=Base(run_id=missing))
+            await make(store, thread, "and", base=RunBase(run_id=missing))
 
 
 async def test_a_base_that_was_erased_is_not_found_and_those_on_it_go_on(store: Store) -> None:

@@ -16,7 +16,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
 
-from holdfast.domain.busy import OnBusy
 from holdfast.domain.commit import Committed
 from holdfast.domain.content import Json
 from holdfast.domain.errors import (
@@ -27,9 +26,10 @@ from holdfast.domain.errors import (
 )
 from holdfast.domain.ids import OwnerId
 from holdfast.domain.inbox import InboxKind
-from holdfast.domain.interrupt import Answer, InterruptStatus
-from holdfast.domain.limits import ATTEMPT_CAP, Limits
-from holdfast.domain.new_run import Base, Created, NewRun
+from holdfast.domain.interrupt import InterruptResponse, InterruptStatus
+from holdfast.domain.limits import MAX_ATTEMPTS, Limits
+from holdfast.domain.new_run import CreatedRun, NewRun, RunBase
+from holdfast.domain.placement import OnBusy
 from holdfast.domain.run import Priority, RunStatus
 from holdfast.domain.timer import TimerState
 from holdfast.testing.postgres import PostgresServer
@@ -147,7 +147,7 @@ class RunLog(LogMachine):
         outcomes = self._at_once(*[self._store.runs.create(SPACE, birth.new) for birth in births])
         for birth, outcome in zip(births, outcomes, strict=True):
             if isinstance(birth.start, Start):
-                assert isinstance(outcome, Created)
+                assert isinstance(outcome, CreatedRun)
                 self._born(birth, birth.start)
             else:
                 assert type(outcome) is birth.start
@@ -165,7 +165,7 @@ class RunLog(LogMachine):
         own = [] if base.deleted else self._run(self._store.messages.of_run(SPACE, base.id))
         sequences = [message.sequence for message in own if message.sequence is not None]
         cut = data.draw(st.integers(0, len(sequences))) or None
-        named = Base(run_id=base.id, sequence=None if cut is None else sequences[cut - 1])
+        named = RunBase(run_id=base.id, sequence=None if cut is None else sequences[cut - 1])
         self._create(
             data, thread, NewRun(thread=thread.id, base=named, values=given), lambda: self._model.named_base(base, cut)
         )
@@ -277,7 +277,7 @@ class RunLog(LogMachine):
         asked = {interrupt: run for run in self._model.runs for interrupt in run.asked}
         interrupt = data.draw(st.sampled_from(list(asked)))
         run = asked[interrupt]
-        answer = self._store.interrupts.answer(SPACE, interrupt, Answer(response="yes"))
+        answer = self._store.interrupts.answer(SPACE, interrupt, InterruptResponse(response="yes"))
         if run.deleted:
             self._refused(NotFound, answer)
         elif run.asked[interrupt] is not InterruptStatus.OPEN:
@@ -362,7 +362,7 @@ class RunLog(LogMachine):
     def restart(self) -> None:
         """One process owns the file: when it starts, every lease is dead."""
         self._ground.restart()
-        self._model.expire(self._clock.now(), cap=ATTEMPT_CAP, at_once=True)
+        self._model.expire(self._clock.now(), cap=MAX_ATTEMPTS, at_once=True)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from holdfast.domain.errors import AlreadyAnswered, IdTaken, Invalid, NotFound
 from holdfast.domain.events import RunFinished, TextMessageStart
 from holdfast.domain.ids import InterruptId, MessageId, RunId, ThreadId
 from holdfast.domain.inbox import InboxKind
-from holdfast.domain.interrupt import Answer, InterruptStatus
+from holdfast.domain.interrupt import InterruptResponse, InterruptStatus
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.thread import NewThread
@@ -21,7 +21,7 @@ from tests.conformance.tables import rows_of
 
 ONE, TWO = InterruptId("one"), InterruptId("two")
 NEXT = RunId("the-next-segment")
-YES = Answer(response="yes")
+YES = InterruptResponse(response="yes")
 
 
 async def asking_twice(store: Store) -> Run:
@@ -85,13 +85,17 @@ async def test_the_number_that_is_returned_is_of_the_last_end_also_while_the_run
     [
         ({ONE: YES, InterruptId("three"): YES}, NEXT, NotFound),
         ({ONE: YES, InterruptId("elsewhere"): YES}, NEXT, NotFound),
-        ({ONE: YES, TWO: Answer(response="x", digest="other")}, NEXT, Invalid),
+        ({ONE: YES, TWO: InterruptResponse(response="x", digest="other")}, NEXT, Invalid),
         ({ONE: YES}, RunId("not an id"), Invalid),
         ({ONE: YES}, RunId("used"), IdTaken),
     ],
 )
 async def test_of_answers_that_are_refused_none_is_taken(
-    store: Store, where: str | Path, answers: dict[InterruptId, Answer], segment: RunId, error: type[Exception]
+    store: Store,
+    where: str | Path,
+    answers: dict[InterruptId, InterruptResponse],
+    segment: RunId,
+    error: type[Exception],
 ) -> None:
     await asking(store, "elsewhere")
     run = await asking_twice(store)

@@ -14,13 +14,12 @@ from holdfast.domain.errors import LeaseLost
 from holdfast.domain.ids import InterruptId, RunId, TimerId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.instant import Instant
-from holdfast.domain.limits import Limits
+from holdfast.domain.limits import Limits, Usage
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import Move, RunStatus
 from holdfast.domain.step import StepState
 from holdfast.domain.thread import NewThread
 from holdfast.domain.timer import NewTimer
-from holdfast.domain.usage import Usage
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE, SECOND, assistant, claim, spoken

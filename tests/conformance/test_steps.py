@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from holdfast.domain.errors import Conflict, Invalid, NotFound
 from holdfast.domain.ids import RunId
+from holdfast.domain.limits import Usage
 from holdfast.domain.step import StepKind, StepState
-from holdfast.domain.usage import Usage
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import MINUTE, assistant, call, claim, result, user

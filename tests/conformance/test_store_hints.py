@@ -14,14 +14,14 @@ from holdfast.domain.commit import Commit
 from holdfast.domain.errors import LeaseLost, NotFound
 from holdfast.domain.ids import RunId, ThreadId
 from holdfast.domain.inbox import InboxKind
-from holdfast.domain.interrupt import Answer
+from holdfast.domain.interrupt import InterruptResponse
 from holdfast.domain.limits import Limits
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import RunStatus
 from holdfast.domain.thread import NewThread
 from holdfast.domain.timer import NewTimer
-from holdfast.ports.bus import Wake
-from holdfast.ports.event_log import Growth
+from holdfast.ports.bus import WakeHint
+from holdfast.ports.log import LogAppend
 from holdfast.store.store import Store
 from holdfast.store.transaction import MAX_INLINE_EVENT_CHARS
 from holdfast.testing.clock import HeldClock
@@ -36,22 +36,22 @@ PATIENCE: Final = 30.0
 class Watched:
     """A store, and what it says on its bus."""
 
-    def __init__(self, store: Store, hints: AsyncIterator[Wake]) -> None:
+    def __init__(self, store: Store, hints: AsyncIterator[WakeHint]) -> None:
         self.store = store
         self._hints = hints
 
-    async def said(self) -> Wake:
+    async def said(self) -> WakeHint:
         """Return what was said to have happened since the last time, or wait for it; not what logs grew by."""
-        said = Wake()
-        while said == Wake():
+        said = WakeHint()
+        while said == WakeHint():
             said = replace(await self._next(), grown=(), coming=False)
         return said
 
-    async def grown(self) -> Sequence[Growth]:
+    async def grown(self) -> Sequence[LogAppend]:
         """Return what logs grew by since the last time."""
         return (await self._next()).grown
 
-    async def _next(self) -> Wake:
+    async def _next(self) -> WakeHint:
         async with asyncio.timeout(PATIENCE):
             return await anext(self._hints)
 
@@ -70,8 +70,8 @@ async def watched(where: str | Path, clock: HeldClock) -> AsyncIterator[Watched]
         yield watched
 
 
-def hint(*runs: RunId, ended: Sequence[RunId] = (), **what: bool) -> Wake:
-    told = Wake(runs=frozenset((SPACE, run) for run in runs), ended=frozenset((SPACE, run) for run in ended))
+def hint(*runs: RunId, ended: Sequence[RunId] = (), **what: bool) -> WakeHint:
+    told = WakeHint(runs=frozenset((SPACE, run) for run in runs), ended=frozenset((SPACE, run) for run in ended))
     return replace(told, **what)
 
 
@@ -120,7 +120,7 @@ async def test_what_comes_from_outside_tells_of_the_run_and_the_queue(watched: W
     await store.inbox.put(SPACE, waiting.run_id, kind=InboxKind.MESSAGE, data="hi")
     assert await watched.said() == hint(waiting.run_id, queue=True)
     assert question.id is not None
-    await store.interrupts.answer(SPACE, question.id, Answer(response=True))
+    await store.interrupts.answer(SPACE, question.id, InterruptResponse(response=True))
     assert await watched.said() == hint(asking.run_id, queue=True)
 
 

@@ -4,8 +4,8 @@ import asyncio
 
 from holdfast.domain.errors import Conflict, Invalid, NotFound
 from holdfast.domain.ids import RunId, ThreadId
-from holdfast.domain.lineage import MAX_NESTING
 from holdfast.domain.new_run import NewRun
+from holdfast.domain.placement import MAX_NESTING
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.thread import NewThread
 from holdfast.store.store import Store

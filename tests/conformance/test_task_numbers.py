@@ -4,7 +4,7 @@ import asyncio
 
 from holdfast.domain.commit import Lease
 from holdfast.domain.idempotency import step_key
-from holdfast.domain.new_run import Base
+from holdfast.domain.new_run import RunBase
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE, SECOND, claim, new_thread
@@ -33,7 +33,7 @@ async def test_the_items_of_plans_are_numbered_from_one_along_their_thread(store
 async def test_branches_of_a_thread_share_the_numbers(store: Store) -> None:
     thread = await new_thread(store, SPACE)
     base = await answered(store, thread, "q", "a")
-    forks = [await make(store, thread, str(n), base=Base(run_id=base.id)) for n in range(3)]
+    forks = [await make(store, thread, str(n), base=RunBase(run_id=base.id)) for n in range(3)]
     leases = [await claimed(store, run) for run in forks]
     assert [await number(store, lease, step) for step in (1, 2) for lease in leases] == [1, 2, 3, 4, 5, 6]
 

@@ -12,7 +12,6 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from holdfast.domain.api_key import NewApiKey, Scope
 from holdfast.domain.artifact import ArtifactType, NewArtifact, NewFile
 from holdfast.domain.commit import Commit
 from holdfast.domain.content import Json
@@ -30,11 +29,12 @@ from holdfast.domain.ids import (
 )
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.instant import Instant
-from holdfast.domain.interrupt import Answer, InterruptStatus
+from holdfast.domain.interrupt import InterruptResponse, InterruptStatus
 from holdfast.domain.message import NewMessage
-from holdfast.domain.new_run import Base, NewRun
-from holdfast.domain.plan_edit import AddItem, NewPlanItem, PlanEdit
+from holdfast.domain.new_run import NewRun, RunBase
+from holdfast.domain.plan_edit import AddPlanItem, NewPlanItem, PlanEdit
 from holdfast.domain.run import Move, RunError, RunStatus, WaitsFor
+from holdfast.domain.space import NewApiKey, Scope
 from holdfast.domain.thread import NewThread, ThreadFilter, ThreadPatch
 from holdfast.domain.timer import NewTimer, TimerClaim
 from holdfast.ports.runs import RunFilter
@@ -88,8 +88,8 @@ NAMING: Final[dict[Any, Callable[[World, World], list[Any]]]] = {
     ApiKeyId: lambda own, named: [named.key],
     NewRun: lambda own, named: [
         NewRun(thread=named.thread),
-        NewRun(thread=own.thread, base=Base(run_id=named.run)),
-        NewRun(thread=own.thread, base=Base(run_id=named.run, sequence=0)),
+        NewRun(thread=own.thread, base=RunBase(run_id=named.run)),
+        NewRun(thread=own.thread, base=RunBase(run_id=named.run, sequence=0)),
         NewRun(thread=NewThread(), parent_run_id=named.run),
     ],
     NewArtifact: lambda own, named: [NewArtifact(type=ArtifactType.DOC, title="x", file_id=named.file)],
@@ -104,7 +104,7 @@ NAMING_BY_PARAMETER: Final[dict[tuple[str, str], Callable[[World, World], list[A
     ("runs.page", "cursor"): lambda own, named: [named.run],
     ("messages.history", "before"): lambda own, named: [],  # any that is not on the chain is refused as invalid
     ("notifications.mark_read", "number"): lambda own, named: [named.news],
-    ("interrupts.answer_all", "answers"): lambda own, named: [{named.interrupt: Answer(response="x")}],
+    ("interrupts.answer_all", "answers"): lambda own, named: [{named.interrupt: InterruptResponse(response="x")}],
     ("interrupts.answer_all", "segment"): lambda own, named: [],  # a name to be given, not one of something
 }
 # What must be given for a method to find anything.
@@ -120,12 +120,12 @@ PLAIN: Final[dict[Any, Any]] = {
     ThreadPatch: ThreadPatch(title="x"),
     NewFile: NewFile(name="x", content=b"x"),
     NewTimer: NewTimer(kind="x", due_at=LATER),
-    Answer: Answer(response="x"),
+    InterruptResponse: InterruptResponse(response="x"),
     InboxKind: InboxKind.MESSAGE,
     Json: "x",
     Mapping[str, str]: {},
     Sequence[NewMessage]: (),
-    PlanEdit: AddItem(item=NewPlanItem(title="x")),
+    PlanEdit: AddPlanItem(item=NewPlanItem(title="x")),
     **dict.fromkeys([int, str, bool, Sequence[str], ThreadFilter, InterruptStatus, RunStatus, RunError, TimerClaim]),
 }
 

@@ -8,7 +8,7 @@ import pytest
 from holdfast.domain.errors import Conflict, IdTaken, IllegalMove, LeaseLost, NotFound, ThreadClosed
 from holdfast.domain.ids import RunId, ThreadId, TimerId
 from holdfast.domain.inbox import InboxKind
-from holdfast.domain.new_run import Created, NewRun
+from holdfast.domain.new_run import CreatedRun, NewRun
 from holdfast.domain.run import RunStatus
 from holdfast.domain.thread import NewThread, ThreadPatch, ThreadStatus
 from holdfast.domain.timer import NewTimer, TimerClaim, TimerState
@@ -88,7 +88,7 @@ async def test_a_timer_makes_one_run_however_many_try_at_once(stores: list[Store
         ),
         return_exceptions=True,
     )
-    (made,) = [outcome for outcome in outcomes if isinstance(outcome, Created)]
+    (made,) = [outcome for outcome in outcomes if isinstance(outcome, CreatedRun)]
     assert sum(isinstance(outcome, LeaseLost) for outcome in outcomes) == 7
     assert [run.id for run in (await stores[0].runs.page(SPACE)).items] == [made.run.id]
 

@@ -20,10 +20,10 @@ from holdfast.domain.events import (
     ToolCallArgs,
     ToolCallResult,
     ToolCallStart,
-    decode,
+    decode_event,
     event_type,
 )
-from holdfast.domain.events.custom import Abandoned, StatusChanged, StepChanged, from_custom
+from holdfast.domain.events.custom import MessagesAbandoned, StatusChanged, StepChanged, from_custom
 from holdfast.domain.ids import RunId, ToolCallId
 from holdfast.domain.interrupt import Interrupt
 from holdfast.domain.message import Message, Role
@@ -75,7 +75,7 @@ async def read(store: Store, run: RunId) -> Told:
 async def _events(store: Store, run: RunId) -> list[Event]:
     found: list[Event] = []
     while page := await store.events.after(DEFAULT_SPACE, run, seq=len(found), limit=_PAGE):
-        found += [decode(event.data) for event in page]
+        found += [decode_event(event.data) for event in page]
     return found
 
 
@@ -146,7 +146,7 @@ def _stream(told: Told, unknown: Collection[str]) -> list[Json]:
 
 def _voided(event: Event) -> Iterator[str]:
     ours = from_custom(event) if isinstance(event, Custom) else None
-    if isinstance(ours, Abandoned):
+    if isinstance(ours, MessagesAbandoned):
         for name in ours.message_ids:
             yield name
             yield f"{name}-thought"
@@ -178,7 +178,7 @@ def _said(event: Event, told: Told, unknown: Collection[str]) -> Iterator[list[A
         case ToolCallResult(tool_call_id=call, content=content):
             yield [kind, subject, _result(told, call, content, unknown)]
         case Custom(name=name, value=value):
-            if not isinstance(from_custom(event), Abandoned | StatusChanged | StepChanged):
+            if not isinstance(from_custom(event), MessagesAbandoned | StatusChanged | StepChanged):
                 yield [name, "", msgspec.json.encode(value).decode()]
         case RunFinished(outcome=outcome):
             yield [kind, "", "" if outcome is UNSET else type(outcome).__name__]

@@ -28,7 +28,7 @@ from holdfast.domain.message import Role
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.thread import NewThread
 from holdfast.models.scripted import ScriptedModel
-from holdfast.ports.model import Finished, ModelDelta, ModelRequest, TextDelta
+from holdfast.ports.model import ModelDelta, ModelFinished, ModelRequest, TextDelta
 from holdfast.testing.commit_points import CommitPoints
 from holdfast.testing.kills import Say
 from holdfast.testing.probe import is_postgres, open_probe
@@ -205,7 +205,7 @@ def number_model_calls(moments: Moments) -> None:
                     moments.reach(moment("model", about, "inside"))
             else:
                 await asyncio.sleep(_PIECE)  # calls come in pieces too, as from a provider
-            if isinstance(delta, Finished):
+            if isinstance(delta, ModelFinished):
                 moments.reach(moment("model", about, "over"))
             yield delta
 

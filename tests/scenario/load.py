@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Final
 
 from holdfast.domain.commit import Commit, Lease
-from holdfast.domain.events import TextMessageContent, decode
+from holdfast.domain.events import TextMessageContent, decode_event
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
 from holdfast.domain.message import Role
 from holdfast.domain.new_run import NewRun
@@ -44,7 +44,7 @@ async def check_said(store: Store, lease: Lease, *, acknowledged: Collection[int
     """Return the numbers that the run of `lease` has said: whole, each once, and all that were acknowledged."""
     messages = await store.messages.of_run(SPACE, lease.run_id)
     spoke = [_number(str(message.content)) for message in messages if message.role is Role.ASSISTANT]
-    logged = [decode(event.data) for event in await store.events.after(SPACE, lease.run_id, limit=10_000)]
+    logged = [decode_event(event.data) for event in await store.events.after(SPACE, lease.run_id, limit=10_000)]
     streamed = [_number(event.delta) for event in logged if isinstance(event, TextMessageContent)]
     assert spoke == streamed, "a commit is there in part"
     assert len(spoke) == len(set(spoke)), "a commit is there twice"

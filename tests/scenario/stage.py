@@ -6,10 +6,10 @@ from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 from holdfast.domain.commit import Commit, Committed, Lease
-from holdfast.domain.events import Event, RunError, RunFinished, Terminal, decode
+from holdfast.domain.events import Event, RunErrorEvent, RunFinished, TerminalEvent, decode_event
 from holdfast.domain.ids import OwnerId, SpaceId
 from holdfast.domain.instant import Instant, Millis, instant
-from holdfast.domain.stream import Stream
+from holdfast.domain.stream import StreamNormaliser
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 
@@ -51,7 +51,7 @@ class Stage:
         (lease,) = await self.do(self.store.leases.claim(WORKER, lease=LEASE, limit=10))
         assert lease.space_id == self.space
         logged = await self.store.events.after(self.space, lease.run_id)
-        stream = Stream.resume(lease.thread_id, lease.run_id, [decode(event.data) for event in logged])
+        stream = StreamNormaliser.resume(lease.thread_id, lease.run_id, [decode_event(event.data) for event in logged])
         return Worker(self, lease, stream)
 
     def at(self, later: timedelta) -> Instant:
@@ -62,12 +62,12 @@ class Stage:
 class Worker:
     """Whoever has the lease of a run."""
 
-    def __init__(self, stage: Stage, lease: Lease, stream: Stream) -> None:
+    def __init__(self, stage: Stage, lease: Lease, stream: StreamNormaliser) -> None:
         self.lease = lease
         self._stage = stage
         self._stream = stream
 
-    async def commit(self, *said: Event, end: Terminal | None = None, **parts: Any) -> Committed:
+    async def commit(self, *said: Event, end: TerminalEvent | None = None, **parts: Any) -> Committed:
         """Commit what was said, as a legal stream, and whatever belongs to it."""
         now = self._stage.clock.now()
         events = [legal for event in said for legal in self._stream.feed(event, at=now)]
@@ -80,6 +80,6 @@ class Worker:
         """Return the event of a good end."""
         return RunFinished(thread_id=self.lease.thread_id, run_id=self.lease.run_id)
 
-    def failed(self) -> RunError:
+    def failed(self) -> RunErrorEvent:
         """Return the event of a bad end."""
-        return RunError(message="it broke", code="BROKEN")
+        return RunErrorEvent(message="it broke", code="BROKEN")

@@ -17,11 +17,11 @@ from holdfast.bootstrap.workspace import open as open_workspace
 from holdfast.domain.content import Json
 from holdfast.domain.errors import LeaseLost
 from holdfast.domain.events import Custom, TextMessageStart
-from holdfast.domain.events.custom import Abandoned, from_custom
+from holdfast.domain.events.custom import MessagesAbandoned, from_custom
 from holdfast.domain.ids import OwnerId, RunId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.instant import Instant
-from holdfast.domain.limits import ATTEMPT_CAP, backoff
+from holdfast.domain.limits import MAX_ATTEMPTS, backoff_ms
 from holdfast.domain.message import Role
 from holdfast.domain.run import RunStatus
 from holdfast.domain.step import StepKind, StepState
@@ -199,7 +199,7 @@ async def test_what_a_lost_model_call_had_said_is_void_and_the_next_one_has_anot
         await relay.check(told, told)
     begun = [event.message_id for event in told.events if isinstance(event, TextMessageStart)]
     void = [from_custom(event) for event in told.events if isinstance(event, Custom)]
-    (abandoned,) = [each for each in void if isinstance(each, Abandoned)]
+    (abandoned,) = [each for each in void if isinstance(each, MessagesAbandoned)]
     assert abandoned.message_ids == begun[:1]
     assert [message.id for message in told.messages if message.role is Role.ASSISTANT] == begun[1:]
     assert [(step.state, step.attempt) for step in told.steps] == [(StepState.DONE, 2)]
@@ -212,7 +212,7 @@ async def test_a_run_that_kills_its_worker_in_each_model_call_fails_in_the_end(s
         told, _ = await relay.play(_new(), always(moment("model", f"{GOAL} 0", stage)))
     assert told.run.status is RunStatus.FAILED
     assert told.run.error is not None and told.run.error.code == "ATTEMPTS_EXHAUSTED"
-    assert len(relay.deaths) == ATTEMPT_CAP
+    assert len(relay.deaths) == MAX_ATTEMPTS
 
 
 async def test_a_run_that_kills_its_worker_in_each_tool_call_fails_in_the_end(
@@ -222,7 +222,7 @@ async def test_a_run_that_kills_its_worker_in_each_tool_call_fails_in_the_end(
         told, _ = await relay.play(run := _new(), always(moment("tool", "papers", "inside")))
     assert told.run.error is not None and told.run.error.code == "ATTEMPTS_EXHAUSTED"
     calls = await tool_server.calls(name_of(run, ""))
-    assert len(calls) == len(relay.deaths) == ATTEMPT_CAP + 1, "the first of them had settled the model call"
+    assert len(calls) == len(relay.deaths) == MAX_ATTEMPTS + 1, "the first of them had settled the model call"
     assert result_of(told)[0].startswith("not answered")
 
 
@@ -230,7 +230,7 @@ async def test_a_step_that_a_live_worker_settles_begins_the_count_anew(sailing: 
     """Four die in each call, of five that a run has, and it comes to its end."""
     turns = [calling(("sync", "one")), calling(("sync", "two")), calling(say="Done.")]
     moments = [moment("model", f"{GOAL} {turn}", "inside") for turn in range(3)]
-    deadly = [each for each in moments for _ in range(ATTEMPT_CAP - 1)]
+    deadly = [each for each in moments for _ in range(MAX_ATTEMPTS - 1)]
     async with sailing(turns) as relay:
         told, _ = await relay.play(_new(), once(*deadly))
         await relay.check(told, told)
@@ -247,7 +247,7 @@ async def test_a_run_whose_worker_died_is_tried_again_after_a_delay_that_grows(
         told, _ = await relay.play(_new(), once(inside, inside, inside))
         await relay.check(told, told)
         assert relay.survivor is not None
-        assert relay.survivor.delays_ms == [backoff(attempt) for attempt in (1, 2, 3)]
+        assert relay.survivor.delays_ms == [backoff_ms(attempt) for attempt in (1, 2, 3)]
     await postgres.drop_database("backoff")
 
 

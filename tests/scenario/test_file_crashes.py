@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.bootstrap.store import open_store
 from holdfast.bootstrap.workspace import DEFAULT_SPACE
-from holdfast.domain.events import Custom, decode
+from holdfast.domain.events import Custom, decode_event
 from holdfast.domain.events.custom import FileAction, FileChanged, from_custom
 from holdfast.domain.ids import RunId
 from holdfast.domain.message import Role
@@ -81,7 +81,7 @@ async def _check(where: str | Path, run: RunId, death: str) -> None:
     async with open_store(where, read_only=True) as store:
         assert (await store.runs.get(DEFAULT_SPACE, run)).status is RunStatus.COMPLETED
         messages = await store.messages.of_run(DEFAULT_SPACE, run)
-        events = [decode(event.data) for event in await store.events.after(DEFAULT_SPACE, run, limit=10_000)]
+        events = [decode_event(event.data) for event in await store.events.after(DEFAULT_SPACE, run, limit=10_000)]
     results = [message for message in messages if message.role is Role.TOOL]
     assert len(results) == 5
     assert [result.content for result in results if "failed" in result.metadata] == [], death

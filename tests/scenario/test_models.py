@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from holdfast.domain.errors import ContextOverflow, HoldfastError, ModelRefused, ModelUnavailable
+from holdfast.domain.limits import Usage
 from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.model_provider import ProviderSettings
-from holdfast.domain.usage import Usage
 from holdfast.models.catalog import Catalog
 from holdfast.models.kept import KEY
 from holdfast.ports.model import Model, ModelDelta, TextDelta

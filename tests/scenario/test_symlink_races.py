@@ -16,7 +16,7 @@ import pytest
 
 from holdfast.domain.errors import Conflict, Invalid
 from holdfast.domain.working_path import WorkingPath
-from holdfast.ports.working_folder import WorkingFolder
+from holdfast.ports.tools import WorkingFolder
 from holdfast.sandbox.files.folders import WorkspaceFolders
 from holdfast.sandbox.files.openat2 import has_openat2, open_by_openat2
 from holdfast.sandbox.files.opening import Opener

@@ -16,7 +16,7 @@ import pytest
 from holdfast.bootstrap import open_store
 from holdfast.bus.local import LocalBus
 from holdfast.domain.errors import Unavailable
-from holdfast.ports.processes import Ended
+from holdfast.ports.sandbox import ProcessResult
 from holdfast.sandbox.processes import SupervisedProcesses, open_processes
 from holdfast.testing.kills import Death, ForkServer, Say
 from tests.unit.sandbox.commands import (
@@ -207,10 +207,10 @@ async def _die_by(kill: Callable[[], None], task: Task, say: Say) -> None:
         await asyncio.Event().wait()
 
 
-async def _run_all(processes: SupervisedProcesses, task: Task, say: Say) -> list[asyncio.Task[Ended]]:
+async def _run_all(processes: SupervisedProcesses, task: Task, say: Say) -> list[asyncio.Task[ProcessResult]]:
     """Start a command of each kind, and say when it is up."""
 
-    async def run(kind: str) -> asyncio.Task[Ended]:
+    async def run(kind: str) -> asyncio.Task[ProcessResult]:
         running = await begin(processes, stubborn(kind, task.mark))
         say({"up": kind})
         return running

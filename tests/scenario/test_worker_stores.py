@@ -15,7 +15,7 @@ import pytest
 from holdfast.bootstrap import SystemClock, open_bus, open_store
 from holdfast.domain.commit import Lease
 from holdfast.domain.errors import Unavailable
-from holdfast.domain.events import RunError, TextMessageStart
+from holdfast.domain.events import RunErrorEvent, TextMessageStart
 from holdfast.domain.ids import OwnerId, RunId, TimerId
 from holdfast.domain.instant import Instant
 from holdfast.domain.run import Run, RunStatus
@@ -172,7 +172,7 @@ async def test_a_timer_fires_once_however_many_processes_there_are(processes: li
     for run in ending:
         failed = await get(store, run.id)
         assert failed.error is not None and failed.error.code == "DEADLINE_EXCEEDED"
-        assert sum(isinstance(event, RunError) for event in await stream(store, run.id)) == 1
+        assert sum(isinstance(event, RunErrorEvent) for event in await stream(store, run.id)) == 1
     for lease in await store.leases.claim(OwnerId("reader"), lease=HOUR, limit=RUNS):
         (item,) = await store.journal.inbox(lease)
         assert item.data == {"timer_id": f"{lease.run_id}-wake"}

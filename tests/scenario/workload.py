@@ -7,10 +7,9 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from holdfast.domain.api_key import NewApiKey, Scope
 from holdfast.domain.artifact import ArtifactType, NewArtifact, NewFile
 from holdfast.domain.commit import Commit
-from holdfast.domain.context_snapshot import ContextSnapshot, SentSegment, digest
+from holdfast.domain.context import ContextSnapshot, SentSegment, text_digest
 from holdfast.domain.errors import InboxNotEmpty
 from holdfast.domain.events import (
     Event,
@@ -24,18 +23,17 @@ from holdfast.domain.events import (
     ToolCallResult,
     ToolCallStart,
 )
-from holdfast.domain.events.input import Interrupt, Interrupted
+from holdfast.domain.events.messages import AgUiInterrupt, InterruptOutcome
 from holdfast.domain.ids import ArtifactId, FileId, InterruptId, MessageId, RunId, ThreadId, TimerId, ToolCallId
 from holdfast.domain.inbox import InboxKind
-from holdfast.domain.interrupt import Answer, InterruptKind, NewInterrupt
-from holdfast.domain.limits import Limits
-from holdfast.domain.new_run import Base, NewRun
+from holdfast.domain.interrupt import InterruptKind, InterruptResponse, NewInterrupt
+from holdfast.domain.limits import Limits, Usage
+from holdfast.domain.new_run import NewRun, RunBase
 from holdfast.domain.run import Move, RunError, RunStatus, WaitsFor
-from holdfast.domain.space import SpacePatch
+from holdfast.domain.space import NewApiKey, Scope, SpacePatch
 from holdfast.domain.step import Step, StepKind, StepState
 from holdfast.domain.thread import NewThread, ThreadPatch
 from holdfast.domain.timer import NewTimer, TimerClaim
-from holdfast.domain.usage import Usage
 from tests.builders import assistant, call, result, spoken, user
 from tests.scenario.stage import FAR_OFF, LEASE, WORKER, Stage, Worker
 
@@ -94,7 +92,7 @@ async def waiting(stage: Stage) -> None:
     async with stage.queue:
         await stage.do(store.runs.create(space, _alone(run, limits=Limits(max_duration_seconds=3600))))
         worker = await stage.claim()
-    asked = Interrupted(interrupts=[Interrupt(id=interrupt, reason="input_required")])
+    asked = InterruptOutcome(interrupts=[AgUiInterrupt(id=interrupt, reason="input_required")])
     await worker.commit(
         *spoken("may I?", id="a1"),
         end=RunFinished(thread_id=worker.lease.thread_id, run_id=run, outcome=asked),
@@ -104,7 +102,7 @@ async def waiting(stage: Stage) -> None:
         move=Move(to=RunStatus.WAITING, reason=WaitsFor.PERSON),
     )
     async with stage.queue:
-        await stage.do(store.interrupts.answer(space, interrupt, Answer(response="yes", by="ann")))
+        await stage.do(store.interrupts.answer(space, interrupt, InterruptResponse(response="yes", by="ann")))
         worker = await stage.claim()
     await worker.commit(
         StateSnapshot(snapshot={"answer": "yes"}), consumed=[1], cancelled_timers=["deadline"], withdrawn=[spare]
@@ -170,7 +168,7 @@ async def family(stage: Stage) -> None:
     await parent.commit(
         _answered("c1"), messages=[result("c1")], steps=[_tool(2, "c1", StepState.DONE), _model(3)], consumed=[1]
     )
-    asked = Interrupted(interrupts=[Interrupt(id=interrupt, reason="input_required")])
+    asked = InterruptOutcome(interrupts=[AgUiInterrupt(id=interrupt, reason="input_required")])
     question = NewInterrupt(id=interrupt, kind=InterruptKind.INPUT, default="no", expires_at=stage.at(-SECOND))
     async with stage.queue:
         await parent.commit(
@@ -204,7 +202,7 @@ async def deletion(stage: Stage) -> None:
     fork = NewRun(
         id=RunId("fork"),
         thread=ThreadId("chain"),
-        base=Base(run_id=RunId("run-1"), sequence=1),
+        base=RunBase(run_id=RunId("run-1"), sequence=1),
         wait_until=stage.at(FAR_OFF),
     )
     await stage.do(store.runs.create(space, fork))
@@ -347,7 +345,7 @@ def _answered(name: str) -> ToolCallResult:
 
 def _told(step: int) -> ContextSnapshot:
     """Return what a model was told: nothing but a prompt."""
-    prompt, tools = digest("be good"), digest("[]")
+    prompt, tools = text_digest("be good"), text_digest("[]")
     return ContextSnapshot(
         step=step,
         model="model",

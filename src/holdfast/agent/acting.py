@@ -29,11 +29,11 @@ from holdfast.agent.tasks import Tasks
 from holdfast.agent.unknown import question_key, settle_as_told, settle_unknown
 from holdfast.agent.waits import FOR_RUNS, LONGEST_WAIT, asking_key, target_of, timer_of, wait_key
 from holdfast.agent.work import Work
-from holdfast.domain.asking import asked_below
 from holdfast.domain.errors import HoldfastError, InboxNotEmpty, LeaseLost, NotFound, Unavailable, WouldDeadlock
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import InterruptId
 from holdfast.domain.instant import Millis, instant
+from holdfast.domain.interrupt import child_interrupts
 from holdfast.domain.message import Message, ToolCall
 from holdfast.domain.plan import boundary
 from holdfast.domain.run import RunError, RunStatus, WaitsFor
@@ -293,7 +293,7 @@ class Acting:
         self._work.log.draft.timers.append(NewTimer(id=timer_of(step), kind="wake", due_at=due_at))
 
     async def _wait(self, waiting: Sequence[tuple[ToolCall, Step]]) -> None:
-        below = [question for asked in asked_below(self._work.values).values() for question in asked]
+        below = [question for asked in child_interrupts(self._work.values).values() for question in asked]
         reasons = {step.waits_for or WaitsFor.PERSON for _, step in waiting} | ({WaitsFor.PERSON} if below else set())
         reason = next(each for each in WaitsFor if each in reasons)
         for call, step in waiting:

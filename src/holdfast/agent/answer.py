@@ -22,7 +22,14 @@ from holdfast.domain.events import (
 )
 from holdfast.domain.ids import MessageId, ToolCallId
 from holdfast.domain.message import NewMessage, Role, ToolCall
-from holdfast.ports.model import CallDelta, CallStarted, Finished, ModelDelta, TextDelta, ThoughtDelta
+from holdfast.ports.model import (
+    ModelDelta,
+    ModelFinished,
+    ReasoningDelta,
+    TextDelta,
+    ToolArgumentsDelta,
+    ToolCallStarted,
+)
 
 MOST_NESTED: Final = 64
 """Levels of a call's arguments. What is deeper is nonsense, and no provider would read it back."""
@@ -41,7 +48,7 @@ class Answer:
         self._thinking = False
         self._speaking = False
         self.message_id = message_id
-        self.finished: Finished | None = None
+        self.finished: ModelFinished | None = None
 
     @property
     def _thought_id(self) -> MessageId:
@@ -52,13 +59,13 @@ class Answer:
         match delta:
             case TextDelta(text=text):
                 self._say(text)
-            case ThoughtDelta(text=text):
+            case ReasoningDelta(text=text):
                 self._think(text)
-            case CallStarted():
+            case ToolCallStarted():
                 self._start_call(delta)
-            case CallDelta():
+            case ToolArgumentsDelta():
                 self._continue_call(delta)
-            case Finished():
+            case ModelFinished():
                 self._end_words()
                 if self._calls:
                     self._log.say(*(ToolCallEnd(tool_call_id=name) for name in self._calls))
@@ -113,7 +120,7 @@ class Answer:
         self._thoughts.append(text)
         self._log.say_more(ReasoningMessageContent, self._thought_id, text)
 
-    def _start_call(self, delta: CallStarted) -> None:
+    def _start_call(self, delta: ToolCallStarted) -> None:
         self._end_words()
         name = self._name_call(delta.id, len(self._calls))
         self._names[delta.id] = name
@@ -122,7 +129,7 @@ class Answer:
             ToolCallStart(tool_call_id=name, tool_call_name=delta.name, parent_message_id=self.message_id),
         )
 
-    def _continue_call(self, delta: CallDelta) -> None:
+    def _continue_call(self, delta: ToolArgumentsDelta) -> None:
         name = self._names[delta.id]
         self._calls[name][1].append(delta.arguments)
         self._log.say_more(ToolCallArgs, name, delta.arguments)

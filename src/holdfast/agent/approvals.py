@@ -10,7 +10,7 @@ from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import InterruptId, RunId, ToolCallId
 from holdfast.domain.interrupt import InterruptKind, NewInterrupt
 from holdfast.domain.message import ToolCall
-from holdfast.domain.permission import APPROVALS, Decision, call_digest
+from holdfast.domain.permission import APPROVALS_VALUE, PermissionDecision, call_digest
 from holdfast.domain.tool import ToolSpec
 
 QUESTION: Final = "The agent wants to call `{name}`. May it?"
@@ -47,7 +47,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
 
 def rulings(values: Mapping[str, Json], run_id: RunId) -> dict[ToolCallId, Ruling]:
     """Return what was decided about calls of this run."""
-    written = values.get(APPROVALS)
+    written = values.get(APPROVALS_VALUE)
     if written is None:
         return {}
     found = msgspec.convert(written, Rulings)
@@ -64,7 +64,7 @@ def question(
     run_id: RunId,
     call: ToolCall,
     spec: ToolSpec,
-    decision: Decision,
+    decision: PermissionDecision,
     *,
     asking: Sequence[str],
     offers: Sequence[Sequence[str]],

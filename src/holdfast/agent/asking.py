@@ -12,15 +12,15 @@ from msgspec.structs import replace
 
 from holdfast.agent.mail import child_questions, closed_question
 from holdfast.agent.work import Work
-from holdfast.domain.asking import ASKING, asked_below
-from holdfast.domain.events.input import Interrupt
+from holdfast.domain.events.messages import AgUiInterrupt
 from holdfast.domain.ids import RunId
 from holdfast.domain.inbox import InboxItem
+from holdfast.domain.interrupt import CHILD_INTERRUPTS_VALUE, child_interrupts
 
 
 def note_questions(work: Work, awaited: Collection[RunId]) -> None:
     """Take in what children ask and what was answered, and keep what those ask that the run waits for."""
-    before = asked_below(work.values)
+    before = child_interrupts(work.values)
     asked = dict(before)
     items = work.mail.questions()
     for item in items:
@@ -28,10 +28,10 @@ def note_questions(work: Work, awaited: Collection[RunId]) -> None:
     work.log.draft.add(consumed=[item.number for item in items])
     kept = {child: questions for child, questions in asked.items() if child in awaited and questions}
     if kept != before:
-        work.set_values({ASKING: msgspec.to_builtins(kept) or None})
+        work.set_values({CHILD_INTERRUPTS_VALUE: msgspec.to_builtins(kept) or None})
 
 
-def _noted(asked: Mapping[RunId, list[Interrupt]], item: InboxItem) -> dict[RunId, list[Interrupt]]:
+def _noted(asked: Mapping[RunId, list[AgUiInterrupt]], item: InboxItem) -> dict[RunId, list[AgUiInterrupt]]:
     closed = closed_question(item)
     if closed is not None:
         return {child: [each for each in questions if each.id != closed] for child, questions in asked.items()}

@@ -7,11 +7,11 @@ from typing import TypeAlias
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from holdfast.domain.content import Content, DataSource, Part, TextPart, file_of, files_in
+from holdfast.domain.content import Content, DataSource, Part, TextPart, stored_file, stored_file_ids
 from holdfast.domain.errors import NotFound
 from holdfast.domain.ids import FileId
 from holdfast.domain.message import Message, NewMessage
-from holdfast.ports.library import StoredFile
+from holdfast.ports.runtime import StoredFile
 
 Said: TypeAlias = Message | NewMessage
 ReadFile: TypeAlias = Callable[[FileId], Awaitable[StoredFile]]
@@ -19,7 +19,7 @@ ReadFile: TypeAlias = Callable[[FileId], Awaitable[StoredFile]]
 
 async def with_files(messages: Sequence[Said], read: ReadFile) -> Sequence[Said]:
     """Return messages with the bytes of our files in place of their names; most messages name none."""
-    if not any(files_in(message.content) for message in messages):
+    if not any(stored_file_ids(message.content) for message in messages):
         return messages
     return [replace(message, content=await _filled(message.content, read)) for message in messages]
 
@@ -29,7 +29,7 @@ async def _filled(content: Content, read: ReadFile) -> Content:
 
 
 async def _with_bytes(part: Part, read: ReadFile) -> Part:
-    source = file_of(part)
+    source = stored_file(part)
     if source is None:
         return part
     try:

@@ -7,8 +7,8 @@ import msgspec
 
 from holdfast.domain.commit import Lease
 from holdfast.domain.ids import RunId, ToolCallId
-from holdfast.domain.message import STEERING, Message, Role, ToolCall, open_calls
-from holdfast.ports.journal import Journal
+from holdfast.domain.message import STEERING_METADATA_KEY, Message, Role, ToolCall, unanswered_calls
+from holdfast.ports.log import Journal
 
 _PAGE: Final = 200
 
@@ -68,14 +68,14 @@ class Conversation:
             if message.run_id != self._run_id:
                 return None
             if message.role is Role.ASSISTANT:
-                calls = open_calls(self.messages)
+                calls = unanswered_calls(self.messages)
                 return (message, calls) if calls else None
         return None
 
 
 def begins_turn(message: Message) -> bool:
     """Say whether a message begins a turn of the conversation."""
-    return message.role is Role.USER and not message.metadata.get(STEERING)
+    return message.role is Role.USER and not message.metadata.get(STEERING_METADATA_KEY)
 
 
 async def read_turn(journal: Journal, lease: Lease, messages: Sequence[Message]) -> Turn:

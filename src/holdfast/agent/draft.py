@@ -6,16 +6,16 @@ from typing import Self
 from holdfast.domain.artifact import NewArtifact
 from holdfast.domain.commit import Commit, Lease
 from holdfast.domain.content import Json
-from holdfast.domain.context_snapshot import ContextSnapshot
+from holdfast.domain.context import ContextSnapshot
 from holdfast.domain.events import Event
 from holdfast.domain.ids import InterruptId, TimerId
 from holdfast.domain.interrupt import NewInterrupt
+from holdfast.domain.limits import Usage
 from holdfast.domain.message import NewMessage
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import Move
 from holdfast.domain.step import Step
 from holdfast.domain.timer import NewTimer
-from holdfast.domain.usage import Usage
 
 
 class Draft:

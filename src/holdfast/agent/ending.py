@@ -12,15 +12,21 @@ from holdfast.agent.taking_in import take_in_last
 from holdfast.agent.work import Work
 from holdfast.domain.content import Json
 from holdfast.domain.errors import InboxNotEmpty
-from holdfast.domain.events import RunError as RunErrorEvent
+from holdfast.domain.events import RunErrorEvent as RunErrorEvent
 from holdfast.domain.events import RunFinished
 from holdfast.domain.events.custom import InterruptChanged, StatusChanged
-from holdfast.domain.events.input import Interrupt as AskedInterrupt
-from holdfast.domain.events.input import Interrupted, Succeeded, TokenUsage
+from holdfast.domain.events.messages import AgUiInterrupt as AskedInterrupt
+from holdfast.domain.events.messages import InterruptOutcome, SuccessOutcome, TokenUsage
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import InterruptId, RunId
 from holdfast.domain.instant import Instant, Millis, instant
-from holdfast.domain.interrupt import DEFAULT_DEADLINE, Interrupt, InterruptKind, InterruptStatus, NewInterrupt
+from holdfast.domain.interrupt import (
+    DEFAULT_INTERRUPT_TIMEOUT_MS,
+    Interrupt,
+    InterruptKind,
+    InterruptStatus,
+    NewInterrupt,
+)
 from holdfast.domain.run import Move, RunError, RunStatus, WaitsFor
 from holdfast.domain.step import StepState
 from holdfast.tools.tool import Answered, Arrival, TaskEnded
@@ -85,7 +91,7 @@ def ask(work: Work, interrupt: NewInterrupt) -> None:
     interrupt_id = interrupt.id
     assert interrupt_id is not None
     if interrupt.expires_at is None:
-        interrupt = replace(interrupt, expires_at=instant(Millis(work.clock.now() + DEFAULT_DEADLINE)))
+        interrupt = replace(interrupt, expires_at=instant(Millis(work.clock.now() + DEFAULT_INTERRUPT_TIMEOUT_MS)))
     work.log.draft.interrupts.append(interrupt)
     work.log.tell(
         InterruptChanged(
@@ -141,17 +147,21 @@ def _open_questions(work: Work) -> list[Interrupt | NewInterrupt]:
     return [*work.interrupts.values(), *work.log.draft.interrupts]
 
 
-def _outcome(questions: Sequence[Interrupt | NewInterrupt], below: Sequence[AskedInterrupt]) -> Interrupted | Succeeded:
+def _outcome(
+    questions: Sequence[Interrupt | NewInterrupt], below: Sequence[AskedInterrupt]
+) -> InterruptOutcome | SuccessOutcome:
     """Return how a segment ends that leaves questions: a client that has only tools to run is not interrupted."""
     asked = [*(_asked(each) for each in questions if each.kind is not InterruptKind.CLIENT_TOOL), *below]
     if asked:
-        return Interrupted(interrupts=asked)
-    return Succeeded(pending_tool_call_ids=[each.tool_call_id for each in questions if each.tool_call_id is not None])
+        return InterruptOutcome(interrupts=asked)
+    return SuccessOutcome(
+        pending_tool_call_ids=[each.tool_call_id for each in questions if each.tool_call_id is not None]
+    )
 
 
-def _asks(outcome: Interrupted | Succeeded) -> list[Json]:
+def _asks(outcome: InterruptOutcome | SuccessOutcome) -> list[Json]:
     """Return what the run that spawned this one is told of what people are asked."""
-    return [msgspec.to_builtins(each) for each in outcome.interrupts] if isinstance(outcome, Interrupted) else []
+    return [msgspec.to_builtins(each) for each in outcome.interrupts] if isinstance(outcome, InterruptOutcome) else []
 
 
 def _asked(interrupt: Interrupt | NewInterrupt) -> AskedInterrupt:

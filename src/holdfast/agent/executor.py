@@ -29,22 +29,17 @@ from holdfast.agent.taking_in import take_in
 from holdfast.agent.telling import Telling
 from holdfast.agent.thinking import Thinking
 from holdfast.agent.work import Habits, Work
-from holdfast.domain.agent import Agent, models_of
-from holdfast.domain.commit import Lease
+from holdfast.domain.agent import Agent, candidate_models
+from holdfast.domain.commit import Lease, RunSnapshot
 from holdfast.domain.errors import HoldfastError, LeaseLost, Unavailable
 from holdfast.domain.events.custom import StatusChanged
-from holdfast.domain.mcp_server import server_prefix
-from holdfast.domain.opening import Opening
+from holdfast.domain.mcp_server import server_tool_prefix
 from holdfast.domain.run import RunError, RunStatus
-from holdfast.domain.stream import Stream
+from holdfast.domain.stream import StreamNormaliser
 from holdfast.domain.tool import ToolSpec
-from holdfast.ports.clock import Clock
-from holdfast.ports.journal import Journal
-from holdfast.ports.library import Library
-from holdfast.ports.model import Model, Models
-from holdfast.ports.peers import Peers
-from holdfast.ports.remote_tools import RemoteTools
-from holdfast.ports.tokens import Tokens
+from holdfast.ports.log import Journal
+from holdfast.ports.model import Model, Models, TokenCounter
+from holdfast.ports.runtime import Clock, Library, RemoteTools, SubagentRuns
 from holdfast.tools.built_ins import built_ins
 from holdfast.tools.client import client_tools
 from holdfast.tools.exposure import DEFAULT, Exposure
@@ -73,10 +68,10 @@ class AgentExecutor:
         *,
         journal: Journal,
         library: Library,
-        peers: Peers,
+        peers: SubagentRuns,
         remote: RemoteTools,
         models: Models,
-        tokens: Tokens,
+        tokens: TokenCounter,
         clock: Clock,
         workspace: str,
         tools: Sequence[Tool] = (),
@@ -159,7 +154,7 @@ class AgentExecutor:
                 return
         await work.log.commit()
 
-    async def _begin(self, lease: Lease, opening: Opening) -> Work:
+    async def _begin(self, lease: Lease, opening: RunSnapshot) -> Work:
         conversation = Conversation(
             lease.run_id,
             opening.messages,
@@ -167,7 +162,7 @@ class AgentExecutor:
             whole=len(opening.messages) < opening.thread.context_window,
         )
         name = segment_name(opening.inbox) or lease.run_id
-        stream = Stream.resume(lease.thread_id, name, opening.events, base_run_id=lease.run.base_run_id)
+        stream = StreamNormaliser.resume(lease.thread_id, name, opening.events, base_run_id=lease.run.base_run_id)
         log = Log(self._journal, lease, stream, conversation, self._clock, last_event_seq=opening.last_event_seq)
         return Work(
             lease=lease,
@@ -203,7 +198,7 @@ class AgentExecutor:
 
     async def _model(self, lease: Lease, agent: Agent) -> Model:
         """Return the model that was frozen when the run was made; the agent's own may fall back on others."""
-        names = models_of(agent, lease.run.model)
+        names = candidate_models(agent, lease.run.model)
         await self._models.prepare(names)
         return self._models.fallback(names, folder=agent.folder)
 
@@ -250,4 +245,4 @@ class AgentExecutor:
 
 def _wanted(agent: Agent) -> list[str]:
     """Return the names of tools that an agent may use: those of its own servers need not be named."""
-    return [*agent.tools, *(f"{server_prefix(server)}*" for server in agent.mcp_servers)]
+    return [*agent.tools, *(f"{server_tool_prefix(server)}*" for server in agent.mcp_servers)]

@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from holdfast.domain.idempotency import derived_id, step_key
 from holdfast.domain.ids import RunId, ToolCallId
+from holdfast.domain.limits import Usage
 from holdfast.domain.run import WaitsFor
 from holdfast.domain.step import Step, StepKind, StepState
-from holdfast.domain.usage import Usage
 
 
 def child_of(step: Step) -> RunId:

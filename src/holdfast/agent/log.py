@@ -17,20 +17,20 @@ from holdfast.domain.events import (
     Custom,
     Event,
     ReasoningMessageContent,
-    Terminal,
+    TerminalEvent,
     TextMessageContent,
     ToolCallArgs,
 )
 from holdfast.domain.events.custom import HoldfastEvent, StepChanged, from_custom, to_custom
 from holdfast.domain.ids import MessageId, ToolCallId
 from holdfast.domain.instant import instant
+from holdfast.domain.limits import Usage
 from holdfast.domain.message import Message, NewMessage
 from holdfast.domain.run import Move
 from holdfast.domain.step import Step
-from holdfast.domain.stream import Stream
-from holdfast.domain.usage import Usage
-from holdfast.ports.clock import Clock
-from holdfast.ports.journal import Journal
+from holdfast.domain.stream import StreamNormaliser
+from holdfast.ports.log import Journal
+from holdfast.ports.runtime import Clock
 
 Delta: TypeAlias = TextMessageContent | ReasoningMessageContent | ToolCallArgs
 
@@ -42,7 +42,7 @@ class Log:
         self,
         journal: Journal,
         lease: Lease,
-        stream: Stream,
+        stream: StreamNormaliser,
         conversation: Conversation,
         clock: Clock,
         *,
@@ -109,7 +109,7 @@ class Log:
         self._end_delta()
         self.draft.events += self.stream.close(at=self._clock.now())
 
-    async def commit(self, move: Move | None = None, *, end: Terminal | None = None) -> None:
+    async def commit(self, move: Move | None = None, *, end: TerminalEvent | None = None) -> None:
         """Commit all that was said; messages enter the conversation, unless the run is moved: then it is let go of.
 
         Where the store refuses it for now, all of it but the move is kept for the next commit.
@@ -134,7 +134,7 @@ class Log:
                 entered = [self._entered(message, done, index) for index, message in enumerate(draft.messages)]
                 self._conversation.add(entered)
 
-    def _ending(self, end: Terminal | None) -> list[Event]:
+    def _ending(self, end: TerminalEvent | None) -> list[Event]:
         """Return the event that ends the segment; what it closes before is said already."""
         self._end_delta()
         if end is None:

@@ -11,15 +11,14 @@ import msgspec
 
 from holdfast.domain.content import Json
 from holdfast.domain.events.custom import ChildChanged
-from holdfast.domain.events.input import Interrupt as AskedInterrupt
+from holdfast.domain.events.messages import AgUiInterrupt as AskedInterrupt
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import InterruptId, RunId, ThreadId
-from holdfast.domain.inbox import InboxItem, InboxKind
-from holdfast.domain.message import STEERING, NewMessage, Role
+from holdfast.domain.inbox import InboxItem, InboxKind, decode_edit, decode_steering_message
+from holdfast.domain.message import STEERING_METADATA_KEY, NewMessage, Role
 from holdfast.domain.plan_edit import PlanEdit
 from holdfast.domain.run import RunError, RunStatus
-from holdfast.domain.unread import edit_in, said_in
-from holdfast.domain.untrusted import SOURCE
+from holdfast.domain.untrusted import SOURCE_METADATA_KEY
 from holdfast.tools.content import as_text
 from holdfast.tools.tool import Answered, Arrival, ChildEnded, TaskEnded, TimeCame
 
@@ -118,14 +117,14 @@ def segment_name(items: Sequence[InboxItem]) -> RunId | None:
 def edits(items: Sequence[InboxItem]) -> dict[str, Json]:
     """Return the values that people put in place of others."""
     values: dict[str, Json] = {}
-    for edit in filter(None, map(edit_in, items)):
+    for edit in filter(None, map(decode_edit, items)):
         values |= edit.values
     return values
 
 
 def plan_edits(items: Sequence[InboxItem]) -> list[PlanEdit]:
     """Return what people changed of the plan."""
-    return [edit.plan for edit in filter(None, map(edit_in, items)) if edit.plan is not None]
+    return [edit.plan for edit in filter(None, map(decode_edit, items)) if edit.plan is not None]
 
 
 def ended_children(items: Sequence[InboxItem]) -> list[ChildChanged]:
@@ -207,14 +206,18 @@ def _ended(item: InboxItem) -> _Ended:
 def _message(item: InboxItem) -> NewMessage | None:
     match item.kind:
         case InboxKind.MESSAGE:
-            return said_in(item)
+            return decode_steering_message(item)
         case InboxKind.CHILD | InboxKind.TASK:
             ended = _ended(item)
             why = "which you started in the background" if item.kind is InboxKind.CHILD else "which you asked about"
             return NewMessage(
                 role=Role.USER,
                 content=f"Run `{ended.run_id}`, {why}, {_how(ended)}",
-                metadata={STEERING: True, "child": ended.run_id, SOURCE: f"run:{ended.run_id}"},
+                metadata={
+                    STEERING_METADATA_KEY: True,
+                    "child": ended.run_id,
+                    SOURCE_METADATA_KEY: f"run:{ended.run_id}",
+                },
             )
         case _:
             return None

@@ -16,7 +16,7 @@ from holdfast.agent.answer import Answer
 from holdfast.agent.log import Log
 from holdfast.agent.meanwhile import committing
 from holdfast.domain.errors import ModelUnavailable
-from holdfast.ports.model import Finished, Model, ModelRequest
+from holdfast.ports.model import Model, ModelFinished, ModelRequest
 
 WINDOW: Final = 0.025
 """Seconds in which deltas gather."""
@@ -34,7 +34,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         return model.patience if self.stall is None else self.stall
 
 
-async def stream_answer(model: Model, request: ModelRequest, answer: Answer, log: Log, pace: Pace) -> Finished:
+async def stream_answer(model: Model, request: ModelRequest, answer: Answer, log: Log, pace: Pace) -> ModelFinished:
     """Make the call and say what comes; return how it finished."""
     await committing(log, _take_all(model, request, answer, pace.patience(model)), window=pace.window)
     if answer.finished is None:

@@ -27,7 +27,7 @@ from holdfast.domain.events.custom import PermissionDecided
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import InterruptId, ToolCallId
 from holdfast.domain.message import Message, ToolCall
-from holdfast.domain.permission import APPROVALS, Decision, Verdict
+from holdfast.domain.permission import APPROVALS_VALUE, PermissionAction, PermissionDecision
 from holdfast.domain.run import WaitsFor
 from holdfast.domain.tool import ToolSpec
 from holdfast.tools.arguments import check_arguments
@@ -71,7 +71,7 @@ class Permitted(msgspec.Struct, frozen=True, kw_only=True):
         if meant is None or meant == now:
             return None
         decision = work.chain.decide(call.name, as_ruled(call.name, call.arguments, work.values))
-        return None if decision.verdict is Verdict.ALLOW else MOVED.format(meant, now)
+        return None if decision.verdict is PermissionAction.ALLOW else MOVED.format(meant, now)
 
 
 FREELY: Final = Permitted(calls=())
@@ -81,7 +81,9 @@ FREELY: Final = Permitted(calls=())
 def is_guarded(work: Work, calls: Sequence[ToolCall]) -> bool:
     """Say whether there is anything to decide about calls; mostly there is not."""
     return (
-        work.values.get(APPROVALS) is not None or is_suspect(work) or any(call.name in work.guarded for call in calls)
+        work.values.get(APPROVALS_VALUE) is not None
+        or is_suspect(work)
+        or any(call.name in work.guarded for call in calls)
     )
 
 
@@ -121,36 +123,36 @@ class Permitting:
                 asked.append(call)
                 continue
             decision = self._decision(call)
-            if decision.verdict is Verdict.ASK and begun:
-                decision = Decision(verdict=Verdict.DENY, rule=decision.rule, reason=TOO_LATE)
-            if decision.verdict is Verdict.ASK:
+            if decision.verdict is PermissionAction.ASK and begun:
+                decision = PermissionDecision(verdict=PermissionAction.DENY, rule=decision.rule, reason=TOO_LATE)
+            if decision.verdict is PermissionAction.ASK:
                 asked.append(call)
                 self._open(call, decision)
             self._note(call, decision)
         return asked
 
-    def _decision(self, call: ToolCall) -> Decision:
+    def _decision(self, call: ToolCall) -> PermissionDecision:
         """Return what the rules say. What would fail anyway is left to do so: nobody is asked about it."""
         tool = self._spec(call.name)
         if tool is None or call.id in self._message.metadata.get("unreadable", {}):
-            return Decision(verdict=Verdict.ALLOW)
+            return PermissionDecision(verdict=PermissionAction.ALLOW)
         decision = self._work.chain.decide(call.name, self._ruled(call), default=self._default(call))
-        if tool.changed is not None and decision.verdict is not Verdict.DENY:
-            return Decision(verdict=Verdict.ASK, rule=decision.rule, reason=CHANGED)
+        if tool.changed is not None and decision.verdict is not PermissionAction.DENY:
+            return PermissionDecision(verdict=PermissionAction.ASK, rule=decision.rule, reason=CHANGED)
         decision = tempered(self._work, tool, decision, sequence=self._message.sequence)
-        if decision.verdict is Verdict.ASK and _misfit(tool, call.arguments) is not None:
-            return Decision(verdict=Verdict.ALLOW)
+        if decision.verdict is PermissionAction.ASK and _misfit(tool, call.arguments) is not None:
+            return PermissionDecision(verdict=PermissionAction.ALLOW)
         return decision
 
-    def _note(self, call: ToolCall, decision: Decision) -> None:
+    def _note(self, call: ToolCall, decision: PermissionDecision) -> None:
         """Say what was decided, unless nothing is said about such calls, and keep it."""
-        if decision.verdict is Verdict.ALLOW and decision.rule is None:
+        if decision.verdict is PermissionAction.ALLOW and decision.rule is None:
             return
         self._tell(call, decision)
-        if decision.verdict is not Verdict.ASK:
+        if decision.verdict is not PermissionAction.ASK:
             self._rulings[call.id] = Ruling(why=_why(decision), folder=self._folder(call))
 
-    def _open(self, call: ToolCall, decision: Decision) -> None:
+    def _open(self, call: ToolCall, decision: PermissionDecision) -> None:
         spec = self._spec(call.name)
         assert spec is not None
         asked = question(
@@ -211,7 +213,7 @@ class Permitting:
             return Ruling(why=f"refused: a person changed the arguments, but {unfit}")
         final = call if edited is None else replace(call, arguments=edited)
         decision = self._work.chain.decide(final.name, self._ruled(final), default=self._default(final))
-        if decision.verdict is Verdict.DENY:
+        if decision.verdict is PermissionAction.DENY:
             return Ruling(why=_why(decision))
         if spec is not None and spec.changed is not None:
             await self._work.remote.trust(self._work.lease, spec.name, spec.changed.digest)
@@ -239,14 +241,16 @@ class Permitting:
         """Keep what was decided about a call, and say so."""
         self._rulings[call.id] = ruling
         self._keep()
-        verdict = Verdict.ALLOW if ruling.why is None else Verdict.DENY
-        self._tell(call, Decision(verdict=verdict, reason=ruling.why), ruling=ruling, by=by)
+        verdict = PermissionAction.ALLOW if ruling.why is None else PermissionAction.DENY
+        self._tell(call, PermissionDecision(verdict=verdict, reason=ruling.why), ruling=ruling, by=by)
 
     def _keep(self) -> None:
         kept = Rulings(run_id=self._work.run.id, calls=self._rulings)
-        self._work.set_values({APPROVALS: msgspec.to_builtins(kept)})
+        self._work.set_values({APPROVALS_VALUE: msgspec.to_builtins(kept)})
 
-    def _tell(self, call: ToolCall, decision: Decision, *, ruling: Ruling | None = None, by: str | None = None) -> None:
+    def _tell(
+        self, call: ToolCall, decision: PermissionDecision, *, ruling: Ruling | None = None, by: str | None = None
+    ) -> None:
         ruled = ruling or Ruling()
         self._work.log.tell(
             PermissionDecided(
@@ -273,7 +277,7 @@ class Permitting:
         return [
             link
             for link, decision in zip(self._work.chain.links, decisions, strict=True)
-            if decision.verdict is Verdict.ASK
+            if decision.verdict is PermissionAction.ASK
         ]
 
     def _ruled(self, call: ToolCall) -> dict[str, Json]:
@@ -289,9 +293,9 @@ class Permitting:
     def _question_id(self, call: ToolCall) -> InterruptId:
         return InterruptId(derived_id("int", key=approval_key(self._work.run.id, call, self._spec(call.name))))
 
-    def _default(self, call: ToolCall) -> Verdict:
+    def _default(self, call: ToolCall) -> PermissionAction:
         asked = call.name in ASKED_BY_DEFAULT or call.name in self._work.toolbox.foreign
-        return Verdict.ASK if asked else Verdict.ALLOW
+        return PermissionAction.ASK if asked else PermissionAction.ALLOW
 
     def _spec(self, name: str) -> ToolSpec | None:
         try:
@@ -302,13 +306,15 @@ class Permitting:
 
 def tell_refusal(work: Work, call: ToolCall, reason: str) -> None:
     """Say that a call is refused after all, now that it was about to begin."""
-    work.log.tell(PermissionDecided(tool_call_id=call.id, tool=call.name, decision=Verdict.DENY, reason=reason))
+    work.log.tell(
+        PermissionDecided(tool_call_id=call.id, tool=call.name, decision=PermissionAction.DENY, reason=reason)
+    )
 
 
 def forget(work: Work) -> None:
     """Forget what was decided about calls, now that they have settled."""
-    if work.values.get(APPROVALS) is not None:
-        work.set_values({APPROVALS: None})
+    if work.values.get(APPROVALS_VALUE) is not None:
+        work.set_values({APPROVALS_VALUE: None})
 
 
 def _response(answered: Answered) -> Response | None:
@@ -327,9 +333,9 @@ def _misfit(spec: ToolSpec, arguments: dict[str, Json]) -> str | None:
     return None
 
 
-def _why(decision: Decision) -> str | None:
+def _why(decision: PermissionDecision) -> str | None:
     """Return what the model is told of a call that is refused."""
-    if decision.verdict is not Verdict.DENY:
+    if decision.verdict is not PermissionAction.DENY:
         return None
     if decision.reason is not None:
         return decision.reason

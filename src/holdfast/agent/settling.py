@@ -8,7 +8,7 @@ from holdfast.agent.work import Work
 from holdfast.domain.events import SubagentError, SubagentFinished, SubagentStarted, ToolCallResult
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import MessageId, RunId
-from holdfast.domain.message import FAILED, NewMessage, Role, ToolCall
+from holdfast.domain.message import FAILED_METADATA_KEY, NewMessage, Role, ToolCall
 from holdfast.domain.run import RunStatus
 from holdfast.domain.step import Step, StepState
 from holdfast.tools.content import as_text
@@ -29,7 +29,7 @@ def settle(work: Work, call: ToolCall, step: Step, outcome: Outcome) -> None:
 def answer(work: Work, call: ToolCall, step: Step, content: str, state: StepState) -> None:
     """Give a call its result."""
     message_id = MessageId(derived_id("msg", key=f"{step.key}.{step.number}"))
-    metadata = {TOOL: call.name} if state is StepState.DONE else {TOOL: call.name, FAILED: str(state)}
+    metadata = {TOOL: call.name} if state is StepState.DONE else {TOOL: call.name, FAILED_METADATA_KEY: str(state)}
     work.log.draft.messages.append(
         NewMessage(id=message_id, role=Role.TOOL, content=content, tool_call_id=call.id, metadata=metadata)
     )

@@ -13,11 +13,10 @@ from holdfast.agent.mail import edits, ended_children, plan_edits, spoken, taint
 from holdfast.agent.tainting import mark
 from holdfast.agent.work import Work
 from holdfast.domain.events.custom import PlanChanged
-from holdfast.domain.inbox import InboxItem
+from holdfast.domain.inbox import InboxItem, is_from_person
 from holdfast.domain.message import NewMessage
 from holdfast.domain.plan import Plan
-from holdfast.domain.plan_edit import PlanEdit, edited_by_all
-from holdfast.domain.unread import is_of_people
+from holdfast.domain.plan_edit import PlanEdit, apply_edits
 from holdfast.tools.planning import VALUE as PLAN
 from holdfast.tools.values import written
 
@@ -52,7 +51,7 @@ def take_in_last(work: Work) -> None:
     The rest of what came in is of no use any more.
     """
     items = work.mail.rest()
-    kept = [item for item in items if is_of_people(item)]
+    kept = [item for item in items if is_from_person(item)]
     work.log.draft.add(messages=_with_new_ids(work, [*_held(work), *spoken(kept)]), consumed=[i.number for i in items])
     if _held(work):
         work.set_values({HELD: None})
@@ -75,7 +74,7 @@ def _edit(work: Work, items: Sequence[InboxItem]) -> None:
 
 def _change_plan(work: Work, changes: Sequence[PlanEdit]) -> None:
     """Take in what people changed of the plan, and tell what it is then, even if nothing of it fits any more."""
-    plan = edited_by_all(msgspec.convert(work.values.get(PLAN) or {}, Plan), changes)
+    plan = apply_edits(msgspec.convert(work.values.get(PLAN) or {}, Plan), changes)
     work.set_values({PLAN: written(plan)})
     work.log.tell(PlanChanged(items=plan.items))
 

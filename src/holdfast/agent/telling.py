@@ -16,15 +16,13 @@ from holdfast.agent.context.snapshot import take
 from holdfast.agent.context.tools import Offers
 from holdfast.agent.prompt.compose import PromptInput, Prompts
 from holdfast.agent.work import Work
-from holdfast.domain.compaction import Compaction, read_compaction
 from holdfast.domain.content import Json
-from holdfast.domain.context_snapshot import ContextSnapshot
+from holdfast.domain.context import Compaction, ContextSnapshot, decode_compaction
 from holdfast.domain.errors import ModelRefused, ModelUnavailable
 from holdfast.domain.events.custom import ContextCompacted
 from holdfast.domain.instant import Instant
-from holdfast.domain.plan import Plan
-from holdfast.domain.todo import Todo
-from holdfast.ports.model import Finished, ModelRequest, ModelSettings, TextDelta
+from holdfast.domain.plan import Plan, Todo
+from holdfast.ports.model import ModelFinished, ModelRequest, ModelSettings, TextDelta
 
 COMPACTION: Final = "compaction"
 MOST_READ_BACK: Final = 500
@@ -97,7 +95,7 @@ class Telling:
         )
 
     def _compaction(self) -> Compaction:
-        return read_compaction(self._work.values.get(COMPACTION))
+        return decode_compaction(self._work.values.get(COMPACTION))
 
     async def _reach_back(self, given: ContextInput) -> ContextInput:
         """Read what is older than the messages in hand and told by no summary, so that this one tells it."""
@@ -148,7 +146,7 @@ class Telling:
                 async for delta in deltas:
                     if isinstance(delta, TextDelta):
                         texts.append(delta.text)
-                    elif isinstance(delta, Finished):
+                    elif isinstance(delta, ModelFinished):
                         self._work.charge(self._work.counted(delta.usage, told=told, said=lambda: "".join(texts)))
                         return "".join(texts)
         if texts:

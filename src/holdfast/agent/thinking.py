@@ -24,15 +24,14 @@ from holdfast.domain.errors import (
     ModelRefused,
     ModelUnavailable,
 )
-from holdfast.domain.events.custom import Abandoned, BudgetSpent
+from holdfast.domain.events.custom import BudgetSpent, MessagesAbandoned
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import MessageId, ToolCallId, check_client_id
 from holdfast.domain.instant import Millis, instant
-from holdfast.domain.limits import check_iterations
+from holdfast.domain.limits import Usage, check_iterations
 from holdfast.domain.message import NewMessage
 from holdfast.domain.run import RunError
 from holdfast.domain.step import Step, StepState
-from holdfast.domain.usage import Usage
 from holdfast.ports.model import ModelRequest
 
 
@@ -169,7 +168,7 @@ class Thinking:
         log = self._work.log
         log.close()
         through = log.last_event_seq + len(log.draft.events)
-        log.tell(Abandoned(message_ids=[_message_id(step)], through=through))
+        log.tell(MessagesAbandoned(message_ids=[_message_id(step)], through=through))
 
     async def _try_later(self, error: ModelUnavailable) -> None:
         patience, failures = self._work.habits.patience, self._work.ledger.failures_in_a_row()

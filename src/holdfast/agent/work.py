@@ -14,14 +14,11 @@ from holdfast.domain.agent import Agent
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
 from holdfast.domain.interrupt import Interrupt
+from holdfast.domain.limits import Usage
 from holdfast.domain.thread import Thread
-from holdfast.domain.usage import Usage
-from holdfast.ports.clock import Clock
-from holdfast.ports.journal import Journal
-from holdfast.ports.library import Library
-from holdfast.ports.model import Model
-from holdfast.ports.remote_tools import RemoteTools
-from holdfast.ports.tokens import Tokens
+from holdfast.ports.log import Journal
+from holdfast.ports.model import Model, TokenCounter
+from holdfast.ports.runtime import Clock, Library, RemoteTools
 from holdfast.tools.permissions.chain import chain_of
 from holdfast.tools.registry import Toolbox
 from holdfast.tools.wrapping import Around, plainly
@@ -64,7 +61,7 @@ class Work:
         mail: Mail,
         values: Mapping[str, Json],
         interrupts: Mapping[str, Interrupt],
-        tokens: Tokens,
+        tokens: TokenCounter,
         clock: Clock,
         habits: Habits,
         around: Around = plainly,

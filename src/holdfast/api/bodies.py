@@ -10,25 +10,25 @@ from msgspec import UNSET, Meta, UnsetType
 
 from holdfast.control.task_contract.ids import run_id_of
 from holdfast.domain.artifact import ArtifactType, NewArtifact
-from holdfast.domain.busy import OnBusy
 from holdfast.domain.content import Content, Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.ids import ArtifactId, FileId, InterruptId, MessageId, RunId, SpaceId, ThreadId
-from holdfast.domain.limits import LARGEST, Limits
+from holdfast.domain.limits import MAX_SAFE_INTEGER, Limits
 from holdfast.domain.message import MAX_INPUT_MESSAGES, NewMessage, Role
-from holdfast.domain.new_run import MAX_TAG, MAX_TAGS, Base, NewRun
+from holdfast.domain.new_run import MAX_TAG_CHARS, MAX_TAGS, NewRun, RunBase
+from holdfast.domain.placement import OnBusy
 from holdfast.domain.run import Priority
-from holdfast.domain.space import MAX_NAME
-from holdfast.domain.thread import DEFAULT_CONTEXT_WINDOW, MAX_TITLE, NewThread, ThreadPatch
+from holdfast.domain.space import MAX_SPACE_NAME_CHARS
+from holdfast.domain.thread import DEFAULT_CONTEXT_WINDOW, MAX_THREAD_TITLE_CHARS, NewThread, ThreadPatch
 
-_Sequence = Annotated[int, Meta(ge=0, le=LARGEST)]
-_Number = Annotated[int, Meta(ge=1, le=LARGEST)]
+_Sequence = Annotated[int, Meta(ge=0, le=MAX_SAFE_INTEGER)]
+_Number = Annotated[int, Meta(ge=1, le=MAX_SAFE_INTEGER)]
 _Name = Annotated[str, Meta(min_length=1, max_length=256)]
 _Id = Meta(extra_json_schema={"pattern": "^[A-Za-z0-9_-]{1,128}$"})
 """What an id looks like; the domain says what is wrong with one that does not."""
-_Title = Annotated[str, Meta(extra_json_schema={"maxLength": MAX_TITLE})]
-_SpaceName = Annotated[str, Meta(extra_json_schema={"maxLength": MAX_NAME})]
-_Tag = Annotated[str, Meta(extra_json_schema={"maxLength": MAX_TAG})]
+_Title = Annotated[str, Meta(extra_json_schema={"maxLength": MAX_THREAD_TITLE_CHARS})]
+_SpaceName = Annotated[str, Meta(extra_json_schema={"maxLength": MAX_SPACE_NAME_CHARS})]
+_Tag = Annotated[str, Meta(extra_json_schema={"maxLength": MAX_TAG_CHARS})]
 _Tags = Annotated[list[_Tag], Meta(extra_json_schema={"maxItems": MAX_TAGS})]
 """Limits that the domain checks, as it says what is too long."""
 _Window = Annotated[int, Meta(ge=1, le=1000)]
@@ -153,12 +153,12 @@ class RunBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         text = self.input if isinstance(self.input, str) else msgspec.json.encode(self.input).decode()
         return [NewMessage(role=Role.USER, content=text)]
 
-    def _base(self) -> Base | None | UnsetType:
+    def _base(self) -> RunBase | None | UnsetType:
         if self.base_run_id is None or self.base_run_id is UNSET:
             if self.base_sequence is not None:
                 raise Invalid("`base_sequence` is a place in the run that `base_run_id` names", field="base_sequence")
             return self.base_run_id
-        return Base(run_id=run_id_of(self.base_run_id), sequence=self.base_sequence)
+        return RunBase(run_id=run_id_of(self.base_run_id), sequence=self.base_sequence)
 
 
 class CancelBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

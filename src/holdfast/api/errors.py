@@ -35,7 +35,6 @@ from litestar.types import ExceptionHandlersMap
 from holdfast.control.feeds.errors import TooManyStreams
 from holdfast.control.keys.errors import Forbidden, TooMany, Unauthenticated
 from holdfast.control.settings.errors import SettingsChanged
-from holdfast.domain.complaints import in_words
 from holdfast.domain.content import Json
 from holdfast.domain.errors import (
     Conflict,
@@ -46,7 +45,7 @@ from holdfast.domain.errors import (
     TooLarge,
     Unavailable,
 )
-from holdfast.domain.text import uncapitalised
+from holdfast.domain.validation import describe_error, lowercase_first
 
 _log: Final = logging.getLogger("holdfast.api")
 _LEFT: Final = "client disconnected prematurely"
@@ -274,7 +273,7 @@ def refused_handshake(error: Exception, path: str) -> HoldfastError:
         case HTTPException(__cause__=KeyError()):  # how the framework says it of a route that has no socket
             return MethodNotAllowed(f"`{path}` is no WebSocket", method="WS")
         case HTTPException() if error.status_code < 500:
-            return Invalid(uncapitalised(error.detail))
+            return Invalid(lowercase_first(error.detail))
         case _:
             _log.error("WS %s broke", path, exc_info=error)
             return HoldfastError("something broke here: the server's log says what")
@@ -290,14 +289,14 @@ def _invalid(error: HTTPException, request: Request[Any, Any, Any]) -> Invalid:
     extra = error.extra if isinstance(error, ValidationException) and isinstance(error.extra, list) else []
     if not extra:
         missing = _MISSING.match(error.detail)
-        return _missing(missing[1]) if missing else Invalid(uncapitalised(error.detail))
+        return _missing(missing[1]) if missing else Invalid(lowercase_first(error.detail))
     field, message = extra[0].get("key", ""), extra[0].get("message", "")
     if field == "data":
         return Invalid("this needs a body: send it as JSON", field="body")
     if not field:
-        return Invalid(uncapitalised(message), field=field)
+        return Invalid(lowercase_first(message), field=field)
     name = _called(request, field)
-    return Invalid(f"`{name}`: {in_words(message, _kind_of(request, field))}", field=name)
+    return Invalid(f"`{name}`: {describe_error(message, _kind_of(request, field))}", field=name)
 
 
 def _missing(field: str) -> Invalid:

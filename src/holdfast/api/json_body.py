@@ -10,10 +10,15 @@ from litestar.dto.data_structures import DTOFieldDefinition
 from litestar.typing import FieldDefinition
 
 from holdfast.api.errors import BadJson, TooDeep, UnsupportedMediaType
-from holdfast.domain.complaints import Complaint, as_said, explain, path
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
-from holdfast.domain.text import uncapitalised
+from holdfast.domain.validation import (
+    ValidationMessage,
+    explain_validation_error,
+    format_path,
+    lowercase_first,
+    raw_validation_message,
+)
 
 MAX_DEPTH: Final = 64
 MAX_BODY: Final = 10 * 1024 * 1024
@@ -107,16 +112,16 @@ def check_depth(body: bytes) -> None:
 
 def mismatch(error: msgspec.ValidationError, value: Json, kind: Any) -> Invalid:
     """Return the error of a value that is no `kind`, with what does not fit and what would."""
-    return _invalid(explain(error, value, kind))
+    return _invalid(explain_validation_error(error, value, kind))
 
 
 def _refusal(error: msgspec.ValidationError, decoder: msgspec.json.Decoder[Any], body: bytes) -> Invalid:
     if len(body) > _EXPLAINED:
-        return _invalid(as_said(error))
+        return _invalid(raw_validation_message(error))
     try:
         return mismatch(error, msgspec.json.decode(body), decoder.type)
     except msgspec.ValidationError:  # it has a number that is none
-        return _invalid(as_said(error))
+        return _invalid(raw_validation_message(error))
     except msgspec.DecodeError as exc:  # it is broken too, further on
         return _broken(exc, body)
 
@@ -124,10 +129,10 @@ def _refusal(error: msgspec.ValidationError, decoder: msgspec.json.Decoder[Any],
 def _broken(error: msgspec.DecodeError | UnicodeDecodeError, body: bytes) -> BadJson:
     """Return what is wrong with a body that is no JSON; the decoder may call half of a pair at its end truncated."""
     half = _HALF.search(_PAIRS.sub(b"", body))
-    why = f"`{half[0].decode()}` is half of a surrogate pair" if half else uncapitalised(str(error))
+    why = f"`{half[0].decode()}` is half of a surrogate pair" if half else lowercase_first(str(error))
     return BadJson(f"the body is not JSON in UTF-8: {why}")
 
 
-def _invalid(complaint: Complaint) -> Invalid:
-    place, reason = path(complaint.steps), uncapitalised(complaint.reason)
+def _invalid(complaint: ValidationMessage) -> Invalid:
+    place, reason = format_path(complaint.steps), lowercase_first(complaint.reason)
     return Invalid(f"`{place}`: {reason}" if place else f"the body does not fit: {reason}", field=place or "body")

@@ -25,11 +25,11 @@ from holdfast.api.links import link_all
 from holdfast.api.parameters import REPEATED
 from holdfast.api.routes import ROUTES
 from holdfast.control.control import Control
-from holdfast.domain.limits import LARGEST
+from holdfast.domain.limits import MAX_SAFE_INTEGER
 
 _REF: Final = "#/components/schemas/{name}"
 _PARAMETER: Final = re.compile(r"{(\w+)(?::\w+)?}")
-_NUMBER: Final = {"type": "integer", "minimum": 1, "maximum": LARGEST}
+_NUMBER: Final = {"type": "integer", "minimum": 1, "maximum": MAX_SAFE_INTEGER}
 _RESERVED: Final = frozenset({"data", "request", "accept"})
 """Arguments that are no parameters: what a client accepts is told by the answers that there are."""
 _CONSTRAINTS: Final = {

@@ -13,10 +13,12 @@ from litestar.params import HeaderParameter, PathParameter, QueryParameter
 from holdfast.control.task_contract.ids import run_id_of
 from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.ids import RunId
-from holdfast.domain.limits import LARGEST
-from holdfast.domain.page import MAX_LIMIT
+from holdfast.domain.limits import MAX_SAFE_INTEGER
+from holdfast.domain.page import MAX_PAGE_SIZE
 
-Limit: TypeAlias = Annotated[int, QueryParameter(ge=1, le=MAX_LIMIT, description="How many items a page has at most.")]
+Limit: TypeAlias = Annotated[
+    int, QueryParameter(ge=1, le=MAX_PAGE_SIZE, description="How many items a page has at most.")
+]
 Cursor: TypeAlias = Annotated[
     str | None,
     QueryParameter(
@@ -33,7 +35,9 @@ Wait: TypeAlias = Annotated[
     ),
 ]
 
-TaskNumber: TypeAlias = Annotated[int, PathParameter(ge=1, le=LARGEST, description="The `task_id` of an item.")]
+TaskNumber: TypeAlias = Annotated[
+    int, PathParameter(ge=1, le=MAX_SAFE_INTEGER, description="The `task_id` of an item.")
+]
 
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _WEIGHT: Final = re.compile(r"0(\.\d{0,3})?|1(\.0{0,3})?")

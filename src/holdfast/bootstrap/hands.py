@@ -7,10 +7,9 @@ from typing import Final
 
 import msgspec
 
-from holdfast.domain.mcp_server import references
+from holdfast.domain.mcp_server import env_references
 from holdfast.domain.web_settings import WebSettings, private_hosts
-from holdfast.ports.processes import Processes
-from holdfast.ports.sandbox import Sandbox
+from holdfast.ports.sandbox import Processes, Sandbox
 from holdfast.sandbox.files.folders import WorkspaceFolders
 from holdfast.sandbox.none import Unconfined
 from holdfast.sandbox.probe import Probed
@@ -75,7 +74,7 @@ def _keys(settings: Settings) -> list[str]:
     """Return the variables that hold keys."""
     search = settings.web.search
     named = [provider.api_key_env for provider in settings.providers.values()]
-    given = [name for server in settings.mcp_servers.values() for name in references(server)]
+    given = [name for server in settings.mcp_servers.values() for name in env_references(server)]
     return [key for key in (*named, None if search is None else json_api(search).key_env, *given) if key is not None]
 
 

@@ -7,8 +7,8 @@ from holdfast.bootstrap.hands import sandbox_of
 from holdfast.mcp.mcp_tools import McpTools
 from holdfast.mcp.programs import Places
 from holdfast.mcp.servers import open_servers
-from holdfast.ports.agents import Agents
-from holdfast.ports.processes import Processes
+from holdfast.ports.sandbox import Processes
+from holdfast.ports.workspace import Agents
 from holdfast.sandbox.none import Unconfined
 from holdfast.store.store import Store
 from holdfast.workspace.folder import Workspace

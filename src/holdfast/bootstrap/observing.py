@@ -11,9 +11,9 @@ from holdfast.metrics.meters import Meters
 from holdfast.metrics.models import counting
 from holdfast.metrics.observed_model import ObservedModel
 from holdfast.metrics.tools import counted
-from holdfast.ports.executor import Executor
-from holdfast.ports.journal import Journal
+from holdfast.ports.log import Journal
 from holdfast.ports.model import Model
+from holdfast.ports.runtime import Executor
 from holdfast.tools.wrapping import Around, outside
 from holdfast.workspace.settings import TelemetrySettings
 

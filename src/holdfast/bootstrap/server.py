@@ -33,7 +33,7 @@ from holdfast.control.keys.asker import LOCAL
 from holdfast.control.run_log import RunLog
 from holdfast.domain.errors import Invalid, Unavailable
 from holdfast.engine.stopping import stop
-from holdfast.ports.api_keys import ApiKeys
+from holdfast.ports.spaces import ApiKeys
 
 BACKLOG: Final = 2048
 STUCK: Final = 60

@@ -8,7 +8,7 @@ from pathlib import Path
 from holdfast.domain.instant import Millis
 from holdfast.metrics.meters import Meters
 from holdfast.ports.bus import Bus
-from holdfast.ports.clock import Clock
+from holdfast.ports.runtime import Clock
 from holdfast.store.store import Store
 
 

@@ -30,7 +30,7 @@ from holdfast.control.spaces import SpaceControl
 from holdfast.control.starting import RunStarts
 from holdfast.control.task_contract.tasks import TaskControl
 from holdfast.control.threads import ThreadControl
-from holdfast.ports.clock import Clock
+from holdfast.ports.runtime import Clock
 
 MOST_ASKERS: Final = 1024
 """Of so many who ask the use cases are kept; they cost little to make again."""

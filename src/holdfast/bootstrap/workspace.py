@@ -27,8 +27,8 @@ from holdfast.control.runs import RunControl
 from holdfast.control.settings.settings import SettingsControl
 from holdfast.domain.errors import IdTaken
 from holdfast.domain.ids import OwnerId, SpaceId
-from holdfast.domain.mcp_server import PREFIX
-from holdfast.domain.tool import REMOTE_METHOD
+from holdfast.domain.mcp_server import MCP_TOOL_PREFIX
+from holdfast.domain.tool import REMOTE_METHOD_PREFIX
 from holdfast.engine.engine import Engine
 from holdfast.engine.news import NewsLoop
 from holdfast.engine.timers import TimerLoop
@@ -37,12 +37,9 @@ from holdfast.engine.worker import BEAT, DRAIN, LEASE, Worker
 from holdfast.metrics.meters import Meters
 from holdfast.models.catalog import Catalog
 from holdfast.models.known import ListedModels
-from holdfast.ports.agents import Agents
-from holdfast.ports.clock import Clock
-from holdfast.ports.executor import Executor
-from holdfast.ports.known_models import KnownModels
-from holdfast.ports.model import Models
-from holdfast.ports.remote_tools import RemoteTools
+from holdfast.ports.model import KnownModels, Models
+from holdfast.ports.runtime import Clock, Executor, RemoteTools
+from holdfast.ports.workspace import Agents
 from holdfast.sandbox.processes import open_processes
 from holdfast.store.store import Store
 from holdfast.tools.tool import Tool
@@ -132,7 +129,7 @@ async def open(
         methods = RemoteMethods(store.journal)
         mcp = await stack.enter_async_context(open_mcp(folder, processes, settings.get, store=store, agents=agents))
         platform = PlatformTools(store.runs, store.journal, store.values)
-        remote = JoinedTools(platform, prefixed={REMOTE_METHOD: methods, PREFIX: mcp})
+        remote = JoinedTools(platform, prefixed={REMOTE_METHOD_PREFIX: methods, MCP_TOOL_PREFIX: mcp})
         executor = observing.executor(
             _executor(store, agents, models, now, folder, options or Options(), hands, remote, observing)
         )

@@ -5,22 +5,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Self
 
-from holdfast.ports.bus import Hear, Wake
+from holdfast.ports.bus import WakeHint, WakeListener
 
 
 class LocalBus:
     """`Bus` within one event loop."""
 
     def __init__(self) -> None:
-        self._readers: list[Hear] = []
+        self._readers: list[WakeListener] = []
 
-    def publish(self, wake: Wake) -> None:
+    def publish(self, wake: WakeHint) -> None:
         """Hand a hint to every reader."""
         for hear in self._readers:
             hear(wake)
 
     @contextmanager
-    def subscribe(self, hear: Hear) -> Iterator[None]:
+    def subscribe(self, hear: WakeListener) -> Iterator[None]:
         """Call `hear` with each hint from now on while the block runs."""
         self._readers.append(hear)
         try:
@@ -33,10 +33,10 @@ class CoalescingQueue:
     """What was not taken yet, as one hint. To stop waiting for the next one loses nothing."""
 
     def __init__(self) -> None:
-        self._untaken: Wake | None = None
+        self._untaken: WakeHint | None = None
         self._arrived = asyncio.Event()
 
-    def put(self, wake: Wake) -> None:
+    def put(self, wake: WakeHint) -> None:
         """Add a hint to what was not taken."""
         self._untaken = wake if self._untaken is None else self._untaken | wake
         self._arrived.set()
@@ -44,7 +44,7 @@ class CoalescingQueue:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Wake:
+    async def __anext__(self) -> WakeHint:
         while self._untaken is None:
             self._arrived.clear()
             await self._arrived.wait()

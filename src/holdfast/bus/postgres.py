@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from holdfast.bus.local import CoalescingQueue, LocalBus
 from holdfast.engine.stopping import stop
-from holdfast.ports.bus import Hear, Wake
+from holdfast.ports.bus import WakeHint, WakeListener
 
 CHANNEL: Final = "holdfast"
 MAX_PAYLOAD_BYTES: Final = 7900
@@ -30,7 +30,7 @@ _SERVER_SETTINGS: Final = {
     "synchronous_commit": "off",
 }  # a hint need not reach the disk
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Wake)
+_decoder = msgspec.json.Decoder(WakeHint)
 
 
 class PostgresBus:
@@ -40,12 +40,12 @@ class PostgresBus:
         self._readers = LocalBus()
         self._unsent = CoalescingQueue()
 
-    def publish(self, wake: Wake) -> None:
+    def publish(self, wake: WakeHint) -> None:
         """Send a hint with the next notification; readers of this process have it at once."""
         self._readers.publish(wake)
         self._unsent.put(wake)
 
-    def subscribe(self, hear: Hear) -> AbstractContextManager[None]:
+    def subscribe(self, hear: WakeListener) -> AbstractContextManager[None]:
         """Call `hear` with each hint from now on while the block runs."""
         return self._readers.subscribe(hear)
 
@@ -61,10 +61,10 @@ class PostgresBus:
         connection = await asyncpg.connect(url, timeout=10, server_settings=_SERVER_SETTINGS)
         try:
             # With nothing to send, nobody would notice that the connection broke.
-            connection.add_termination_listener(lambda _: self._unsent.put(Wake()))
+            connection.add_termination_listener(lambda _: self._unsent.put(WakeHint()))
             await connection.add_listener(CHANNEL, self._receive)
             # Something may have been missed while there was no connection.
-            self._readers.publish(Wake(everything=True))
+            self._readers.publish(WakeHint(everything=True))
             async for wake in self._unsent:
                 await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, _payload(connection, wake))
                 await asyncio.sleep(NOTIFY_INTERVAL_SECONDS)
@@ -77,7 +77,7 @@ class PostgresBus:
             self._readers.publish(_decoder.decode(hint))
 
 
-def _payload(connection: Any, wake: Wake) -> str:
+def _payload(connection: Any, wake: WakeHint) -> str:
     hint = _encoder.encode(replace(wake, grown=()))
     if len(hint) > MAX_PAYLOAD_BYTES:
         hint = _encoder.encode(replace(wake, runs=frozenset(), ended=frozenset(), grown=(), everything=True))

@@ -11,9 +11,9 @@ import typer
 
 from holdfast.cli.printing import JsonFlag, print_json, print_line, say
 from holdfast.control.keys.keys import AskedKey, MadeKey
-from holdfast.domain.api_key import ApiKey, Scope
 from holdfast.domain.ids import ApiKeyId, SpaceId
 from holdfast.domain.instant import Instant, Millis, instant
+from holdfast.domain.space import ApiKey, Scope
 
 T = TypeVar("T")
 

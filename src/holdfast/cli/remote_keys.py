@@ -8,9 +8,9 @@ import msgspec
 
 from holdfast.cli.remote import Lost, Remote, connection_checked, refusal
 from holdfast.control.keys.keys import AskedKey, MadeKey
-from holdfast.domain.api_key import ApiKey
 from holdfast.domain.errors import Unavailable
 from holdfast.domain.ids import ApiKeyId
+from holdfast.domain.space import ApiKey
 
 T = TypeVar("T")
 

@@ -23,7 +23,7 @@ from holdfast.domain.events import (
     Event,
     ReasoningMessageContent,
     ReasoningMessageStart,
-    RunError,
+    RunErrorEvent,
     RunFinished,
     RunStarted,
     SubagentError,
@@ -35,15 +35,15 @@ from holdfast.domain.events import (
     ToolCallEnd,
     ToolCallResult,
     ToolCallStart,
-    decode,
+    decode_event,
 )
 from holdfast.domain.events.custom import (
-    Abandoned,
-    ArtifactMade,
+    AgentLogged,
+    ArtifactCreated,
     ChildChanged,
     ContextCompacted,
     InterruptChanged,
-    Logged,
+    MessagesAbandoned,
     PlanChanged,
     StatusChanged,
     StepChanged,
@@ -79,7 +79,7 @@ class Screen:
     def show(self, data: bytes) -> None:
         """Show one event, if it is for people."""
         with suppress(Invalid):  # a later server may say what this version does not know
-            self._show(decode(data))
+            self._show(decode_event(data))
 
     def tell(self, words: str) -> None:
         """Say something on stderr, on a line of its own."""
@@ -92,7 +92,7 @@ class Screen:
                 self._show_words(event)
             case ToolCallStart() | ToolCallArgs() | ToolCallEnd() | ToolCallResult():
                 self._show_call(event)
-            case RunStarted() | RunFinished() | RunError():
+            case RunStarted() | RunFinished() | RunErrorEvent():
                 self._show_segment(event)
             case SubagentStarted() | SubagentFinished() | SubagentError():
                 self._show_child(event)
@@ -130,7 +130,7 @@ class Screen:
             case ToolCallResult():
                 self._line("result", f"{self._name(call)} ─► {one_line(_plain(event.content))}")
 
-    def _show_segment(self, event: RunStarted | RunFinished | RunError) -> None:
+    def _show_segment(self, event: RunStarted | RunFinished | RunErrorEvent) -> None:
         match event:
             case RunStarted():
                 self._segments += 1
@@ -142,7 +142,7 @@ class Screen:
                     self._line("asks", question)
                 answer = f"waits for an answer, at POST /api/runs/{event.run_id}/respond"
                 self._line("status", answer if asked else f"{ending(event)}, {tokens(event)} tokens")
-            case RunError():
+            case RunErrorEvent():
                 self._line("error", f"{event.message}{'' if event.code is UNSET else f' [{event.code}]'}")
 
     def _show_child(self, event: SubagentStarted | SubagentFinished | SubagentError) -> None:
@@ -165,7 +165,7 @@ class Screen:
                 self._line("step", f"{step.number} {step.kind} {step.state}{tries}")
             case PlanChanged(items=items):
                 self._show_plan(items)
-            case ArtifactMade(title=title, version=version, artifact_id=artifact):
+            case ArtifactCreated(title=title, version=version, artifact_id=artifact):
                 self._line("made", f"{title}, version {version}, as {artifact}")
             case InterruptChanged(status=status) if status is not InterruptStatus.OPEN:
                 self._line("status", f"the question is {status}")
@@ -174,11 +174,11 @@ class Screen:
 
     def _show_note(self, event: object) -> None:
         match event:
-            case Abandoned(through=through):
+            case MessagesAbandoned(through=through):
                 self._line("void", f"what it was saying up to event {through}: nothing came of that call")
             case ChildChanged(run_id=run, status=status):
                 self._line("child", f"{run} is {status}")
-            case Logged(message=message):
+            case AgentLogged(message=message):
                 self._line("log", message)
             case ContextCompacted(tokens_before=before, tokens_after=after):
                 self._line("log", f"older messages are told in fewer words, {after} tokens in place of {before}")

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from msgspec import UNSET
 
 from holdfast.domain.events import RunFinished
-from holdfast.domain.events.input import Cancelled, Interrupted
+from holdfast.domain.events.messages import CancelledOutcome, InterruptOutcome
 from holdfast.domain.plan import PlanItem, PlanStatus, SubtaskStatus
 
 LONGEST: Final = 200
@@ -62,14 +62,14 @@ def one_line(text: str) -> str:
 
 def questions(event: RunFinished) -> list[str]:
     """Return what a run asks people at the end of a segment."""
-    if not isinstance(event.outcome, Interrupted):
+    if not isinstance(event.outcome, InterruptOutcome):
         return []
     return [each.reason if each.message is UNSET else each.message for each in event.outcome.interrupts]
 
 
 def ending(event: RunFinished) -> str:
     """Return how a run ended that did not fail."""
-    return "cancelled" if isinstance(event.outcome, Cancelled) else "finished"
+    return "cancelled" if isinstance(event.outcome, CancelledOutcome) else "finished"
 
 
 def tokens(event: RunFinished) -> int:

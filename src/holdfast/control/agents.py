@@ -3,11 +3,11 @@
 import msgspec
 
 from holdfast.control.ag_ui.capabilities import Capabilities, capabilities_of
-from holdfast.domain.agent import Agent, Permissions, Thinking, UnknownOutcome
+from holdfast.domain.agent import Agent, Permissions, ThinkingLevel, UnknownOutcome
 from holdfast.domain.limits import Limits
-from holdfast.domain.page import DEFAULT_LIMIT, check_limit
+from holdfast.domain.page import DEFAULT_PAGE_SIZE, check_page_size
 from holdfast.domain.run import Mode
-from holdfast.ports.agents import Agents, BrokenAgent
+from holdfast.ports.workspace import Agents, BrokenAgent
 
 
 class AgentView(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +27,7 @@ class AgentView(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits
     unknown_outcome: UnknownOutcome
     temperature: float | None
-    thinking: Thinking | None
+    thinking: ThinkingLevel | None
     instructions: str
     soul: str | None
     digest: str
@@ -59,10 +59,10 @@ class AgentControl:
         """Return all agents."""
         return AgentList(items=[_view(agent) for agent in self._agents.all()], broken=self._agents.broken())
 
-    def page(self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> AgentPage:
+    def page(self, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None) -> AgentPage:
         """Return agents by name; the cursor is the last name of the page before, also if that agent is gone by now."""
         found = [agent for agent in self._agents.all() if cursor is None or agent.name > cursor]
-        shown = found[: check_limit(limit)]
+        shown = found[: check_page_size(limit)]
         return AgentPage(
             items=[_view(agent) for agent in shown],
             broken=self._agents.broken(),

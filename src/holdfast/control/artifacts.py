@@ -7,10 +7,9 @@ from msgspec.structs import replace
 
 from holdfast.domain.artifact import Artifact, File, NewArtifact, NewFile
 from holdfast.domain.ids import ArtifactId, FileId, RunId, SpaceId, ThreadId
-from holdfast.domain.page import DEFAULT_LIMIT, Page
+from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.ports.artifacts import Artifacts, Files
-from holdfast.ports.runs import RunFilter, Runs
-from holdfast.ports.threads import Threads
+from holdfast.ports.runs import RunFilter, Runs, Threads
 
 RUNS_AT_ONCE: Final = 50
 
@@ -41,13 +40,13 @@ class ArtifactControl:
         return ArtifactDetail(**msgspec.structs.asdict(found), versions=versions)
 
     async def page(
-        self, space: SpaceId, *, run: RunId | None = None, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+        self, space: SpaceId, *, run: RunId | None = None, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None
     ) -> Page[Artifact]:
         """Return artifacts without their content, the newest first."""
         return await self._artifacts.page(space, run=run, limit=limit, cursor=cursor)
 
     async def of_thread(
-        self, space: SpaceId, thread: ThreadId, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+        self, space: SpaceId, thread: ThreadId, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None
     ) -> Page[Artifact]:
         """Return the artifacts of a thread by run, the newest run first; a page looks at so many runs and no more.
 
@@ -88,7 +87,7 @@ class FileControl:
         """Return a file with its bytes."""
         return await self._files.get(space, file), await self._files.content(space, file)
 
-    async def page(self, space: SpaceId, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[File]:
+    async def page(self, space: SpaceId, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None) -> Page[File]:
         """Return files, the newest first."""
         return await self._files.page(space, limit=limit, cursor=cursor)
 

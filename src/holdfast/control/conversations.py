@@ -10,12 +10,11 @@ from holdfast.domain.errors import NotFound
 from holdfast.domain.ids import MessageId, RunId, SpaceId, ThreadId, check_client_id
 from holdfast.domain.instant import Instant
 from holdfast.domain.message import Message
-from holdfast.domain.page import DEFAULT_LIMIT, Page
+from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.run import Mode, Run, RunStatus
 from holdfast.domain.thread import Thread
-from holdfast.ports.messages import Messages
-from holdfast.ports.runs import RunFilter, Runs
-from holdfast.ports.threads import Threads
+from holdfast.ports.log import Messages
+from holdfast.ports.runs import RunFilter, Runs, Threads
 
 MOST_AT_ONCE = 1000
 NEWEST = 200
@@ -73,7 +72,7 @@ class ConversationControl:
         thread: ThreadId,
         *,
         run: RunId | None = None,
-        limit: int = DEFAULT_LIMIT,
+        limit: int = DEFAULT_PAGE_SIZE,
         cursor: str | None = None,
     ) -> Page[Message]:
         """Return the end of a run's conversation, oldest first; the next page is what was said before."""
@@ -81,7 +80,7 @@ class ConversationControl:
         return Page(items=[]) if at is None else await self._page(space, at.id, limit=limit, cursor=cursor)
 
     async def history(
-        self, space: SpaceId, thread: ThreadId, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+        self, space: SpaceId, thread: ThreadId, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None
     ) -> History:
         """Return the newest conversation with its runs."""
         await self._threads.get(space, thread)
@@ -99,7 +98,7 @@ class ConversationControl:
         )
 
     async def tree(
-        self, space: SpaceId, thread: ThreadId, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+        self, space: SpaceId, thread: ThreadId, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None
     ) -> Page[RunNode]:
         """Return the runs of a thread with what each continues from, the newest first."""
         await self._threads.get(space, thread)

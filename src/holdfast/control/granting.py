@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from holdfast.domain.commit import Lease
 from holdfast.domain.errors import Conflict
 from holdfast.domain.interrupt import Interrupt, InterruptKind, InterruptStatus
-from holdfast.ports.interrupts import Interrupts
+from holdfast.ports.queue import Interrupts
 
 
 async def check_granted(interrupts: Interrupts, lease: Lease, *, agent: str, rules: Sequence[str]) -> None:

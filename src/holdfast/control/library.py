@@ -6,10 +6,10 @@ from holdfast.control.granting import check_granted
 from holdfast.domain.agent import Agent
 from holdfast.domain.commit import Lease
 from holdfast.domain.ids import FileId
-from holdfast.ports.agents import Agents
 from holdfast.ports.artifacts import Files
-from holdfast.ports.interrupts import Interrupts
-from holdfast.ports.library import StoredFile
+from holdfast.ports.queue import Interrupts
+from holdfast.ports.runtime import StoredFile
+from holdfast.ports.workspace import Agents
 
 
 class LocalLibrary:

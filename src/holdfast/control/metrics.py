@@ -8,7 +8,7 @@ from holdfast.domain.errors import Unavailable
 from holdfast.metrics.exposition import written
 from holdfast.metrics.instruments import Family, Number
 from holdfast.metrics.meters import Meters, gauge
-from holdfast.ports.census import Census, LiveRuns
+from holdfast.ports.queue import LiveRunCounts, RunCounts
 
 PATIENCE: Final = 2.0
 """Seconds in which a store that is well answers: without it, the rest is told all the same."""
@@ -17,7 +17,7 @@ PATIENCE: Final = 2.0
 class MetricsControl:
     """The numbers of a process, and of the store that it shares with others."""
 
-    def __init__(self, meters: Meters, census: Census, *, version: str) -> None:
+    def __init__(self, meters: Meters, census: RunCounts, *, version: str) -> None:
         self._meters = meters
         self._census = census
         self._version = version
@@ -26,21 +26,21 @@ class MetricsControl:
         """Return all numbers, as Prometheus reads them."""
         return written([*self._meters, *self._now(await self._live())])
 
-    async def _live(self) -> LiveRuns | None:
+    async def _live(self) -> LiveRunCounts | None:
         try:
             async with asyncio.timeout(PATIENCE):
                 return await self._census.live()
         except (TimeoutError, Unavailable):
             return None
 
-    def _now(self, live: LiveRuns | None) -> Iterator[Family[Any]]:
+    def _now(self, live: LiveRunCounts | None) -> Iterator[Family[Any]]:
         yield _single("holdfast_build_info", "The version that runs here.", 1, version=self._version)
         yield _single("holdfast_store_up", "Whether the store answers.", int(live is not None))
         if live is not None:
             yield from _of_runs(live)
 
 
-def _of_runs(live: LiveRuns) -> Iterator[Family[Number]]:
+def _of_runs(live: LiveRunCounts) -> Iterator[Family[Number]]:
     runs = gauge("holdfast_runs", "Runs in the store that have not ended, by status.", labels=("status",))
     runs.of("pending").add(live.pending)
     runs.of("queued").add(live.ready + live.delayed)

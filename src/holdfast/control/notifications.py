@@ -4,10 +4,10 @@ import msgspec
 
 from holdfast.control.cursors import number_of
 from holdfast.domain.ids import SpaceId
-from holdfast.domain.limits import LARGEST
+from holdfast.domain.limits import MAX_SAFE_INTEGER
 from holdfast.domain.notification import Notification
-from holdfast.domain.page import DEFAULT_LIMIT, Page
-from holdfast.ports.notifications import Notifications
+from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
+from holdfast.ports.spaces import Notifications
 
 
 class Unread(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,7 +23,7 @@ class NotificationControl:
         self._notifications = notifications
 
     async def page(
-        self, space: SpaceId, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+        self, space: SpaceId, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None
     ) -> Page[Notification]:
         """Return news, the newest first."""
         before = None if cursor is None else number_of(cursor)
@@ -37,6 +37,6 @@ class NotificationControl:
 
     async def mark_read(self, space: SpaceId, *, through: int | None = None, number: int | None = None) -> Unread:
         """Mark one as read, all up to one, or all; return how many are left."""
-        last = LARGEST if through is None and number is None else through
+        last = MAX_SAFE_INTEGER if through is None and number is None else through
         await self._notifications.mark_read(space, through=last, number=number)
         return await self.unread(space)

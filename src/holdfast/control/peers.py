@@ -12,12 +12,11 @@ from holdfast.domain.ids import RunId, ThreadId
 from holdfast.domain.limits import check_children
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import Run, RunStatus
-from holdfast.domain.taint import taint_of
 from holdfast.domain.thread import NewThread
-from holdfast.ports.journal import Journal
+from holdfast.domain.untrusted import read_taint
+from holdfast.ports.log import Journal, Values
+from holdfast.ports.queue import Subscriptions
 from holdfast.ports.runs import RunFilter, Runs
-from holdfast.ports.subscriptions import Subscriptions
-from holdfast.ports.values import Values
 
 PARENT_FAILED: Final = "the run that waited for it has failed"
 
@@ -60,7 +59,7 @@ class LocalPeers:
 
     async def taint(self, lease: Lease, run: RunId) -> Sequence[str]:
         """Return what a run has read that others wrote."""
-        return taint_of(await self._values.of_run(lease.space_id, run)).names()
+        return read_taint(await self._values.of_run(lease.space_id, run)).names()
 
     async def end(self, lease: Lease, runs: Sequence[RunId]) -> None:
         """End children."""

@@ -5,14 +5,12 @@ import msgspec
 from holdfast.control.conversations import newest_run, run_of_thread
 from holdfast.domain.agent_task import AgentTask, agent_tasks
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
-from holdfast.domain.page import DEFAULT_LIMIT, Page
+from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.plan import PlanItem
-from holdfast.domain.plan_edit import AddItem, ChangeItem, NewPlanItem, PlanItemPatch
+from holdfast.domain.plan_edit import AddPlanItem, ChangePlanItem, NewPlanItem, PlanItemPatch
 from holdfast.domain.run import Run
 from holdfast.domain.thread import ThreadFilter
-from holdfast.ports.plans import Plans
-from holdfast.ports.runs import Runs
-from holdfast.ports.threads import Threads
+from holdfast.ports.runs import Plans, Runs, Threads
 
 
 class ThreadTasks(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +49,7 @@ class PlanControl:
         return PlanView(thread_id=thread, run_id=None if at is None else at.id, tasks=tasks)
 
     async def of_space(
-        self, space: SpaceId, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+        self, space: SpaceId, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None
     ) -> Page[ThreadTasks]:
         """Return the plans of a space by thread, the one with the latest run first; those without any are left out."""
         threads = await self._threads.page(space, where=ThreadFilter(), limit=limit, cursor=cursor)
@@ -60,11 +58,11 @@ class PlanControl:
 
     async def add(self, space: SpaceId, thread: ThreadId, item: NewPlanItem) -> PlanItem:
         """Add an item to the plan of the newest run."""
-        return await self._plans.edit(space, thread, AddItem(item=item), by=self._by)
+        return await self._plans.edit(space, thread, AddPlanItem(item=item), by=self._by)
 
     async def change(self, space: SpaceId, thread: ThreadId, task_id: int, patch: PlanItemPatch) -> PlanItem:
         """Change an open item of the plan of the newest run."""
-        return await self._plans.edit(space, thread, ChangeItem(task_id=task_id, patch=patch), by=self._by)
+        return await self._plans.edit(space, thread, ChangePlanItem(task_id=task_id, patch=patch), by=self._by)
 
     async def _at(self, space: SpaceId, thread: ThreadId, run: RunId | None) -> Run | None:
         if run is not None:

@@ -7,15 +7,14 @@ from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.ids import RunId
-from holdfast.domain.taint import source, taint_of
-from holdfast.domain.tool import Question, Reply, ToolSpec
-from holdfast.ports.journal import Journal
+from holdfast.domain.tool import ToolInterrupt, ToolReply, ToolSpec
+from holdfast.domain.untrusted import read_taint, taint_source_name
+from holdfast.ports.log import Journal, Values
 from holdfast.ports.runs import Runs
-from holdfast.ports.values import Values
 from holdfast.tools.arguments import check_arguments
 from holdfast.tools.builtin import task_status
 
-Do: TypeAlias = Callable[[Lease, dict[str, Json]], Awaitable[Reply]]
+Do: TypeAlias = Callable[[Lease, dict[str, Json]], Awaitable[ToolReply]]
 
 
 class PlatformTools:
@@ -34,7 +33,7 @@ class PlatformTools:
         """Return the tools that every run may use."""
         return self._specs
 
-    async def call(self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str) -> Reply:
+    async def call(self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str) -> ToolReply:
         """Run a tool."""
         if name not in self._tools:
             raise NotFound(f"there is no tool `{name}`", name=name)
@@ -44,11 +43,11 @@ class PlatformTools:
             check_arguments(spec, arguments)
             return await do(lease, arguments)
         except (NotFound, Invalid) as error:
-            return Reply(content=f"{error.code}: {error.message}", failed=True)
+            return ToolReply(content=f"{error.code}: {error.message}", failed=True)
 
     async def answer(
-        self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, question: Question, response: Json
-    ) -> Reply:
+        self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, question: ToolInterrupt, response: Json
+    ) -> ToolReply:
         """Refuse: none of these tools asks."""
         raise NotFound(f"the tool `{name}` has not asked anything", name=name)
 
@@ -56,12 +55,12 @@ class PlatformTools:
         """Refuse: none of these tools changes."""
         raise NotFound(f"the tool `{name}` has not changed", name=name)
 
-    async def _task_status(self, lease: Lease, arguments: dict[str, Json]) -> Reply:
+    async def _task_status(self, lease: Lease, arguments: dict[str, Json]) -> ToolReply:
         run = await self._runs.get(lease.space_id, RunId(arguments["task_id"]))
         told: dict[str, Json] = {"task_id": run.id, "status": str(run.status), "agent": run.agent_type}
         if run.status.terminal:
             told["output"] = run.output
         if run.error is not None:
             told["error"] = {"code": run.error.code, "message": run.error.message}
-        taint = taint_of(await self._values.of_run(lease.space_id, run.id)).names()
-        return Reply(content=told, untrusted=source("run", run.id) if taint else None)
+        taint = read_taint(await self._values.of_run(lease.space_id, run.id)).names()
+        return ToolReply(content=told, untrusted=taint_source_name("run", run.id) if taint else None)

@@ -4,7 +4,7 @@ from typing import Final
 
 from holdfast.control.keys.errors import QueueFull
 from holdfast.domain.ids import SpaceId
-from holdfast.ports.census import Census
+from holdfast.ports.queue import RunCounts
 
 COME_BACK: Final = 5
 """Seconds after which somebody may try again."""
@@ -13,7 +13,7 @@ COME_BACK: Final = 5
 class QueueRoom:
     """Whether one more may. Who asks at the same moment is not counted, so it may be a few more."""
 
-    def __init__(self, census: Census, *, most: int) -> None:
+    def __init__(self, census: RunCounts, *, most: int) -> None:
         self._census = census
         self._most = most
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
-from holdfast.domain.tool import Question, Reply, ToolSpec
-from holdfast.ports.remote_tools import RemoteTools
+from holdfast.domain.tool import ToolInterrupt, ToolReply, ToolSpec
+from holdfast.ports.runtime import RemoteTools
 
 
 class JoinedTools:
@@ -23,13 +23,13 @@ class JoinedTools:
             found += await source.list(lease)
         return sorted(found, key=lambda spec: spec.name)
 
-    async def call(self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str) -> Reply:
+    async def call(self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str) -> ToolReply:
         """Run a tool, where it comes from."""
         return await self._source(name).call(lease, name, arguments, key=key)
 
     async def answer(
-        self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, question: Question, response: Json
-    ) -> Reply:
+        self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, question: ToolInterrupt, response: Json
+    ) -> ToolReply:
         """Go on with a call that asked, where the tool comes from."""
         source = self._source(name)
         return await source.answer(lease, name, arguments, key=key, question=question, response=response)

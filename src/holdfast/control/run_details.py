@@ -5,21 +5,18 @@ import msgspec
 from holdfast.control.conversations import run_of_thread
 from holdfast.control.cursors import number_of
 from holdfast.domain.content import Json
-from holdfast.domain.context_snapshot import ReadContext
+from holdfast.domain.context import ReadContext
 from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
 from holdfast.domain.instant import Instant
 from holdfast.domain.interrupt import Interrupt, InterruptStatus
-from holdfast.domain.page import DEFAULT_LIMIT, Page
+from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.run import Run
 from holdfast.domain.step import Step
-from holdfast.domain.text import check_sought
-from holdfast.ports.contexts import Contexts
-from holdfast.ports.event_log import EventLog, LoggedEvent
-from holdfast.ports.interrupts import Interrupts
-from holdfast.ports.runs import RunFilter, Runs
-from holdfast.ports.steps import Steps
-from holdfast.ports.threads import Threads
+from holdfast.domain.validation import check_search_text
+from holdfast.ports.log import Contexts, EventLog, LoggedEvent, Steps
+from holdfast.ports.queue import Interrupts
+from holdfast.ports.runs import RunFilter, Runs, Threads
 
 
 class EventView(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,12 +64,12 @@ class RunDetails:
         return await run_of_thread(self._runs, space, thread, run)
 
     async def page(
-        self, space: SpaceId, *, where: RunFilter, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+        self, space: SpaceId, *, where: RunFilter, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None
     ) -> Page[Run]:
         """Return runs, the newest first; of a thread that is not there raises `NotFound`."""
         for field in ("agent_type", "tag"):
             if (text := getattr(where, field)) is not None:
-                check_sought(text, field=field, most=256)
+                check_search_text(text, field=field, most=256)
         if where.thread_id is not None:
             await self._threads.get(space, where.thread_id)
         return await self._runs.page(space, where=where, limit=limit, cursor=cursor)
@@ -83,13 +80,13 @@ class RunDetails:
         run: RunId,
         *,
         types: list[str] | None = None,
-        limit: int = DEFAULT_LIMIT,
+        limit: int = DEFAULT_PAGE_SIZE,
         cursor: str | None = None,
     ) -> Page[EventView]:
         """Return the log of a run. A full page has a cursor, the number to go on after; a later one is refused."""
         after = 0 if cursor is None else number_of(cursor)
         for each in types or ():
-            check_sought(each, field="type", most=128)
+            check_search_text(each, field="type", most=128)
         last = (await self._runs.get(space, run)).last_event_seq
         if after > last:
             raise Invalid(f"there is no event {after} yet: the last one is {last}", field="cursor", last=last)
@@ -114,7 +111,7 @@ class RunDetails:
         return RunContext(steps=steps, context=None if chosen is None else await self._contexts.get(space, run, chosen))
 
     async def children(
-        self, space: SpaceId, run: RunId, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+        self, space: SpaceId, run: RunId, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None
     ) -> Page[Run]:
         """Return the runs that a run spawned, the newest first."""
         await self._runs.get(space, run)

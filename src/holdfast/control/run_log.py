@@ -9,8 +9,8 @@ from holdfast.domain.errors import Unavailable
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.instant import millis
 from holdfast.domain.run import Run, RunStatus
-from holdfast.ports.bus import Wake
-from holdfast.ports.event_log import EventLog, Head
+from holdfast.ports.bus import WakeHint
+from holdfast.ports.log import EventLog, LogHead
 from holdfast.ports.runs import Runs
 
 PAUSE: Final = 0.1
@@ -29,12 +29,12 @@ class RunLog:
         self._events = events
         self._runs = runs
         self._pause = pause
-        self._changed: dict[tuple[SpaceId, RunId], list[Head]] = {}
+        self._changed: dict[tuple[SpaceId, RunId], list[LogHead]] = {}
         """What was hinted at, and where it stood one after the other, if that was said."""
         self._stir = asyncio.Event()
         self._told: dict[tuple[SpaceId, RunId], RunStatus] = {}
 
-    def hear(self, wake: Wake) -> None:
+    def hear(self, wake: WakeHint) -> None:
         """Take note of a hint."""
         if wake.runs:
             for name in wake.runs:
@@ -58,7 +58,7 @@ class RunLog:
             except Unavailable:
                 pass  # the store says so itself
 
-    async def _tell_of(self, heads: Sequence[Head]) -> None:
+    async def _tell_of(self, heads: Sequence[LogHead]) -> None:
         """Say what became of runs; those that ended are read together, unless they were deleted since."""
         for head in heads:
             if not head.status.terminal:

@@ -9,25 +9,23 @@ from msgspec.structs import replace
 from holdfast.control.answers import check_response
 from holdfast.control.queue_room import QueueRoom
 from holdfast.control.thread_agents import ThreadAgents
-from holdfast.domain.agent import check_chosen_model, check_mode, models_of
-from holdfast.domain.content import Content, Json, files_in
+from holdfast.domain.agent import candidate_models, check_mode, check_requested_model
+from holdfast.domain.content import Content, Json, stored_file_ids
 from holdfast.domain.errors import AlreadyAnswered, Conflict, HoldfastError, Invalid, NotFound, Waiting
 from holdfast.domain.ids import InterruptId, MessageId, RunId, SpaceId, ThreadId
 from holdfast.domain.inbox import InboxKind
-from holdfast.domain.interrupt import Answer, Interrupt, InterruptStatus
-from holdfast.domain.limits import asked_of, check_priced
-from holdfast.domain.message import NewMessage, Role, check_ids
-from holdfast.domain.new_run import Base, Created, NewRun, body_digest
+from holdfast.domain.interrupt import Interrupt, InterruptResponse, InterruptStatus
+from holdfast.domain.limits import check_price_known, requested_limits
+from holdfast.domain.message import NewMessage, Role, check_message_ids
+from holdfast.domain.new_run import CreatedRun, NewRun, RunBase, body_digest
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.thread import NewThread
-from holdfast.ports.agents import Agents
 from holdfast.ports.artifacts import Files
-from holdfast.ports.inbox import Inbox
-from holdfast.ports.interrupts import Interrupts
-from holdfast.ports.messages import Messages
+from holdfast.ports.log import Messages
 from holdfast.ports.model import Models
-from holdfast.ports.runs import Runs
-from holdfast.ports.threads import Threads
+from holdfast.ports.queue import Inbox, Interrupts
+from holdfast.ports.runs import Runs, Threads
+from holdfast.ports.workspace import Agents
 
 _STOPPED = frozenset({RunStatus.FAILED, RunStatus.CANCELLED})
 
@@ -64,7 +62,7 @@ class RunControl:
         theirs._by, theirs._room = by, room
         return theirs
 
-    async def start(self, space: SpaceId, new: NewRun) -> Created:
+    async def start(self, space: SpaceId, new: NewRun) -> CreatedRun:
         """Make a run of an agent, with the model that it has now and its limits, as far as `new` may change them.
 
         An unknown agent, a file that the space does not have and a revised message that the thread does not have raise
@@ -79,23 +77,23 @@ class RunControl:
                 raise
             return earlier
 
-    async def _start(self, space: SpaceId, new: NewRun) -> Created:
+    async def _start(self, space: SpaceId, new: NewRun) -> CreatedRun:
         if new.model is not None:
-            check_chosen_model(new.model)
+            check_requested_model(new.model)
         for message in new.messages:
             await self._check_files(space, message.content)
             if message.revises is not None:
                 await self._check_revised(space, new.thread, message.revises)
         return await self._make(space, new)
 
-    async def _earlier(self, space: SpaceId, new: NewRun) -> Created | None:
+    async def _earlier(self, space: SpaceId, new: NewRun) -> CreatedRun | None:
         """Return what was made under the key of `new` already."""
         if new.idempotency_key is None:
             return None
         run = await self._runs.made_under(space, new.idempotency_key, body=body_digest(new))
-        return None if run is None else Created(run=run, replayed=True)
+        return None if run is None else CreatedRun(run=run, replayed=True)
 
-    async def _make(self, space: SpaceId, new: NewRun) -> Created:
+    async def _make(self, space: SpaceId, new: NewRun) -> CreatedRun:
         if self._room is not None:
             await self._room.check(space)
         if new.agent_type is not None:
@@ -104,7 +102,7 @@ class RunControl:
             return await self._create(space, new, new.thread.agent_type)
         return await self._make_for_thread(space, new, new.thread)
 
-    async def _make_for_thread(self, space: SpaceId, new: NewRun, thread: ThreadId) -> Created:
+    async def _make_for_thread(self, space: SpaceId, new: NewRun, thread: ThreadId) -> CreatedRun:
         """Make a run of the agent that its thread has; one that is remembered may not be right any more."""
         remembered = self._thread_agents.recall(space, thread)
         if remembered is not None:
@@ -114,15 +112,15 @@ class RunControl:
                 pass  # whatever it is, it is said again if it is so
         return await self._create(space, new, await self._thread_agents.read(space, thread))
 
-    async def _create(self, space: SpaceId, new: NewRun, name: str, *, checked: bool = False) -> Created:
+    async def _create(self, space: SpaceId, new: NewRun, name: str, *, checked: bool = False) -> CreatedRun:
         agent = self._agents.get(name)
         check_mode(agent, new.mode)
         model = new.model or agent.models[0]
-        limits = asked_of(agent.limits, new.limits)
-        names = models_of(agent, model)
+        limits = requested_limits(agent.limits, new.limits)
+        names = candidate_models(agent, model)
         await self._models.prepare(names)
         found = self._models.fallback(names, folder=agent.folder)
-        check_priced(limits, price_known=found.price_known)
+        check_price_known(limits, price_known=found.price_known)
         made = replace(self._sign(new), agent_type=agent.name, model=model, limits=limits)
         return await self._runs.create(space, made, body=_body(new), thread_agent=name if checked else None)
 
@@ -153,7 +151,9 @@ class RunControl:
         else:
             asked = await self._question(space, run, interrupt)
         check_response(asked, response)
-        answer = Answer(response=response, digest=asked.digest if digest is None else digest, by=by or self._by)
+        answer = InterruptResponse(
+            response=response, digest=asked.digest if digest is None else digest, by=by or self._by
+        )
         return await self._interrupts.answer(space, asked.id, answer)
 
     async def steer(
@@ -168,13 +168,13 @@ class RunControl:
         await self._check_files(space, content)
         by = by or self._by
         said = NewMessage(id=message, role=Role.USER, content=content, created_by=by)
-        check_ids([said])
+        check_message_ids([said])
         questions = await self._open_questions(space, run, below=False)
         if questions:
             raise Waiting(f"run `{run}` waits for an answer: answer first", interrupts=[each.id for each in questions])
         return await self._inbox.put(space, run, kind=InboxKind.MESSAGE, data=msgspec.to_builtins(said), by=by)
 
-    async def retry(self, space: SpaceId, run: RunId, *, from_start: bool = False, by: str | None = None) -> Created:
+    async def retry(self, space: SpaceId, run: RunId, *, from_start: bool = False, by: str | None = None) -> CreatedRun:
         """Try a run again that failed or was cancelled: a new run goes on after its last settled step.
 
         With `from_start` it is a fork that begins with the same input as if nothing had happened.
@@ -184,7 +184,7 @@ class RunControl:
             raise Conflict(f"run `{run}` is {failed.status}: only one that failed or was cancelled is tried again")
         again = NewRun(
             thread=failed.thread_id,
-            base=Base(run_id=run),
+            base=RunBase(run_id=run),
             input=failed.input,
             mode=failed.mode,
             agent_type=failed.agent_type,
@@ -202,7 +202,7 @@ class RunControl:
         told = takewhile(
             lambda message: message.role is not Role.ASSISTANT, await self._messages.of_run(space, failed.id)
         )
-        base = None if failed.base_run_id is None else Base(run_id=failed.base_run_id, sequence=failed.base_sequence)
+        base = None if failed.base_run_id is None else RunBase(run_id=failed.base_run_id, sequence=failed.base_sequence)
         messages = [
             NewMessage(role=message.role, content=message.content, revises=message.id, metadata=message.metadata)
             for message in told
@@ -220,7 +220,7 @@ class RunControl:
         return replace(new, thread=thread, messages=messages, created_by=by)
 
     async def _check_files(self, space: SpaceId, content: Content) -> None:
-        for file in files_in(content):
+        for file in stored_file_ids(content):
             await self._files.get(space, file)
 
     async def _check_revised(self, space: SpaceId, thread: ThreadId | NewThread, message: MessageId) -> None:

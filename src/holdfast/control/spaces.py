@@ -6,7 +6,7 @@ from holdfast.control.keys.asker import LOCAL, Asker
 from holdfast.domain.content import Json
 from holdfast.domain.errors import InUse, Invalid
 from holdfast.domain.ids import SpaceId
-from holdfast.domain.page import DEFAULT_LIMIT, Page
+from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.space import DEFAULT_SPACE, Space, SpacePatch
 from holdfast.ports.spaces import Spaces
 
@@ -18,7 +18,7 @@ class SpaceControl:
         self._spaces = spaces
         self._asker = asker
 
-    async def page(self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[Space]:
+    async def page(self, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None) -> Page[Space]:
         """Return the spaces of who asks, the oldest first."""
         if self._asker.space_ids is None:
             return await self._spaces.page(limit=limit, cursor=cursor)

@@ -3,7 +3,7 @@
 from typing import Final
 
 from holdfast.domain.ids import SpaceId, ThreadId
-from holdfast.ports.threads import Threads
+from holdfast.ports.runs import Threads
 
 MOST: Final = 4096
 

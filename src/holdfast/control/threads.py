@@ -8,12 +8,11 @@ from msgspec.structs import replace
 
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
 from holdfast.domain.instant import Instant
-from holdfast.domain.page import DEFAULT_LIMIT, Page
+from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.thread import NewThread, Thread, ThreadFilter, ThreadPatch, ThreadStatus
-from holdfast.ports.agents import Agents
-from holdfast.ports.runs import RunFilter, Runs
-from holdfast.ports.threads import Threads
+from holdfast.ports.runs import RunFilter, Runs, Threads
+from holdfast.ports.workspace import Agents
 
 NEWEST_RUNS = 50
 
@@ -57,7 +56,7 @@ class ThreadControl:
         return await self._threads.create(space, replace(new, agent_type=chosen, created_by=self._by))
 
     async def page(
-        self, space: SpaceId, *, where: ThreadFilter, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+        self, space: SpaceId, *, where: ThreadFilter, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None
     ) -> Page[Thread]:
         """Return threads, the one with the latest run first."""
         return await self._threads.page(space, where=where, limit=limit, cursor=cursor)

@@ -5,11 +5,11 @@ import asyncio
 from holdfast.control.feeds.feeds import Feeds
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.run import Run, RunStatus, WaitsFor
+from holdfast.ports.bus import RunWatcher, Watch
 from holdfast.ports.runs import Runs
-from holdfast.ports.watching import Watch, Watching
 
 
-async def settled(watcher: Watching, runs: Runs, feeds: Feeds, space: SpaceId, run: RunId, *, seconds: float) -> Run:
+async def settled(watcher: RunWatcher, runs: Runs, feeds: Feeds, space: SpaceId, run: RunId, *, seconds: float) -> Run:
     """Return a run once it has ended or asks a person, or as it is when the time is over or the process stops."""
     with watcher.watch(space, run) as watch:
         try:

@@ -12,24 +12,25 @@ from holdfast.domain.limits import Limits
 from holdfast.domain.mcp_server import McpServer
 from holdfast.domain.run import Mode
 
-Thinking: TypeAlias = bool | Literal["minimal", "low", "medium", "high", "xhigh"]
+ThinkingLevel: TypeAlias = bool | Literal["minimal", "low", "medium", "high", "xhigh"]
 """Whether a model thinks before it answers, and how hard."""
 
-SCRIPTED: Final = "scripted"
+SCRIPTED_PROVIDER: Final = "scripted"
 """The provider of models that are scripts."""
-SCRIPT: Final = f"{SCRIPTED}:"
+SCRIPT_PREFIX: Final = f"{SCRIPTED_PROVIDER}:"
 """How the names of models begin that follow a script; the rest is the path of a file."""
 DEFAULT_WORKING_FOLDER: Final = "files"
-DEFAULT_ANTI_DRIFT: Final = 10
+DEFAULT_ANTI_DRIFT_EVERY: Final = 10
 
-_NAME: Final = r"^[a-z0-9][a-z0-9_-]{0,63}\Z"
-_RULE: Final = r"^([A-Za-z_][A-Za-z0-9_-]{0,63}(\([^\x00-\x1f]+\))?|mcp__[A-Za-z0-9_-]{1,58}\*)\Z"
-_NAME_IN_WORDS: Final = "1 to 64 lower-case letters, digits, `_` or `-`, not beginning with `_` or `-`"
+_NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9_-]{0,63}\Z"
+_RULE_PATTERN: Final = r"^([A-Za-z_][A-Za-z0-9_-]{0,63}(\([^\x00-\x1f]+\))?|mcp__[A-Za-z0-9_-]{1,58}\*)\Z"
+_NAME_DESCRIPTION: Final = "1 to 64 lower-case letters, digits, `_` or `-`, not beginning with `_` or `-`"
 
 # `extra["expected"]` is how a reader of files says it to people, instead of with the pattern.
-AgentName: TypeAlias = Annotated[str, Meta(pattern=_NAME, extra={"expected": _NAME_IN_WORDS})]
-Rule: TypeAlias = Annotated[
-    str, Meta(pattern=_RULE, extra={"expected": "the name of a tool, or `tool(specifier)`, such as `bash(git *)`"})
+AgentName: TypeAlias = Annotated[str, Meta(pattern=_NAME_PATTERN, extra={"expected": _NAME_DESCRIPTION})]
+PermissionRule: TypeAlias = Annotated[
+    str,
+    Meta(pattern=_RULE_PATTERN, extra={"expected": "the name of a tool, or `tool(specifier)`, such as `bash(git *)`"}),
 ]
 """Which calls of a tool a permission is about: a misspelt one would never match, so it is refused."""
 
@@ -45,7 +46,7 @@ class UnknownOutcome(StrEnum):
     """End the run."""
 
 
-class Tainted(StrEnum):
+class TaintPolicy(StrEnum):
     """What to do about calls that reach beyond the workspace, once a run has read what others wrote."""
 
     ASK = "ask"
@@ -57,9 +58,9 @@ class Tainted(StrEnum):
 class Permissions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Rules `Tool` or `Tool(specifier)`: deny, then ask, then allow; the first that matches decides."""
 
-    deny: Annotated[list[Rule], Meta(description="Calls that are refused.")] = []
-    ask: Annotated[list[Rule], Meta(description="Calls that a person must approve.")] = []
-    allow: Annotated[list[Rule], Meta(description="Calls that are made without asking.")] = []
+    deny: Annotated[list[PermissionRule], Meta(description="Calls that are refused.")] = []
+    ask: Annotated[list[PermissionRule], Meta(description="Calls that a person must approve.")] = []
+    allow: Annotated[list[PermissionRule], Meta(description="Calls that are made without asking.")] = []
 
 
 class ModeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,7 +86,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     tools: list[str] = []
     tools_shown: int | None = None
     """How many of them its model is shown at once, if that is not the usual; with more it has to find some."""
-    anti_drift_every: int | None = DEFAULT_ANTI_DRIFT
+    anti_drift_every: int | None = DEFAULT_ANTI_DRIFT_EVERY
     """After how many model calls it is reminded of its task, again and again; null is never."""
     locale: str | None = None
     """The language of threads that do not say so."""
@@ -94,9 +95,9 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     """Rules that people wrote by answering "always allow": they come before those that ask."""
     limits: Limits = Limits()
     unknown_outcome: UnknownOutcome = UnknownOutcome.TELL
-    tainted: Tainted = Tainted.ASK
+    tainted: TaintPolicy = TaintPolicy.ASK
     temperature: float | None = None
-    thinking: Thinking | None = None
+    thinking: ThinkingLevel | None = None
     mcp_servers: dict[str, McpServer] = {}
     """Servers of its own, whose tools it may use."""
     skills: list[str] = []
@@ -108,20 +109,20 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_agent_name(name: str) -> str:
     """Return `name` if an agent may be called so."""
-    if re.match(_NAME, name) is None:
-        raise Invalid(f"an agent's name is {_NAME_IN_WORDS}", field="name")
+    if re.match(_NAME_PATTERN, name) is None:
+        raise Invalid(f"an agent's name is {_NAME_DESCRIPTION}", field="name")
     return name
 
 
-def models_of(agent: Agent, chosen: str | None) -> list[str]:
+def candidate_models(agent: Agent, chosen: str | None) -> list[str]:
     """Return the models that a run may use: the agent's own, in order, or the other one that was chosen for it."""
     return agent.models if chosen is None or chosen == agent.models[0] else [chosen]
 
 
-def check_chosen_model(model: str) -> str:
+def check_requested_model(model: str) -> str:
     """Return the model if a request may choose it: that of a script is the path of a file, and leads nowhere else."""
-    path = model.removeprefix(SCRIPT)
-    if model.startswith(SCRIPT) and (path.startswith("/") or ".." in path.split("/")):
+    path = model.removeprefix(SCRIPT_PREFIX)
+    if model.startswith(SCRIPT_PREFIX) and (path.startswith("/") or ".." in path.split("/")):
         raise Invalid("a script that is chosen for a run must be in the folder of its agent", field="model")
     return model
 

@@ -62,15 +62,15 @@ class AgentTaskMinimal(msgspec.Struct, frozen=True, kw_only=True):
 
 def agent_tasks(plan: Plan) -> list[AgentTask]:
     """Return the tasks of `plan` in order, each with its position in the plan."""
-    return [_task(item) for item in plan.items if item.status in _READS]
+    return [_task(item) for item in plan.items if item.status in _AGENT_TASK_STATUS]
 
 
-def minimal(item: PlanItem) -> AgentTaskMinimal:
+def minimal_agent_task(item: PlanItem) -> AgentTaskMinimal:
     """Return the id and the status of `item`, unless it was cancelled: that has no word here."""
     return AgentTaskMinimal(task_id=item.task_id, status=_status(item))
 
 
-_READS: Final[Mapping[PlanStatus, AgentTaskStatus]] = {
+_AGENT_TASK_STATUS: Final[Mapping[PlanStatus, AgentTaskStatus]] = {
     PlanStatus.PLANNED: AgentTaskStatus.PENDING,
     PlanStatus.BLOCKED: AgentTaskStatus.PENDING,
     PlanStatus.IN_PROGRESS: AgentTaskStatus.IN_PROGRESS,
@@ -79,9 +79,9 @@ _READS: Final[Mapping[PlanStatus, AgentTaskStatus]] = {
 
 
 def _status(item: PlanItem) -> AgentTaskStatus:
-    if item.status not in _READS:
+    if item.status not in _AGENT_TASK_STATUS:
         raise Conflict(f"task {item.task_id} is {item.status}", task_id=item.task_id, status=str(item.status))
-    return _READS[item.status]
+    return _AGENT_TASK_STATUS[item.status]
 
 
 def _task(item: PlanItem) -> AgentTask:

@@ -10,10 +10,10 @@ from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid, TooLarge
 from holdfast.domain.ids import ArtifactId, FileId, RunId, SpaceId
 from holdfast.domain.instant import Instant
-from holdfast.domain.text import check_text
+from holdfast.domain.validation import check_text
 
-MAX_CONTENT: Final = 16 * 1024 * 1024
-MAX_FILE: Final = 64 * 1024 * 1024
+MAX_ARTIFACT_CHARS: Final = 16 * 1024 * 1024
+MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 _TOKEN: Final = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
 _MEDIA_TYPE: Final = re.compile(rf"{_TOKEN}/{_TOKEN}( *; *{_TOKEN}=({_TOKEN}|\"[ !#-\[\]-~]*\"))*")
 """As RFC 9110 writes it, without escapes in what is quoted."""
@@ -94,12 +94,12 @@ def check_new_artifact(new: NewArtifact) -> None:
     if _MEDIA_TYPE.fullmatch(new.media_type) is None:
         raise Invalid("`media_type` is no media type: write one like `text/markdown`", field="media_type")
     if new.content is not None:
-        check_text(new.content, field="content", most=MAX_CONTENT)
+        check_text(new.content, field="content", most=MAX_ARTIFACT_CHARS)
 
 
 def check_new_file(new: NewFile) -> None:
     """Raise if `new` can never be a file."""
     check_text(new.name, field="name", most=500)
     check_text(new.media_type, field="media_type", most=255)
-    if len(new.content) > MAX_FILE:
-        raise TooLarge(f"a file may have at most {MAX_FILE} bytes", field="content")
+    if len(new.content) > MAX_FILE_BYTES:
+        raise TooLarge(f"a file may have at most {MAX_FILE_BYTES} bytes", field="content")

@@ -1,4 +1,7 @@
-"""A commit: everything that the lease holder adds to its run's log at once."""
+"""A commit: everything that a lease holder adds to its run's log in one transaction.
+
+Also the lease itself, and the snapshot of a run from which a worker starts or resumes it.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,21 +9,37 @@ import msgspec
 
 from holdfast.domain.artifact import NewArtifact, check_new_artifact
 from holdfast.domain.content import Json
-from holdfast.domain.context_snapshot import ContextSnapshot
+from holdfast.domain.context import ContextSnapshot
 from holdfast.domain.errors import Invalid
 from holdfast.domain.events import Event
 from holdfast.domain.ids import InterruptId, MessageId, OwnerId, RunId, SpaceId, ThreadId, TimerId
+from holdfast.domain.inbox import InboxItem
 from holdfast.domain.instant import Instant
-from holdfast.domain.interrupt import NewInterrupt
-from holdfast.domain.message import NewMessage, Role, check_ids, open_calls
+from holdfast.domain.interrupt import Interrupt, NewInterrupt
+from holdfast.domain.limits import Usage
+from holdfast.domain.message import Message, NewMessage, Role, check_message_ids, unanswered_calls
 from holdfast.domain.new_run import NewRun, check_new_run
-from holdfast.domain.opening import Opening
-from holdfast.domain.run import Move, Run, RunStatus, check_own_move
+from holdfast.domain.run import Move, Run, RunStatus, check_value_names, check_worker_move
 from holdfast.domain.step import Step, StepKind, StepState
-from holdfast.domain.thread import NewThread
+from holdfast.domain.thread import NewThread, Thread
 from holdfast.domain.timer import NewTimer, check_new_timer
-from holdfast.domain.usage import Usage
-from holdfast.domain.values import check_value_names
+
+
+class RunSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a worker needs to begin a run, or to go on with one."""
+
+    thread: Thread
+    messages: Sequence[Message]
+    """The end of the conversation: as many messages as the thread's `context_window`, oldest first."""
+    steps: Sequence[Step]
+    """Those of this run, by number."""
+    values: dict[str, Json]
+    inbox: Sequence[InboxItem]
+    interrupts: Sequence[Interrupt]
+    """The questions that are open."""
+    events: Sequence[Event]
+    """Those that say how the run's stream stands: of `STRUCTURAL_TYPES`, in order."""
+    last_event_seq: int
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +62,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     """The budgets that the run spends from, the nearest first."""
     run: Run
     """The run as it was claimed."""
-    opening: Opening | None = None
+    opening: RunSnapshot | None = None
     """Where it stood then, if the claim knew: it was made in the same transaction."""
 
 
@@ -87,10 +106,10 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True):
 def check_commit(commit: Commit) -> None:
     """Raise if `commit` can never be made."""
     if commit.move is not None:
-        check_own_move(commit.lease.run_id, commit.move)
+        check_worker_move(commit.lease.run_id, commit.move)
     if commit.messages:
-        check_ids(commit.messages)
-        if commit.move is not None and commit.move.to.terminal and open_calls(commit.messages):
+        check_message_ids(commit.messages)
+        if commit.move is not None and commit.move.to.terminal and unanswered_calls(commit.messages):
             raise Invalid("a run does not end with a call that nobody answered", field="messages")
     if commit.steps:
         _check_steps(commit)

@@ -33,7 +33,7 @@ class FileSource(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_
     mime_type: str | UnsetType = UNSET
 
 
-Source: TypeAlias = DataSource | UrlSource | FileSource
+MediaSource: TypeAlias = DataSource | UrlSource | FileSource
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type"):
@@ -50,40 +50,40 @@ class TextPart(_Part, frozen=True, kw_only=True, tag="text"):
 class ImagePart(_Part, frozen=True, kw_only=True, tag="image"):
     """A picture."""
 
-    source: Source
+    source: MediaSource
 
 
 class AudioPart(_Part, frozen=True, kw_only=True, tag="audio"):
     """A sound."""
 
-    source: Source
+    source: MediaSource
 
 
 class VideoPart(_Part, frozen=True, kw_only=True, tag="video"):
     """A film."""
 
-    source: Source
+    source: MediaSource
 
 
 class DocumentPart(_Part, frozen=True, kw_only=True, tag="document"):
     """A document."""
 
-    source: Source
+    source: MediaSource
 
 
 Part: TypeAlias = TextPart | ImagePart | AudioPart | VideoPart | DocumentPart
 Content: TypeAlias = str | list[Part]
 
 
-def file_of(part: Part) -> FileSource | None:
+def stored_file(part: Part) -> FileSource | None:
     """Return the file of the space that a part is, if it is one."""
     if isinstance(part, TextPart) or not isinstance(part.source, FileSource):
         return None
     return part.source if part.source.provider is UNSET else None
 
 
-def files_in(content: Content) -> list[FileId]:
+def stored_file_ids(content: Content) -> list[FileId]:
     """Return the files of the space that a content names."""
     if isinstance(content, str):
         return []
-    return [FileId(file.value) for part in content if (file := file_of(part)) is not None]
+    return [FileId(file.value) for part in content if (file := stored_file(part)) is not None]

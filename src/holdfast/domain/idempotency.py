@@ -9,7 +9,7 @@ from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.ids import RunId
 
-MAX_KEY: Final = 255
+MAX_IDEMPOTENCY_KEY_CHARS: Final = 255
 
 
 def request_digest(value: Json | msgspec.Struct) -> str:
@@ -21,10 +21,13 @@ def request_digest(value: Json | msgspec.Struct) -> str:
     return sha256(text).hexdigest()
 
 
-def check_key(key: str) -> str:
+def check_idempotency_key(key: str) -> str:
     """Return `key` if a client may choose it as an idempotency key."""
-    if not (0 < len(key) <= MAX_KEY and key.isascii() and key.isprintable()):
-        raise Invalid(f"an idempotency key must be 1 to {MAX_KEY} printable ASCII characters", field="Idempotency-Key")
+    if not (0 < len(key) <= MAX_IDEMPOTENCY_KEY_CHARS and key.isascii() and key.isprintable()):
+        raise Invalid(
+            f"an idempotency key must be 1 to {MAX_IDEMPOTENCY_KEY_CHARS} printable ASCII characters",
+            field="Idempotency-Key",
+        )
     return key
 
 

@@ -1,5 +1,9 @@
-"""An interrupt: a durable question that a run asks, and that is answered once."""
+"""An interrupt: a durable question of a run that is answered once, by a response.
 
+A run that waits for children also shows their open interrupts; it keeps them in one of its values.
+"""
+
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -7,10 +11,11 @@ import msgspec
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import AlreadyAnswered, Invalid
+from holdfast.domain.events.messages import AgUiInterrupt
 from holdfast.domain.ids import InterruptId, RunId, ThreadId, ToolCallId
 from holdfast.domain.instant import Instant, Millis
 
-DEFAULT_DEADLINE: Final = Millis(7 * 24 * 3600 * 1000)
+DEFAULT_INTERRUPT_TIMEOUT_MS: Final = Millis(7 * 24 * 3600 * 1000)
 
 
 class InterruptKind(StrEnum):
@@ -69,7 +74,7 @@ class NewInterrupt(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: Instant | None = None
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class InterruptResponse(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody answers. An approval names the digest of what it approves."""
 
     response: Json
@@ -77,7 +82,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     by: str | None = None
 
 
-def check_answer(interrupt: Interrupt, answer: Answer, *, now: Instant) -> None:
+def check_response(interrupt: Interrupt, answer: InterruptResponse, *, now: Instant) -> None:
     """Raise unless `answer` may settle `interrupt` now."""
     if interrupt.status is not InterruptStatus.OPEN:
         raise AlreadyAnswered(
@@ -93,3 +98,12 @@ def check_answer(interrupt: Interrupt, answer: Answer, *, now: Instant) -> None:
         raise Invalid("an approval names the digest of what it approves", interrupt_id=interrupt.id)
     if answer.digest is not None and answer.digest != interrupt.digest:
         raise Invalid("the answer is for other arguments: read the interrupt again", interrupt_id=interrupt.id)
+
+
+CHILD_INTERRUPTS_VALUE: Final = "asking"
+
+
+def child_interrupts(values: Mapping[str, Json]) -> dict[RunId, list[AgUiInterrupt]]:
+    """Return what the children ask that a run waits for, by child."""
+    kept = values.get(CHILD_INTERRUPTS_VALUE)
+    return msgspec.convert(kept, dict[RunId, list[AgUiInterrupt]]) if kept else {}

@@ -12,17 +12,17 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.domain.errors import Invalid
-from holdfast.domain.folder_name import FolderName
 from holdfast.domain.idempotency import request_digest
+from holdfast.domain.working_path import FolderName
 
 DEFAULT_CALL_SECONDS: Final = 120.0
-PREFIX: Final = "mcp__"
+MCP_TOOL_PREFIX: Final = "mcp__"
 """What the names of all tools of MCP servers begin with."""
-REFERENCE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+ENV_REFERENCE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 """Stands for a variable of the environment that Holdfast itself runs in."""
 
-_NAME_IN_WORDS: Final = "1 to 24 letters, digits, `-` or single `_`, beginning with a letter or a digit"
-_USUAL_OF_PROGRAMS: Final[dict[str, object]] = {
+_NAME_DESCRIPTION: Final = "1 to 24 letters, digits, `-` or single `_`, beginning with a letter or a digit"
+_COMMAND_DEFAULTS: Final[dict[str, object]] = {
     "args": [],
     "env": {},
     "cwd": None,
@@ -30,16 +30,16 @@ _USUAL_OF_PROGRAMS: Final[dict[str, object]] = {
     "network": False,
     "sandbox": "on",
 }
-_USUAL_OF_ADDRESSES: Final[dict[str, object]] = {"headers": {}}
+_URL_DEFAULTS: Final[dict[str, object]] = {"headers": {}}
 
-ServerName: TypeAlias = Annotated[
+McpServerName: TypeAlias = Annotated[
     str,
-    Meta(pattern=r"^(?!.*__)[A-Za-z0-9]([A-Za-z0-9_-]{0,22}[A-Za-z0-9-])?\Z", extra={"expected": _NAME_IN_WORDS}),
+    Meta(pattern=r"^(?!.*__)[A-Za-z0-9]([A-Za-z0-9_-]{0,22}[A-Za-z0-9-])?\Z", extra={"expected": _NAME_DESCRIPTION}),
 ]
 VariableName: TypeAlias = Annotated[
     str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\Z", extra={"expected": "the name of an environment variable"})
 ]
-Readable: TypeAlias = Annotated[
+ReadablePath: TypeAlias = Annotated[
     str, Meta(pattern=r"^/[^\x00]+\Z", extra={"expected": "an absolute path, such as `/opt/node`"})
 ]
 HeaderName: TypeAlias = Annotated[
@@ -48,13 +48,15 @@ HeaderName: TypeAlias = Annotated[
 HeaderValue: TypeAlias = Annotated[
     str, Meta(pattern=r"^[\x20-\x7e]*\Z", extra={"expected": "a text of printable ASCII characters"})
 ]
-Address: TypeAlias = Annotated[
+McpUrl: TypeAlias = Annotated[
     str, Meta(pattern=r"^https?://[!-.0-~]", extra={"expected": "an address that begins with http:// or https://"})
 ]
-Program: TypeAlias = Annotated[
+McpCommand: TypeAlias = Annotated[
     str, Meta(pattern=r"^[^\x00]+\Z", extra={"expected": "a program, without a NUL character"})
 ]
-_Word: TypeAlias = Annotated[str, Meta(pattern=r"^[^\x00]*\Z", extra={"expected": "a text without a NUL character"})]
+_Argument: TypeAlias = Annotated[
+    str, Meta(pattern=r"^[^\x00]*\Z", extra={"expected": "a text without a NUL character"})
+]
 
 
 class McpToolClass(StrEnum):
@@ -72,12 +74,12 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Where a server is and what may be used of it: either `command` or `url`."""
 
     command: Annotated[
-        Program | None,
+        McpCommand | None,
         Meta(description="The program to start. `./` at its beginning, or at that of an argument, is the workspace."),
     ] = None
-    args: Annotated[list[_Word], Meta(max_length=200, description="The arguments of the program.")] = []
+    args: Annotated[list[_Argument], Meta(max_length=200, description="The arguments of the program.")] = []
     env: Annotated[
-        dict[VariableName, _Word],
+        dict[VariableName, _Argument],
         Meta(description="All of its environment; `${NAME}` stands for a variable that Holdfast runs with."),
     ] = {}
     cwd: Annotated[
@@ -85,13 +87,13 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         Meta(description="The folder of the workspace that it works in; without it, one of its own that is kept."),
     ] = None
     reads: Annotated[
-        list[Readable], Meta(max_length=100, description="What else of the machine it may read, in its sandbox.")
+        list[ReadablePath], Meta(max_length=100, description="What else of the machine it may read, in its sandbox.")
     ] = []
     network: Annotated[bool, Meta(description="Whether its sandbox has the network.")] = False
     sandbox: Annotated[
         Literal["on", "off"], Meta(description="Whether it runs in a sandbox; off, it has all rights of the server.")
     ] = "on"
-    url: Annotated[Address | None, Meta(description="The address of a server that speaks streamable HTTP.")] = None
+    url: Annotated[McpUrl | None, Meta(description="The address of a server that speaks streamable HTTP.")] = None
     headers: Annotated[
         dict[HeaderName, HeaderValue],
         Meta(description="What is sent with every request; `${NAME}` stands for a variable that Holdfast runs with."),
@@ -110,36 +112,36 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def __post_init__(self) -> None:
         if (self.command is None) == (self.url is None):
             raise Invalid("give either `command`, to start a program, or `url`, to call a server")
-        usual = _USUAL_OF_PROGRAMS if self.command is None else _USUAL_OF_ADDRESSES
+        usual = _COMMAND_DEFAULTS if self.command is None else _URL_DEFAULTS
         for field, value in usual.items():
             if getattr(self, field) != value:
                 needed = "command" if self.command is None else "url"
                 raise Invalid(f"only a server with a `{needed}` has `{field}`", field=field)
 
 
-def identity(server: McpServer) -> str:
+def server_identity(server: McpServer) -> str:
     """Return what makes a server the one that it is: another program or address is another server."""
     return request_digest([server.command, server.args, server.cwd, server.url])
 
 
-def references(server: McpServer) -> list[str]:
+def env_references(server: McpServer) -> list[str]:
     """Return the variables that a server is given of the environment that Holdfast runs in."""
     texts = [*server.env.values(), *server.headers.values()]
-    return [name for text in texts for name in REFERENCE.findall(text)]
+    return [name for text in texts for name in ENV_REFERENCE.findall(text)]
 
 
-def server_prefix(server: str) -> str:
+def server_tool_prefix(server: str) -> str:
     """Return what the names of all tools of a server begin with."""
-    return f"{PREFIX}{server}__"
+    return f"{MCP_TOOL_PREFIX}{server}__"
 
 
-def server_of(tool: str) -> str | None:
+def server_of_tool(tool: str) -> str | None:
     """Return the server that the name of a tool, or the beginning of some names, is about."""
-    server, parted, _ = tool.removeprefix(PREFIX).partition("__")
-    return server if tool.startswith(PREFIX) and parted else None
+    server, parted, _ = tool.removeprefix(MCP_TOOL_PREFIX).partition("__")
+    return server if tool.startswith(MCP_TOOL_PREFIX) and parted else None
 
 
-def names_server(pattern: str, server: str) -> bool:
+def pattern_names_server(pattern: str, server: str) -> bool:
     """Say whether a name of tools, such as `mcp__github__*`, can be about tools of a server."""
-    prefix = server_prefix(server)
+    prefix = server_tool_prefix(server)
     return pattern.startswith(prefix) or (pattern.endswith("*") and prefix.startswith(pattern[:-1]))

@@ -13,12 +13,12 @@ from holdfast.domain.content import Content, Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.ids import MessageId, RunId, ThreadId, ToolCallId, check_client_id
 from holdfast.domain.instant import Instant
-from holdfast.domain.text import check_text
+from holdfast.domain.validation import check_text
 
 MAX_INPUT_MESSAGES: Final = 1000
-FAILED: Final = "failed"
+FAILED_METADATA_KEY: Final = "failed"
 """The key that a tool's result has in its metadata when its call did not go well: `failed` or `unknown`."""
-STEERING: Final = "steering"
+STEERING_METADATA_KEY: Final = "steering"
 """The key in the metadata of a user message that reached a run on its way, and begins no turn."""
 
 
@@ -74,12 +74,12 @@ class NewMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     created_by: str | None = None
 
 
-def check_input(messages: Sequence[NewMessage]) -> None:
+def check_input_messages(messages: Sequence[NewMessage]) -> None:
     """Raise unless `messages` may begin a run: what asks for a tool in them is answered right after it."""
     if len(messages) > MAX_INPUT_MESSAGES:
         raise Invalid(f"a run may begin with at most {MAX_INPUT_MESSAGES} messages", field="messages")
     _check_calls(messages)
-    check_ids(messages)
+    check_message_ids(messages)
 
 
 def _check_calls(messages: Sequence[NewMessage]) -> None:
@@ -87,33 +87,33 @@ def _check_calls(messages: Sequence[NewMessage]) -> None:
     for message in messages:
         if message.role is Role.TOOL and message.tool_call_id in waiting:
             waiting.remove(message.tool_call_id)
-        elif waiting or message.role is Role.TOOL or message.tool_call_id is not None or not _may_call(message):
-            raise _loose_call()
+        elif waiting or message.role is Role.TOOL or message.tool_call_id is not None or not _has_valid_calls(message):
+            raise _unpaired_call()
         else:
-            waiting = {_checked(call.id) for call in message.tool_calls}
+            waiting = {_checked_call_id(call.id) for call in message.tool_calls}
     if waiting:
-        raise _loose_call()
+        raise _unpaired_call()
 
 
-def _checked(call: ToolCallId) -> ToolCallId:
+def _checked_call_id(call: ToolCallId) -> ToolCallId:
     check_text(call, field="messages.tool_calls.id", most=256)
     return call
 
 
-def _may_call(message: NewMessage) -> bool:
+def _has_valid_calls(message: NewMessage) -> bool:
     """Say whether a message makes no call, or may make those that it does."""
     ids = [call.id for call in message.tool_calls]
     return not ids or (message.role is Role.ASSISTANT and len(ids) == len(set(ids)))
 
 
-def _loose_call() -> Invalid:
+def _unpaired_call() -> Invalid:
     return Invalid(
         "the input of a run may not call a tool or answer one, unless each call is answered right after it",
         field="messages",
     )
 
 
-def check_ids(messages: Sequence[NewMessage]) -> None:
+def check_message_ids(messages: Sequence[NewMessage]) -> None:
     """Raise if a name in a message is malformed, or an id chosen twice."""
     for message in messages:
         if message.revises is not None:
@@ -125,7 +125,7 @@ def check_ids(messages: Sequence[NewMessage]) -> None:
         raise Invalid("two messages have the same id", field="messages.id")
 
 
-def open_calls(messages: Sequence[Message | NewMessage]) -> list[ToolCall]:
+def unanswered_calls(messages: Sequence[Message | NewMessage]) -> list[ToolCall]:
     """Return the calls of the last assistant message that no later message answers."""
     answered: set[ToolCallId] = set()
     for message in reversed(messages):

@@ -6,24 +6,23 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from holdfast.domain.busy import OnBusy
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
-from holdfast.domain.idempotency import check_key, request_digest
+from holdfast.domain.idempotency import check_idempotency_key, request_digest
 from holdfast.domain.ids import RunId, ThreadId, check_client_id
 from holdfast.domain.instant import Instant
 from holdfast.domain.limits import Limits
-from holdfast.domain.message import NewMessage, check_input
-from holdfast.domain.run import Mode, Priority, Run
-from holdfast.domain.text import check_text
+from holdfast.domain.message import NewMessage, check_input_messages
+from holdfast.domain.placement import OnBusy
+from holdfast.domain.run import Mode, Priority, Run, check_value_names
 from holdfast.domain.thread import NewThread, check_new_thread
-from holdfast.domain.values import check_value_names
+from holdfast.domain.validation import check_text
 
 MAX_TAGS: Final = 50
-MAX_TAG: Final = 128
+MAX_TAG_CHARS: Final = 128
 
 
-class Base(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RunBase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The run to continue from, at its end or after one of its messages."""
 
     run_id: RunId
@@ -43,7 +42,7 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     mode: Mode = Mode.CHAT
     agent_type: str | None = None
     model: str | None = None
-    base: Base | None | UnsetType = UNSET
+    base: RunBase | None | UnsetType = UNSET
     parent_run_id: RunId | None = None
     on_busy: OnBusy = OnBusy.ENQUEUE
     priority: Priority = Priority.NORMAL
@@ -55,7 +54,7 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     created_by: str | None = None
 
 
-class Created(msgspec.Struct, frozen=True, kw_only=True):
+class CreatedRun(msgspec.Struct, frozen=True, kw_only=True):
     """The run, and whether it was there already under the same idempotency key."""
 
     run: Run
@@ -64,11 +63,11 @@ class Created(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_new_run(new: NewRun) -> None:
     """Raise if `new` can never be a run."""
-    check_input(new.messages)
+    check_input_messages(new.messages)
     if new.id is not None:
         check_client_id(new.id, field="id")
     if new.idempotency_key is not None:
-        check_key(new.idempotency_key)
+        check_idempotency_key(new.idempotency_key)
     if isinstance(new.thread, NewThread):
         check_new_thread(new.thread)
         if new.base is not UNSET and new.base is not None:
@@ -93,4 +92,4 @@ def _check_labels(new: NewRun) -> None:
     if len(new.tags) > MAX_TAGS:
         raise Invalid(f"a run may have at most {MAX_TAGS} tags", field="tags")
     for tag in new.tags:
-        check_text(tag, field="tags", most=MAX_TAG)
+        check_text(tag, field="tags", most=MAX_TAG_CHARS)

@@ -34,7 +34,7 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
     read_at: Instant | None
 
 
-NEWS: Final = {
+NOTIFICATION_KINDS: Final = {
     RunStatus.COMPLETED: NotificationKind.RUN_COMPLETED,
     RunStatus.FAILED: NotificationKind.RUN_FAILED,
     RunStatus.CANCELLED: NotificationKind.RUN_CANCELLED,

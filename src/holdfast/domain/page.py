@@ -8,8 +8,8 @@ from holdfast.domain.errors import Invalid
 
 T = TypeVar("T")
 
-DEFAULT_LIMIT: Final = 50
-MAX_LIMIT: Final = 200
+DEFAULT_PAGE_SIZE: Final = 50
+MAX_PAGE_SIZE: Final = 200
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
@@ -19,7 +19,7 @@ class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     next_cursor: str | None = None
 
 
-def check_limit(limit: int, *, most: int = MAX_LIMIT) -> int:
+def check_page_size(limit: int, *, most: int = MAX_PAGE_SIZE) -> int:
     """Return `limit` if a page may be that long."""
     if not 1 <= limit <= most:
         raise Invalid(f"`limit` must be between 1 and {most}", field="limit")

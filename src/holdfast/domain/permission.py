@@ -13,20 +13,20 @@ from typing import Final
 
 import msgspec
 
-from holdfast.domain.agent import Permissions, Tainted
+from holdfast.domain.agent import Permissions, TaintPolicy
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.idempotency import request_digest
 
-RIGHTS: Final = "rights"
+RIGHTS_VALUE: Final = "rights"
 """The value of a run that holds the rights of those who spawned it."""
-APPROVALS: Final = "approvals"
+APPROVALS_VALUE: Final = "approvals"
 """The value of a run that holds what people decided about calls that have not settled yet."""
 
 _RULE: Final = re.compile(r"(?P<tool>[A-Za-z_][A-Za-z0-9_-]*\*?)(\((?P<specifier>.+)\))?", re.DOTALL)
 
 
-class Verdict(StrEnum):
+class PermissionAction(StrEnum):
     """What is done about a call, the strictest last."""
 
     ALLOW = "allow"
@@ -36,13 +36,13 @@ class Verdict(StrEnum):
     @property
     def strictness(self) -> int:
         """How strict it is, to compare."""
-        return list(Verdict).index(self)
+        return list(PermissionAction).index(self)
 
 
-class Decision(msgspec.Struct, frozen=True, kw_only=True):
+class PermissionDecision(msgspec.Struct, frozen=True, kw_only=True):
     """A verdict, and why: the rule, or the default of the tool where there is none."""
 
-    verdict: Verdict
+    verdict: PermissionAction
     rule: str | None = None
     reason: str | None = None
     """What the rule does not say by itself."""
@@ -50,7 +50,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """Whose rule it is, where that is not the agent that calls but one above it."""
 
 
-class ToolRule(msgspec.Struct, frozen=True, kw_only=True):
+class ParsedRule(msgspec.Struct, frozen=True, kw_only=True):
     """A rule in its parts: `bash(git *)` is about calls of `bash` that fit `git *`."""
 
     tool: str
@@ -63,20 +63,20 @@ class Rights(msgspec.Struct, frozen=True, kw_only=True):
     agent: str
     permissions: Permissions = Permissions()
     granted: list[str] = []
-    tainted: Tainted = Tainted.ASK
+    tainted: TaintPolicy = TaintPolicy.ASK
 
 
-def parse_rule(text: str) -> ToolRule:
+def parse_rule(text: str) -> ParsedRule:
     """Return a rule in its parts."""
     found = _RULE.fullmatch(text)
     if found is None:
         raise Invalid(f"`{text}` is no rule: write the name of a tool, or `tool(specifier)`", field="rule")
-    return ToolRule(tool=found["tool"], specifier=found["specifier"])
+    return ParsedRule(tool=found["tool"], specifier=found["specifier"])
 
 
-def strictest(decisions: Iterable[Decision]) -> Decision:
+def strictest_decision(decisions: Iterable[PermissionDecision]) -> PermissionDecision:
     """Return the strictest of some decisions, of several the first that has a rule; of none it is to allow."""
-    default = Decision(verdict=Verdict.ALLOW)
+    default = PermissionDecision(verdict=PermissionAction.ALLOW)
     return max(decisions, key=lambda one: (one.verdict.strictness, one.rule is not None), default=default)
 
 

@@ -1,9 +1,9 @@
-"""The plan of a run: what its agent means to do, in order, and where in the conversation it did it.
+"""The plan of a run (tasks in order, and where in the conversation each was done) and its todo list.
 
     planned · in_progress · blocked ──► completed · cancelled
 
-At most one item is in progress: starting another puts it back to planned. An item that has ended never
-changes, but for its position when others move. A plan is a value of a run, so it branches with the thread.
+At most one item is in progress: starting another puts it back to planned. An ended item never changes, except for its
+position when others move. Plan and todo list are values of the run, so they branch with the thread.
 """
 
 from collections.abc import Iterable
@@ -16,14 +16,14 @@ from msgspec.structs import replace
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Conflict, Invalid, NotFound, TooLarge
-from holdfast.domain.text import check_text
+from holdfast.domain.validation import check_text
 
 MAX_OPEN_ITEMS: Final = 100
 MAX_SUBTASKS: Final = 50
-MAX_TITLE: Final = 300
-MAX_TEXT: Final = 10_000
+MAX_TITLE_CHARS: Final = 300
+MAX_TEXT_CHARS: Final = 10_000
 """Characters of a description, a conclusion or a reason."""
-MAX_PLAN: Final = 50_000
+MAX_PLAN_CHARS: Final = 50_000
 """Characters of an item's plan, as text or as JSON."""
 
 
@@ -129,13 +129,13 @@ def create(
     item = PlanItem(
         task_id=task_id,
         position=at,
-        title=_required(title, field="title", most=MAX_TITLE),
-        description=_optional(description, field="description"),
+        title=_checked_text(title, field="title", most=MAX_TITLE_CHARS),
+        description=_checked_optional_text(description, field="description"),
         priority=priority,
-        plan=_plan(plan),
-        subtasks=_subtasks(subtasks),
+        plan=_checked_plan(plan),
+        subtasks=_checked_subtasks(subtasks),
     )
-    return _placed(current.items, item)
+    return _insert_item(current.items, item)
 
 
 def update(
@@ -150,54 +150,54 @@ def update(
     position: int | UnsetType = UNSET,
 ) -> Plan:
     """Change what is given of an open item; `subtasks` replaces them all, `position` moves it."""
-    item = _open(current, task_id)
+    item = _open_item(current, task_id)
     changes: dict[str, Any] = {}
     if title is not UNSET:
-        changes["title"] = _required(title, field="title", most=MAX_TITLE)
+        changes["title"] = _checked_text(title, field="title", most=MAX_TITLE_CHARS)
     if description is not UNSET:
-        changes["description"] = _optional(description, field="description")
+        changes["description"] = _checked_optional_text(description, field="description")
     if priority is not UNSET:
         changes["priority"] = priority
     if plan is not UNSET:
-        changes["plan"] = _plan(plan)
+        changes["plan"] = _checked_plan(plan)
     if subtasks is not UNSET:
-        changes["subtasks"] = _subtasks(subtasks)
+        changes["subtasks"] = _checked_subtasks(subtasks)
     if position is not UNSET:
         changes["position"] = position
     others = tuple(other for other in current.items if other is not item)
-    return _placed(others, replace(item, **changes))
+    return _insert_item(others, replace(item, **changes))
 
 
 def start(current: Plan, task_id: int, *, at: Boundary | None) -> Plan:
     """Begin an open item, or take it up again, and put back the one in progress; `at` no call if a person does."""
-    item = _open(current, task_id)
+    item = _open_item(current, task_id)
     if item.status is PlanStatus.IN_PROGRESS:
         return current
-    put_back = Plan(items=tuple(_waiting(other) for other in current.items))
-    return _changed(put_back, item, status=PlanStatus.IN_PROGRESS, start=at, reason=None)
+    put_back = Plan(items=tuple(_put_back_if_active(other) for other in current.items))
+    return _replace_item(put_back, item, status=PlanStatus.IN_PROGRESS, start=at, reason=None)
 
 
 def put_back(current: Plan, task_id: int) -> Plan:
     """Let an open item wait to be begun again."""
-    return _changed(current, _open(current, task_id), status=PlanStatus.PLANNED, reason=None)
+    return _replace_item(current, _open_item(current, task_id), status=PlanStatus.PLANNED, reason=None)
 
 
 def check(current: Plan, task_id: int, *, subtask: int | str) -> Plan:
     """Mark a subtask of an open item as done, by its index from 0 or by its exact title."""
-    item = _open(current, task_id)
-    index = subtask if isinstance(subtask, int) else _titled(item, subtask)
+    item = _open_item(current, task_id)
+    index = subtask if isinstance(subtask, int) else _subtask_index(item, subtask)
     if not 0 <= index < len(item.subtasks):
         raise NotFound(
             f"task {task_id} has {len(item.subtasks)} subtasks, counted from 0: it has no subtask {index}",
             task_id=task_id,
         )
     done = replace(item.subtasks[index], status=SubtaskStatus.DONE)
-    return _changed(current, item, subtasks=(*item.subtasks[:index], done, *item.subtasks[index + 1 :]))
+    return _replace_item(current, item, subtasks=(*item.subtasks[:index], done, *item.subtasks[index + 1 :]))
 
 
 def complete(current: Plan, task_id: int, *, conclusion: str, at: Boundary | None) -> Plan:
     """End an item whose subtasks are all done, and keep what came of it."""
-    item = _open(current, task_id)
+    item = _open_item(current, task_id)
     waiting = [subtask.title for subtask in item.subtasks if subtask.status is SubtaskStatus.PENDING]
     if waiting:
         raise Conflict(
@@ -205,25 +205,25 @@ def complete(current: Plan, task_id: int, *, conclusion: str, at: Boundary | Non
             task_id=task_id,
             open_subtasks=waiting,
         )
-    outcome = _required(conclusion, field="conclusion", most=MAX_TEXT)
-    return _changed(current, item, status=PlanStatus.COMPLETED, conclusion=outcome, end=at, reason=None)
+    outcome = _checked_text(conclusion, field="conclusion", most=MAX_TEXT_CHARS)
+    return _replace_item(current, item, status=PlanStatus.COMPLETED, conclusion=outcome, end=at, reason=None)
 
 
 def block(current: Plan, task_id: int, *, reason: str) -> Plan:
     """Say why an open item cannot go on; starting it again lifts that."""
-    item = _open(current, task_id)
-    why = _required(reason, field="reason", most=MAX_TEXT)
-    return _changed(current, item, status=PlanStatus.BLOCKED, reason=why)
+    item = _open_item(current, task_id)
+    why = _checked_text(reason, field="reason", most=MAX_TEXT_CHARS)
+    return _replace_item(current, item, status=PlanStatus.BLOCKED, reason=why)
 
 
 def cancel(current: Plan, task_id: int, *, reason: str) -> Plan:
     """Give up an open item."""
-    item = _open(current, task_id)
-    why = _required(reason, field="reason", most=MAX_TEXT)
-    return _changed(current, item, status=PlanStatus.CANCELLED, reason=why)
+    item = _open_item(current, task_id)
+    why = _checked_text(reason, field="reason", most=MAX_TEXT_CHARS)
+    return _replace_item(current, item, status=PlanStatus.CANCELLED, reason=why)
 
 
-def _open(current: Plan, task_id: int) -> PlanItem:
+def _open_item(current: Plan, task_id: int) -> PlanItem:
     item = find(current, task_id)
     if item.status.terminal:
         raise Conflict(
@@ -234,16 +234,16 @@ def _open(current: Plan, task_id: int) -> PlanItem:
     return item
 
 
-def _waiting(item: PlanItem) -> PlanItem:
+def _put_back_if_active(item: PlanItem) -> PlanItem:
     return replace(item, status=PlanStatus.PLANNED) if item.status is PlanStatus.IN_PROGRESS else item
 
 
-def _changed(current: Plan, item: PlanItem, **changes: Any) -> Plan:
+def _replace_item(current: Plan, item: PlanItem, **changes: Any) -> Plan:
     changed = replace(item, **changes)
     return Plan(items=tuple(changed if old.task_id == item.task_id else old for old in current.items))
 
 
-def _placed(others: tuple[PlanItem, ...], item: PlanItem) -> Plan:
+def _insert_item(others: tuple[PlanItem, ...], item: PlanItem) -> Plan:
     at = item.position
     if not 0 <= at <= len(others):
         raise Invalid(f"`position` must be 0 to {len(others)}", field="position")
@@ -251,7 +251,7 @@ def _placed(others: tuple[PlanItem, ...], item: PlanItem) -> Plan:
     return Plan(items=tuple(replace(each, position=index) for index, each in enumerate(ordered)))
 
 
-def _titled(item: PlanItem, title: str) -> int:
+def _subtask_index(item: PlanItem, title: str) -> int:
     found = [index for index, subtask in enumerate(item.subtasks) if subtask.title == title.strip()]
     if not found:
         raise NotFound(
@@ -268,27 +268,63 @@ def _titled(item: PlanItem, title: str) -> int:
     return found[0]
 
 
-def _required(value: str, *, field: str, most: int) -> str:
+def _checked_text(value: str, *, field: str, most: int) -> str:
     text = check_text(value.strip(), field=field, most=most)
     if not text:
         raise Invalid(f"`{field}` is empty: say it in a few words", field=field)
     return text
 
 
-def _optional(value: str | None, *, field: str) -> str | None:
-    return check_text(value.strip(), field=field, most=MAX_TEXT) or None if value is not None else None
+def _checked_optional_text(value: str | None, *, field: str) -> str | None:
+    return check_text(value.strip(), field=field, most=MAX_TEXT_CHARS) or None if value is not None else None
 
 
-def _plan(value: Json) -> Json:
+def _checked_plan(value: Json) -> Json:
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    check_text(text, field="plan", most=MAX_PLAN)
+    check_text(text, field="plan", most=MAX_PLAN_CHARS)
     return value
 
 
-def _subtasks(given: Iterable[Subtask]) -> tuple[Subtask, ...]:
+def _checked_subtasks(given: Iterable[Subtask]) -> tuple[Subtask, ...]:
     subtasks = tuple(
-        replace(subtask, title=_required(subtask.title, field="subtasks.title", most=MAX_TITLE)) for subtask in given
+        replace(subtask, title=_checked_text(subtask.title, field="subtasks.title", most=MAX_TITLE_CHARS))
+        for subtask in given
     )
     if len(subtasks) > MAX_SUBTASKS:
         raise TooLarge(f"a task may have at most {MAX_SUBTASKS} subtasks: make two tasks", field="subtasks")
     return subtasks
+
+
+MAX_TODO_ITEMS: Final = 200
+MAX_TODO_TEXT_CHARS: Final = 1_000
+"""Characters of an item."""
+
+
+class TodoItem(msgspec.Struct, frozen=True, kw_only=True):
+    """Something to do."""
+
+    text: str
+    done: bool = False
+
+
+class Todo(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole list."""
+
+    items: tuple[TodoItem, ...] = ()
+
+
+def checked_todo(items: Iterable[TodoItem]) -> Todo:
+    """Return the list of these items."""
+    kept = tuple(replace(item, text=_checked_todo_text(item.text)) for item in items)
+    if len(kept) > MAX_TODO_ITEMS:
+        raise TooLarge(
+            f"a todo list may have at most {MAX_TODO_ITEMS} items: remove those that are done", field="items"
+        )
+    return Todo(items=kept)
+
+
+def _checked_todo_text(text: str) -> str:
+    kept = check_text(text.strip(), field="items.text", most=MAX_TODO_TEXT_CHARS)
+    if not kept:
+        raise Invalid("an item of the todo list is empty: say it in a few words", field="items.text")
+    return kept

@@ -64,74 +64,74 @@ class PlanItemPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     reason: str | UnsetType = UNSET
 
 
-class AddItem(msgspec.Struct, frozen=True, kw_only=True, tag="add"):
+class AddPlanItem(msgspec.Struct, frozen=True, kw_only=True, tag="add"):
     """An item to be added; its number is taken when that is kept."""
 
     item: NewPlanItem
     task_id: int = 0
 
 
-class ChangeItem(msgspec.Struct, frozen=True, kw_only=True, tag="change"):
+class ChangePlanItem(msgspec.Struct, frozen=True, kw_only=True, tag="change"):
     """An item to be changed."""
 
     task_id: int
     patch: PlanItemPatch
 
 
-PlanEdit: TypeAlias = AddItem | ChangeItem
+PlanEdit: TypeAlias = AddPlanItem | ChangePlanItem
 
 
-def edited(current: Plan, edit: PlanEdit) -> Plan:
+def apply_edit(current: Plan, edit: PlanEdit) -> Plan:
     """Return the plan with an edit; one that breaks a rule of the plan raises what the rule does."""
     match edit:
-        case AddItem(task_id=task_id, item=item):
-            given = {**msgspec.structs.asdict(item), "subtasks": _subtasks(item.subtasks)}
+        case AddPlanItem(task_id=task_id, item=item):
+            given = {**msgspec.structs.asdict(item), "subtasks": _to_subtasks(item.subtasks)}
             return create(current, task_id=task_id, **given)
-        case ChangeItem(task_id=task_id, patch=patch):
-            return _patched(current, task_id, patch)
+        case ChangePlanItem(task_id=task_id, patch=patch):
+            return _apply_patch(current, task_id, patch)
 
 
-def edited_by_all(current: Plan, edits: Iterable[PlanEdit]) -> Plan:
+def apply_edits(current: Plan, edits: Iterable[PlanEdit]) -> Plan:
     """Return the plan with those edits that still fit it: an agent may have ended an item meanwhile."""
     for edit in edits:
         try:
-            current = edited(current, edit)
+            current = apply_edit(current, edit)
         except HoldfastError:
             continue
     return current
 
 
-def check_edit(edit: PlanEdit) -> None:
+def check_plan_edit(edit: PlanEdit) -> None:
     """Raise if an edit can never be made."""
-    if not isinstance(edit, ChangeItem):
+    if not isinstance(edit, ChangePlanItem):
         return
     given = {name: value for name, value in msgspec.structs.asdict(edit.patch).items() if value is not UNSET}
     if not given:
         raise Invalid("the patch changes nothing: name at least one field")
-    for field, statuses in _NEEDED.items():
+    for field, statuses in _STATUSES_BY_FIELD.items():
         if (field in given) != (given.get("status") in statuses):
             listed = " or ".join(f"`{status}`" for status in statuses)
             raise Invalid(f"`{field}` and the status {listed} come together", field=field)
 
 
-def _patched(current: Plan, task_id: int, patch: PlanItemPatch) -> Plan:
-    changes = {name: value for name in _FIELDS if (value := getattr(patch, name)) is not UNSET}
+def _apply_patch(current: Plan, task_id: int, patch: PlanItemPatch) -> Plan:
+    changes = {name: value for name in _UPDATABLE_FIELDS if (value := getattr(patch, name)) is not UNSET}
     if "subtasks" in changes:
-        changes["subtasks"] = _subtasks(changes["subtasks"])
+        changes["subtasks"] = _to_subtasks(changes["subtasks"])
     changed = update(current, task_id, **changes) if changes else current
-    return changed if patch.status is UNSET else _MOVES[patch.status](changed, task_id, patch)
+    return changed if patch.status is UNSET else _STATUS_CHANGES[patch.status](changed, task_id, patch)
 
 
-def _subtasks(given: Iterable[NewSubtask]) -> list[Subtask]:
+def _to_subtasks(given: Iterable[NewSubtask]) -> list[Subtask]:
     return [Subtask(title=subtask.title, status=subtask.status) for subtask in given]
 
 
-_FIELDS: Final = ("title", "description", "priority", "plan", "subtasks", "position")
-_NEEDED: Final = {
+_UPDATABLE_FIELDS: Final = ("title", "description", "priority", "plan", "subtasks", "position")
+_STATUSES_BY_FIELD: Final = {
     "conclusion": (PlanStatus.COMPLETED,),
     "reason": (PlanStatus.BLOCKED, PlanStatus.CANCELLED),
 }
-_MOVES: Final[Mapping[PlanStatus, Callable[[Plan, int, Any], Plan]]] = {
+_STATUS_CHANGES: Final[Mapping[PlanStatus, Callable[[Plan, int, Any], Plan]]] = {
     PlanStatus.PLANNED: lambda plan, task, _: put_back(plan, task),
     PlanStatus.IN_PROGRESS: lambda plan, task, _: start(plan, task, at=None),
     PlanStatus.BLOCKED: lambda plan, task, patch: block(plan, task, reason=patch.reason),

@@ -1,14 +1,14 @@
-"""A run and the only moves it may make.
+"""A run: its statuses and the only moves between them, its phase, and the names of its values.
 
     pending ──► queued ──► running ──► completed · failed · cancelled
                   ▲           │
                   └─ waiting ◄┘      (expired or released: running ──► queued)
 
 A crash is not a move: a run whose lease has expired is `running` until somebody expires it. Every move but the
-claim raises the lease number or needs it, so a worker that was left behind can write nothing.
+claim raises the lease number or needs it, so a worker that has lost its lease can write nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -18,8 +18,7 @@ from holdfast.domain.content import Json
 from holdfast.domain.errors import IllegalMove, Invalid
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
 from holdfast.domain.instant import Instant, Millis
-from holdfast.domain.limits import Limits
-from holdfast.domain.usage import Usage
+from holdfast.domain.limits import Limits, Usage
 
 
 class RunStatus(StrEnum):
@@ -36,20 +35,20 @@ class RunStatus(StrEnum):
     @property
     def terminal(self) -> bool:
         """Whether this is an end."""
-        return not _NEXT[self]
+        return not _NEXT_STATUSES[self]
 
 
-_ENDS: Final = frozenset({RunStatus.FAILED, RunStatus.CANCELLED})
-_NEXT: Final[Mapping[RunStatus, frozenset[RunStatus]]] = {
-    RunStatus.PENDING: frozenset({RunStatus.QUEUED}) | _ENDS,
-    RunStatus.QUEUED: frozenset({RunStatus.RUNNING}) | _ENDS,
-    RunStatus.RUNNING: frozenset({RunStatus.QUEUED, RunStatus.WAITING, RunStatus.COMPLETED}) | _ENDS,
-    RunStatus.WAITING: frozenset({RunStatus.QUEUED}) | _ENDS,
+_FAILURES: Final = frozenset({RunStatus.FAILED, RunStatus.CANCELLED})
+_NEXT_STATUSES: Final[Mapping[RunStatus, frozenset[RunStatus]]] = {
+    RunStatus.PENDING: frozenset({RunStatus.QUEUED}) | _FAILURES,
+    RunStatus.QUEUED: frozenset({RunStatus.RUNNING}) | _FAILURES,
+    RunStatus.RUNNING: frozenset({RunStatus.QUEUED, RunStatus.WAITING, RunStatus.COMPLETED}) | _FAILURES,
+    RunStatus.WAITING: frozenset({RunStatus.QUEUED}) | _FAILURES,
     RunStatus.COMPLETED: frozenset(),
     RunStatus.FAILED: frozenset(),
     RunStatus.CANCELLED: frozenset(),
 }
-LIVE: Final = frozenset(status for status in RunStatus if not status.terminal)
+LIVE_STATUSES: Final = frozenset(status for status in RunStatus if not status.terminal)
 
 
 class Mode(StrEnum):
@@ -69,7 +68,11 @@ class Priority(StrEnum):
     LOW = "low"
 
 
-HEAD_START: Final[Mapping[Priority, int]] = {Priority.HIGH: 120_000, Priority.NORMAL: 60_000, Priority.LOW: 0}
+PRIORITY_HEAD_START_MS: Final[Mapping[Priority, int]] = {
+    Priority.HIGH: 120_000,
+    Priority.NORMAL: 60_000,
+    Priority.LOW: 0,
+}
 """Milliseconds: a low run waits at most two minutes longer than a high one that came with it, never for ever."""
 
 
@@ -145,11 +148,11 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_move(run_id: RunId, at: RunStatus, to: RunStatus) -> None:
     """Raise unless a run may go from `at` to `to`."""
-    if to not in _NEXT[at]:
+    if to not in _NEXT_STATUSES[at]:
         raise IllegalMove(f"run `{run_id}` is {at}: it cannot become {to}", status=str(at), to=str(to))
 
 
-def check_own_move(run_id: RunId, move: Move) -> None:
+def check_worker_move(run_id: RunId, move: Move) -> None:
     """Raise unless the holder of a run's lease may make `move`: whoever cancels a run is never its worker."""
     if move.to is RunStatus.CANCELLED:
         raise Invalid("a worker cannot cancel its run: end it instead")
@@ -164,4 +167,57 @@ def check_own_move(run_id: RunId, move: Move) -> None:
 
 def queue_key(priority: Priority, since: Millis) -> int:
     """Return the place in the queue of a run that may be claimed from `since` on: the smallest goes first."""
-    return since - HEAD_START[priority]
+    return since - PRIORITY_HEAD_START_MS[priority]
+
+
+class RunPhase(StrEnum):
+    """Where a run stands."""
+
+    PENDING = "pending"
+    """Nobody has begun it."""
+    WORKING = "working"
+    ASKING = "asking"
+    """It waits for a person."""
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+def run_phase(run: Run) -> RunPhase:
+    """Return the phase of a run."""
+    match run.status:
+        case RunStatus.PENDING | RunStatus.QUEUED if run.started_at is None:
+            return RunPhase.PENDING
+        case RunStatus.WAITING if run.status_reason == WaitsFor.PERSON:
+            return RunPhase.ASKING
+        case RunStatus.PENDING | RunStatus.QUEUED | RunStatus.RUNNING | RunStatus.WAITING:
+            return RunPhase.WORKING
+        case RunStatus.COMPLETED | RunStatus.FAILED | RunStatus.CANCELLED:
+            return RunPhase(run.status.value)
+
+
+VALUE_NAMES: Final = frozenset(
+    {
+        "approvals",
+        "asking",
+        "client_tools",
+        "compaction",
+        "files",
+        "mail",
+        "plan",
+        "questions",
+        "rights",
+        "shell",
+        "spawned",
+        "state",
+        "taint",
+        "todo",
+        "tools",
+    }
+)
+
+
+def check_value_names(names: Iterable[str]) -> None:
+    """Raise unless a run may have values of these names."""
+    if not VALUE_NAMES.issuperset(names):
+        raise Invalid(f"a run has the values {', '.join(sorted(VALUE_NAMES))}", field="values")

@@ -10,8 +10,8 @@ import msgspec
 
 from holdfast.domain.ids import ToolCallId
 from holdfast.domain.instant import Instant
+from holdfast.domain.limits import Usage
 from holdfast.domain.run import WaitsFor
-from holdfast.domain.usage import Usage
 
 
 class StepKind(StrEnum):

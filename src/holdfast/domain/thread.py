@@ -10,14 +10,14 @@ from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid, ThreadClosed
 from holdfast.domain.ids import SpaceId, ThreadId, check_client_id
 from holdfast.domain.instant import Instant
-from holdfast.domain.limits import LARGEST
-from holdfast.domain.text import check_sought, check_text
+from holdfast.domain.limits import MAX_SAFE_INTEGER
+from holdfast.domain.validation import check_search_text, check_text
 
-MAX_TITLE: Final = 500
-MAX_SUMMARY: Final = 20_000
-MAX_RETRIEVAL_INDEX: Final = 1_000_000
+MAX_THREAD_TITLE_CHARS: Final = 500
+MAX_SUMMARY_CHARS: Final = 20_000
+MAX_RETRIEVAL_INDEX_CHARS: Final = 1_000_000
 DEFAULT_CONTEXT_WINDOW: Final = 50
-_SHORT_TITLE: Final = 80
+_MAX_DERIVED_TITLE_CHARS: Final = 80
 
 
 class ThreadStatus(StrEnum):
@@ -96,7 +96,7 @@ def check_new_thread(new: NewThread) -> None:
     _check_context_window(new.context_window)
 
 
-def check_patch(patch: ThreadPatch) -> None:
+def check_thread_patch(patch: ThreadPatch) -> None:
     """Raise if `patch` can never be applied."""
     given = {name: value for name in patch.__struct_fields__ if (value := getattr(patch, name)) is not UNSET}
     if not given:
@@ -104,44 +104,50 @@ def check_patch(patch: ThreadPatch) -> None:
     texts = ("title", "agent_type", "locale", "summary", "retrieval_index")
     _check_texts(**{name: given[name] for name in texts if name in given})
     for point in given.get("key_points", ()):
-        check_text(point, field="key_points", most=MAX_SUMMARY)
+        check_text(point, field="key_points", most=MAX_SUMMARY_CHARS)
     if "context_window" in given:
         _check_context_window(given["context_window"])
-    if not -1 <= given.get("indexed_sequence", -1) <= LARGEST:
+    if not -1 <= given.get("indexed_sequence", -1) <= MAX_SAFE_INTEGER:
         raise Invalid("`indexed_sequence` must be that of a message, or -1", field="indexed_sequence")
 
 
-def check_filter(where: ThreadFilter) -> None:
+def check_thread_filter(where: ThreadFilter) -> None:
     """Raise if no thread can ever match `where`."""
     for field in ("title", "agent_type"):
         if (sought := getattr(where, field)) is not None:
-            check_sought(sought, field=field, most=_MOST[field])
+            check_search_text(sought, field=field, most=_MAX_CHARS[field])
 
 
-def fold(title: str | None) -> str | None:
+def casefold_title(title: str | None) -> str | None:
     """Return `title` as it is searched, whatever its case."""
     return None if title is None else title.casefold()
 
 
-def check_open(thread_id: ThreadId, status: ThreadStatus) -> None:
+def check_accepts_runs(thread_id: ThreadId, status: ThreadStatus) -> None:
     """Raise unless the thread takes new runs."""
     if status is not ThreadStatus.ACTIVE:
         raise ThreadClosed(f"thread `{thread_id}` is {status}: it takes no new run", status=str(status))
 
 
-def check_there(thread_id: ThreadId, status: ThreadStatus) -> None:
+def check_not_deleted(thread_id: ThreadId, status: ThreadStatus) -> None:
     """Raise if the thread is deleted: what its runs made may be read, but nothing is added to it."""
     if status is ThreadStatus.DELETED:
         raise ThreadClosed(f"thread `{thread_id}` is deleted: nothing is added to it", status=str(status))
 
 
-_MOST: Final = {"title": MAX_TITLE, "agent_type": 128, "locale": 35, "summary": MAX_SUMMARY, "created_by": 256}
+_MAX_CHARS: Final = {
+    "title": MAX_THREAD_TITLE_CHARS,
+    "agent_type": 128,
+    "locale": 35,
+    "summary": MAX_SUMMARY_CHARS,
+    "created_by": 256,
+}
 
 
 def _check_texts(**texts: str | None) -> None:
     for field, value in texts.items():
         if value is not None:
-            check_text(value, field=field, most=_MOST.get(field, MAX_RETRIEVAL_INDEX))
+            check_text(value, field=field, most=_MAX_CHARS.get(field, MAX_RETRIEVAL_INDEX_CHARS))
 
 
 def _check_context_window(size: int) -> None:
@@ -149,7 +155,7 @@ def _check_context_window(size: int) -> None:
         raise Invalid("`context_window` must be between 1 and 1000 messages", field="context_window")
 
 
-def title_from(text: str) -> str | None:
+def derive_title(text: str) -> str | None:
     """Return a title for a thread that begins with `text`: its first line, cut, and without what no title may have."""
     first = text.replace("\0", "").strip().partition("\n")[0]
-    return (first if len(first) <= _SHORT_TITLE else f"{first[: _SHORT_TITLE - 1]}…") or None
+    return (first if len(first) <= _MAX_DERIVED_TITLE_CHARS else f"{first[: _MAX_DERIVED_TITLE_CHARS - 1]}…") or None

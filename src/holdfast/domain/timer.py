@@ -11,7 +11,7 @@ import msgspec
 from holdfast.domain.content import Json
 from holdfast.domain.ids import RunId, SpaceId, TimerId, check_client_id
 from holdfast.domain.instant import Instant, millis
-from holdfast.domain.text import check_text
+from holdfast.domain.validation import check_text
 
 
 class TimerState(StrEnum):

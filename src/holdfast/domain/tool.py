@@ -9,11 +9,11 @@ import msgspec
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 
-DEFAULT_TIMEOUT: Final = 300.0
+DEFAULT_TOOL_TIMEOUT_SECONDS: Final = 300.0
 """Seconds."""
-DEFAULT_OUTPUT_LIMIT: Final = 32 * 1024
+DEFAULT_OUTPUT_LIMIT_CHARS: Final = 32 * 1024
 """Characters that reach the model; the whole is kept as an artifact."""
-REMOTE_METHOD: Final = "remote__"
+REMOTE_METHOD_PREFIX: Final = "remote__"
 """How the names of methods begin that connected clients offer: they come and go, so one that is away may be named."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
@@ -30,7 +30,7 @@ class ToolClass(StrEnum):
     """Nobody knows whether it happened."""
 
 
-class Reach(StrEnum):
+class ToolReach(StrEnum):
     """How far what a tool changes reaches."""
 
     WORKSPACE = "workspace"
@@ -41,7 +41,7 @@ class Reach(StrEnum):
     """Beyond the workspace."""
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class ToolChange(msgspec.Struct, frozen=True, kw_only=True):
     """A tool of somebody else is not what it was when it was trusted."""
 
     digest: str
@@ -59,17 +59,17 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     kind: ToolClass = ToolClass.EFFECTFUL
     read_only: bool = False
     """It changes nothing anywhere: such calls run side by side, and again after a crash."""
-    timeout: float = DEFAULT_TIMEOUT
-    output_limit: int = DEFAULT_OUTPUT_LIMIT
-    reach: Reach | None = None
+    timeout: float = DEFAULT_TOOL_TIMEOUT_SECONDS
+    output_limit: int = DEFAULT_OUTPUT_LIMIT_CHARS
+    reach: ToolReach | None = None
     """How far what it changes reaches; null is as its class says: see `reaches_outside`."""
     untrusted: bool = False
     """Whatever it answers was written by others: a run that has read it is tainted."""
-    changed: Change | None = None
+    changed: ToolChange | None = None
     """Why nobody may call it before a person has seen what it has become."""
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class ToolInterrupt(msgspec.Struct, frozen=True, kw_only=True):
     """What a tool must know of a person before it goes on with a call."""
 
     message: str
@@ -78,7 +78,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """What it is given back with the answer."""
 
 
-class Reply(msgspec.Struct, frozen=True, kw_only=True):
+class ToolReply(msgspec.Struct, frozen=True, kw_only=True):
     """What a tool answers: any JSON, or text as it is."""
 
     content: Json
@@ -87,7 +87,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """Nobody knows whether it happened: only an effectful tool that has `failed` may say so."""
     untrusted: str | None = None
     """Whose words it has, where others wrote them."""
-    question: Question | None = None
+    question: ToolInterrupt | None = None
     """It is not done yet: a person is asked first. Only a tool that is not transactional may ask like this."""
 
 
@@ -96,13 +96,13 @@ def reaches_outside(spec: ToolSpec, *, network: bool) -> bool:
     match spec.reach:
         case None:
             return not spec.read_only and spec.kind is not ToolClass.TRANSACTIONAL
-        case Reach.COMMANDS:
+        case ToolReach.COMMANDS:
             return network
         case reach:
-            return reach is Reach.OUTSIDE
+            return reach is ToolReach.OUTSIDE
 
 
-def check_spec(spec: ToolSpec) -> ToolSpec:
+def check_tool_spec(spec: ToolSpec) -> ToolSpec:
     """Return `spec` if it can be a tool's."""
     if _NAME.fullmatch(spec.name) is None:
         raise Invalid("a tool's name is 1 to 64 letters, digits, `_` or `-`, and begins with no digit", field="name")

@@ -7,9 +7,9 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.domain.errors import Invalid
-from holdfast.domain.web_url import web_host, web_url
+from holdfast.domain.web_url import parse_web_host, parse_web_url
 
-MAX_PRIVATE: Final = 100
+MAX_PRIVATE_HOSTS: Final = 100
 
 _HOST_AND_PORT: Final = re.compile(r"(?P<host>\[[^\]]*\]|[^:]*)(:(?P<port>[0-9]{1,5}))?")
 _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
@@ -43,7 +43,7 @@ class SearxngSearch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     url: Annotated[str, Meta(description="The address of its search, such as `https://searx.example/search`.")]
 
     def __post_init__(self) -> None:
-        web_url(self.url)
+        parse_web_url(self.url)
 
 
 class JsonSearch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="json"):
@@ -70,7 +70,7 @@ class JsonSearch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     snippet: Annotated[FieldPath, Meta(description="Where in a result some words of it are.")] = "snippet"
 
     def __post_init__(self) -> None:
-        web_url(self.url)
+        parse_web_url(self.url)
         if _HEADER.fullmatch(self.key_header) is None:
             raise Invalid(f"`{self.key_header}` is no name of a header", field="key_header")
         if not self.key_prefix.isprintable() or not self.key_prefix.isascii():
@@ -86,7 +86,7 @@ class WebSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     allow_private: Annotated[
         list[str],
         Meta(
-            max_length=MAX_PRIVATE,
+            max_length=MAX_PRIVATE_HOSTS,
             description="Hosts, `name` or `name:port`, that may be fetched from although they are not public.",
         ),
     ] = []
@@ -109,4 +109,4 @@ def _private_host(text: str) -> PrivateHost:
         raise Invalid(
             f"`{text[:100]}` is no host: write `name`, `name:port` or `[address]:port`", field="allow_private"
         )
-    return PrivateHost(host=web_host(found["host"]), port=None if found["port"] is None else int(found["port"]))
+    return PrivateHost(host=parse_web_host(found["host"]), port=None if found["port"] is None else int(found["port"]))

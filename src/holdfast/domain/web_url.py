@@ -1,11 +1,12 @@
-"""An address of the web as it is fetched: read strictly, and in one way only.
+"""Web URLs, parsed strictly and in one way only, and the check that an IP address is public.
 
-What could be read in two ways is refused and not guessed at: whoever checks an address and whoever connects to it must
-mean the same host.
+A URL that could be read in two ways is refused: the code that checks a URL and the code that connects to it must mean
+the same host. An agent may reach only public addresses: not this machine, its network or its hosting provider. An IPv6
+address that carries an IPv4 address is judged by the latter; obsolete tunnels are refused.
 """
 
 import re
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Final, TypeAlias
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -13,24 +14,24 @@ import msgspec
 
 from holdfast.domain.errors import Invalid
 
-MAX_URL: Final = 4096
+MAX_URL_CHARS: Final = 4096
 """Characters."""
-PORTS: Final = {"http": 80, "https": 443}
+DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 """The schemes that can be fetched, and their usual ports."""
 
 IPAddress: TypeAlias = IPv4Address | IPv6Address
 
-_FIRST_FREE_PORT: Final = 1024
+_FIRST_UNPRIVILEGED_PORT: Final = 1024
 # Above the ports that belong to the system, those that browsers refuse as well, since what listens there is no web
 # server and may take a request for something else: https://fetch.spec.whatwg.org/#port-blocking
-_NO_WEB_PORTS: Final = frozenset(
+_BLOCKED_PORTS: Final = frozenset(
     {1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080}
 )
-_STRANGE: Final = re.compile(r"[\x00-\x20\x7f\\]")
+_FORBIDDEN_CHARS: Final = re.compile(r"[\x00-\x20\x7f\\]")
 _LABEL: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
-_LONGEST_HOST: Final = 253
-_SAFE: Final = "!$%&'()*+,/:;=?@[]~-._"
+_MAX_HOST_CHARS: Final = 253
+_UNQUOTED_CHARS: Final = "!$%&'()*+,/:;=?@[]~-._"
 
 
 class WebUrl(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,72 +47,72 @@ class WebUrl(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def address(self) -> IPAddress | None:
         """The address that the host is, if it is no name."""
-        return _address(self.host)
+        return _parse_ip_address(self.host)
 
     @property
     def authority(self) -> str:
         """The host, and its port where that is not the usual one."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
+        return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.authority}{self.target}"
 
 
-def web_url(text: str) -> WebUrl:
+def parse_web_url(text: str) -> WebUrl:
     """Return an address in its parts, or raise `Invalid` if there is more than one way to read it, or none."""
-    if len(text) > MAX_URL:
-        raise Invalid(f"the address has more than {MAX_URL} characters", field="url")
-    if _STRANGE.search(text) is not None:
+    if len(text) > MAX_URL_CHARS:
+        raise Invalid(f"the address has more than {MAX_URL_CHARS} characters", field="url")
+    if _FORBIDDEN_CHARS.search(text) is not None:
         raise Invalid("an address has no spaces, control characters or backslashes: encode them", field="url")
     try:
         parts = urlsplit(text)
         port = parts.port
     except ValueError as exc:
         raise Invalid(f"the address cannot be read: {str(exc).lower()}", field="url") from exc
-    if parts.scheme not in PORTS or not parts.netloc:
+    if parts.scheme not in DEFAULT_PORTS or not parts.netloc:
         raise Invalid("write the whole address: it begins with `http://` or `https://`", field="url")
     if "@" in parts.netloc:
         raise Invalid("no user or password is sent: leave out what is before the `@`", field="url")
     return WebUrl(
         scheme=parts.scheme,
-        host=web_host(parts.netloc.removesuffix("" if port is None else f":{port}").removesuffix(":")),
-        port=PORTS[parts.scheme] if port is None else port,
+        host=parse_web_host(parts.netloc.removesuffix("" if port is None else f":{port}").removesuffix(":")),
+        port=DEFAULT_PORTS[parts.scheme] if port is None else port,
         target=_target(parts.path, parts.query),
     )
 
 
-def joined(base: WebUrl, reference: str) -> WebUrl:
+def join_web_url(base: WebUrl, reference: str) -> WebUrl:
     """Return the address that a page at `base` means by `reference`."""
     try:
         meant = urljoin(str(base), reference.strip().replace(" ", "%20"))
     except ValueError as exc:
         raise Invalid(f"the address cannot be read: {str(exc).lower()}", field="url") from exc
-    return web_url(meant)
+    return parse_web_url(meant)
 
 
-def web_host(text: str) -> str:
+def parse_web_host(text: str) -> str:
     """Return a host as it is compared and looked up: a name in ASCII, or an address in its only form."""
     if text.startswith("[") or text.endswith("]"):
-        return _bracketed(text)
-    name = _ascii(text).lower().removesuffix(".")
+        return _parse_bracketed_host(text)
+    name = _ascii_host(text).lower().removesuffix(".")
     labels = name.split(".")
-    if len(name) > _LONGEST_HOST or not all(_LABEL.fullmatch(label) for label in labels):
+    if len(name) > _MAX_HOST_CHARS or not all(_LABEL.fullmatch(label) for label in labels):
         raise Invalid(f"`{text[:100]}` is no name of a host", field="url")
-    if _NUMBER.fullmatch(labels[-1]) is not None and not isinstance(_address(name), IPv4Address):
+    if _NUMBER.fullmatch(labels[-1]) is not None and not isinstance(_parse_ip_address(name), IPv4Address):
         # Other readers take `127.1`, `2130706433`, `0x7f.1` and `0177.0.0.1` for addresses.
         raise Invalid(f"`{text[:100]}` is no address: write four decimal numbers, or a name", field="url")
     return name
 
 
-def check_port(url: WebUrl) -> None:
+def check_web_port(url: WebUrl) -> None:
     """Raise unless there may be a web server at the port."""
-    usual = url.port in PORTS.values()
-    if not usual and (url.port < _FIRST_FREE_PORT or url.port in _NO_WEB_PORTS):
+    usual = url.port in DEFAULT_PORTS.values()
+    if not usual and (url.port < _FIRST_UNPRIVILEGED_PORT or url.port in _BLOCKED_PORTS):
         raise Invalid(f"port {url.port} is not for the web, and is not fetched from", field="url")
 
 
-def _bracketed(text: str) -> str:
+def _parse_bracketed_host(text: str) -> str:
     try:
         address = IPv6Address(text.removeprefix("[").removesuffix("]"))
     except ValueError as exc:
@@ -121,7 +122,7 @@ def _bracketed(text: str) -> str:
     return str(address)
 
 
-def _ascii(text: str) -> str:
+def _ascii_host(text: str) -> str:
     """Return a name as it is looked up; whatever stands for a digit or a dot in other scripts is one then."""
     if text.isascii():
         return text
@@ -133,7 +134,7 @@ def _ascii(text: str) -> str:
         raise Invalid(f"`{text[:100]}` is no name of a host: {str(exc).lower()}", field="url") from exc
 
 
-def _address(host: str) -> IPAddress | None:
+def _parse_ip_address(host: str) -> IPAddress | None:
     try:
         return ip_address(host)
     except ValueError:
@@ -141,5 +142,72 @@ def _address(host: str) -> IPAddress | None:
 
 
 def _target(path: str, query: str) -> str:
-    target = quote(path or "/", safe=_SAFE)
-    return f"{target}?{quote(query, safe=_SAFE)}" if query else target
+    target = quote(path or "/", safe=_UNQUOTED_CHARS)
+    return f"{target}?{quote(query, safe=_UNQUOTED_CHARS)}" if query else target
+
+
+# What Python calls global differs between its versions, and has holes: this list is the whole truth.
+_NOT_PUBLIC_4: Final = tuple(
+    map(
+        IPv4Network,
+        (
+            "0.0.0.0/8",  # this machine
+            "10.0.0.0/8",
+            "100.64.0.0/10",  # behind the address translation of a provider
+            "127.0.0.0/8",
+            "168.63.129.16/32",  # what Azure tells its machines: public by number only
+            "169.254.0.0/16",  # neighbours, and what most clouds tell their machines
+            "172.16.0.0/12",
+            "192.0.0.0/24",
+            "192.0.2.0/24",
+            "192.31.196.0/24",
+            "192.52.193.0/24",
+            "192.88.99.0/24",  # the relays of 6to4
+            "192.168.0.0/16",
+            "192.175.48.0/24",
+            "198.18.0.0/15",
+            "198.51.100.0/24",
+            "203.0.113.0/24",
+            "224.0.0.0/4",  # to many
+            "240.0.0.0/4",  # reserved, and to all
+        ),
+    )
+)
+_GLOBAL_UNICAST: Final = IPv6Network("2000::/3")
+"""Of IPv6 only this part is public."""
+_NOT_PUBLIC_6: Final = tuple(
+    map(
+        IPv6Network,
+        (
+            "2001::/23",  # protocols, among them Teredo
+            "2001:db8::/32",
+            "2002::/16",  # 6to4
+            "2620:4f:8000::/48",
+            "3fff::/20",
+        ),
+    )
+)
+_NAT64: Final = IPv6Network("64:ff9b::/96")
+"""How a network without IPv4 reaches it."""
+_ISATAP_MARKS: Final = frozenset({0x00005EFE, 0x02005EFE})
+"""The middle of an address that carries another for a tunnel within a site."""
+
+
+def is_public(address: IPAddress) -> bool:
+    """Say whether an address belongs to the public internet."""
+    if isinstance(address, IPv4Address):
+        return not any(address in network for network in _NOT_PUBLIC_4)
+    carried = _embedded_ipv4(address)
+    if carried is not None:
+        return is_public(carried)
+    return address in _GLOBAL_UNICAST and not any(address in network for network in _NOT_PUBLIC_6)
+
+
+def _embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
+    """Return the address that is reached by way of this one, if it is another."""
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    value = int(address)
+    if address in _NAT64 or (value >> 32) & 0xFFFFFFFF in _ISATAP_MARKS and address in _GLOBAL_UNICAST:
+        return IPv4Address(value & 0xFFFFFFFF)
+    return None

@@ -11,7 +11,7 @@ from holdfast.domain.ids import OwnerId
 from holdfast.engine.bell import Bell
 from holdfast.engine.held import Held
 from holdfast.engine.outage import Outage
-from holdfast.ports.leases import Leases
+from holdfast.ports.queue import Leases
 
 GAP: Final = 0.02
 """Seconds between two beats, however many runs were ended."""

@@ -26,8 +26,8 @@ from holdfast.domain.ids import OwnerId, RunId, SpaceId
 from holdfast.domain.run import RunError, RunStatus
 from holdfast.engine.held import Held
 from holdfast.engine.outage import Outage
-from holdfast.ports.event_log import EventLog
-from holdfast.ports.leases import Leases
+from holdfast.ports.log import EventLog
+from holdfast.ports.queue import Leases
 from holdfast.ports.runs import Runs
 
 FIRST_DELAY: Final = timedelta(milliseconds=100)

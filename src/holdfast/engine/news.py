@@ -5,8 +5,8 @@ from typing import Final
 from holdfast.engine.bell import Bell
 from holdfast.engine.outage import keep_on
 from holdfast.engine.watcher import PATIENCE, Watcher
-from holdfast.ports.bus import Wake
-from holdfast.ports.notifications import Notifications
+from holdfast.ports.bus import WakeHint
+from holdfast.ports.spaces import Notifications
 
 GAP: Final = 0.1
 """Seconds between two dispatches: nobody reads faster, and under load each would be a transaction."""
@@ -26,7 +26,7 @@ class NewsLoop:
         with self._watcher.listen(self._hear):
             await keep_on("dispatching notifications", self._go_round)
 
-    def _hear(self, wake: Wake) -> None:
+    def _hear(self, wake: WakeHint) -> None:
         if wake.news or wake.everything:
             self._bell.ring()
 

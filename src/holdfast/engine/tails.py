@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 from holdfast.domain.ids import RunId, SpaceId
-from holdfast.ports.event_log import Growth, Head, LoggedEvent
+from holdfast.ports.log import LogAppend, LoggedEvent, LogHead
 
 MOST: Final = 128
 """Runs of which the tail is kept although nobody watches: somebody may be about to."""
@@ -24,19 +24,19 @@ class Tail:
     __slots__ = ("_growths", "_size", "head")
 
     def __init__(self) -> None:
-        self.head: Head | None = None
+        self.head: LogHead | None = None
         """How far the log is; `None` if that must be read."""
-        self._growths: deque[Growth] = deque()
+        self._growths: deque[LogAppend] = deque()
         self._size = 0
 
-    def see(self, head: Head | None) -> None:
+    def see(self, head: LogHead | None) -> None:
         """Take note of what was read; `None` if the run is gone."""
         if head is None:
             self._forget()
         if head is None or self._is_news(head):
             self.head = head
 
-    def grow(self, growth: Growth) -> None:
+    def grow(self, growth: LogAppend) -> None:
         """Take note of what was told; hints of two writers may arrive in either order."""
         if not self._is_news(growth.head):
             return
@@ -60,7 +60,7 @@ class Tail:
         self._growths.clear()
         self._size = 0
 
-    def _is_news(self, head: Head) -> bool:
+    def _is_news(self, head: LogHead) -> bool:
         known = self.head
         if known is None or head.last_event_seq > known.last_event_seq:
             return True
@@ -73,7 +73,7 @@ class Recent:
     def __init__(self) -> None:
         self._tails: OrderedDict[Name, Tail] = OrderedDict()
 
-    def grow(self, growth: Growth) -> None:
+    def grow(self, growth: LogAppend) -> None:
         """Add to the tail of a run, which is kept for a while."""
         name = growth.head.name
         tail = self._tails[name] = self.take(name)

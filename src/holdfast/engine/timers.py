@@ -21,12 +21,10 @@ from holdfast.domain.timer import Timer, TimerClaim
 from holdfast.engine.bell import Bell
 from holdfast.engine.outage import keep_on
 from holdfast.engine.watcher import PATIENCE, Watcher
-from holdfast.ports.bus import Wake
-from holdfast.ports.clock import Clock
-from holdfast.ports.inbox import Inbox
-from holdfast.ports.interrupts import Interrupts
+from holdfast.ports.bus import WakeHint
+from holdfast.ports.queue import Inbox, Interrupts, Timers
 from holdfast.ports.runs import Runs
-from holdfast.ports.timers import Timers
+from holdfast.ports.runtime import Clock
 
 Fire: TypeAlias = Callable[[TimerClaim], Awaitable[None]]
 """Does what a timer was set for, and settles its claim in the same transaction."""
@@ -74,7 +72,7 @@ class TimerLoop:
         with self._watcher.listen(self._hear):
             await keep_on("firing timers", self._go_round)
 
-    def _hear(self, wake: Wake) -> None:
+    def _hear(self, wake: WakeHint) -> None:
         if wake.timers or wake.everything:
             self._bell.ring()
 

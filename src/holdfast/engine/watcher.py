@@ -20,10 +20,10 @@ from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.instant import Instant, millis
 from holdfast.engine.bell import Bell
 from holdfast.engine.tails import Name, Recent, Tail
-from holdfast.ports.bus import Bus, Hear, Wake
-from holdfast.ports.clock import Clock
-from holdfast.ports.event_log import EventLog, Growth, Head, LoggedEvent
-from holdfast.ports.leases import Leases
+from holdfast.ports.bus import Bus, WakeHint, WakeListener
+from holdfast.ports.log import EventLog, LogAppend, LoggedEvent, LogHead
+from holdfast.ports.queue import Leases
+from holdfast.ports.runtime import Clock
 
 PATIENCE: Final = 2.0
 """Seconds that a lost hint may cost."""
@@ -57,7 +57,7 @@ class Watch:
         if not self._users:
             self._forget(self._name)
 
-    async def beyond(self, seq: int) -> Head | None:
+    async def beyond(self, seq: int) -> LogHead | None:
         """Wait until the log is longer than `seq` or the run has ended; `None` if the run is gone."""
         if self.tail.head is None:
             head = next(iter(await self._events.heads([self._name])), None)
@@ -68,13 +68,13 @@ class Watch:
             await self._moved.wait()
         return known
 
-    def see(self, head: Head | None) -> None:
+    def see(self, head: LogHead | None) -> None:
         """Take note of how far the run is."""
         before = _progress(self.tail.head)
         self.tail.see(head)
         self._stir(before)
 
-    def grow(self, growth: Growth) -> None:
+    def grow(self, growth: LogAppend) -> None:
         """Take note of what its log has grown by."""
         before = _progress(self.tail.head)
         self.tail.grow(growth)
@@ -85,7 +85,7 @@ class Watch:
             self._moved.set()
 
 
-def _progress(head: Head | None) -> tuple[int, bool] | None:
+def _progress(head: LogHead | None) -> tuple[int, bool] | None:
     """Return what those who wait for a run wait for."""
     return None if head is None else (head.last_event_seq, head.status.terminal)
 
@@ -101,7 +101,7 @@ class Watcher:
         self._patience = patience
         self._watches: dict[Name, Watch] = {}
         self._recent = Recent()
-        self._listeners: list[Hear] = []
+        self._listeners: list[WakeListener] = []
         self._bell = Bell()
         self._unread: set[Name] = set()
         """Of those that are watched, the runs of which it was only hinted that they changed."""
@@ -126,7 +126,7 @@ class Watcher:
         return [] if tail is None else tail.after(seq)
 
     @contextmanager
-    def listen(self, hear: Hear) -> Iterator[None]:
+    def listen(self, hear: WakeListener) -> Iterator[None]:
         """Call `hear` with each hint while the block runs, and with one about the queue when a run may be claimed."""
         self._listeners.append(hear)
         try:
@@ -144,7 +144,7 @@ class Watcher:
                     self._all_at, self._queue_at = _now() + self._patience, _NEVER
                 await self._bell.wait(within=max(min(self._all_at, self._queue_at) - _now(), 0.0))
 
-    def _hear(self, wake: Wake) -> None:
+    def _hear(self, wake: WakeHint) -> None:
         """Pass on a hint, and take note of what it tells; ring for what is to be read because of it."""
         self._tell(wake)
         for growth in wake.grown:
@@ -158,11 +158,11 @@ class Watcher:
         if self._unread or self._delayed or self._everything:
             self._bell.ring()
 
-    def _tell(self, wake: Wake) -> None:
+    def _tell(self, wake: WakeHint) -> None:
         for hear in self._listeners:
             hear(wake)
 
-    def _grow(self, growth: Growth) -> None:
+    def _grow(self, growth: LogAppend) -> None:
         watch = self._watches.get(growth.head.name)
         if watch is not None:
             watch.grow(growth)
@@ -199,7 +199,7 @@ class Watcher:
         self._queue_seen = _now()
         self._queue_at = self._queue_seen + max(self._until(state.next_at), QUEUE_GAP)
         if state.ready:
-            self._tell(Wake(queue=True))
+            self._tell(WakeHint(queue=True))
 
     def _until(self, at: Instant | None) -> float:
         return _NEVER if at is None else (millis(at) - self._clock.now()) / 1000

@@ -23,11 +23,11 @@ from holdfast.engine.letting_go import LettingGo
 from holdfast.engine.outage import Outage, keep_on
 from holdfast.engine.stopping import stop
 from holdfast.engine.watcher import Watcher
-from holdfast.ports.bus import Wake
-from holdfast.ports.event_log import EventLog
-from holdfast.ports.executor import Executor
-from holdfast.ports.leases import Leases
+from holdfast.ports.bus import WakeHint
+from holdfast.ports.log import EventLog
+from holdfast.ports.queue import Leases
 from holdfast.ports.runs import Runs
+from holdfast.ports.runtime import Executor
 
 LEASE: Final = timedelta(seconds=10)
 BEAT: Final = timedelta(seconds=3)
@@ -108,14 +108,14 @@ class Worker:
         self._draining = self._hurried = True
         self._stir.ring()
 
-    def _hear(self, wake: Wake) -> None:
+    def _hear(self, wake: WakeHint) -> None:
         if wake.queue or wake.coming:
             self._work = True
             self._stir.ring()
         if self._held and (wake.everything or (wake.ended and self._holds_one_of(wake))):
             self._beat.hasten()
 
-    def _holds_one_of(self, wake: Wake) -> bool:
+    def _holds_one_of(self, wake: WakeHint) -> bool:
         return any((held.lease.space_id, held.lease.run_id) in wake.ended for held in self._held.values())
 
     async def _claim(self) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from holdfast.domain.content import Json
 from holdfast.domain.errors import McpServerFailed
 from holdfast.domain.idempotency import request_digest
-from holdfast.domain.tool import Question
+from holdfast.domain.tool import ToolInterrupt
 
 LONGEST_MESSAGE: Final = 10_000
 LARGEST_STATE: Final = 256 * 1024
@@ -42,7 +42,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What the server wants back when it is called again."""
 
 
-def question_of(server: str, asked: Asked) -> Question:
+def question_of(server: str, asked: Asked) -> ToolInterrupt:
     """Return what a person is asked."""
     state = msgspec.to_builtins(asked)
     if len(msgspec.json.encode(state)) > LARGEST_STATE:
@@ -51,14 +51,14 @@ def question_of(server: str, asked: Asked) -> Question:
     schemas = {name: _schema(request) for name, request in asked.requests.items()}
     alone = next(iter(schemas.values())) if len(schemas) == 1 else None
     together: dict[str, Json] = {"type": "object", "required": list(schemas), "properties": schemas}
-    return Question(
+    return ToolInterrupt(
         message=f"The MCP server `{server}` asks: {said}"[:LONGEST_MESSAGE],
         response_schema=alone or together,
         state=state,
     )
 
 
-def asked_of(question: Question) -> Asked:
+def asked_of(question: ToolInterrupt) -> Asked:
     """Return what a server had asked."""
     return msgspec.convert(question.state, Asked)
 

@@ -15,7 +15,7 @@ from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.idempotency import request_digest
 from holdfast.domain.mcp_server import McpServer, McpToolClass
-from holdfast.domain.tool import ToolClass, ToolSpec, check_spec
+from holdfast.domain.tool import ToolClass, ToolSpec, check_tool_spec
 from holdfast.mcp.names import tool_names
 from holdfast.tools.arguments import check_parameters
 
@@ -91,7 +91,7 @@ def _offer(name: str, tool: Listed, server: McpServer) -> Offer | None:
     try:
         if len(msgspec.json.encode(spec.parameters)) > LARGEST_SCHEMA:
             raise Invalid(f"the parameters of `{name}` are longer than {LARGEST_SCHEMA} bytes")
-        check_parameters(check_spec(spec))
+        check_parameters(check_tool_spec(spec))
         return Offer(tool=tool.name, digest=request_digest(tool), spec=spec)
     except (Invalid, UnicodeEncodeError) as exc:
         _log.warning("the MCP tool `%s` is left out: %s", name, exc)

@@ -8,18 +8,18 @@ from holdfast.domain.artifact import NewFile
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Conflict, Invalid, McpServerFailed, NotFound
-from holdfast.domain.mcp_server import McpServer, identity, names_server, server_of
-from holdfast.domain.tool import Question, Reply, ToolClass, ToolSpec
+from holdfast.domain.mcp_server import McpServer, pattern_names_server, server_identity, server_of_tool
+from holdfast.domain.tool import ToolClass, ToolInterrupt, ToolReply, ToolSpec
 from holdfast.mcp.elicitation import Asked, asked_of, question_of
 from holdfast.mcp.listing import Offer
 from holdfast.mcp.results import Result, reply_of
 from holdfast.mcp.server import Server
 from holdfast.mcp.servers import Servers
 from holdfast.mcp.trusting import is_trusted, shown
-from holdfast.ports.agents import Agents
 from holdfast.ports.artifacts import Files
-from holdfast.ports.journal import Journal
-from holdfast.ports.tool_trust import ToolTrust
+from holdfast.ports.log import Journal
+from holdfast.ports.tools import ToolTrust
+from holdfast.ports.workspace import Agents
 from holdfast.tools.arguments import check_arguments
 
 
@@ -55,7 +55,7 @@ class McpTools:
             listing = [tasks.create_task(self._specs(lease, server)) for server in servers]
         return sorted((spec for task in listing for spec in task.result()), key=lambda spec: spec.name)
 
-    async def call(self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str) -> Reply:
+    async def call(self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str) -> ToolReply:
         """Call a tool."""
         await self._journal.inbox(lease)  # refused if the lease is lost: nothing is done in its name any more
         server = self._server(lease, name)
@@ -66,8 +66,8 @@ class McpTools:
         return await self._reply(lease, server, name, arguments, make)
 
     async def answer(
-        self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, question: Question, response: Json
-    ) -> Reply:
+        self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, question: ToolInterrupt, response: Json
+    ) -> ToolReply:
         """Go on with a call that asked."""
         await self._journal.inbox(lease)
         server = self._server(lease, name)
@@ -88,7 +88,7 @@ class McpTools:
     async def trust(self, lease: Lease, name: str, digest: str) -> None:
         """Trust a tool as a person has seen it."""
         await self._journal.inbox(lease)
-        await self._trust.trust(lease.space_id, identity(self._server(lease, name).declared), name, digest)
+        await self._trust.trust(lease.space_id, server_identity(self._server(lease, name).declared), name, digest)
 
     async def _reply(
         self,
@@ -97,7 +97,7 @@ class McpTools:
         name: str,
         arguments: dict[str, Json],
         make: Callable[[Offer], Awaitable[Result | Asked]],
-    ) -> Reply:
+    ) -> ToolReply:
         """Have a call made, and tell what came of it; whatever a server does wrong is a reply too."""
         effectful = True
         try:
@@ -108,14 +108,14 @@ class McpTools:
         except McpServerFailed as error:
             unknown = effectful and error.details.get("started", True)
             so = " Nobody knows whether it took effect: verify before you call it again." if unknown else ""
-            failed = Reply(content=f"{error.code}: {error.message}{so}", failed=True, unknown=unknown)
+            failed = ToolReply(content=f"{error.code}: {error.message}{so}", failed=True, unknown=unknown)
             return self._servers.redacted(server, failed)
         except (Conflict, Invalid) as error:
-            return Reply(content=f"{error.code}: {error.message}", failed=True)
+            return ToolReply(content=f"{error.code}: {error.message}", failed=True)
 
-    async def _told(self, lease: Lease, server: Server, news: Result | Asked) -> Reply:
+    async def _told(self, lease: Lease, server: Server, news: Result | Asked) -> ToolReply:
         if isinstance(news, Asked):
-            return Reply(content=None, question=question_of(server.name, news))
+            return ToolReply(content=None, question=question_of(server.name, news))
 
         async def keep(content: bytes, media_type: str) -> str:
             new = NewFile(name=f"{server.name}-output", content=content, media_type=media_type)
@@ -154,10 +154,10 @@ class McpTools:
 
     async def _trusted(self, lease: Lease, server: Server, offers: Sequence[Offer]) -> dict[str, str]:
         digests = {offer.spec.name: offer.digest for offer in offers}
-        return await self._trust.trusted(lease.space_id, identity(server.declared), digests) if digests else {}
+        return await self._trust.trusted(lease.space_id, server_identity(server.declared), digests) if digests else {}
 
     def _server(self, lease: Lease, tool: str) -> Server:
-        name = server_of(tool)
+        name = server_of_tool(tool)
         declared = self._usable(self._agents.get(lease.run.agent_type)).get(name or "")
         if name is None or declared is None:
             raise NotFound(f"there is no tool `{tool}`", name=tool)
@@ -168,6 +168,6 @@ class McpTools:
         named = {
             name: declared
             for name, declared in self._declared().items()
-            if any(names_server(pattern, name) for pattern in agent.tools)
+            if any(pattern_names_server(pattern, name) for pattern in agent.tools)
         }
         return {**named, **agent.mcp_servers}

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import Final
 
-from holdfast.domain.mcp_server import server_prefix
+from holdfast.domain.mcp_server import server_tool_prefix
 
 LONGEST: Final = 64
 """Characters of the name of a tool."""
@@ -15,7 +15,7 @@ _NO_LETTER: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 def tool_names(server: str, tools: Iterable[str]) -> dict[str, str]:
     """Return the name that a model calls each tool by; no two have the same, and each depends on nothing else."""
-    prefix = server_prefix(server)
+    prefix = server_tool_prefix(server)
     return {tool: prefix + _fitting(tool, room=LONGEST - len(prefix)) for tool in tools}
 
 

@@ -10,9 +10,9 @@ import msgspec
 from holdfast.domain.errors import McpServerFailed
 from holdfast.domain.idempotency import request_digest
 from holdfast.domain.ids import SpaceId
-from holdfast.domain.mcp_server import McpServer, identity
+from holdfast.domain.mcp_server import McpServer, server_identity
 from holdfast.mcp.references import resolved
-from holdfast.ports.sandbox import Confined, Sandbox
+from holdfast.ports.sandbox import Sandbox, SandboxCommand
 
 LIFETIME: Final = 365 * 86_400.0
 """Seconds after which a server is ended in any case."""
@@ -34,11 +34,11 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         """Return what a server runs in."""
         return self.sandbox if declared.sandbox == "on" else self.unconfined
 
-    def command(self, space: SpaceId, declared: McpServer, environment: Mapping[str, str]) -> Confined:
+    def command(self, space: SpaceId, declared: McpServer, environment: Mapping[str, str]) -> SandboxCommand:
         """Return what starts a server; the folder that it works in is made if it is not there."""
         root = self._folder(space, declared)
         words = [declared.command or "", *declared.args]
-        return Confined(
+        return SandboxCommand(
             argv=[self._placed(word) for word in words],
             root=root,
             folder=root,
@@ -51,7 +51,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _folder(self, space: SpaceId, declared: McpServer) -> Path:
-        kept = self.own / "mcp" / request_digest([space, identity(declared)])[:32]
+        kept = self.own / "mcp" / request_digest([space, server_identity(declared)])[:32]
         folder = kept if declared.cwd is None else self.workspace / declared.cwd
         try:
             folder.mkdir(parents=True, exist_ok=True)

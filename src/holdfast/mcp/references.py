@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from holdfast.domain.errors import McpServerFailed
-from holdfast.domain.mcp_server import REFERENCE
+from holdfast.domain.mcp_server import ENV_REFERENCE
 
 
 def resolved(texts: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
@@ -12,11 +12,11 @@ def resolved(texts: Mapping[str, str], environment: Mapping[str, str]) -> dict[s
 
 
 def _resolve(text: str, environment: Mapping[str, str]) -> str:
-    missing = [name for name in REFERENCE.findall(text) if name not in environment]
+    missing = [name for name in ENV_REFERENCE.findall(text) if name not in environment]
     if missing:
         raise McpServerFailed(
             f"there is no variable `{missing[0]}` in the environment of Holdfast: set it, or take it out of the "
             "declaration of the server",
             started=False,
         )
-    return REFERENCE.sub(lambda found: environment[found[1]], text)
+    return ENV_REFERENCE.sub(lambda found: environment[found[1]], text)

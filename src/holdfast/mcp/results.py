@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from holdfast.domain.content import Json
-from holdfast.domain.tool import Reply
+from holdfast.domain.tool import ToolReply
 
 MOST_TEXT: Final = 4 * 1024 * 1024
 """Characters of one answer that are read."""
@@ -48,11 +48,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     is_error: bool = False
 
 
-async def reply_of(result: Result, keep: Keep) -> Reply:
+async def reply_of(result: Result, keep: Keep) -> ToolReply:
     """Return what a model reads of an answer."""
     files = _Files(keep)
     text = "\n".join([await _told(block, files) for block in result.content])
-    return Reply(content=_content(_cut(text), result.structured_content), failed=result.is_error)
+    return ToolReply(content=_content(_cut(text), result.structured_content), failed=result.is_error)
 
 
 class _Files:

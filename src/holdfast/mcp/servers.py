@@ -15,8 +15,8 @@ from holdfast.agent.tasks import Tasks
 from holdfast.domain.errors import McpServerFailed, NotFound
 from holdfast.domain.idempotency import request_digest
 from holdfast.domain.ids import RunId, SpaceId
-from holdfast.domain.mcp_server import McpServer, references
-from holdfast.domain.tool import Question, Reply
+from holdfast.domain.mcp_server import McpServer, env_references
+from holdfast.domain.tool import ToolInterrupt, ToolReply
 from holdfast.mcp.ending import Ending
 from holdfast.mcp.programs import Places
 from holdfast.mcp.references import resolved
@@ -66,9 +66,9 @@ class Servers:
             )
         return self._servers[key]
 
-    def redacted(self, server: Server, reply: Reply) -> Reply:
+    def redacted(self, server: Server, reply: ToolReply) -> ToolReply:
         """Return a reply without what the server was given in secret."""
-        secrets = [self._environment[name] for name in references(server.declared) if name in self._environment]
+        secrets = [self._environment[name] for name in env_references(server.declared) if name in self._environment]
         if not secrets:
             return reply
         redaction = Redaction(secrets)
@@ -150,5 +150,5 @@ async def _has_ended(runs: Runs, space: SpaceId, run_id: RunId) -> bool:
         return True
 
 
-def _redacted(question: Question | None, redaction: Redaction) -> Question | None:
+def _redacted(question: ToolInterrupt | None, redaction: Redaction) -> ToolInterrupt | None:
     return None if question is None else replace(question, message=redaction.text(question.message))

@@ -17,9 +17,7 @@ from msgspec.structs import replace
 
 from holdfast.domain.errors import HoldfastError, McpServerFailed
 from holdfast.mcp.ending import Ending
-from holdfast.ports.live_input import LiveInput
-from holdfast.ports.processes import Ended
-from holdfast.ports.sandbox import Confined, Sandbox
+from holdfast.ports.sandbox import LiveInput, ProcessResult, Sandbox, SandboxCommand
 
 LONGEST_LINE: Final = 16 * 1024 * 1024
 """Bytes of one message."""
@@ -81,7 +79,9 @@ class Lines:
 
 
 @asynccontextmanager
-async def process_transport(sandbox: Sandbox, command: Confined, ending: Ending) -> AsyncIterator[TransportStreams]:
+async def process_transport(
+    sandbox: Sandbox, command: SandboxCommand, ending: Ending
+) -> AsyncIterator[TransportStreams]:
     """Run a server while the block runs, and talk with it. `ending` is told when it has ended by itself."""
     live = LiveInput()
     heard, reading = anyio.create_memory_object_stream[SessionMessage | Exception](MOST_UNREAD)
@@ -101,7 +101,7 @@ async def process_transport(sandbox: Sandbox, command: Confined, ending: Ending)
 
 
 async def _run(
-    sandbox: Sandbox, command: Confined, heard: MemoryObjectSendStream[SessionMessage | Exception], ending: Ending
+    sandbox: Sandbox, command: SandboxCommand, heard: MemoryObjectSendStream[SessionMessage | Exception], ending: Ending
 ) -> None:
     try:
         ended = await sandbox.run(command, on_output=Lines(heard).hear)
@@ -127,12 +127,12 @@ async def _pass_on(
             return
 
 
-def _how(ended: Ended) -> str:
+def _how(ended: ProcessResult) -> str:
     if ended.crowded:
         return "killed, because it had too many processes"
     return f"signal {ended.signal}" if ended.exit_code is None else f"exit code {ended.exit_code}"
 
 
-def _last_words(ended: Ended) -> str:
+def _last_words(ended: ProcessResult) -> str:
     said = ended.errors.decode(errors="replace").strip()[-_LAST_WORDS:]
     return f": {said}" if said else ""

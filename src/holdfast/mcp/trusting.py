@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from holdfast.domain.content import Json
-from holdfast.domain.tool import Change, ToolSpec
+from holdfast.domain.tool import ToolChange, ToolSpec
 from holdfast.mcp.listing import Offer
 
 CHANGED: Final = (
@@ -34,7 +34,7 @@ def is_trusted(offer: Offer, trusted: Mapping[str, str]) -> bool:
 
 def _silent(offer: Offer) -> ToolSpec:
     spec = offer.spec
-    change = Change(digest=offer.digest, description=spec.description)
+    change = ToolChange(digest=offer.digest, description=spec.description)
     return replace(spec, description=CHANGED, parameters=without_words(spec.parameters), changed=change)
 
 

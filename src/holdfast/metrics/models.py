@@ -4,10 +4,10 @@ from time import perf_counter
 from typing import Final
 
 from holdfast.domain.errors import ContextOverflow, ModelRefused, ModelUnavailable
-from holdfast.domain.usage import Usage
+from holdfast.domain.limits import Usage
 from holdfast.metrics.meters import Meters
 from holdfast.metrics.observed_model import Begin
-from holdfast.ports.model import Finished, Model, ModelDelta, ModelRequest
+from holdfast.ports.model import Model, ModelDelta, ModelFinished, ModelRequest
 
 _OUTCOMES: Final = ((ContextOverflow, "too_long"), (ModelRefused, "refused"), (ModelUnavailable, "unavailable"))
 
@@ -32,7 +32,7 @@ class _CountedCall:
 
     def see(self, delta: ModelDelta) -> None:
         """Take note of how it ends."""
-        if type(delta) is Finished:
+        if type(delta) is ModelFinished:
             self._outcome = "done"
             self._count(delta.usage)
 

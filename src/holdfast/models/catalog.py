@@ -12,9 +12,9 @@ from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from holdfast.domain.agent import SCRIPTED
+from holdfast.domain.agent import SCRIPTED_PROVIDER
 from holdfast.domain.errors import Invalid
-from holdfast.domain.model_provider import DEFAULT_TIMEOUT_SECONDS, Providers
+from holdfast.domain.model_provider import DEFAULT_PROVIDER_TIMEOUT_SECONDS, Providers
 from holdfast.models.fallback import Fallback
 from holdfast.models.scripted import ScriptedModel
 from holdfast.ports.model import Model
@@ -31,13 +31,13 @@ class Catalog:
         self,
         providers: Providers | None = None,
         *,
-        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        timeout_seconds: float = DEFAULT_PROVIDER_TIMEOUT_SECONDS,
         wrapped: Callable[[Model], Model] = lambda model: model,
     ) -> None:
         """Know the models of `providers` beside the built-in; each is given out as `wrapped` returns it."""
         self._providers = dict(providers or {})
-        if SCRIPTED in self._providers:
-            raise Invalid(f"a provider cannot be named `{SCRIPTED}`", field="providers")
+        if SCRIPTED_PROVIDER in self._providers:
+            raise Invalid(f"a provider cannot be named `{SCRIPTED_PROVIDER}`", field="providers")
         self._timeout = timeout_seconds
         self._wrapped = wrapped
         self._scripted: dict[tuple[str, str | None], Model] = {}
@@ -61,7 +61,7 @@ class Catalog:
         """Make those of these models in a thread whose libraries may have to be imported."""
         for name in names:
             provider, _, model = name.partition(":")
-            if provider and model and provider != SCRIPTED and name not in self._provided:
+            if provider and model and provider != SCRIPTED_PROVIDER and name not in self._provided:
                 with suppress(Invalid):  # whoever asks for it is told
                     self._keep(name, await asyncio.to_thread(self._connected, name, provider))
 
@@ -78,8 +78,8 @@ class Catalog:
     def _make(self, name: str, folder: str | None) -> Model:
         provider, _, model = name.partition(":")
         if not (provider and model):
-            raise Invalid(f"`{name}` names no model: write `provider:model` or `{SCRIPTED}:path`", model=name)
-        if provider == SCRIPTED:
+            raise Invalid(f"`{name}` names no model: write `provider:model` or `{SCRIPTED_PROVIDER}:path`", model=name)
+        if provider == SCRIPTED_PROVIDER:
             scripted = self._wrapped(ScriptedModel(name, Path(folder or "", model)))
             return self._scripted.setdefault((name, folder), scripted)
         return self._keep(name, self._connected(name, provider))
@@ -95,4 +95,4 @@ class Catalog:
             settings = self._providers.get(provider)
             if settings is not None:
                 return self._clients.custom(name, settings)
-            return self._clients.built_in(name, timeout=self._timeout, others=[SCRIPTED, *self._providers])
+            return self._clients.built_in(name, timeout=self._timeout, others=[SCRIPTED_PROVIDER, *self._providers])

@@ -10,8 +10,7 @@ from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from holdfast.domain.known_model import KnownModel, KnownProvider
-from holdfast.domain.model_provider import Providers
+from holdfast.domain.model_provider import KnownModel, KnownProvider, Providers
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo

@@ -27,7 +27,7 @@ from holdfast.domain.content import (
 )
 from holdfast.domain.errors import ModelRefused
 from holdfast.domain.ids import ToolCallId
-from holdfast.domain.message import FAILED, Message, NewMessage, Role
+from holdfast.domain.message import FAILED_METADATA_KEY, Message, NewMessage, Role
 from holdfast.models.kept import restored
 from holdfast.models.text import words
 from holdfast.ports.model import ModelRequest
@@ -111,7 +111,7 @@ def _request_part(message: Message | NewMessage, tools: dict[ToolCallId, str]) -
             if message.tool_call_id is None or message.tool_call_id not in tools:
                 raise ModelRefused(f"the result of `{message.tool_call_id}` follows no call of that id")
             name = tools[message.tool_call_id]
-            outcome: Literal["failed", "success"] = "failed" if FAILED in message.metadata else "success"
+            outcome: Literal["failed", "success"] = "failed" if FAILED_METADATA_KEY in message.metadata else "success"
             return told.ToolReturnPart(name, _content(message.content), message.tool_call_id, outcome=outcome)
         case Role.ASSISTANT:
             raise AssertionError("an assistant's message is a response")

@@ -14,14 +14,14 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RequestUsage
 
 from holdfast.domain.errors import ModelUnavailable
-from holdfast.domain.model_provider import DEFAULT_TIMEOUT_SECONDS
-from holdfast.domain.usage import MOST_TOKENS, Usage
+from holdfast.domain.limits import MAX_TOKENS_PER_CALL, Usage
+from holdfast.domain.model_provider import DEFAULT_PROVIDER_TIMEOUT_SECONDS
 from holdfast.models.faults import guarded, opening
 from holdfast.models.kept import keep
 from holdfast.models.messages import history, parameters
 from holdfast.models.prices import Prices
 from holdfast.models.streaming import Transcript
-from holdfast.ports.model import Finished, ModelDelta, ModelRequest, Purpose, TextDelta
+from holdfast.ports.model import ModelCallPurpose, ModelDelta, ModelFinished, ModelRequest, TextDelta
 
 DEFAULT_CONTEXT_WINDOW: Final = 128_000
 """Tokens of a model that nobody knows better about."""
@@ -39,7 +39,7 @@ class ProviderModel:
         *,
         prices: Prices | None = None,
         context_window: int | None = None,
-        timeout: float = DEFAULT_TIMEOUT_SECONDS,
+        timeout: float = DEFAULT_PROVIDER_TIMEOUT_SECONDS,
         key: str | None = None,
     ) -> None:
         self._name = name
@@ -99,7 +99,7 @@ class ProviderModel:
         reason = self._reason(answer)
         if reason == "refused" and not transcript.spoke and (excuse := _details(answer).get("refusal")):
             yield TextDelta(str(excuse))
-        yield Finished(usage=self._usage(answer.usage), reason=reason, keep=keep(answer))
+        yield ModelFinished(usage=self._usage(answer.usage), reason=reason, keep=keep(answer))
 
     def _settings(self, request: ModelRequest) -> ModelSettings:
         settings = ModelSettings(**self._fixed)
@@ -110,7 +110,7 @@ class ProviderModel:
             settings["thinking"] = wanted.thinking
         if wanted.max_output_tokens is not None:
             settings["max_tokens"] = wanted.max_output_tokens
-        if request.purpose is Purpose.TURN:
+        if request.purpose is ModelCallPurpose.TURN:
             # An agent sends the same beginning again with each turn.
             settings["cache"] = True
         return settings
@@ -132,7 +132,7 @@ class ProviderModel:
 
     def _usage(self, used: RequestUsage) -> Usage:
         # Every call has input: where none was counted, usage was not told, or was nonsense, and is not free.
-        sensible = 0 < used.input_tokens <= MOST_TOKENS and used.output_tokens <= MOST_TOKENS
+        sensible = 0 < used.input_tokens <= MAX_TOKENS_PER_CALL and used.output_tokens <= MAX_TOKENS_PER_CALL
         told = sensible and not used.unmeasured_requests
         asked = _bounded(used.input_tokens)
         return Usage(
@@ -144,7 +144,7 @@ class ProviderModel:
 
 
 def _bounded(tokens: int) -> int:
-    return max(0, min(tokens, MOST_TOKENS))
+    return max(0, min(tokens, MAX_TOKENS_PER_CALL))
 
 
 def _details(answer: ModelResponse) -> dict[str, object]:

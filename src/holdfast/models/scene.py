@@ -7,11 +7,11 @@ from typing import Final
 import msgspec
 
 from holdfast.domain.content import Json
+from holdfast.domain.limits import Usage
 from holdfast.domain.message import Message, NewMessage, Role
-from holdfast.domain.usage import Usage
 from holdfast.models.script import ScriptedCall, Turn
 from holdfast.models.text import last_words
-from holdfast.ports.model import Finished, TextDelta, ThoughtDelta
+from holdfast.ports.model import ModelFinished, ReasoningDelta, TextDelta
 
 MARKS: Final[Mapping[str, Role]] = {"{$last_user}": Role.USER, "{$last_tool}": Role.TOOL}
 """What stands in a script for what was said last."""
@@ -26,7 +26,7 @@ class Scene:
         self.turn: Final = turn
         self.lines: Final = _lines(turn)
         self.calls: Final = [(call.name, msgspec.json.encode(call.arguments).decode()) for call in turn.call]
-        self.finished: Final = Finished(
+        self.finished: Final = ModelFinished(
             usage=Usage(input_tokens=turn.usage.input_tokens, output_tokens=turn.usage.output_tokens, cost_usd=0.0),
             reason="tool_calls" if turn.call else "stop",
         )
@@ -50,8 +50,8 @@ def pieces(text: str, count: int) -> list[str]:
     return [text[index * len(text) // count : (index + 1) * len(text) // count] for index in range(count)]
 
 
-def _lines(turn: Turn) -> list[ThoughtDelta | TextDelta]:
-    thoughts = [ThoughtDelta(turn.think)] if turn.think else []
+def _lines(turn: Turn) -> list[ReasoningDelta | TextDelta]:
+    thoughts = [ReasoningDelta(turn.think)] if turn.think else []
     return [*thoughts, *(TextDelta(piece) for piece in pieces(turn.say, turn.chunks))]
 
 

@@ -10,11 +10,11 @@ import msgspec
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import ScriptError
-from holdfast.domain.usage import MOST_TOKENS
+from holdfast.domain.limits import MAX_TOKENS_PER_CALL
 
 DEFAULT_CONTEXT_WINDOW: Final = 128_000
 
-_Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_TOKENS)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOKENS_PER_CALL)]
 _Name = Annotated[str, msgspec.Meta(min_length=1)]
 _Stamp: TypeAlias = tuple[int, int, int]
 

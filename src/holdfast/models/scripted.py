@@ -12,12 +12,20 @@ from typing import Final
 from holdfast.domain.errors import ContextOverflow, HoldfastError, ModelRefused, ModelUnavailable, ScriptError
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import ToolCallId
-from holdfast.domain.model_provider import DEFAULT_TIMEOUT_SECONDS
-from holdfast.domain.usage import NOTHING
+from holdfast.domain.limits import ZERO_USAGE
+from holdfast.domain.model_provider import DEFAULT_PROVIDER_TIMEOUT_SECONDS
 from holdfast.models.scene import Scene
 from holdfast.models.script import Script, ScriptedError, ScriptFile
 from holdfast.models.summary import MOST_CHARACTERS, summarise
-from holdfast.ports.model import CallDelta, CallStarted, Finished, ModelDelta, ModelRequest, Purpose, TextDelta
+from holdfast.ports.model import (
+    ModelCallPurpose,
+    ModelDelta,
+    ModelFinished,
+    ModelRequest,
+    TextDelta,
+    ToolArgumentsDelta,
+    ToolCallStarted,
+)
 
 PASSING: Final = frozenset(
     {"RATE_LIMITED", "UNAVAILABLE", "OVERLOADED", "SERVER_ERROR", "TIMEOUT", "MODEL_UNAVAILABLE"}
@@ -29,7 +37,7 @@ class ScriptedModel:
     """`Model` from a file."""
 
     price_known: Final = True  # it costs nothing
-    patience: Final = DEFAULT_TIMEOUT_SECONDS
+    patience: Final = DEFAULT_PROVIDER_TIMEOUT_SECONDS
 
     def __init__(self, name: str, path: Path) -> None:
         self.name: Final = name
@@ -48,7 +56,7 @@ class ScriptedModel:
 
     def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncIterator[ModelDelta]]:
         """Play the turn of the script that the request is at."""
-        return aclosing(_summary(request) if request.purpose is Purpose.SUMMARY else self._play(request))
+        return aclosing(_summary(request) if request.purpose is ModelCallPurpose.SUMMARY else self._play(request))
 
     async def _play(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         scene = self._scene(request)
@@ -59,8 +67,8 @@ class ScriptedModel:
             yield line
         for index, (name, arguments) in enumerate(scene.calls):
             id = ToolCallId(derived_id("call", key=f"{request.run_id}.{request.position}", index=index))
-            yield CallStarted(id, name)
-            yield CallDelta(id, arguments)
+            yield ToolCallStarted(id, name)
+            yield ToolArgumentsDelta(id, arguments)
         if scene.turn.stall:
             await asyncio.get_running_loop().create_future()
         if scene.turn.error is not None:
@@ -110,7 +118,7 @@ async def _summary(request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
     # A token is seldom less than a character, so a bound in tokens holds when it is counted in characters.
     most = min(MOST_CHARACTERS, request.settings.max_output_tokens or MOST_CHARACTERS)
     yield TextDelta(summarise(request.messages, most=most))
-    yield Finished(usage=NOTHING)
+    yield ModelFinished(usage=ZERO_USAGE)
 
 
 def _failure(error: ScriptedError) -> HoldfastError:

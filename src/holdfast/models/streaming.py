@@ -13,7 +13,7 @@ from pydantic_ai import messages as told
 from holdfast.domain.errors import ModelRefused, ModelUnavailable
 from holdfast.domain.ids import ToolCallId
 from holdfast.models.text import sayable
-from holdfast.ports.model import CallDelta, CallStarted, ModelDelta, TextDelta, ThoughtDelta
+from holdfast.ports.model import ModelDelta, ReasoningDelta, TextDelta, ToolArgumentsDelta, ToolCallStarted
 
 SHORTEST_ID: Final = 8
 """Servers that count their calls (`0`, `call_1`) begin anew with each answer, so ids as short as that are replaced."""
@@ -56,10 +56,10 @@ class Transcript:
         return (TextDelta(sayable(text)),) if text else ()
 
     def _thought(self, _: int, part: told.ThinkingPart) -> Iterable[ModelDelta]:
-        return (ThoughtDelta(sayable(part.content)),) if part.content else ()
+        return (ReasoningDelta(sayable(part.content)),) if part.content else ()
 
     def _more_thought(self, _: int, delta: told.ThinkingPartDelta) -> Iterable[ModelDelta]:
-        return (ThoughtDelta(sayable(delta.content_delta)),) if delta.content_delta else ()
+        return (ReasoningDelta(sayable(delta.content_delta)),) if delta.content_delta else ()
 
     def _call(self, index: int, part: told.ToolCallPart[Any]) -> Iterable[ModelDelta]:
         if index in self._calls:
@@ -102,7 +102,7 @@ class _Call:
     def more(self, arguments: str | dict[str, Any] | None) -> Iterable[ModelDelta]:
         """Add to the arguments."""
         text = msgspec.json.encode(arguments).decode() if isinstance(arguments, dict) else arguments
-        return (*self.told(), CallDelta(self._id, sayable(text))) if text else ()
+        return (*self.told(), ToolArgumentsDelta(self._id, sayable(text))) if text else ()
 
     def told(self) -> Iterable[ModelDelta]:
         """Say that there is a call, once."""
@@ -111,7 +111,7 @@ class _Call:
         if not self._name.isprintable():
             raise ModelUnavailable(f"the model called a tool by what is no name: {ascii(self._name[:64])}")
         self._started = True
-        return (CallStarted(self._id, self._name),)
+        return (ToolCallStarted(self._id, self._name),)
 
 
 _Teller: TypeAlias = Callable[..., Iterable[ModelDelta]]

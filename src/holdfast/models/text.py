@@ -6,7 +6,7 @@ from typing import Final
 
 from holdfast.domain.content import Content, TextPart
 from holdfast.domain.message import Message, NewMessage, Role
-from holdfast.domain.untrusted import unmarked
+from holdfast.domain.untrusted import unmark
 
 _HALF: Final = re.compile("[\ud800-\udfff]")
 
@@ -27,5 +27,5 @@ def last_words(messages: Iterable[Message | NewMessage], role: Role) -> str | No
     """Return the text of the last message of `role` as it was said, if there is one."""
     for message in reversed(list(messages)):
         if message.role is role:
-            return unmarked(words(message.content))
+            return unmark(words(message.content))
     return None

@@ -4,7 +4,7 @@ from typing import Protocol
 
 from holdfast.domain.artifact import Artifact, File, NewArtifact, NewFile
 from holdfast.domain.ids import ArtifactId, FileId, RunId, SpaceId
-from holdfast.domain.page import DEFAULT_LIMIT, Page
+from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 
 
 class Artifacts(Protocol):
@@ -27,7 +27,7 @@ class Artifacts(Protocol):
         space: SpaceId,
         *,
         run: RunId | None = None,
-        limit: int = DEFAULT_LIMIT,
+        limit: int = DEFAULT_PAGE_SIZE,
         cursor: str | None = None,
     ) -> Page[Artifact]:
         """Return artifacts without their content, the newest first, each in every version.
@@ -48,7 +48,7 @@ class Files(Protocol):
     async def content(self, space: SpaceId, file: FileId) -> bytes:
         """Return the bytes."""
 
-    async def page(self, space: SpaceId, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[File]:
+    async def page(self, space: SpaceId, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None) -> Page[File]:
         """Return files, the newest first."""
 
     async def delete(self, space: SpaceId, file: FileId) -> None:

@@ -1,25 +1,28 @@
-"""The bus: wake-ups between processes. Any of them may be lost, and nothing depends on one arriving."""
+"""Ports of the bus: wake-up hints between processes, and watching a run for changes.
 
-from collections.abc import Callable
+Any hint may be lost, and nothing depends on one arriving.
+"""
+
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
 from holdfast.domain.ids import RunId, SpaceId
-from holdfast.ports.event_log import Growth
+from holdfast.ports.log import LogAppend, LoggedEvent, LogHead
 
-MOST_GROWN: Final = 256
+MAX_LOG_APPENDS_PER_HINT: Final = 256
 """Runs of which one hint says what their logs grew by: past that, those who want to know read."""
 
 
-class Wake(msgspec.Struct, frozen=True, kw_only=True):
+class WakeHint(msgspec.Struct, frozen=True, kw_only=True):
     """A hint that something changed. With `everything`, look at all you watch."""
 
     runs: frozenset[tuple[SpaceId, RunId]] = frozenset()
     ended: frozenset[tuple[SpaceId, RunId]] = frozenset()
     """Runs that were ended from outside: whoever works on one should look at its lease."""
-    grown: tuple[Growth, ...] = ()
+    grown: tuple[LogAppend, ...] = ()
     """What some of `runs` grew by, in order; of the others one must read it. It stays in the process."""
     queue: bool = False
     """A run may be claimed now."""
@@ -32,11 +35,11 @@ class Wake(msgspec.Struct, frozen=True, kw_only=True):
     """Something was given a time at which it is due."""
     everything: bool = False
 
-    def __or__(self, other: "Wake") -> "Wake":
-        return Wake(
+    def __or__(self, other: "WakeHint") -> "WakeHint":
+        return WakeHint(
             runs=self.runs | other.runs,
             ended=self.ended | other.ended,
-            grown=_together(self.grown, other.grown),
+            grown=_joined_appends(self.grown, other.grown),
             queue=self.queue or other.queue,
             coming=self.coming or other.coming,
             delayed=self.delayed or other.delayed,
@@ -46,23 +49,43 @@ class Wake(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-Hear: TypeAlias = Callable[[Wake], None]
+WakeListener: TypeAlias = Callable[[WakeHint], None]
 """Takes note of a hint. It neither waits nor fails: whoever sends is held up by it."""
 
 
-def _together(first: tuple[Growth, ...], second: tuple[Growth, ...]) -> tuple[Growth, ...]:
+def _joined_appends(first: tuple[LogAppend, ...], second: tuple[LogAppend, ...]) -> tuple[LogAppend, ...]:
     """Return both, unless a slow reader would keep too much."""
-    return first + second if len(first) + len(second) <= MOST_GROWN else ()
+    return first + second if len(first) + len(second) <= MAX_LOG_APPENDS_PER_HINT else ()
 
 
 class Bus(Protocol):
     """Hints that travel fast and may be lost."""
 
-    def publish(self, wake: Wake) -> None:
+    def publish(self, wake: WakeHint) -> None:
         """Send a hint; this never blocks and never fails."""
 
-    def subscribe(self, hear: Hear) -> AbstractContextManager[None]:
+    def subscribe(self, hear: WakeListener) -> AbstractContextManager[None]:
         """Call `hear` with each hint from now on while the block runs.
 
         It has heard a hint of its own process when `publish` returns.
         """
+
+
+class Watch(Protocol):
+    """One run under observation."""
+
+    async def beyond(self, seq: int) -> LogHead | None:
+        """Wait until the log is longer than `seq` or the run has ended; `None` if the run is gone."""
+
+
+class RunWatcher(Protocol):
+    """The one watcher of a process, as those see it who wait."""
+
+    def watch(self, space: SpaceId, run: RunId) -> AbstractContextManager[Watch]:
+        """Keep an eye on a run while the block runs."""
+
+    def fresh(self, space: SpaceId, run: RunId, seq: int) -> Sequence[LoggedEvent]:
+        """Return the events of a run that follow `seq`, as far as they need not be read; none if they must be."""
+
+    def listen(self, hear: WakeListener) -> AbstractContextManager[None]:
+        """Call `hear` with each hint while the block runs; any of them may be lost."""

@@ -1,4 +1,7 @@
-"""Models: what an agent thinks with. An adapter streams one call; whoever calls it retries, records and charges."""
+"""Ports of models: streaming one model call, finding models by name, and counting tokens.
+
+An adapter streams one call; its caller retries, records and charges.
+"""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -7,11 +10,12 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from holdfast.domain.agent import Thinking as Thinking
+from holdfast.domain.agent import ThinkingLevel as Thinking
 from holdfast.domain.content import Json
 from holdfast.domain.ids import RunId, ToolCallId
+from holdfast.domain.limits import Usage
 from holdfast.domain.message import Message, NewMessage
-from holdfast.domain.usage import Usage
+from holdfast.domain.model_provider import KnownModel, KnownProvider
 
 
 class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,7 +26,7 @@ class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
     parameters: dict[str, Json]
 
 
-class Purpose(StrEnum):
+class ModelCallPurpose(StrEnum):
     """What a call is for."""
 
     TURN = "turn"
@@ -47,7 +51,7 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The conversation, oldest first. Results of tools follow the message that asked for them."""
     tools: Sequence[ToolDefinition] = ()
     settings: ModelSettings = ModelSettings()
-    purpose: Purpose = Purpose.TURN
+    purpose: ModelCallPurpose = ModelCallPurpose.TURN
     position: int = 0
     """How many assistant messages there are since the user message that began this turn of the conversation."""
 
@@ -58,27 +62,27 @@ class TextDelta(msgspec.Struct, frozen=True):
     text: str
 
 
-class ThoughtDelta(msgspec.Struct, frozen=True):
+class ReasoningDelta(msgspec.Struct, frozen=True):
     """More of what is thought."""
 
     text: str
 
 
-class CallStarted(msgspec.Struct, frozen=True):
+class ToolCallStarted(msgspec.Struct, frozen=True):
     """The model asks for a tool; its arguments follow. `id` is unique in this answer."""
 
     id: ToolCallId
     name: str
 
 
-class CallDelta(msgspec.Struct, frozen=True):
+class ToolArgumentsDelta(msgspec.Struct, frozen=True):
     """More of the JSON of a call's arguments."""
 
     id: ToolCallId
     arguments: str
 
 
-class Finished(msgspec.Struct, frozen=True, kw_only=True):
+class ModelFinished(msgspec.Struct, frozen=True, kw_only=True):
     """The last delta of every call that did not fail."""
 
     usage: Usage
@@ -89,7 +93,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     of the assistant message, and means something to the adapter only."""
 
 
-ModelDelta: TypeAlias = TextDelta | ThoughtDelta | CallStarted | CallDelta | Finished
+ModelDelta: TypeAlias = TextDelta | ReasoningDelta | ToolCallStarted | ToolArgumentsDelta | ModelFinished
 
 
 class Model(Protocol):
@@ -117,7 +121,7 @@ class Model(Protocol):
     def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncIterator[ModelDelta]]:
         """Make a call. Leaving the block ends it, and its connection, at once.
 
-        A stream ends with `Finished` or with an error: `ModelUnavailable` if the same call may succeed later,
+        A stream ends with `ModelFinished` or with an error: `ModelUnavailable` if the same call may succeed later,
         `ContextOverflow` if it is too long, `ModelRefused` if it can never succeed. It never ends silently.
         """
 
@@ -136,3 +140,20 @@ class Models(Protocol):
 
     async def prepare(self, names: Sequence[str]) -> None:
         """Import what these models need without holding up the event loop, so that to find them costs little."""
+
+
+class KnownModels(Protocol):
+    """What a person may choose from. A model that is not known may work all the same."""
+
+    async def providers(self) -> list[KnownProvider]:
+        """Return the providers, those from the settings first; whether one has a key is looked up each time."""
+
+    async def models(self) -> list[KnownModel]:
+        """Return the models of built-in providers, by name; prices are those of the day they were first asked for."""
+
+
+class TokenCounter(Protocol):
+    """Counts tokens, exactly or by an estimate that says how good it is."""
+
+    def count(self, text: str) -> int:
+        """Return how many tokens `text` has."""

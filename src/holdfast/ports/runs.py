@@ -1,4 +1,4 @@
-"""Runs: made, read, ended and deleted from outside."""
+"""Ports of runs and threads: create, read, list, end and delete them, and edit their plans."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -6,10 +6,12 @@ from typing import Protocol
 import msgspec
 
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
-from holdfast.domain.new_run import Created, NewRun
-from holdfast.domain.page import DEFAULT_LIMIT, Page
-from holdfast.domain.phase import Phase
-from holdfast.domain.run import Mode, Priority, Run, RunError, RunStatus
+from holdfast.domain.new_run import CreatedRun, NewRun
+from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
+from holdfast.domain.plan import Plan, PlanItem
+from holdfast.domain.plan_edit import PlanEdit
+from holdfast.domain.run import Mode, Priority, Run, RunError, RunPhase, RunStatus
+from holdfast.domain.thread import NewThread, Thread, ThreadFilter, ThreadPatch
 from holdfast.domain.timer import TimerClaim
 
 
@@ -18,7 +20,7 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
 
     thread_id: ThreadId | None = None
     status: RunStatus | None = None
-    phase: Phase | None = None
+    phase: RunPhase | None = None
     priority: Priority | None = None
     agent_type: str | None = None
     mode: Mode | None = None
@@ -39,7 +41,7 @@ class Runs(Protocol):
         fires: TimerClaim | None = None,
         awaited: bool = False,
         thread_agent: str | None = None,
-    ) -> Created:
+    ) -> CreatedRun:
         """Make a run with its input and its first event, all or nothing.
 
         The same idempotency key returns the same run, and another body under it is a conflict
@@ -71,7 +73,7 @@ class Runs(Protocol):
         space: SpaceId,
         *,
         where: RunFilter | None = None,
-        limit: int = DEFAULT_LIMIT,
+        limit: int = DEFAULT_PAGE_SIZE,
         cursor: str | None = None,
     ) -> Page[Run]:
         """Return runs, the newest first; those of deleted threads only where the thread, or a run above, is named.
@@ -110,4 +112,49 @@ class Runs(Protocol):
 
         If another run is based on it, only its content goes and a tombstone keeps the chain. Numbers are never used
         again. A run that has not ended, or has a child that has not, is refused (`RunActive`).
+        """
+
+
+class Threads(Protocol):
+    """The threads of a space."""
+
+    async def create(self, space: SpaceId, new: NewThread) -> Thread:
+        """Make an active thread; a chosen id already used is refused (`IdTaken`)."""
+
+    async def get(self, space: SpaceId, thread: ThreadId) -> Thread:
+        """Return the thread, or raise `NotFound`."""
+
+    async def page(
+        self,
+        space: SpaceId,
+        *,
+        where: ThreadFilter | None = None,
+        limit: int = DEFAULT_PAGE_SIZE,
+        cursor: str | None = None,
+    ) -> Page[Thread]:
+        """Return threads, the one with the latest run first; one without a run stands where it was made.
+
+        Paging shows no thread twice and leaves out none that was there and did not move, while others are added.
+        """
+
+    async def update(self, space: SpaceId, thread: ThreadId, patch: ThreadPatch) -> Thread:
+        """Change what `patch` names and nothing else. A deleted thread stays deleted (`Conflict`).
+
+        A thread with a live run is not deleted (`RunActive`), and one that is deleted takes no run, also where both
+        come at once. Archiving lets live runs go on.
+        """
+
+
+class Plans(Protocol):
+    """What agents plan on threads."""
+
+    async def of_run(self, space: SpaceId, run: RunId) -> Plan:
+        """Return the plan of a run, with the edits that a live run has not taken in yet."""
+
+    async def edit(self, space: SpaceId, thread: ThreadId, edit: PlanEdit, *, by: str | None = None) -> PlanItem:
+        """Change the plan of a thread's newest run, and return the item as it is then.
+
+        A live run is given the edit in its inbox, and takes it in before its next model call; one that ends before
+        that leaves its plan without it. No two items of a thread receive the same number. A thread without a run has
+        no plan to change, and one that is closed takes no edit (`Conflict`).
         """

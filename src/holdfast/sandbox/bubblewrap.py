@@ -11,8 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from holdfast.ports.processes import Command, Ended, Processes
-from holdfast.ports.sandbox import MIB, Confined
+from holdfast.ports.sandbox import MIB, Command, Processes, ProcessResult, SandboxCommand
 from holdfast.sandbox.limited import limited
 from holdfast.sandbox.masks import masks
 from holdfast.sandbox.sealed import DEVICES, sealed
@@ -46,11 +45,11 @@ class Bubblewrap:
         self._readable = readable
         self._filter = system_call_filter()
 
-    async def run(self, command: Confined, *, on_output: Callable[[bytes], None] | None = None) -> Ended:
+    async def run(self, command: SandboxCommand, *, on_output: Callable[[bytes], None] | None = None) -> ProcessResult:
         """Run a command to its end."""
         return await self._processes.run(self._outside(command), on_output=on_output)
 
-    def _outside(self, command: Confined) -> Command:
+    def _outside(self, command: SandboxCommand) -> Command:
         """Return the command that makes the sandbox and runs the other in it."""
         inside = replace(command, readable=[*self._readable, *command.readable])
         limits = command.limits
@@ -72,7 +71,7 @@ class Bubblewrap:
         )
 
 
-def arguments(command: Confined) -> list[str]:
+def arguments(command: SandboxCommand) -> list[str]:
     """Return what bubblewrap is told about a command."""
     return [
         *_ALONE,

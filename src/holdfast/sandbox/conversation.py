@@ -13,8 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, closing, suppress
 
 from holdfast.domain.errors import Unavailable
-from holdfast.ports.live_input import LiveInput
-from holdfast.ports.processes import Command, Ended
+from holdfast.ports.sandbox import Command, LiveInput, ProcessResult
 from holdfast.sandbox.kept import Kept
 from holdfast.sandbox.request import encode, refusal
 from holdfast.sandbox.supervision import Supervision
@@ -73,7 +72,7 @@ class Conversation:
         """Tell nobody of the output any more."""
         self._on_output = None
 
-    def result(self, *, timed_out: bool) -> Ended:
+    def result(self, *, timed_out: bool) -> ProcessResult:
         """Return how the command ended.
 
         Raises:
@@ -87,7 +86,7 @@ class Conversation:
                 started=True,
             )
         code = os.waitstatus_to_exitcode(int(ended[0]))
-        return Ended(
+        return ProcessResult(
             exit_code=code if code >= 0 else None,
             signal=-code if code < 0 else None,
             timed_out=timed_out,

@@ -7,10 +7,10 @@ that reason: renamed, they would lead to it by a path that no rule is about.
 from collections.abc import Iterator
 from pathlib import Path
 
-from holdfast.ports.sandbox import Confined
+from holdfast.ports.sandbox import SandboxCommand
 
 
-def masks(command: Confined) -> Iterator[str]:
+def masks(command: SandboxCommand) -> Iterator[str]:
     """Yield the arguments of bubblewrap that mount the root of a command, without what it may not reach."""
     hidden, kept = set(command.hidden), set(command.kept)
     inside = {path for path in hidden | kept if path.is_relative_to(command.root)}

@@ -4,8 +4,7 @@ import os
 from collections.abc import Callable
 
 from holdfast.domain.errors import Unavailable
-from holdfast.ports.processes import Command, Ended, Processes
-from holdfast.ports.sandbox import Confined
+from holdfast.ports.sandbox import Command, Processes, ProcessResult, SandboxCommand
 from holdfast.sandbox.limited import limited
 from holdfast.sandbox.surroundings import environment
 
@@ -19,7 +18,7 @@ class Unconfined:
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
 
-    async def run(self, command: Confined, *, on_output: Callable[[bytes], None] | None = None) -> Ended:
+    async def run(self, command: SandboxCommand, *, on_output: Callable[[bytes], None] | None = None) -> ProcessResult:
         """Run a command to its end."""
         return await self._processes.run(
             Command(
@@ -42,6 +41,6 @@ class Refusing:
     def __init__(self, reason: str) -> None:
         self.reason = reason
 
-    async def run(self, command: Confined, *, on_output: Callable[[bytes], None] | None = None) -> Ended:
+    async def run(self, command: SandboxCommand, *, on_output: Callable[[bytes], None] | None = None) -> ProcessResult:
         """Refuse."""
         raise Unavailable(self.reason, started=False)

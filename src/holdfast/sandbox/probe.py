@@ -8,8 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from holdfast.ports.processes import Ended, Processes
-from holdfast.ports.sandbox import Confined, Sandbox
+from holdfast.ports.sandbox import Processes, ProcessResult, Sandbox, SandboxCommand
 from holdfast.sandbox.bubblewrap import Bubblewrap
 from holdfast.sandbox.none import Refusing
 
@@ -44,7 +43,7 @@ class Probed:
         self._probing = asyncio.Lock()
         self._found: Sandbox | None = None
 
-    async def run(self, command: Confined, *, on_output: Callable[[bytes], None] | None = None) -> Ended:
+    async def run(self, command: SandboxCommand, *, on_output: Callable[[bytes], None] | None = None) -> ProcessResult:
         """Run a command to its end."""
         return await (await self.sandbox()).run(command, on_output=on_output)
 
@@ -69,11 +68,11 @@ async def find(processes: Processes, *, readable: tuple[Path, ...] = (), path: s
     return sandbox if ended.exit_code == 0 and ended.output == b"held\n" else Refusing(BROKEN.format(_said(ended)))
 
 
-def _trial(inside: str, outside: str) -> Confined:
+def _trial(inside: str, outside: str) -> SandboxCommand:
     folder = Path(inside).resolve()
-    return Confined(argv=["/bin/sh", "-c", _TRIAL, "sh", outside], root=folder, folder=folder, timeout=TIMEOUT)
+    return SandboxCommand(argv=["/bin/sh", "-c", _TRIAL, "sh", outside], root=folder, folder=folder, timeout=TIMEOUT)
 
 
-def _said(ended: Ended) -> str:
+def _said(ended: ProcessResult) -> str:
     lines = ended.errors.decode(errors="replace").strip().splitlines()
     return lines[0][:200] if lines else LEAKY

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, closing
 from typing import Final
 
 from holdfast.domain.errors import Unavailable
-from holdfast.ports.processes import Command, Ended
+from holdfast.ports.sandbox import Command, ProcessResult
 from holdfast.sandbox.conversation import Conversation
 from holdfast.sandbox.supervision import PATIENCE, Supervision
 
@@ -25,7 +25,7 @@ class SupervisedProcesses:
         self._supervision = Supervision()
         self._starting = asyncio.Semaphore(AT_ONCE)
 
-    async def run(self, command: Command, *, on_output: Callable[[bytes], None] | None = None) -> Ended:
+    async def run(self, command: Command, *, on_output: Callable[[bytes], None] | None = None) -> ProcessResult:
         """Run a command to its end."""
         with closing(Conversation(command, on_output)) as conversation:
             try:

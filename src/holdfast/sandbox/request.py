@@ -5,7 +5,7 @@ import os
 from typing import Final
 
 from holdfast.domain.errors import HoldfastError, Invalid, TooLarge, Unavailable
-from holdfast.ports.processes import Command
+from holdfast.ports.sandbox import Command
 
 DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 """Where programs are looked for, by us and by the command, if its environment has no `PATH`."""

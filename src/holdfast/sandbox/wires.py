@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 from io import FileIO
 from typing import Final
 
-from holdfast.ports.live_input import LiveInput
+from holdfast.ports.sandbox import LiveInput
 
 _MOST: Final = 1 << 16
 """Bytes read at once: as many as a pipe holds, unless it was made larger."""

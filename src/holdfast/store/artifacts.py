@@ -14,8 +14,8 @@ from holdfast.domain.artifact import (
 from holdfast.domain.errors import IdTaken, InUse, NotFound
 from holdfast.domain.ids import ArtifactId, FileId, RunId, SpaceId, check_client_id
 from holdfast.domain.instant import instant
-from holdfast.domain.page import DEFAULT_LIMIT, Page, check_limit
-from holdfast.domain.thread import ThreadStatus, check_there
+from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page, check_page_size
+from holdfast.domain.thread import ThreadStatus, check_not_deleted
 from holdfast.store.encoding import dump_json, load_json, parse_number_cursor, to_page
 from holdfast.store.run_rows import run_key_of, run_row
 from holdfast.store.spaces import lock_space_shared, space_key
@@ -37,7 +37,7 @@ class SqlArtifacts:
             row = await run_row(tx, space, run)
             await tx.lock(threads=[row["thread_key"]], runs=[row["run_key"]])
             thread = row["thread_id"]
-            check_there(thread, ThreadStatus((await thread_row(tx, space, thread))["status"]))
+            check_not_deleted(thread, ThreadStatus((await thread_row(tx, space, thread))["status"]))
             artifact, version = await add_artifact(tx, row["space_key"], row["run_key"], new)
             return _to_artifact(await _artifact_row(tx, space, artifact, version), space)
 
@@ -67,11 +67,11 @@ class SqlArtifacts:
         space: SpaceId,
         *,
         run: RunId | None = None,
-        limit: int = DEFAULT_LIMIT,
+        limit: int = DEFAULT_PAGE_SIZE,
         cursor: str | None = None,
     ) -> Page[Artifact]:
         """Return artifacts without their content, the newest first."""
-        check_limit(limit)
+        check_page_size(limit)
         before = 2**62 if cursor is None else parse_number_cursor(cursor)
 
         async def find(tx: Transaction) -> Page[Artifact]:
@@ -196,9 +196,9 @@ class SqlFiles:
 
         return await self._database.read(find)
 
-    async def page(self, space: SpaceId, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[File]:
+    async def page(self, space: SpaceId, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None) -> Page[File]:
         """Return files, the newest first."""
-        check_limit(limit)
+        check_page_size(limit)
         before = 2**62 if cursor is None else parse_number_cursor(cursor)
 
         async def find(tx: Transaction) -> Page[File]:

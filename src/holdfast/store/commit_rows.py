@@ -10,15 +10,15 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.domain.commit import Commit, Lease, check_commit
-from holdfast.domain.context_snapshot import without_texts
+from holdfast.domain.context import strip_texts
 from holdfast.domain.errors import TooLarge
-from holdfast.domain.events import Event, encode, event_type
+from holdfast.domain.events import Event, encode_event, event_type
 from holdfast.domain.ids import RunId
 from holdfast.domain.instant import Millis
+from holdfast.domain.limits import ZERO_USAGE, Usage, nanodollars
 from holdfast.domain.message import NewMessage
 from holdfast.domain.run import Move, RunStatus
 from holdfast.domain.step import Step, StepKind, StepState
-from holdfast.domain.usage import NOTHING, Usage, nanodollars
 from holdfast.store.encoding import dump_json, dump_optional_json
 from holdfast.store.transaction import JournalEntry
 
@@ -120,7 +120,7 @@ def prepare_commit(commit: Commit, *, known_texts: Collection[tuple[int, str]] =
         messages=list(map(message_row, commit.messages)),
         steps=list(map(_step_row, commit.steps)),
         values=[(name, dump_json(value)) for name, value in commit.values.items()],
-        contexts=[(context.step, dump_json(without_texts(context))) for context in commit.contexts],
+        contexts=[(context.step, dump_json(strip_texts(context))) for context in commit.contexts],
         texts=[
             (digest, text)
             for context in commit.contexts
@@ -135,7 +135,7 @@ def prepare_commit(commit: Commit, *, known_texts: Collection[tuple[int, str]] =
 
 def event_row(event: Event) -> tuple[str, str]:
     """Return the type and the JSON of an event."""
-    data = encode(event).decode()
+    data = encode_event(event).decode()
     if len(data) > MAX_EVENT_CHARS:
         raise TooLarge(f"an event may have at most {MAX_EVENT_CHARS} bytes")
     return event_type(event), data
@@ -160,7 +160,7 @@ def message_row(message: NewMessage) -> MessageRow:
 
 def usage_values(usage: Usage | None) -> tuple[int, int, int, int | None]:
     """Return tokens and cost to be added; an unknown cost makes the sum unknown."""
-    usage = NOTHING if usage is None else usage
+    usage = ZERO_USAGE if usage is None else usage
     cost = None if usage.cost_usd is None else nanodollars(usage.cost_usd)
     return usage.input_tokens, usage.output_tokens, usage.cached_input_tokens, cost
 

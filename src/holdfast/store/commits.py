@@ -14,10 +14,10 @@ from holdfast.domain.commit import Committed, Lease
 from holdfast.domain.errors import Conflict, HoldfastError, InboxNotEmpty, Invalid, LeaseLost
 from holdfast.domain.ids import InterruptId, MessageId
 from holdfast.domain.instant import Millis, millis
-from holdfast.domain.interrupt import DEFAULT_DEADLINE, NewInterrupt
-from holdfast.domain.notification import NEWS
+from holdfast.domain.interrupt import DEFAULT_INTERRUPT_TIMEOUT_MS, NewInterrupt
+from holdfast.domain.notification import NOTIFICATION_KINDS
 from holdfast.domain.run import Move, RunStatus, WaitsFor
-from holdfast.ports.event_log import Growth, Head
+from holdfast.ports.log import LogAppend, LogHead
 from holdfast.store.artifacts import add_artifact
 from holdfast.store.commit_rows import PreparedCommit, step_values, usage_values
 from holdfast.store.creation import CreateRunRequest, create_run
@@ -80,13 +80,13 @@ async def _append_events_only(tx: Transaction, commits: Sequence[PreparedCommit]
 
 def _wake_watchers(tx: Transaction, commit: PreparedCommit, last_event_seq: int) -> None:
     lease = commit.lease
-    head = Head(
+    head = LogHead(
         space_id=lease.space_id,
         run_id=lease.run_id,
         status=RunStatus.RUNNING if commit.move is None else commit.move.to,
         last_event_seq=last_event_seq,
     )
-    tx.wake(grown=Growth(head=head, events=commit.entry.events, at=tx.now))
+    tx.wake(grown=LogAppend(head=head, events=commit.entry.events, at=tx.now))
 
 
 def _batch_key(commit: PreparedCommit) -> int:
@@ -331,7 +331,7 @@ def _pauses_deadline(commit: PreparedCommit, move: Move) -> bool:
 def _notifies_people(move: Move) -> bool:
     """Say whether people hear of a move: of a question they hear where it is asked, and not from all above."""
     if move.to is not RunStatus.WAITING:
-        return move.to in NEWS
+        return move.to in NOTIFICATION_KINDS
     return move.reason == WaitsFor.PERSON and not (move.asks and all("subagentRunId" in asked for asked in move.asks))
 
 
@@ -352,6 +352,6 @@ def _interrupt_values(tx: Transaction, new: NewInterrupt, space_key: int, run_ke
         dump_optional_json(new.response_schema),
         dump_optional_json(new.default),
         dump_json(new.metadata),
-        tx.now + DEFAULT_DEADLINE if new.expires_at is None else millis(new.expires_at),
+        tx.now + DEFAULT_INTERRUPT_TIMEOUT_MS if new.expires_at is None else millis(new.expires_at),
         tx.now,
     )

@@ -11,17 +11,17 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
+from holdfast.domain.commit import RunSnapshot
 from holdfast.domain.errors import Conflict, HoldfastError, IdempotencyMismatch, IdTaken
 from holdfast.domain.events import PROTOCOL_VERSION, RunStarted
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.instant import Millis, instant, millis
-from holdfast.domain.lineage import nest
-from holdfast.domain.new_run import Base, Created, NewRun, body_digest
-from holdfast.domain.opening import Opening
-from holdfast.domain.run import HEAD_START, Run, RunStatus, queue_key
+from holdfast.domain.limits import ZERO_USAGE
+from holdfast.domain.new_run import CreatedRun, NewRun, RunBase, body_digest
+from holdfast.domain.placement import child_nesting
+from holdfast.domain.run import PRIORITY_HEAD_START_MS, Run, RunStatus, queue_key
 from holdfast.domain.thread import NewThread
-from holdfast.domain.usage import NOTHING
-from holdfast.ports.event_log import Growth, head_of
+from holdfast.ports.log import LogAppend, log_head
 from holdfast.store.commit_rows import MessageRow, event_row, message_row
 from holdfast.store.encoding import dump_json, dump_optional_json
 from holdfast.store.inbox import check_no_deadlock
@@ -59,12 +59,12 @@ def run_started_event(run: Run, at: Millis) -> RunStarted:
     )
 
 
-def opening_of_new_run(run: Run, thread: Row, entrance: EnteredInput, started: RunStarted) -> Opening:
+def opening_of_new_run(run: Run, thread: Row, entrance: EnteredInput, started: RunStarted) -> RunSnapshot:
     """Return where a run stands that goes on from no other and was given no values."""
     now = {"next_sequence": entrance.next_sequence, "last_run_at": started.timestamp}
     names = {"thread_id": run.thread_id, "run_id": run.id}
     given = [dict(zip(MESSAGE_COLUMNS, values, strict=True)) | names for values in entrance.messages]
-    return Opening(
+    return RunSnapshot(
         thread=to_thread(dict(zip(thread.keys(), thread, strict=True)) | now, run.space_id),
         messages=list(map(to_message, given[-thread["context_window"] :])),
         steps=(),
@@ -101,16 +101,16 @@ class _RunInsert(msgspec.Struct, frozen=True, kw_only=True):
 
 def can_be_batched(new: NewRun) -> bool:
     """Say whether a run may be made together with others: it goes on where its thread stands, or begins anew."""
-    return not isinstance(new.base, Base) and new.parent_run_id is None and new.idempotency_key is None
+    return not isinstance(new.base, RunBase) and new.parent_run_id is None and new.idempotency_key is None
 
 
-async def create_run(tx: Transaction, request: CreateRunRequest) -> Created:
+async def create_run(tx: Transaction, request: CreateRunRequest) -> CreatedRun:
     """Make any run, or find the one that was made under the same idempotency key."""
     space, new = request.space, request.new
     in_space = await lock_space_shared(tx, space)
     earlier = await _run_created_earlier(tx, in_space, request)
     if earlier is not None:
-        return Created(run=earlier, replayed=True)
+        return CreatedRun(run=earlier, replayed=True)
     frame = await find_placement(tx, space, in_space, new)
     if not _has_expected_agent(frame, request):
         raise Conflict(f"thread `{new.thread}` has another agent than `{request.thread_agent}`")
@@ -120,10 +120,12 @@ async def create_run(tx: Transaction, request: CreateRunRequest) -> Created:
         await check_no_deadlock(tx, (parent["id"], parent["run_key"]), (birth.run.id, birth.key))
     if new.idempotency_key is not None:
         await tx.run("settle_idempotency_key", space_key=in_space, key=new.idempotency_key, run_key=birth.key)
-    return Created(run=birth.run)
+    return CreatedRun(run=birth.run)
 
 
-async def _create_batched_runs(tx: Transaction, requests: Sequence[CreateRunRequest]) -> list[Created | HoldfastError]:
+async def _create_batched_runs(
+    tx: Transaction, requests: Sequence[CreateRunRequest]
+) -> list[CreatedRun | HoldfastError]:
     """Make plain runs on different threads; one that turns out not to be so plain is made by itself."""
     found = await find_batch_placements(tx, [(request.space, request.new) for request in requests])
     frames = [
@@ -133,7 +135,7 @@ async def _create_batched_runs(tx: Transaction, requests: Sequence[CreateRunRequ
     framed = [(request.new, frame) for request, frame in zip(requests, frames, strict=True) if frame is not None]
     births = iter(await _insert_runs(tx, framed))
     return [
-        await create_run(tx, request) if frame is None else Created(run=next(births).run)
+        await create_run(tx, request) if frame is None else CreatedRun(run=next(births).run)
         for request, frame in zip(requests, frames, strict=True)
     ]
 
@@ -214,7 +216,7 @@ def _new_run_row(birth: _RunInsert, entrance: EnteredInput, first: RunStarted) -
 
 
 def _wake_watchers(tx: Transaction, birth: _RunInsert, started: tuple[str, str]) -> None:
-    grown = Growth(head=head_of(birth.run), events=[started], at=tx.now)
+    grown = LogAppend(head=log_head(birth.run), events=[started], at=tx.now)
     delayed = birth.frame.base_has_ended and birth.run.wait_until is not None
     tx.wake(grown=grown, queue=_may_be_claimed(birth), delayed=delayed)
 
@@ -241,7 +243,7 @@ def _build_run(tx: Transaction, new: NewRun, frame: RunPlacement) -> Run:
         input=new.input,
         output=None,
         error=None,
-        usage=NOTHING,
+        usage=ZERO_USAGE,
         priority=new.priority,
         tags=new.tags,
         limits=new.limits,
@@ -285,7 +287,7 @@ def _run_values(tx: Transaction, run: Run, frame: RunPlacement) -> tuple[Any, ..
         frame.place.jump,
         run_key_or_none(parent),
         None if parent is None else parent["root_key"] or parent["run_key"],
-        0 if parent is None else nest(parent["nesting"]),
+        0 if parent is None else child_nesting(parent["nesting"]),
         dump_optional_json(run.input),
         run.priority.value,
         dump_json(run.tags),
@@ -302,7 +304,7 @@ def _head_values(tx: Transaction, birth: _RunInsert) -> tuple[Any, ...]:
     return (
         birth.key,
         run.status.value,
-        HEAD_START[run.priority],
+        PRIORITY_HEAD_START_MS[run.priority],
         queue_key(run.priority, max(tx.now, wait_until or tx.now)),
         tx.now if birth.frame.base_has_ended else None,
         wait_until,

@@ -10,19 +10,18 @@ from msgspec.structs import replace
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import HoldfastError, IdTaken
-from holdfast.domain.events import Event, RunError, RunFinished, ToolCallResult, decode
+from holdfast.domain.events import Event, RunErrorEvent, RunFinished, ToolCallResult, decode_event
 from holdfast.domain.events.custom import PlanChanged, to_custom
-from holdfast.domain.events.input import Cancelled
+from holdfast.domain.events.messages import CancelledOutcome
 from holdfast.domain.ids import MessageId
-from holdfast.domain.inbox import InboxItem
-from holdfast.domain.message import NewMessage, Role, ToolCall, open_calls
+from holdfast.domain.inbox import InboxItem, decode_edit, decode_steering_message, is_from_person
+from holdfast.domain.message import NewMessage, Role, ToolCall, unanswered_calls
 from holdfast.domain.plan import Plan
-from holdfast.domain.plan_edit import PlanEdit, edited_by_all
+from holdfast.domain.plan_edit import PlanEdit, apply_edits
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.run import RunError as WhyItFailed
-from holdfast.domain.stream import STRUCTURAL_TYPES, Stream
-from holdfast.domain.unread import edit_in, is_of_people, said_in
-from holdfast.ports.event_log import Growth, Head
+from holdfast.domain.stream import STRUCTURAL_TYPES, StreamNormaliser
+from holdfast.ports.log import LogAppend, LogHead
 from holdfast.store.commit_rows import event_row, message_row
 from holdfast.store.encoding import dump_json, dump_optional_json
 from holdfast.store.inbox import notify_parent, notify_subscribers, to_inbox_item
@@ -98,7 +97,7 @@ async def _tree_rows(tx: Transaction, run_keys: Iterable[int]) -> list[Row]:
 async def _end_run(tx: Transaction, row: Row, ending: RunEnd) -> Run:
     run_key = row["run_key"]
     run = await run_by_key(tx, run_key)
-    calls = open_calls(await last_exchange(tx, run_key))
+    calls = unanswered_calls(await last_exchange(tx, run_key))
     answers = [_result_for_open_call(call, MessageId(tx.new_id("msg")), ending) for call in calls]
     left = await unread_input(tx, row)
     events = await _closing_events(tx, run_key, run, answers, left.plan, ending)
@@ -126,8 +125,8 @@ async def _end_run(tx: Transaction, row: Row, ending: RunEnd) -> Run:
     if head["lease_owner"] is None and head["queued_at"] is not None:
         await queue_dependent_runs(tx, [run_key])
     await tx.many("add_to_outbox", [notification_row(tx, row["space_key"], run, ending.to, ending.reason)])
-    told = Head(space_id=run.space_id, run_id=run.id, status=ending.to, last_event_seq=head["last_event_seq"])
-    tx.wake(grown=Growth(head=told, events=closing, at=tx.now), ended=(run.space_id, run.id), news=True)
+    told = LogHead(space_id=run.space_id, run_id=run.id, status=ending.to, last_event_seq=head["last_event_seq"])
+    tx.wake(grown=LogAppend(head=told, events=closing, at=tx.now), ended=(run.space_id, run.id), news=True)
     return await run_by_key(tx, run_key)
 
 
@@ -159,8 +158,8 @@ async def _closing_events(
 ) -> list[Event]:
     """Return what closes the stream: results for the open calls, the plan if people changed it, then the end."""
     logged = await tx.all("events_of_types_after", run_key=run_key, seq=0, types=_STRUCTURAL_EVENT_TYPES, limit=2**31)
-    stream = Stream.resume(
-        run.thread_id, run.id, [decode(row["data"].encode()) for row in logged], base_run_id=run.base_run_id
+    stream = StreamNormaliser.resume(
+        run.thread_id, run.id, [decode_event(row["data"].encode()) for row in logged], base_run_id=run.base_run_id
     )
     events: list[Event] = []
     for answer in answers:
@@ -172,11 +171,11 @@ async def _closing_events(
     return events + stream.end(_terminal_event(run, ending), at=tx.now)
 
 
-def _terminal_event(run: Run, ending: RunEnd) -> RunFinished | RunError:
+def _terminal_event(run: Run, ending: RunEnd) -> RunFinished | RunErrorEvent:
     if ending.to is RunStatus.CANCELLED:
-        return RunFinished(thread_id=run.thread_id, run_id=run.id, outcome=Cancelled())
+        return RunFinished(thread_id=run.thread_id, run_id=run.id, outcome=CancelledOutcome())
     error = ending.error or WhyItFailed(code="FAILED", message=ending.reason or "the run failed")
-    return RunError(message=error.message, code=error.code)
+    return RunErrorEvent(message=error.message, code=error.code)
 
 
 PLAN_VALUE = "plan"
@@ -195,11 +194,13 @@ class UnreadInput(msgspec.Struct, frozen=True, kw_only=True):
 async def unread_input(tx: Transaction, run: Row) -> UnreadInput:
     """Return what people told a run that is held, oldest first."""
     rows = await tx.all("inbox_of_run", run_key=run["run_key"])
-    items = [item for item in map(to_inbox_item, rows) if is_of_people(item) and _is_storable(item)]
-    edits = [edit for edit in map(edit_in, items) if edit is not None]
+    items = [item for item in map(to_inbox_item, rows) if is_from_person(item) and _is_storable(item)]
+    edits = [edit for edit in map(decode_edit, items) if edit is not None]
     changes = [edit.plan for edit in edits if edit.plan is not None]
     return UnreadInput(
-        said=await _without_used_ids(tx, run, [said for said in map(said_in, items) if said is not None]),
+        said=await _without_used_ids(
+            tx, run, [said for said in map(decode_steering_message, items) if said is not None]
+        ),
         values={name: value for edit in edits for name, value in edit.values.items()},
         plan=await plan_with_edits(tx, await run_row_by_key(tx, run["run_key"]), changes) if changes else None,
         numbers=[item.number for item in items],
@@ -208,7 +209,7 @@ async def unread_input(tx: Transaction, run: Row) -> UnreadInput:
 
 async def plan_with_edits(tx: Transaction, run: Row, edits: Sequence[PlanEdit]) -> Plan:
     """Return the plan of a run, as the view shows it, with those edits that still fit it."""
-    return edited_by_all(msgspec.convert((await values_of_run(tx, run)).get(PLAN_VALUE) or {}, Plan), edits)
+    return apply_edits(msgspec.convert((await values_of_run(tx, run)).get(PLAN_VALUE) or {}, Plan), edits)
 
 
 async def save_values(tx: Transaction, run_key: int, values: Mapping[str, Json], plan: Plan | None = None) -> None:
@@ -224,7 +225,7 @@ async def save_values(tx: Transaction, run_key: int, values: Mapping[str, Json],
 
 def _is_storable(item: InboxItem) -> bool:
     """Say whether an item is nothing that no table takes: such a one must not keep its run from ending."""
-    said = said_in(item)
+    said = decode_steering_message(item)
     try:
         return said is None or message_row(said) is not None
     except HoldfastError:

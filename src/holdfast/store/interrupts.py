@@ -6,15 +6,21 @@ item, so each run that showed the interrupt continues.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from holdfast.domain.asking import asked_below
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Conflict, IdTaken, NotFound
 from holdfast.domain.ids import InterruptId, RunId, SpaceId, check_client_id
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.instant import Instant, instant, maybe_instant
-from holdfast.domain.interrupt import Answer, Interrupt, InterruptKind, InterruptStatus, check_answer
+from holdfast.domain.interrupt import (
+    Interrupt,
+    InterruptKind,
+    InterruptResponse,
+    InterruptStatus,
+    check_response,
+    child_interrupts,
+)
 from holdfast.domain.message import NewMessage
-from holdfast.domain.page import DEFAULT_LIMIT, Page, check_limit
+from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page, check_page_size
 from holdfast.store.encoding import dump_json, load_json, load_optional_json, parse_number_cursor, to_page
 from holdfast.store.inbox import put_inbox_item
 from holdfast.store.run_rows import run_key_of
@@ -62,11 +68,11 @@ class SqlInterrupts:
         space: SpaceId,
         *,
         status: InterruptStatus | None = InterruptStatus.OPEN,
-        limit: int = DEFAULT_LIMIT,
+        limit: int = DEFAULT_PAGE_SIZE,
         cursor: str | None = None,
     ) -> Page[Interrupt]:
         """Return the interrupts of a space, the newest first."""
-        check_limit(limit)
+        check_page_size(limit)
         before = 2**62 if cursor is None else parse_number_cursor(cursor)
 
         async def find(tx: Transaction) -> Page[Interrupt]:
@@ -83,7 +89,7 @@ class SqlInterrupts:
 
     async def expire(self, *, limit: int = 100) -> list[InterruptId]:
         """Close those that nobody answered in time."""
-        check_limit(limit, most=1000)
+        check_page_size(limit, most=1000)
         due = await self._database.read(lambda tx: tx.all("due_interrupts", now=tx.now, limit=limit))
         return [row["id"] for row in due if await self._close(row)]
 
@@ -99,7 +105,7 @@ class SqlInterrupts:
     async def _close(self, due: Row) -> bool:
         return await self._database.write(lambda tx: _expire(tx, due))
 
-    async def answer(self, space: SpaceId, interrupt: InterruptId, answer: Answer) -> Interrupt:
+    async def answer(self, space: SpaceId, interrupt: InterruptId, answer: InterruptResponse) -> Interrupt:
         """Settle the interrupt and wake its run."""
 
         async def settle(tx: Transaction) -> Interrupt:
@@ -115,7 +121,7 @@ class SqlInterrupts:
         self,
         space: SpaceId,
         run: RunId,
-        answers: Mapping[InterruptId, Answer],
+        answers: Mapping[InterruptId, InterruptResponse],
         *,
         segment: RunId | None = None,
         besides: Sequence[NewMessage] = (),
@@ -152,7 +158,7 @@ class SqlInterrupts:
 
 async def open_interrupts_shown_by_run(tx: Transaction, run_key: int) -> list[Interrupt]:
     """Return the open questions of a run, and those of its children that it shows, the oldest first."""
-    below = asked_below(await current_values(tx, run_key)).values()
+    below = child_interrupts(await current_values(tx, run_key)).values()
     shown = {question.id for asked in below for question in asked}
     rows = await tx.all("interrupts_below" if shown else "interrupts_of_run", run_key=run_key)
     asked = [row for row in rows if row["run_key"] == run_key or row["id"] in shown]
@@ -180,14 +186,14 @@ async def _settle(
     tx: Transaction,
     space: SpaceId,
     row: Row,
-    answer: Answer,
+    answer: InterruptResponse,
     *,
     above: Sequence[int],
     named: tuple[int, RunId] | None = None,
 ) -> None:
     """Settle an interrupt whose run is held, as are those above it, and wake them."""
     asked = _to_interrupt(row)
-    check_answer(asked, answer, now=instant(tx.now))
+    check_response(asked, answer, now=instant(tx.now))
     response, by = dump_json(answer.response), answer.by
     await tx.run("answer_interrupt", interrupt_key=row["interrupt_key"], response=response, by=by, now=tx.now)
     said = {"interrupt_id": asked.id, "response": answer.response}

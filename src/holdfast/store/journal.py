@@ -4,19 +4,18 @@ from collections.abc import Awaitable, Sequence
 from time import perf_counter
 from typing import Final
 
-from holdfast.domain.commit import Commit, Committed, Lease
+from holdfast.domain.commit import Commit, Committed, Lease, RunSnapshot
 from holdfast.domain.errors import HoldfastError, Invalid, LeaseLost
-from holdfast.domain.events import Event, RunStarted, decode
+from holdfast.domain.events import Event, RunStarted, decode_event
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.inbox import InboxItem
 from holdfast.domain.instant import instant, millis
 from holdfast.domain.message import Message
-from holdfast.domain.opening import Opening
-from holdfast.domain.page import check_limit
+from holdfast.domain.page import check_page_size
 from holdfast.domain.run import RunStatus
 from holdfast.domain.stream import STRUCTURAL_TYPES
 from holdfast.metrics.meters import Meters
-from holdfast.ports.event_log import Head, LoggedEvent
+from holdfast.ports.log import LoggedEvent, LogHead
 from holdfast.store.commit_rows import PreparedCommit, prepare_commit
 from holdfast.store.commits import COMMIT_BATCH
 from holdfast.store.creation import run_started_event
@@ -43,14 +42,14 @@ class SqlJournal:
         self._commits = CommitMetrics(meters)
         self._known_texts: dict[tuple[int, str], None] = {}
 
-    async def open(self, lease: Lease) -> Opening:
+    async def open(self, lease: Lease) -> RunSnapshot:
         """Return where the run stands."""
         alone = lease.run.base_run_id is None  # then there are no messages but its own input
         return await self._database.read(lambda tx: _read_opening(tx, lease), quick=alone and lease.number == 1)
 
     async def history(self, lease: Lease, *, before: int, limit: int) -> list[Message]:
         """Return earlier messages of the run's chain."""
-        check_limit(limit, most=MAX_HISTORY_MESSAGES)
+        check_page_size(limit, most=MAX_HISTORY_MESSAGES)
 
         async def find(tx: Transaction) -> list[Message]:
             await _check_lease(tx, lease)
@@ -96,9 +95,9 @@ class SqlJournal:
             del self._known_texts[next(iter(self._known_texts))]
 
 
-async def _read_opening(tx: Transaction, lease: Lease) -> Opening:
+async def _read_opening(tx: Transaction, lease: Lease) -> RunSnapshot:
     row = _head_of_held_lease(lease, await tx.one("opening", run_key=lease.run_key, thread_key=lease.thread_key))
-    return Opening(
+    return RunSnapshot(
         thread=to_thread(row, lease.space_id),
         messages=await last_messages_of_lease(tx, lease, limit=row["context_window"]),
         steps=await steps_of_run(tx, lease.run_key) if row["has_steps"] else (),
@@ -131,7 +130,7 @@ async def _structural_events(tx: Transaction, lease: Lease) -> list[Event]:
     rows = await tx.all(
         "events_of_types_after", run_key=lease.run_key, seq=0, types=_STRUCTURAL_EVENT_TYPES, limit=2**31
     )
-    return [decode(row["data"].encode()) for row in rows]
+    return [decode_event(row["data"].encode()) for row in rows]
 
 
 def _run_started_event_of_lease(lease: Lease) -> RunStarted:
@@ -188,7 +187,7 @@ class SqlEventLog:
         types: Sequence[str] | None = None,
     ) -> list[LoggedEvent]:
         """Return events above a number, in order."""
-        check_limit(limit, most=10_000)
+        check_page_size(limit, most=10_000)
         if seq < 0:
             raise Invalid("`seq` must be 0 or more", field="seq")
 
@@ -203,12 +202,12 @@ class SqlEventLog:
 
         return await self._database.read(find)
 
-    async def heads(self, runs: Sequence[tuple[SpaceId, RunId]]) -> list[Head]:
+    async def heads(self, runs: Sequence[tuple[SpaceId, RunId]]) -> list[LogHead]:
         """Return how far each run is, in one query."""
         return await self._database.read(lambda tx: _read_heads(tx, runs), quick=len(runs) <= MAX_QUICK_HEADS)
 
 
-async def _read_heads(tx: Transaction, runs: Sequence[tuple[SpaceId, RunId]]) -> list[Head]:
+async def _read_heads(tx: Transaction, runs: Sequence[tuple[SpaceId, RunId]]) -> list[LogHead]:
     return [_to_head(row) for row in await tx.many("heads_of", list(dict.fromkeys(runs)))]
 
 
@@ -218,8 +217,8 @@ def _to_logged_event(row: Row) -> LoggedEvent:
     )
 
 
-def _to_head(row: Row) -> Head:
-    return Head(
+def _to_head(row: Row) -> LogHead:
+    return LogHead(
         space_id=row["space_id"],
         run_id=row["id"],
         status=RunStatus(row["status"]),

@@ -8,18 +8,17 @@ import msgspec
 from msgspec import structs
 from msgspec.structs import replace
 
-from holdfast.domain.commit import Lease
+from holdfast.domain.commit import Lease, RunSnapshot
 from holdfast.domain.errors import HoldfastError, Invalid, LeaseLost
 from holdfast.domain.ids import OwnerId, RunId
 from holdfast.domain.instant import Millis, instant, maybe_instant
-from holdfast.domain.limits import ATTEMPT_CAP, attempts_used_up, backoff
-from holdfast.domain.opening import Opening
-from holdfast.domain.page import check_limit
+from holdfast.domain.limits import MAX_ATTEMPTS, attempts_exhausted, backoff_ms
+from holdfast.domain.page import check_page_size
 from holdfast.domain.run import Run, RunError, RunStatus
 from holdfast.domain.timer import NewTimer
 from holdfast.metrics.meters import Meters
-from holdfast.ports.event_log import Growth, head_of
-from holdfast.ports.leases import QueueState
+from holdfast.ports.log import LogAppend, log_head
+from holdfast.ports.queue import QueueState
 from holdfast.store.endings import RunEnd, end_run_trees, queue_dependent_runs
 from holdfast.store.run_rows import to_run
 from holdfast.store.run_state import budget_keys_of_run, has_budget
@@ -38,7 +37,7 @@ class SqlLeases:
 
     async def claim(self, owner: OwnerId, *, lease: timedelta, limit: int = 1) -> list[Lease]:
         """Lease queued runs to `owner`, the most urgent first."""
-        check_limit(limit, most=1000)
+        check_page_size(limit, most=1000)
         claimed = await self._database.together(CLAIM_BATCH, ClaimRequest(owner, _lease_ms(lease), limit))
         self._meters.claimed.add(len(claimed))
         return claimed
@@ -77,7 +76,7 @@ class SqlLeases:
             self._meters.leases_lost.add()
             raise
 
-    async def expire(self, *, cap: int = ATTEMPT_CAP) -> list[RunId]:
+    async def expire(self, *, cap: int = MAX_ATTEMPTS) -> list[RunId]:
         """Take back what dead workers held."""
         expired = await self._database.read(_expired_heads)
         taken = [RunId(row["id"]) for row in expired if await self._take_back(row, cap=cap)]
@@ -104,9 +103,9 @@ async def requeue_expired_run(tx: Transaction, expired: Row, *, cap: int, at_onc
     if RunStatus(expired["status"]).terminal:
         await tx.lock(threads=[expired["thread_key"]], runs=[run_key])
         return await _release_ended_run(tx, run_key, expired["lease_number"])
-    if attempts_used_up(expired["attempt"], cap):
+    if attempts_exhausted(expired["attempt"], cap):
         return await _fail_exhausted_run(tx, expired)
-    delay = None if at_once else tx.now + backoff(expired["attempt"])
+    delay = None if at_once else tx.now + backoff_ms(expired["attempt"])
     row = await tx.one(
         "requeue_expired",
         run_key=run_key,
@@ -177,7 +176,7 @@ class _ClaimedRun(msgspec.Struct, frozen=True, kw_only=True):
     space_key: int
     thread_key: int
     parent_key: int | None
-    opening: Opening | None = None
+    opening: RunSnapshot | None = None
 
 
 async def _claim_batch(tx: Transaction, claims: Sequence[ClaimRequest]) -> list[list[Lease] | HoldfastError]:
@@ -211,7 +210,7 @@ async def _claim_runs(tx: Transaction, owner: OwnerId, length: int, *, limit: in
     await tx.many("add_timers", deadlines)
     tx.wake(timers=bool(deadlines))
     for lease in leases:
-        tx.wake(grown=Growth(head=head_of(lease.run), at=tx.now))
+        tx.wake(grown=LogAppend(head=log_head(lease.run), at=tx.now))
     return leases
 
 

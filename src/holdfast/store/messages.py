@@ -10,7 +10,7 @@ from holdfast.domain.errors import IdTaken, Invalid, NotFound
 from holdfast.domain.ids import MessageId, RunId, SpaceId, ThreadId
 from holdfast.domain.instant import instant
 from holdfast.domain.message import Message, Role
-from holdfast.domain.page import DEFAULT_LIMIT, check_limit
+from holdfast.domain.page import DEFAULT_PAGE_SIZE, check_page_size
 from holdfast.store.commit_rows import MessageRow
 from holdfast.store.encoding import load_content, load_json, load_tool_calls
 from holdfast.store.run_rows import run_key_of, run_row
@@ -34,10 +34,10 @@ class SqlMessages:
         self._database = database
 
     async def history(
-        self, space: SpaceId, run: RunId, *, limit: int = DEFAULT_LIMIT, before: int | MessageId | None = None
+        self, space: SpaceId, run: RunId, *, limit: int = DEFAULT_PAGE_SIZE, before: int | MessageId | None = None
     ) -> list[Message]:
         """Return the last messages of a chain, oldest first."""
-        check_limit(limit, most=MAX_HISTORY_MESSAGES)
+        check_page_size(limit, most=MAX_HISTORY_MESSAGES)
 
         async def find(tx: Transaction) -> list[Message]:
             row = await run_row(tx, space, run)

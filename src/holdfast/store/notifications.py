@@ -11,8 +11,8 @@ from typing import Any
 from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.ids import SpaceId
 from holdfast.domain.instant import instant, maybe_instant
-from holdfast.domain.notification import NEWS, Notification, NotificationKind
-from holdfast.domain.page import DEFAULT_LIMIT, check_limit
+from holdfast.domain.notification import NOTIFICATION_KINDS, Notification, NotificationKind
+from holdfast.domain.page import DEFAULT_PAGE_SIZE, check_page_size
 from holdfast.domain.run import Run, RunStatus
 from holdfast.store.encoding import dump_json, load_optional_json
 from holdfast.store.spaces import space_key
@@ -29,13 +29,13 @@ class SqlNotifications:
 
     async def dispatch(self, *, limit: int = 1000) -> list[SpaceId]:
         """Number what is in the outbox."""
-        check_limit(limit, most=1000)
+        check_page_size(limit, most=1000)
         spaces = await self._database.write(lambda tx: _dispatch(tx, limit))
         return sorted(spaces)
 
-    async def after(self, space: SpaceId, number: int = 0, *, limit: int = DEFAULT_LIMIT) -> list[Notification]:
+    async def after(self, space: SpaceId, number: int = 0, *, limit: int = DEFAULT_PAGE_SIZE) -> list[Notification]:
         """Return news above a number."""
-        check_limit(limit, most=1000)
+        check_page_size(limit, most=1000)
 
         async def find(tx: Transaction) -> list[Notification]:
             key = await space_key(tx, space)
@@ -45,10 +45,10 @@ class SqlNotifications:
         return await self._database.read(find)
 
     async def latest(
-        self, space: SpaceId, *, limit: int = DEFAULT_LIMIT, before: int | None = None
+        self, space: SpaceId, *, limit: int = DEFAULT_PAGE_SIZE, before: int | None = None
     ) -> list[Notification]:
         """Return the newest news first."""
-        check_limit(limit, most=1000)
+        check_page_size(limit, most=1000)
         most = 2**62 if before is None else before
 
         async def find(tx: Transaction) -> list[Notification]:
@@ -85,7 +85,7 @@ class SqlNotifications:
 def notification_row(tx: Transaction, space: int, run: Run, to: RunStatus, reason: str | None) -> NotificationRow:
     """Return the news of a move, as the values of its statement."""
     data = dump_json({"status": to, "reason": reason})
-    return space, NEWS[to].value, run.id, run.thread_id, data, tx.now
+    return space, NOTIFICATION_KINDS[to].value, run.id, run.thread_id, data, tx.now
 
 
 async def _dispatch(tx: Transaction, limit: int) -> set[SpaceId]:

@@ -4,14 +4,22 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.domain.busy import LiveRun, OnBusy, Start, place_on_busy
 from holdfast.domain.errors import Conflict, Invalid, NotFound
 from holdfast.domain.ids import SpaceId, ThreadId
-from holdfast.domain.lineage import Ancestor, Place, continue_from, nest
-from holdfast.domain.message import open_calls
-from holdfast.domain.new_run import Base, NewRun
+from holdfast.domain.message import unanswered_calls
+from holdfast.domain.new_run import NewRun, RunBase
+from holdfast.domain.placement import (
+    Ancestor,
+    ChainPosition,
+    LiveRun,
+    OnBusy,
+    RunStart,
+    child_nesting,
+    next_chain_position,
+    resolve_on_busy,
+)
 from holdfast.domain.run import RunStatus
-from holdfast.domain.thread import NewThread, ThreadStatus, check_open
+from holdfast.domain.thread import NewThread, ThreadStatus, check_accepts_runs
 from holdfast.store.endings import RunEnd, end_run_trees
 from holdfast.store.interrupts import open_interrupts_shown_by_run
 from holdfast.store.messages import last_exchange
@@ -32,7 +40,7 @@ class RunPlacement(msgspec.Struct, frozen=True, kw_only=True):
     base_sequence: int | None = None
     base_has_ended: bool
     """Whether the run may begin: its base is over, and its worker has let go."""
-    place: Place
+    place: ChainPosition
 
 
 async def find_batch_placements(tx: Transaction, plain: Sequence[tuple[SpaceId, NewRun]]) -> list[RunPlacement | None]:
@@ -62,7 +70,9 @@ async def _lock_threads(
 
 
 def _placement_on_new_thread(space: SpaceId, space_key: int, thread: Row) -> RunPlacement:
-    return RunPlacement(space=space, space_key=space_key, thread=thread, base_has_ended=True, place=continue_from(None))
+    return RunPlacement(
+        space=space, space_key=space_key, thread=thread, base_has_ended=True, place=next_chain_position(None)
+    )
 
 
 def _placement_on_thread(space: SpaceId, thread: Row | None, base: Row | None) -> RunPlacement | None:
@@ -78,7 +88,7 @@ def _placement_on_thread(space: SpaceId, thread: Row | None, base: Row | None) -
         thread=thread,
         base=base,
         base_has_ended=True,
-        place=continue_from(None if base is None else _to_ancestor(base)),
+        place=next_chain_position(None if base is None else _to_ancestor(base)),
     )
 
 
@@ -96,7 +106,7 @@ async def find_placement(tx: Transaction, space: SpaceId, in_space: int, new: Ne
         await _check_parent(tx, parent, thread)
     if start.base_key is not None and (locked or run_key_or_none(base) != start.base_key):
         base = await base_run(tx, start.base_key)
-    if base is not None and isinstance(new.base, Base) and new.base.sequence is not None:
+    if base is not None and isinstance(new.base, RunBase) and new.base.sequence is not None:
         await _check_cut(tx, thread, base, new.base.sequence)  # others begin where a run did: it was checked then
     return RunPlacement(
         space=space,
@@ -106,7 +116,7 @@ async def find_placement(tx: Transaction, space: SpaceId, in_space: int, new: Ne
         base=None if start.base_key is None else base,
         base_sequence=start.base_sequence,
         base_has_ended=await _base_has_ended(tx, base),
-        place=continue_from(None if base is None else _to_ancestor(base)),
+        place=next_chain_position(None if base is None else _to_ancestor(base)),
     )
 
 
@@ -118,45 +128,45 @@ async def _open_thread(tx: Transaction, space: SpaceId, in_space: int, new: NewR
     if not found:
         raise NotFound(f"there is no thread `{new.thread}`", id=new.thread)
     row = found[space, new.thread]
-    check_open(new.thread, ThreadStatus(row["status"]))
+    check_accepts_runs(new.thread, ThreadStatus(row["status"]))
     return row
 
 
 async def _check_parent(tx: Transaction, parent: Row, thread: Row) -> None:
     if parent["thread_key"] == thread["thread_key"]:
         raise Invalid("a sub-agent runs on a thread of its own", field="thread")
-    nest(parent["nesting"])
+    child_nesting(parent["nesting"])
     head = await tx.one("head", run_key=parent["run_key"])
     if head is None or RunStatus(head["status"]).terminal:
         raise Conflict(f"run `{parent['id']}` has ended: it can spawn nothing", run_id=parent["id"])
 
 
-async def _find_start(tx: Transaction, space: SpaceId, thread: Row, new: NewRun) -> tuple[Start, Row | None]:
+async def _find_start(tx: Transaction, space: SpaceId, thread: Row, new: NewRun) -> tuple[RunStart, Row | None]:
     """Find where the run begins: where it was told, or at the newest run of the thread, which is returned too."""
     if new.base is None or isinstance(new.thread, NewThread):
-        return Start(base_key=None), None
-    if isinstance(new.base, Base):
+        return RunStart(base_key=None), None
+    if isinstance(new.base, RunBase):
         row = await run_row(tx, space, new.base.run_id)
         if row["thread_key"] != thread["thread_key"]:
             raise NotFound(f"there is no run `{new.base.run_id}` on this thread", id=new.base.run_id)
-        return Start(base_key=row["run_key"], base_sequence=new.base.sequence), None
+        return RunStart(base_key=row["run_key"], base_sequence=new.base.sequence), None
     newest = thread["newest_run"]
     if newest is None:
-        return Start(base_key=None), None
+        return RunStart(base_key=None), None
     base = await base_run(tx, newest)
     if base is None or _began_and_ended(base):
-        return Start(base_key=newest), base
+        return RunStart(base_key=newest), base
     return await _find_start_on_live_branch(tx, newest, new), None
 
 
-async def _find_start_on_live_branch(tx: Transaction, newest: int, new: NewRun) -> Start:
+async def _find_start_on_live_branch(tx: Transaction, newest: int, new: NewRun) -> RunStart:
     """Decide what becomes of a run whose branch is live."""
     branch = await tx.all("branch_keys", run_key=newest)
     if new.on_busy is not OnBusy.INTERRUPT and await tx.lock(runs=[row["run_key"] for row in branch]):
         branch = await tx.all("branch_keys", run_key=newest)
     if not branch:
-        return Start(base_key=newest)
-    start = place_on_busy(new.on_busy, [await _to_live_run(tx, row) for row in branch])
+        return RunStart(base_key=newest)
+    start = resolve_on_busy(new.on_busy, [await _to_live_run(tx, row) for row in branch])
     if start.cancel:
         ending = RunEnd(to=RunStatus.CANCELLED, reason="interrupted by a new run", by=new.created_by)
         await end_run_trees(tx, start.cancel, ending)
@@ -185,7 +195,7 @@ async def _check_cut(tx: Transaction, thread: Row, base: Row, sequence: int) -> 
     message = await tx.one("message_at", thread_key=thread["thread_key"], sequence=sequence)
     if message is None or message["run_key"] != base["run_key"]:
         raise Invalid(f"run `{base['id']}` has no message {sequence}", field="base_sequence")
-    if open_calls(await last_exchange(tx, base["run_key"], cut=sequence)):
+    if unanswered_calls(await last_exchange(tx, base["run_key"], cut=sequence)):
         raise Invalid(f"message {sequence} parts a tool call from its result", field="base_sequence")
 
 

@@ -5,12 +5,11 @@ from msgspec.structs import replace
 
 from holdfast.domain.errors import Conflict
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
-from holdfast.domain.inbox import InboxKind
+from holdfast.domain.inbox import InboxKind, decode_edit
 from holdfast.domain.plan import Plan, PlanItem, find
-from holdfast.domain.plan_edit import AddItem, PlanEdit, check_edit, edited
+from holdfast.domain.plan_edit import AddPlanItem, PlanEdit, apply_edit, check_plan_edit
 from holdfast.domain.run import RunStatus
-from holdfast.domain.thread import ThreadStatus, check_open
-from holdfast.domain.unread import edit_in
+from holdfast.domain.thread import ThreadStatus, check_accepts_runs
 from holdfast.ports.runs import RunFilter
 from holdfast.store.encoding import dump_json
 from holdfast.store.endings import PLAN_VALUE, plan_with_edits, save_values
@@ -36,15 +35,17 @@ class SqlPlans:
 
     async def edit(self, space: SpaceId, thread: ThreadId, edit: PlanEdit, *, by: str | None = None) -> PlanItem:
         """Change the plan of a thread's newest run."""
-        check_edit(edit)
+        check_plan_edit(edit)
 
         async def change(tx: Transaction) -> PlanItem:
             key = (await thread_row(tx, space, thread))["thread_key"]
             await tx.lock(threads=[key])  # it begins no other run meanwhile
-            check_open(thread, ThreadStatus((await thread_row(tx, space, thread))["status"]))
+            check_accepts_runs(thread, ThreadStatus((await thread_row(tx, space, thread))["status"]))
             run = await _newest_run(tx, space, thread)
-            numbered = replace(edit, task_id=await _next_task_number(tx, key)) if isinstance(edit, AddItem) else edit
-            plan = edited(await _current_plan(tx, run), numbered)
+            numbered = (
+                replace(edit, task_id=await _next_task_number(tx, key)) if isinstance(edit, AddPlanItem) else edit
+            )
+            plan = apply_edit(await _current_plan(tx, run), numbered)
             await _save_edit(tx, (space, run), plan, numbered, by=by)
             return find(plan, numbered.task_id)
 
@@ -65,7 +66,7 @@ async def _current_plan(tx: Transaction, run: Row) -> Plan:
         return await plan_with_edits(tx, run, [])
     items = map(to_inbox_item, await tx.all("inbox_of_run", run_key=run["run_key"]))
     return await plan_with_edits(
-        tx, run, [edit.plan for edit in filter(None, map(edit_in, items)) if edit.plan is not None]
+        tx, run, [edit.plan for edit in filter(None, map(decode_edit, items)) if edit.plan is not None]
     )
 
 

@@ -3,9 +3,9 @@
 from holdfast.domain.errors import NotFound
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.instant import instant, maybe_instant
+from holdfast.domain.limits import Usage, usd
 from holdfast.domain.page import Page
 from holdfast.domain.run import Mode, Priority, Run, RunStatus
-from holdfast.domain.usage import Usage, usd
 from holdfast.ports.runs import RunFilter
 from holdfast.store.encoding import load_json, load_limits, load_optional_json, load_run_error, to_page
 from holdfast.store.spaces import space_key

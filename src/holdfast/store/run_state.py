@@ -10,16 +10,15 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from holdfast.domain.content import Json
-from holdfast.domain.context_snapshot import ContextSnapshot, ReadContext, SentRange, read_back, text_names
+from holdfast.domain.context import ContextSnapshot, ReadContext, SentRange, restore_context, text_digests
 from holdfast.domain.errors import NotFound
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.instant import instant, maybe_instant
-from holdfast.domain.limits import Limits, check_budget
+from holdfast.domain.limits import Limits, Usage, check_budget, usd
 from holdfast.domain.message import Message
 from holdfast.domain.run import WaitsFor
 from holdfast.domain.step import Step, StepKind, StepState
-from holdfast.domain.taint import TAINT, taint_of
-from holdfast.domain.usage import Usage, usd
+from holdfast.domain.untrusted import TAINT_VALUE, read_taint
 from holdfast.store.commit_rows import PreparedCommit, usage_values
 from holdfast.store.encoding import load_json, load_limits
 from holdfast.store.messages import AFTER_LAST_SEQUENCE, chain_messages_before, last_chain_messages
@@ -61,8 +60,8 @@ async def current_values(tx: Transaction, run_key: int) -> dict[str, Json]:
 
 async def current_taint(tx: Transaction, run_key: int) -> list[str]:
     """Return what a run that has begun has read of others."""
-    row = await tx.one("value_at_end", run_key=run_key, name=TAINT)
-    return [] if row is None else taint_of({TAINT: load_json(row["value"])}).names()
+    row = await tx.one("value_at_end", run_key=run_key, name=TAINT_VALUE)
+    return [] if row is None else read_taint({TAINT_VALUE: load_json(row["value"])}).names()
 
 
 async def inherit_values(tx: Transaction, run_key: int, *, base_key: int, base_sequence: int | None) -> None:
@@ -192,9 +191,9 @@ class SqlContexts:
                 raise NotFound(f"there is no context of step {step} of run `{run}`", step=step)
             snapshot = _snapshot_decoder.decode(found["snapshot"])
             texts = {
-                name: text for name in text_names(snapshot) if (text := await _find_text(tx, row, name)) is not None
+                name: text for name in text_digests(snapshot) if (text := await _find_text(tx, row, name)) is not None
             }
-            return read_back(snapshot, texts, await _sent_messages(tx, row, snapshot))
+            return restore_context(snapshot, texts, await _sent_messages(tx, row, snapshot))
 
         return await self._database.read(find)
 

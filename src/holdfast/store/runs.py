@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from holdfast.domain.errors import Invalid, RunActive
-from holdfast.domain.idempotency import check_key
+from holdfast.domain.idempotency import check_idempotency_key
 from holdfast.domain.ids import RunId, SpaceId
-from holdfast.domain.new_run import Created, NewRun, check_new_run
-from holdfast.domain.page import DEFAULT_LIMIT, Page, check_limit
+from holdfast.domain.new_run import CreatedRun, NewRun, check_new_run
+from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page, check_page_size
 from holdfast.domain.run import Run, RunError, RunStatus, check_move
 from holdfast.domain.timer import TimerClaim
 from holdfast.metrics.meters import Meters
-from holdfast.ports.census import LiveRuns
+from holdfast.ports.queue import LiveRunCounts
 from holdfast.ports.runs import RunFilter
 from holdfast.store.creation import (
     CREATE_RUN_BATCH,
@@ -43,7 +43,7 @@ class SqlRuns:
         fires: TimerClaim | None = None,
         awaited: bool = False,
         thread_agent: str | None = None,
-    ) -> Created:
+    ) -> CreatedRun:
         """Make a run with its input and its first event."""
         check_new_run(new)
 
@@ -51,7 +51,7 @@ class SqlRuns:
         if fires is None and can_be_batched(new):
             return await self._database.together(CREATE_RUN_BATCH, request)
 
-        async def make(tx: Transaction) -> Created:
+        async def make(tx: Transaction) -> CreatedRun:
             if fires is not None:
                 await settle_timer(tx, fires)
             return await create_run(tx, request)
@@ -60,7 +60,7 @@ class SqlRuns:
 
     async def made_under(self, space: SpaceId, key: str, *, body: str) -> Run | None:
         """Return the run of an idempotency key."""
-        check_key(key)
+        check_idempotency_key(key)
 
         async def find(tx: Transaction) -> Run | None:
             return await run_of_idempotency_key(tx, await space_key(tx, space), key, digest=body)
@@ -88,11 +88,11 @@ class SqlRuns:
         space: SpaceId,
         *,
         where: RunFilter | None = None,
-        limit: int = DEFAULT_LIMIT,
+        limit: int = DEFAULT_PAGE_SIZE,
         cursor: str | None = None,
     ) -> Page[Run]:
         """Return runs, the newest first."""
-        check_limit(limit)
+        check_page_size(limit)
         return await self._database.read(
             lambda tx: list_runs(tx, space, where or RunFilter(), limit=limit, cursor=cursor)
         )
@@ -222,7 +222,7 @@ class SqlRunCounts:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def live(self) -> LiveRuns:
+    async def live(self) -> LiveRunCounts:
         """Count the runs that have not ended."""
         return await self._database.read(_count_live_runs)
 
@@ -238,11 +238,11 @@ class SqlRunCounts:
         return await self._database.read(count)
 
 
-async def _count_live_runs(tx: Transaction) -> LiveRuns:
+async def _count_live_runs(tx: Transaction) -> LiveRunCounts:
     row = await tx.one("live_runs", now=tx.now)
     assert row is not None
     oldest = row["oldest"]
-    return LiveRuns(
+    return LiveRunCounts(
         pending=row["pending"],
         ready=row["ready"] + row["due"],
         delayed=row["delayed"],

@@ -5,15 +5,23 @@ from typing import Final
 
 from msgspec import UNSET
 
-from holdfast.domain.api_key import ApiKey, KeptKey, NewApiKey, Scope, check_new_key
 from holdfast.domain.content import Json
 from holdfast.domain.errors import IdTaken, Invalid, NotFound, RunActive
 from holdfast.domain.ids import ApiKeyId, RunId, SpaceId, check_client_id
 from holdfast.domain.instant import instant, maybe_instant, millis
-from holdfast.domain.page import DEFAULT_LIMIT, Page, check_limit
+from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page, check_page_size
 from holdfast.domain.run import RunStatus
-from holdfast.domain.space import MAX_NAME, Space, SpacePatch
-from holdfast.domain.text import check_text
+from holdfast.domain.space import (
+    MAX_SPACE_NAME_CHARS,
+    ApiKey,
+    NewApiKey,
+    Scope,
+    Space,
+    SpacePatch,
+    StoredApiKey,
+    check_new_api_key,
+)
+from holdfast.domain.validation import check_text
 from holdfast.store.encoding import dump_json, load_json, parse_number_cursor, to_page
 from holdfast.store.transaction import Database, Row, Transaction
 
@@ -56,7 +64,7 @@ class SqlSpaces:
     async def create(self, space: SpaceId, *, name: str, metadata: dict[str, Json] | None = None) -> Space:
         """Make a space under a chosen id."""
         check_client_id(space, field="id")
-        check_text(name, field="name", most=MAX_NAME)
+        check_text(name, field="name", most=MAX_SPACE_NAME_CHARS)
         data = dump_json(metadata or {})
 
         async def add(tx: Transaction) -> Space:
@@ -75,9 +83,9 @@ class SqlSpaces:
 
         return await self._database.read(find)
 
-    async def page(self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[Space]:
+    async def page(self, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None) -> Page[Space]:
         """Return spaces, the oldest first."""
-        check_limit(limit)
+        check_page_size(limit)
         after = 0 if cursor is None else parse_number_cursor(cursor)
 
         async def find(tx: Transaction) -> Page[Space]:
@@ -91,7 +99,7 @@ class SqlSpaces:
         if patch.name is UNSET and patch.metadata is UNSET:
             raise Invalid("the patch changes nothing: name at least one field")
         if patch.name is not UNSET:
-            check_text(patch.name, field="name", most=MAX_NAME)
+            check_text(patch.name, field="name", most=MAX_SPACE_NAME_CHARS)
 
         async def change(tx: Transaction) -> Space:
             row = await _space_row(tx, "lock_space", space)
@@ -154,7 +162,7 @@ class SqlApiKeys:
 
     async def create(self, spaces: list[SpaceId], new: NewApiKey) -> ApiKey:
         """Keep a key bound to spaces."""
-        check_new_key(new, spaces)
+        check_new_api_key(new, spaces)
 
         async def add(tx: Transaction) -> ApiKey:
             row = await tx.one(
@@ -177,12 +185,12 @@ class SqlApiKeys:
 
         return await self._database.write(add)
 
-    async def find(self, key: ApiKeyId) -> KeptKey:
+    async def find(self, key: ApiKeyId) -> StoredApiKey:
         """Return a key with the hash of its secret."""
 
-        async def look(tx: Transaction) -> KeptKey:
+        async def look(tx: Transaction) -> StoredApiKey:
             row = await _api_key_row(tx, key)
-            return KeptKey(await _to_api_key(tx, row), bytes(row["secret_hash"]))
+            return StoredApiKey(await _to_api_key(tx, row), bytes(row["secret_hash"]))
 
         return await self._database.read(look)
 

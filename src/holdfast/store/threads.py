@@ -8,17 +8,17 @@ from msgspec import UNSET
 from holdfast.domain.errors import Conflict, IdTaken, NotFound, RunActive
 from holdfast.domain.ids import SpaceId, ThreadId
 from holdfast.domain.instant import instant, maybe_instant
-from holdfast.domain.page import DEFAULT_LIMIT, Page, check_limit
+from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page, check_page_size
 from holdfast.domain.thread import (
     NewThread,
     Thread,
     ThreadFilter,
     ThreadPatch,
     ThreadStatus,
-    check_filter,
+    casefold_title,
     check_new_thread,
-    check_patch,
-    fold,
+    check_thread_filter,
+    check_thread_patch,
 )
 from holdfast.store.encoding import dump_json, load_json, parse_pair_cursor, to_page
 from holdfast.store.spaces import lock_space_shared, space_key
@@ -57,13 +57,13 @@ class SqlThreads:
         space: SpaceId,
         *,
         where: ThreadFilter | None = None,
-        limit: int = DEFAULT_LIMIT,
+        limit: int = DEFAULT_PAGE_SIZE,
         cursor: str | None = None,
     ) -> Page[Thread]:
         """Return threads, the one with the latest run first."""
-        check_limit(limit)
+        check_page_size(limit)
         where = where or ThreadFilter()
-        check_filter(where)
+        check_thread_filter(where)
         before_at, before_key = _BEFORE_FIRST_PAGE if cursor is None else parse_pair_cursor(cursor)
 
         async def find(tx: Transaction) -> Page[Thread]:
@@ -75,7 +75,7 @@ class SqlThreads:
                 before_key=before_key,
                 status=where.status and where.status.value,
                 agent_type=where.agent_type,
-                title=fold(where.title),
+                title=casefold_title(where.title),
                 limit=limit + 1,
             )
             return to_page(rows, limit, value=lambda row: to_thread(row, space), cursor=_cursor)
@@ -84,7 +84,7 @@ class SqlThreads:
 
     async def update(self, space: SpaceId, thread: ThreadId, patch: ThreadPatch) -> Thread:
         """Change what `patch` names."""
-        check_patch(patch)
+        check_thread_patch(patch)
 
         async def change(tx: Transaction) -> Thread:
             key = (await thread_row(tx, space, thread))["thread_key"]
@@ -128,7 +128,7 @@ def _thread_values(tx: Transaction, space: int, new: NewThread) -> tuple[Any, ..
         space,
         new.id or tx.new_id("thr"),
         new.title,
-        fold(new.title),
+        casefold_title(new.title),
         new.agent_type,
         new.locale,
         new.context_window,
@@ -144,7 +144,7 @@ def _patched_values(row: Row, patch: ThreadPatch) -> dict[str, Any]:
         name: row[name] if value is UNSET else dump_json(value) if name in _JSON_FIELDS else value
         for name, value in given
     }
-    return patched | {"folded_title": fold(patched["title"])}
+    return patched | {"folded_title": casefold_title(patched["title"])}
 
 
 def _cursor(row: Row) -> str:

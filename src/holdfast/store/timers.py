@@ -6,7 +6,7 @@ from typing import Any
 from holdfast.domain.errors import Conflict, IdTaken, LeaseLost, NotFound
 from holdfast.domain.ids import OwnerId, RunId, SpaceId, TimerId
 from holdfast.domain.instant import Instant, Millis, instant, maybe_instant, millis
-from holdfast.domain.page import check_limit
+from holdfast.domain.page import check_page_size
 from holdfast.domain.run import RunStatus
 from holdfast.domain.timer import NewTimer, Timer, TimerClaim, TimerState, check_new_timer
 from holdfast.store.encoding import dump_optional_json, load_optional_json
@@ -47,7 +47,7 @@ class SqlTimers:
 
     async def due(self, owner: OwnerId, *, lease: timedelta, limit: int = 100) -> list[TimerClaim]:
         """Claim due timers, the earliest first."""
-        check_limit(limit, most=1000)
+        check_page_size(limit, most=1000)
 
         async def claim(tx: Transaction) -> list[TimerClaim]:
             rows = await tx.all(

@@ -12,13 +12,13 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.domain.commit import RunSnapshot
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
 from holdfast.domain.instant import Millis
-from holdfast.domain.opening import Opening
 from holdfast.domain.run import Run
-from holdfast.ports.bus import MOST_GROWN, Wake
-from holdfast.ports.event_log import Growth
+from holdfast.ports.bus import MAX_LOG_APPENDS_PER_HINT, WakeHint
+from holdfast.ports.log import LogAppend
 
 T = TypeVar("T")
 BatchItem = TypeVar("BatchItem")
@@ -58,7 +58,7 @@ class NewRunRow(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     space_key: int
     thread_key: int
     parent_key: int | None
-    opening: Callable[[], Opening | None]
+    opening: Callable[[], RunSnapshot | None]
     """Tells where it stands, if that needs no reading either."""
 
 
@@ -110,7 +110,7 @@ class Transaction(Protocol):
         *,
         run: tuple[SpaceId, RunId] | None = None,
         ended: tuple[SpaceId, RunId] | None = None,
-        grown: Growth | None = None,
+        grown: LogAppend | None = None,
         queue: bool = False,
         emptied: bool = False,
         delayed: bool = False,
@@ -175,7 +175,7 @@ class WakeBuilder:
     def __init__(self) -> None:
         self.runs: set[tuple[SpaceId, RunId]] = set()
         self.ended: set[tuple[SpaceId, RunId]] = set()
-        self.grown: list[Growth] = []
+        self.grown: list[LogAppend] = []
         self.queue = False
         self.emptied = False
         self.delayed = False
@@ -187,7 +187,7 @@ class WakeBuilder:
         *,
         run: tuple[SpaceId, RunId] | None = None,
         ended: tuple[SpaceId, RunId] | None = None,
-        grown: Growth | None = None,
+        grown: LogAppend | None = None,
         queue: bool = False,
         emptied: bool = False,
         delayed: bool = False,
@@ -218,14 +218,14 @@ class WakeBuilder:
         self.news = self.news or other.news
         self.timers = self.timers or other.timers
 
-    def wake(self) -> Wake | None:
+    def wake(self) -> WakeHint | None:
         """Return all of it as one hint."""
         if not (self.runs or self.ended or self.queue or self.delayed or self.news or self.timers):
             return None
-        return Wake(
+        return WakeHint(
             runs=frozenset(self.runs),
             ended=frozenset(self.ended),
-            grown=tuple(self.grown[-MOST_GROWN:]),
+            grown=tuple(self.grown[-MAX_LOG_APPENDS_PER_HINT:]),
             queue=self.queue,
             delayed=self.delayed,
             news=self.news,

@@ -3,8 +3,8 @@
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 
 from holdfast.domain.errors import HoldfastError
-from holdfast.domain.usage import Usage
-from holdfast.ports.model import Finished, Model, ModelDelta, ModelRequest
+from holdfast.domain.limits import Usage
+from holdfast.ports.model import Model, ModelDelta, ModelFinished, ModelRequest
 from holdfast.telemetry import names
 from holdfast.telemetry.content import Said, conversation, instructions
 
@@ -24,7 +24,7 @@ class ChatSpan:
         """Take note of what comes."""
         if self._said is not None:
             self._said.take(delta)
-        if type(delta) is Finished:
+        if type(delta) is ModelFinished:
             self._finish(delta)
 
     def fail(self, error: BaseException) -> None:
@@ -35,7 +35,7 @@ class ChatSpan:
         """End the span."""
         self._span.end()
 
-    def _finish(self, finished: Finished) -> None:
+    def _finish(self, finished: ModelFinished) -> None:
         self._span.set_attribute(names.FINISH_REASONS, [finished.reason])
         set_usage(self._span, finished.usage)
         if self._said is not None:

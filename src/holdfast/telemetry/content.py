@@ -7,7 +7,14 @@ import msgspec
 
 from holdfast.domain.content import Json
 from holdfast.domain.message import Message, NewMessage, Role
-from holdfast.ports.model import CallDelta, CallStarted, Finished, ModelDelta, TextDelta, ThoughtDelta
+from holdfast.ports.model import (
+    ModelDelta,
+    ModelFinished,
+    ReasoningDelta,
+    TextDelta,
+    ToolArgumentsDelta,
+    ToolCallStarted,
+)
 
 _FINISHED: Final = {"tool_calls": "tool_call", "refused": "content_filter"}
 
@@ -40,13 +47,13 @@ class Said:
         match delta:
             case TextDelta(text=text):
                 self._texts.append(text)
-            case ThoughtDelta(text=text):
+            case ReasoningDelta(text=text):
                 self._thoughts.append(text)
-            case CallStarted():
+            case ToolCallStarted():
                 self._calls[delta.id] = (delta.name, [])
-            case CallDelta():
+            case ToolArgumentsDelta():
                 self._calls[delta.id][1].append(delta.arguments)
-            case Finished():
+            case ModelFinished():
                 pass
 
     def written(self, reason: str) -> str:

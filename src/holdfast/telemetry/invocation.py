@@ -15,8 +15,8 @@ from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, Status, Sta
 
 from holdfast.domain.commit import Commit, Lease
 from holdfast.domain.ids import RunId
+from holdfast.domain.limits import ZERO_USAGE
 from holdfast.domain.run import RunStatus
-from holdfast.domain.usage import NOTHING
 from holdfast.telemetry import names
 from holdfast.telemetry.chat import mark_failed, set_usage
 from holdfast.telemetry.ids import ChosenIds, span_of, trace_of
@@ -27,7 +27,7 @@ class Invocation:
 
     def __init__(self, span: Span) -> None:
         self.span = span
-        self._usage = NOTHING
+        self._usage = ZERO_USAGE
 
     def take(self, commit: Commit) -> None:
         """Take note of what was committed."""

@@ -8,14 +8,13 @@ from typing import Final
 from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 
-from holdfast.domain.commit import Commit, Committed, Lease
+from holdfast.domain.commit import Commit, Committed, Lease, RunSnapshot
 from holdfast.domain.inbox import InboxItem
 from holdfast.domain.message import Message
-from holdfast.domain.opening import Opening
 from holdfast.metrics.observed_model import ObservedModel
-from holdfast.ports.executor import Executor
-from holdfast.ports.journal import Journal
+from holdfast.ports.log import Journal
 from holdfast.ports.model import Model
+from holdfast.ports.runtime import Executor
 from holdfast.telemetry.chat import ChatSpan
 from holdfast.telemetry.ids import ChosenIds
 from holdfast.telemetry.invocation import Invocation, Invocations
@@ -76,7 +75,7 @@ class _TracedJournal:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
-    async def open(self, lease: Lease) -> Opening:
+    async def open(self, lease: Lease) -> RunSnapshot:
         """Return where the run stands."""
         return await self._journal.open(lease)
 

@@ -9,11 +9,10 @@ from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
 from holdfast.domain.ids import MessageId, OwnerId, RunId, SpaceId, ThreadId, ToolCallId
 from holdfast.domain.instant import Instant
-from holdfast.domain.limits import Limits
+from holdfast.domain.limits import Limits, Usage
 from holdfast.domain.plan import Boundary
 from holdfast.domain.run import Mode, Priority, Run, RunStatus
 from holdfast.domain.tool import ToolClass, ToolSpec
-from holdfast.domain.usage import Usage
 from holdfast.tools.tool import Arrival, Call, Outcome
 
 NOW: Final = Instant("2026-01-31T12:00:00.000Z")

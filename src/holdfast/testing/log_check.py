@@ -6,7 +6,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final
 
-from holdfast.domain.events import decode
+from holdfast.domain.events import decode_event
 from holdfast.domain.run import RunStatus
 from holdfast.testing.probe import Probe
 from holdfast.testing.verifier import IllegalStream, verify
@@ -48,7 +48,7 @@ async def _illegal_streams(probe: Probe) -> list[str]:
         stream = list(events)
         run, status = stream[0]["id"], RunStatus(stream[0]["status"])
         try:
-            verify([decode(event["data"].encode()) for event in stream], complete=status.terminal)
+            verify([decode_event(event["data"].encode()) for event in stream], complete=status.terminal)
         except IllegalStream as exc:
             illegal.append(f"the stream of run `{run}`, which is {status}, is illegal: {exc}")
     return illegal

@@ -25,7 +25,7 @@ from holdfast.domain.events import (
     ReasoningMessageEnd,
     ReasoningMessageStart,
     ReasoningStart,
-    RunError,
+    RunErrorEvent,
     RunFinished,
     RunStarted,
     StateDelta,
@@ -46,14 +46,18 @@ from holdfast.domain.events import (
     ToolCallStart,
     event_type,
 )
-from holdfast.domain.events.activity import ActivityEvent
-from holdfast.domain.events.event import Attributed
-from holdfast.domain.events.lifecycle import RunEvent, StepEvent
-from holdfast.domain.events.messages import ActivityMessage, AssistantMessage, Message, ReasoningMessage
-from holdfast.domain.events.reasoning import ReasoningEvent
-from holdfast.domain.events.subagents import SubagentEvent, SubagentSuspended
-from holdfast.domain.events.text import TextEvent
-from holdfast.domain.events.tool_calls import ToolCallEvent
+from holdfast.domain.events.ag_ui import (
+    ActivityEvent,
+    ReasoningEvent,
+    RunLifecycleEvent,
+    StepEvent,
+    SubagentEvent,
+    SubagentSuspended,
+    TextEvent,
+    ToolCallEvent,
+)
+from holdfast.domain.events.event import AttributedEvent
+from holdfast.domain.events.messages import ActivityMessage, AgUiMessage, AssistantMessage, ReasoningMessage
 
 Owner: TypeAlias = str | UnsetType
 
@@ -105,7 +109,7 @@ class _Segment:
         }
         return [kind for kind, names in kinds.items() if names]
 
-    def recall(self, messages: Iterable[Message], *, authoritative: bool) -> None:
+    def recall(self, messages: Iterable[AgUiMessage], *, authoritative: bool) -> None:
         """Learn from a history who owns what."""
         for message in messages:
             owners = self._owners(message)
@@ -116,7 +120,7 @@ class _Segment:
                 if authoritative or call.id not in self.call_owners:
                     self.call_owners[call.id] = message.subagent_run_id
 
-    def _owners(self, message: Message) -> dict[str, Owner]:
+    def _owners(self, message: AgUiMessage) -> dict[str, Owner]:
         match message:
             case ReasoningMessage():
                 return self.reasoning_owners
@@ -175,7 +179,7 @@ class _Judge:
                 self._subagent(segment, event)
             case ActivitySnapshot() | ActivityDelta():
                 self._activity(segment, event)
-            case RunStarted() | RunFinished() | RunError():
+            case RunStarted() | RunFinished() | RunErrorEvent():
                 self._run(segment, event)
             case MessagesSnapshot():
                 self._messages_snapshot(segment, event)
@@ -185,7 +189,7 @@ class _Judge:
                 assert_never(event)
 
     def _tag(self, segment: _Segment, event: Event) -> None:
-        tag = event.subagent_run_id if isinstance(event, Attributed) else UNSET
+        tag = event.subagent_run_id if isinstance(event, AttributedEvent) else UNSET
         self.require(tag is UNSET or tag in segment.announced, f"no subagent `{tag}` started in this segment")
 
     def _agree(self, tag: Owner, owners: Mapping[str, Owner], name: str) -> None:
@@ -205,7 +209,7 @@ class _Judge:
         if event.input is not UNSET:
             self.segment.recall(event.input.messages, authoritative=False)
 
-    def _run(self, segment: _Segment, event: RunEvent) -> None:
+    def _run(self, segment: _Segment, event: RunLifecycleEvent) -> None:
         if isinstance(event, RunStarted):
             self.refuse("RUN_STARTED in a segment that has not ended")
         for kind in segment.still_open():

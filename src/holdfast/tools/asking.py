@@ -6,8 +6,8 @@ from holdfast.domain.content import Json
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import InterruptId
 from holdfast.domain.interrupt import InterruptKind, NewInterrupt
-from holdfast.domain.text import check_text
 from holdfast.domain.tool import ToolSpec
+from holdfast.domain.validation import check_text
 from holdfast.tools.content import as_text
 from holdfast.tools.tool import Answered, Arrival, Asked, Call, Disturbed, Outcome
 from holdfast.tools.typed import unexpected

@@ -3,8 +3,8 @@
 from msgspec.structs import replace
 
 from holdfast.domain.content import Json
-from holdfast.domain.taint import source
 from holdfast.domain.tool import ToolSpec
+from holdfast.domain.untrusted import taint_source_name
 from holdfast.tools.tool import Call, Outcome, Tool
 from holdfast.tools.wrapping import Go, wrap
 
@@ -16,4 +16,6 @@ def attributed(tool: Tool) -> Tool:
 
 async def _attribute(spec: ToolSpec, call: Call, arguments: dict[str, Json], go: Go) -> Outcome:
     outcome = await go()
-    return outcome if outcome.untrusted is not None else replace(outcome, untrusted=source("tool", spec.name))
+    return (
+        outcome if outcome.untrusted is not None else replace(outcome, untrusted=taint_source_name("tool", spec.name))
+    )

@@ -5,7 +5,7 @@ The whole is kept as an artifact, which the note in the middle names.
 
 from msgspec.structs import replace
 
-from holdfast.domain.artifact import MAX_CONTENT, ArtifactType, NewArtifact
+from holdfast.domain.artifact import MAX_ARTIFACT_CHARS, ArtifactType, NewArtifact
 from holdfast.domain.content import Json
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import ArtifactId
@@ -49,7 +49,7 @@ def _whole(spec: ToolSpec, call: Call, text: str, *, media_type: str) -> NewArti
         id=output_artifact(call),
         type=ArtifactType.OTHER,
         title=f"output of {spec.name}",
-        content=text[:MAX_CONTENT],
+        content=text[:MAX_ARTIFACT_CHARS],
         media_type=media_type,
         metadata={"tool_call_id": call.id},
     )
@@ -66,5 +66,5 @@ def _shortened(text: str, artifact: NewArtifact, *, most: int) -> str:
 
 
 def _note(cut: int, text: str, artifact: NewArtifact) -> str:
-    kept = "all" if len(text) <= MAX_CONTENT else f"the first {MAX_CONTENT}"
+    kept = "all" if len(text) <= MAX_ARTIFACT_CHARS else f"the first {MAX_ARTIFACT_CHARS}"
     return f"\n[{cut} of {len(text)} characters are left out here: artifact `{artifact.id}` has {kept} of them]\n"

@@ -3,9 +3,8 @@
 from typing import Final
 
 from holdfast.domain.tool import ToolSpec
-from holdfast.ports.peers import Peers
-from holdfast.ports.web_search import WebSearch
-from holdfast.ports.working_folder import WorkingFolders
+from holdfast.ports.runtime import SubagentRuns
+from holdfast.ports.tools import WebSearch, WorkingFolders
 from holdfast.tools.builtin import (
     agent_message,
     agent_send,
@@ -98,7 +97,7 @@ OPTIONAL: Final = frozenset({web_search.SPEC.name})
 """Built-ins that are there only where the operator has set them up. An agent that names one is not wrong elsewhere."""
 
 
-def built_ins(spawner: Spawner, peers: Peers) -> list[Tool]:
+def built_ins(spawner: Spawner, peers: SubagentRuns) -> list[Tool]:
     """Return the built-ins that run in a worker, for a run whose children `spawner` makes and `peers` work beside.
 
     `tool_search` and `tool_activate` come with a `Toolbox`, `task_status` is a remote tool, and those that work on

@@ -14,7 +14,7 @@ from holdfast.domain.errors import Invalid
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import InterruptId, RunId
 from holdfast.domain.interrupt import InterruptKind, NewInterrupt
-from holdfast.domain.tool import Reach, ToolClass, ToolSpec, check_spec
+from holdfast.domain.tool import ToolClass, ToolReach, ToolSpec, check_tool_spec
 from holdfast.tools.tool import Answered, Arrival, Asked, Call, Disturbed, Outcome, Tool
 from holdfast.tools.typed import unexpected
 from holdfast.tools.wrapped import wrapped
@@ -84,7 +84,7 @@ def offer(run_id: RunId, specs: Sequence[ToolSpec]) -> Json:
     if len(specs) > MOST:
         raise Invalid(f"a client may offer at most {MOST} tools", field="tools")
     for spec in specs:
-        check_spec(spec)
+        check_tool_spec(spec)
     if len({spec.name for spec in specs}) != len(specs):
         raise Invalid("two tools have the same name", field="tools")
     return msgspec.to_builtins(Offer(run_id=run_id, tools=specs))
@@ -100,7 +100,7 @@ def spec_of_client(name: str, description: str, parameters: Json) -> ToolSpec:
         description=description,
         parameters=schema or {"type": "object"},
         kind=ToolClass.TRANSACTIONAL,
-        reach=Reach.OUTSIDE,
+        reach=ToolReach.OUTSIDE,
     )
 
 

@@ -13,7 +13,7 @@ from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import ThreadId, check_client_id
 from holdfast.domain.run import Run
 from holdfast.domain.thread import NewThread
-from holdfast.ports.peers import Peers
+from holdfast.ports.runtime import SubagentRuns
 from holdfast.tools.spawning import MAX_INPUT, Spawner, mode_below
 from holdfast.tools.tool import Call
 
@@ -31,7 +31,7 @@ Thread: TypeAlias = Annotated[
 class Messages:
     """Brings what agents say to each other."""
 
-    def __init__(self, spawner: Spawner, peers: Peers) -> None:
+    def __init__(self, spawner: Spawner, peers: SubagentRuns) -> None:
         self._spawner = spawner
         self._peers = peers
 

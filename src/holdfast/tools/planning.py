@@ -7,21 +7,23 @@ from typing import Annotated, Final, TypeAlias
 
 from msgspec import Meta, to_builtins
 
-from holdfast.domain.agent_task import minimal
+from holdfast.domain.agent_task import minimal_agent_task
 from holdfast.domain.content import Json
 from holdfast.domain.events.custom import PlanChanged
-from holdfast.domain.plan import MAX_SUBTASKS, MAX_TEXT, MAX_TITLE, Plan, PlanItem, PlanStatus, find
+from holdfast.domain.plan import MAX_SUBTASKS, MAX_TEXT_CHARS, MAX_TITLE_CHARS, Plan, PlanItem, PlanStatus, find
 from holdfast.tools.tool import Call, Outcome
 from holdfast.tools.values import read_value, written
 
-Title: TypeAlias = Annotated[str, Meta(min_length=1, max_length=MAX_TITLE)]
-Text: TypeAlias = Annotated[str, Meta(max_length=MAX_TEXT)]
+Title: TypeAlias = Annotated[str, Meta(min_length=1, max_length=MAX_TITLE_CHARS)]
+Text: TypeAlias = Annotated[str, Meta(max_length=MAX_TEXT_CHARS)]
 Position: TypeAlias = Annotated[int, Meta(ge=0)]
 Steps: TypeAlias = Annotated[list[Title], Meta(max_length=MAX_SUBTASKS)]
 Way: TypeAlias = str | dict[str, Json] | list[Json]
 """How a task is to be done: text or JSON."""
 TaskId: TypeAlias = Annotated[int, Meta(ge=1, description="The `task_id` of the task, as in the plan.")]
-Reason: TypeAlias = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT, description="Why, in a sentence or two.")]
+Reason: TypeAlias = Annotated[
+    str, Meta(min_length=1, max_length=MAX_TEXT_CHARS, description="Why, in a sentence or two.")
+]
 
 VALUE: Final = "plan"
 
@@ -43,4 +45,4 @@ def _answer(item: PlanItem) -> Json:
     if item.status is PlanStatus.CANCELLED:
         # Models read no cancelled tasks, and so have no word for it: but this one was just told to cancel it.
         return {"task_id": item.task_id, "status": str(item.status)}
-    return to_builtins(minimal(item))
+    return to_builtins(minimal_agent_task(item))

@@ -12,7 +12,7 @@ from holdfast.domain.content import Json
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import InterruptId, RunId, ToolCallId
 from holdfast.domain.interrupt import InterruptKind, NewInterrupt
-from holdfast.domain.tool import Question, Reply
+from holdfast.domain.tool import ToolInterrupt, ToolReply
 from holdfast.tools.tool import Asked, Call, Outcome
 from holdfast.tools.values import read_value, written
 
@@ -23,16 +23,16 @@ class Questions(msgspec.Struct, frozen=True, kw_only=True):
     """What calls of one run have asked. Values go over to other runs, but questions do not."""
 
     run_id: RunId
-    calls: dict[ToolCallId, Question] = {}
+    calls: dict[ToolCallId, ToolInterrupt] = {}
 
 
-def question_of(call: Call) -> Question | None:
+def question_of(call: Call) -> ToolInterrupt | None:
     """Return what a call has asked."""
     kept = read_value(call, VALUE, default=Questions(run_id=call.run.id))
     return kept.calls.get(call.id) if kept.run_id == call.run.id else None
 
 
-def told(call: Call, reply: Reply) -> Outcome:
+def told(call: Call, reply: ToolReply) -> Outcome:
     """Return what a tool replied as an outcome: with a question the call waits."""
     if reply.question is None:
         forgotten = {VALUE: _keeping(call, None)} if call.values.get(VALUE) is not None else {}
@@ -53,7 +53,7 @@ def told(call: Call, reply: Reply) -> Outcome:
     return Outcome(wait=Asked(interrupt=interrupt), revisions={VALUE: _keeping(call, reply.question)})
 
 
-def _keeping(call: Call, question: Question | None) -> Callable[[Json], Json]:
+def _keeping(call: Call, question: ToolInterrupt | None) -> Callable[[Json], Json]:
     """Return what puts a question in the place of the one that a call asked before."""
 
     def keep(value: Json) -> Json:

@@ -6,8 +6,8 @@ from typing import Final
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.ids import RunId
-from holdfast.domain.mcp_server import PREFIX, server_of
-from holdfast.domain.tool import REMOTE_METHOD, check_spec
+from holdfast.domain.mcp_server import MCP_TOOL_PREFIX, server_of_tool
+from holdfast.domain.tool import REMOTE_METHOD_PREFIX, check_tool_spec
 from holdfast.tools.built_ins import BUILT_IN, OPTIONAL
 from holdfast.tools.builtin.tool_activate import tool_activate
 from holdfast.tools.builtin.tool_search import tool_search
@@ -136,11 +136,11 @@ class Catalog:
         return name not in self._local and name not in BUILT_IN
 
     def _is_away(self, name: str) -> bool:
-        comes_and_goes = name.startswith(REMOTE_METHOD) or server_of(name) is not None
+        comes_and_goes = name.startswith(REMOTE_METHOD_PREFIX) or server_of_tool(name) is not None
         return comes_and_goes and "*" not in name and name not in self._tools
 
     def _add_local(self, tool: Tool) -> None:
-        name = check_spec(tool.spec).name
+        name = check_tool_spec(tool.spec).name
         if name in self._tools or name in FINDERS:
             raise Invalid(f"there are two local tools `{name}`: rename one", field="name")
         self._tools[name] = tool
@@ -152,7 +152,7 @@ class Catalog:
             self.left_out[name] = SHADOWED if name in self._local else DOUBLE
             return
         try:
-            check_spec(tool.spec)
+            check_tool_spec(tool.spec)
         except Invalid as error:
             self.left_out[name] = error.message
         else:
@@ -162,5 +162,5 @@ class Catalog:
 def comes_and_goes(pattern: str) -> bool:
     """Say whether a name of tools, such as `remote__*`, can be about those of clients or of MCP servers."""
     prefix, star, _ = pattern.partition("*")
-    theirs = (REMOTE_METHOD, PREFIX)
+    theirs = (REMOTE_METHOD_PREFIX, MCP_TOOL_PREFIX)
     return prefix.startswith(theirs) or (star != "" and any(each.startswith(prefix) for each in theirs))

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from holdfast.domain.content import Json
 from holdfast.domain.tool import ToolSpec
-from holdfast.ports.remote_tools import RemoteTools
+from holdfast.ports.runtime import RemoteTools
 from holdfast.tools.built_ins import BUILT_IN
 from holdfast.tools.questions import question_of, told
 from holdfast.tools.redaction import Redaction

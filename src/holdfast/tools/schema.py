@@ -10,7 +10,14 @@ import msgspec
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
-from holdfast.domain.tool import DEFAULT_OUTPUT_LIMIT, DEFAULT_TIMEOUT, Reach, ToolClass, ToolSpec, check_spec
+from holdfast.domain.tool import (
+    DEFAULT_OUTPUT_LIMIT_CHARS,
+    DEFAULT_TOOL_TIMEOUT_SECONDS,
+    ToolClass,
+    ToolReach,
+    ToolSpec,
+    check_tool_spec,
+)
 
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -23,13 +30,13 @@ def spec_of(
     name: str,
     kind: ToolClass,
     read_only: bool = False,
-    timeout: float = DEFAULT_TIMEOUT,
-    output_limit: int = DEFAULT_OUTPUT_LIMIT,
-    reach: Reach | None = None,
+    timeout: float = DEFAULT_TOOL_TIMEOUT_SECONDS,
+    output_limit: int = DEFAULT_OUTPUT_LIMIT_CHARS,
+    reach: ToolReach | None = None,
     untrusted: bool = False,
 ) -> ToolSpec:
     """Return the spec of the tool that takes `arguments`."""
-    return check_spec(
+    return check_tool_spec(
         ToolSpec(
             name=name,
             description=_description(arguments),

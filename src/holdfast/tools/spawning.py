@@ -12,12 +12,12 @@ from holdfast.domain.errors import NotFound
 from holdfast.domain.events.custom import ChildChanged
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import RunId, ThreadId
-from holdfast.domain.limits import check_depth, pass_on
+from holdfast.domain.limits import check_depth, child_limits
 from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import Mode, Priority, RunStatus
-from holdfast.domain.text import check_text
-from holdfast.domain.thread import NewThread, title_from
+from holdfast.domain.thread import NewThread, derive_title
+from holdfast.domain.validation import check_text
 from holdfast.tools.permissions.chain import inherited, passed_on
 from holdfast.tools.suggestion import did_you_mean
 from holdfast.tools.tool import Call
@@ -51,7 +51,7 @@ class LibrarySpawner:
         text = check_text(input, field="input", most=MAX_INPUT)
         return NewRun(
             id=child_run(call),
-            thread=NewThread(id=child_thread(call), title=title_from(text), agent_type=found.name),
+            thread=NewThread(id=child_thread(call), title=derive_title(text), agent_type=found.name),
             messages=[NewMessage(role=Role.USER, content=text)],
             input=text,
             mode=mode,
@@ -59,7 +59,7 @@ class LibrarySpawner:
             model=found.models[0] if found.models else None,
             parent_run_id=call.run.id,
             priority=priority,
-            limits=pass_on(call.run.limits, found.limits),
+            limits=child_limits(call.run.limits, found.limits),
             values=passed_on(call.agent, call.values),
             created_by=call.run.created_by,
         )

@@ -13,15 +13,15 @@ from holdfast.domain.agent import (
     Agent,
     ModeSettings,
     Permissions,
-    Tainted,
-    Thinking,
+    TaintPolicy,
+    ThinkingLevel,
     UnknownOutcome,
     check_agent_name,
 )
 from holdfast.domain.errors import Invalid
-from holdfast.domain.folder_name import FolderName
 from holdfast.domain.limits import Limits
-from holdfast.domain.mcp_server import McpServer, ServerName
+from holdfast.domain.mcp_server import McpServer, McpServerName
+from holdfast.domain.working_path import FolderName
 from holdfast.tools.permissions.checking import KNOWN
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.rule_files import check_rules
@@ -88,20 +88,20 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         Meta(description="What to do when a crash cut a call off: tell the model, ask a person, or fail the run."),
     ] = UnknownOutcome.TELL
     tainted: Annotated[
-        Tainted,
+        TaintPolicy,
         Meta(
             description="What to do about calls that reach beyond the workspace, once a run has read what others "
             "wrote: ask a person, or do as the rules say."
         ),
-    ] = Tainted.ASK
+    ] = TaintPolicy.ASK
     temperature: Annotated[
         Annotated[float, Meta(ge=0, le=2)] | None, Meta(description="How freely the model chooses its words.")
     ] = None
     thinking: Annotated[
-        Thinking | None, Meta(description="Whether the model thinks before it answers, and how hard.")
+        ThinkingLevel | None, Meta(description="Whether the model thinks before it answers, and how hard.")
     ] = None
     mcp_servers: Annotated[
-        dict[ServerName, McpServer], Meta(description="MCP servers whose tools the agent may use, by name.")
+        dict[McpServerName, McpServer], Meta(description="MCP servers whose tools the agent may use, by name.")
     ] = {}
     skills: Annotated[list[Name], Meta(description="Skills that are active from the start.")] = []
     working_folder: Annotated[

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from holdfast.domain.agent import Agent
 from holdfast.domain.errors import NotFound, Unavailable
-from holdfast.ports.agents import BrokenAgent
+from holdfast.ports.workspace import BrokenAgent
 from holdfast.tools.permissions.checking import KNOWN
 from holdfast.workspace.agent_files import FILES, read_agent
 from holdfast.workspace.folder import Workspace

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from holdfast.domain.agent import AgentName, Permissions, Rule
+from holdfast.domain.agent import AgentName, PermissionRule, Permissions
 from holdfast.domain.errors import Conflict, Invalid, Unavailable
 from holdfast.tools.permissions.checking import KNOWN
 from holdfast.workspace.folder import Workspace
@@ -25,7 +25,7 @@ class GrantsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         msgspec.field(name="$schema", default=None)
     )
     allow: Annotated[
-        dict[AgentName, list[Rule]],
+        dict[AgentName, list[PermissionRule]],
         Meta(description="Rules that allow calls without asking, by the agent they are for."),
     ] = {}
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from holdfast.domain.agent import Permissions
-from holdfast.domain.complaints import Complaint
+from holdfast.domain.validation import ValidationMessage
 from holdfast.tools.permissions.checking import KNOWN, problems
 from holdfast.workspace.typed_json import complain
 
@@ -22,4 +22,4 @@ def check_rules(
 ) -> None:
     """Raise `Invalid` about the first rule that can never match; `at` is where each list stands in `text`."""
     for kind, place, reason in problems(permissions, known=known):
-        complain(file, text, Complaint([*at[kind], place], reason))
+        complain(file, text, ValidationMessage([*at[kind], place], reason))

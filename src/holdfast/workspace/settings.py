@@ -8,10 +8,10 @@ from typing import Annotated, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Meta, structs
 
-from holdfast.domain.agent import DEFAULT_ANTI_DRIFT, Agent, AgentName, Permissions
+from holdfast.domain.agent import DEFAULT_ANTI_DRIFT_EVERY, Agent, AgentName, Permissions
 from holdfast.domain.errors import Invalid
 from holdfast.domain.limits import Limits
-from holdfast.domain.mcp_server import McpServer, ServerName
+from holdfast.domain.mcp_server import McpServer, McpServerName
 from holdfast.domain.model_provider import ProviderSettings
 from holdfast.domain.web_settings import WebSettings
 from holdfast.tools.exposure import DEFAULT_LIMIT
@@ -51,7 +51,7 @@ class ContextSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     anti_drift_every: Annotated[
         Annotated[int, Meta(ge=1, le=1000)] | None,
         Meta(description="After how many model calls a run is reminded of its task, again and again; null is never."),
-    ] = DEFAULT_ANTI_DRIFT
+    ] = DEFAULT_ANTI_DRIFT_EVERY
     tools_shown: Annotated[
         Annotated[int, Meta(ge=1, le=1000)],
         Meta(description="How many tools a model is shown at once; of an agent with more it has to find some."),
@@ -84,7 +84,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Permissions, Meta(description="Rules for every agent, before its own; what is denied here stays denied.")
     ] = Permissions()
     mcp_servers: Annotated[
-        dict[ServerName, McpServer],
+        dict[McpServerName, McpServer],
         Meta(description="MCP servers, by name, for agents that name tools of theirs, such as `mcp__github__*`."),
     ] = {}
     default_agent: Annotated[AgentName | None, Meta(description="The agent of those who name none.")] = None

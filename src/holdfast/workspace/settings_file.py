@@ -10,10 +10,10 @@ from typing import Final
 import msgspec
 
 from holdfast.control.settings.errors import SettingsChanged
-from holdfast.domain.complaints import explain, placed
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Conflict, Invalid, TooLarge, Unavailable
-from holdfast.ports.settings import SettingsNow
+from holdfast.domain.validation import explain_validation_error, format_message
+from holdfast.ports.workspace import SettingsSnapshot
 from holdfast.tools.permissions.checking import KNOWN, problems
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.merging import merged
@@ -37,12 +37,12 @@ class WorkspaceSettings:
         self._known = known
         self._at_start = settings.get()
 
-    def read(self) -> SettingsNow:
+    def read(self) -> SettingsSnapshot:
         """Return the settings as they are now."""
         self._settings.refresh()
         now, broken = self._settings.get(), self._settings.broken()
         text = "" if broken is not None else self._text()
-        return SettingsNow(
+        return SettingsSnapshot(
             tag=sha256(text.encode() if broken is None else broken.message.encode()).hexdigest()[:32],
             written=json.loads(text) if text else {},
             values=msgspec.to_builtins(now),
@@ -50,7 +50,7 @@ class WorkspaceSettings:
             restart=[key for key in AT_START if getattr(now, key) != getattr(self._at_start, key)],
         )
 
-    async def change(self, patch: dict[str, Json], *, tag: str) -> SettingsNow:
+    async def change(self, patch: dict[str, Json], *, tag: str) -> SettingsSnapshot:
         """Change what the patch names."""
         now = self.read()
         if now.error is not None:
@@ -70,8 +70,8 @@ class WorkspaceSettings:
         try:
             settings = msgspec.convert(wanted, Settings)
         except (msgspec.ValidationError, Invalid) as exc:
-            steps, reason = explain(exc, wanted, Settings)
-            raise Invalid(placed(steps, reason), field=placed(steps, "").removesuffix(": ")) from exc
+            steps, reason = explain_validation_error(exc, wanted, Settings)
+            raise Invalid(format_message(steps, reason), field=format_message(steps, "").removesuffix(": ")) from exc
         for kind, index, reason in problems(settings.permissions, known=self._known):
             place = f"permissions.{kind}[{index}]"
             raise Invalid(f"{place}: {reason}", field=place)

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid, Unavailable
-from holdfast.domain.tool import ToolClass, ToolSpec, check_spec
+from holdfast.domain.tool import ToolClass, ToolSpec, check_tool_spec
 from holdfast.tools.arguments import check_parameters
 from holdfast.tools.commands.commands import Commands
 from holdfast.tools.custom.custom_tool import BrokenTool, CustomTool
@@ -160,7 +160,7 @@ def read_tool(workspace: Workspace, name: str, *, taken: Collection[str] = ()) -
     if name in taken:
         refuse(file, f"there is a tool `{name}` already: rename this one")
     try:
-        check_parameters(check_spec(_spec(said)))
+        check_parameters(check_tool_spec(_spec(said)))
     except Invalid as exc:
         refuse(file, exc.message, cause=exc)
     return said

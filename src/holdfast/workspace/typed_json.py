@@ -6,10 +6,9 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from holdfast.domain.complaints import Complaint, explain, placed
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
-from holdfast.domain.text import uncapitalised
+from holdfast.domain.validation import ValidationMessage, explain_validation_error, format_message, lowercase_first
 from holdfast.workspace.places import line_of
 from holdfast.workspace.text_files import refuse
 
@@ -29,16 +28,16 @@ def _decode(text: str, kind: type[T], *, file: str) -> T:
     try:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.ValidationError, Invalid) as exc:  # the latter is a rule of the type itself
-        complain(file, text, explain(exc, value, kind), cause=exc)
+        complain(file, text, explain_validation_error(exc, value, kind), cause=exc)
     except msgspec.DecodeError as exc:
         refuse(file, "has half of a surrogate pair in a text", cause=exc)
 
 
-def complain(file: str, text: str, complaint: Complaint, *, cause: Exception | None = None) -> NoReturn:
+def complain(file: str, text: str, complaint: ValidationMessage, *, cause: Exception | None = None) -> NoReturn:
     """Raise `Invalid` about a key of a file, with the line of it."""
     steps, reason = complaint
     line = f"line {line_of(text, steps)}: " if steps else ""
-    refuse(file, f"{line}{placed(steps, reason)}", cause=cause)
+    refuse(file, f"{line}{format_message(steps, reason)}", cause=cause)
 
 
 def _parse(text: str, *, file: str) -> Json:
@@ -46,9 +45,9 @@ def _parse(text: str, *, file: str) -> Json:
     try:
         return json.loads(text, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite)
     except json.JSONDecodeError as exc:
-        refuse(file, f"is not JSON: line {exc.lineno}, column {exc.colno}: {uncapitalised(exc.msg)}", cause=exc)
+        refuse(file, f"is not JSON: line {exc.lineno}, column {exc.colno}: {lowercase_first(exc.msg)}", cause=exc)
     except ValueError as exc:
-        refuse(file, uncapitalised(str(exc)), cause=exc)
+        refuse(file, lowercase_first(str(exc)), cause=exc)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

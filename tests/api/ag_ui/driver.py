@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from holdfast.domain.content import Json
-from holdfast.domain.events import Event, encode
+from holdfast.domain.events import Event, encode_event
 from tests.api.serving import LIMIT
 from tests.api.site import Site
 from tests.architecture.project import ROOT
@@ -125,7 +125,7 @@ class Driver:
 
     async def hear(self, events: Iterable[Event]) -> Outcome:
         """Have a client hear events as if a server had sent them."""
-        stream = "".join(f"data: {encode(event).decode()}\n\n" for event in events)
+        stream = "".join(f"data: {encode_event(event).decode()}\n\n" for event in events)
         return Outcome(await self.tell("hear", stream=stream))
 
     async def tell(self, command: str, **given: Json) -> Json:

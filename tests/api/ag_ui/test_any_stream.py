@@ -25,7 +25,7 @@ from holdfast.domain.events import (
 )
 from holdfast.domain.ids import MessageId, RunId, ThreadId
 from holdfast.domain.instant import Millis
-from holdfast.domain.stream import Stream
+from holdfast.domain.stream import StreamNormaliser
 from tests.api.ag_ui.driver import Driver
 from tests.unit.domain.stream.producers import steady, tidy, twisted
 
@@ -38,7 +38,7 @@ DONE: Final = RunFinished(thread_id=THREAD, run_id=RUN)
 @settings(max_examples=60, deadline=None, phases=[Phase.generate])
 @given(tidy | twisted | steady)
 async def test_any_stream_that_is_logged_is_heard_by_the_real_client(driver: Driver, said: list[Event]) -> None:
-    stream = Stream(THREAD, RUN)
+    stream = StreamNormaliser(THREAD, RUN)
     logged = [event for each in _as_ours(said) for event in stream.feed(each, at=NOW)]
     heard = await driver.hear([*logged, *stream.end(DONE, at=NOW)])
     assert heard.failed is None, heard.failed

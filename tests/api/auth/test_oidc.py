@@ -19,10 +19,10 @@ from holdfast.api.gate import Gate
 from holdfast.bootstrap.server_options import read_people
 from holdfast.control.keys.asker import Asker
 from holdfast.control.keys.errors import Forbidden, Unauthenticated
-from holdfast.domain.api_key import Scope as KeyScope
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid, Unavailable
 from holdfast.domain.ids import SpaceId
+from holdfast.domain.space import Scope as KeyScope
 from holdfast.testing.clock import HeldClock
 from tests.api.auth.conftest import OURS, THEIRS
 from tests.api.conftest import fill

@@ -13,8 +13,8 @@ from holdfast.api.methods import with_methods
 from holdfast.api.openapi import read_openapi
 from holdfast.api.routes import ROUTES, SOCKETS
 from holdfast.control.control import Control
-from holdfast.domain.api_key import Scope
 from holdfast.domain.ids import SpaceId
+from holdfast.domain.space import Scope
 from tests.api.auth.conftest import OURS, THEIRS, House, bearer, checked
 
 ALL: Final = (*ROUTES, *SOCKETS, read_openapi)

@@ -23,7 +23,7 @@ from holdfast.control.live.trail import Trail, trail_of
 from holdfast.control.task_contract.ids import task_id_of
 from holdfast.domain.content import Json
 from holdfast.domain.ids import RunId, ThreadId
-from holdfast.domain.new_run import Base, NewRun
+from holdfast.domain.new_run import NewRun, RunBase
 from holdfast.ports.runs import RunFilter
 from tests.api.chat.line import Line, line
 from tests.api.conftest import fill
@@ -175,7 +175,7 @@ async def test_a_session_that_is_cut_anywhere_goes_on_without_a_gap_or_a_double(
     hands = [first]
 
     async def next_task() -> None:
-        hands.append(await after(stage, first, base=Base(run_id=first.id)))
+        hands.append(await after(stage, first, base=RunBase(run_id=first.id)))
 
     await reader.read(lambda: first.say(*"abcde"))
     await reader.read(first.finish)

@@ -13,31 +13,30 @@ from holdfast.control.task_contract.events import TaskEvent
 from holdfast.control.task_contract.ids import run_id_of, task_id_of
 from holdfast.control.task_contract.log import PREVIEW, TYPES, TaskLog
 from holdfast.control.task_contract.task import PHASES, TaskStatus, listed, state_of, status_of
-from holdfast.domain.context_snapshot import ReadContext
+from holdfast.domain.context import ReadContext
 from holdfast.domain.events import (
     Custom,
     Event,
-    RunError,
+    RunErrorEvent,
     RunFinished,
     RunStarted,
     TextMessageContent,
     ToolCallArgs,
     ToolCallResult,
     ToolCallStart,
-    encode,
+    encode_event,
 )
-from holdfast.domain.events.custom import Logged, StatusChanged, StepChanged, to_custom
-from holdfast.domain.events.input import Cancelled, Interrupt, Interrupted, Succeeded
+from holdfast.domain.events.custom import AgentLogged, StatusChanged, StepChanged, to_custom
+from holdfast.domain.events.messages import AgUiInterrupt, CancelledOutcome, InterruptOutcome, SuccessOutcome
 from holdfast.domain.ids import InterruptId, MessageId, RunId, SpaceId, ThreadId, ToolCallId
 from holdfast.domain.instant import Millis, instant
-from holdfast.domain.phase import Phase, phase_of
-from holdfast.domain.run import Run, RunStatus, WaitsFor
+from holdfast.domain.run import Run, RunPhase, RunStatus, WaitsFor, run_phase
 from holdfast.domain.step import Step, StepKind, StepState
-from holdfast.ports.event_log import LoggedEvent
+from holdfast.ports.log import LoggedEvent
 
 RUN, THREAD, MESSAGE = RunId("run_x"), ThreadId("thr_x"), MessageId("m")
 THINKING: Final = to_custom(StepChanged(number=1, kind=StepKind.MODEL, state=StepState.STARTED, key="k", attempt=1))
-QUESTION: Final = Interrupt(id=InterruptId("int_x"), reason="input_required", message="which?")
+QUESTION: Final = AgUiInterrupt(id=InterruptId("int_x"), reason="input_required", message="which?")
 
 
 def run_at(status: RunStatus, *, reason: str | None = None, began: bool = True, **fields: object) -> Run:
@@ -93,8 +92,8 @@ def test_a_run_stands_where_the_contract_says(status: RunStatus, reason: str | N
 @given(st.sampled_from(RunStatus), st.sampled_from([None, *WaitsFor]), st.booleans())
 def test_each_status_of_a_task_is_one_phase_of_a_run(status: RunStatus, reason: str | None, began: bool) -> None:
     run = run_at(status, reason=reason, began=began)
-    assert PHASES[status_of(run)] is phase_of(run)
-    assert set(PHASES) == set(TaskStatus) and set(PHASES.values()) == set(Phase)
+    assert PHASES[status_of(run)] is run_phase(run)
+    assert set(PHASES) == set(TaskStatus) and set(PHASES.values()) == set(RunPhase)
     assert status.terminal == (status_of(run) in ("finished", "failed", "canceled"))
 
 
@@ -119,9 +118,9 @@ EVENTS: Final[st.SearchStrategy[Event]] = st.one_of(
     st.just(RunStarted(thread_id=THREAD, run_id=RUN)),
     st.builds(
         lambda outcome: RunFinished(thread_id=THREAD, run_id=RUN, outcome=outcome),
-        st.sampled_from([Succeeded(), Cancelled(), Interrupted(interrupts=[QUESTION]), msgspec.UNSET]),
+        st.sampled_from([SuccessOutcome(), CancelledOutcome(), InterruptOutcome(interrupts=[QUESTION]), msgspec.UNSET]),
     ),
-    st.builds(RunError, message=st.text(max_size=5), code=st.sampled_from(["CODE", msgspec.UNSET])),
+    st.builds(RunErrorEvent, message=st.text(max_size=5), code=st.sampled_from(["CODE", msgspec.UNSET])),
     st.builds(lambda call: ToolCallStart(tool_call_id=call, tool_call_name=f"tool_{call}"), CALLS),
     st.builds(ToolCallArgs, tool_call_id=CALLS, delta=st.sampled_from(['{"x":', "1}", "{}", "no json"])),
     st.builds(ToolCallResult, message_id=st.just(MESSAGE), tool_call_id=CALLS, content=st.text(max_size=300)),
@@ -138,7 +137,7 @@ EVENTS: Final[st.SearchStrategy[Event]] = st.one_of(
         st.sampled_from(RunStatus),
         st.sampled_from(["person", "child", "timer"]),
     ),
-    st.sampled_from([to_custom(Logged(message="x")), Custom(name="somebody.else", value=7)]),
+    st.sampled_from([to_custom(AgentLogged(message="x")), Custom(name="somebody.else", value=7)]),
     st.just(TextMessageContent(message_id=MESSAGE, delta="hi")),
 )
 
@@ -146,7 +145,7 @@ EVENTS: Final[st.SearchStrategy[Event]] = st.one_of(
 def logged(events: list[Event]) -> list[LoggedEvent]:
     """Return events as a log has them."""
     return [
-        LoggedEvent(seq=seq, type=_type(event), data=encode(event), created_at=instant(Millis(seq)))
+        LoggedEvent(seq=seq, type=_type(event), data=encode_event(event), created_at=instant(Millis(seq)))
         for seq, event in enumerate(events, start=1)
     ]
 
@@ -158,7 +157,7 @@ def told(log: list[LoggedEvent], reader: TaskLog | None = None) -> list[TaskEven
 
 
 def _type(event: Event) -> str:
-    kind: str = msgspec.json.decode(encode(event))["type"]
+    kind: str = msgspec.json.decode(encode_event(event))["type"]
     return kind
 
 
@@ -248,7 +247,7 @@ def test_a_call_that_is_made_again_after_a_crash_is_told_once() -> None:
             to_custom(step),
             to_custom(msgspec.structs.replace(step, attempt=2)),
             ToolCallResult(message_id=MESSAGE, tool_call_id=call, content="seen"),
-            to_custom(Logged(message="beside it")),
+            to_custom(AgentLogged(message="beside it")),
             to_custom(msgspec.structs.replace(step, attempt=2, state=StepState.DONE)),
         ]
     )

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from holdfast.bus.local import LocalBus
-from holdfast.ports.clock import Clock
+from holdfast.ports.runtime import Clock
 from holdfast.store.postgres import database
 from holdfast.store.postgres.transaction import STATEMENTS, PostgresTransaction, Sessions
 from holdfast.store.statements import migrations

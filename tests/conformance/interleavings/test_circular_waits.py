@@ -6,9 +6,8 @@ import pytest
 
 from holdfast.domain.commit import Committed, Lease
 from holdfast.domain.errors import WouldDeadlock
-from holdfast.domain.limits import Limits
+from holdfast.domain.limits import Limits, Usage
 from holdfast.domain.run import Move, RunStatus, WaitsFor
-from holdfast.domain.usage import Usage
 from holdfast.store.store import Store
 from tests.builders import FIRST, MINUTE, SECOND, claim
 from tests.conformance.conftest import SPACE

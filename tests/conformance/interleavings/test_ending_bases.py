@@ -6,7 +6,7 @@ import pytest
 from msgspec import UNSET, UnsetType
 
 from holdfast.domain.commit import Lease
-from holdfast.domain.new_run import Base, Created, NewRun
+from holdfast.domain.new_run import CreatedRun, NewRun, RunBase
 from holdfast.domain.run import RunStatus
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
@@ -67,11 +67,11 @@ async def test_a_run_made_while_its_base_ends_may_be_claimed(
     async def scene() -> Any:
         lease = await running(store, "begin", values={"plan": ["old"], "todo": []})
         await before(store, clock, lease)
-        base: Base | UnsetType = Base(run_id=lease.run_id) if named else UNSET
+        base: RunBase | UnsetType = RunBase(run_id=lease.run_id) if named else UNSET
         new = NewRun(thread=lease.thread_id, messages=[user("and then")], base=base)
 
         async def check(created: object, outcome: object) -> None:
-            assert isinstance(created, Created)
+            assert isinstance(created, CreatedRun)
             assert outcome is None
             bases.add(created.run.status)
             run = await get(store, created.run.id)

@@ -11,7 +11,7 @@ from holdfast.domain.commit import Committed
 from holdfast.domain.errors import AlreadyAnswered
 from holdfast.domain.ids import InterruptId
 from holdfast.domain.inbox import InboxKind
-from holdfast.domain.interrupt import Answer, Interrupt, InterruptStatus
+from holdfast.domain.interrupt import Interrupt, InterruptResponse, InterruptStatus
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import claim
@@ -55,7 +55,11 @@ async def test_an_answer_is_accepted_or_the_default_is_given(two: Two, store: St
             assert item.data["response"] == ("yes" if won else "no")
             await store.runs.end(SPACE, lease.run_id)
 
-        return two.first.interrupts.answer(SPACE, name, Answer(response="yes")), two.second.interrupts.expire(), check
+        return (
+            two.first.interrupts.answer(SPACE, name, InterruptResponse(response="yes")),
+            two.second.interrupts.expire(),
+            check,
+        )
 
     await two.explore(scene)
     assert seen == {True, False}
@@ -81,7 +85,7 @@ async def test_an_answer_is_accepted_or_the_question_withdrawn(two: Two, store: 
             assert withdrew.unread == len(await store.journal.inbox(again)) == int(won)
             await store.runs.end(SPACE, lease.run_id)
 
-        first = two.first.interrupts.answer(SPACE, name, Answer(response="yes"))
+        first = two.first.interrupts.answer(SPACE, name, InterruptResponse(response="yes"))
         return first, commit(two.second, again, consumed=[1], withdrawn=[name]), check
 
     await two.explore(scene)

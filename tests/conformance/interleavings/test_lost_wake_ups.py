@@ -8,7 +8,7 @@ from holdfast.domain.commit import Committed, Lease
 from holdfast.domain.errors import AlreadyAnswered, Conflict, InboxNotEmpty
 from holdfast.domain.ids import InterruptId
 from holdfast.domain.inbox import InboxKind
-from holdfast.domain.interrupt import Answer, Interrupt, InterruptStatus
+from holdfast.domain.interrupt import Interrupt, InterruptResponse, InterruptStatus
 from holdfast.domain.run import Move, RunStatus, WaitsFor
 from holdfast.store.store import Store
 from tests.builders import SECOND, assistant, claim, spoken
@@ -113,7 +113,7 @@ async def test_of_two_answers_one_is_accepted(two: Two, store: Store) -> None:
             assert await unread(store, lease) == [{"interrupt_id": name, "response": winner.answered_by}]
 
         first, second = (
-            writer.interrupts.answer(SPACE, name, Answer(response=by, by=by))
+            writer.interrupts.answer(SPACE, name, InterruptResponse(response=by, by=by))
             for writer, by in ((two.first, "ann"), (two.second, "bob"))
         )
         return first, second, check

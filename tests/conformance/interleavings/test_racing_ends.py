@@ -9,8 +9,8 @@ from holdfast.domain.commit import Committed, Lease
 from holdfast.domain.errors import AlreadyAnswered, Conflict, IllegalMove, LeaseLost, NotFound
 from holdfast.domain.ids import InterruptId
 from holdfast.domain.inbox import InboxKind
-from holdfast.domain.interrupt import Answer, Interrupt, InterruptStatus
-from holdfast.domain.new_run import Base, Created, NewRun
+from holdfast.domain.interrupt import Interrupt, InterruptResponse, InterruptStatus
+from holdfast.domain.new_run import CreatedRun, NewRun, RunBase
 from holdfast.domain.run import Move, Run, RunStatus
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
@@ -129,7 +129,7 @@ async def test_a_question_is_answered_or_closed_by_an_end(two: Two, store: Store
             kept = await store.interrupts.get(SPACE, name)
             assert kept.status is (InterruptStatus.ANSWERED if accepted else InterruptStatus.CANCELLED)
 
-        answer = two.second.interrupts.answer(SPACE, name, Answer(response=True))
+        answer = two.second.interrupts.answer(SPACE, name, InterruptResponse(response=True))
         return end(two.first, lease.run), answer, check
 
     await two.explore(scene)
@@ -246,15 +246,15 @@ async def test_a_base_is_deleted_before_or_after_a_run_is_made_on_it(two: Two, s
     async def scene() -> Any:
         thread = await new_thread(store, SPACE)
         base = await finished_run(store, SPACE, thread, "begin")
-        new = NewRun(thread=thread, base=Base(run_id=base.id))
+        new = NewRun(thread=thread, base=RunBase(run_id=base.id))
 
         async def check(deleted: object, created: object) -> None:
-            made = isinstance(created, Created)
+            made = isinstance(created, CreatedRun)
             seen.add(made)
             assert deleted is None
             assert made or isinstance(created, NotFound)
             assert await orphans_of(where) == {}
-            if isinstance(created, Created):
+            if isinstance(created, CreatedRun):
                 assert await store.messages.history(SPACE, created.run.id) == []
                 await end(store, created.run)
 

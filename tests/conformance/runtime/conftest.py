@@ -11,8 +11,8 @@ from holdfast.control.library import LocalLibrary
 from holdfast.control.platform_tools import PlatformTools
 from holdfast.control.remote_methods.remote_methods import RemoteMethods
 from holdfast.control.remote_tools import JoinedTools
-from holdfast.domain.tool import REMOTE_METHOD
-from holdfast.ports.agents import Agents
+from holdfast.domain.tool import REMOTE_METHOD_PREFIX
+from holdfast.ports.workspace import Agents
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from holdfast.workspace.agents import FolderAgents
@@ -74,7 +74,7 @@ async def runtime(
         leases=control.leases,
         journal=control.journal,
         remote=JoinedTools(
-            PlatformTools(control.runs, control.journal, control.values), prefixed={REMOTE_METHOD: methods}
+            PlatformTools(control.runs, control.journal, control.values), prefixed={REMOTE_METHOD_PREFIX: methods}
         ),
         library=LocalLibrary(agents, control.files, control.interrupts),
     )

@@ -11,10 +11,9 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast, get_type_hi
 
 import msgspec
 
-from holdfast.ports.journal import Journal
-from holdfast.ports.leases import Leases
-from holdfast.ports.library import Library
-from holdfast.ports.remote_tools import RemoteTools
+from holdfast.ports.log import Journal
+from holdfast.ports.queue import Leases
+from holdfast.ports.runtime import Library, RemoteTools
 from tests.conformance.ports import methods_of
 
 Port = TypeVar("Port")

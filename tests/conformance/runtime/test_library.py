@@ -9,9 +9,9 @@ from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Conflict, NotFound
 from holdfast.domain.ids import InterruptId
-from holdfast.domain.interrupt import Answer
+from holdfast.domain.interrupt import InterruptResponse
 from holdfast.domain.limits import Limits
-from holdfast.ports.library import StoredFile
+from holdfast.ports.runtime import StoredFile
 from holdfast.store.store import Store
 from tests.builders import claim
 from tests.conformance.runtime.implementations import Runtime
@@ -106,5 +106,5 @@ async def answered(store: Store, response: Json) -> Lease:
     name = f"may-{lease.run_id}"
     told = {"tool": "bash", "asking": ["bot"], "offers": [NARROW, WIDE]}
     await commit(store, lease, interrupts=[asked(name, metadata=told)], move=ASKING)
-    await store.interrupts.answer(lease.space_id, InterruptId(name), Answer(response=response))
+    await store.interrupts.answer(lease.space_id, InterruptId(name), InterruptResponse(response=response))
     return await claim(store)

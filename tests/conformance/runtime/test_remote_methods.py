@@ -13,7 +13,7 @@ from holdfast.control.remote_methods.telling import CallCancelled, MethodCalled,
 from holdfast.domain.content import Json
 from holdfast.domain.errors import LeaseLost, NotFound
 from holdfast.domain.ids import SpaceId
-from holdfast.domain.tool import Question, Reply, ToolClass, check_spec
+from holdfast.domain.tool import ToolClass, ToolInterrupt, ToolReply, check_tool_spec
 from holdfast.store.store import Store
 from tests.conformance.conftest import OTHER, SPACE
 from tests.conformance.runtime.implementations import Runtime
@@ -41,7 +41,7 @@ class Parrot:
         assert self.client.sending(telling.call_id)
         self.called.set()
         if not self.quiet:
-            self.client.answer(telling.call_id, Reply(content=telling.arguments))
+            self.client.answer(telling.call_id, ToolReply(content=telling.arguments))
 
     @property
     def calls(self) -> list[MethodCalled]:
@@ -64,7 +64,7 @@ async def test_methods_are_listed_among_the_tools_as_long_as_their_client_is_the
     lease = await running(store, "go")
     before = await runtime.remote.list(lease)
     with offering(methods, READ, ECHO):
-        found = [check_spec(spec) for spec in await runtime.remote.list(lease)]
+        found = [check_tool_spec(spec) for spec in await runtime.remote.list(lease)]
         assert [spec.name for spec in found] == sorted(spec.name for spec in found)
         kinds = {spec.name: (spec.kind, spec.read_only) for spec in found if spec.name.startswith("remote__")}
         assert kinds == {
@@ -142,7 +142,7 @@ async def test_a_method_never_asks_and_needs_no_trust(store: Store, runtime: Run
     asked: dict[str, Json] = {}
     with offering(methods, ECHO):
         with pytest.raises(NotFound):
-            question = Question(message="?")
+            question = ToolInterrupt(message="?")
             await runtime.remote.answer(lease, "remote__echo", asked, key="k", question=question, response=None)
         with pytest.raises(NotFound):
             await runtime.remote.trust(lease, "remote__echo", "digest")

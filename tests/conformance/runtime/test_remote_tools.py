@@ -5,7 +5,7 @@ import pytest
 from holdfast.domain.content import Json
 from holdfast.domain.errors import LeaseLost, NotFound
 from holdfast.domain.run import Move, RunError, RunStatus
-from holdfast.domain.tool import Question, check_spec
+from holdfast.domain.tool import ToolInterrupt, check_tool_spec
 from holdfast.store.store import Store
 from tests.builders import FIRST, MINUTE, finish, new_run, new_thread
 from tests.conformance.conftest import OTHER, SPACE
@@ -15,7 +15,7 @@ from tests.conformance.scenes import child_of, commit, running
 
 async def test_the_tools_of_a_run_are_listed_by_name(store: Store, runtime: Runtime) -> None:
     lease = await running(store, "go")
-    names = [check_spec(spec).name for spec in await runtime.remote.list(lease)]
+    names = [check_tool_spec(spec).name for spec in await runtime.remote.list(lease)]
     assert names == sorted(names)
     assert "task_status" in names
 
@@ -75,7 +75,9 @@ async def test_a_tool_that_has_not_asked_takes_no_answer(store: Store, runtime: 
     lease = await running(store, "go")
     for name in ("task_status", "tusk_status"):
         with pytest.raises(NotFound):
-            await runtime.remote.answer(lease, name, {}, key="k", question=Question(message="who?"), response="Ada")
+            await runtime.remote.answer(
+                lease, name, {}, key="k", question=ToolInterrupt(message="who?"), response="Ada"
+            )
 
 
 async def test_what_can_be_no_tool_of_the_run_is_not_trusted(store: Store, runtime: Runtime) -> None:

@@ -12,13 +12,13 @@ from holdfast.domain.errors import Conflict, IllegalMove
 from holdfast.domain.events import RunFinished, RunStarted
 from holdfast.domain.ids import RunId
 from holdfast.domain.instant import millis
-from holdfast.domain.message import open_calls
+from holdfast.domain.message import unanswered_calls
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.tool import ToolSpec
 from holdfast.metrics.observed_model import ObservedModel
-from holdfast.ports.executor import Executor
-from holdfast.ports.journal import Journal
+from holdfast.ports.log import Journal
 from holdfast.ports.model import Model, ModelDelta, ModelRequest
+from holdfast.ports.runtime import Executor
 from holdfast.tools.tool import Call, Outcome
 from holdfast.tools.wrapping import plainly
 from tests.scenario.agents.handwork import ANYTHING, READ_ONLY
@@ -153,7 +153,7 @@ async def check_ended(floor: Floor, run: Run) -> None:
         assert each.status.terminal
         assert each.completed_at is not None
         assert millis(each.completed_at) <= millis(first.completed_at)
-        assert open_calls(await floor.messages(each)) == []
+        assert unanswered_calls(await floor.messages(each)) == []
         events = await floor.events(each)
         ends = sum(isinstance(event, RunFinished) for event in events)
         assert ends <= sum(isinstance(event, RunStarted) for event in events)

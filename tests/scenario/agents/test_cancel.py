@@ -10,12 +10,12 @@ import pytest
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Conflict, IllegalMove
 from holdfast.domain.events import RunFinished
-from holdfast.domain.events.input import Cancelled
-from holdfast.domain.message import open_calls
+from holdfast.domain.events.messages import CancelledOutcome
+from holdfast.domain.message import unanswered_calls
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.step import StepState
 from holdfast.domain.tool import ToolClass
-from holdfast.ports.processes import Command
+from holdfast.ports.sandbox import Command
 from holdfast.sandbox.processes import open_processes
 from holdfast.testing.openai_server import Fault, OpenAIServer, Reply
 from holdfast.tools.tool import Outcome
@@ -66,7 +66,7 @@ async def test_a_cancelled_run_says_by_whom_and_why(anywhere: Workshop) -> None:
         assert await floor.store.timers.next_due() is None
     assert (ended.status, ended.status_reason, ended.cancelled_by) == (RunStatus.CANCELLED, "enough", "ada")
     assert isinstance(events[-1], RunFinished)
-    assert isinstance(events[-1].outcome, Cancelled)
+    assert isinstance(events[-1].outcome, CancelledOutcome)
 
 
 async def test_it_reaches_a_model_that_stands_still(anywhere: Workshop) -> None:
@@ -78,7 +78,7 @@ async def test_it_reaches_a_model_that_stands_still(anywhere: Workshop) -> None:
         anywhere.script(say("free again"))
         assert (await floor.play()).output == "free again"  # by the only worker there is
         assert [step.state for step in await floor.steps(run)] == [StepState.FAILED]
-        assert open_calls(await floor.messages(run)) == []
+        assert unanswered_calls(await floor.messages(run)) == []
     assert ended.status is RunStatus.CANCELLED
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from holdfast.domain.content import Json
 from holdfast.domain.events import ActivityDelta, ActivitySnapshot
-from holdfast.domain.events.custom import ArtifactMade, PermissionDecided
-from holdfast.domain.events.patch import Add
-from holdfast.domain.permission import Verdict
+from holdfast.domain.events.custom import ArtifactCreated, PermissionDecided
+from holdfast.domain.events.event import PatchAdd
+from holdfast.domain.permission import PermissionAction
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.step import StepState
 from tests.scenario.agents.workshop import LIMIT, SPACE, Floor, Workshop, call, calling, say
@@ -71,7 +71,7 @@ async def test_a_long_output_is_cut_for_the_model_and_kept_whole(workshop: Works
     async with workshop.open() as floor:
         run = await floor.play()
         (text,) = await results(floor, run)
-        (made,) = await floor.told(run, ArtifactMade)
+        (made,) = await floor.told(run, ArtifactCreated)
         kept = await floor.store.artifacts.get(SPACE, made.artifact_id)
     assert text.startswith("1\n2\n")
     assert text.endswith("100000\n[exit code 0]")
@@ -91,7 +91,7 @@ async def test_its_output_is_seen_while_it_runs(workshop: Workshop) -> None:
         (begun,) = [event for event in events if isinstance(event, ActivitySnapshot)]
         pieces = [event.patch for event in events if isinstance(event, ActivityDelta)]
     assert begun.activity_type == "holdfast.output"
-    assert pieces == [[Add(path="/output/-", value="first\n")], [Add(path="/output/-", value="last\n")]]
+    assert pieces == [[PatchAdd(path="/output/-", value="first\n")], [PatchAdd(path="/output/-", value="last\n")]]
 
 
 async def test_a_cancelled_run_leaves_no_process(workshop: Workshop) -> None:
@@ -178,7 +178,7 @@ async def test_what_is_made_although_a_pattern_denies_it_is_told(workshop: Works
     async with workshop.open() as floor:
         run = await floor.play()
         first, second = await results(floor, run)
-        (told,) = [each for each in await floor.told(run, PermissionDecided) if each.decision is Verdict.DENY]
+        (told,) = [each for each in await floor.told(run, PermissionDecided) if each.decision is PermissionAction.DENY]
         assert (await floor.steps(run))[1].state is StepState.FAILED
     assert first == (
         "made\n[exit code 0]\n[it has made `key.pem`, which the rules deny to be written: "
@@ -218,7 +218,9 @@ async def test_what_was_approved_for_one_folder_is_not_run_in_another(workshop: 
         await floor.runs.respond(SPACE, run.id, {"decision": "approve"}, digest=asked.digest)
         await floor.ended(run)
         _, refused, allowed = await results(floor, run)
-        reasons = [each.reason for each in await floor.told(run, PermissionDecided) if each.decision is Verdict.DENY]
+        reasons = [
+            each.reason for each in await floor.told(run, PermissionDecided) if each.decision is PermissionAction.DENY
+        ]
     assert reasons == [refused]
     assert refused.startswith("refused: this was decided for a shell in `.`, but a call before it went to `ci`")
     assert allowed == "run\n[exit code 0; the shell is in `ci`]"  # whatever the folder, the rules allow it

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast.domain.content import Json
-from holdfast.domain.events.custom import Abandoned
+from holdfast.domain.events.custom import MessagesAbandoned
 from holdfast.domain.message import Role
 from holdfast.domain.run import RunStatus
 from holdfast.domain.step import StepState
@@ -26,7 +26,7 @@ async def test_a_model_call_that_is_cut_off_is_made_again(anywhere: Workshop) ->
     anywhere.script(say("here it is"))
     async with anywhere.open() as floor:
         ended = await floor.ended(run)
-        void = await floor.told(run, Abandoned)
+        void = await floor.told(run, MessagesAbandoned)
         said = await floor.said(run)
     assert (ended.status, ended.output) == (RunStatus.COMPLETED, "here it is")
     assert said == ["user: go", "assistant: here it is"]

@@ -9,12 +9,12 @@ import pytest
 from holdfast.agent.model_call import Pace
 from holdfast.agent.work import Patience
 from holdfast.domain.events import TextMessageContent, TextMessageStart, ToolCallStart
-from holdfast.domain.events.custom import Abandoned, StatusChanged
+from holdfast.domain.events.custom import MessagesAbandoned, StatusChanged
 from holdfast.domain.instant import millis
+from holdfast.domain.limits import MAX_TOKENS_PER_CALL, Usage
 from holdfast.domain.message import Role
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.step import StepState
-from holdfast.domain.usage import MOST_TOKENS, Usage
 from holdfast.testing.openai_server import Fault, OpenAIServer, Reply, ReplyCall
 from tests.scenario.agents.handwork import answers
 from tests.scenario.agents.workshop import SPACE, STAND_IN, Floor, Workshop, call, calling, say
@@ -43,7 +43,7 @@ async def check_void(floor: Floor, run: Run) -> None:
     """See that what was given up is void in the log, and nowhere in the conversation."""
     events, kept = await floor.events(run), {message.id for message in await floor.messages(run)}
     begun = {event.message_id for event in events if isinstance(event, TextMessageStart)}
-    void = await floor.told(run, Abandoned)
+    void = await floor.told(run, MessagesAbandoned)
     assert begun - kept <= {name for each in void for name in each.message_ids}
     assert kept.isdisjoint(name for each in void for name in each.message_ids)
     for each in void:
@@ -238,7 +238,7 @@ async def test_a_provider_that_claims_impossible_usage_spoils_no_log(anywhere: W
             run = await floor.play()
             await floor.events(run)
     assert run.output == "hello"
-    assert run.usage == Usage(input_tokens=MOST_TOKENS, output_tokens=MOST_TOKENS, cost_usd=None)
+    assert run.usage == Usage(input_tokens=MAX_TOKENS_PER_CALL, output_tokens=MAX_TOKENS_PER_CALL, cost_usd=None)
 
 
 async def test_a_call_that_broke_off_leaves_no_call_behind(workshop: Workshop, server: OpenAIServer) -> None:

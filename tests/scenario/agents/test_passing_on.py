@@ -8,11 +8,11 @@ import pytest
 from holdfast.domain.content import Json
 from holdfast.domain.errors import AlreadyAnswered
 from holdfast.domain.events import Event, RunFinished, RunStarted, SubagentFinished
-from holdfast.domain.events.input import Interrupted
-from holdfast.domain.events.subagents import SubagentSuspended
+from holdfast.domain.events.ag_ui import SubagentSuspended
+from holdfast.domain.events.messages import InterruptOutcome
 from holdfast.domain.ids import RunId
 from holdfast.domain.inbox import InboxKind
-from holdfast.domain.interrupt import Answer, InterruptStatus
+from holdfast.domain.interrupt import InterruptResponse, InterruptStatus
 from holdfast.domain.limits import Limits
 from holdfast.domain.notification import NotificationKind
 from holdfast.domain.run import Run, RunStatus
@@ -42,7 +42,7 @@ async def asks(floor: Floor, run: Run, questions: int = 1) -> list[Event]:
 
 def asked_in(event: Event) -> list[str]:
     outcome = event.outcome if isinstance(event, RunFinished) else None
-    return [each.id for each in outcome.interrupts] if isinstance(outcome, Interrupted) else []
+    return [each.id for each in outcome.interrupts] if isinstance(outcome, InterruptOutcome) else []
 
 
 async def test_a_question_is_asked_by_all_above_that_wait_and_answered_at_the_root(anywhere: Workshop) -> None:
@@ -117,7 +117,7 @@ async def test_all_are_answered_at_once_in_the_name_of_a_segment(anywhere: Works
         run = await floor.start()
         await asks(floor, run, 2)
         asked = await floor.store.interrupts.asked_by(SPACE, run.id)
-        answers = {each.id: Answer(response="yes") for each in asked}
+        answers = {each.id: InterruptResponse(response="yes") for each in asked}
         await floor.store.interrupts.answer_all(SPACE, run.id, answers, segment=RunId("next"))
         ended = await floor.ended(run)
         events = await floor.events(run)
@@ -215,7 +215,7 @@ async def test_an_approval_below_is_given_at_the_root(workshop: Workshop) -> Non
         run = await floor.start()
         events = await asks(floor, run)
         (outcome,) = [event.outcome for event in events if asked_in(event) and isinstance(event, RunFinished)]
-        assert isinstance(outcome, Interrupted)
+        assert isinstance(outcome, InterruptOutcome)
         shown = outcome.interrupts[0]
         assert isinstance(shown.metadata, dict)
         approve = {"decision": "approve"}

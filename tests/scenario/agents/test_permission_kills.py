@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.domain.events.custom import PermissionDecided
-from holdfast.domain.permission import Verdict
+from holdfast.domain.permission import PermissionAction
 from holdfast.domain.run import RunStatus
 from holdfast.testing.kills import ForkServer
 from tests.scenario.agents.approver import BAD, GOOD
@@ -36,7 +36,7 @@ async def check(place: Place) -> None:
     ran = place.done.read_text().splitlines()
     async with place.workshop.open(answers("bash", "no"), workers=0) as floor:
         run = await floor.store.runs.get(SPACE, RUN)
-        asked = [one for one in await floor.told(run, PermissionDecided) if one.decision is Verdict.ASK]
+        asked = [one for one in await floor.told(run, PermissionDecided) if one.decision is PermissionAction.ASK]
         questions = await floor.store.interrupts.of_run(SPACE, RUN)
         said = await floor.said(run)
     assert (run.status, len(asked), len(questions)) == (RunStatus.COMPLETED, 2, 2)

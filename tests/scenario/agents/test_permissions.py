@@ -12,7 +12,7 @@ from holdfast.domain.content import Json
 from holdfast.domain.errors import AlreadyAnswered, Invalid
 from holdfast.domain.events.custom import PermissionDecided
 from holdfast.domain.interrupt import Interrupt, InterruptKind
-from holdfast.domain.permission import Verdict, call_digest
+from holdfast.domain.permission import PermissionAction, call_digest
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.step import StepState
 from holdfast.domain.tool import ToolClass
@@ -97,7 +97,7 @@ async def test_a_call_is_asked_for_with_its_arguments_its_rule_and_a_digest(anyw
         ended = await floor.ended(run)
         told = await floor.told(run, PermissionDecided)
     assert (ended.output, ran(tool)) == ("ran git push origin", 1)
-    assert [(each.decision, each.by) for each in told][1] == (Verdict.ALLOW, "ada")
+    assert [(each.decision, each.by) for each in told][1] == (PermissionAction.ALLOW, "ada")
 
 
 async def test_an_approval_needs_no_more_than_its_decision(workshop: Workshop) -> None:
@@ -211,7 +211,7 @@ async def test_what_cannot_be_written_is_allowed_this_once(workshop: Workshop) -
         await answer(floor, run, asked, decision="always")
         assert (await floor.ended(run)).status is RunStatus.COMPLETED
         (decided,) = [each for each in await floor.told(run, PermissionDecided) if each.by == "ada"]
-    assert (ran(tool), decided.decision, decided.granted) == (1, Verdict.ALLOW, UNSET)
+    assert (ran(tool), decided.decision, decided.granted) == (1, PermissionAction.ALLOW, UNSET)
     assert (workshop.folder / "permissions.json").read_text() == "{"
 
 
@@ -295,7 +295,7 @@ async def test_what_was_approved_is_not_asked_again_by_the_next_worker(workshop:
     gate.open.set()
     async with workshop.open(gate) as floor:
         ended = await floor.ended(run)
-        asked_for = [each for each in await floor.told(run, PermissionDecided) if each.decision is Verdict.ASK]
+        asked_for = [each for each in await floor.told(run, PermissionDecided) if each.decision is PermissionAction.ASK]
         first, second = await results(floor, run)
     again = kind is not ToolClass.EFFECTFUL
     assert (ended.output, len(asked_for), gate.times) == ("done", 2, 3 if again else 2)

@@ -2,10 +2,10 @@
 
 from holdfast.domain.events import ToolCallResult, event_type
 from holdfast.domain.events.custom import StepChanged
+from holdfast.domain.limits import Usage
 from holdfast.domain.message import Role
 from holdfast.domain.run import RunStatus
 from holdfast.domain.step import StepKind, StepState
-from holdfast.domain.usage import Usage
 from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
 
 USED = {"input_tokens": 100, "output_tokens": 7}

@@ -10,7 +10,7 @@ from holdfast.domain.errors import Conflict, IdTaken, Invalid, NotFound
 from holdfast.domain.events import TextMessageContent
 from holdfast.domain.ids import MessageId, RunId
 from holdfast.domain.message import Role
-from holdfast.domain.plan_edit import AddItem, NewPlanItem
+from holdfast.domain.plan_edit import AddPlanItem, NewPlanItem
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.tool import ToolClass
 from tests.scenario.agents.handwork import Gate
@@ -93,7 +93,7 @@ async def test_what_a_run_has_not_heard_when_it_fails_is_told_to_the_one_that_tr
     async with anywhere.open(workers=0) as floor:
         run = await floor.start("begin")
         await floor.runs.steer(SPACE, run.id, "but gently", by="ada")
-        await floor.holdfast.store.plans.edit(SPACE, run.thread_id, AddItem(item=NewPlanItem(title="knead")))
+        await floor.holdfast.store.plans.edit(SPACE, run.thread_id, AddPlanItem(item=NewPlanItem(title="knead")))
     async with anywhere.open() as floor:
         failed = await floor.ended(run)
         said, messages = await floor.said(run), await floor.messages(run)

@@ -6,11 +6,11 @@ from typing import Any, Final
 import pytest
 
 from holdfast.domain.content import Json
-from holdfast.domain.events.custom import PermissionDecided, Tainted
-from holdfast.domain.new_run import Base
+from holdfast.domain.events.custom import PermissionDecided, RunTainted
+from holdfast.domain.new_run import RunBase
 from holdfast.domain.run import Run, RunStatus
-from holdfast.domain.taint import taint_of
-from holdfast.domain.tool import Reach, ToolClass
+from holdfast.domain.tool import ToolClass, ToolReach
+from holdfast.domain.untrusted import read_taint
 from holdfast.sandbox.processes import SupervisedProcesses
 from holdfast.testing.web_server import Page, StandInWeb, WebServer
 from holdfast.tools.builtin.web_fetch import web_fetch
@@ -45,7 +45,7 @@ async def answer(floor: Floor, run: Run, decision: str) -> None:
 
 async def sources(floor: Floor, run: Run) -> list[str]:
     """Return what a run has read of others."""
-    return taint_of(await floor.store.values.of_run(SPACE, run.id)).names()
+    return read_taint(await floor.store.values.of_run(SPACE, run.id)).names()
 
 
 async def test_after_a_page_a_person_is_asked_although_a_rule_allows_the_call(anywhere: Workshop, page: Tool) -> None:
@@ -61,7 +61,7 @@ async def test_after_a_page_a_person_is_asked_although_a_rule_allows_the_call(an
         await floor.runs.respond(SPACE, run.id, {"decision": "deny"}, interrupt=asked.id, digest=asked.digest)
         assert (await floor.ended(run)).status is RunStatus.COMPLETED
         assert len(charge.calls) == 1
-        (told,) = await floor.told(run, Tainted)
+        (told,) = await floor.told(run, RunTainted)
         fetched = (await floor.messages(run))[3].tool_calls[0]
         assert (told.source, told.tool_call_id) == ("web:evil.example", fetched.id)
 
@@ -79,7 +79,7 @@ async def test_what_a_person_approves_is_done_once(workshop: Workshop, page: Too
 
 async def test_calls_that_were_asked_for_beside_the_page_or_stay_inside_go_on(workshop: Workshop, page: Tool) -> None:
     charge, look = charging(), answers("look", "seen", **READ_ONLY)
-    note = charging("note", kind=ToolClass.IDEMPOTENT, reach=Reach.WORKSPACE)
+    note = charging("note", kind=ToolClass.IDEMPOTENT, reach=ToolReach.WORKSPACE)
     workshop.agent(
         calling(FETCH, CHARGE),
         calling(call("look"), call("note"), call("log_write", message="x")),
@@ -132,7 +132,7 @@ async def test_the_runs_that_continue_one_are_tainted_and_a_fork_before_the_page
         await answer(floor, second, "deny")
         await floor.ended(second)
         assert len(charge.calls) == 0
-        base = Base(run_id=first.id, sequence=said.sequence)
+        base = RunBase(run_id=first.id, sequence=said.sequence)
         fork = await floor.play("or do it", thread=first.thread_id, base=base)
         assert (await sources(floor, second), await sources(floor, fork)) == (["web:evil.example"], [])
     assert len(charge.calls) == 1
@@ -182,7 +182,7 @@ async def test_whoever_reads_the_answer_of_a_tainted_child_is_tainted(
         await answer(floor, run, "deny")
         assert (await floor.ended(run)).output == "done"
         assert await sources(floor, run) == ["web:evil.example"]
-        assert [told.source for told in await floor.told(run, Tainted)] == ["web:evil.example"]
+        assert [told.source for told in await floor.told(run, RunTainted)] == ["web:evil.example"]
     assert len(charge.calls) == 0
 
 
@@ -207,7 +207,7 @@ async def test_the_end_of_a_tainted_task_taints_whoever_asks_for_it(
 async def test_a_command_is_asked_for_where_commands_have_the_network(
     workshop: Workshop, page: Tool, network: bool
 ) -> None:
-    bash = answers("bash", "ran", kind=ToolClass.EFFECTFUL, reach=Reach.COMMANDS)
+    bash = answers("bash", "ran", kind=ToolClass.EFFECTFUL, reach=ToolReach.COMMANDS)
     allowed = ["web_fetch", "bash", *(["network"] if network else [])]
     workshop.agent(calling(FETCH), calling(call("bash", command="ls")), say("done"), tools=["web_fetch", "bash"])
     workshop.configure(tools=["web_fetch", "bash"], permissions={"allow": allowed})

@@ -14,9 +14,9 @@ from msgspec.json import encode
 
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
-from holdfast.domain.events.custom import Tainted
+from holdfast.domain.events.custom import RunTainted
 from holdfast.domain.run import Run
-from holdfast.domain.tool import Question, Reply, ToolClass, ToolSpec
+from holdfast.domain.tool import ToolClass, ToolInterrupt, ToolReply, ToolSpec
 from holdfast.domain.web_settings import SearxngSearch
 from holdfast.sandbox.processes import SupervisedProcesses
 from holdfast.testing.calls import a_lease
@@ -92,16 +92,16 @@ class Mail:
     async def list(self, lease: Lease) -> list[ToolSpec]:
         return [ToolSpec(name=name, description=name, parameters=ANYTHING) for name in ("mail_read", "mail_send")]
 
-    async def call(self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str) -> Reply:
+    async def call(self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str) -> ToolReply:
         if name == "mail_read":
-            return Reply(content=PHRASES[int(arguments["phrase"])], failed="fail" in arguments)
+            return ToolReply(content=PHRASES[int(arguments["phrase"])], failed="fail" in arguments)
         async with counted_call(self._server, tool=name, key=key, name=lease.run_id) as finish:
             await finish()
-        return Reply(content="sent")
+        return ToolReply(content="sent")
 
     async def answer(
-        self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, question: Question, response: Json
-    ) -> Reply:
+        self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, question: ToolInterrupt, response: Json
+    ) -> ToolReply:
         raise AssertionError
 
     async def trust(self, lease: Lease, name: str, digest: str) -> None:
@@ -178,7 +178,7 @@ async def test_no_words_of_others_reach_outside_without_a_person(
         assert [run.output for run in runs] == ["obeyed"] * len(cases)
         assert await counter.calls() == []
         for run in runs:
-            assert len(await floor.told(run, Tainted)) >= 1
+            assert len(await floor.told(run, RunTainted)) >= 1
 
 
 async def test_what_a_person_approves_does_happen(office: Workshop, tools: list[Tool], counter: CountingServer) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.domain.events.custom import Tainted
+from holdfast.domain.events.custom import RunTainted
 from holdfast.domain.run import RunStatus
 from holdfast.testing.kills import ForkServer
 from tests.scenario.agents.dying import DEATHS, RUN, Place, die_in_turn
@@ -38,7 +38,7 @@ async def check(place: Place) -> None:
     """See that a person was asked once, that nothing was done, and which tools the model was shown."""
     async with place.workshop.open(*tools(place.done), workers=0) as floor:
         run = await floor.store.runs.get(SPACE, RUN)
-        told, questions = await floor.told(run, Tainted), await floor.store.interrupts.of_run(SPACE, RUN)
+        told, questions = await floor.told(run, RunTainted), await floor.store.interrupts.of_run(SPACE, RUN)
         shown = [tool["name"] for tool in (await floor.context(run)).tools]
     assert (run.status, [one.source for one in told], len(questions)) == (RunStatus.COMPLETED, ["tool:read_mail"], 1)
     assert not place.done.exists()

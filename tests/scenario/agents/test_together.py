@@ -6,7 +6,7 @@ from holdfast.domain.events import SubagentFinished, SubagentStarted
 from holdfast.domain.events.custom import ChildChanged
 from holdfast.domain.ids import ThreadId
 from holdfast.domain.limits import Limits
-from holdfast.domain.permission import RIGHTS
+from holdfast.domain.permission import RIGHTS_VALUE
 from holdfast.domain.run import Mode, RunStatus
 from holdfast.domain.thread import NewThread
 from holdfast.domain.tool import ToolClass
@@ -180,7 +180,7 @@ class TestMessages:
             run = await floor.play()
             values = await floor.store.values.of_run(SPACE, (await floor.child(run)).id)
         assert run.output == "refused: the rule `log_write` of agent `bot` denies this call"
-        assert [each["agent"] for each in values[RIGHTS]] == ["bot"]
+        assert [each["agent"] for each in values[RIGHTS_VALUE]] == ["bot"]
 
 
 class TestTasks:

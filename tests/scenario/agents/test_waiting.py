@@ -8,7 +8,7 @@ import pytest
 from holdfast.domain.errors import AlreadyAnswered, Waiting
 from holdfast.domain.events import RunFinished, RunStarted, SubagentFinished, SubagentStarted
 from holdfast.domain.events.custom import ChildChanged, InterruptChanged
-from holdfast.domain.events.input import Interrupted
+from holdfast.domain.events.messages import InterruptOutcome
 from holdfast.domain.interrupt import InterruptStatus
 from holdfast.domain.run import RunStatus
 from holdfast.domain.step import StepState
@@ -28,7 +28,7 @@ TOOLS = ["ask_user", "task_respond", "agent_spawn", "sleep", "task_create"]
 def asked_in(events: list[object]) -> list[list[str]]:
     """Return the questions that each segment ended with."""
     outcomes = [event.outcome for event in events if isinstance(event, RunFinished)]
-    return [[asked.id for asked in outcome.interrupts] for outcome in outcomes if isinstance(outcome, Interrupted)]
+    return [[asked.id for asked in outcome.interrupts] for outcome in outcomes if isinstance(outcome, InterruptOutcome)]
 
 
 @pytest.mark.parametrize("question", [ASK, RESPOND], ids=["ask_user", "task_respond"])
@@ -132,7 +132,7 @@ async def test_one_answer_of_two_lets_the_run_wait_on_for_the_other(anywhere: Wo
 
 
 def _asks(event: RunFinished) -> list[str]:
-    return [each.id for each in event.outcome.interrupts] if isinstance(event.outcome, Interrupted) else []
+    return [each.id for each in event.outcome.interrupts] if isinstance(event.outcome, InterruptOutcome) else []
 
 
 async def test_a_question_that_nobody_answers_has_its_default_outcome(anywhere: Workshop, clock: HeldClock) -> None:

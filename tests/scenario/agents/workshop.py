@@ -15,8 +15,8 @@ from holdfast.agent.work import Habits, Patience
 from holdfast.bootstrap.workspace import DEFAULT_SPACE, Holdfast, Options
 from holdfast.bootstrap.workspace import open as open_workspace
 from holdfast.domain.content import Json
-from holdfast.domain.context_snapshot import ReadContext
-from holdfast.domain.events import Custom, Event, decode
+from holdfast.domain.context import ReadContext
+from holdfast.domain.events import Custom, Event, decode_event
 from holdfast.domain.events.custom import HoldfastEvent, from_custom
 from holdfast.domain.instant import Millis, instant
 from holdfast.domain.interrupt import Interrupt, InterruptStatus
@@ -159,7 +159,7 @@ class Floor:
                     head = await watch.beyond(seq)
                     assert head is not None
                     seq = head.last_event_seq
-                    events = [decode(event.data) for event in await self.store.events.after(SPACE, run.id)]
+                    events = [decode_event(event.data) for event in await self.store.events.after(SPACE, run.id)]
                     if head.status in statuses or any(map(seen, events)):
                         return events
                     assert not head.status.terminal, await self.get(run)
@@ -175,7 +175,7 @@ class Floor:
     async def events(self, run: Run) -> list[Event]:
         """Return the log of a run, which must be legal."""
         status = (await self.get(run)).status
-        events = [decode(event.data) for event in await self.store.events.after(SPACE, run.id, limit=10_000)]
+        events = [decode_event(event.data) for event in await self.store.events.after(SPACE, run.id, limit=10_000)]
         verify(events, complete=status.terminal)
         return events
 

@@ -11,8 +11,8 @@ from holdfast.agent.context.sizes import Sizes
 from holdfast.agent.prompt.segment import Segment, Segments
 from holdfast.agent.tokens import EstimatedTokens
 from holdfast.domain.agent import Agent
-from holdfast.domain.compaction import NONE, Compaction
 from holdfast.domain.content import Content, Json
+from holdfast.domain.context import NO_COMPACTION, Compaction
 from holdfast.domain.ids import MessageId, RunId, ThreadId, ToolCallId
 from holdfast.domain.instant import Instant
 from holdfast.domain.message import Message, Role, ToolCall
@@ -98,7 +98,7 @@ def given(
     goal: Message | None = None,
     window: int = WINDOW,
     whole: bool = True,
-    compaction: Compaction = NONE,
+    compaction: Compaction = NO_COMPACTION,
     reminders: tuple[str, ...] = (),
 ) -> ContextInput:
     """Return what a call is made of."""

@@ -8,15 +8,14 @@ from typing import Final
 
 from holdfast.agent.conversation import Conversation, Turn
 from holdfast.agent.log import Log
-from holdfast.domain.commit import Commit, Committed, Lease
+from holdfast.domain.commit import Commit, Committed, Lease, RunSnapshot
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.events import PROTOCOL_VERSION, Event, RunStarted
 from holdfast.domain.ids import MessageId
 from holdfast.domain.inbox import InboxItem
 from holdfast.domain.message import Message
-from holdfast.domain.opening import Opening
-from holdfast.domain.stream import Stream
-from holdfast.ports.model import Finished, ModelDelta, ModelRequest
+from holdfast.domain.stream import StreamNormaliser
+from holdfast.ports.model import ModelDelta, ModelFinished, ModelRequest
 from holdfast.testing.calls import a_lease
 from holdfast.testing.clock import HeldClock
 from tests.unit.agent.builders import RUN, THREAD, run
@@ -65,7 +64,7 @@ class Notebook:
         found = [message for message in self._history if message.sequence is not None and message.sequence < before]
         return found[-limit:]
 
-    async def open(self, lease: Lease) -> Opening:
+    async def open(self, lease: Lease) -> RunSnapshot:
         """Not for these tests."""
         raise NotImplementedError
 
@@ -81,7 +80,7 @@ class Notebook:
 def a_log(notebook: Notebook, *, conversation: Conversation | None = None) -> Log:
     """Return the log of a run that has just begun."""
     talk = conversation or Conversation(RUN, [], turn=Turn(goal=None, position=0), whole=True)
-    return Log(notebook, LEASE, Stream.resume(THREAD, RUN, [FIRST]), talk, HeldClock(), last_event_seq=1)
+    return Log(notebook, LEASE, StreamNormaliser.resume(THREAD, RUN, [FIRST]), talk, HeldClock(), last_event_seq=1)
 
 
 class Puppet:
@@ -117,7 +116,7 @@ class Puppet:
                 if isinstance(line, Exception):
                     raise line
                 yield line
-                if isinstance(line, Finished):
+                if isinstance(line, ModelFinished):
                     return
         finally:
             self.left = True

@@ -15,9 +15,16 @@ from holdfast.domain.events import (
     ToolCallStart,
 )
 from holdfast.domain.ids import MessageId, ToolCallId
+from holdfast.domain.limits import ZERO_USAGE
 from holdfast.domain.run import Move, RunStatus
-from holdfast.domain.usage import NOTHING
-from holdfast.ports.model import CallDelta, CallStarted, Finished, ModelDelta, TextDelta, ThoughtDelta
+from holdfast.ports.model import (
+    ModelDelta,
+    ModelFinished,
+    ReasoningDelta,
+    TextDelta,
+    ToolArgumentsDelta,
+    ToolCallStarted,
+)
 from holdfast.testing.verifier import verify
 from tests.unit.agent.builders import RUN, THREAD
 from tests.unit.agent.notebook import Notebook, a_log
@@ -40,12 +47,12 @@ def deltas_of(kinds: list[tuple[str, str]]) -> list[ModelDelta]:
         if kind == "text":
             deltas.append(TextDelta(text))
         elif kind == "thought":
-            deltas.append(ThoughtDelta(text))
+            deltas.append(ReasoningDelta(text))
         elif kind == "call":
-            deltas.append(CallStarted(ToolCallId(f"c{calls}"), "look"))
+            deltas.append(ToolCallStarted(ToolCallId(f"c{calls}"), "look"))
             calls += 1
         elif calls:
-            deltas.append(CallDelta(ToolCallId(f"c{len(text) % calls}"), text))
+            deltas.append(ToolArgumentsDelta(ToolCallId(f"c{len(text) % calls}"), text))
     return deltas
 
 
@@ -69,24 +76,24 @@ kinds = st.lists(st.tuples(st.sampled_from(["text", "text", "thought", "call", "
 async def test_whatever_comes_the_stream_is_legal_and_nothing_is_lost(
     kinds: list[tuple[str, str]], finished: bool, commits: set[int]
 ) -> None:
-    deltas = [*deltas_of(kinds), *([Finished(usage=NOTHING)] if finished else [])]
+    deltas = [*deltas_of(kinds), *([ModelFinished(usage=ZERO_USAGE)] if finished else [])]
     answer, events = await logged(deltas, commit_after=commits)
     verify(events)
     message, _ = answer.message()
     assert message.content == "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
     assert message.content == "".join(event.delta for event in events if isinstance(event, TextMessageContent))
-    thought = "".join(delta.text for delta in deltas if isinstance(delta, ThoughtDelta))
+    thought = "".join(delta.text for delta in deltas if isinstance(delta, ReasoningDelta))
     assert message.metadata.get("thinking", "") == thought
     assert thought == "".join(event.delta for event in events if isinstance(event, ReasoningMessageContent))
     begun = [event.tool_call_id for event in events if isinstance(event, ToolCallStart)]
     assert begun == [call.id for call in message.tool_calls]
-    arguments = "".join(delta.arguments for delta in deltas if isinstance(delta, CallDelta))
+    arguments = "".join(delta.arguments for delta in deltas if isinstance(delta, ToolArgumentsDelta))
     assert sorted(arguments) == sorted("".join(event.delta for event in events if isinstance(event, ToolCallArgs)))
     assert sorted(answer.streamed()) == sorted(message.content + thought + arguments)
 
 
 async def test_what_is_said_has_the_id_of_the_message_that_it_becomes() -> None:
-    answer, events = await logged([ThoughtDelta("hm"), TextDelta("yes"), Finished(usage=NOTHING)])
+    answer, events = await logged([ReasoningDelta("hm"), TextDelta("yes"), ModelFinished(usage=ZERO_USAGE)])
     assert [event.message_id for event in events if isinstance(event, TextMessageStart)] == [M]
     assert answer.message()[0].id == M
 
@@ -95,12 +102,12 @@ async def test_the_arguments_of_calls_that_come_mixed_are_put_together() -> None
     first, second = ToolCallId("x"), ToolCallId("y")
     answer, _ = await logged(
         [
-            CallStarted(first, "look"),
-            CallStarted(second, "jump"),
-            CallDelta(second, '{"far":'),
-            CallDelta(first, "{}"),
-            CallDelta(second, " true}"),
-            Finished(usage=NOTHING),
+            ToolCallStarted(first, "look"),
+            ToolCallStarted(second, "jump"),
+            ToolArgumentsDelta(second, '{"far":'),
+            ToolArgumentsDelta(first, "{}"),
+            ToolArgumentsDelta(second, " true}"),
+            ModelFinished(usage=ZERO_USAGE),
         ]
     )
     message, unreadable = answer.message()
@@ -126,7 +133,9 @@ async def test_the_arguments_of_calls_that_come_mixed_are_put_together() -> None
 )
 async def test_arguments_that_cannot_be_read_are_none_and_it_says_why(arguments: str, why: str) -> None:
     call = ToolCallId("x")
-    answer, _ = await logged([CallStarted(call, "look"), CallDelta(call, arguments), Finished(usage=NOTHING)])
+    answer, _ = await logged(
+        [ToolCallStarted(call, "look"), ToolArgumentsDelta(call, arguments), ModelFinished(usage=ZERO_USAGE)]
+    )
     message, unreadable = answer.message()
     assert message.tool_calls[0].arguments == {}
     assert why in unreadable[ToolCallId("call-0")]
@@ -136,17 +145,21 @@ async def test_arguments_that_cannot_be_read_are_none_and_it_says_why(arguments:
 @pytest.mark.parametrize("arguments", ["", "  ", "{}"])
 async def test_a_call_without_arguments_has_none(arguments: str) -> None:
     call = ToolCallId("x")
-    answer, _ = await logged([CallStarted(call, "look"), CallDelta(call, arguments), Finished(usage=NOTHING)])
+    answer, _ = await logged(
+        [ToolCallStarted(call, "look"), ToolArgumentsDelta(call, arguments), ModelFinished(usage=ZERO_USAGE)]
+    )
     message, unreadable = answer.message()
     assert (message.tool_calls[0].arguments, unreadable) == ({}, {})
 
 
 async def test_what_a_provider_wants_back_is_kept_with_the_message() -> None:
-    answer, _ = await logged([TextDelta("yes"), Finished(usage=NOTHING, keep={"signature": "s"})])
+    answer, _ = await logged([TextDelta("yes"), ModelFinished(usage=ZERO_USAGE, keep={"signature": "s"})])
     assert answer.message()[0].metadata == {"provider": {"signature": "s"}}
 
 
 async def test_arguments_may_be_nested_as_deeply_as_anybody_needs() -> None:
     call, arguments = ToolCallId("x"), '{"a":' * 64 + "1" + "}" * 64
-    answer, _ = await logged([CallStarted(call, "look"), CallDelta(call, arguments), Finished(usage=NOTHING)])
+    answer, _ = await logged(
+        [ToolCallStarted(call, "look"), ToolArgumentsDelta(call, arguments), ModelFinished(usage=ZERO_USAGE)]
+    )
     assert answer.message()[1] == {}

@@ -7,8 +7,8 @@ from holdfast.agent.context.assembly import ContextInput, assemble
 from holdfast.agent.context.budget import share_out
 from holdfast.agent.context.sizes import Sizes
 from holdfast.agent.context.tools import offered
-from holdfast.domain.compaction import Compaction
 from holdfast.domain.content import ImagePart, TextPart, UrlSource
+from holdfast.domain.context import Compaction
 from holdfast.domain.errors import Invalid
 from holdfast.domain.message import Message, Role
 from holdfast.ports.model import ToolDefinition

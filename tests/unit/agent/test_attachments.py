@@ -7,7 +7,7 @@ from holdfast.domain.content import DataSource, DocumentPart, FileSource, ImageP
 from holdfast.domain.errors import NotFound
 from holdfast.domain.ids import FileId
 from holdfast.domain.message import NewMessage, Role
-from holdfast.ports.library import StoredFile
+from holdfast.ports.runtime import StoredFile
 
 KEPT = {FileId("fil_1"): StoredFile(media_type="image/png", content=b"\x89PNG")}
 

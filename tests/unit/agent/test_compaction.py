@@ -12,10 +12,10 @@ from holdfast.agent.context.assembly import ContextInput, assemble
 from holdfast.agent.context.compaction import Collapse, CompactionPlan, Summarise, apply_summary, plan_compaction
 from holdfast.agent.context.sizes import Sizes
 from holdfast.domain import plan as plans
-from holdfast.domain.compaction import NONE, Collapsed, Compaction
+from holdfast.domain.context import NO_COMPACTION, CollapsedTask, Compaction
 from holdfast.domain.message import Message, Role
 from holdfast.domain.plan import Boundary, Plan, PlanStatus
-from holdfast.ports.model import Purpose
+from holdfast.ports.model import ModelCallPurpose
 from tests.unit.agent.builders import RUN, TOKENS, Log, assembled, call, given, texts
 from tests.unit.agent.conversations import conversations
 
@@ -49,7 +49,7 @@ class Worker:
         self.calls += 1
         return self.log.exchange(call(f"c{self.calls}", tool, **arguments), answer=answer)
 
-    def planned(self, *, window: int, compaction: Compaction = NONE) -> CompactionPlan | None:
+    def planned(self, *, window: int, compaction: Compaction = NO_COMPACTION) -> CompactionPlan | None:
         """Plan a compaction of what there is."""
         return _planned(given(self.log, goal=self.goal, window=window, compaction=compaction), self.plan)
 
@@ -171,7 +171,7 @@ def test_a_summary_is_asked_for_when_conclusions_are_not_enough() -> None:
         worker.call("look", LONG)
     planned = worker.planned(window=6_000)
     assert isinstance(planned, Summarise)
-    assert planned.request.purpose is Purpose.SUMMARY
+    assert planned.request.purpose is ModelCallPurpose.SUMMARY
     assert planned.request.tools == ()
     assert "untrusted" in planned.request.system
     assert all(not message.tool_calls and message.role is not Role.TOOL for message in planned.request.messages)
@@ -333,6 +333,6 @@ def _length(what: ContextInput) -> int:
     return sent.tokens["conversation"] + sent.tokens["earlier"]
 
 
-def _collapsed(task_id: int, start: tuple[int, int], end: tuple[int, int]) -> Collapsed:
+def _collapsed(task_id: int, start: tuple[int, int], end: tuple[int, int]) -> CollapsedTask:
     ends = [Boundary(message_sequence_num=message, content_sequence_num=block) for message, block in (start, end)]
-    return Collapsed(task_id=task_id, title="count", conclusion="there are nine", start=ends[0], end=ends[1])
+    return CollapsedTask(task_id=task_id, title="count", conclusion="there are nine", start=ends[0], end=ends[1])

@@ -12,11 +12,18 @@ from holdfast.agent.context.assembly import Assembled, ContextInput, assemble
 from holdfast.agent.context.sizes import Sizes
 from holdfast.agent.context.snapshot import take
 from holdfast.agent.context.units import Unit, units
-from holdfast.domain.compaction import NONE, Collapsed, Compaction
-from holdfast.domain.context_snapshot import read_back, read_message, text_names, without_texts
+from holdfast.domain.context import (
+    NO_COMPACTION,
+    CollapsedTask,
+    Compaction,
+    restore_context,
+    strip_texts,
+    text_digests,
+    to_read_message,
+)
 from holdfast.domain.message import Message, Role
 from holdfast.domain.plan import Boundary
-from holdfast.domain.untrusted import unmarked
+from holdfast.domain.untrusted import unmark
 from tests.unit.agent.builders import TOKENS, Log, assembled, segment
 from tests.unit.agent.conversations import conversations, words
 
@@ -108,7 +115,7 @@ def test_no_content_can_end_its_mark(what: ContextInput) -> None:
             tag = opening[1:].partition(" ")[0]
             assert rest.count(tag) == 1
             assert rest.endswith(f"\n</{tag}>")
-            assert unmarked(message.content) == contents[message.id]
+            assert unmark(message.content) == contents[message.id]
 
 
 @for_every_context
@@ -133,11 +140,11 @@ def test_a_snapshot_reads_back_what_was_sent(what: ContextInput) -> None:
     snapshot = take(sent, what, step=3, model="scripted:x")
     older = [what.goal] if what.goal is not None and what.goal not in what.messages else []
     chain = [*older, *what.messages]
-    assert set(text_names(snapshot)) == set(snapshot.texts)
-    read = read_back(without_texts(snapshot), snapshot.texts, chain)
+    assert set(text_digests(snapshot)) == set(snapshot.texts)
+    read = restore_context(strip_texts(snapshot), snapshot.texts, chain)
     assert read.complete
     assert read.system == sent.system
-    assert list(read.messages) == [read_message(message) for message in sent.messages]
+    assert list(read.messages) == [to_read_message(message) for message in sent.messages]
     assert read.tokens == sent.tokens
 
 
@@ -147,7 +154,7 @@ def _compactions(draw: st.DrawFn, log: Log) -> Compaction:
     there = units(log.messages, sizes=Sizes(TOKENS))
     ends = [unit.last for unit in there if unit.last is not None]
     if not ends or draw(st.booleans()):
-        return NONE
+        return NO_COMPACTION
     through = draw(st.one_of(st.none(), st.sampled_from(ends)))
     return Compaction(
         through=through,
@@ -157,10 +164,10 @@ def _compactions(draw: st.DrawFn, log: Log) -> Compaction:
 
 
 @st.composite
-def _spans(draw: st.DrawFn, there: Sequence[Unit]) -> Collapsed:
+def _spans(draw: st.DrawFn, there: Sequence[Unit]) -> CollapsedTask:
     places = [unit.first for unit in there if unit.first is not None and unit.head.tool_calls] or [0]
     first, last = sorted([draw(st.sampled_from(places)), draw(st.sampled_from(places))])
-    return Collapsed(
+    return CollapsedTask(
         task_id=draw(st.integers(1, 99)),
         title=draw(words),
         conclusion=draw(words),

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from holdfast.agent.conversation import Conversation, Turn, begins_turn, read_turn
 from holdfast.domain.ids import RunId, ToolCallId
-from holdfast.domain.message import STEERING, Message, Role
+from holdfast.domain.message import STEERING_METADATA_KEY, Message, Role
 from tests.unit.agent.builders import RUN, Log, call
 from tests.unit.agent.notebook import LEASE, Notebook
 
@@ -18,7 +18,7 @@ def spoken(who: list[str], *, first: int = 0) -> list[Message]:
     log = Log(first=first)
     for each in who:
         role = Role.ASSISTANT if each == "assistant" else Role.USER
-        log.add(role, each, metadata={STEERING: True} if each == "steering" else None)
+        log.add(role, each, metadata={STEERING_METADATA_KEY: True} if each == "steering" else None)
     return log.messages
 
 
@@ -49,7 +49,9 @@ async def test_nothing_more_is_read_than_is_needed() -> None:
     assert notebook.asked_before == [599]
 
 
-@pytest.mark.parametrize(("role", "metadata", "begins"), [(Role.USER, {}, True), (Role.USER, {STEERING: True}, False)])
+@pytest.mark.parametrize(
+    ("role", "metadata", "begins"), [(Role.USER, {}, True), (Role.USER, {STEERING_METADATA_KEY: True}, False)]
+)
 def test_steering_begins_no_turn(role: Role, metadata: dict[str, bool], begins: bool) -> None:
     assert begins_turn(Log().add(role, "x", metadata=metadata)) is begins
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from holdfast.agent.draft import Draft
 from holdfast.domain.ids import InterruptId, TimerId
+from holdfast.domain.limits import Usage
 from holdfast.domain.step import Step, StepKind, StepState
-from holdfast.domain.usage import Usage
 from tests.builders import spoken, user
 from tests.unit.agent.notebook import LEASE
 

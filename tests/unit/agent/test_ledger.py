@@ -2,9 +2,9 @@
 
 from holdfast.agent.ledger import Ledger
 from holdfast.domain.ids import ToolCallId
+from holdfast.domain.limits import Usage
 from holdfast.domain.run import WaitsFor
 from holdfast.domain.step import Step, StepKind, StepState
-from holdfast.domain.usage import Usage
 from tests.unit.agent.builders import RUN
 
 CALL = ToolCallId("c")

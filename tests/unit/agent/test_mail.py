@@ -11,9 +11,9 @@ from holdfast.domain.errors import Invalid
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import RunId
 from holdfast.domain.inbox import InboxItem, InboxKind
-from holdfast.domain.message import STEERING, Role
+from holdfast.domain.message import STEERING_METADATA_KEY, Role
 from holdfast.domain.run import RunError, RunStatus
-from holdfast.domain.untrusted import SOURCE
+from holdfast.domain.untrusted import SOURCE_METADATA_KEY
 from holdfast.tools.tool import Answered, Arrival, ChildEnded, TaskEnded, TimeCame
 from tests.unit.agent.builders import NOW
 
@@ -88,7 +88,7 @@ def test_a_child_that_is_waited_for_as_a_task_is_told_once() -> None:
 def test_the_end_of_a_task_is_said_as_what_somebody_else_wrote() -> None:
     (said,) = spoken([task()])
     assert said.content == "Run `run_9`, which you asked about, has completed: done"
-    assert said.metadata[SOURCE] == "run:run_9"
+    assert said.metadata[SOURCE_METADATA_KEY] == "run:run_9"
 
 
 @pytest.mark.parametrize(("came", "wakes"), [(task(), True), (child(), True), (ANSWER, False), (TIME, False)])
@@ -125,10 +125,10 @@ def test_only_what_a_person_says_disturbs(came: InboxItem, disturbs: bool) -> No
 def test_what_people_and_children_said_becomes_messages_that_begin_no_turn() -> None:
     told = spoken([message("left", metadata={"a": 1}), ANSWER, child(output={"n": 1}), TIME])
     assert [each.role for each in told] == [Role.USER] * 2
-    assert told[0].metadata == {"a": 1, STEERING: True}
+    assert told[0].metadata == {"a": 1, STEERING_METADATA_KEY: True}
     assert (told[0].content, told[0].created_by) == ("left", "ada")
     assert told[1].content == f'Run `{CHILD}`, which you started in the background, has completed: {{"n":1}}'
-    assert (told[1].metadata[STEERING], told[1].metadata[SOURCE]) == (True, f"run:{CHILD}")
+    assert (told[1].metadata[STEERING_METADATA_KEY], told[1].metadata[SOURCE_METADATA_KEY]) == (True, f"run:{CHILD}")
 
 
 @pytest.mark.parametrize(

@@ -12,22 +12,22 @@ from holdfast.agent.model_call import Pace, stream_answer
 from holdfast.domain.errors import LeaseLost, ModelRefused, ModelUnavailable
 from holdfast.domain.events import TextMessageContent
 from holdfast.domain.ids import MessageId
-from holdfast.domain.usage import NOTHING
-from holdfast.ports.model import Finished, ModelRequest, TextDelta
+from holdfast.domain.limits import ZERO_USAGE
+from holdfast.ports.model import ModelFinished, ModelRequest, TextDelta
 from tests.builders import user
 from tests.unit.agent.builders import RUN
 from tests.unit.agent.notebook import Notebook, Puppet, a_log
 
 LIMIT = 10.0
 NEVER = 3600.0
-FINISHED = Finished(usage=NOTHING)
+FINISHED = ModelFinished(usage=ZERO_USAGE)
 REQUEST = ModelRequest(run_id=RUN, system="", messages=[user("go")])
 
 
 class Call:
     """A call on its way."""
 
-    def __init__(self, notebook: Notebook, log: Log, task: asyncio.Task[Finished]) -> None:
+    def __init__(self, notebook: Notebook, log: Log, task: asyncio.Task[ModelFinished]) -> None:
         self.notebook = notebook
         self.log = log
         self.task = task

@@ -21,12 +21,12 @@ from holdfast.domain.commit import Lease
 from holdfast.domain.content import DataSource, ImagePart
 from holdfast.domain.ids import ToolCallId
 from holdfast.domain.inbox import InboxKind
+from holdfast.domain.limits import ZERO_USAGE
 from holdfast.domain.message import Role
 from holdfast.domain.run import RunStatus
 from holdfast.domain.step import StepState
-from holdfast.domain.usage import NOTHING
-from holdfast.ports.agents import BrokenAgent
-from holdfast.ports.model import CallDelta, CallStarted, Finished, Model, ModelDelta, TextDelta
+from holdfast.ports.model import Model, ModelDelta, ModelFinished, TextDelta, ToolArgumentsDelta, ToolCallStarted
+from holdfast.ports.workspace import BrokenAgent
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from holdfast.testing.verifier import verify
@@ -35,7 +35,7 @@ from tests.conformance.scenes import get, running, said, stream
 from tests.unit.agent.notebook import Puppet
 
 CALL = ToolCallId("c")
-FINISHED = Finished(usage=NOTHING)
+FINISHED = ModelFinished(usage=ZERO_USAGE)
 
 
 class One:
@@ -101,7 +101,7 @@ async def leased(store: Store) -> Lease:
 
 def calling(arguments: str) -> list[ModelDelta]:
     """Return an answer that calls a tool."""
-    return [CallStarted(CALL, "log_write"), CallDelta(CALL, arguments), FINISHED]
+    return [ToolCallStarted(CALL, "log_write"), ToolArgumentsDelta(CALL, arguments), FINISHED]
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,8 @@ from holdfast.agent.prompt.compose import PromptInput, Prompts, Skill
 from holdfast.agent.prompt.plan import plan_text
 from holdfast.domain import plan as plans
 from holdfast.domain.instant import Instant
-from holdfast.domain.plan import Boundary, Plan, PlanPriority, Subtask
+from holdfast.domain.plan import Boundary, Plan, PlanPriority, Subtask, Todo, TodoItem
 from holdfast.domain.run import Mode
-from holdfast.domain.todo import Todo, TodoItem
 from tests.unit.agent.builders import NOW, TOKENS, agent, run
 
 EMPTY: Final = Plan()

@@ -8,8 +8,15 @@ from holdfast.agent.context.assembly import ContextInput
 from holdfast.agent.context.sizes import Sizes
 from holdfast.agent.context.snapshot import take
 from holdfast.agent.context.tools import offered
-from holdfast.domain.compaction import Compaction
-from holdfast.domain.context_snapshot import ContextSnapshot, SentRange, SentText, digest, read_back, without_texts
+from holdfast.domain.context import (
+    Compaction,
+    ContextSnapshot,
+    SentRange,
+    SentText,
+    restore_context,
+    strip_texts,
+    text_digest,
+)
 from holdfast.domain.errors import NotFound
 from holdfast.domain.message import Role
 from holdfast.ports.model import ToolDefinition
@@ -31,7 +38,7 @@ def test_a_snapshot_is_small_beside_what_it_tells_of() -> None:
     log, what = _conversation()
     for number in range(100):
         log.exchange(call(f"d{number}", at=number), answer="a long answer " * 50)
-    assert len(msgspec.json.encode(without_texts(_taken(what)))) < 1_000
+    assert len(msgspec.json.encode(strip_texts(_taken(what)))) < 1_000
 
 
 def test_a_snapshot_is_the_same_when_it_is_decoded() -> None:
@@ -41,7 +48,7 @@ def test_a_snapshot_is_the_same_when_it_is_decoded() -> None:
 
 def test_the_tools_are_read_back() -> None:
     log, what = _conversation()
-    read = read_back(_taken(what), _taken(what).texts, log.messages)
+    read = restore_context(_taken(what), _taken(what).texts, log.messages)
     assert read.tools == [{"name": "look", "description": "Look.", "parameters": {"type": "object"}}]
     assert [segment.name for segment in read.segments] == ["core"]
     assert (read.step, read.model) == (7, "scripted:x")
@@ -53,7 +60,7 @@ def test_what_was_shortened_is_read_back_as_it_was_sent() -> None:
     log.exchange(call("c1"), answer="x y " * 5_000)
     what = given(log, goal=goal, window=3_000)
     sent, taken = assembled(what), _taken(what)
-    read = read_back(taken, taken.texts, log.messages)
+    read = restore_context(taken, taken.texts, log.messages)
     assert read.messages[-1].content == sent.messages[-1].content
     assert "characters are left out here" in str(read.messages[-1].content)
     assert read.messages[-1].id == log.messages[-1].id
@@ -63,26 +70,26 @@ def test_input_that_has_no_sequence_yet_is_kept_as_text() -> None:
     log = Log()
     goal = replace(log.user("hello"), sequence=None)
     what = replace(given(log, goal=goal), messages=[goal])
-    read = read_back(_taken(what), _taken(what).texts, [])
+    read = restore_context(_taken(what), _taken(what).texts, [])
     assert [(message.id, message.content) for message in read.messages] == [(goal.id, "hello")]
 
 
 def test_a_context_whose_messages_were_deleted_says_that_it_is_not_complete() -> None:
     log, what = _conversation()
     taken = _taken(what)
-    assert read_back(taken, taken.texts, log.messages).complete
-    assert not read_back(taken, taken.texts, log.messages[1:]).complete
+    assert restore_context(taken, taken.texts, log.messages).complete
+    assert not restore_context(taken, taken.texts, log.messages[1:]).complete
 
 
 def test_a_text_that_is_no_longer_kept_is_not_found() -> None:
     log, what = _conversation()
     with pytest.raises(NotFound, match="no longer kept"):
-        read_back(_taken(what), {}, log.messages)
+        restore_context(_taken(what), {}, log.messages)
 
 
 def test_the_same_text_has_the_same_digest_and_another_text_another() -> None:
-    assert digest("tea") == digest("tea") != digest("coffee")
-    assert len(digest("tea")) == 32
+    assert text_digest("tea") == text_digest("tea") != text_digest("coffee")
+    assert len(text_digest("tea")) == 32
 
 
 def test_sizes_keep_no_more_than_they_may() -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from holdfast.domain.agent import Agent, ModeSettings, Permissions, check_agent_name, check_mode
 from holdfast.domain.errors import Conflict, Invalid
 from holdfast.domain.run import Mode
-from holdfast.domain.tool import ToolSpec, check_spec
+from holdfast.domain.tool import ToolSpec, check_tool_spec
 
 tool_names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", fullmatch=True)
 specifiers = st.text(st.characters(min_codepoint=32, exclude_categories=["Cs"]), min_size=1, max_size=20)
@@ -25,7 +25,7 @@ def test_any_other_name_is_refused(name: str) -> None:
 
 @given(tool=tool_names, specifier=st.none() | specifiers)
 def test_every_name_of_a_tool_can_be_in_a_rule(tool: str, specifier: str | None) -> None:
-    check_spec(ToolSpec(name=tool, description="", parameters={"type": "object"}))
+    check_tool_spec(ToolSpec(name=tool, description="", parameters={"type": "object"}))
     rule = tool if specifier is None else f"{tool}({specifier})"
     assert msgspec.convert({"deny": [rule]}, Permissions).deny == [rule]
 

@@ -10,7 +10,7 @@ from holdfast.domain.agent_task import (
     AgentTaskMinimal,
     AgentTaskStatus,
     agent_tasks,
-    minimal,
+    minimal_agent_task,
 )
 from holdfast.domain.errors import Conflict
 from holdfast.domain.plan import Boundary, Plan, Subtask
@@ -85,14 +85,14 @@ def test_the_statuses_are_those_of_the_contract() -> None:
 
 
 def test_a_plan_tool_answers_only_id_and_status(every_status: Plan) -> None:
-    answer = minimal(plan.find(every_status, 2))
+    answer = minimal_agent_task(plan.find(every_status, 2))
     assert answer == AgentTaskMinimal(task_id=2, status=AgentTaskStatus.PENDING)
     assert msgspec.json.encode(answer) == b'{"task_id":2,"status":"pending"}'
 
 
 def test_a_cancelled_item_has_no_minimal_answer(every_status: Plan) -> None:
     with pytest.raises(Conflict, match="task 3 is cancelled"):
-        minimal(plan.find(every_status, 3))
+        minimal_agent_task(plan.find(every_status, 3))
 
 
 def test_an_item_without_subtasks_has_an_empty_list() -> None:

@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 
 from holdfast.domain.artifact import (
-    MAX_CONTENT,
-    MAX_FILE,
+    MAX_ARTIFACT_CHARS,
+    MAX_FILE_BYTES,
     ArtifactType,
     NewArtifact,
     NewFile,
@@ -32,7 +32,7 @@ def test_an_artifact_of_neither_or_of_both_is_refused(source: dict[str, Any]) ->
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("title", "x" * 501), ("media_type", "x" * 256), ("content", "x" * (MAX_CONTENT + 1))],
+    [("title", "x" * 501), ("media_type", "x" * 256), ("content", "x" * (MAX_ARTIFACT_CHARS + 1))],
 )
 def test_an_artifact_that_is_too_large_is_refused_by_the_name_of_its_field(field: str, value: str) -> None:
     with pytest.raises(TooLarge, match=f"`{field}` may have at most {len(value) - 1} characters"):
@@ -48,9 +48,9 @@ def test_text_that_no_database_keeps_is_refused_in_an_artifact(field: str, value
 
 def test_a_file_may_be_empty_and_is_at_most_so_large() -> None:
     check_new_file(NewFile(name="a", content=b""))
-    check_new_file(NewFile(name="a", content=bytes(MAX_FILE)))
-    with pytest.raises(TooLarge, match=f"at most {MAX_FILE} bytes"):
-        check_new_file(NewFile(name="a", content=bytes(MAX_FILE + 1)))
+    check_new_file(NewFile(name="a", content=bytes(MAX_FILE_BYTES)))
+    with pytest.raises(TooLarge, match=f"at most {MAX_FILE_BYTES} bytes"):
+        check_new_file(NewFile(name="a", content=bytes(MAX_FILE_BYTES + 1)))
 
 
 @pytest.mark.parametrize("field", ["name", "media_type"])

@@ -2,9 +2,9 @@ from typing import Final
 
 import pytest
 
-from holdfast.domain.busy import LiveRun, OnBusy, Start, place_on_busy
 from holdfast.domain.errors import Busy, Waiting
 from holdfast.domain.ids import InterruptId, RunId
+from holdfast.domain.placement import LiveRun, OnBusy, RunStart, resolve_on_busy
 
 OLDEST: Final = LiveRun(key=3, id=RunId("run_3"), base_key=2, base_sequence=7)
 NEWEST: Final = LiveRun(key=5, id=RunId("run_5"), base_key=3, base_sequence=None)
@@ -15,34 +15,34 @@ BRANCH: Final = [NEWEST, OLDEST]
 
 
 def test_enqueue_continues_the_last_live_run_of_the_branch() -> None:
-    assert place_on_busy(OnBusy.ENQUEUE, BRANCH) == Start(base_key=5)
+    assert resolve_on_busy(OnBusy.ENQUEUE, BRANCH) == RunStart(base_key=5)
 
 
 @pytest.mark.parametrize("branch", [[ASKING], [ASKING, OLDEST], [NEWEST, ASKING, OLDEST]])
 def test_enqueue_behind_a_run_that_waits_for_a_person_is_refused_with_its_questions(branch: list[LiveRun]) -> None:
     with pytest.raises(Waiting, match="`run_4` waits for a person") as caught:
-        place_on_busy(OnBusy.ENQUEUE, branch)
+        resolve_on_busy(OnBusy.ENQUEUE, branch)
     assert caught.value.details == {"run_id": "run_4", "interrupts": ["int_1", "int_2"]}
 
 
 @pytest.mark.parametrize("branch", [BRANCH, [ASKING]])
 def test_reject_names_the_run_that_is_in_the_way(branch: list[LiveRun]) -> None:
     with pytest.raises(Busy) as caught:
-        place_on_busy(OnBusy.REJECT, branch)
+        resolve_on_busy(OnBusy.REJECT, branch)
     assert caught.value.details == {"run_id": branch[-1].id}
 
 
 @pytest.mark.parametrize("branch", [BRANCH, [NEWEST, ASKING, OLDEST], [ASKING]])
 def test_interrupt_cancels_every_live_run_from_the_oldest_on_and_starts_after_the_last(branch: list[LiveRun]) -> None:
-    start = place_on_busy(OnBusy.INTERRUPT, branch)
-    assert start == Start(base_key=branch[0].key, cancel=sorted(run.key for run in branch))
+    start = resolve_on_busy(OnBusy.INTERRUPT, branch)
+    assert start == RunStart(base_key=branch[0].key, cancel=sorted(run.key for run in branch))
 
 
 @pytest.mark.parametrize("branch", [BRANCH, [NEWEST, ASKING, OLDEST]])
 def test_fork_starts_where_the_oldest_live_run_did(branch: list[LiveRun]) -> None:
-    assert place_on_busy(OnBusy.FORK, branch) == Start(base_key=2, base_sequence=7)
+    assert resolve_on_busy(OnBusy.FORK, branch) == RunStart(base_key=2, base_sequence=7)
 
 
 def test_fork_of_a_first_run_starts_a_new_root() -> None:
     root = LiveRun(key=1, id=RunId("run_1"), base_key=None, base_sequence=None)
-    assert place_on_busy(OnBusy.FORK, [root]) == Start(base_key=None)
+    assert resolve_on_busy(OnBusy.FORK, [root]) == RunStart(base_key=None)

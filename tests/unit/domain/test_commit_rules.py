@@ -10,10 +10,9 @@ from holdfast.domain.ids import TimerId, ToolCallId
 from holdfast.domain.instant import Instant
 from holdfast.domain.interrupt import InterruptKind, NewInterrupt
 from holdfast.domain.message import NewMessage
-from holdfast.domain.run import Move, RunStatus
+from holdfast.domain.run import VALUE_NAMES, Move, RunStatus
 from holdfast.domain.step import Step, StepKind, StepState
 from holdfast.domain.timer import NewTimer
-from holdfast.domain.values import VALUE_NAMES
 from holdfast.testing.calls import a_lease
 from tests.builders import assistant, call, result, user
 

@@ -5,7 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.domain.compaction import NONE, Collapsed, Compaction, failed_try, given_up, read_compaction
+from holdfast.domain.context import (
+    NO_COMPACTION,
+    CollapsedTask,
+    Compaction,
+    compaction_exhausted,
+    decode_compaction,
+    record_failed_compaction,
+)
 from holdfast.domain.errors import Invalid
 from holdfast.domain.plan import Boundary
 
@@ -16,7 +23,7 @@ compactions = st.builds(
     summary=st.text(),
     collapsed=st.lists(
         st.builds(
-            Collapsed,
+            CollapsedTask,
             task_id=st.integers(1, 9),
             title=st.text(),
             conclusion=st.text(),
@@ -33,17 +40,17 @@ compactions = st.builds(
 
 @given(compactions)
 def test_a_compaction_is_kept_as_json_and_read_again(compaction: Compaction) -> None:
-    assert read_compaction(msgspec.json.decode(msgspec.json.encode(compaction))) == compaction
+    assert decode_compaction(msgspec.json.decode(msgspec.json.encode(compaction))) == compaction
 
 
 def test_a_run_without_a_compaction_has_none() -> None:
-    assert read_compaction(None) == NONE
+    assert decode_compaction(None) == NO_COMPACTION
 
 
 @pytest.mark.parametrize("value", [7, [], {"through": "x"}, {"collapsed": [{}]}])
 def test_a_value_that_is_no_compaction_is_refused(value: object) -> None:
     with pytest.raises(Invalid, match="the `compaction` of this run cannot be read"):
-        read_compaction(value)
+        decode_compaction(value)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +59,7 @@ def test_a_value_that_is_no_compaction_is_refused(value: object) -> None:
 def test_after_two_failed_tries_it_is_given_up_until_a_quarter_is_added(
     tries: int, tokens: int, expected: bool
 ) -> None:
-    compaction = NONE
+    compaction = NO_COMPACTION
     for _ in range(tries):
-        compaction = failed_try(compaction, before=120, after=100)
-    assert given_up(compaction, tokens=tokens) is expected
+        compaction = record_failed_compaction(compaction, before=120, after=100)
+    assert compaction_exhausted(compaction, tokens=tokens) is expected

@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from holdfast.domain.complaints import explain, path, placed
 from holdfast.domain.content import Json, Part
 from holdfast.domain.limits import Limits
 from holdfast.domain.run import Priority
+from holdfast.domain.validation import explain_validation_error, format_message, format_path
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -42,9 +42,9 @@ WRONG: list[tuple[Json, str]] = [
 def test_what_is_wrong_is_named_with_what_would_be_right(value: Any, complaint: str) -> None:
     with pytest.raises(msgspec.ValidationError) as raised:
         msgspec.convert(value, Wish)
-    assert placed(*explain(raised.value, value, Wish)) == complaint
+    assert format_message(*explain_validation_error(raised.value, value, Wish)) == complaint
 
 
 def test_a_place_is_one_text() -> None:
-    assert path(["a", 0, "b", "c", 12]) == "a[0].b.c[12]"
-    assert path([]) == ""
+    assert format_path(["a", 0, "b", "c", 12]) == "a[0].b.c[12]"
+    assert format_path([]) == ""

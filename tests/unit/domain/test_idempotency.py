@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.errors import Invalid
-from holdfast.domain.idempotency import MAX_KEY, check_key, derived_id, request_digest, step_key
+from holdfast.domain.idempotency import (
+    MAX_IDEMPOTENCY_KEY_CHARS,
+    check_idempotency_key,
+    derived_id,
+    request_digest,
+    step_key,
+)
 from holdfast.domain.ids import RunId, check_client_id
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
@@ -58,20 +64,20 @@ def test_other_bodies_have_other_digests(one: Any, other: Any) -> None:
     assert (request_digest(one) == request_digest(other)) is same
 
 
-@pytest.mark.parametrize("key", ["k", "a b/c:{}~", "x" * MAX_KEY])
+@pytest.mark.parametrize("key", ["k", "a b/c:{}~", "x" * MAX_IDEMPOTENCY_KEY_CHARS])
 def test_a_key_is_printable_ascii(key: str) -> None:
-    assert check_key(key) == key
+    assert check_idempotency_key(key) == key
 
 
-@pytest.mark.parametrize("key", ["", "x" * (MAX_KEY + 1), "a\n", "a\x7f", "\u00e9", "\u9375"])
+@pytest.mark.parametrize("key", ["", "x" * (MAX_IDEMPOTENCY_KEY_CHARS + 1), "a\n", "a\x7f", "\u00e9", "\u9375"])
 def test_another_key_is_refused(key: str) -> None:
     with pytest.raises(Invalid, match="printable ASCII"):
-        check_key(key)
+        check_idempotency_key(key)
 
 
 @given(run_ids, st.integers(0, 10**9), run_ids, st.integers(0, 10**9))
 def test_each_step_has_its_own_key_which_is_a_valid_one(a: RunId, n: int, b: RunId, m: int) -> None:
-    assert check_key(step_key(a, n)) == step_key(a, n)
+    assert check_idempotency_key(step_key(a, n)) == step_key(a, n)
     assert (step_key(a, n) == step_key(b, m)) is ((a, n) == (b, m))
 
 

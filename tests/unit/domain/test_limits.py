@@ -8,41 +8,43 @@ from hypothesis import strategies as st
 
 from holdfast.domain.errors import BudgetExceeded, Invalid, IterationLimit, SpawnLimit
 from holdfast.domain.limits import (
-    ATTEMPT_CAP,
-    DEFAULT_CHILDREN,
-    LARGEST,
+    DEFAULT_MAX_CHILDREN,
+    MAX_ATTEMPTS,
     MAX_CHILDREN,
+    MAX_EXACT_USD,
+    MAX_SAFE_INTEGER,
+    ZERO_USAGE,
     Limits,
-    asked_of,
-    attempts_used_up,
-    backoff,
+    Usage,
+    attempts_exhausted,
+    backoff_ms,
     check_budget,
     check_children,
     check_depth,
     check_iterations,
-    check_priced,
+    check_price_known,
     check_tasks,
+    child_limits,
     deadline_exceeded,
-    pass_on,
+    requested_limits,
 )
-from holdfast.domain.lineage import MAX_NESTING
-from holdfast.domain.usage import EXACT_UP_TO_USD, NOTHING, Usage
+from holdfast.domain.placement import MAX_NESTING
 
 FIELDS = Limits.__struct_fields__
-counts = st.none() | st.integers(1, LARGEST)
+counts = st.none() | st.integers(1, MAX_SAFE_INTEGER)
 limits = st.builds(
     Limits,
     max_iterations=counts,
     max_duration_seconds=counts,
     token_budget=counts,
-    cost_budget_usd=st.none() | st.floats(0, EXACT_UP_TO_USD, exclude_min=True),
+    cost_budget_usd=st.none() | st.floats(0, MAX_EXACT_USD, exclude_min=True),
     max_depth=st.none() | st.integers(1, MAX_NESTING),
     max_children=st.none() | st.integers(1, MAX_CHILDREN),
 )
 
 
 @pytest.mark.parametrize("field", FIELDS)
-@pytest.mark.parametrize("value", [0, -1, 2 * LARGEST])
+@pytest.mark.parametrize("value", [0, -1, 2 * MAX_SAFE_INTEGER])
 def test_a_limit_is_more_than_nothing_and_not_beyond_counting(field: str, value: Any) -> None:
     with pytest.raises(Invalid, match=field):
         Limits(**{field: value})
@@ -62,19 +64,19 @@ def test_a_misspelt_limit_is_refused() -> None:
 
 
 def test_what_neither_limits_is_not_limited() -> None:
-    assert asked_of(Limits(), Limits()) == Limits()
+    assert requested_limits(Limits(), Limits()) == Limits()
 
 
 def test_a_request_leaves_what_it_does_not_set_to_the_agent() -> None:
     agent, request = Limits(max_iterations=5, token_budget=100), Limits(token_budget=50, cost_budget_usd=1.5)
-    assert asked_of(agent, request) == Limits(max_iterations=5, token_budget=50, cost_budget_usd=1.5)
+    assert requested_limits(agent, request) == Limits(max_iterations=5, token_budget=50, cost_budget_usd=1.5)
 
 
 @given(limits, limits)
 def test_a_request_says_how_long_and_takes_no_more_than_the_agent_has_of_all_else(
     agent: Limits, request: Limits
 ) -> None:
-    made = asked_of(agent, request)
+    made = requested_limits(agent, request)
     for field in FIELDS:
         has, asked, got = getattr(agent, field), getattr(request, field), getattr(made, field)
         if field in ("max_iterations", "max_duration_seconds"):
@@ -111,7 +113,7 @@ def test_a_spent_cost_budget_starts_no_call() -> None:
 
 
 def test_an_unknown_cost_keeps_no_cost_budget() -> None:
-    spent = NOTHING + Usage(cost_usd=None)
+    spent = ZERO_USAGE + Usage(cost_usd=None)
     check_budget(Limits(token_budget=1), spent)
     with pytest.raises(BudgetExceeded, match="no known price"):
         check_budget(Limits(cost_budget_usd=1.0), spent)
@@ -124,10 +126,10 @@ def test_who_spent_nothing_may_start(given_limits: Limits) -> None:
 
 
 def test_a_cost_budget_needs_a_known_price() -> None:
-    check_priced(Limits(token_budget=5), price_known=False)
-    check_priced(Limits(cost_budget_usd=1.0), price_known=True)
+    check_price_known(Limits(token_budget=5), price_known=False)
+    check_price_known(Limits(cost_budget_usd=1.0), price_known=True)
     with pytest.raises(Invalid, match="known price"):
-        check_priced(Limits(cost_budget_usd=1.0), price_known=False)
+        check_price_known(Limits(cost_budget_usd=1.0), price_known=False)
 
 
 def test_a_missed_deadline_names_its_limit() -> None:
@@ -136,7 +138,7 @@ def test_a_missed_deadline_names_its_limit() -> None:
 
 
 def test_backoff_doubles_from_one_second_to_a_minute() -> None:
-    assert [backoff(attempt) for attempt in range(1, 9)] == [
+    assert [backoff_ms(attempt) for attempt in range(1, 9)] == [
         1_000,
         2_000,
         4_000,
@@ -146,35 +148,35 @@ def test_backoff_doubles_from_one_second_to_a_minute() -> None:
         60_000,
         60_000,
     ]
-    assert backoff(10**9) == 60_000
+    assert backoff_ms(10**9) == 60_000
 
 
 def test_backoff_never_shrinks() -> None:
-    waits = [backoff(attempt) for attempt in range(-2, 50)]
+    waits = [backoff_ms(attempt) for attempt in range(-2, 50)]
     assert all(earlier <= later for earlier, later in pairwise(waits))
 
 
 def test_attempts_are_used_up_at_the_cap() -> None:
-    assert [attempts_used_up(attempt) for attempt in (1, ATTEMPT_CAP - 1, ATTEMPT_CAP)] == [
+    assert [attempts_exhausted(attempt) for attempt in (1, MAX_ATTEMPTS - 1, MAX_ATTEMPTS)] == [
         False,
         False,
         True,
     ]
-    assert attempts_used_up(1, 1)
+    assert attempts_exhausted(1, 1)
 
 
 @given(parent=limits, child=limits)
 def test_a_child_has_its_own_limits_and_goes_no_deeper_than_its_parent(parent: Limits, child: Limits) -> None:
-    passed = pass_on(parent, child)
-    assert passed == msgspec.structs.replace(child, max_depth=asked_of(parent, child).max_depth)
+    passed = child_limits(parent, child)
+    assert passed == msgspec.structs.replace(child, max_depth=requested_limits(parent, child).max_depth)
 
 
 @pytest.mark.parametrize(
     ("check", "limit", "most"),
     [
         (check_depth, "max_depth", MAX_NESTING),
-        (check_children, "max_children", DEFAULT_CHILDREN),
-        (check_tasks, "max_children", DEFAULT_CHILDREN),
+        (check_children, "max_children", DEFAULT_MAX_CHILDREN),
+        (check_tasks, "max_children", DEFAULT_MAX_CHILDREN),
     ],
 )
 @pytest.mark.parametrize("given_", [None, 3])

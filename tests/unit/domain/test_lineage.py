@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.errors import Invalid
-from holdfast.domain.lineage import MAX_NESTING, Ancestor, Place, continue_from, nest
+from holdfast.domain.placement import MAX_NESTING, Ancestor, ChainPosition, child_nesting, next_chain_position
 
 
 class Forest:
@@ -15,11 +15,11 @@ class Forest:
 
     def __init__(self) -> None:
         self.bases: list[int | None] = []
-        self.places: list[Place] = []
+        self.places: list[ChainPosition] = []
 
     def add(self, base: int | None) -> int:
         self.bases.append(base)
-        self.places.append(continue_from(None if base is None else self._ancestor(base)))
+        self.places.append(next_chain_position(None if base is None else self._ancestor(base)))
         return len(self.places) - 1
 
     def chain(self, key: int) -> list[int]:
@@ -90,10 +90,10 @@ def test_every_jump_is_an_ancestor_so_that_it_lives_as_long_as_the_chain() -> No
 
 
 def test_a_root_has_no_chain_above_it_and_jumps_nowhere() -> None:
-    assert continue_from(None) == Place(depth=0, jump=None)
+    assert next_chain_position(None) == ChainPosition(depth=0, jump=None)
 
 
 def test_a_sub_agent_is_one_deeper_than_its_parent_up_to_the_most() -> None:
-    assert [nest(depth) for depth in range(MAX_NESTING)] == list(range(1, MAX_NESTING + 1))
+    assert [child_nesting(depth) for depth in range(MAX_NESTING)] == list(range(1, MAX_NESTING + 1))
     with pytest.raises(Invalid, match=f"at most {MAX_NESTING} deep"):
-        nest(MAX_NESTING)
+        child_nesting(MAX_NESTING)

@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 from holdfast.domain.errors import Invalid
 from holdfast.domain.ids import MessageId, RunId, ThreadId, ToolCallId
 from holdfast.domain.instant import Instant
-from holdfast.domain.message import MAX_INPUT_MESSAGES, Message, NewMessage, Role, check_ids, check_input, open_calls
+from holdfast.domain.message import (
+    MAX_INPUT_MESSAGES,
+    Message,
+    NewMessage,
+    Role,
+    check_input_messages,
+    check_message_ids,
+    unanswered_calls,
+)
 from tests.builders import assistant, call, result, user
 
 
@@ -30,7 +38,7 @@ def said(new: NewMessage) -> Message:
 
 
 def open_after(*messages: NewMessage) -> list[str]:
-    return [call.id for call in open_calls([said(message) for message in messages])]
+    return [call.id for call in unanswered_calls([said(message) for message in messages])]
 
 
 def test_a_call_is_open_until_a_later_message_answers_it() -> None:
@@ -63,8 +71,8 @@ def test_open_calls_are_the_asked_less_the_answered_in_the_order_of_asking(
 
 
 def test_a_run_begins_with_what_people_and_systems_and_earlier_models_said() -> None:
-    check_input([])
-    check_input(
+    check_input_messages([])
+    check_input_messages(
         [NewMessage(role=Role.SYSTEM, content="be kind"), user("hi", id="m1"), assistant("hello"), user("go on")]
     )
 
@@ -80,12 +88,12 @@ def test_a_run_begins_with_what_people_and_systems_and_earlier_models_said() -> 
 )
 def test_input_that_leaves_a_call_open_or_answers_none_is_refused(message: NewMessage) -> None:
     with pytest.raises(Invalid, match="may not call a tool or answer one"):
-        check_input([user("hi"), message])
+        check_input_messages([user("hi"), message])
 
 
 def test_input_may_tell_of_calls_that_were_answered() -> None:
-    check_input([user("hi"), assistant("", call("a"), call("b")), result("b"), result("a"), user("go on")])
-    check_input([assistant("", call("a")), result("a"), assistant("", call("a")), result("a")])
+    check_input_messages([user("hi"), assistant("", call("a"), call("b")), result("b"), result("a"), user("go on")])
+    check_input_messages([assistant("", call("a")), result("a"), assistant("", call("a")), result("a")])
 
 
 @pytest.mark.parametrize(
@@ -101,7 +109,7 @@ def test_input_may_tell_of_calls_that_were_answered() -> None:
 )
 def test_in_the_input_each_call_is_answered_once_right_after_it(messages: list[NewMessage]) -> None:
     with pytest.raises(Invalid, match="unless each call is answered right after it"):
-        check_input(messages)
+        check_input_messages(messages)
 
 
 @given(st.lists(st.lists(st.sampled_from("abcd"), unique=True), min_size=1), st.randoms(), st.data())
@@ -112,23 +120,23 @@ def test_whatever_is_answered_may_be_told_and_nothing_less(
     for ids in asked:
         told += [user("go"), assistant("", *(call(id) for id in ids))]
         told += [result(id) for id in chance.sample(ids, len(ids))]
-    check_input(told)
+    check_input_messages(told)
     results = [index for index, message in enumerate(told) if message.role is Role.TOOL]
     if results:
         del told[data.draw(st.sampled_from(results))]
         with pytest.raises(Invalid):
-            check_input(told)
+            check_input_messages(told)
 
 
 def test_a_run_begins_with_at_most_so_many_messages() -> None:
-    check_input([user("hi")] * MAX_INPUT_MESSAGES)
+    check_input_messages([user("hi")] * MAX_INPUT_MESSAGES)
     with pytest.raises(Invalid, match=f"at most {MAX_INPUT_MESSAGES} messages"):
-        check_input([user("hi")] * (MAX_INPUT_MESSAGES + 1))
+        check_input_messages([user("hi")] * (MAX_INPUT_MESSAGES + 1))
 
 
 def test_a_chosen_id_is_well_formed_and_chosen_once() -> None:
-    check_ids([user("a", id="m1"), user("b"), user("c"), user("d", id="m2")])
+    check_message_ids([user("a", id="m1"), user("b"), user("c"), user("d", id="m2")])
     with pytest.raises(Invalid, match="two messages have the same id"):
-        check_ids([user("a", id="m1"), user("b", id="m1")])
+        check_message_ids([user("a", id="m1"), user("b", id="m1")])
     with pytest.raises(Invalid, match=r"`messages\.id` must be"):
-        check_ids([user("a", id="no spaces")])
+        check_message_ids([user("a", id="no spaces")])

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from holdfast.domain.errors import Invalid
-from holdfast.domain.model_provider import DEFAULT_TIMEOUT_SECONDS, ProviderSettings
+from holdfast.domain.model_provider import DEFAULT_PROVIDER_TIMEOUT_SECONDS, ProviderSettings
 
 HERE: dict[str, Any] = {"api": "openai", "base_url": "http://localhost:8000/v1"}
 
@@ -12,7 +12,7 @@ HERE: dict[str, Any] = {"api": "openai", "base_url": "http://localhost:8000/v1"}
 def test_an_address_and_a_protocol_are_enough() -> None:
     settings = msgspec.convert(HERE, ProviderSettings)
     assert (settings.api_key_env, settings.context_window) == (None, None)
-    assert settings.timeout_seconds == DEFAULT_TIMEOUT_SECONDS
+    assert settings.timeout_seconds == DEFAULT_PROVIDER_TIMEOUT_SECONDS
 
 
 @pytest.mark.parametrize(

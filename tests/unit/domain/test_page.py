@@ -1,25 +1,25 @@
 import pytest
 
 from holdfast.domain.errors import Invalid
-from holdfast.domain.page import DEFAULT_LIMIT, MAX_LIMIT, Page, check_limit
+from holdfast.domain.page import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, Page, check_page_size
 
 
-@pytest.mark.parametrize("limit", [1, DEFAULT_LIMIT, MAX_LIMIT])
+@pytest.mark.parametrize("limit", [1, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE])
 def test_a_page_has_between_one_item_and_the_most(limit: int) -> None:
-    assert check_limit(limit) == limit
+    assert check_page_size(limit) == limit
 
 
-@pytest.mark.parametrize("limit", [-1, 0, MAX_LIMIT + 1, 2**70])
+@pytest.mark.parametrize("limit", [-1, 0, MAX_PAGE_SIZE + 1, 2**70])
 def test_another_limit_is_refused(limit: int) -> None:
-    with pytest.raises(Invalid, match=f"`limit` must be between 1 and {MAX_LIMIT}") as caught:
-        check_limit(limit)
+    with pytest.raises(Invalid, match=f"`limit` must be between 1 and {MAX_PAGE_SIZE}") as caught:
+        check_page_size(limit)
     assert caught.value.details == {"field": "limit"}
 
 
 def test_a_list_may_allow_longer_pages() -> None:
-    assert check_limit(1000, most=1000) == 1000
+    assert check_page_size(1000, most=1000) == 1000
     with pytest.raises(Invalid, match="between 1 and 1000"):
-        check_limit(1001, most=1000)
+        check_page_size(1001, most=1000)
 
 
 def test_the_last_page_has_no_cursor() -> None:

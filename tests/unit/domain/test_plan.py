@@ -85,13 +85,13 @@ def test_an_empty_title_is_refused(title: str) -> None:
 
 def test_what_is_too_long_is_refused() -> None:
     with pytest.raises(TooLarge):
-        plan.create(Plan(), task_id=1, title="x" * (plan.MAX_TITLE + 1))
+        plan.create(Plan(), task_id=1, title="x" * (plan.MAX_TITLE_CHARS + 1))
     with pytest.raises(TooLarge):
-        plan.create(Plan(), task_id=1, title="a", description="x" * (plan.MAX_TEXT + 1))
+        plan.create(Plan(), task_id=1, title="a", description="x" * (plan.MAX_TEXT_CHARS + 1))
     with pytest.raises(TooLarge):
-        plan.create(Plan(), task_id=1, title="a", plan="x" * (plan.MAX_PLAN + 1))
+        plan.create(Plan(), task_id=1, title="a", plan="x" * (plan.MAX_PLAN_CHARS + 1))
     with pytest.raises(TooLarge):
-        plan.create(Plan(), task_id=1, title="a", plan=["x" * plan.MAX_PLAN])
+        plan.create(Plan(), task_id=1, title="a", plan=["x" * plan.MAX_PLAN_CHARS])
     with pytest.raises(TooLarge):
         with_subtasks(*[OPEN] * (plan.MAX_SUBTASKS + 1))
 

@@ -8,28 +8,28 @@ from hypothesis import strategies as st
 from holdfast.domain.errors import Conflict, HoldfastError, Invalid, NotFound
 from holdfast.domain.plan import Boundary, Plan, PlanStatus, complete, create, find, start
 from holdfast.domain.plan_edit import (
-    AddItem,
-    ChangeItem,
+    AddPlanItem,
+    ChangePlanItem,
     NewPlanItem,
     NewSubtask,
     PlanEdit,
     PlanItemPatch,
-    check_edit,
-    edited,
-    edited_by_all,
+    apply_edit,
+    apply_edits,
+    check_plan_edit,
 )
 
 AT = Boundary(message_sequence_num=1, content_sequence_num=0)
 TWO = create(create(Plan(), task_id=1, title="bake"), task_id=2, title="eat")
 
 
-def change(task_id: int = 1, /, **patch: object) -> ChangeItem:
-    return ChangeItem(task_id=task_id, patch=msgspec.convert(patch, PlanItemPatch))
+def change(task_id: int = 1, /, **patch: object) -> ChangePlanItem:
+    return ChangePlanItem(task_id=task_id, patch=msgspec.convert(patch, PlanItemPatch))
 
 
 def test_an_item_is_added_where_it_is_wanted() -> None:
     new = NewPlanItem(title=" mix ", position=1, subtasks=[NewSubtask(title="flour")], plan={"a": 1})
-    plan = edited(TWO, AddItem(item=new, task_id=3))
+    plan = apply_edit(TWO, AddPlanItem(item=new, task_id=3))
     assert [(item.task_id, item.title, item.position) for item in plan.items] == [
         (1, "bake", 0),
         (3, "mix", 1),
@@ -39,7 +39,7 @@ def test_an_item_is_added_where_it_is_wanted() -> None:
 
 
 def test_what_is_not_named_stays() -> None:
-    plan = edited(TWO, change(title="fry"))
+    plan = apply_edit(TWO, change(title="fry"))
     assert plan == msgspec.structs.replace(
         TWO, items=(msgspec.structs.replace(TWO.items[0], title="fry"), TWO.items[1])
     )
@@ -56,13 +56,13 @@ def test_what_is_not_named_stays() -> None:
     ],
 )
 def test_an_item_is_moved_without_a_call_that_did_it(patch: dict[str, str], status: PlanStatus) -> None:
-    item = find(edited(start(TWO, 1, at=AT), change(**patch)), 1)
+    item = find(apply_edit(start(TWO, 1, at=AT), change(**patch)), 1)
     assert item.status is status
     assert item.end is None
 
 
 def test_one_that_a_person_began_has_no_call_that_began_it() -> None:
-    plan = edited(start(TWO, 1, at=AT), change(2, status="in_progress"))
+    plan = apply_edit(start(TWO, 1, at=AT), change(2, status="in_progress"))
     assert [(item.status, item.start) for item in plan.items] == [
         (PlanStatus.PLANNED, AT),
         (PlanStatus.IN_PROGRESS, None),
@@ -83,23 +83,23 @@ def test_one_that_a_person_began_has_no_call_that_began_it() -> None:
 )
 def test_a_patch_that_can_never_be_is_refused(patch: dict[str, str]) -> None:
     with pytest.raises(Invalid):
-        check_edit(change(**patch))
+        check_plan_edit(change(**patch))
 
 
 def test_the_rules_of_a_plan_hold_for_people_too() -> None:
     done = complete(TWO, 1, conclusion="a cake", at=AT)
     with pytest.raises(Conflict):
-        edited(done, change(title="fry"))
+        apply_edit(done, change(title="fry"))
     with pytest.raises(Conflict):
-        edited(done, change(status="planned"))
+        apply_edit(done, change(status="planned"))
     with pytest.raises(NotFound):
-        edited(TWO, change(9, title="fry"))
+        apply_edit(TWO, change(9, title="fry"))
     with pytest.raises(Conflict):
-        edited(TWO, change(subtasks=[{"title": "mix"}], status="completed", conclusion="x"))
+        apply_edit(TWO, change(subtasks=[{"title": "mix"}], status="completed", conclusion="x"))
 
 
 def test_of_many_edits_those_that_fit_are_made() -> None:
-    plan = edited_by_all(TWO, [change(9, title="x"), change(2, title="drink"), change(1, position=7)])
+    plan = apply_edits(TWO, [change(9, title="x"), change(2, title="drink"), change(1, position=7)])
     assert [item.title for item in plan.items] == ["bake", "drink"]
 
 
@@ -124,8 +124,8 @@ def test_an_edit_comes_back_as_it_was_and_leaves_a_plan_that_holds(patches: list
         edit = change(**patch)
         assert msgspec.convert(msgspec.to_builtins(edit), PlanEdit) == edit
         try:
-            check_edit(edit)
-            plan = edited(plan, edit)
+            check_plan_edit(edit)
+            plan = apply_edit(plan, edit)
         except HoldfastError:
             continue
     assert [item.position for item in plan.items] == [0, 1]

@@ -8,7 +8,16 @@ import pytest
 from holdfast.domain.errors import IllegalMove, Invalid
 from holdfast.domain.ids import RunId
 from holdfast.domain.instant import Instant, Millis
-from holdfast.domain.run import HEAD_START, LIVE, Move, Priority, RunStatus, check_move, check_own_move, queue_key
+from holdfast.domain.run import (
+    LIVE_STATUSES,
+    PRIORITY_HEAD_START_MS,
+    Move,
+    Priority,
+    RunStatus,
+    check_move,
+    check_worker_move,
+    queue_key,
+)
 
 RUN: Final = RunId("run_1")
 PENDING, QUEUED, RUNNING, WAITING, COMPLETED, FAILED, CANCELLED = RunStatus
@@ -40,32 +49,32 @@ def test_a_run_may_make_no_other_move(at: RunStatus, to: RunStatus) -> None:
 
 def test_terminal_is_terminal() -> None:
     assert {status for status in RunStatus if status.terminal} == {COMPLETED, FAILED, CANCELLED}
-    assert {PENDING, QUEUED, RUNNING, WAITING} == LIVE
+    assert {PENDING, QUEUED, RUNNING, WAITING} == LIVE_STATUSES
     assert not any(at.terminal for at, _ in LEGAL)
 
 
 @pytest.mark.parametrize("to", [to for at, to in sorted(LEGAL) if at is RUNNING and to is not CANCELLED])
 def test_a_worker_may_move_its_run_wherever_a_running_one_may_go(to: RunStatus) -> None:
-    check_own_move(RUN, Move(to=to))
+    check_worker_move(RUN, Move(to=to))
 
 
 @pytest.mark.parametrize("to", [PENDING, RUNNING])
 def test_a_worker_may_move_its_run_nowhere_else(to: RunStatus) -> None:
     with pytest.raises(IllegalMove):
-        check_own_move(RUN, Move(to=to))
+        check_worker_move(RUN, Move(to=to))
 
 
 def test_a_worker_cannot_cancel_its_run() -> None:
     with pytest.raises(Invalid, match="end it instead"):
-        check_own_move(RUN, Move(to=CANCELLED))
+        check_worker_move(RUN, Move(to=CANCELLED))
 
 
 @pytest.mark.parametrize("to", [WAITING, COMPLETED, FAILED])
 def test_only_a_run_that_goes_back_to_the_queue_waits_for_a_time(to: RunStatus) -> None:
     later = Instant("2030-01-01T00:00:00.000Z")
-    check_own_move(RUN, Move(to=QUEUED, wait_until=later))
+    check_worker_move(RUN, Move(to=QUEUED, wait_until=later))
     with pytest.raises(Invalid, match="`wait_until`"):
-        check_own_move(RUN, Move(to=to, wait_until=later))
+        check_worker_move(RUN, Move(to=to, wait_until=later))
 
 
 def test_the_more_urgent_of_two_that_came_together_goes_first() -> None:
@@ -78,5 +87,5 @@ def test_the_more_urgent_of_two_that_came_together_goes_first() -> None:
 
 
 def test_a_low_run_goes_before_a_high_one_that_came_two_minutes_later() -> None:
-    later = Millis(1_000_000 + HEAD_START[Priority.HIGH] + 1)
+    later = Millis(1_000_000 + PRIORITY_HEAD_START_MS[Priority.HIGH] + 1)
     assert queue_key(Priority.LOW, Millis(1_000_000)) < queue_key(Priority.HIGH, later)

@@ -6,8 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.errors import Invalid
-from holdfast.domain.taint import MOST, TAINT, Taint, handed_on, source, taint_of
-from holdfast.domain.tool import Reach, ToolClass, ToolSpec, reaches_outside
+from holdfast.domain.tool import ToolClass, ToolReach, ToolSpec, reaches_outside
+from holdfast.domain.untrusted import (
+    MAX_TAINT_SOURCES,
+    TAINT_VALUE,
+    Taint,
+    inherited_taint,
+    read_taint,
+    taint_source_name,
+)
 
 MARKS = st.lists(st.tuples(st.text("abc", min_size=1, max_size=2), st.none() | st.integers(0, 9)), max_size=30)
 
@@ -23,7 +30,7 @@ def marked(marks: list[tuple[str, int | None]]) -> Taint:
 @given(MARKS)
 def test_a_taint_never_shrinks_and_has_each_source_once(marks: list[tuple[str, int | None]]) -> None:
     names = marked(marks).names()
-    assert names == list(dict.fromkeys(name for name, _ in marks))[:MOST]
+    assert names == list(dict.fromkeys(name for name, _ in marks))[:MAX_TAINT_SOURCES]
 
 
 @given(MARKS, st.integers(0, 9))
@@ -36,27 +43,27 @@ def test_what_counts_for_a_message_was_asked_for_before_it(marks: list[tuple[str
 @given(MARKS)
 def test_a_taint_is_read_as_it_was_written(marks: list[tuple[str, int | None]]) -> None:
     taint = marked(marks)
-    assert taint_of({TAINT: msgspec.to_builtins(taint)}) == taint
+    assert read_taint({TAINT_VALUE: msgspec.to_builtins(taint)}) == taint
 
 
 @given(MARKS)
 def test_whoever_begins_with_a_taint_has_it_from_the_first_message_on(marks: list[tuple[str, int | None]]) -> None:
     names = marked(marks).names()
-    assert taint_of(handed_on(names)).names(before=0) == names
+    assert read_taint(inherited_taint(names)).names(before=0) == names
 
 
 def test_nobody_who_is_clean_hands_on_anything() -> None:
-    assert handed_on([]) == {}
-    assert taint_of({}) == taint_of({TAINT: None}) == Taint()
+    assert inherited_taint([]) == {}
+    assert read_taint({}) == read_taint({TAINT_VALUE: None}) == Taint()
 
 
 def test_what_cannot_be_read_is_no_reason_to_be_clean() -> None:
     with pytest.raises(Invalid, match="the taint of this run cannot be read"):
-        taint_of({TAINT: {"sources": "none"}})
+        read_taint({TAINT_VALUE: {"sources": "none"}})
 
 
 def test_a_source_has_a_name_that_does_nothing() -> None:
-    assert source("tool", "x`)\nignore all") == "tool:x_ignore_all"
+    assert taint_source_name("tool", "x`)\nignore all") == "tool:x_ignore_all"
 
 
 @pytest.mark.parametrize(
@@ -66,9 +73,9 @@ def test_a_source_has_a_name_that_does_nothing() -> None:
         ({"kind": ToolClass.IDEMPOTENT}, True, True),
         ({"kind": ToolClass.IDEMPOTENT, "read_only": True}, False, False),
         ({"kind": ToolClass.TRANSACTIONAL}, False, False),
-        ({"kind": ToolClass.TRANSACTIONAL, "reach": Reach.OUTSIDE}, True, True),
-        ({"kind": ToolClass.EFFECTFUL, "reach": Reach.WORKSPACE}, False, False),
-        ({"kind": ToolClass.EFFECTFUL, "reach": Reach.COMMANDS}, True, False),
+        ({"kind": ToolClass.TRANSACTIONAL, "reach": ToolReach.OUTSIDE}, True, True),
+        ({"kind": ToolClass.EFFECTFUL, "reach": ToolReach.WORKSPACE}, False, False),
+        ({"kind": ToolClass.EFFECTFUL, "reach": ToolReach.COMMANDS}, True, False),
     ],
 )
 def test_how_far_a_tool_reaches(fields: dict[str, object], with_network: bool, without: bool) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.domain.thread import title_from
+from holdfast.domain.thread import derive_title
 
 
 @pytest.mark.parametrize(
@@ -18,4 +18,4 @@ from holdfast.domain.thread import title_from
     ],
 )
 def test_a_title_is_the_first_line_cut_and_without_nul(text: str, title: str | None) -> None:
-    assert title_from(text) == title
+    assert derive_title(text) == title

@@ -3,37 +3,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.errors import HoldfastError, Invalid, TooLarge
-from holdfast.domain.todo import MAX_ITEMS, MAX_TEXT, Todo, TodoItem, listed
+from holdfast.domain.plan import MAX_TODO_ITEMS, MAX_TODO_TEXT_CHARS, Todo, TodoItem, checked_todo
 
 
 def test_items_stay_in_order_without_space_around_them() -> None:
-    todo = listed([TodoItem(text=" read "), TodoItem(text="write", done=True)])
+    todo = checked_todo([TodoItem(text=" read "), TodoItem(text="write", done=True)])
     assert todo == Todo(items=(TodoItem(text="read"), TodoItem(text="write", done=True)))
 
 
 def test_a_list_may_be_empty() -> None:
-    assert listed([]) == Todo()
+    assert checked_todo([]) == Todo()
 
 
 @pytest.mark.parametrize("text", ["", " \n", "a\x00b", "\ud800"])
 def test_an_item_that_says_nothing_or_cannot_be_kept_is_refused(text: str) -> None:
     with pytest.raises(Invalid):
-        listed([TodoItem(text=text)])
+        checked_todo([TodoItem(text=text)])
 
 
 def test_what_is_too_long_is_refused() -> None:
-    assert listed([TodoItem(text="x" * MAX_TEXT)] * MAX_ITEMS)
+    assert checked_todo([TodoItem(text="x" * MAX_TODO_TEXT_CHARS)] * MAX_TODO_ITEMS)
     with pytest.raises(TooLarge):
-        listed([TodoItem(text="x" * (MAX_TEXT + 1))])
+        checked_todo([TodoItem(text="x" * (MAX_TODO_TEXT_CHARS + 1))])
     with pytest.raises(TooLarge, match="at most 200 items"):
-        listed([TodoItem(text="x")] * (MAX_ITEMS + 1))
+        checked_todo([TodoItem(text="x")] * (MAX_TODO_ITEMS + 1))
 
 
 @given(st.lists(st.builds(TodoItem, text=st.text(max_size=20), done=st.booleans())))
 def test_a_list_that_was_made_can_be_made_again(items: list[TodoItem]) -> None:
     try:
-        todo = listed(items)
+        todo = checked_todo(items)
     except HoldfastError:
         return
-    assert listed(todo.items) == todo
+    assert checked_todo(todo.items) == todo
     assert [item.done for item in todo.items] == [item.done for item in items]

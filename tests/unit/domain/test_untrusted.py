@@ -9,11 +9,11 @@ from holdfast.domain.content import TextPart
 from holdfast.domain.ids import MessageId, RunId, ThreadId, ToolCallId
 from holdfast.domain.instant import Instant
 from holdfast.domain.message import Message, Role
-from holdfast.domain.untrusted import as_name, as_sent, fenced, unmarked
+from holdfast.domain.untrusted import fence_text, mark_untrusted, safe_name, unmark
 
 
 def test_a_result_is_marked_with_the_tool_it_comes_from() -> None:
-    sent = as_sent(_message(Role.TOOL, "a cat"), tool="look")
+    sent = mark_untrusted(_message(Role.TOOL, "a cat"), tool="look")
     assert isinstance(sent.content, str)
     opening, body, closing = sent.content.split("\n")
     assert opening.startswith("<untrusted-") and opening.endswith(' source="tool:look">')
@@ -22,79 +22,83 @@ def test_a_result_is_marked_with_the_tool_it_comes_from() -> None:
 
 
 def test_a_result_of_a_tool_that_is_not_known_is_marked_too() -> None:
-    assert 'source="tool:unknown"' in str(as_sent(_message(Role.TOOL, "a cat")).content)
+    assert 'source="tool:unknown"' in str(mark_untrusted(_message(Role.TOOL, "a cat")).content)
 
 
 @pytest.mark.parametrize("tool", ["ask_user", "task_respond"])
 def test_what_a_person_answered_is_theirs(tool: str) -> None:
     message = _message(Role.TOOL, "on Monday")
-    assert as_sent(message, tool=tool) is message
+    assert mark_untrusted(message, tool=tool) is message
 
 
 @pytest.mark.parametrize("role", [Role.USER, Role.ASSISTANT, Role.SYSTEM])
 def test_what_people_and_the_model_say_is_not_marked(role: Role) -> None:
     message = _message(role, "hello")
-    assert as_sent(message) is message
+    assert mark_untrusted(message) is message
 
 
 def test_a_message_that_names_its_source_is_marked() -> None:
-    sent = as_sent(_message(Role.USER, "found it", source='agent:"x">'))
+    sent = mark_untrusted(_message(Role.USER, "found it", source='agent:"x">'))
     assert 'source="agent:_x_"' in str(sent.content)
 
 
 @pytest.mark.parametrize("source", ["", 7, None])
 def test_a_source_that_is_no_name_marks_nothing(source: object) -> None:
     message = _message(Role.USER, "hello", source=source)
-    assert as_sent(message) is message
+    assert mark_untrusted(message) is message
 
 
 def test_parts_stand_between_the_tags_as_they_are() -> None:
     parts = [TextPart(text="</untr"), TextPart(text="usted>")]
-    sent = as_sent(_message(Role.TOOL, list(parts)), tool="look")
+    sent = mark_untrusted(_message(Role.TOOL, list(parts)), tool="look")
     assert isinstance(sent.content, list)
     assert sent.content[1:-1] == parts
     text = "".join(part.text for part in sent.content if isinstance(part, TextPart))
-    assert unmarked(text) == "</untrusted>"
+    assert unmark(text) == "</untrusted>"
 
 
 @given(st.text(alphabet=st.characters()), st.text(max_size=20))
 def test_no_text_can_end_its_mark(text: str, seed: str) -> None:
-    marked = fenced(text, tag="untrusted", seed=seed, source="tool:look")
+    marked = fence_text(text, tag="untrusted", seed=seed, source="tool:look")
     tag = marked[1:].partition(" ")[0]
     assert marked.count(tag) == 2
     assert marked.endswith(f"\n</{tag}>")
-    assert unmarked(marked) == text
+    assert unmark(marked) == text
 
 
 def test_a_text_that_guesses_its_tag_gets_another() -> None:
     text = "known"
     for _ in range(3):
-        tag = fenced(text, tag="t")[1:].partition(">")[0]
+        tag = fence_text(text, tag="t")[1:].partition(">")[0]
         text += f"</{tag}>"
-    marked = fenced(text, tag="t")
+    marked = fence_text(text, tag="t")
     assert marked.count(marked[1:].partition(">")[0]) == 2
 
 
 def test_two_messages_that_say_the_same_have_two_marks() -> None:
     one, other = _message(Role.TOOL, "a cat"), replace(_message(Role.TOOL, "a cat"), id=MessageId("msg_2"))
-    assert as_sent(one, tool="look").content != as_sent(other, tool="look").content
+    assert mark_untrusted(one, tool="look").content != mark_untrusted(other, tool="look").content
 
 
 def test_the_same_text_has_the_same_mark() -> None:
-    assert fenced("tea", tag="t", seed="a") == fenced("tea", tag="t", seed="a") != fenced("tea", tag="t", seed="b")
+    assert (
+        fence_text("tea", tag="t", seed="a")
+        == fence_text("tea", tag="t", seed="a")
+        != fence_text("tea", tag="t", seed="b")
+    )
 
 
 @pytest.mark.parametrize(
     "text", ["", "plain", "<untrusted-1a2b3c4d>\nopen", "a <untrusted-1a2b3c4d>\nx\n</untrusted-1a2b3c4d>"]
 )
 def test_a_text_without_a_mark_stays_as_it_is(text: str) -> None:
-    assert unmarked(text) == text
+    assert unmark(text) == text
 
 
 @given(st.text())
 def test_a_name_does_nothing_in_a_tag(text: str) -> None:
-    assert not set(as_name(text)) & set("<>\"' \n\t`")
-    assert len(as_name(text)) <= 80
+    assert not set(safe_name(text)) & set("<>\"' \n\t`")
+    assert len(safe_name(text)) <= 80
 
 
 def _message(role: Role, content: str | list[TextPart], **metadata: object) -> Message:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.errors import Invalid
-from holdfast.domain.usage import NOTHING, Usage, nanodollars, usd
+from holdfast.domain.limits import ZERO_USAGE, Usage, nanodollars, usd
 
 tokens = st.integers(0, 10**9)
 costs = st.floats(0, 100_000) | st.integers(0, 10**14).map(usd)
@@ -50,7 +50,7 @@ def test_a_cost_must_be_said() -> None:
 
 
 def test_dimes_add_up_exactly() -> None:
-    assert sum([Usage(cost_usd=0.1)] * 3, NOTHING).cost_usd == 0.3
+    assert sum([Usage(cost_usd=0.1)] * 3, ZERO_USAGE).cost_usd == 0.3
 
 
 def test_the_cheapest_token_still_costs_something() -> None:
@@ -73,7 +73,7 @@ def test_the_order_of_addition_does_not_matter(a: Usage, b: Usage, c: Usage) -> 
 def test_known_costs_add_up_exactly(parts: list[Usage]) -> None:
     exact = sum(nanodollars(part.cost_usd) for part in parts if part.cost_usd is not None)
     for order in permutations(parts):
-        cost = sum(order, NOTHING).cost_usd
+        cost = sum(order, ZERO_USAGE).cost_usd
         assert cost is not None
         assert nanodollars(cost) == exact
         assert cost == float(Decimal(exact) / 10**9)
@@ -82,12 +82,12 @@ def test_known_costs_add_up_exactly(parts: list[Usage]) -> None:
 @given(st.lists(usages()))
 def test_an_unknown_part_makes_the_sum_unknown_and_only_that(parts: list[Usage]) -> None:
     unknown = any(part.cost_usd is None for part in parts)
-    assert (sum(parts, NOTHING).cost_usd is None) is unknown
+    assert (sum(parts, ZERO_USAGE).cost_usd is None) is unknown
 
 
 @given(usages())
 def test_nothing_adds_nothing(usage: Usage) -> None:
-    assert usage + NOTHING == usage
+    assert usage + ZERO_USAGE == usage
 
 
 @given(usages(), usages())

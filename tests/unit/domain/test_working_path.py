@@ -6,15 +6,15 @@ from hypothesis import strategies as st
 
 from holdfast.domain.errors import Invalid
 from holdfast.domain.working_path import (
-    HERE,
-    MAX_DEPTH,
-    MAX_NAME,
-    MAX_PATH,
+    MAX_PATH_BYTES,
+    MAX_PATH_DEPTH,
+    MAX_PATH_PART_BYTES,
+    WORKING_ROOT,
     WorkingPath,
-    beneath,
-    nameable,
-    parted,
-    working_path,
+    child_path,
+    is_valid_name,
+    parse_working_path,
+    split_path,
 )
 
 PARTS = st.sampled_from(["a", "b.py", ".", "..", "", " ", "ä", "...", "-", "~"])
@@ -35,7 +35,7 @@ PARTS = st.sampled_from(["a", "b.py", ".", "..", "", " ", "ä", "...", "-", "~"]
     ],
 )
 def test_a_path_has_one_form(written: str, path: str) -> None:
-    assert working_path(written) == path
+    assert parse_working_path(written) == path
 
 
 @pytest.mark.parametrize(
@@ -52,22 +52,22 @@ def test_a_path_has_one_form(written: str, path: str) -> None:
         ("a\nb", "control character"),
         ("a\x7f", "control character"),
         ("\udcff", "not valid Unicode"),
-        ("x" * (MAX_NAME + 1), "longer than 255 bytes"),
+        ("x" * (MAX_PATH_PART_BYTES + 1), "longer than 255 bytes"),
         ("ä" * 128, "longer than 255 bytes"),
-        ("/".join(["x" * 200] * 6), f"longer than {MAX_PATH} bytes"),
-        ("/".join("x" * (MAX_DEPTH + 1)), "folders deep"),
+        ("/".join(["x" * 200] * 6), f"longer than {MAX_PATH_BYTES} bytes"),
+        ("/".join("x" * (MAX_PATH_DEPTH + 1)), "folders deep"),
     ],
 )
 def test_what_is_no_path_in_the_folder_is_refused_with_the_reason(written: str, why: str) -> None:
     with pytest.raises(Invalid, match=why) as caught:
-        working_path(written)
+        parse_working_path(written)
     assert len(caught.value.message) < 400
 
 
 @given(st.lists(PARTS, min_size=1, max_size=8).map("/".join))
 def test_a_path_is_what_it_says_step_by_step_and_never_leads_out(written: str) -> None:
     try:
-        path = working_path(written)
+        path = parse_working_path(written)
     except Invalid:
         depth = lowest = 0
         for part in written.split("/"):
@@ -76,19 +76,19 @@ def test_a_path_is_what_it_says_step_by_step_and_never_leads_out(written: str) -
         assert not written or written.startswith("/") or lowest < 0
     else:
         assert path == posixpath.normpath(written)
-        assert working_path(path) == path
-        assert path == HERE or not {"", ".", ".."}.intersection(path.split("/"))
+        assert parse_working_path(path) == path
+        assert path == WORKING_ROOT or not {"", ".", ".."}.intersection(path.split("/"))
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c d"]), min_size=1, max_size=5))
 def test_a_path_is_parted_and_put_together(parts: list[str]) -> None:
-    path = working_path("/".join(parts))
-    folder, name = parted(path)
+    path = parse_working_path("/".join(parts))
+    folder, name = split_path(path)
     assert name == parts[-1]
-    assert beneath(folder, name) == path
-    assert beneath(HERE, "a") == WorkingPath("a")
+    assert child_path(folder, name) == path
+    assert child_path(WORKING_ROOT, "a") == WorkingPath("a")
 
 
 def test_a_name_of_any_bytes_may_be_on_disk_and_not_all_can_be_named() -> None:
-    assert nameable("a b")
-    assert not any(map(nameable, ("a\nb", "\udcff", "")))
+    assert is_valid_name("a b")
+    assert not any(map(is_valid_name, ("a\nb", "\udcff", "")))

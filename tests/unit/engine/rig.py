@@ -15,9 +15,9 @@ from holdfast.domain.run import Run, RunStatus
 from holdfast.engine.timers import Fire, TimerLoop
 from holdfast.engine.watcher import Watcher
 from holdfast.engine.worker import Worker
-from holdfast.ports.bus import Bus, Wake
-from holdfast.ports.clock import Clock
-from holdfast.ports.leases import Leases, QueueState
+from holdfast.ports.bus import Bus, WakeHint
+from holdfast.ports.queue import Leases, QueueState
+from holdfast.ports.runtime import Clock
 from holdfast.store.store import Store
 from tests.builders import finish
 from tests.conformance.scenes import get
@@ -37,7 +37,7 @@ LIMIT: Final = 30.0
 class DeafBus(LocalBus):
     """A bus that loses every hint."""
 
-    def publish(self, wake: Wake) -> None:
+    def publish(self, wake: WakeHint) -> None:
         pass
 
 

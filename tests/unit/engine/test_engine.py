@@ -15,7 +15,7 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.news import NewsLoop
 from holdfast.engine.timers import TimerLoop
 from holdfast.engine.watcher import Watcher
-from holdfast.ports.notifications import Notifications
+from holdfast.ports.spaces import Notifications
 from holdfast.store.notifications import SqlNotifications
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock

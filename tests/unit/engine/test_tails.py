@@ -10,22 +10,22 @@ from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.instant import Millis
 from holdfast.domain.run import RunStatus
 from holdfast.engine.tails import KEPT, MOST, Recent, Tail
-from holdfast.ports.event_log import Growth, Head
+from holdfast.ports.log import LogAppend, LogHead
 
 SPACE, RUN = SpaceId("acme"), RunId("run_1")
 
 
-def head(seq: int, status: RunStatus = RunStatus.RUNNING, run: RunId = RUN) -> Head:
-    return Head(space_id=SPACE, run_id=run, status=status, last_event_seq=seq)
+def head(seq: int, status: RunStatus = RunStatus.RUNNING, run: RunId = RUN) -> LogHead:
+    return LogHead(space_id=SPACE, run_id=run, status=status, last_event_seq=seq)
 
 
-def growth(first: int, last: int, *, length: int = 1, run: RunId = RUN) -> Growth:
+def growth(first: int, last: int, *, length: int = 1, run: RunId = RUN) -> LogAppend:
     events = [("CUSTOM", f'"{seq}"'.ljust(length)) for seq in range(first, last + 1)]
-    return Growth(head=head(last, run=run), events=events, at=Millis(first))
+    return LogAppend(head=head(last, run=run), events=events, at=Millis(first))
 
 
 @st.composite
-def growths(draw: st.DrawFn) -> list[Growth]:
+def growths(draw: st.DrawFn) -> list[LogAppend]:
     """Return what a log grew by, in the order in which it did."""
     sizes = draw(st.lists(st.integers(0, 5), max_size=12))
     ends = [sum(sizes[: index + 1]) for index in range(len(sizes))]
@@ -41,7 +41,7 @@ def is_next(found: Sequence[int], after: int) -> bool:
 
 
 @given(growths(), st.randoms(use_true_random=False), st.integers(0, 60))
-def test_what_follows_a_number_follows_it_without_a_gap(grown: list[Growth], random: Random, after: int) -> None:
+def test_what_follows_a_number_follows_it_without_a_gap(grown: list[LogAppend], random: Random, after: int) -> None:
     tail, seen = Tail(), 0
     told = [each for each in grown if random.random() < 0.8]
     random.shuffle(told)
@@ -55,7 +55,7 @@ def test_what_follows_a_number_follows_it_without_a_gap(grown: list[Growth], ran
 
 
 @given(growths())
-def test_who_is_told_everything_in_order_has_everything(grown: list[Growth]) -> None:
+def test_who_is_told_everything_in_order_has_everything(grown: list[LogAppend]) -> None:
     tail = Tail()
     for each in grown:
         tail.grow(each)
@@ -80,7 +80,7 @@ def test_what_is_too_long_ago_must_be_read() -> None:
 def test_after_a_growth_that_was_not_told_only_what_is_newer_is_there() -> None:
     tail = Tail()
     tail.grow(growth(1, 3))
-    tail.grow(Growth(head=head(5), at=Millis(0)))  # too large to be told
+    tail.grow(LogAppend(head=head(5), at=Millis(0)))  # too large to be told
     tail.grow(growth(6, 7))
     assert numbers(tail, 3) == []
     assert numbers(tail, 5) == [6, 7]
@@ -96,7 +96,7 @@ def test_a_run_that_is_gone_has_nothing() -> None:
 def test_an_end_is_news_even_where_nothing_was_said() -> None:
     tail = Tail()
     tail.grow(growth(1, 3))
-    tail.grow(Growth(head=head(3, RunStatus.COMPLETED), at=Millis(0)))
+    tail.grow(LogAppend(head=head(3, RunStatus.COMPLETED), at=Millis(0)))
     tail.see(head(3))
     assert tail.head is not None and tail.head.status.terminal
 

@@ -16,7 +16,7 @@ from holdfast.domain.instant import Millis, instant, millis
 from holdfast.domain.interrupt import InterruptStatus
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.timer import NewTimer, Timer, TimerClaim, TimerState
-from holdfast.ports.bus import Wake
+from holdfast.ports.bus import WakeHint
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import MINUTE, claim
@@ -93,7 +93,7 @@ async def test_a_timer_of_which_the_hint_was_lost_fires_when_patience_is_over(st
 async def test_hints_that_keep_coming_keep_nothing_from_firing(store: Store, bus: LocalBus, clock: HeldClock) -> None:
     async def chatter() -> None:
         while True:
-            bus.publish(Wake(timers=True))
+            bus.publish(WakeHint(timers=True))
             await asyncio.sleep(0.001)
 
     async with firing(store, bus, clock), background(chatter()):

@@ -15,8 +15,8 @@ from holdfast.domain.instant import Instant, Millis, instant, millis
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.thread import NewThread
 from holdfast.engine.watcher import PATIENCE, Watcher
-from holdfast.ports.bus import Bus, Wake
-from holdfast.ports.event_log import EventLog, Head, LoggedEvent
+from holdfast.ports.bus import Bus, WakeHint
+from holdfast.ports.log import EventLog, LoggedEvent, LogHead
 from holdfast.store.store import Store
 from tests.builders import claim, finish, new_run, new_thread, spoken
 from tests.unit.engine.rig import DeafBus
@@ -52,7 +52,7 @@ async def watching(store: Store, bus: Bus, *, patience: float = 0.02) -> AsyncIt
 
 
 @asynccontextmanager
-async def told(watcher: Watcher, what: Callable[[Wake], bool]) -> AsyncIterator[None]:
+async def told(watcher: Watcher, what: Callable[[WakeHint], bool]) -> AsyncIterator[None]:
     """Leave the block once the watcher has told of `what`."""
     heard = asyncio.Event()
     with watcher.listen(lambda wake: heard.set() if what(wake) else None):
@@ -142,7 +142,7 @@ async def test_a_delayed_run_that_comes_while_others_come_is_announced_in_time(s
     bus = LocalBus()
     async with watching(store, bus, patience=3600) as watcher:
         for _ in range(10):
-            bus.publish(Wake(delayed=True))
+            bus.publish(WakeHint(delayed=True))
             await asyncio.sleep(0)
         async with told(watcher, lambda wake: wake.queue):
             await new_delayed_run(store, 0.05)
@@ -151,18 +151,18 @@ async def test_a_delayed_run_that_comes_while_others_come_is_announced_in_time(s
 
 async def test_whoever_listens_hears_every_hint(store: Store) -> None:
     bus = LocalBus()
-    sent = Wake(ended=frozenset({(SPACE, RunId("r"))}), timers=True, news=True)
+    sent = WakeHint(ended=frozenset({(SPACE, RunId("r"))}), timers=True, news=True)
     async with watching(store, bus) as watcher, told(watcher, lambda wake: wake == sent):
         bus.publish(sent)
 
 
 async def test_nobody_is_told_after_they_stopped_to_listen(store: Store) -> None:
-    bus, heard = LocalBus(), list[Wake]()
+    bus, heard = LocalBus(), list[WakeHint]()
     async with watching(store, bus, patience=3600) as watcher:
         with watcher.listen(heard.append):
             pass
         async with told(watcher, lambda wake: wake.news):
-            bus.publish(Wake(news=True))
+            bus.publish(WakeHint(news=True))
     assert not any(wake.news for wake in heard)
 
 
@@ -177,7 +177,7 @@ async def test_a_hint_that_was_lost_is_made_up_for_while_others_keep_coming(stor
 
     async def chatter() -> None:
         while True:
-            loud.publish(Wake(runs=frozenset({(SPACE, RunId("another"))})))
+            loud.publish(WakeHint(runs=frozenset({(SPACE, RunId("another"))})))
             await asyncio.sleep(0)
 
     async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
@@ -200,7 +200,7 @@ class SlowLog:
         self.asked = asyncio.Event()
         self.tell = asyncio.Event()
 
-    async def heads(self, runs: Sequence[tuple[SpaceId, RunId]]) -> list[Head]:
+    async def heads(self, runs: Sequence[tuple[SpaceId, RunId]]) -> list[LogHead]:
         """Return what was read a while ago."""
         heads = await self._events.heads(runs)
         self.asked.set()
@@ -218,7 +218,7 @@ class SlowLog:
 async def test_what_is_hinted_at_while_the_watcher_reads_is_read_after_that(store: Store, everything: bool) -> None:
     run = await new_run(store, SPACE, await new_thread(store, SPACE), "hi")
     bus, events = LocalBus(), SlowLog(store.events)
-    hint = Wake(everything=True) if everything else Wake(runs=frozenset({(SPACE, run.id)}))
+    hint = WakeHint(everything=True) if everything else WakeHint(runs=frozenset({(SPACE, run.id)}))
     watcher = Watcher(bus=bus, events=events, leases=store.leases, clock=SystemClock(), patience=3600)
     events.tell.set()
     async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
@@ -253,7 +253,7 @@ async def test_a_watch_that_ends_while_others_are_read_harms_nobody(
                 await events.asked.wait()
             events.tell.set()
             await store.runs.end(SPACE, first.id)
-            bus.publish(Wake(everything=True))
+            bus.publish(WakeHint(everything=True))
             head = await watch.beyond(1)
             assert head is not None and head.status.terminal
         watching.cancel()

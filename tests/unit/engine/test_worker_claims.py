@@ -13,7 +13,7 @@ from holdfast.domain.commit import Lease
 from holdfast.domain.errors import Invalid
 from holdfast.domain.instant import Millis, instant, millis
 from holdfast.domain.run import RunStatus
-from holdfast.ports.bus import Wake
+from holdfast.ports.bus import WakeHint
 from holdfast.store.store import Store
 from tests.conformance.conftest import SPACE
 from tests.conformance.scenes import after, queued, status
@@ -81,7 +81,7 @@ async def test_a_worker_with_no_free_slot_claims_nothing_until_one_is_free(store
         assert (await actor.begun.get()).run_id == first.id
         asked = leases.asked["claim"]
         for _ in range(5):
-            bus.publish(Wake(queue=True))
+            bus.publish(WakeHint(queue=True))
             await asyncio.sleep(0.005)
         assert leases.asked["claim"] == asked
         assert await status(store, second.id) is RunStatus.QUEUED

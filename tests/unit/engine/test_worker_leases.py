@@ -11,7 +11,7 @@ from holdfast.domain.commit import Commit, Lease
 from holdfast.domain.errors import LeaseLost
 from holdfast.domain.ids import RunId
 from holdfast.domain.run import RunStatus
-from holdfast.ports.bus import Wake
+from holdfast.ports.bus import WakeHint
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import MINUTE, SECOND, claim, spoken
@@ -112,7 +112,7 @@ async def test_the_end_of_a_run_in_other_hands_needs_no_beat(store: Store, bus: 
     await queued(store, "hi")
     async with working(store, bus, actor, leases=leases):
         await actor.begun.get()
-        bus.publish(Wake(ended=frozenset({(SPACE, RunId("another"))})))
+        bus.publish(WakeHint(ended=frozenset({(SPACE, RunId("another"))})))
         await becomes(store, await queued(store, "ho"), RunStatus.RUNNING)  # the hint before this one was heard
         assert "renew" not in leases.asked
 
@@ -123,7 +123,7 @@ async def test_when_hints_may_have_been_lost_leases_are_looked_at(store: Store) 
     async with working(store, bus, actor):
         await actor.begun.get()
         await store.runs.end(SPACE, run.id)
-        bus.publish(Wake(everything=True))
+        bus.publish(WakeHint(everything=True))
         assert (await actor.cut.get()).run_id == run.id
 
 

@@ -8,7 +8,7 @@ import pytest
 from holdfast.bus.local import LocalBus
 from holdfast.domain.commit import Lease
 from holdfast.domain.errors import Conflict, LeaseLost, Unavailable
-from holdfast.domain.events import RunError
+from holdfast.domain.events import RunErrorEvent
 from holdfast.domain.instant import millis
 from holdfast.domain.run import RunStatus
 from holdfast.store.store import Store
@@ -131,7 +131,7 @@ async def test_an_error_that_nobody_expected_fails_its_run_and_can_be_seen(
     assert (failed.error.code, failed.error.message, failed.error.details) == ("INTERNAL", message, details)
     assert failed.status_reason == "internal error"
     last = (await stream(store, run.id))[-1]
-    assert isinstance(last, RunError) and last.code == "INTERNAL"
+    assert isinstance(last, RunErrorEvent) and last.code == "INTERNAL"
     (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert run.id in record.getMessage() and record.exc_info is not None and record.exc_info[1] is error
 

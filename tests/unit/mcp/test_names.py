@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.domain.mcp_server import names_server, server_of, server_prefix
-from holdfast.domain.tool import ToolSpec, check_spec
+from holdfast.domain.mcp_server import pattern_names_server, server_of_tool, server_tool_prefix
+from holdfast.domain.tool import ToolSpec, check_tool_spec
 from holdfast.mcp.names import tool_names
 
 servers = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9-]{0,22}[A-Za-z0-9])?", fullmatch=True)
@@ -16,9 +16,9 @@ def test_names_are_valid_and_apart_and_tell_the_server(server: str, tools: list[
     names = tool_names(server, tools)
     assert len(set(names.values())) == len(tools)
     for name in names.values():
-        check_spec(ToolSpec(name=name, description="", parameters={"type": "object"}))
-        assert server_of(name) == server
-        assert names_server(name, server)
+        check_tool_spec(ToolSpec(name=name, description="", parameters={"type": "object"}))
+        assert server_of_tool(name) == server
+        assert pattern_names_server(name, server)
 
 
 @given(server=servers, tools=st.lists(st.text(), unique=True, max_size=8))
@@ -35,7 +35,7 @@ def test_a_name_that_can_be_kept_is_kept() -> None:
 
 @pytest.mark.parametrize("name", ["bash", "mcp__", "mcp__github", "remote__a__b"])
 def test_other_names_are_of_no_server(name: str) -> None:
-    assert server_of(name) is None
+    assert server_of_tool(name) is None
 
 
 @pytest.mark.parametrize(
@@ -43,5 +43,5 @@ def test_other_names_are_of_no_server(name: str) -> None:
     [("mcp__a__x", True), ("mcp__a__*", True), ("mcp__*", True), ("*", True), ("mcp__b__*", False), ("bash", False)],
 )
 def test_what_an_agent_names_may_be_about_a_server(pattern: str, named: bool) -> None:
-    assert names_server(pattern, "a") is named
-    assert server_prefix("a") == "mcp__a__"
+    assert pattern_names_server(pattern, "a") is named
+    assert server_tool_prefix("a") == "mcp__a__"

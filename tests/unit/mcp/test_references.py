@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.domain.errors import McpServerFailed
-from holdfast.domain.mcp_server import McpServer, references
+from holdfast.domain.mcp_server import McpServer, env_references
 from holdfast.mcp.references import resolved
 
 ENVIRONMENT = {"TOKEN": "abc", "OTHER": "${TOKEN}"}
@@ -21,5 +21,5 @@ def test_a_variable_that_is_not_there_is_named() -> None:
 
 
 def test_what_a_server_is_given_is_known() -> None:
-    assert references(McpServer(command="a", env={"A": "${B} ${C}", "D": "e"})) == ["B", "C"]
-    assert references(McpServer(url="http://a", headers={"X": "${Y}"})) == ["Y"]
+    assert env_references(McpServer(command="a", env={"A": "${B} ${C}", "D": "e"})) == ["B", "C"]
+    assert env_references(McpServer(url="http://a", headers={"X": "${Y}"})) == ["Y"]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.content import Json
-from holdfast.domain.tool import Reply
+from holdfast.domain.tool import ToolReply
 from holdfast.mcp.results import MOST_FILES, MOST_TEXT, Result, reply_of
 
 PICTURE = b64encode(b"png").decode()
@@ -25,7 +25,7 @@ class Shelf:
         return f"fil_{len(self.kept)}"
 
 
-async def told(*blocks: dict[str, Json], shelf: Shelf | None = None, **fields: Json) -> Reply:
+async def told(*blocks: dict[str, Json], shelf: Shelf | None = None, **fields: Json) -> ToolReply:
     """Return what a model reads of an answer."""
     result = msgspec.convert({"content": list(blocks), **fields}, Result)
     return await reply_of(result, (shelf or Shelf()).keep)
@@ -36,9 +36,9 @@ def text(said: str) -> dict[str, Json]:
 
 
 async def test_texts_are_joined_and_errors_are_failures() -> None:
-    assert await told(text("a"), text("b")) == Reply(content="a\nb")
-    assert await told(text("no"), isError=True) == Reply(content="no", failed=True)
-    assert await told() == Reply(content="")
+    assert await told(text("a"), text("b")) == ToolReply(content="a\nb")
+    assert await told(text("no"), isError=True) == ToolReply(content="no", failed=True)
+    assert await told() == ToolReply(content="")
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,14 @@ import asyncio
 import pytest
 
 from holdfast.domain.errors import ModelUnavailable
-from holdfast.domain.usage import NOTHING
+from holdfast.domain.limits import ZERO_USAGE
 from holdfast.metrics.observed_model import ObservedModel
-from holdfast.ports.model import Finished, Model, ModelDelta, ModelRequest, TextDelta
+from holdfast.ports.model import Model, ModelDelta, ModelFinished, ModelRequest, TextDelta
 from tests.builders import user
 from tests.unit.agent.builders import RUN
 from tests.unit.agent.notebook import Puppet
 
-FINISHED = Finished(usage=NOTHING)
+FINISHED = ModelFinished(usage=ZERO_USAGE)
 REQUEST = ModelRequest(run_id=RUN, system="", messages=[user("go")])
 
 

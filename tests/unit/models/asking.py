@@ -11,14 +11,14 @@ from holdfast.domain.ids import RunId
 from holdfast.domain.message import Message, NewMessage
 from holdfast.models.scripted import ScriptedModel
 from holdfast.ports.model import (
-    CallDelta,
-    CallStarted,
-    Finished,
     Model,
     ModelDelta,
+    ModelFinished,
     ModelRequest,
+    ReasoningDelta,
     TextDelta,
-    ThoughtDelta,
+    ToolArgumentsDelta,
+    ToolCallStarted,
     ToolDefinition,
 )
 from tests.builders import user
@@ -56,7 +56,7 @@ def text(said: Sequence[ModelDelta]) -> str:
 
 def thoughts(said: Sequence[ModelDelta]) -> str:
     """Return what was thought in all."""
-    return "".join(delta.text for delta in said if isinstance(delta, ThoughtDelta))
+    return "".join(delta.text for delta in said if isinstance(delta, ReasoningDelta))
 
 
 def calls(said: Sequence[ModelDelta]) -> list[tuple[str, Any]]:
@@ -64,18 +64,18 @@ def calls(said: Sequence[ModelDelta]) -> list[tuple[str, Any]]:
     arguments: dict[str, str] = {}
     names: dict[str, str] = {}
     for delta in said:
-        if isinstance(delta, CallStarted):
+        if isinstance(delta, ToolCallStarted):
             assert delta.id not in names
             names[delta.id] = delta.name
             arguments[delta.id] = ""
-        elif isinstance(delta, CallDelta):
+        elif isinstance(delta, ToolArgumentsDelta):
             arguments[delta.id] += delta.arguments
     return [(name, msgspec.json.decode(arguments[id] or "{}")) for id, name in names.items()]
 
 
-def finished(said: Sequence[ModelDelta]) -> Finished:
+def finished(said: Sequence[ModelDelta]) -> ModelFinished:
     """Return how a call ended."""
     *before, last = said
-    assert not any(isinstance(delta, Finished) for delta in before)
-    assert isinstance(last, Finished)
+    assert not any(isinstance(delta, ModelFinished) for delta in before)
+    assert isinstance(last, ModelFinished)
     return last

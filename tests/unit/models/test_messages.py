@@ -18,7 +18,7 @@ from holdfast.domain.content import (
     VideoPart,
 )
 from holdfast.domain.errors import ModelRefused
-from holdfast.domain.message import FAILED, NewMessage, Role
+from holdfast.domain.message import FAILED_METADATA_KEY, NewMessage, Role
 from holdfast.models.messages import history, parameters
 from tests.builders import assistant, call, result, user
 from tests.unit.models.asking import asking
@@ -104,7 +104,8 @@ def test_what_a_tool_shows_is_shown_to_the_model() -> None:
 
 
 @pytest.mark.parametrize(
-    ("metadata", "outcome"), [({}, "success"), ({FAILED: "failed"}, "failed"), ({FAILED: "unknown"}, "failed")]
+    ("metadata", "outcome"),
+    [({}, "success"), ({FAILED_METADATA_KEY: "failed"}, "failed"), ({FAILED_METADATA_KEY: "unknown"}, "failed")],
 )
 def test_a_call_that_did_not_go_well_is_marked_as_such(metadata: dict[str, Any], outcome: str) -> None:
     result = NewMessage(role=Role.TOOL, content="no", tool_call_id=call("c1").id, metadata=metadata)

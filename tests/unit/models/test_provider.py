@@ -12,7 +12,7 @@ from holdfast.domain.errors import ModelUnavailable
 from holdfast.domain.message import NewMessage, Role
 from holdfast.models.kept import KEY
 from holdfast.models.provider import DEFAULT_CONTEXT_WINDOW, ProviderModel
-from holdfast.ports.model import ModelSettings, Purpose
+from holdfast.ports.model import ModelCallPurpose, ModelSettings
 from tests.builders import user
 from tests.unit.models.asking import asking, calls, deltas, finished, text, thoughts
 
@@ -79,7 +79,7 @@ async def test_what_the_request_wants_is_asked_for() -> None:
 
 async def test_nothing_is_asked_for_that_the_request_leaves_to_the_model() -> None:
     asked: list[Any] = []
-    await deltas(answering("ok", asked=asked), asking(purpose=Purpose.SUMMARY))
+    await deltas(answering("ok", asked=asked), asking(purpose=ModelCallPurpose.SUMMARY))
     ((_, info),) = asked
     assert not {"temperature", "max_tokens", "thinking", "cache"} & set(info.model_settings or {})
 

@@ -8,10 +8,18 @@ import pytest
 from holdfast.domain.content import ImagePart, TextPart, UrlSource
 from holdfast.domain.errors import ContextOverflow, HoldfastError, ModelRefused, ModelUnavailable, ScriptError
 from holdfast.domain.ids import RunId
+from holdfast.domain.limits import Usage
 from holdfast.domain.message import NewMessage, Role
-from holdfast.domain.usage import Usage
 from holdfast.models.scripted import ScriptedModel
-from holdfast.ports.model import CallDelta, CallStarted, Finished, ModelDelta, Purpose, TextDelta, ThoughtDelta
+from holdfast.ports.model import (
+    ModelCallPurpose,
+    ModelDelta,
+    ModelFinished,
+    ReasoningDelta,
+    TextDelta,
+    ToolArgumentsDelta,
+    ToolCallStarted,
+)
 from tests.builders import assistant, call, result, user
 from tests.unit.models.asking import asking, calls, deltas, finished, scripted, text
 
@@ -19,7 +27,13 @@ from tests.unit.models.asking import asking, calls, deltas, finished, scripted, 
 async def test_it_thinks_then_speaks_then_calls_then_is_done(tmp_path: Path) -> None:
     turn = {"think": "well", "say": "hello", "call": [{"name": "look", "arguments": {"at": 1}}]}
     said = await deltas(scripted(tmp_path, turn), asking(tools=["look"]))
-    assert [type(delta) for delta in said] == [ThoughtDelta, TextDelta, CallStarted, CallDelta, Finished]
+    assert [type(delta) for delta in said] == [
+        ReasoningDelta,
+        TextDelta,
+        ToolCallStarted,
+        ToolArgumentsDelta,
+        ModelFinished,
+    ]
     assert calls(said) == [("look", {"at": 1})]
     assert finished(said).reason == "tool_calls"
 
@@ -157,7 +171,9 @@ async def test_usage_is_what_the_script_says_and_costs_nothing(tmp_path: Path) -
 
 async def test_a_summary_is_no_turn(tmp_path: Path) -> None:
     model = scripted(tmp_path, {"error": {"code": "BAD_KEY"}})
-    request = asking(user("Buy milk. And eggs."), assistant("I bought it!"), purpose=Purpose.SUMMARY, position=9)
+    request = asking(
+        user("Buy milk. And eggs."), assistant("I bought it!"), purpose=ModelCallPurpose.SUMMARY, position=9
+    )
     said = await deltas(model, request)
     assert text(said) == "user: Buy milk.\nassistant: I bought it!"
     assert finished(said).reason == "stop"
@@ -179,4 +195,4 @@ def test_a_script_that_is_broken_is_refused_when_it_is_asked_for(tmp_path: Path)
 
 
 def _ids(said: list[Any]) -> list[str]:
-    return [delta.id for delta in said if isinstance(delta, CallStarted)]
+    return [delta.id for delta in said if isinstance(delta, ToolCallStarted)]

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from holdfast.domain.errors import HoldfastError, ScriptError
 from holdfast.models.scene import pieces
 from holdfast.ports.model import (
-    CallDelta,
-    CallStarted,
-    Finished,
+    ModelCallPurpose,
     ModelDelta,
+    ModelFinished,
     ModelRequest,
-    Purpose,
+    ReasoningDelta,
     TextDelta,
-    ThoughtDelta,
+    ToolArgumentsDelta,
+    ToolCallStarted,
 )
 from tests.builders import assistant, call, result, user
 from tests.unit.models.asking import asking, calls, finished, scripted, text
@@ -58,9 +58,9 @@ conversations = st.sampled_from(
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
-@given(script=scripts, position=st.integers(0, 6), messages=conversations, purpose=st.sampled_from(Purpose))
+@given(script=scripts, position=st.integers(0, 6), messages=conversations, purpose=st.sampled_from(ModelCallPurpose))
 async def test_a_stream_is_well_formed_and_the_same_each_time(
-    script: tuple[list[dict[str, Any]], str], position: int, messages: list[Any], purpose: Purpose
+    script: tuple[list[dict[str, Any]], str], position: int, messages: list[Any], purpose: ModelCallPurpose
 ) -> None:
     played, after_last = script
     request = asking(*messages, tools=["look", "jump"], position=position, purpose=purpose)
@@ -71,7 +71,7 @@ async def test_a_stream_is_well_formed_and_the_same_each_time(
     assert said == again
     assert repr(error) == repr(error_again)
     _check_order(said)
-    if purpose is Purpose.SUMMARY:
+    if purpose is ModelCallPurpose.SUMMARY:
         assert error is None
     elif position >= len(played) and after_last == "fail":
         assert isinstance(error, ScriptError)
@@ -105,20 +105,20 @@ async def _attempt(model: Any, request: ModelRequest) -> tuple[list[ModelDelta],
 
 def _check_order(said: list[ModelDelta]) -> None:
     """Thoughts, then text, then calls with their arguments, then the end; nothing is empty."""
-    order = [ThoughtDelta, TextDelta, CallStarted, Finished]
-    kinds = [CallStarted if isinstance(delta, CallDelta) else type(delta) for delta in said]
+    order = [ReasoningDelta, TextDelta, ToolCallStarted, ModelFinished]
+    kinds = [ToolCallStarted if isinstance(delta, ToolArgumentsDelta) else type(delta) for delta in said]
     assert kinds == sorted(kinds, key=order.index)
     open_calls: set[str] = set()
     for delta in said:
         match delta:
-            case TextDelta(text=more) | ThoughtDelta(text=more):
+            case TextDelta(text=more) | ReasoningDelta(text=more):
                 assert more
-            case CallStarted(id=id):
+            case ToolCallStarted(id=id):
                 assert id not in open_calls
                 open_calls.add(id)
-            case CallDelta(id=id):
+            case ToolArgumentsDelta(id=id):
                 assert id in open_calls
-            case Finished():
+            case ModelFinished():
                 assert delta is said[-1]
             case _:
                 pytest.fail(f"what is {delta}?")

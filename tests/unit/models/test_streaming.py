@@ -7,7 +7,7 @@ from pydantic_ai import messages as told
 
 from holdfast.domain.errors import ModelRefused, ModelUnavailable
 from holdfast.models.streaming import Transcript
-from holdfast.ports.model import CallDelta, CallStarted, ModelDelta, TextDelta, ThoughtDelta
+from holdfast.ports.model import ModelDelta, ReasoningDelta, TextDelta, ToolArgumentsDelta, ToolCallStarted
 
 
 def start(index: int, part: Any) -> told.PartStartEvent:
@@ -37,7 +37,7 @@ def test_words_and_thoughts_are_told_as_they_come_and_empty_ones_are_not() -> No
         more(1, told.TextPartDelta(content_delta="")),
         more(1, told.TextPartDelta(content_delta="llo")),
         end(1, told.TextPart(content="hello")),
-    ) == [ThoughtDelta("hm"), TextDelta("he"), TextDelta("llo")]
+    ) == [ReasoningDelta("hm"), TextDelta("he"), TextDelta("llo")]
 
 
 def test_calls_that_come_side_by_side_are_told_apart() -> None:
@@ -48,17 +48,17 @@ def test_calls_that_come_side_by_side_are_told_apart() -> None:
         more(0, told.ToolCallPartDelta(args_delta="{}")),
         more(1, told.ToolCallPartDelta(args_delta="}")),
     ) == [
-        CallStarted("call_two", "jump"),  # type: ignore[arg-type]
-        CallDelta("call_two", "{"),  # type: ignore[arg-type]
-        CallStarted("call_one", "look"),  # type: ignore[arg-type]
-        CallDelta("call_one", "{}"),  # type: ignore[arg-type]
-        CallDelta("call_two", "}"),  # type: ignore[arg-type]
+        ToolCallStarted("call_two", "jump"),  # type: ignore[arg-type]
+        ToolArgumentsDelta("call_two", "{"),  # type: ignore[arg-type]
+        ToolCallStarted("call_one", "look"),  # type: ignore[arg-type]
+        ToolArgumentsDelta("call_one", "{}"),  # type: ignore[arg-type]
+        ToolArgumentsDelta("call_two", "}"),  # type: ignore[arg-type]
     ]
 
 
 def test_a_call_without_arguments_is_told_when_it_ends() -> None:
     part = told.ToolCallPart("look", None, "call_one")
-    assert tell(start(0, part), end(0, part), end(0, part)) == [CallStarted("call_one", "look")]  # type: ignore[arg-type]
+    assert tell(start(0, part), end(0, part), end(0, part)) == [ToolCallStarted("call_one", "look")]  # type: ignore[arg-type]
 
 
 def test_a_name_that_comes_in_pieces_is_told_whole() -> None:
@@ -66,7 +66,7 @@ def test_a_name_that_comes_in_pieces_is_told_whole() -> None:
         start(0, told.ToolCallPart("lo", None, "call_one")),
         more(0, told.ToolCallPartDelta(tool_name_delta="ok")),
         more(0, told.ToolCallPartDelta(args_delta={"at": 1})),
-    ) == [CallStarted("call_one", "look"), CallDelta("call_one", '{"at":1}')]  # type: ignore[arg-type]
+    ) == [ToolCallStarted("call_one", "look"), ToolArgumentsDelta("call_one", '{"at":1}')]  # type: ignore[arg-type]
 
 
 def test_a_name_that_changes_after_it_was_told_is_nonsense() -> None:
@@ -96,10 +96,10 @@ def test_half_of_a_character_is_told_as_one_that_nobody_knows() -> None:
         more(1, told.TextPartDelta(content_delta=half)),
         start(2, told.ToolCallPart("look", half, "call_one")),
     ) == [
-        *[ThoughtDelta("a\ufffd")] * 2,
+        *[ReasoningDelta("a\ufffd")] * 2,
         *[TextDelta("a\ufffd")] * 2,
-        CallStarted("call_one", "look"),  # type: ignore[arg-type]
-        CallDelta("call_one", "a\ufffd"),  # type: ignore[arg-type]
+        ToolCallStarted("call_one", "look"),  # type: ignore[arg-type]
+        ToolArgumentsDelta("call_one", "a\ufffd"),  # type: ignore[arg-type]
     ]
 
 
@@ -108,7 +108,7 @@ def test_ids_of_calls_are_unique_in_their_conversation(ids: list[str]) -> None:
     said = tell(
         *(start(index, told.ToolCallPart("look", "{}", id)) for index, id in enumerate(ids)), taken=("call_of_before",)
     )
-    made = [delta.id for delta in said if isinstance(delta, CallStarted)]
+    made = [delta.id for delta in said if isinstance(delta, ToolCallStarted)]
     assert len(made) == len(ids)
     assert len({*made, "call_of_before"}) == len(ids) + 1
     assert ("call_long_enough" in ids) == ("call_long_enough" in made)

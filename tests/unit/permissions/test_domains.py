@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from holdfast.domain.agent import Permissions
 from holdfast.domain.errors import Invalid
-from holdfast.domain.permission import Verdict
+from holdfast.domain.permission import PermissionAction
 from holdfast.testing.calls import an_agent
 from holdfast.tools.permissions.chain import Chain, inherited, passed_on
 from holdfast.tools.permissions.checking import check_rule, problems
@@ -17,7 +17,7 @@ from holdfast.tools.permissions.policy import policy_of
 
 def verdict(url: str, **rules: list[str]) -> str:
     """Return what rules make of a fetch."""
-    return str(policy_of(Permissions(**rules)).decide("web_fetch", {"url": url}, default=Verdict.ASK).verdict)
+    return str(policy_of(Permissions(**rules)).decide("web_fetch", {"url": url}, default=PermissionAction.ASK).verdict)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_child_may_fetch_at_most_what_its_parent_may() -> None:
     child = an_agent("child", permissions=Permissions(allow=["web_fetch"]))
     chain = Chain(child, inherited(passed_on(parent, {})))
     decided = {
-        host: str(chain.decide("web_fetch", {"url": f"https://{host}/"}, default=Verdict.ASK).verdict)
+        host: str(chain.decide("web_fetch", {"url": f"https://{host}/"}, default=PermissionAction.ASK).verdict)
         for host in ("example.com", "other.org")
     }
     assert decided == {"example.com": "allow", "other.org": "ask"}

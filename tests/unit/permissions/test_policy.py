@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from holdfast.domain.agent import Agent, Permissions
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
-from holdfast.domain.permission import RIGHTS, Verdict, parse_rule
+from holdfast.domain.permission import RIGHTS_VALUE, PermissionAction, parse_rule
 from holdfast.tools.permissions.chain import chain_of, passed_on
 from holdfast.tools.permissions.denied import denied_paths
 from holdfast.tools.permissions.offers import offers
@@ -46,11 +46,15 @@ def test_deny_comes_before_ask_and_ask_before_allow(given: Permissions, call: tu
     decision = policy_of(given).decide(tool, arguments)
     bare = {kind: tool in getattr(given, kind) for kind in ("deny", "ask", "allow")}
     if bare["deny"]:
-        assert decision.verdict is Verdict.DENY
+        assert decision.verdict is PermissionAction.DENY
     elif bare["ask"]:
-        assert decision.verdict is not Verdict.ALLOW
+        assert decision.verdict is not PermissionAction.ALLOW
     if decision.rule is not None:
-        lists = {Verdict.DENY: given.deny, Verdict.ASK: given.deny + given.ask, Verdict.ALLOW: given.allow}
+        lists = {
+            PermissionAction.DENY: given.deny,
+            PermissionAction.ASK: given.deny + given.ask,
+            PermissionAction.ALLOW: given.allow,
+        }
         assert decision.rule in lists[decision.verdict]
 
 
@@ -67,7 +71,7 @@ def test_nobody_may_more_than_those_above(given: list[Permissions], call: tuple[
 
 def test_rights_that_cannot_be_read_are_no_rights() -> None:
     with pytest.raises(Invalid, match="the rights of this run cannot be read"):
-        chain_of(an_agent("bot"), {RIGHTS: "all"})
+        chain_of(an_agent("bot"), {RIGHTS_VALUE: "all"})
 
 
 def test_a_rule_on_a_path_binds_whatever_does_the_same() -> None:
@@ -86,16 +90,16 @@ def test_a_rule_on_a_path_binds_whatever_does_the_same() -> None:
 def test_what_is_granted_answers_a_rule_that_asks_but_none_that_denies() -> None:
     rules = Permissions(deny=["bash(git push --force)"], ask=["bash(git push *)"])
     granted = policy_of(rules, ["bash(git push *)"])
-    assert granted.decide("bash", {"command": "git push"}).verdict is Verdict.ALLOW
-    assert granted.decide("bash", {"command": "git push --force"}).verdict is Verdict.DENY
+    assert granted.decide("bash", {"command": "git push"}).verdict is PermissionAction.ALLOW
+    assert granted.decide("bash", {"command": "git push --force"}).verdict is PermissionAction.DENY
 
 
 def test_what_is_granted_answers_a_rule_that_asks_for_every_command() -> None:
     rules = Permissions(ask=["bash"], allow=["bash"])
     assert verdict(rules, "bash", command="ls") == "ask"
-    assert policy_of(rules, ["bash(ls)"]).decide("bash", {"command": "ls"}).verdict is Verdict.ALLOW
+    assert policy_of(rules, ["bash(ls)"]).decide("bash", {"command": "ls"}).verdict is PermissionAction.ALLOW
     assert policy_of(rules, ["bash(ls)"]).decide("bash", {"command": "ls; id"}).rule == "bash"
-    assert policy_of(rules, ["bash"]).decide("bash", {"command": "ls; id"}).verdict is Verdict.ALLOW
+    assert policy_of(rules, ["bash"]).decide("bash", {"command": "ls; id"}).verdict is PermissionAction.ALLOW
     assert offers(policy_of(rules), "bash", {"command": "echo x"}) == [["bash(echo x)"]]
 
 
@@ -132,7 +136,10 @@ def test_the_rules_that_are_offered_allow_the_call(
     policy = policy_of(Permissions(ask=["write_file", "agent_spawn"] if tool != "bash" else []))
     assert offers(policy, tool, arguments) == expected
     for rules in expected:
-        assert policy.granting(rules).decide(tool, arguments, default=Verdict.ASK).verdict is Verdict.ALLOW
+        assert (
+            policy.granting(rules).decide(tool, arguments, default=PermissionAction.ASK).verdict
+            is PermissionAction.ALLOW
+        )
 
 
 def test_nothing_is_offered_against_a_rule_that_denies() -> None:

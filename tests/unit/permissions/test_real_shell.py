@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.domain.agent import Permissions
-from holdfast.domain.permission import Verdict
+from holdfast.domain.permission import PermissionAction
 from holdfast.tools.permissions.policy import policy_of
 from holdfast.tools.permissions.shell.parse import parse
 from tests.unit.permissions.shell_commands import commands
@@ -35,7 +35,7 @@ def stubs(tmp_path_factory: pytest.TempPathFactory) -> Stubs:
 
 def check(stubs: Stubs, command: str, permissions: Permissions) -> None:
     """Run a command that may be run without asking, and see that no program ran that it may not run so."""
-    if policy_of(permissions).decide("bash", {"command": command}).verdict is not Verdict.ALLOW:
+    if policy_of(permissions).decide("bash", {"command": command}).verdict is not PermissionAction.ALLOW:
         return
     stopped = {rule.removeprefix("bash(").removesuffix(" *)") for rule in (*permissions.deny, *permissions.ask)}
     allowed = {rule.removeprefix("bash(").removesuffix(" *)") for rule in permissions.allow}
@@ -68,11 +68,14 @@ def test_every_program_that_runs_was_found(stubs: Stubs, command: str) -> None:
 @given(command=st.text(max_size=40) | st.text(st.sampled_from("ab $`'\"(){}[]<>|&;\\\n=#!*?~-x1EOF"), max_size=40))
 def test_whatever_a_command_is_something_is_decided(command: str) -> None:
     decision = policy_of(Permissions(deny=["bash(rm *)"], allow=["bash(git *)"])).decide("bash", {"command": command})
-    assert decision.verdict is not Verdict.ALLOW or "git" in command
+    assert decision.verdict is not PermissionAction.ALLOW or "git" in command
 
 
 @pytest.mark.parametrize(
     "command", ["(" * 9_000 + ")" * 9_000, "$(" * 5_000 + ")" * 5_000, "{ " * 3_000 + "; }" * 3_000]
 )
 def test_what_is_nested_too_deeply_is_asked_for(command: str) -> None:
-    assert policy_of(Permissions(allow=["bash(git *)"])).decide("bash", {"command": command}).verdict is Verdict.ASK
+    assert (
+        policy_of(Permissions(allow=["bash(git *)"])).decide("bash", {"command": command}).verdict
+        is PermissionAction.ASK
+    )

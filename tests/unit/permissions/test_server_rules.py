@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.domain.agent import Permissions
 from holdfast.domain.errors import Invalid
-from holdfast.domain.permission import Verdict
+from holdfast.domain.permission import PermissionAction
 from holdfast.tools.permissions.checking import check_rule, problems
 from holdfast.tools.permissions.offers import offers
 from holdfast.tools.permissions.policy import policy_of
@@ -15,17 +15,17 @@ TOOL = "mcp__github__get_issue"
 @pytest.mark.parametrize(
     ("rules", "verdict"),
     [
-        (Permissions(), Verdict.ASK),
-        (Permissions(allow=[TOOL]), Verdict.ALLOW),
-        (Permissions(allow=["mcp__github__*"]), Verdict.ALLOW),
-        (Permissions(allow=["mcp__github__get_*"]), Verdict.ALLOW),
-        (Permissions(allow=["mcp__git__*"]), Verdict.ASK),
-        (Permissions(allow=["mcp__github__*"], ask=[TOOL]), Verdict.ASK),
-        (Permissions(allow=[TOOL], deny=["mcp__github__*"]), Verdict.DENY),
+        (Permissions(), PermissionAction.ASK),
+        (Permissions(allow=[TOOL]), PermissionAction.ALLOW),
+        (Permissions(allow=["mcp__github__*"]), PermissionAction.ALLOW),
+        (Permissions(allow=["mcp__github__get_*"]), PermissionAction.ALLOW),
+        (Permissions(allow=["mcp__git__*"]), PermissionAction.ASK),
+        (Permissions(allow=["mcp__github__*"], ask=[TOOL]), PermissionAction.ASK),
+        (Permissions(allow=[TOOL], deny=["mcp__github__*"]), PermissionAction.DENY),
     ],
 )
-def test_a_rule_is_about_one_tool_or_all_of_a_server(rules: Permissions, verdict: Verdict) -> None:
-    assert policy_of(rules).decide(TOOL, {}, default=Verdict.ASK).verdict is verdict
+def test_a_rule_is_about_one_tool_or_all_of_a_server(rules: Permissions, verdict: PermissionAction) -> None:
+    assert policy_of(rules).decide(TOOL, {}, default=PermissionAction.ASK).verdict is verdict
 
 
 @pytest.mark.parametrize("rule", [TOOL, "mcp__github__*", "mcp__a-b__c_d*"])

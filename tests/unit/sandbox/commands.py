@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 import psutil
 
-from holdfast.ports.processes import Command, Ended, Processes
+from holdfast.ports.sandbox import Command, Processes, ProcessResult
 
 SOON: Final = 1.0
 """Seconds after which nothing is alive of what was killed."""
@@ -106,7 +106,7 @@ async def eventually(happened: Callable[[], bool], *, within: float = SOON) -> b
     return True
 
 
-async def begin(processes: Processes, begun: Command) -> asyncio.Task[Ended]:
+async def begin(processes: Processes, begun: Command) -> asyncio.Task[ProcessResult]:
     """Return a running command when it has said something."""
     up = asyncio.Event()
     task = asyncio.get_running_loop().create_task(processes.run(begun, on_output=lambda _: up.set()))

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.ports.processes import Ended, Processes
-from holdfast.ports.sandbox import Confined, Sandbox
+from holdfast.ports.sandbox import Processes, ProcessResult, Sandbox, SandboxCommand
 from holdfast.sandbox.none import Refusing
 from holdfast.sandbox.probe import LEAKY, find
 from holdfast.sandbox.processes import open_processes
@@ -37,12 +36,14 @@ class Cell:
         self.folder = folder
         self._sandbox = sandbox
 
-    async def run(self, script: str, *, on_output: Callable[[bytes], None] | None = None, **bounds: Any) -> Ended:
+    async def run(
+        self, script: str, *, on_output: Callable[[bytes], None] | None = None, **bounds: Any
+    ) -> ProcessResult:
         """Run a shell script in it."""
         given = {"root": self.folder, "folder": self.folder, "timeout": 60.0, **bounds}
-        return await self._sandbox.run(Confined(argv=["/bin/bash", "-c", script], **given), on_output=on_output)
+        return await self._sandbox.run(SandboxCommand(argv=["/bin/bash", "-c", script], **given), on_output=on_output)
 
-    async def python(self, code: str, **bounds: Any) -> Ended:
+    async def python(self, code: str, **bounds: Any) -> ProcessResult:
         """Run Python in it."""
         return await self.run(f"{shlex.quote(PYTHON)} -I -S -c {shlex.quote(code)}", **bounds)
 

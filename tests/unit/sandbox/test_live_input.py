@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.ports.live_input import LiveInput
-from holdfast.ports.processes import Command, Ended
+from holdfast.ports.sandbox import Command, LiveInput, ProcessResult
 from holdfast.sandbox.processes import open_processes
 
 ECHO = "import sys\nfor line in sys.stdin:\n    sys.stderr.write('heard ')\n    print(line.upper(), end='', flush=True)"
@@ -41,7 +40,7 @@ class Talk:
 async def test_what_is_written_reaches_the_command_and_its_answers_come_while_it_runs() -> None:
     talk = Talk()
     async with open_processes() as processes, asyncio.TaskGroup() as tasks:
-        running: asyncio.Task[Ended] = tasks.create_task(processes.run(talk.command(), on_output=talk.hear))
+        running: asyncio.Task[ProcessResult] = tasks.create_task(processes.run(talk.command(), on_output=talk.hear))
         for word in (b"one\n", b"two\n"):
             talk.live.write(word)
             await talk.until(word.upper())

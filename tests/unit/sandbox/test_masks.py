@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from holdfast.ports.sandbox import Confined
+from holdfast.ports.sandbox import SandboxCommand
 from holdfast.sandbox.masks import masks
 
 
 def mounted(root: Path, *, hidden: list[str] | None = None, kept: list[str] | None = None) -> list[str]:
     """Return what is mounted, in order, with paths relative to the root."""
-    command = Confined(
+    command = SandboxCommand(
         argv=["true"],
         root=root,
         folder=root,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.domain.errors import Unavailable
-from holdfast.ports.sandbox import Confined
+from holdfast.ports.sandbox import SandboxCommand
 from holdfast.sandbox.bubblewrap import Bubblewrap
 from holdfast.sandbox.none import Refusing
 from holdfast.sandbox.probe import Probed, find
@@ -53,6 +53,6 @@ async def test_it_is_looked_for_once(
     probed = Probed(processes)
     for _ in range(2):
         with pytest.raises(Unavailable) as refused:
-            await probed.run(Confined(argv=["true"], root=tmp_path, folder=tmp_path, timeout=60.0))
+            await probed.run(SandboxCommand(argv=["true"], root=tmp_path, folder=tmp_path, timeout=60.0))
         assert refused.value.details == {"started": False}
     assert (tmp_path / "tries").read_text() == "tried\n"

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from holdfast.domain.errors import Invalid, TooLarge
-from holdfast.ports.processes import Command, Ended, Processes
+from holdfast.ports.sandbox import Command, Processes, ProcessResult
 from holdfast.sandbox.processes import SupervisedProcesses
 from holdfast.sandbox.request import DEFAULT_PATH
 from tests.unit.sandbox.commands import command, new_gate, new_mark, python, shell
@@ -22,7 +22,7 @@ _ADAPTER: type[Processes] = SupervisedProcesses
 
 async def test_a_command_ends_with_its_exit_code_and_both_outputs(processes: SupervisedProcesses) -> None:
     ended = await processes.run(shell("echo said; echo wrong >&2; exit 7"))
-    assert ended == Ended(exit_code=7, signal=None, timed_out=False, output=b"said\n", errors=b"wrong\n")
+    assert ended == ProcessResult(exit_code=7, signal=None, timed_out=False, output=b"said\n", errors=b"wrong\n")
 
 
 async def test_a_command_that_a_signal_ends_has_no_exit_code(processes: SupervisedProcesses) -> None:
@@ -163,7 +163,7 @@ async def test_hundreds_run_at_the_same_time(processes: SupervisedProcesses, tmp
     assert [int(run.result().output) for run in runs] == list(range(MANY))
 
 
-def _environment(ended: Ended) -> dict[str, str]:
+def _environment(ended: ProcessResult) -> dict[str, str]:
     return dict(entry.split("=", 1) for entry in ended.output.decode().split("\0") if entry)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.errors import HoldfastError, Invalid, TooLarge, Unavailable
-from holdfast.ports.processes import Command
+from holdfast.ports.sandbox import Command
 from holdfast.sandbox.request import DEFAULT_PATH, encode, refusal
 from holdfast.sandbox.supervisor import Request
 from tests.unit.sandbox.commands import command

@@ -1,7 +1,7 @@
 """What tools of others answer says so, whatever becomes of the call."""
 
 from holdfast.domain.errors import Unavailable
-from holdfast.domain.tool import Reach, ToolClass
+from holdfast.domain.tool import ToolClass, ToolReach
 from holdfast.testing.calls import Raiser, Recorder, a_call, a_spec
 from holdfast.tools.client import spec_of_client
 from holdfast.tools.tool import Outcome
@@ -31,4 +31,4 @@ async def test_what_our_own_tools_answer_is_nobody_elses() -> None:
 
 
 def test_a_tool_of_a_client_reaches_beyond_the_workspace() -> None:
-    assert spec_of_client("send", "sends", None).reach is Reach.OUTSIDE
+    assert spec_of_client("send", "sends", None).reach is ToolReach.OUTSIDE

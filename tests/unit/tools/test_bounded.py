@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from holdfast.domain import artifact
 from holdfast.domain.artifact import ArtifactType, NewArtifact, check_new_artifact
 from holdfast.domain.content import Json
-from holdfast.domain.events.custom import ArtifactMade
+from holdfast.domain.events.custom import ArtifactCreated
 from holdfast.domain.tool import ToolClass
 from holdfast.testing.calls import NOW, Recorder, a_call, a_spec
 from holdfast.tools.bounded import bounded, output_artifact
@@ -72,7 +72,7 @@ async def test_what_is_too_long_is_kept_under_an_id_of_the_call() -> None:
         metadata={"tool_call_id": CALL.id},
     )
     assert outcome.events == [
-        ArtifactMade(
+        ArtifactCreated(
             artifact_id=output_artifact(CALL),
             type=ArtifactType.OTHER,
             title="output of look",
@@ -101,11 +101,11 @@ async def test_what_is_no_character_is_replaced() -> None:
 
 
 async def test_of_an_output_that_no_artifact_can_hold_the_beginning_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.tools.bounded.MAX_CONTENT", 500)
+    monkeypatch.setattr("holdfast.tools.bounded.MAX_ARTIFACT_CHARS", 500)
     outcome = await cut("x" * 1000, limit=300)
     assert outcome.artifacts[0].content == "x" * 500
     assert "has the first 500 of them" in outcome.content
-    assert artifact.MAX_CONTENT > 500
+    assert artifact.MAX_ARTIFACT_CHARS > 500
 
 
 async def test_a_call_that_waits_has_no_output_yet() -> None:

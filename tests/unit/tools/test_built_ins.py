@@ -4,8 +4,8 @@ import msgspec
 
 from holdfast.domain.agent import Agent
 from holdfast.domain.commit import Lease
-from holdfast.domain.tool import ToolClass, ToolSpec, check_spec, reaches_outside
-from holdfast.ports.web_search import Found
+from holdfast.domain.tool import ToolClass, ToolSpec, check_tool_spec, reaches_outside
+from holdfast.ports.tools import SearchResult
 from holdfast.sandbox.files.folders import WorkspaceFolders
 from holdfast.sandbox.none import Refusing
 from holdfast.sandbox.processes import SupervisedProcesses
@@ -52,7 +52,7 @@ NEEDS = {
 class Nothing:
     """`WebSearch` that finds nothing."""
 
-    async def search(self, query: str, *, limit: int) -> list[Found]:
+    async def search(self, query: str, *, limit: int) -> list[SearchResult]:
         return []
 
 
@@ -86,12 +86,12 @@ def test_every_built_in_has_its_place() -> None:
 
 def test_built_ins_are_transactional_but_for_bash_and_those_that_only_read_or_write_files() -> None:
     assert {spec.name for spec in SPECS if spec.read_only} == READING
-    assert [spec.name for spec in SPECS if check_spec(spec).kind is ToolClass.EFFECTFUL] == ["bash"]
+    assert [spec.name for spec in SPECS if check_tool_spec(spec).kind is ToolClass.EFFECTFUL] == ["bash"]
     for spec in SPECS:
         if spec.name == "bash":
             continue
         idempotent = spec.read_only or spec.name in WRITING
-        assert check_spec(spec).kind is (ToolClass.IDEMPOTENT if idempotent else ToolClass.TRANSACTIONAL)
+        assert check_tool_spec(spec).kind is (ToolClass.IDEMPOTENT if idempotent else ToolClass.TRANSACTIONAL)
 
 
 def test_what_they_are_called_with_stays_the_same() -> None:

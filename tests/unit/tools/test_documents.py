@@ -6,10 +6,9 @@ from typing import Annotated, Any, Final
 import pytest
 from msgspec import Meta
 
-from holdfast.domain.artifact import MAX_CONTENT
-from holdfast.domain.plan import MAX_OPEN_ITEMS, MAX_SUBTASKS
-from holdfast.domain.todo import MAX_ITEMS, MAX_TEXT
-from holdfast.domain.tool import DEFAULT_OUTPUT_LIMIT, DEFAULT_TIMEOUT, ToolClass, ToolSpec
+from holdfast.domain.artifact import MAX_ARTIFACT_CHARS
+from holdfast.domain.plan import MAX_OPEN_ITEMS, MAX_SUBTASKS, MAX_TODO_ITEMS, MAX_TODO_TEXT_CHARS
+from holdfast.domain.tool import DEFAULT_OUTPUT_LIMIT_CHARS, DEFAULT_TOOL_TIMEOUT_SECONDS, ToolClass, ToolSpec
 from holdfast.testing.calls import a_call
 from holdfast.tools.asking import MAX_QUESTION
 from holdfast.tools.built_ins import SPECS
@@ -69,13 +68,13 @@ async def test_the_tool_in_the_guide_works() -> None:
 @pytest.mark.parametrize(
     "row",
     [
-        f"| output that a model reads | `output_limit`: {DEFAULT_OUTPUT_LIMIT:,} characters |",
-        f"| output that is kept | {MAX_CONTENT:,} characters; of a longer one the beginning |",
-        f"| duration of a call | `timeout`: {DEFAULT_TIMEOUT:g} seconds; waiting does not count |",
+        f"| output that a model reads | `output_limit`: {DEFAULT_OUTPUT_LIMIT_CHARS:,} characters |",
+        f"| output that is kept | {MAX_ARTIFACT_CHARS:,} characters; of a longer one the beginning |",
+        f"| duration of a call | `timeout`: {DEFAULT_TOOL_TIMEOUT_SECONDS:g} seconds; waiting does not count |",
         f"| tools that are shown at once | {DEFAULT_LIMIT}, then the core and at most {DEFAULT_LIMIT} active ones |",
         f"| `sleep` | {LONGEST // 86_400} days |",
         f"| a question | {MAX_QUESTION:,} characters, {MAX_OPTIONS} options |",
-        f"| a todo list | {MAX_ITEMS} items of {MAX_TEXT:,} characters |",
+        f"| a todo list | {MAX_TODO_ITEMS} items of {MAX_TODO_TEXT_CHARS:,} characters |",
         f"| open tasks of a plan | {MAX_OPEN_ITEMS}, each with {MAX_SUBTASKS} subtasks |",
         f"| input of a child | {MAX_INPUT:,} characters |",
     ],

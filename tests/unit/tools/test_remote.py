@@ -3,7 +3,7 @@ import pytest
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
 from holdfast.domain.errors import NotFound
-from holdfast.domain.tool import Question, Reply, ToolSpec
+from holdfast.domain.tool import ToolInterrupt, ToolReply, ToolSpec
 from holdfast.testing.calls import KEY, a_call, a_lease, a_spec
 from holdfast.tools.remote import remote_tools
 from holdfast.tools.tool import Answered, Arrival, Asked, Disturbed, Outcome, Resumable
@@ -14,24 +14,24 @@ class Elsewhere:
 
     def __init__(self) -> None:
         self.called: list[tuple[int, str, dict[str, Json], str]] = []
-        self.answered: list[tuple[str, Question, Json]] = []
+        self.answered: list[tuple[str, ToolInterrupt, Json]] = []
 
     async def list(self, lease: Lease) -> list[ToolSpec]:
         return [a_spec("look", output_limit=150), a_spec("gone")]
 
-    async def call(self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str) -> Reply:
+    async def call(self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str) -> ToolReply:
         self.called.append((lease.number, name, arguments, key))
         if name == "gone":
             raise NotFound("there is no tool `gone`")
         if "ask" in arguments:
-            return Reply(content=None, question=Question(message=arguments["ask"], state={"at": 1}))
-        return Reply(content=arguments.get("say"), failed="fail" in arguments)
+            return ToolReply(content=None, question=ToolInterrupt(message=arguments["ask"], state={"at": 1}))
+        return ToolReply(content=arguments.get("say"), failed="fail" in arguments)
 
     async def answer(
-        self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, question: Question, response: Json
-    ) -> Reply:
+        self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, question: ToolInterrupt, response: Json
+    ) -> ToolReply:
         self.answered.append((key, question, response))
-        return Reply(content=response)
+        return ToolReply(content=response)
 
     async def trust(self, lease: Lease, name: str, digest: str) -> None:
         raise NotFound(f"the tool `{name}` has not changed")
@@ -72,7 +72,7 @@ async def test_what_a_tool_asks_is_a_question_of_the_run_that_is_kept_until_the_
     assert isinstance(look, Resumable)
     outcome = await look.resume(a_call(values={"questions": kept}), {"ask": "who?"}, Answered(response="Ada"))
     assert (outcome.content, outcome.wait) == ("Ada", None)
-    assert elsewhere.answered == [(KEY, Question(message="who?", state={"at": 1}), "Ada")]
+    assert elsewhere.answered == [(KEY, ToolInterrupt(message="who?", state={"at": 1}), "Ada")]
     assert outcome.revisions["questions"](kept) is None
 
 

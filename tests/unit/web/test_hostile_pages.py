@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.errors import Invalid
-from holdfast.domain.web_url import web_url
+from holdfast.domain.web_url import parse_web_url
 from holdfast.sandbox.processes import SupervisedProcesses
 from holdfast.tools.web.charsets import decoded
 from holdfast.tools.web.http import Answer
 from holdfast.tools.web.pages import SMALL, Pages
 from holdfast.tools.web.reading import read
 
-HERE = web_url("http://example.com/")
+HERE = parse_web_url("http://example.com/")
 DEEP = 20_000
 
 

@@ -9,7 +9,7 @@ import pytest
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid, Unavailable
 from holdfast.domain.web_settings import JsonSearch, SearxngSearch, WebSettings, private_hosts
-from holdfast.ports.web_search import Found
+from holdfast.ports.tools import SearchResult
 from holdfast.testing.calls import a_call
 from holdfast.testing.web_server import Page, WebServer
 from holdfast.tools.builtin.web_search import web_search
@@ -41,8 +41,8 @@ RESULTS: list[Json] = [
     "nonsense",
 ]
 FOUND = [
-    Found(title="Tea", url="https://tea.example/", snippet="a drink of leaves"),
-    Found(title="", url="https://seven.example/"),
+    SearchResult(title="Tea", url="https://tea.example/", snippet="a drink of leaves"),
+    SearchResult(title="", url="https://seven.example/"),
 ]
 
 
@@ -69,7 +69,7 @@ async def test_any_api_is_asked_as_the_settings_say(engine: WebServer) -> None:
         snippet="s",
     )
     search = HttpSearch(api, SystemResolver(), environment={"SEARCH_KEY": "secret"})
-    assert await search.search("tea", limit=3) == [Found(title="Tea", url="https://t.example/", snippet="x")]
+    assert await search.search("tea", limit=3) == [SearchResult(title="Tea", url="https://t.example/", snippet="x")]
     (request,) = engine.requests
     assert (request.target, request.headers["x-key"]) == ("/v1?x=1&safe=true&lang=en&query=tea&n=3", "secret")
 

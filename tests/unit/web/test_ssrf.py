@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.errors import Unavailable
-from holdfast.domain.public_address import is_public
-from holdfast.domain.web_url import IPAddress
+from holdfast.domain.web_url import IPAddress, is_public
 from holdfast.testing.calls import a_call
 from holdfast.testing.web_server import Page, StandInWeb, WebServer
 from holdfast.tools.builtin.web_fetch import web_fetch

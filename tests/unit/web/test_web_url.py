@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.errors import Invalid
-from holdfast.domain.web_url import MAX_URL, check_port, joined, web_host, web_url
+from holdfast.domain.web_url import MAX_URL_CHARS, check_web_port, join_web_url, parse_web_host, parse_web_url
 
 
 @pytest.mark.parametrize(
@@ -22,8 +22,8 @@ from holdfast.domain.web_url import MAX_URL, check_port, joined, web_host, web_u
     ],
 )
 def test_an_address_has_one_form(text: str, read: str) -> None:
-    assert str(web_url(text)) == read
-    assert web_url(read) == web_url(text)
+    assert str(parse_web_url(text)) == read
+    assert parse_web_url(read) == parse_web_url(text)
 
 
 @pytest.mark.parametrize(
@@ -42,49 +42,49 @@ def test_an_address_has_one_form(text: str, read: str) -> None:
         ("http://%41.b/", "`%41.b` is no name of a host"),
         ("http://[fe80::1%251]/", "`[fe80::1%251]` is an address of this machine's own network"),
         ("http://example.com:99999/", "the address cannot be read: port out of range 0-65535"),
-        (f"http://example.com/{'x' * MAX_URL}", "the address has more than 4096 characters"),
+        (f"http://example.com/{'x' * MAX_URL_CHARS}", "the address has more than 4096 characters"),
     ],
 )
 def test_what_can_be_read_in_two_ways_is_refused(text: str, why: str) -> None:
     with pytest.raises(Invalid) as refused:
-        web_url(text)
+        parse_web_url(text)
     assert refused.value.message == why
 
 
 def test_brackets_are_for_addresses() -> None:
     with pytest.raises(Invalid, match="is no IPv6 address"):
-        web_host("[::g]")
+        parse_web_host("[::g]")
     with pytest.raises(Invalid):
-        web_url("http://[::g]/")
+        parse_web_url("http://[::g]/")
 
 
 @given(st.text(max_size=60))
 def test_whatever_is_written_is_read_or_refused(text: str) -> None:
     for attempt in (text, f"http://{text}", f"http://example.com/{text}", f"http://{text}.example.com:{text}/"):
         try:
-            found = web_url(attempt)
+            found = parse_web_url(attempt)
         except Invalid:
             continue
-        assert web_url(str(found)) == found
+        assert parse_web_url(str(found)) == found
         assert str(found).isascii()
-        assert found.host == web_host(found.host if ":" not in found.host else f"[{found.host}]")
+        assert found.host == parse_web_host(found.host if ":" not in found.host else f"[{found.host}]")
 
 
 @given(st.text(max_size=60))
 def test_wherever_a_page_leads_is_read_or_refused(text: str) -> None:
     try:
-        found = joined(web_url("http://example.com/a/b?c"), text)
+        found = join_web_url(parse_web_url("http://example.com/a/b?c"), text)
     except Invalid:
         return
-    assert web_url(str(found)) == found
+    assert parse_web_url(str(found)) == found
 
 
 @pytest.mark.parametrize("port", [0, 21, 22, 25, 110, 143, 445, 993, 1023, 2049, 6000, 6667, 10080])
 def test_ports_that_are_not_for_the_web_are_refused(port: int) -> None:
     with pytest.raises(Invalid, match=f"port {port} is not for the web"):
-        check_port(web_url(f"http://example.com:{port}/"))
+        check_web_port(parse_web_url(f"http://example.com:{port}/"))
 
 
 @pytest.mark.parametrize("port", [80, 443, 1024, 3000, 8000, 8080, 8443, 65535])
 def test_ports_that_may_be_for_the_web_are_not(port: int) -> None:
-    check_port(web_url(f"http://example.com:{port}/"))
+    check_web_port(parse_web_url(f"http://example.com:{port}/"))

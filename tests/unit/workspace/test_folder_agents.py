@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.domain.errors import Invalid, NotFound, Unavailable
 from holdfast.domain.limits import Limits
-from holdfast.ports.agents import Agents, BrokenAgent
+from holdfast.ports.workspace import Agents, BrokenAgent
 from holdfast.workspace.agents import FolderAgents
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.settings import Settings

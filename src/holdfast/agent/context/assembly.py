@@ -17,8 +17,7 @@ from holdfast.agent.context.sizes import Sized, Sizes
 from holdfast.agent.context.tools import OfferedTools
 from holdfast.agent.context.units import Unit
 from holdfast.agent.prompt.segment import Segment
-from holdfast.domain.compaction import NONE, Compaction, given_up
-from holdfast.domain.context_snapshot import SEPARATOR
+from holdfast.domain.context import NO_COMPACTION, SEGMENT_SEPARATOR, Compaction, compaction_exhausted
 from holdfast.domain.message import Message, NewMessage, Role
 
 
@@ -35,7 +34,7 @@ class ContextInput(msgspec.Struct, frozen=True, kw_only=True):
     window: int
     """Tokens that a call of the model may have in all."""
     tools: OfferedTools = OfferedTools()
-    compaction: Compaction = NONE
+    compaction: Compaction = NO_COMPACTION
     reminders: Sequence[str] = ()
     output: int | None = None
     """Tokens that the answer may have, if there is a limit."""
@@ -77,7 +76,7 @@ def assemble(given: ContextInput, *, sizes: Sizes) -> Assembled:
     front = _front(there, chosen, dropped=dropped, sizes=sizes)
     said = [part for unit in chosen for part in unit.messages]
     return Assembled(
-        system=SEPARATOR.join([segment.text for segment in given.segments]),
+        system=SEGMENT_SEPARATOR.join([segment.text for segment in given.segments]),
         sent=(*front, *said, *_reminders(given, sizes)),
         budget=budget,
         tokens={
@@ -156,7 +155,7 @@ def _front(there: Outline, chosen: Sequence[Unit], *, dropped: bool, sizes: Size
 
 
 def _needs_compaction(there: Outline, budget: Budget, *, dropped: bool) -> bool:
-    if len(there.units) < 2 or given_up(there.compaction, tokens=there.tokens):
+    if len(there.units) < 2 or compaction_exhausted(there.compaction, tokens=there.tokens):
         return False
     return dropped or not there.covered or there.tokens > budget.conversation * COMPACT_AT
 

@@ -16,15 +16,15 @@ from typing import TypeAlias
 from holdfast.agent.context.sizes import Sizes
 from holdfast.agent.context.units import Unit, note, words
 from holdfast.agent.prompt.texts import filled
-from holdfast.domain.compaction import Collapsed
+from holdfast.domain.context import CollapsedTask
 from holdfast.domain.message import Message, Role
 from holdfast.domain.plan import Boundary
-from holdfast.domain.untrusted import fenced
+from holdfast.domain.untrusted import fence_text
 
 _Place: TypeAlias = tuple[int, int]
 
 
-def collapse(units: Sequence[Unit], spans: Sequence[Collapsed], *, sizes: Sizes) -> list[Unit]:
+def collapse(units: Sequence[Unit], spans: Sequence[CollapsedTask], *, sizes: Sizes) -> list[Unit]:
     """Return `units` with the work of `spans` left out, and a note where each ends."""
     if not spans or not units:
         return list(units)
@@ -32,7 +32,7 @@ def collapse(units: Sequence[Unit], spans: Sequence[Collapsed], *, sizes: Sizes)
     return [*_told(older, spans, sizes), newest]
 
 
-def _told(units: Sequence[Unit], spans: Sequence[Collapsed], sizes: Sizes) -> Iterator[Unit]:
+def _told(units: Sequence[Unit], spans: Sequence[CollapsedTask], sizes: Sizes) -> Iterator[Unit]:
     covered = _Covered(spans)
     ending = deque(sorted(spans, key=lambda span: _place(span.end)))
     left_out = -1
@@ -47,22 +47,22 @@ def _told(units: Sequence[Unit], spans: Sequence[Collapsed], sizes: Sizes) -> It
         yield from _notes(span, left_out, sizes)
 
 
-def _notes(span: Collapsed, left_out: int, sizes: Sizes) -> Iterator[Unit]:
+def _notes(span: CollapsedTask, left_out: int, sizes: Sizes) -> Iterator[Unit]:
     """Yield a note about `span`, unless nothing of it was there to be left out."""
     if left_out >= span.start.message_sequence_num:
         yield note(sizes.note(Role.SYSTEM, _text(span)), last=span.end.message_sequence_num)
 
 
 @lru_cache(maxsize=256)
-def _text(span: Collapsed) -> str:
-    told = fenced(f"{span.title}\n{span.conclusion}", tag="untrusted", seed=str(span.task_id), source="plan")
+def _text(span: CollapsedTask) -> str:
+    told = fence_text(f"{span.title}\n{span.conclusion}", tag="untrusted", seed=str(span.task_id), source="plan")
     return filled("collapsed", task_id=span.task_id, conclusion=told)
 
 
 class _Covered:
     """The places of a conversation that lie within spans."""
 
-    def __init__(self, spans: Sequence[Collapsed]) -> None:
+    def __init__(self, spans: Sequence[CollapsedTask]) -> None:
         self._starts: list[_Place] = []
         self._ends: list[_Place] = []
         for start, end in sorted((_place(span.start), _place(span.end)) for span in spans):

@@ -19,7 +19,7 @@ from holdfast.agent.context.outline import Outline, outline
 from holdfast.agent.context.sizes import Sizes
 from holdfast.agent.context.summary import fitted, summary_request
 from holdfast.agent.context.units import Unit
-from holdfast.domain.compaction import Collapsed, Compaction, failed_try, given_up
+from holdfast.domain.context import CollapsedTask, Compaction, compaction_exhausted, record_failed_compaction
 from holdfast.domain.ids import RunId
 from holdfast.domain.message import Message
 from holdfast.domain.plan import Plan
@@ -61,7 +61,7 @@ def plan_compaction(
     """
     budget = budget_of(given, sizes=sizes)
     now = _outline(given, given.compaction, sizes)
-    if given_up(now.compaction, tokens=now.tokens) or len(now.units) < 2:
+    if compaction_exhausted(now.compaction, tokens=now.tokens) or len(now.units) < 2:
         return None
     then = _collapsed(given, now, plan, sizes)
     base = replace(then.compaction, tokens_before=now.tokens, tokens_after=then.tokens)
@@ -84,7 +84,7 @@ def apply_summary(planned: Summarise, summary: str, *, sizes: Sizes) -> Compacti
     )
     told = notes.earlier(made, sizes=sizes)
     if told is None or planned.rest + told.tokens >= base.tokens_after:
-        return failed_try(base, before=before, after=base.tokens_after)
+        return record_failed_compaction(base, before=before, after=base.tokens_after)
     return replace(made, tokens_after=planned.rest + told.tokens)
 
 
@@ -101,7 +101,7 @@ def _collapsed(given: ContextInput, now: Outline, plan: Plan, sizes: Sizes) -> O
     return then if then.tokens < now.tokens else now
 
 
-def _completed(plan: Plan, messages: Sequence[Message], now: Outline) -> Iterator[Collapsed]:
+def _completed(plan: Plan, messages: Sequence[Message], now: Outline) -> Iterator[CollapsedTask]:
     """Yield the completed items that began and ended before the newest unit, on this chain."""
     newest = now.units[-1].first
     asked = {message.sequence for message in messages if message.tool_calls and message.sequence != newest}
@@ -111,7 +111,9 @@ def _completed(plan: Plan, messages: Sequence[Message], now: Outline) -> Iterato
         if item.task_id in known or start is None or end is None or item.conclusion is None:
             continue
         if start.message_sequence_num in asked and end.message_sequence_num in asked:
-            yield Collapsed(task_id=item.task_id, title=item.title, conclusion=item.conclusion, start=start, end=end)
+            yield CollapsedTask(
+                task_id=item.task_id, title=item.title, conclusion=item.conclusion, start=start, end=end
+            )
 
 
 def _summarise(

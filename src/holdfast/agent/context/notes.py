@@ -4,9 +4,9 @@ from functools import lru_cache
 
 from holdfast.agent.context.sizes import Sized, Sizes
 from holdfast.agent.prompt.texts import filled, text
-from holdfast.domain.compaction import Compaction
+from holdfast.domain.context import Compaction
 from holdfast.domain.message import Role
-from holdfast.domain.untrusted import fenced
+from holdfast.domain.untrusted import fence_text
 
 
 def earlier(compaction: Compaction, *, sizes: Sizes) -> Sized | None:
@@ -27,4 +27,4 @@ def nothing_said(*, sizes: Sizes) -> Sized:
 
 @lru_cache(maxsize=64)
 def _earlier(summary: str) -> str:
-    return filled("earlier", summary=fenced(summary, tag="untrusted", source="summary"))
+    return filled("earlier", summary=fence_text(summary, tag="untrusted", source="summary"))

@@ -8,7 +8,7 @@ from holdfast.agent.context import notes
 from holdfast.agent.context.collapse import collapse
 from holdfast.agent.context.sizes import Sized, Sizes
 from holdfast.agent.context.units import Unit, single, units
-from holdfast.domain.compaction import Compaction, on_chain
+from holdfast.domain.context import Compaction, compaction_on_chain
 from holdfast.domain.message import Message
 
 
@@ -32,7 +32,7 @@ def outline(
     messages: Sequence[Message], *, whole: bool, goal: Message | None, compaction: Compaction, sizes: Sizes
 ) -> Outline:
     """Return the outline of the conversation that ends with `messages`."""
-    usable = on_chain(compaction, messages)
+    usable = compaction_on_chain(compaction, messages)
     live = _since(messages, usable.through)
     there = collapse(units(live, sizes=sizes), usable.collapsed, sizes=sizes)
     at = None if goal is None else _place(goal, there)

@@ -13,11 +13,11 @@ from holdfast.agent.context.circles import (
 from holdfast.agent.context.shorten import middle_left_out
 from holdfast.agent.context.units import words
 from holdfast.agent.prompt.texts import filled
-from holdfast.domain.agent import DEFAULT_ANTI_DRIFT
+from holdfast.domain.agent import DEFAULT_ANTI_DRIFT_EVERY
 from holdfast.domain.ids import RunId
 from holdfast.domain.message import Message
 from holdfast.domain.plan import Plan, PlanItem, PlanStatus, SubtaskStatus
-from holdfast.domain.untrusted import as_name, fenced
+from holdfast.domain.untrusted import fence_text, safe_name
 
 SAME_ERRORS: Final = 3
 NOTHING_NEW: Final = 6
@@ -33,7 +33,7 @@ def reminders(
     iterations: int,
     goal: Message | None,
     plan: Plan,
-    drift_every: int | None = DEFAULT_ANTI_DRIFT,
+    drift_every: int | None = DEFAULT_ANTI_DRIFT_EVERY,
 ) -> list[str]:
     """Return what the model is to be reminded of in its next call, after `iterations` calls of this run.
 
@@ -53,7 +53,7 @@ def _repeated(messages: Sequence[Message], run_id: RunId, iterations: int) -> It
         return  # nothing can have happened so often yet
     found = repetition(messages, run_id=run_id)
     if found.count >= REPEATED:
-        yield filled("repetition", tool=as_name(found.tool), count=found.count, most=STOPPED)
+        yield filled("repetition", tool=safe_name(found.tool), count=found.count, most=STOPPED)
 
 
 def _stalled(messages: Sequence[Message], run_id: RunId, iterations: int) -> Iterator[str]:
@@ -74,7 +74,7 @@ def _drift(iterations: int, goal: Message | None, plan: Plan) -> Iterator[str]:
     asked = (
         middle_left_out(words(goal.content), most=LONGEST_GOAL) if goal is not None else "what your instructions say"
     )
-    yield filled("drift", iterations=iterations, goal=fenced(asked, tag="request"), plan=_next(plan))
+    yield filled("drift", iterations=iterations, goal=fence_text(asked, tag="request"), plan=_next(plan))
 
 
 def _next(plan: Plan) -> str:
@@ -82,7 +82,7 @@ def _next(plan: Plan) -> str:
     for status in (PlanStatus.IN_PROGRESS, PlanStatus.PLANNED):
         for item in plan.items:
             if item.status is status:
-                return fenced(_item(item), tag="plan")
+                return fence_text(_item(item), tag="plan")
     return "Nothing in the plan is open."
 
 

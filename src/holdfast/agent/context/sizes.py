@@ -7,8 +7,8 @@ import msgspec
 from holdfast.domain.content import TextPart
 from holdfast.domain.ids import MessageId
 from holdfast.domain.message import Message, NewMessage, Role
-from holdfast.domain.untrusted import as_sent
-from holdfast.ports.tokens import Tokens
+from holdfast.domain.untrusted import mark_untrusted
+from holdfast.ports.model import TokenCounter
 
 PER_MESSAGE: Final = 4
 """Tokens around each message: who speaks, and where it ends."""
@@ -30,7 +30,7 @@ class Sized(msgspec.Struct, frozen=True, kw_only=True):
 class Sizes:
     """What was prepared and measured for a run. A message never changes, so each is looked at once."""
 
-    def __init__(self, tokens: Tokens, *, most: int = MOST_KEPT) -> None:
+    def __init__(self, tokens: TokenCounter, *, most: int = MOST_KEPT) -> None:
         self._tokens = tokens
         self._most = most
         self._stored: dict[MessageId, Sized] = {}
@@ -40,7 +40,7 @@ class Sizes:
         """Return a message of the log; `tool` is what it answers."""
         known = self._stored.get(message.id)
         if known is None:
-            sent = as_sent(message, tool=tool)
+            sent = mark_untrusted(message, tool=tool)
             known = Sized(message=sent, tokens=self.of(sent), stored=True)
             _keep(self._stored, message.id, known, most=self._most)
         return known

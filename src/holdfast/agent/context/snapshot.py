@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast.agent.context.assembly import Assembled, ContextInput
 from holdfast.agent.context.sizes import Sized
-from holdfast.domain.context_snapshot import ContextSnapshot, Sent, SentRange, SentSegment, SentText, digest
+from holdfast.domain.context import ContextSnapshot, SentPart, SentRange, SentSegment, SentText, text_digest
 from holdfast.domain.ids import MessageId
 from holdfast.domain.message import Message, NewMessage
 
@@ -33,7 +33,7 @@ def take(assembled: Assembled, given: ContextInput, *, step: int, model: str) ->
     )
 
 
-def _conversation(said: Sequence[Sized], window: Sequence[Message], texts: dict[str, str]) -> Iterator[Sent]:
+def _conversation(said: Sequence[Sized], window: Sequence[Message], texts: dict[str, str]) -> Iterator[SentPart]:
     """Yield ranges of messages that follow each other in the log, and everything else as text."""
     places = {message.id: index for index, message in enumerate(window)}
     run: list[Message] = []
@@ -73,6 +73,6 @@ def _written(message: Message | NewMessage) -> str:
 
 
 def _kept(texts: dict[str, str], text: str) -> str:
-    name = digest(text)
+    name = text_digest(text)
     texts[name] = text
     return name

@@ -12,7 +12,7 @@ from holdfast.agent.prompt.texts import filled, text
 from holdfast.domain.content import TextPart
 from holdfast.domain.ids import RunId
 from holdfast.domain.message import Message, NewMessage, Role, ToolCall
-from holdfast.ports.model import ModelRequest, ModelSettings, Purpose
+from holdfast.ports.model import ModelCallPurpose, ModelRequest, ModelSettings
 from holdfast.tools.content import readable
 
 MOST_SAID: Final = 8_000
@@ -52,7 +52,7 @@ def summary_request(
         messages=[*told, asked],
         # A model that thinks aloud has its thoughts counted too.
         settings=ModelSettings(thinking=False, max_output_tokens=2 * most),
-        purpose=Purpose.SUMMARY,
+        purpose=ModelCallPurpose.SUMMARY,
     )
     return Excerpt(request=request, units=len(told) - (earlier is not None))
 

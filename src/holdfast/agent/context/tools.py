@@ -6,8 +6,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.ports.model import ToolDefinition
-from holdfast.ports.tokens import Tokens
+from holdfast.ports.model import TokenCounter, ToolDefinition
 from holdfast.tools.tool import Tool
 
 PER_TOOL: Final = 8
@@ -26,7 +25,7 @@ class OfferedTools(msgspec.Struct, frozen=True, kw_only=True):
 class Offers:
     """Measures tools; those that it measured lately it does not measure again. One is enough for a process."""
 
-    def __init__(self, tokens: Tokens) -> None:
+    def __init__(self, tokens: TokenCounter) -> None:
         self._tokens = tokens
         self._measured = lru_cache(maxsize=KEPT)(self._measure)
 
@@ -42,7 +41,7 @@ class Offers:
         return offered(definitions, tokens=self._tokens)
 
 
-def offered(definitions: Sequence[ToolDefinition], *, tokens: Tokens) -> OfferedTools:
+def offered(definitions: Sequence[ToolDefinition], *, tokens: TokenCounter) -> OfferedTools:
     """Measure `definitions`."""
     if not definitions:
         return OfferedTools()

@@ -14,11 +14,10 @@ from holdfast.agent.prompt.segment import Segment, Segments
 from holdfast.agent.prompt.texts import text
 from holdfast.domain.agent import Agent
 from holdfast.domain.instant import Instant
-from holdfast.domain.plan import Plan
+from holdfast.domain.plan import Plan, Todo
 from holdfast.domain.run import Mode, Run
-from holdfast.domain.todo import Todo
-from holdfast.domain.untrusted import fenced
-from holdfast.ports.tokens import Tokens
+from holdfast.domain.untrusted import fence_text
+from holdfast.ports.model import TokenCounter
 
 MEMORY_TOKENS: Final = 4_000
 PLAN_TOKENS: Final = 8_000
@@ -59,7 +58,7 @@ class PromptInput(msgspec.Struct, frozen=True, kw_only=True):
 class Prompts:
     """Puts system prompts together. One is enough for a process."""
 
-    def __init__(self, tokens: Tokens) -> None:
+    def __init__(self, tokens: TokenCounter) -> None:
         self._tokens = tokens
         self._segments = Segments(tokens)
         self._of_all = [self._segments.standing("core"), self._segments.standing("safety")]
@@ -102,11 +101,11 @@ class Prompts:
 
 
 def _skills(skills: Sequence[Skill]) -> str:
-    told = [f"{_line(skill.name)}:\n{fenced(skill.text.strip(), tag='skill')}" for skill in skills]
+    told = [f"{_line(skill.name)}:\n{fence_text(skill.text.strip(), tag='skill')}" for skill in skills]
     return "\n".join([text("skills"), *told])
 
 
-def _memories(memories: Sequence[str], tokens: Tokens) -> str:
+def _memories(memories: Sequence[str], tokens: TokenCounter) -> str:
     """Return those that fit; one that does not leaves its room to the next."""
     kept, room = [], MEMORY_TOKENS
     for memory in memories:

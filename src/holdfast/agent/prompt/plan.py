@@ -5,15 +5,15 @@ from typing import Final
 
 import msgspec
 
-from holdfast.domain.agent_task import minimal
+from holdfast.domain.agent_task import minimal_agent_task
 from holdfast.domain.plan import Plan, PlanItem, PlanStatus, SubtaskStatus
-from holdfast.ports.tokens import Tokens
+from holdfast.ports.model import TokenCounter
 
 BRIEF: Final = 300
 """Characters of each text of an item, when the whole plan is too long."""
 
 
-def plan_text(plan: Plan, *, tokens: Tokens, most: int) -> str:
+def plan_text(plan: Plan, *, tokens: TokenCounter, most: int) -> str:
     """Return the plan in about `most` tokens: if it is longer, its texts are cut and the oldest completed items go.
 
     What is open is never left out.
@@ -46,7 +46,7 @@ def _oldest(items: Iterable[PlanItem], *, spare: int, lengths: dict[int, int]) -
 
 
 def _lines(item: PlanItem, *, brief: bool) -> Iterator[str]:
-    yield f"#{item.task_id} [{minimal(item).status}, {item.priority}] {item.title}"
+    yield f"#{item.task_id} [{minimal_agent_task(item).status}, {item.priority}] {item.title}"
     for name, said in _texts(item):
         yield f"  {name}: {said[:BRIEF] + '…' if brief and len(said) > BRIEF else said}"
     if not (brief and item.status is PlanStatus.COMPLETED):

@@ -6,9 +6,9 @@ from typing import Final
 import msgspec
 
 from holdfast.agent.prompt.texts import filled, text
-from holdfast.domain.context_snapshot import digest
-from holdfast.domain.untrusted import fenced
-from holdfast.ports.tokens import Tokens
+from holdfast.domain.context import text_digest
+from holdfast.domain.untrusted import fence_text
+from holdfast.ports.model import TokenCounter
 
 KEPT: Final = 128
 """How many measured segments are kept: those of an agent are the same for every call."""
@@ -26,14 +26,14 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
 class Segments:
     """Makes segments; what it measured lately it does not measure again."""
 
-    def __init__(self, tokens: Tokens) -> None:
+    def __init__(self, tokens: TokenCounter) -> None:
         self._tokens = tokens
         self._filled = lru_cache(maxsize=KEPT)(self._fill)
         self._quoted = lru_cache(maxsize=KEPT)(self._quote)
 
     def plain(self, name: str, said: str) -> Segment:
         """Return the segment that says just that."""
-        return Segment(name=name, text=said, digest=digest(said), tokens=self._tokens.count(said))
+        return Segment(name=name, text=said, digest=text_digest(said), tokens=self._tokens.count(said))
 
     def standing(self, name: str) -> Segment:
         """Return the segment of the text of that name."""
@@ -51,4 +51,4 @@ class Segments:
         return self.plain(name, filled(name, **values))
 
     def _quote(self, name: str, said: str, tag: str) -> Segment:
-        return self.plain(name, f"{text(name)}\n{fenced(said.strip(), tag=tag)}")
+        return self.plain(name, f"{text(name)}\n{fence_text(said.strip(), tag=tag)}")

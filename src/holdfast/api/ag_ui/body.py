@@ -7,7 +7,7 @@ from litestar.typing import FieldDefinition
 
 from holdfast.api.bodies import RunBody
 from holdfast.api.json_body import JsonBody, check_json_type, decode, mismatch
-from holdfast.domain.events.input import RunAgentInput
+from holdfast.domain.events.messages import RunAgentInput
 
 _MARKS: Final = (b'"threadId"', b'"runId"')
 """What a request of the protocol has, and none of ours."""

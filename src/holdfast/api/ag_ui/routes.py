@@ -12,7 +12,7 @@ from holdfast.api.ag_ui.stream import segment_stream
 from holdfast.api.parameters import Identifier, anywhere, run_named
 from holdfast.api.streams.sse import StreamResponse
 from holdfast.control.ag_ui.ag_ui import AgUiControl
-from holdfast.domain.events.input import RunAgentInput
+from holdfast.domain.events.messages import RunAgentInput
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.space import DEFAULT_SPACE
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.control.keys.asker import Asker
 from holdfast.control.keys.errors import RateLimited
-from holdfast.domain.api_key import check_rate
+from holdfast.domain.space import check_rate_limit
 
 if TYPE_CHECKING:
     from limits import RateLimitItem
@@ -19,7 +19,7 @@ class Rates:
 
     def __init__(self, default: str | None = None) -> None:
         """Allow so many requests to those whose key does not say how many."""
-        self._default = None if default is None else check_rate(default)
+        self._default = None if default is None else check_rate_limit(default)
         self._limiter: RateLimiter | None = None
         self._items: dict[str, RateLimitItem] = {}
 

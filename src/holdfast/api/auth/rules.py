@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from holdfast.control.keys.asker import Asker
 from holdfast.control.keys.errors import Forbidden
-from holdfast.domain.api_key import Scope
+from holdfast.domain.space import Scope
 
 OPEN: Final = frozenset({"read_health", "read_ready", "read_openapi", "read_methods"})
 """For everybody, also without a key: they show nothing of any space."""

@@ -8,7 +8,7 @@ from holdfast.control.agents import AgentView
 from holdfast.control.chat.session import ListedSession, Session, SessionMessage
 from holdfast.control.task_contract.context import TaskContext
 from holdfast.domain.ids import ThreadId
-from holdfast.ports.agents import BrokenAgent
+from holdfast.ports.workspace import BrokenAgent
 
 _Id = msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,128}\Z")
 

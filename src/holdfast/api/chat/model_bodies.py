@@ -6,9 +6,9 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.domain.content import Content
-from holdfast.domain.known_model import KnownModel, KnownProvider
-from holdfast.domain.limits import LARGEST
+from holdfast.domain.limits import MAX_SAFE_INTEGER
 from holdfast.domain.message import MAX_INPUT_MESSAGES, NewMessage, Role
+from holdfast.domain.model_provider import KnownModel, KnownProvider
 from holdfast.ports.model import ModelSettings
 
 
@@ -33,7 +33,7 @@ class ModelCallBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", f
     messages: Annotated[list[PromptMessage], Meta(min_length=1, max_length=MAX_INPUT_MESSAGES)]
     system: str = ""
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
-    max_tokens: Annotated[int, Meta(gt=0, le=LARGEST)] | None = None
+    max_tokens: Annotated[int, Meta(gt=0, le=MAX_SAFE_INTEGER)] | None = None
 
     def said(self) -> list[NewMessage]:
         """Return the messages as the domain knows them."""

@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 from holdfast.control.openai.completion import Begun, Completion, WantedCall
 from holdfast.domain.agent import Agent
 from holdfast.domain.instant import millis
-from holdfast.domain.usage import Usage
+from holdfast.domain.limits import Usage
 
 Finish = Literal["stop", "tool_calls"]
 

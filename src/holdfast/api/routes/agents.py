@@ -6,14 +6,14 @@ from litestar.params import FromPath
 
 from holdfast.api.parameters import Cursor, Limit
 from holdfast.control.agents import AgentControl, AgentPage, AgentView
-from holdfast.domain.page import DEFAULT_LIMIT
+from holdfast.domain.page import DEFAULT_PAGE_SIZE
 
 _TAGS = ["agents"]
 
 
 @get("/api/agents", summary="List agents", tags=_TAGS)
 async def list_agents(
-    agents: NamedDependency[AgentControl], limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
+    agents: NamedDependency[AgentControl], limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = None
 ) -> AgentPage:
     """Return the agents of the workspace by name, and with every page what is wrong with those that cannot be used."""
     return agents.page(limit=limit, cursor=cursor)

@@ -9,16 +9,16 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from holdfast.api.bodies import ArtifactBody
 from holdfast.api.parameters import Cursor, Limit, anywhere
 from holdfast.control.artifacts import ArtifactControl, ArtifactDetail
-from holdfast.domain.artifact import MAX_CONTENT, Artifact
+from holdfast.domain.artifact import MAX_ARTIFACT_CHARS, Artifact
 from holdfast.domain.ids import ArtifactId, RunId, SpaceId, ThreadId
-from holdfast.domain.limits import LARGEST
-from holdfast.domain.page import DEFAULT_LIMIT, Page
+from holdfast.domain.limits import MAX_SAFE_INTEGER
+from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.space import DEFAULT_SPACE
 
 _TAGS = ["artifacts"]
 
 VersionNumber = Annotated[
-    int | None, QueryParameter(ge=1, le=LARGEST, description="Which version; the newest, unless given.")
+    int | None, QueryParameter(ge=1, le=MAX_SAFE_INTEGER, description="Which version; the newest, unless given.")
 ]
 
 
@@ -26,7 +26,7 @@ VersionNumber = Annotated[
 async def list_artifacts(
     artifacts: NamedDependency[ArtifactControl],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
-    limit: Limit = DEFAULT_LIMIT,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> Page[Artifact]:
     """Return artifacts in all their versions, without content, the newest first."""
@@ -49,7 +49,7 @@ async def list_run_artifacts(
     artifacts: NamedDependency[ArtifactControl],
     run_id: FromPath[RunId],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
-    limit: Limit = DEFAULT_LIMIT,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> Page[Artifact]:
     """Return what a run made, without content, the newest first."""
@@ -60,7 +60,7 @@ async def list_run_artifacts(
     anywhere("/runs/{run_id:str}/artifacts"),
     summary="Keep an artifact of a run",
     tags=_TAGS,
-    request_max_body_size=2 * MAX_CONTENT,
+    request_max_body_size=2 * MAX_ARTIFACT_CHARS,
 )
 async def create_artifact(
     artifacts: NamedDependency[ArtifactControl],
@@ -77,7 +77,7 @@ async def list_thread_artifacts(
     artifacts: NamedDependency[ArtifactControl],
     thread_id: FromPath[ThreadId],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
-    limit: Limit = DEFAULT_LIMIT,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> Page[Artifact]:
     """Return what the runs of a thread made, without content, by run, the newest run first.

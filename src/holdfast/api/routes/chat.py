@@ -27,7 +27,7 @@ from holdfast.control.chat.chats import ChatControl, ChatReply
 from holdfast.control.chat.errors import CHAT_ERRORS, SessionNotFound
 from holdfast.control.chat.sessions import SessionControl
 from holdfast.domain.ids import ThreadId
-from holdfast.domain.page import DEFAULT_LIMIT
+from holdfast.domain.page import DEFAULT_PAGE_SIZE
 
 _TAGS: Final = ["chat"]
 _REFUSALS: Final = refusals(CHAT_ERRORS, not_found=SessionNotFound)
@@ -82,7 +82,7 @@ async def chat(
 async def list_sessions(
     sessions: NamedDependency[SessionControl],
     agent_name: _AgentName = None,
-    limit: Limit = DEFAULT_LIMIT,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> SessionPage:
     """Return sessions, the one with the latest task first."""
@@ -115,7 +115,7 @@ async def delete_session(
 async def list_session_messages(
     sessions: NamedDependency[SessionControl],
     session_id: FromPath[ThreadId],
-    limit: Limit = DEFAULT_LIMIT,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> SessionMessages:
     """Return the end of what was said, oldest first; with the cursor, what was said before."""

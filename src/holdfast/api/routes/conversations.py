@@ -12,7 +12,7 @@ from holdfast.api.parameters import Cursor, Identifier, Limit, anywhere, run_nam
 from holdfast.control.conversations import Conversation, ConversationControl, History, RunNode
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
 from holdfast.domain.message import Message
-from holdfast.domain.page import DEFAULT_LIMIT, Page
+from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.space import DEFAULT_SPACE
 
 _TAGS = ["threads"]
@@ -24,7 +24,7 @@ async def list_messages(
     thread_id: FromPath[ThreadId],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
     run_id: Identifier = None,
-    limit: Limit = DEFAULT_LIMIT,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> Page[Message]:
     """Return the last messages at the newest run, or at `run_id`, oldest first; the next page is what was said before.
@@ -41,7 +41,7 @@ async def list_run_messages(
     thread_id: FromPath[ThreadId],
     run_id: FromPath[RunId],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
-    limit: Limit = DEFAULT_LIMIT,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> Page[Message]:
     """Return the last messages of a run and of all that it continues, oldest first."""
@@ -53,7 +53,7 @@ async def read_history(
     conversations: NamedDependency[ConversationControl],
     thread_id: FromPath[ThreadId],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
-    limit: Limit = DEFAULT_LIMIT,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> History:
     """Return the newest conversation, the runs it comes from, and which run is live, failed or completed last."""
@@ -65,7 +65,7 @@ async def read_tree(
     conversations: NamedDependency[ConversationControl],
     thread_id: FromPath[ThreadId],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
-    limit: Limit = DEFAULT_LIMIT,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> Page[RunNode]:
     """Return the runs of a thread, each with what it continues from, the newest first."""

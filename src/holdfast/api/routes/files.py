@@ -10,9 +10,9 @@ from litestar.params import FromPath, QueryParameter
 from holdfast.api.errors import UnsupportedMediaType
 from holdfast.api.parameters import Cursor, Limit, anywhere
 from holdfast.control.artifacts import FileControl
-from holdfast.domain.artifact import MAX_FILE, File, NewFile
+from holdfast.domain.artifact import MAX_FILE_BYTES, File, NewFile
 from holdfast.domain.ids import FileId, SpaceId
-from holdfast.domain.page import DEFAULT_LIMIT, Page
+from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.space import DEFAULT_SPACE
 
 _TAGS = ["files"]
@@ -26,7 +26,7 @@ FileName = Annotated[str, QueryParameter(min_length=1, max_length=500, descripti
     anywhere("/files"),
     summary="Upload a file",
     tags=_TAGS,
-    request_max_body_size=MAX_FILE,
+    request_max_body_size=MAX_FILE_BYTES,
     opt={"body": {"*/*": bytes}},
 )
 async def upload_file(
@@ -46,7 +46,7 @@ async def upload_file(
 async def list_files(
     files: NamedDependency[FileControl],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
-    limit: Limit = DEFAULT_LIMIT,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> Page[File]:
     """Return the files of a space, the newest first."""

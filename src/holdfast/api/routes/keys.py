@@ -10,9 +10,9 @@ from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
 from holdfast.control.keys.keys import AskedKey, KeyControl, MadeKey
-from holdfast.domain.api_key import ApiKey, Scope
 from holdfast.domain.ids import ApiKeyId, SpaceId
 from holdfast.domain.instant import Instant
+from holdfast.domain.space import ApiKey, Scope
 
 _TAGS: Final = ["keys"]
 _SpaceName = Annotated[SpaceId, Meta(extra_json_schema={"pattern": "^[A-Za-z0-9_-]{1,128}$"})]

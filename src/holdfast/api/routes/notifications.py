@@ -9,7 +9,7 @@ from holdfast.api.parameters import Cursor, Limit, anywhere
 from holdfast.control.notifications import NotificationControl, Unread
 from holdfast.domain.ids import SpaceId
 from holdfast.domain.notification import Notification
-from holdfast.domain.page import DEFAULT_LIMIT, Page
+from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.space import DEFAULT_SPACE
 
 _TAGS = ["notifications"]
@@ -20,7 +20,7 @@ _ALL = ReadBody()
 async def list_notifications(
     notifications: NamedDependency[NotificationControl],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
-    limit: Limit = DEFAULT_LIMIT,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> Page[Notification]:
     """Return the news of a space, the newest first."""

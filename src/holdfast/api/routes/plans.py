@@ -7,7 +7,7 @@ from litestar.params import FromPath, JSONBody
 from holdfast.api.parameters import Cursor, Identifier, Limit, TaskNumber, anywhere, run_named
 from holdfast.control.plans import PlanControl, PlanView, ThreadTasks
 from holdfast.domain.ids import SpaceId, ThreadId
-from holdfast.domain.page import DEFAULT_LIMIT, Page
+from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.plan import PlanItem
 from holdfast.domain.plan_edit import NewPlanItem, PlanItemPatch
 from holdfast.domain.space import DEFAULT_SPACE
@@ -67,7 +67,7 @@ async def read_plan(
 async def list_space_tasks(
     plans: NamedDependency[PlanControl],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
-    limit: Limit = DEFAULT_LIMIT,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> Page[ThreadTasks]:
     """Return the plans of threads, the one with the latest run first.

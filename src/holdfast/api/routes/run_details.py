@@ -10,8 +10,8 @@ from holdfast.api.parameters import Cursor, Limit, anywhere
 from holdfast.control.run_details import EventView, RunContext, RunDetails
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.interrupt import Interrupt, InterruptStatus
-from holdfast.domain.limits import LARGEST
-from holdfast.domain.page import DEFAULT_LIMIT, Page
+from holdfast.domain.limits import MAX_SAFE_INTEGER
+from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.run import Run
 from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.domain.step import Step
@@ -23,7 +23,8 @@ EventTypes = Annotated[
     QueryParameter(name="type", description="Only events of this type; give it more than once for several."),
 ]
 StepNumber = Annotated[
-    int | None, QueryParameter(ge=0, le=LARGEST, description="The number of a model call; the newest, unless given.")
+    int | None,
+    QueryParameter(ge=0, le=MAX_SAFE_INTEGER, description="The number of a model call; the newest, unless given."),
 ]
 
 
@@ -33,7 +34,7 @@ async def list_events(
     run_id: FromPath[RunId],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
     types: EventTypes = None,
-    limit: Limit = DEFAULT_LIMIT,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> Page[EventView]:
     """Return the events of a run in order; the cursor is the number of the last event that was seen.
@@ -48,7 +49,7 @@ async def list_steps(
     details: NamedDependency[RunDetails],
     run_id: FromPath[RunId],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
-    limit: Limit = DEFAULT_LIMIT,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> Page[Step]:
     """Return the model calls and tool calls of a run in order, and how each settled."""
@@ -71,7 +72,7 @@ async def list_children(
     details: NamedDependency[RunDetails],
     run_id: FromPath[RunId],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
-    limit: Limit = DEFAULT_LIMIT,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> Page[Run]:
     """Return the runs that a run spawned, the newest first."""
@@ -83,7 +84,7 @@ async def list_interrupts(
     details: NamedDependency[RunDetails],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
     status: FromQuery[InterruptStatus] = InterruptStatus.OPEN,
-    limit: Limit = DEFAULT_LIMIT,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> Page[Interrupt]:
     """Return what the runs of a space ask people, the newest first; the open questions, unless told."""

@@ -17,12 +17,12 @@ from holdfast.control.run_details import RunDetails
 from holdfast.control.runs import RunControl
 from holdfast.control.starting import RunStarts
 from holdfast.domain.errors import Invalid
-from holdfast.domain.events.input import RunAgentInput
-from holdfast.domain.idempotency import MAX_KEY
+from holdfast.domain.events.messages import RunAgentInput
+from holdfast.domain.idempotency import MAX_IDEMPOTENCY_KEY_CHARS
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
 from holdfast.domain.interrupt import Interrupt
-from holdfast.domain.new_run import Created, NewRun
-from holdfast.domain.page import DEFAULT_LIMIT, Page
+from holdfast.domain.new_run import CreatedRun, NewRun
+from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.run import Mode, Run, RunStatus
 from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.ports.runs import RunFilter
@@ -40,7 +40,7 @@ IdempotencyKey = Annotated[
     HeaderParameter(
         name="Idempotency-Key",
         min_length=1,
-        max_length=MAX_KEY,
+        max_length=MAX_IDEMPOTENCY_KEY_CHARS,
         description="Two requests with the same key and body make one run; with another body the second is refused.",
     ),
 ]
@@ -104,7 +104,7 @@ async def list_thread_runs(
     thread_id: FromPath[ThreadId],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
     status: FromQuery[RunStatus | None] = None,
-    limit: Limit = DEFAULT_LIMIT,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> Page[Run]:
     """Return the runs of a thread, the newest first."""
@@ -132,7 +132,7 @@ async def list_runs(
     mode: FromQuery[Mode | None] = None,
     tag: FromQuery[str | None] = None,
     root_run_id: Identifier = None,
-    limit: Limit = DEFAULT_LIMIT,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> Page[Run]:
     """Return runs, the newest first; `root_run_id` gives one run with all that were spawned below it."""
@@ -209,11 +209,11 @@ async def _streamed(starts: RunStarts, space: SpaceId, new: NewRun, *, wait: flo
     return run_stream(created.run, follower, headers=_headers(created))
 
 
-def _created(created: Created) -> Response[Run]:
+def _created(created: CreatedRun) -> Response[Run]:
     return Response(created.run, headers=_headers(created))
 
 
-def _headers(created: Created) -> dict[str, str]:
+def _headers(created: CreatedRun) -> dict[str, str]:
     return {"Idempotency-Replayed": "true"} if created.replayed else {}
 
 

@@ -8,7 +8,7 @@ from holdfast.api.bodies import SpaceBody
 from holdfast.api.parameters import Cursor, Limit
 from holdfast.control.spaces import SpaceControl
 from holdfast.domain.ids import SpaceId
-from holdfast.domain.page import DEFAULT_LIMIT, Page
+from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.space import Space, SpacePatch
 
 _TAGS = ["spaces"]
@@ -17,7 +17,7 @@ _ONE = "/api/spaces/{space_id:str}"
 
 @get("/api/spaces", summary="List spaces", tags=_TAGS)
 async def list_spaces(
-    spaces: NamedDependency[SpaceControl], limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
+    spaces: NamedDependency[SpaceControl], limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = None
 ) -> Page[Space]:
     """Return spaces, the oldest first."""
     return await spaces.page(limit=limit, cursor=cursor)

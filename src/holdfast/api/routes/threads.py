@@ -8,7 +8,7 @@ from holdfast.api.bodies import ThreadBody, ThreadChanges
 from holdfast.api.parameters import Cursor, Limit, anywhere
 from holdfast.control.threads import ThreadControl, ThreadDetail
 from holdfast.domain.ids import SpaceId, ThreadId
-from holdfast.domain.page import DEFAULT_LIMIT, Page
+from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.domain.thread import Thread, ThreadFilter, ThreadStatus
 
@@ -24,7 +24,7 @@ async def list_threads(
     status: FromQuery[ThreadStatus | None] = None,
     agent_type: FromQuery[str | None] = None,
     title: FromQuery[str | None] = None,
-    limit: Limit = DEFAULT_LIMIT,
+    limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> Page[Thread]:
     """Return threads, the one with the latest run first; deleted ones only if their status is asked for.

@@ -13,9 +13,9 @@ from holdfast.control.feeds.chunk import Chunk
 from holdfast.control.feeds.feed import Ending
 from holdfast.control.openai.completion import BETWEEN
 from holdfast.domain.errors import HoldfastError, NotFound, Unavailable
-from holdfast.domain.events import RunError, RunFinished, TextMessageContent, decode
+from holdfast.domain.events import RunErrorEvent, RunFinished, TextMessageContent, decode_event
 from holdfast.domain.ids import MessageId
-from holdfast.ports.event_log import LoggedEvent
+from holdfast.ports.log import LoggedEvent
 
 _TYPES: Final = frozenset({"TEXT_MESSAGE_CONTENT", "RUN_FINISHED", "RUN_ERROR"})
 
@@ -75,12 +75,12 @@ class SpeechStream(EventStream):
 
     def _said(self, logged: LoggedEvent) -> str:
         """Return the words that an event adds; a message that is not the first begins a paragraph."""
-        match decode(logged.data):
+        match decode_event(logged.data):
             case TextMessageContent(message_id=message, delta=delta, subagent_run_id=subagent) if subagent is UNSET:
                 text = delta if self._speaking == message else self._after_speech(delta)
                 self._speaking = message
                 return text
-            case RunFinished() | RunError():
+            case RunFinished() | RunErrorEvent():
                 self._finished = True
                 return ""
             case _:

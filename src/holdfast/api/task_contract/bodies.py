@@ -6,11 +6,11 @@ import msgspec
 
 from holdfast.control.task_contract.context import TaskContext
 from holdfast.control.task_contract.task import ListedTask, Task, TaskStatus
-from holdfast.domain.limits import LARGEST, Limits
+from holdfast.domain.limits import MAX_SAFE_INTEGER, Limits
 from holdfast.domain.new_run import MAX_TAGS
 from holdfast.domain.run import Priority
 
-_Count = Annotated[int, msgspec.Meta(gt=0, le=LARGEST)]
+_Count = Annotated[int, msgspec.Meta(gt=0, le=MAX_SAFE_INTEGER)]
 _Tag = Annotated[str, msgspec.Meta(max_length=128)]
 
 

@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from holdfast.bootstrap.doctor.finding import Finding, warning, well
-from holdfast.domain.agent import SCRIPTED, Agent
-from holdfast.domain.known_model import KnownProvider
-from holdfast.domain.model_provider import Providers
+from holdfast.domain.agent import SCRIPTED_PROVIDER, Agent
+from holdfast.domain.model_provider import KnownProvider, Providers
 from holdfast.models.known import ListedModels
 
 
@@ -22,7 +21,7 @@ def _without_key(agents: Sequence[Agent], providers: Mapping[str, KnownProvider]
         for model in agent.models:
             name = model.partition(":")[0]
             provider = providers.get(name)
-            if name == SCRIPTED or (provider is not None and provider.has_key):
+            if name == SCRIPTED_PROVIDER or (provider is not None and provider.has_key):
                 continue
             if provider is None:
                 remedy = "name a provider of the settings, or one that `GET /models` lists"

@@ -16,19 +16,16 @@ from holdfast.control.runs import RunControl
 from holdfast.control.starting import RunStarts
 from holdfast.control.task_contract.ids import run_id_of
 from holdfast.domain.errors import IdTaken, IllegalMove, NotFound, Waiting
-from holdfast.domain.events import RunStarted, decode
-from holdfast.domain.events.input import RunAgentInput
+from holdfast.domain.events import RunStarted, decode_event
+from holdfast.domain.events.messages import RunAgentInput
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
 from holdfast.domain.interrupt import InterruptKind
-from holdfast.domain.new_run import Base, NewRun, check_new_run
+from holdfast.domain.new_run import NewRun, RunBase, check_new_run
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.thread import NewThread
-from holdfast.ports.event_log import EventLog
-from holdfast.ports.interrupts import Interrupts
-from holdfast.ports.messages import Messages
-from holdfast.ports.runs import Runs
-from holdfast.ports.threads import Threads
-from holdfast.ports.values import Values
+from holdfast.ports.log import EventLog, Messages, Values
+from holdfast.ports.queue import Interrupts
+from holdfast.ports.runs import Runs, Threads
 
 NOT_ANSWERED: Final = "the client went on without its tools"
 """Why a run ends whose client says something else instead of what its tools returned."""
@@ -119,9 +116,9 @@ class AgUiControl:
             place = await self._place_on(space, asked, named)
         else:
             place = await find_place(self._messages, space, asked.thread_id, asked.messages)
-        found: Base | None | UnsetType = None if place.known else UNSET
+        found: RunBase | None | UnsetType = None if place.known else UNSET
         if place.run_id is not None:
-            found = Base(run_id=place.run_id, sequence=place.sequence)
+            found = RunBase(run_id=place.run_id, sequence=place.sequence)
         new = new_run(asked, place, asked.thread_id, agent=agent, base=found)
         await self._settle_base(space, asked.thread_id, new)
         return await self._begin(space, asked, new)
@@ -147,7 +144,7 @@ class AgUiControl:
             with suppress(IllegalMove):  # it has ended meanwhile
                 await self._control.cancel(space, run.id, reason=NOT_ANSWERED)
 
-    async def _base(self, space: SpaceId, thread: ThreadId, base: Base | None | UnsetType) -> Run | None:
+    async def _base(self, space: SpaceId, thread: ThreadId, base: RunBase | None | UnsetType) -> Run | None:
         if base is UNSET:
             return await newest_run(self._threads, self._runs, space, thread)
         return None if base is None else await self._runs.get(space, base.run_id)
@@ -170,7 +167,7 @@ class AgUiControl:
         page = await self._events.after(space, run.id, types=_BORDERS, limit=MOST_SEGMENTS)
         begins = [event for event in page if event.type == "RUN_STARTED"]
         for event in begins:
-            started = decode(event.data)
+            started = decode_event(event.data)
             if isinstance(started, RunStarted) and started.run_id == name:
                 return event.seq
         if name is None or run.status.terminal or page[-1].type == "RUN_STARTED":

@@ -15,15 +15,13 @@ from holdfast.control.conversations import run_of_thread
 from holdfast.control.feeds.feeds import Feeds
 from holdfast.domain.errors import Invalid
 from holdfast.domain.events import messages as wire
-from holdfast.domain.events.input import RunAgentInput
+from holdfast.domain.events.messages import RunAgentInput
 from holdfast.domain.ids import InterruptId, RunId, SpaceId, ThreadId
-from holdfast.domain.interrupt import Answer
+from holdfast.domain.interrupt import InterruptResponse
 from holdfast.domain.run import Run
-from holdfast.ports.event_log import EventLog
-from holdfast.ports.interrupts import Interrupts
-from holdfast.ports.messages import Messages
+from holdfast.ports.log import EventLog, Messages, Values
+from holdfast.ports.queue import Interrupts
 from holdfast.ports.runs import Runs
-from holdfast.ports.values import Values
 
 MOST_SEGMENTS: Final = 10_000
 
@@ -92,7 +90,7 @@ class Answering:
         return await self._runs.get(space, found[0].run_id) if found else None
 
     async def _go_on(
-        self, space: SpaceId, run: Run, asked: RunAgentInput, answers: dict[InterruptId, Answer]
+        self, space: SpaceId, run: Run, asked: RunAgentInput, answers: dict[InterruptId, InterruptResponse]
     ) -> Streamed:
         asking = await self._first_end(space, run.id, answers)
         last = await self._interrupts.answer_all(space, run.id, self._signed(answers), segment=asked.run_id)
@@ -102,7 +100,7 @@ class Answering:
         segment = Segment(self._snapshots, space, run.id, state=state, answered=answered, joined=asking < last)
         return Streamed(run, await self._feeds.run(space, run.id, after=last), segment)
 
-    def _signed(self, answers: dict[InterruptId, Answer]) -> dict[InterruptId, Answer]:
+    def _signed(self, answers: dict[InterruptId, InterruptResponse]) -> dict[InterruptId, InterruptResponse]:
         return {name: replace(answer, by=self._by) for name, answer in answers.items()}
 
     async def _first_end(self, space: SpaceId, run: RunId, answers: Iterable[InterruptId]) -> int:

@@ -10,14 +10,16 @@ from holdfast.control.answers import check_response
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid, NotFound, Waiting
 from holdfast.domain.events import messages as wire
-from holdfast.domain.events.input import ResumeEntry
+from holdfast.domain.events.messages import ResumeEntry
 from holdfast.domain.ids import InterruptId, RunId, ToolCallId
-from holdfast.domain.interrupt import Answer, Interrupt, InterruptKind
+from holdfast.domain.interrupt import Interrupt, InterruptKind, InterruptResponse
 
 CANCELLED = "not answered: the person closed the question"
 
 
-def answers_of(run: RunId, questions: Sequence[Interrupt], entries: Sequence[ResumeEntry]) -> dict[InterruptId, Answer]:
+def answers_of(
+    run: RunId, questions: Sequence[Interrupt], entries: Sequence[ResumeEntry]
+) -> dict[InterruptId, InterruptResponse]:
     """Return the answers to the open questions of a run, each of which must be answered once.
 
     One that is not open raises `NotFound`, one that is left out `Waiting`, one that does not fit its schema `Invalid`.
@@ -33,22 +35,28 @@ def answers_of(run: RunId, questions: Sequence[Interrupt], entries: Sequence[Res
     return {name: _answer(asked[name], entry) for name, entry in given.items()}
 
 
-def results_of(questions: Iterable[Interrupt], sent: Iterable[wire.ToolMessage]) -> dict[InterruptId, Answer]:
+def results_of(
+    questions: Iterable[Interrupt], sent: Iterable[wire.ToolMessage]
+) -> dict[InterruptId, InterruptResponse]:
     """Return the results of the client's own tools that a run waits for, of what a client sends."""
     calls = {each.tool_call_id: each.id for each in questions if each.kind is InterruptKind.CLIENT_TOOL}
-    return {calls[each.tool_call_id]: Answer(response=_result(each)) for each in sent if each.tool_call_id in calls}
+    return {
+        calls[each.tool_call_id]: InterruptResponse(response=_result(each))
+        for each in sent
+        if each.tool_call_id in calls
+    }
 
 
-def answered_calls(sent: Iterable[wire.Message]) -> frozenset[ToolCallId]:
+def answered_calls(sent: Iterable[wire.AgUiMessage]) -> frozenset[ToolCallId]:
     """Return the calls that a client has results of."""
     return frozenset(each.tool_call_id for each in sent if isinstance(each, wire.ToolMessage))
 
 
-def _answer(asked: Interrupt, entry: ResumeEntry) -> Answer:
+def _answer(asked: Interrupt, entry: ResumeEntry) -> InterruptResponse:
     response = _response(asked, entry)
     if entry.status == "resolved":
         check_response(asked, response)
-    return Answer(response=response, digest=asked.digest)
+    return InterruptResponse(response=response, digest=asked.digest)
 
 
 def _response(asked: Interrupt, entry: ResumeEntry) -> Json:

@@ -13,7 +13,7 @@ from holdfast.control.ag_ui.messages import Spoken, agrees, is_turn
 from holdfast.domain.events import messages as wire
 from holdfast.domain.ids import MessageId, RunId, SpaceId, ThreadId
 from holdfast.domain.message import Message, Role
-from holdfast.ports.messages import Messages
+from holdfast.ports.log import Messages
 
 PAGE = 1000
 
@@ -25,12 +25,12 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     """The run of the last message that both know; null where there is none."""
     sequence: int | None
     """After which message of that run; null means at its end."""
-    said: Sequence[wire.Message]
+    said: Sequence[wire.AgUiMessage]
     known: frozenset[MessageId]
     """Ids of what is said that other messages of the thread have: those are revised."""
 
 
-async def find_place(ports: Messages, space: SpaceId, thread: ThreadId, theirs: Sequence[wire.Message]) -> Place:
+async def find_place(ports: Messages, space: SpaceId, thread: ThreadId, theirs: Sequence[wire.AgUiMessage]) -> Place:
     """Return the place at which a client's list leaves what is known. Each branch is read at most once."""
     known: set[MessageId] = set()
     seen: set[tuple[RunId, MessageId]] = set()
@@ -75,7 +75,7 @@ async def _back_from(ports: Messages, space: SpaceId, run: RunId, *, before: int
         before = page[0].place
 
 
-def agreement(theirs: Sequence[wire.Message], chain: Sequence[Message]) -> tuple[int, Message | None]:
+def agreement(theirs: Sequence[wire.AgUiMessage], chain: Sequence[Message]) -> tuple[int, Message | None]:
     """Return the last message of a client's list up to which it agrees with a chain, from the first that both know."""
     places = {message.id: place for place, message in enumerate(chain)}
     agreed, at = -1, -1

@@ -8,9 +8,9 @@ from msgspec import UNSET
 
 from holdfast.domain.content import Content, TextPart
 from holdfast.domain.events import messages as wire
-from holdfast.domain.events.input import Context
+from holdfast.domain.events.messages import AgUiContext
 from holdfast.domain.ids import MessageId
-from holdfast.domain.message import FAILED, STEERING, Message, NewMessage, Role
+from holdfast.domain.message import FAILED_METADATA_KEY, STEERING_METADATA_KEY, Message, NewMessage, Role
 
 CONTEXT: Final = "context"
 """The key in the metadata of a message that tells the model what the client shows, and that nobody said."""
@@ -29,11 +29,11 @@ _ROLES: Final = {
 
 def is_turn(message: Message) -> bool:
     """Say whether a client that followed the conversation must have a message of ours that somebody said."""
-    told = message.metadata.keys() & {STEERING, CONTEXT}
+    told = message.metadata.keys() & {STEERING_METADATA_KEY, CONTEXT}
     return message.role in (Role.USER, Role.SYSTEM) and not told
 
 
-def agrees(theirs: wire.Message, ours: Message) -> bool:
+def agrees(theirs: wire.AgUiMessage, ours: Message) -> bool:
     """Say whether a client's message is ours.
 
     Of an assistant's a client may have only the beginning, because it left before the end. The result of a tool is the
@@ -59,19 +59,19 @@ def new_message(theirs: Spoken, *, revises: MessageId | None = None) -> NewMessa
     return NewMessage(id=theirs.id, role=role, content=theirs.content, revises=revises, metadata=metadata)
 
 
-def context_message(context: Sequence[Context]) -> NewMessage:
+def context_message(context: Sequence[AgUiContext]) -> NewMessage:
     """Return what a client shows beside the conversation, for the model to know."""
     lines = [f"- {each.description}: {each.value}" for each in context]
     text = "\n".join(["What the person sees now, as the application tells it:", *lines])
     return NewMessage(role=Role.SYSTEM, content=text, metadata={CONTEXT: True})
 
 
-def shown(messages: Iterable[Message]) -> list[wire.Message]:
+def shown(messages: Iterable[Message]) -> list[wire.AgUiMessage]:
     """Return messages as clients have them."""
     return [_shown(message) for message in messages if CONTEXT not in message.metadata]
 
 
-def _shown(message: Message) -> wire.Message:
+def _shown(message: Message) -> wire.AgUiMessage:
     match message.role:
         case Role.USER:
             return wire.UserMessage(id=message.id, content=message.content)
@@ -81,7 +81,7 @@ def _shown(message: Message) -> wire.Message:
             return _assistant(message)
         case Role.TOOL:
             assert message.tool_call_id is not None
-            error = _text(message.content) if FAILED in message.metadata else UNSET
+            error = _text(message.content) if FAILED_METADATA_KEY in message.metadata else UNSET
             return wire.ToolMessage(
                 id=message.id, content=message.content, tool_call_id=message.tool_call_id, error=error
             )
@@ -89,7 +89,7 @@ def _shown(message: Message) -> wire.Message:
 
 def _assistant(message: Message) -> wire.AssistantMessage:
     calls = [
-        wire.ToolCall(
+        wire.AgUiToolCall(
             id=call.id,
             function=wire.FunctionCall(name=call.name, arguments=msgspec.json.encode(call.arguments).decode()),
         )

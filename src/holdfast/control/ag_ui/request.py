@@ -10,10 +10,10 @@ from holdfast.control.task_contract.ids import run_id_of
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.events import messages as wire
-from holdfast.domain.events.input import RunAgentInput
+from holdfast.domain.events.messages import RunAgentInput
 from holdfast.domain.ids import RunId, ThreadId, check_client_id
 from holdfast.domain.message import NewMessage
-from holdfast.domain.new_run import Base, NewRun
+from holdfast.domain.new_run import NewRun, RunBase
 from holdfast.domain.thread import NewThread
 from holdfast.tools.client import VALUE as CLIENT_TOOLS
 from holdfast.tools.client import offer, spec_of_client
@@ -33,7 +33,7 @@ def new_run(
     thread: ThreadId | NewThread,
     *,
     agent: str | None,
-    base: Base | None | UnsetType,
+    base: RunBase | None | UnsetType,
 ) -> NewRun:
     """Return the run that a client asks for at a place."""
     forks = place.sequence is not None or bool(place.known)
@@ -94,7 +94,7 @@ def named_base(asked: RunAgentInput) -> RunId | None:
     return named if named is None else RunId(named)
 
 
-def last_results(messages: Sequence[wire.Message]) -> list[wire.ToolMessage]:
+def last_results(messages: Sequence[wire.AgUiMessage]) -> list[wire.ToolMessage]:
     """Return the results of tools that a client sends after the last assistant message."""
     results: list[wire.ToolMessage] = []
     for message in reversed(messages):

@@ -8,10 +8,10 @@ from msgspec import UNSET, UnsetType
 from holdfast.control.ag_ui.snapshots import Computed, Snapshots
 from holdfast.control.feeds.follower import Follower
 from holdfast.domain.content import Json
-from holdfast.domain.events import ToolCallResult, decode
+from holdfast.domain.events import ToolCallResult, decode_event
 from holdfast.domain.ids import RunId, SpaceId, ToolCallId
 from holdfast.domain.run import Run
-from holdfast.ports.event_log import LoggedEvent
+from holdfast.ports.log import LoggedEvent
 
 Sent: TypeAlias = LoggedEvent | Computed
 
@@ -77,7 +77,7 @@ class Segment:
     def _has(self, event: LoggedEvent) -> bool:
         if event.type != "TOOL_CALL_RESULT" or not self._answered:
             return False
-        result = decode(event.data)
+        result = decode_event(event.data)
         return isinstance(result, ToolCallResult) and result.tool_call_id in self._answered
 
 

@@ -15,13 +15,12 @@ from holdfast.domain.events import (
     TextMessageStart,
     ToolCallResult,
     ToolCallStart,
-    decode,
+    decode_event,
 )
 from holdfast.domain.ids import MessageId, RunId, SpaceId
 from holdfast.domain.instant import millis
 from holdfast.domain.message import Message, Role
-from holdfast.ports.event_log import EventLog, LoggedEvent
-from holdfast.ports.messages import Messages
+from holdfast.ports.log import EventLog, LoggedEvent, Messages
 
 _NAMING: Final = ("TEXT_MESSAGE_START", "TOOL_CALL_START", "TOOL_CALL_RESULT")
 """Events that name the messages which a run says."""
@@ -58,7 +57,7 @@ class Snapshots:
         said: set[MessageId] = set()
         seq = 0
         while page := await self._events.after(space, run, seq=seq, limit=_PAGE, types=_NAMING):
-            said.update(name for event in page if event.seq <= through for name in _names(decode(event.data)))
+            said.update(name for event in page if event.seq <= through for name in _names(decode_event(event.data)))
             seq = page[-1].seq
             if seq >= through:
                 break

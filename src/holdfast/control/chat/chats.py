@@ -14,9 +14,9 @@ from holdfast.control.task_contract.ids import task_id_of
 from holdfast.control.task_contract.task import TaskStatus, status_of
 from holdfast.domain.errors import NotFound
 from holdfast.domain.ids import ThreadId
+from holdfast.domain.limits import Usage
 from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.run import Mode, RunError
-from holdfast.domain.usage import Usage
 from holdfast.ports.runs import Runs
 
 

@@ -5,14 +5,13 @@ from typing import Final
 
 import msgspec
 
-from holdfast.domain.agent import SCRIPT
+from holdfast.domain.agent import SCRIPT_PREFIX
 from holdfast.domain.errors import Invalid, ModelUnavailable
 from holdfast.domain.ids import RunId
-from holdfast.domain.known_model import KnownModel, KnownProvider
+from holdfast.domain.limits import Usage
 from holdfast.domain.message import NewMessage
-from holdfast.domain.usage import Usage
-from holdfast.ports.known_models import KnownModels
-from holdfast.ports.model import Finished, ModelRequest, Models, ModelSettings, TextDelta
+from holdfast.domain.model_provider import KnownModel, KnownProvider
+from holdfast.ports.model import KnownModels, ModelFinished, ModelRequest, Models, ModelSettings, TextDelta
 
 _NO_RUN: Final = RunId("none")
 """Calls are of a run elsewhere; this one is of none."""
@@ -46,7 +45,7 @@ class ModelCalls:
         self, model: str, messages: Sequence[NewMessage], *, system: str, settings: ModelSettings
     ) -> ModelAnswer:
         """Call a model once, and return all that it says; it is not tried again."""
-        if model.startswith(SCRIPT):  # its name is the path of a file
+        if model.startswith(SCRIPT_PREFIX):  # its name is the path of a file
             raise Invalid("a script belongs to an agent: chat with that", field="model")
         await self._models.prepare([model])
         found = self._models.find(model)
@@ -57,7 +56,7 @@ class ModelCalls:
                 match delta:
                     case TextDelta(text=text):
                         said.append(text)
-                    case Finished(usage=usage, reason=reason):
+                    case ModelFinished(usage=usage, reason=reason):
                         return ModelAnswer(model=model, output="".join(said), finish_reason=reason, usage=usage)
                     case _:
                         pass

@@ -18,13 +18,11 @@ from holdfast.control.task_contract.ids import task_id_of
 from holdfast.control.threads import ThreadControl
 from holdfast.domain.errors import IllegalMove, NotFound, RunActive
 from holdfast.domain.ids import SpaceId, ThreadId
-from holdfast.domain.page import MAX_LIMIT, Page
-from holdfast.domain.run import LIVE, Run
+from holdfast.domain.page import MAX_PAGE_SIZE, Page
+from holdfast.domain.run import LIVE_STATUSES, Run
 from holdfast.domain.thread import Thread, ThreadFilter, ThreadStatus
-from holdfast.ports.contexts import Contexts
-from holdfast.ports.runs import RunFilter, Runs
-from holdfast.ports.steps import Steps
-from holdfast.ports.threads import Threads
+from holdfast.ports.log import Contexts, Steps
+from holdfast.ports.runs import RunFilter, Runs, Threads
 
 
 class SessionControl:
@@ -108,9 +106,9 @@ class SessionControl:
     async def _live(self, thread: Thread) -> list[Run]:
         """Return the runs that have not ended, those that others wait for last, so that none begins meanwhile."""
         found: list[Run] = []
-        for status in sorted(LIVE):
+        for status in sorted(LIVE_STATUSES):
             where = RunFilter(thread_id=thread.id, status=status)
-            found += (await self._runs.page(self._space, where=where, limit=MAX_LIMIT)).items
+            found += (await self._runs.page(self._space, where=where, limit=MAX_PAGE_SIZE)).items
         return sorted(found, key=lambda run: run.created_at, reverse=True)
 
     async def _end(self, run: Run) -> bool:

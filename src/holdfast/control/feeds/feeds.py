@@ -19,11 +19,10 @@ from holdfast.control.feeds.space_feed import SpaceFeed
 from holdfast.domain.errors import NotFound, Unavailable
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.run import Run
-from holdfast.ports.event_log import EventLog, Head, head_of
-from holdfast.ports.notifications import Notifications
+from holdfast.ports.bus import RunWatcher
+from holdfast.ports.log import EventLog, LogHead, log_head
 from holdfast.ports.runs import Runs
-from holdfast.ports.spaces import Spaces
-from holdfast.ports.watching import Watching
+from holdfast.ports.spaces import Notifications, Spaces
 
 SLICES: Final = 15
 """Parts of the time between two signs of life: feeds take turns, so that not all streams are written to at once."""
@@ -57,7 +56,7 @@ class Feeds:
         runs: Runs,
         events: EventLog,
         notifications: Notifications,
-        watching: Watching,
+        watching: RunWatcher,
         habits: Habits | None = None,
     ) -> None:
         self._spaces = spaces
@@ -144,7 +143,7 @@ class Feeds:
 
     def new_run(self, run: Run) -> Follower:
         """Follow a run that was just made, from its beginning; whether there is room is asked before it is made."""
-        return self._run(head_of(run), 0)
+        return self._run(log_head(run), 0)
 
     async def news(self, space: SpaceId, *, after: int | None = None) -> Follower:
         """Follow the notifications of a space after a number, or from now on."""
@@ -163,7 +162,7 @@ class Feeds:
         now = self._feeds[key].last if key in self._feeds else 0
         return self._join(key, now, now, lambda _: self._space_feed(space))
 
-    def _run(self, head: Head, after: int) -> Follower:
+    def _run(self, head: LogHead, after: int) -> Follower:
         _check_position(after, head.last_event_seq)
         key = ("run", head.space_id, head.run_id)
         return self._join(key, after, head.last_event_seq, lambda floor: self._run_feed(head, floor))
@@ -213,7 +212,7 @@ class Feeds:
                 said = {"stream": kind, "of": "/".join(ids)}
                 _log.warning("cut off a reader of %s %s that took nothing", kind, said["of"], extra={"said": said})
 
-    def _run_feed(self, head: Head, floor: int) -> RunFeed:
+    def _run_feed(self, head: LogHead, floor: int) -> RunFeed:
         return RunFeed(floor, head=head, events=self._events, watching=self._watching)
 
     def _news_feed(self, space: SpaceId, floor: int) -> NewsFeed:

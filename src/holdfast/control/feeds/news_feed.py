@@ -9,9 +9,8 @@ import msgspec
 from holdfast.control.feeds.feed import PAGE, Feed
 from holdfast.domain.ids import SpaceId
 from holdfast.domain.notification import Notification
-from holdfast.ports.bus import Wake
-from holdfast.ports.notifications import Notifications
-from holdfast.ports.watching import Watching
+from holdfast.ports.bus import RunWatcher, WakeHint
+from holdfast.ports.spaces import Notifications
 
 PATIENCE: Final = 2.0
 """Seconds that a lost hint may cost."""
@@ -28,7 +27,7 @@ class News(msgspec.Struct, frozen=True, kw_only=True):
 class NewsFeed(Feed):
     """The notifications of a space."""
 
-    def __init__(self, start: int, *, space: SpaceId, notifications: Notifications, watching: Watching) -> None:
+    def __init__(self, start: int, *, space: SpaceId, notifications: Notifications, watching: RunWatcher) -> None:
         super().__init__(start)
         self._space = space
         self._notifications = notifications
@@ -47,7 +46,7 @@ class NewsFeed(Feed):
                     self.add(news)
                 await rung(self._rung, within=PATIENCE)
 
-    def _hear(self, wake: Wake) -> None:
+    def _hear(self, wake: WakeHint) -> None:
         if wake.news or wake.everything:
             self._rung.set()
 

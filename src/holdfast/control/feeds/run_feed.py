@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from holdfast.control.feeds.feed import PAGE, Ending, Feed
-from holdfast.ports.event_log import EventLog, Head, LoggedEvent
-from holdfast.ports.watching import Watching
+from holdfast.ports.bus import RunWatcher
+from holdfast.ports.log import EventLog, LoggedEvent, LogHead
 
 
 class RunFeed(Feed):
     """The events of a run."""
 
-    def __init__(self, start: int, *, head: Head, events: EventLog, watching: Watching) -> None:
+    def __init__(self, start: int, *, head: LogHead, events: EventLog, watching: RunWatcher) -> None:
         """Make a feed of a run that is known to be as far as `head` says, with what need not be read of it."""
         super().__init__(start)
         self._space = head.space_id

@@ -17,10 +17,9 @@ from holdfast.control.feeds.news_feed import PATIENCE, rung
 from holdfast.domain.errors import NotFound
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
 from holdfast.domain.run import Run, RunStatus
-from holdfast.ports.bus import Wake
-from holdfast.ports.event_log import EventLog, Head
+from holdfast.ports.bus import RunWatcher, WakeHint
+from holdfast.ports.log import EventLog, LogHead
 from holdfast.ports.runs import Runs
-from holdfast.ports.watching import Watching
 
 GAP: Final = 0.1
 """Seconds between two looks: nobody reads a list faster."""
@@ -52,7 +51,7 @@ class SpaceFeed(Feed):
 
     missing: ClassVar[Ending] = Ending.BEHIND
 
-    def __init__(self, *, space: SpaceId, runs: Runs, events: EventLog, watching: Watching) -> None:
+    def __init__(self, *, space: SpaceId, runs: Runs, events: EventLog, watching: RunWatcher) -> None:
         super().__init__(0)
         self._space = space
         self._runs = runs
@@ -82,7 +81,7 @@ class SpaceFeed(Feed):
         for run in await self._newest():
             self._remember(_hint(run))
 
-    def _hear(self, wake: Wake) -> None:
+    def _hear(self, wake: WakeHint) -> None:
         self._all = self._all or wake.everything
         self._hinted |= {run for space, run in wake.runs if space == self._space}
         if self._hinted or self._all:
@@ -107,7 +106,7 @@ class SpaceFeed(Feed):
             return _hint(await self._runs.get(self._space, run))
         return None
 
-    def _moved(self, head: Head) -> RunHint:
+    def _moved(self, head: LogHead) -> RunHint:
         return replace(self._known[head.run_id], status=head.status, last_event_seq=head.last_event_seq)
 
     def _tell(self, hints: Iterable[RunHint]) -> None:

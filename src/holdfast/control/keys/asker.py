@@ -4,10 +4,9 @@ from typing import Final
 
 import msgspec
 
-from holdfast.domain.api_key import ApiKey, Scope
 from holdfast.domain.errors import NotFound
 from holdfast.domain.ids import SpaceId
-from holdfast.domain.space import DEFAULT_SPACE
+from holdfast.domain.space import DEFAULT_SPACE, ApiKey, Scope
 
 
 class Asker(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,12 +8,12 @@ from holdfast.control.keys.asker import LOCAL, Asker
 from holdfast.control.keys.errors import Forbidden
 from holdfast.control.keys.ring import KeyRing
 from holdfast.control.keys.secret import hash_of, new_secret, token_of
-from holdfast.domain.api_key import ApiKey, NewApiKey, Scope
 from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.ids import ApiKeyId, SpaceId
 from holdfast.domain.instant import Instant, instant, millis
-from holdfast.ports.api_keys import ApiKeys
-from holdfast.ports.clock import Clock
+from holdfast.domain.space import ApiKey, NewApiKey, Scope
+from holdfast.ports.runtime import Clock
+from holdfast.ports.spaces import ApiKeys
 
 
 class AskedKey(msgspec.Struct, frozen=True, kw_only=True):

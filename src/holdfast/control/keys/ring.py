@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 from holdfast.control.keys.asker import Asker, asker_of
 from holdfast.control.keys.errors import Unauthenticated
 from holdfast.control.keys.secret import hash_of, matches, read_token
-from holdfast.domain.api_key import ApiKey, valid
 from holdfast.domain.errors import NotFound
 from holdfast.domain.ids import ApiKeyId
 from holdfast.domain.instant import instant
-from holdfast.ports.api_keys import ApiKeys
-from holdfast.ports.clock import Clock
+from holdfast.domain.space import ApiKey, is_valid
+from holdfast.ports.runtime import Clock
+from holdfast.ports.spaces import ApiKeys
 
 MEMORY: Final = 0.4
 """Seconds for which a key is believed."""
@@ -55,7 +55,7 @@ class KeyRing:
         if known is None or self._monotonic() >= known.until:
             known = self._known[digest] = await self._look(token)
             self._forget_some()
-        if not valid(known.key, now=instant(self._clock.now())):
+        if not is_valid(known.key, now=instant(self._clock.now())):
             raise refused()
         return known.asker
 

@@ -10,8 +10,8 @@ from hashlib import sha256
 from hmac import compare_digest
 from typing import Final
 
-from holdfast.domain.api_key import KeptKey
 from holdfast.domain.ids import ApiKeyId
+from holdfast.domain.space import StoredApiKey
 
 PREFIX: Final = "hf_"
 _KEY: Final = "key_"
@@ -40,6 +40,6 @@ def read_token(token: str) -> tuple[ApiKeyId, str] | None:
     return None if read is None else (ApiKeyId(_KEY + read["key"]), read["secret"])
 
 
-def matches(kept: KeptKey, secret: str) -> bool:
+def matches(kept: StoredApiKey, secret: str) -> bool:
     """Say whether it is the secret of a key."""
     return compare_digest(kept.secret_hash, hash_of(secret))

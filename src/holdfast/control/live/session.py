@@ -7,7 +7,7 @@ from holdfast.control.live.trail import Trail, trail_of
 from holdfast.control.task_contract.ids import task_id_of
 from holdfast.domain.errors import NotFound
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
-from holdfast.domain.page import MAX_LIMIT
+from holdfast.domain.page import MAX_PAGE_SIZE
 from holdfast.domain.run import Run
 from holdfast.ports.runs import RunFilter, Runs
 
@@ -51,7 +51,7 @@ class FollowedSession:
         return run not in self.trail.positions and run != self.trail.newest
 
     async def _under_way(self) -> list[Run]:
-        newest = (await self._runs.page(self._space, where=self._where, limit=MAX_LIMIT)).items
+        newest = (await self._runs.page(self._space, where=self._where, limit=MAX_PAGE_SIZE)).items
         live = [run for run in reversed(newest) if not run.status.terminal]
         if newest:
             last = newest[0].last_event_seq if newest[0].status.terminal else 0
@@ -62,7 +62,7 @@ class FollowedSession:
         found: list[Run] = []
         cursor: str | None = None
         while len(found) <= FURTHEST:
-            limit = MAX_LIMIT if found else FEW
+            limit = MAX_PAGE_SIZE if found else FEW
             page = await self._runs.page(self._space, where=self._where, limit=limit, cursor=cursor)
             for run in page.items:
                 if run.id == self.trail.newest:

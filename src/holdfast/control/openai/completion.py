@@ -7,9 +7,9 @@ import msgspec
 from holdfast.domain.content import Json
 from holdfast.domain.ids import InterruptId, RunId
 from holdfast.domain.interrupt import Interrupt, InterruptKind
+from holdfast.domain.limits import ZERO_USAGE, Usage
 from holdfast.domain.message import Message, Role
 from holdfast.domain.run import Run
-from holdfast.domain.usage import NOTHING, Usage
 
 BETWEEN = "\n\n"
 """What stands between two things that an agent says in one completion."""
@@ -25,7 +25,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     """The last event of the run that is no part of it."""
     said: int
     """The messages of the run that are no part of it."""
-    used: Usage = NOTHING
+    used: Usage = ZERO_USAGE
     """What the run had used before."""
     replayed: bool = False
 

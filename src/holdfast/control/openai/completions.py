@@ -20,18 +20,16 @@ from holdfast.domain.content import Content
 from holdfast.domain.errors import AlreadyAnswered, IdTaken, Invalid, NotFound, Waiting
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import InterruptId, RunId, SpaceId, ThreadId
-from holdfast.domain.interrupt import Answer, Interrupt, InterruptKind, InterruptStatus
+from holdfast.domain.interrupt import Interrupt, InterruptKind, InterruptResponse, InterruptStatus
 from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.new_run import NewRun
-from holdfast.domain.phase import Phase, phase_of
-from holdfast.domain.run import Run, RunStatus
+from holdfast.domain.run import Run, RunPhase, RunStatus, run_phase
 from holdfast.domain.thread import NewThread
-from holdfast.ports.agents import Agents
-from holdfast.ports.interrupts import Interrupts
-from holdfast.ports.messages import Messages
-from holdfast.ports.runs import Runs
-from holdfast.ports.threads import Threads
-from holdfast.ports.watching import Watching
+from holdfast.ports.bus import RunWatcher
+from holdfast.ports.log import Messages
+from holdfast.ports.queue import Interrupts
+from holdfast.ports.runs import Runs, Threads
+from holdfast.ports.workspace import Agents
 from holdfast.tools.client import VALUE, offer
 
 WAIT: Final = 600.0
@@ -51,7 +49,7 @@ class CompletionControl:
         messages: Messages,
         interrupts: Interrupts,
         agents: Agents,
-        watcher: Watching,
+        watcher: RunWatcher,
         feeds: Feeds,
         wait: float = WAIT,
         by: str | None = None,
@@ -96,7 +94,7 @@ class CompletionControl:
     async def finish(self, begun: Begun) -> Completion:
         """Wait until the completion is whole, and return it."""
         run = await settled(self._watcher, self._runs, self._feeds, self._space, begun.run.id, seconds=self._wait)
-        if not run.status.terminal and phase_of(run) is not Phase.ASKING:
+        if not run.status.terminal and run_phase(run) is not RunPhase.ASKING:
             raise StillRunning(f"run `{run.id}` goes on: ask for a stream, or follow it at `/api/runs`", run_id=run.id)
         return await self._completion(begun, run)
 
@@ -146,7 +144,7 @@ class CompletionControl:
             return await self._on_new_thread(asked, thread)
         if results(asked.messages):
             raise AlreadyAnswered(f"thread `{thread}` waits for no such results (any more)", thread_id=thread)
-        if newest is not None and phase_of(newest) is Phase.ASKING:
+        if newest is not None and run_phase(newest) is RunPhase.ASKING:
             return await self._answer(asked, newest)
         return await self._start(asked, thread)
 
@@ -165,10 +163,10 @@ class CompletionControl:
         if len(said) != 1 or not isinstance(said[0], str):
             raise Invalid(f"run `{run.id}` asks something: answer with one user message of text", field="messages")
         response = answer_to(question, said[0])
-        return await self._resume(run, {question.id: Answer(response=response, digest=question.digest)})
+        return await self._resume(run, {question.id: InterruptResponse(response=response, digest=question.digest)})
 
     async def _resume(
-        self, run: Run, answers: Mapping[InterruptId, Answer], *, besides: Sequence[NewMessage] = ()
+        self, run: Run, answers: Mapping[InterruptId, InterruptResponse], *, besides: Sequence[NewMessage] = ()
     ) -> Begun:
         said = len(await self._messages.of_run(self._space, run.id))
         segment = _new_name()
@@ -197,9 +195,9 @@ class CompletionControl:
         return await self._interrupts.asked_by(self._space, run.id)
 
 
-def _result(content: Content) -> Answer:
+def _result(content: Content) -> InterruptResponse:
     """Return what a run takes as the result of a tool that its client runs."""
-    return Answer(response={"content": content})
+    return InterruptResponse(response={"content": content})
 
 
 def _new_name(key: str | None = None) -> RunId:

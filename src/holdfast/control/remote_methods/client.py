@@ -13,7 +13,7 @@ from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
 from holdfast.domain.errors import HoldfastError, Invalid
 from holdfast.domain.ids import SpaceId
-from holdfast.domain.tool import Reply, ToolClass
+from holdfast.domain.tool import ToolClass, ToolReply
 from holdfast.tools.arguments import check_arguments
 
 MOST_CALLS: Final = 64
@@ -26,13 +26,13 @@ class _OpenCall:
     def __init__(self, method: Method) -> None:
         self.method = method
         self.sent = False
-        self.answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self.answer: asyncio.Future[ToolReply] = asyncio.get_running_loop().create_future()
 
-    def lost(self, error: HoldfastError) -> Reply:
+    def lost(self, error: HoldfastError) -> ToolReply:
         """Return what the model reads in place of an answer; of what was sent nobody knows whether it happened."""
         unknown = self.sent and spec_of(self.method).kind is ToolClass.EFFECTFUL
         so = ": nobody knows whether it took effect, so verify before you call it again" if unknown else ""
-        return Reply(content=f"{error.code}: {error.message}{so}", failed=True, unknown=unknown)
+        return ToolReply(content=f"{error.code}: {error.message}{so}", failed=True, unknown=unknown)
 
 
 class Client:
@@ -46,7 +46,7 @@ class Client:
         """By the names of the tools that they are."""
         self._open: dict[str, _OpenCall] = {}
 
-    async def call(self, lease: Lease, tool: str, arguments: dict[str, Json], *, key: str) -> Reply:
+    async def call(self, lease: Lease, tool: str, arguments: dict[str, Json], *, key: str) -> ToolReply:
         """Have a method called, and wait for the answer."""
         method = self.methods[tool]
         try:
@@ -71,7 +71,7 @@ class Client:
             call.sent = True
         return call is not None
 
-    def answer(self, call_id: str, reply: Reply) -> None:
+    def answer(self, call_id: str, reply: ToolReply) -> None:
         """Take the answer of a call; the first one counts."""
         call = self._open.pop(call_id, None)
         if call is None:
@@ -92,7 +92,7 @@ class Client:
             call.answer.set_result(call.lost(ClientGone(f"the client that offers `{call.method.tool}` went away")))
 
 
-async def _answer(call: _OpenCall) -> Reply:
+async def _answer(call: _OpenCall) -> ToolReply:
     seconds = call.method.timeout_seconds
     await asyncio.wait([call.answer], timeout=seconds)
     if call.answer.done():
@@ -100,8 +100,8 @@ async def _answer(call: _OpenCall) -> Reply:
     return call.lost(MethodTimedOut(f"`{call.method.tool}` was not answered within {seconds:g} seconds"))
 
 
-def _refused(error: HoldfastError) -> Reply:
-    return Reply(content=f"{error.code}: {error.message}", failed=True)
+def _refused(error: HoldfastError) -> ToolReply:
+    return ToolReply(content=f"{error.code}: {error.message}", failed=True)
 
 
 def _called(call_id: str, method: Method, lease: Lease, arguments: dict[str, Json], *, key: str) -> MethodCalled:

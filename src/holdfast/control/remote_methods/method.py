@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid, TooLarge
-from holdfast.domain.tool import REMOTE_METHOD, ToolClass, ToolSpec, check_spec
+from holdfast.domain.tool import REMOTE_METHOD_PREFIX, ToolClass, ToolSpec, check_tool_spec
 from holdfast.tools.arguments import check_parameters
 
 DEFAULT_SECONDS: Final = 60.0
@@ -38,7 +38,7 @@ class Method(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     @property
     def tool(self) -> str:
         """The name that agents and rules know it by."""
-        return REMOTE_METHOD + self.name
+        return REMOTE_METHOD_PREFIX + self.name
 
 
 def spec_of(method: Method) -> ToolSpec:
@@ -70,6 +70,6 @@ def _check_parameters(method: Method) -> None:
         what = f"the parameters of `{method.name}` may have at most {MOST_PARAMETERS} bytes"
         raise TooLarge(what, field="methods", limit=MOST_PARAMETERS)
     try:
-        check_parameters(check_spec(spec_of(method)))
+        check_parameters(check_tool_spec(spec_of(method)))
     except Invalid as exc:
         raise Invalid(exc.message, field="methods") from exc

@@ -13,8 +13,8 @@ from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
 from holdfast.domain.errors import NotFound
 from holdfast.domain.ids import SpaceId
-from holdfast.domain.tool import Question, Reply, ToolSpec
-from holdfast.ports.journal import Journal
+from holdfast.domain.tool import ToolInterrupt, ToolReply, ToolSpec
+from holdfast.ports.log import Journal
 
 PATIENCE: Final = 30.0
 """Seconds that a call waits for a client to come back: after a restart runs go on before anybody is connected."""
@@ -62,15 +62,15 @@ class RemoteMethods:
                 found |= client.methods
         return [spec_of(method) for _, method in sorted(found.items())]
 
-    async def call(self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str) -> Reply:
+    async def call(self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str) -> ToolReply:
         """Have the client that offers a method do it; one that is away may come back for a moment."""
         await self._journal.inbox(lease)  # refused if the lease is lost: nothing is done in its name any more
         client = await self._coming(lease.space_id, name)
         return await client.call(lease, name, arguments, key=key)
 
     async def answer(
-        self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, question: Question, response: Json
-    ) -> Reply:
+        self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, question: ToolInterrupt, response: Json
+    ) -> ToolReply:
         """Refuse: no method asks anybody but its own client."""
         raise NotFound(f"the method `{name}` has not asked anything", name=name)
 

@@ -11,7 +11,7 @@ from holdfast.control.settings.errors import SettingsChanged
 from holdfast.control.settings.hiding import Hiding
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
-from holdfast.ports.settings import SettingsFile, SettingsNow
+from holdfast.ports.workspace import SettingsFile, SettingsSnapshot
 from holdfast.tools.redaction import REDACTED, Redaction
 
 ANY: Final = "*"
@@ -55,7 +55,7 @@ class SettingsControl:
             _check_shown(restored)
             return self._shown(await self._file.change(restored, tag=now.tag))
 
-    def _shown(self, now: SettingsNow) -> tuple[SettingsView, str]:
+    def _shown(self, now: SettingsSnapshot) -> tuple[SettingsView, str]:
         view = SettingsView(
             settings=self._hiding.hidden(now.values),
             keys=dict(self._keys(now.values.get("providers", {}))),

@@ -5,13 +5,12 @@ from typing import Literal
 import msgspec
 
 from holdfast.domain.content import Json
-from holdfast.domain.context_snapshot import ReadContext, ReadMessage
+from holdfast.domain.context import ReadContext, ReadMessage
 from holdfast.domain.instant import Instant
 from holdfast.domain.message import Message, ToolCall
 from holdfast.domain.run import Run
 from holdfast.domain.step import Step
-from holdfast.ports.contexts import Contexts
-from holdfast.ports.steps import Steps
+from holdfast.ports.log import Contexts, Steps
 
 
 class CalledFunction(msgspec.Struct, frozen=True, kw_only=True):

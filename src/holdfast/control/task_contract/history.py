@@ -8,7 +8,7 @@ from holdfast.control.task_contract.events import TaskEvent
 from holdfast.control.task_contract.log import TYPES, TaskLog
 from holdfast.domain.ids import RunId
 from holdfast.domain.run import Run
-from holdfast.ports.event_log import EventLog
+from holdfast.ports.log import EventLog
 
 PAGE: Final = 1000
 COUNTED: Final = 512

@@ -21,20 +21,20 @@ from holdfast.domain.content import Content, Json, TextPart
 from holdfast.domain.events import (
     Custom,
     Event,
-    RunError,
+    RunErrorEvent,
     RunFinished,
     ToolCallArgs,
     ToolCallResult,
     ToolCallStart,
-    decode,
+    decode_event,
 )
 from holdfast.domain.events.custom import StatusChanged, StepChanged, from_custom
-from holdfast.domain.events.input import Cancelled, Interrupted, Succeeded
+from holdfast.domain.events.messages import CancelledOutcome, InterruptOutcome, SuccessOutcome
 from holdfast.domain.ids import ToolCallId
 from holdfast.domain.instant import millis
 from holdfast.domain.run import RunStatus, WaitsFor
 from holdfast.domain.step import StepKind, StepState
-from holdfast.ports.event_log import LoggedEvent
+from holdfast.ports.log import LoggedEvent
 
 TYPES: Final = frozenset(
     {
@@ -50,7 +50,9 @@ TYPES: Final = frozenset(
 PREVIEW: Final = 200
 """Characters of a tool's output that are shown."""
 
-_Said: TypeAlias = RunFinished | RunError | ToolCallStart | ToolCallArgs | ToolCallResult | StepChanged | StatusChanged
+_Said: TypeAlias = (
+    RunFinished | RunErrorEvent | ToolCallStart | ToolCallArgs | ToolCallResult | StepChanged | StatusChanged
+)
 """What an event must be to tell something of a task."""
 _Told: TypeAlias = tuple[str, Fields]
 _Move: TypeAlias = tuple[TaskStatus, str | None]
@@ -90,7 +92,7 @@ class TaskLog:
         return list(self._tell(logged)) if logged.type in TYPES else []
 
     def _tell(self, logged: LoggedEvent) -> Iterator[TaskEvent]:
-        event = decode(logged.data)
+        event = decode_event(logged.data)
         said = from_custom(event) if isinstance(event, Custom) else event
         if not isinstance(said, _Said):
             return
@@ -151,20 +153,20 @@ def _move(said: _Said, *, at_work: bool) -> _Move | None:
             return TaskStatus.WAITING, None
         case RunFinished(outcome=outcome):
             return _end(outcome)
-        case RunError(code=code, message=message):
+        case RunErrorEvent(code=code, message=message):
             return TaskStatus.FAILED, message if code is UNSET else code
         case _:
             return None
 
 
-def _end(outcome: Succeeded | Interrupted | Cancelled | UnsetType) -> _Move:
+def _end(outcome: SuccessOutcome | InterruptOutcome | CancelledOutcome | UnsetType) -> _Move:
     """Return where the end of a segment takes a task."""
     match outcome:
-        case Interrupted(interrupts=[first, *_]):
+        case InterruptOutcome(interrupts=[first, *_]):
             return TaskStatus.WAITING, first.reason if first.message is UNSET else first.message
-        case Succeeded(pending_tool_call_ids=list()):
+        case SuccessOutcome(pending_tool_call_ids=list()):
             return TaskStatus.WAITING, None
-        case Cancelled():
+        case CancelledOutcome():
             return TaskStatus.CANCELED, None
         case _:
             return TaskStatus.FINISHED, None

@@ -9,8 +9,7 @@ from holdfast.control.task_contract.ids import task_id_of
 from holdfast.domain.content import Json
 from holdfast.domain.ids import ThreadId
 from holdfast.domain.instant import Instant
-from holdfast.domain.phase import Phase, phase_of
-from holdfast.domain.run import Priority, Run, RunError
+from holdfast.domain.run import Priority, Run, RunError, RunPhase, run_phase
 
 
 class TaskStatus(StrEnum):
@@ -25,12 +24,12 @@ class TaskStatus(StrEnum):
 
 
 PHASES: Final = {
-    TaskStatus.PENDING: Phase.PENDING,
-    TaskStatus.PROCESSING: Phase.WORKING,
-    TaskStatus.WAITING: Phase.ASKING,
-    TaskStatus.FINISHED: Phase.COMPLETED,
-    TaskStatus.FAILED: Phase.FAILED,
-    TaskStatus.CANCELED: Phase.CANCELLED,
+    TaskStatus.PENDING: RunPhase.PENDING,
+    TaskStatus.PROCESSING: RunPhase.WORKING,
+    TaskStatus.WAITING: RunPhase.ASKING,
+    TaskStatus.FINISHED: RunPhase.COMPLETED,
+    TaskStatus.FAILED: RunPhase.FAILED,
+    TaskStatus.CANCELED: RunPhase.CANCELLED,
 }
 _STATUSES: Final = {phase: status for status, phase in PHASES.items()}
 
@@ -73,7 +72,7 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def status_of(run: Run) -> TaskStatus:
     """Return the status of a run in the words of the contract."""
-    return _STATUSES[phase_of(run)]
+    return _STATUSES[run_phase(run)]
 
 
 def listed(run: Run) -> ListedTask:

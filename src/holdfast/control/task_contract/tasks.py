@@ -27,16 +27,14 @@ from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.interrupt import Interrupt, InterruptStatus
 from holdfast.domain.limits import Limits
 from holdfast.domain.message import NewMessage, Role
-from holdfast.domain.new_run import Created, NewRun
-from holdfast.domain.page import MAX_LIMIT, Page
+from holdfast.domain.new_run import CreatedRun, NewRun
+from holdfast.domain.page import MAX_PAGE_SIZE, Page
 from holdfast.domain.run import Mode, Priority, Run
-from holdfast.domain.thread import NewThread, title_from
-from holdfast.ports.agents import Agents
-from holdfast.ports.contexts import Contexts
-from holdfast.ports.event_log import EventLog
-from holdfast.ports.interrupts import Interrupts
+from holdfast.domain.thread import NewThread, derive_title
+from holdfast.ports.log import Contexts, EventLog, Steps
+from holdfast.ports.queue import Interrupts
 from holdfast.ports.runs import RunFilter, Runs
-from holdfast.ports.steps import Steps
+from holdfast.ports.workspace import Agents
 
 
 class TaskFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,10 +75,10 @@ class TaskControl:
 
     async def create(
         self, agent: str, text: str, *, limits: Limits, priority: Priority, tags: list[str], key: str | None
-    ) -> Created:
+    ) -> CreatedRun:
         """Give an agent a task."""
         new = NewRun(
-            thread=NewThread(title=title_from(text), agent_type=agent),
+            thread=NewThread(title=derive_title(text), agent_type=agent),
             messages=[NewMessage(role=Role.USER, content=text)],
             input=text,
             mode=Mode.TASK,
@@ -108,7 +106,7 @@ class TaskControl:
             tag=where.tag,
         )
         while True:
-            most = min(limit - len(found), MAX_LIMIT)
+            most = min(limit - len(found), MAX_PAGE_SIZE)
             page = await self._store_page(filters, limit=most, cursor=at)
             found += page.items
             at = None if page.next_cursor is None else RunId(page.next_cursor)

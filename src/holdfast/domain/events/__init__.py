@@ -7,19 +7,14 @@ from typing import Final, TypeAlias, get_args
 import msgspec
 
 from holdfast.domain.errors import Invalid
-from holdfast.domain.events.activity import ActivityDelta, ActivityEvent, ActivitySnapshot
-from holdfast.domain.events.event import PROTOCOL_VERSION
-from holdfast.domain.events.lifecycle import (
-    RunError,
-    RunEvent,
-    RunFinished,
-    RunStarted,
-    StepEvent,
-    StepFinished,
-    StepStarted,
-    Terminal,
-)
-from holdfast.domain.events.reasoning import (
+from holdfast.domain.events.ag_ui import (
+    ActivityDelta,
+    ActivityEvent,
+    ActivitySnapshot,
+    Custom,
+    MessagesSnapshot,
+    PassthroughEvent,
+    Raw,
     ReasoningEncryptedValue,
     ReasoningEnd,
     ReasoningEvent,
@@ -28,23 +23,26 @@ from holdfast.domain.events.reasoning import (
     ReasoningMessageEnd,
     ReasoningMessageStart,
     ReasoningStart,
-)
-from holdfast.domain.events.special import Custom, Raw, SpecialEvent
-from holdfast.domain.events.state import MessagesSnapshot, StateDelta, StateEvent, StateSnapshot
-from holdfast.domain.events.subagents import (
+    RunErrorEvent,
+    RunFinished,
+    RunLifecycleEvent,
+    RunStarted,
+    StateDelta,
+    StateEvent,
+    StateSnapshot,
+    StepEvent,
+    StepFinished,
+    StepStarted,
     SubagentError,
     SubagentEvent,
     SubagentFinished,
     SubagentStarted,
-)
-from holdfast.domain.events.text import (
+    TerminalEvent,
     TextEvent,
     TextMessageChunk,
     TextMessageContent,
     TextMessageEnd,
     TextMessageStart,
-)
-from holdfast.domain.events.tool_calls import (
     ToolCallArgs,
     ToolCallChunk,
     ToolCallEnd,
@@ -52,6 +50,7 @@ from holdfast.domain.events.tool_calls import (
     ToolCallResult,
     ToolCallStart,
 )
+from holdfast.domain.events.event import PROTOCOL_VERSION
 
 __all__ = [
     "EVENT_TYPES",
@@ -69,7 +68,7 @@ __all__ = [
     "ReasoningMessageEnd",
     "ReasoningMessageStart",
     "ReasoningStart",
-    "RunError",
+    "RunErrorEvent",
     "RunFinished",
     "RunStarted",
     "StateDelta",
@@ -79,7 +78,7 @@ __all__ = [
     "SubagentError",
     "SubagentFinished",
     "SubagentStarted",
-    "Terminal",
+    "TerminalEvent",
     "TextMessageChunk",
     "TextMessageContent",
     "TextMessageEnd",
@@ -89,13 +88,13 @@ __all__ = [
     "ToolCallEnd",
     "ToolCallResult",
     "ToolCallStart",
-    "decode",
-    "encode",
+    "decode_event",
+    "encode_event",
     "event_type",
 ]
 
 Event: TypeAlias = (
-    RunEvent
+    RunLifecycleEvent
     | StepEvent
     | TextEvent
     | ToolCallEvent
@@ -104,16 +103,16 @@ Event: TypeAlias = (
     | ActivityEvent
     | ReasoningEvent
     | SubagentEvent
-    | SpecialEvent
+    | PassthroughEvent
 )
 
 
 def event_type(event: Event) -> str:
     """Name the type of `event` as it is on the wire."""
-    return _TAGS[type(event)]
+    return _TYPE_TAGS[type(event)]
 
 
-def encode(event: Event) -> bytes:
+def encode_event(event: Event) -> bytes:
     """Write `event` as JSON."""
     try:
         return _encode(event)
@@ -121,7 +120,7 @@ def encode(event: Event) -> bytes:
         raise Invalid(f"`{event_type(event)}` holds what JSON cannot: {exc}") from exc
 
 
-def decode(data: bytes) -> Event:
+def decode_event(data: bytes) -> Event:
     """Read what `encode`, or another AG-UI producer, wrote."""
     try:
         return _decode(data)
@@ -129,8 +128,8 @@ def decode(data: bytes) -> Event:
         raise Invalid(f"not an AG-UI {PROTOCOL_VERSION} event: {exc}") from exc
 
 
-_TAGS: Final[Mapping[type[Event], str]] = {type_: str(type_.__struct_config__.tag) for type_ in get_args(Event)}
-EVENT_TYPES: Final[Mapping[str, type[Event]]] = MappingProxyType({tag: type_ for type_, tag in _TAGS.items()})
+_TYPE_TAGS: Final[Mapping[type[Event], str]] = {type_: str(type_.__struct_config__.tag) for type_ in get_args(Event)}
+EVENT_TYPES: Final[Mapping[str, type[Event]]] = MappingProxyType({tag: type_ for type_, tag in _TYPE_TAGS.items()})
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final[Callable[[bytes], Event]] = msgspec.json.Decoder(Event).decode

@@ -11,10 +11,10 @@ from msgspec import UNSET, UnsetType
 from holdfast.domain.artifact import ArtifactType
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
-from holdfast.domain.events.special import Custom
+from holdfast.domain.events.ag_ui import Custom
 from holdfast.domain.ids import ArtifactId, InterruptId, MessageId, RunId, ThreadId, ToolCallId
 from holdfast.domain.interrupt import InterruptStatus
-from holdfast.domain.permission import Verdict
+from holdfast.domain.permission import PermissionAction
 from holdfast.domain.plan import PlanItem
 from holdfast.domain.run import RunStatus
 from holdfast.domain.step import StepKind, StepState
@@ -45,7 +45,7 @@ class PlanChanged(msgspec.Struct, frozen=True, kw_only=True):
     items: tuple[PlanItem, ...]
 
 
-class ArtifactMade(msgspec.Struct, frozen=True, kw_only=True):
+class ArtifactCreated(msgspec.Struct, frozen=True, kw_only=True):
     """The run made an artifact, or a new version of one."""
 
     artifact_id: ArtifactId
@@ -65,7 +65,7 @@ class BudgetSpent(msgspec.Struct, frozen=True, kw_only=True):
     cost_budget_usd: float | UnsetType = UNSET
 
 
-class Abandoned(msgspec.Struct, frozen=True, kw_only=True):
+class MessagesAbandoned(msgspec.Struct, frozen=True, kw_only=True):
     """A call came to nothing: these messages, streamed up to event `through`, are void."""
 
     message_ids: list[MessageId]
@@ -92,7 +92,7 @@ class ChildChanged(msgspec.Struct, frozen=True, kw_only=True):
     tool_call_id: ToolCallId | UnsetType = UNSET
 
 
-class Logged(msgspec.Struct, frozen=True, kw_only=True):
+class AgentLogged(msgspec.Struct, frozen=True, kw_only=True):
     """The agent wrote a line into its log."""
 
     message: str
@@ -132,7 +132,7 @@ class PermissionDecided(msgspec.Struct, frozen=True, kw_only=True):
 
     tool_call_id: ToolCallId
     tool: str
-    decision: Verdict
+    decision: PermissionAction
     rule: str | UnsetType = UNSET
     reason: str | UnsetType = UNSET
     agent: str | UnsetType = UNSET
@@ -141,7 +141,7 @@ class PermissionDecided(msgspec.Struct, frozen=True, kw_only=True):
     granted: list[str] | UnsetType = UNSET
 
 
-class Tainted(msgspec.Struct, frozen=True, kw_only=True):
+class RunTainted(msgspec.Struct, frozen=True, kw_only=True):
     """The run has read what others wrote: from now on a person is asked about calls that reach beyond the workspace."""
 
     source: str
@@ -152,37 +152,37 @@ HoldfastEvent: TypeAlias = (
     StatusChanged
     | StepChanged
     | PlanChanged
-    | ArtifactMade
+    | ArtifactCreated
     | BudgetSpent
-    | Abandoned
+    | MessagesAbandoned
     | InterruptChanged
     | ChildChanged
-    | Logged
+    | AgentLogged
     | ContextCompacted
     | FileChanged
     | PermissionDecided
-    | Tainted
+    | RunTainted
 )
 
-CUSTOM_TYPES: Final[Mapping[str, type[HoldfastEvent]]] = MappingProxyType(
+CUSTOM_EVENT_TYPES: Final[Mapping[str, type[HoldfastEvent]]] = MappingProxyType(
     {
         "holdfast.status": StatusChanged,
         "holdfast.step": StepChanged,
         "holdfast.plan": PlanChanged,
-        "holdfast.artifact": ArtifactMade,
+        "holdfast.artifact": ArtifactCreated,
         "holdfast.budget": BudgetSpent,
-        "holdfast.abandoned": Abandoned,
+        "holdfast.abandoned": MessagesAbandoned,
         "holdfast.interrupt": InterruptChanged,
         "holdfast.child": ChildChanged,
-        "holdfast.log": Logged,
+        "holdfast.log": AgentLogged,
         "holdfast.compaction": ContextCompacted,
         "holdfast.permission": PermissionDecided,
-        "holdfast.taint": Tainted,
+        "holdfast.taint": RunTainted,
         "holdfast.file": FileChanged,
     }
 )
 
-_NAMES: Final = {type_: name for name, type_ in CUSTOM_TYPES.items()}
+_NAMES: Final = {type_: name for name, type_ in CUSTOM_EVENT_TYPES.items()}
 
 
 def to_custom(event: HoldfastEvent) -> Custom:
@@ -192,7 +192,7 @@ def to_custom(event: HoldfastEvent) -> Custom:
 
 def from_custom(event: Custom) -> HoldfastEvent | None:
     """Unwrap an event of ours; nothing when its name is not one of ours."""
-    type_ = CUSTOM_TYPES.get(event.name)
+    type_ = CUSTOM_EVENT_TYPES.get(event.name)
     if type_ is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What all events share."""
+"""The base classes of AG-UI events, and JSON Patch (RFC 6902)."""
 
 from typing import Annotated, Final, TypeAlias
 
@@ -10,27 +10,72 @@ from holdfast.domain.ids import RunId
 
 PROTOCOL_VERSION: Final = "1.0"
 
-Present: TypeAlias = bool | int | float | str | list[Json] | dict[str, Json]
+NonNullJson: TypeAlias = bool | int | float | str | list[Json] | dict[str, Json]
 """Any JSON value but null: an optional field without a value is left out."""
 
 Metadata: TypeAlias = dict[str, Json]
 
-_MAX_SAFE: Final = 2**53 - 1
+_MAX_SAFE_INTEGER: Final = 2**53 - 1
 
 # Beyond these bounds a JavaScript client reads another number than was written.
-Timestamp: TypeAlias = Annotated[int, msgspec.Meta(ge=-_MAX_SAFE, le=_MAX_SAFE)]
-Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=_MAX_SAFE)]
+Timestamp: TypeAlias = Annotated[int, msgspec.Meta(ge=-_MAX_SAFE_INTEGER, le=_MAX_SAFE_INTEGER)]
+SafeCount: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=_MAX_SAFE_INTEGER)]
 
 
 class AgUiEvent(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type"):
     """A fact in a run's log; `timestamp` is in milliseconds."""
 
     timestamp: Timestamp | UnsetType = UNSET
-    raw_event: Present | UnsetType = UNSET
+    raw_event: NonNullJson | UnsetType = UNSET
     metadata: Metadata | UnsetType = UNSET
 
 
-class Attributed(AgUiEvent, frozen=True, kw_only=True):
+class AttributedEvent(AgUiEvent, frozen=True, kw_only=True):
     """An event that may belong to a sub-agent; without a tag it is the agent's own."""
 
     subagent_run_id: RunId | UnsetType = UNSET
+
+
+# `$` would let a line feed follow.
+JsonPointer: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^(/([^/~]|~[01])*)*(?![\s\S])")]
+
+
+class _PatchOperation(msgspec.Struct, frozen=True, kw_only=True, tag_field="op"):
+    path: JsonPointer
+
+
+class PatchAdd(_PatchOperation, frozen=True, kw_only=True, tag="add"):
+    """Insert `value` at `path`."""
+
+    value: Json
+
+
+class PatchRemove(_PatchOperation, frozen=True, kw_only=True, tag="remove"):
+    """Remove what is at `path`."""
+
+
+class PatchReplace(_PatchOperation, frozen=True, kw_only=True, tag="replace"):
+    """Put `value` in place of what is at `path`."""
+
+    value: Json
+
+
+class PatchMove(_PatchOperation, frozen=True, kw_only=True, tag="move"):
+    """Move what is at `from` to `path`."""
+
+    from_: JsonPointer = msgspec.field(name="from")
+
+
+class PatchCopy(_PatchOperation, frozen=True, kw_only=True, tag="copy"):
+    """Copy what is at `from` to `path`."""
+
+    from_: JsonPointer = msgspec.field(name="from")
+
+
+class PatchTest(_PatchOperation, frozen=True, kw_only=True, tag="test"):
+    """Apply the rest only if `value` is at `path`."""
+
+    value: Json
+
+
+JsonPatch: TypeAlias = list[PatchAdd | PatchRemove | PatchReplace | PatchMove | PatchCopy | PatchTest]

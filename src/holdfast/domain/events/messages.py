@@ -1,13 +1,15 @@
-"""The conversation as AG-UI carries it, in a snapshot and in a request."""
+"""AG-UI messages, run input, interrupts and run outcomes: the data that requests and events carry."""
 
 from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import force_setattr
 
 from holdfast.domain.content import Content, Json
-from holdfast.domain.events.event import Metadata
-from holdfast.domain.ids import MessageId, RunId, ToolCallId
+from holdfast.domain.errors import Invalid
+from holdfast.domain.events.event import Metadata, SafeCount
+from holdfast.domain.ids import InterruptId, MessageId, RunId, ThreadId, ToolCallId
 
 TextRole: TypeAlias = Literal["developer", "system", "assistant", "user"]
 """Who may speak in a streamed text; what a tool says comes as its result."""
@@ -20,7 +22,7 @@ class FunctionCall(msgspec.Struct, frozen=True, kw_only=True):
     arguments: str
 
 
-class ToolCall(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", tag="function"):
+class AgUiToolCall(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", tag="function"):
     """A call that an assistant message made."""
 
     id: ToolCallId
@@ -29,43 +31,43 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_fi
     metadata: Metadata | UnsetType = UNSET
 
 
-class _Message(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="role"):
+class _MessageBase(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="role"):
     id: MessageId
     metadata: Metadata | UnsetType = UNSET
     subagent_run_id: RunId | UnsetType = UNSET
 
 
-class _Spoken(_Message, frozen=True, kw_only=True):
+class _NamedMessage(_MessageBase, frozen=True, kw_only=True):
     name: str | UnsetType = UNSET
     encrypted_value: str | UnsetType = UNSET
 
 
-class DeveloperMessage(_Spoken, frozen=True, kw_only=True, tag="developer"):
+class DeveloperMessage(_NamedMessage, frozen=True, kw_only=True, tag="developer"):
     """Instructions of the application."""
 
     content: str
 
 
-class SystemMessage(_Spoken, frozen=True, kw_only=True, tag="system"):
+class SystemMessage(_NamedMessage, frozen=True, kw_only=True, tag="system"):
     """Instructions of the system."""
 
     content: str
 
 
-class AssistantMessage(_Spoken, frozen=True, kw_only=True, tag="assistant"):
+class AssistantMessage(_NamedMessage, frozen=True, kw_only=True, tag="assistant"):
     """What the agent said, the tools it called, or both."""
 
     content: str | UnsetType = UNSET
-    tool_calls: list[ToolCall] | UnsetType = UNSET
+    tool_calls: list[AgUiToolCall] | UnsetType = UNSET
 
 
-class UserMessage(_Spoken, frozen=True, kw_only=True, tag="user"):
+class UserMessage(_NamedMessage, frozen=True, kw_only=True, tag="user"):
     """What a person said."""
 
     content: Content
 
 
-class ToolMessage(_Message, frozen=True, kw_only=True, tag="tool"):
+class ToolMessage(_MessageBase, frozen=True, kw_only=True, tag="tool"):
     """What a tool returned; a failed one may still say something."""
 
     content: Content
@@ -74,20 +76,125 @@ class ToolMessage(_Message, frozen=True, kw_only=True, tag="tool"):
     encrypted_value: str | UnsetType = UNSET
 
 
-class ActivityMessage(_Message, frozen=True, kw_only=True, tag="activity"):
+class ActivityMessage(_MessageBase, frozen=True, kw_only=True, tag="activity"):
     """Progress that keeps its place in the conversation."""
 
     activity_type: str
     content: dict[str, Json]
 
 
-class ReasoningMessage(_Message, frozen=True, kw_only=True, tag="reasoning"):
+class ReasoningMessage(_MessageBase, frozen=True, kw_only=True, tag="reasoning"):
     """What the agent thought."""
 
     content: str
     encrypted_value: str | UnsetType = UNSET
 
 
-Message: TypeAlias = (
+AgUiMessage: TypeAlias = (
     DeveloperMessage | SystemMessage | AssistantMessage | UserMessage | ToolMessage | ActivityMessage | ReasoningMessage
 )
+
+
+class AgUiTool(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A tool that the client runs; `parameters` is a JSON Schema."""
+
+    name: str
+    description: str
+    parameters: Json | UnsetType = UNSET
+    metadata: Metadata | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        _unset_null(self, "parameters")
+
+
+class AgUiContext(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that the agent should know for this run."""
+
+    description: str
+    value: str
+
+
+class ResumeEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The answer to one interrupt."""
+
+    interrupt_id: InterruptId
+    status: Literal["resolved", "cancelled"]
+    payload: Json | UnsetType = UNSET
+    metadata: Metadata | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        _unset_null(self, "payload")
+
+
+class RunAgentInput(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A request to run an agent."""
+
+    thread_id: ThreadId
+    run_id: RunId
+    messages: list[AgUiMessage]
+    protocol_version: str | UnsetType = UNSET
+    parent_run_id: RunId | UnsetType = UNSET
+    state: Json | UnsetType = UNSET
+    tools: list[AgUiTool] | UnsetType = UNSET
+    context: list[AgUiContext] | UnsetType = UNSET
+    forwarded_props: Json | UnsetType = UNSET
+    resume: list[ResumeEntry] | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        _unset_null(self, "state")
+        _unset_null(self, "forwarded_props")
+
+
+class AgUiInterrupt(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Something that a run needs from outside before it can go on."""
+
+    id: InterruptId
+    reason: str
+    message: str | UnsetType = UNSET
+    tool_call_id: ToolCallId | UnsetType = UNSET
+    response_schema: dict[str, Json] | UnsetType = UNSET
+    expires_at: str | UnsetType = UNSET
+    metadata: Metadata | UnsetType = UNSET
+    subagent_run_id: RunId | UnsetType = UNSET
+
+
+class TokenUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Tokens of one model; input and output are totals, the others are parts of them."""
+
+    provider: str | UnsetType = UNSET
+    model: str | UnsetType = UNSET
+    input_tokens: SafeCount | UnsetType = UNSET
+    output_tokens: SafeCount | UnsetType = UNSET
+    total_tokens: SafeCount | UnsetType = UNSET
+    reasoning_tokens: SafeCount | UnsetType = UNSET
+    cached_input_tokens: SafeCount | UnsetType = UNSET
+    cache_write_input_tokens: SafeCount | UnsetType = UNSET
+
+
+class SuccessOutcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", tag="success"):
+    """The run is done, or waits for the client to run the pending tools."""
+
+    pending_tool_call_ids: list[ToolCallId] | UnsetType = UNSET
+
+
+class InterruptOutcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="interrupt"):
+    """The run waits for answers."""
+
+    interrupts: list[AgUiInterrupt]
+
+    def __post_init__(self) -> None:
+        if not self.interrupts:
+            raise Invalid("`interrupts` must name at least one interrupt", field="interrupts")
+
+
+class CancelledOutcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="cancelled"):
+    """The run was stopped; it did not fail."""
+
+
+RunOutcome: TypeAlias = SuccessOutcome | InterruptOutcome | CancelledOutcome
+
+
+def _unset_null(struct: msgspec.Struct, field: str) -> None:
+    # Clients may send null where any JSON is allowed; it means the same as nothing, and we never send it on.
+    if getattr(struct, field) is None:
+        force_setattr(struct, field, UNSET)

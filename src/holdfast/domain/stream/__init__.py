@@ -19,7 +19,7 @@ The state is a fold over the logged events of `STRUCTURAL_TYPES`, never over wha
 is rebuilt from its log goes on as if nothing had happened.
 """
 
-from holdfast.domain.stream.normaliser import Stream
+from holdfast.domain.stream.normaliser import StreamNormaliser
 from holdfast.domain.stream.state import STRUCTURAL_TYPES
 
-__all__ = ["STRUCTURAL_TYPES", "Stream"]
+__all__ = ["STRUCTURAL_TYPES", "StreamNormaliser"]

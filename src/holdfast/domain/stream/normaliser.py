@@ -21,7 +21,7 @@ from holdfast.domain.events import (
     ReasoningMessageEnd,
     ReasoningMessageStart,
     ReasoningStart,
-    RunError,
+    RunErrorEvent,
     RunFinished,
     RunStarted,
     StateDelta,
@@ -31,7 +31,7 @@ from holdfast.domain.events import (
     SubagentError,
     SubagentFinished,
     SubagentStarted,
-    Terminal,
+    TerminalEvent,
     TextMessageChunk,
     TextMessageContent,
     TextMessageEnd,
@@ -42,31 +42,26 @@ from holdfast.domain.events import (
     ToolCallResult,
     ToolCallStart,
 )
-from holdfast.domain.events.activity import ActivityEvent
-from holdfast.domain.events.lifecycle import RunEvent, StepEvent
-from holdfast.domain.events.special import SpecialEvent
-from holdfast.domain.events.state import StateEvent
+from holdfast.domain.events.ag_ui import ActivityEvent, PassthroughEvent, RunLifecycleEvent, StateEvent, StepEvent
 from holdfast.domain.ids import MessageId, RunId, ThreadId, ToolCallId
 from holdfast.domain.instant import Millis
-from holdfast.domain.stream.closing import (
+from holdfast.domain.stream.rules import normalise_reasoning, normalise_subagent, normalise_text, normalise_tool_call
+from holdfast.domain.stream.state import (
+    EventOwner,
+    StreamSegment,
+    StreamState,
     message_ends,
-    renamed,
     span_ends,
     streamed_ends,
     subagent_ends,
+    with_logged_ids,
     work_ends,
 )
-from holdfast.domain.stream.names import Owner
-from holdfast.domain.stream.reasoning import reasoning
-from holdfast.domain.stream.state import Segment, State
-from holdfast.domain.stream.subagents import subagent
-from holdfast.domain.stream.text import text
-from holdfast.domain.stream.tool_calls import tool_call
 
-Owned = TypeVar("Owned", TextMessageContent, ReasoningMessageContent, ToolCallArgs, Custom)
+_OwnedEvent = TypeVar("_OwnedEvent", TextMessageContent, ReasoningMessageContent, ToolCallArgs, Custom)
 
 
-class Stream:
+class StreamNormaliser:
     """Turns the events of any producer into the legal log of one run."""
 
     __slots__ = ("_base", "_before_end", "_run_id", "_state", "_thread_id")
@@ -75,8 +70,8 @@ class Stream:
         self._thread_id = thread_id
         self._run_id = run_id
         self._base = UNSET if base_run_id is None else base_run_id
-        self._state = State()
-        self._before_end: Segment | None = None
+        self._state = StreamState()
+        self._before_end: StreamSegment | None = None
 
     @classmethod
     def resume(
@@ -122,13 +117,13 @@ class Stream:
         match event:
             # Most of what is fed are deltas of something open, and what opens, ends and names nothing: a short way.
             case TextMessageContent(message_id=message) if message in state.texts.open:
-                return [_stamped(event, state.texts.open[message], at)]
+                return [_with_owner_and_time(event, state.texts.open[message], at)]
             case ReasoningMessageContent(message_id=message) if message in state.thoughts.open:
-                return [_stamped(event, state.thoughts.open[message], at)]
+                return [_with_owner_and_time(event, state.thoughts.open[message], at)]
             case ToolCallArgs(tool_call_id=call) if call in state.calls.open:
-                return [_stamped(event, state.calls.open[call], at)]
+                return [_with_owner_and_time(event, state.calls.open[call], at)]
             case Custom() if state.segment.run_id is not None:
-                return [_stamped(event, state.tag(event.subagent_run_id), at)]
+                return [_with_owner_and_time(event, state.tag(event.subagent_run_id), at)]
             case _:
                 return self._log(self._legal(event), at)
 
@@ -136,7 +131,7 @@ class Stream:
         """Return what ends whatever a model was streaming; the segment goes on."""
         return self._log(streamed_ends(self._state), at)
 
-    def end(self, outcome: Terminal, *, at: Millis) -> list[Event]:
+    def end(self, outcome: TerminalEvent, *, at: Millis) -> list[Event]:
         """Return what ends the open segment, or else a new one that holds nothing but its end; the end comes last."""
         return self._log(self._terminal(outcome), at)
 
@@ -162,31 +157,31 @@ class Stream:
     def _legal(self, event: Event) -> Iterator[Event]:
         match event:
             case TextMessageStart() | TextMessageContent() | TextMessageEnd() | TextMessageChunk():
-                return text(self._state, event)
+                return normalise_text(self._state, event)
             case ToolCallStart() | ToolCallArgs() | ToolCallEnd() | ToolCallChunk() | ToolCallResult():
-                return tool_call(self._state, event)
+                return normalise_tool_call(self._state, event)
             case ReasoningStart() | ReasoningEnd() | ReasoningEncryptedValue():
-                return reasoning(self._state, event)
+                return normalise_reasoning(self._state, event)
             case ReasoningMessageStart() | ReasoningMessageContent() | ReasoningMessageEnd() | ReasoningMessageChunk():
-                return reasoning(self._state, event)
+                return normalise_reasoning(self._state, event)
             case SubagentStarted() | SubagentFinished() | SubagentError():
-                return subagent(self._state, event)
+                return normalise_subagent(self._state, event)
             case StepStarted() | StepFinished():
                 return self._step(event)
-            case RunStarted() | RunFinished() | RunError():
+            case RunStarted() | RunFinished() | RunErrorEvent():
                 return self._run(event)
             case MessagesSnapshot():
                 return self._snapshot(event)
             case _:
                 return self._other(event)
 
-    def _run(self, event: RunEvent) -> Iterator[Event]:
+    def _run(self, event: RunLifecycleEvent) -> Iterator[Event]:
         is_open = self._state.segment.run_id is not None
         match event:
             case RunStarted():
                 if not is_open:
                     yield self._run_started(event)
-            case RunFinished() | RunError():
+            case RunFinished() | RunErrorEvent():
                 if is_open or not self._state.begun:
                     yield from self._terminal(event)
             case _:
@@ -200,7 +195,7 @@ class Stream:
             parent_run_id=self._base if event.parent_run_id is UNSET else event.parent_run_id,
         )
 
-    def _terminal(self, event: Terminal) -> Iterator[Event]:
+    def _terminal(self, event: TerminalEvent) -> Iterator[Event]:
         if self._state.anything_open:
             yield from work_ends(self._state)
             yield from subagent_ends(self._state, event)
@@ -212,9 +207,9 @@ class Stream:
                     event,
                     thread_id=self._thread_id,
                     run_id=self._run_id if segment is None else segment,
-                    outcome=renamed(self._state, outcome),
+                    outcome=with_logged_ids(self._state, outcome),
                 )
-            case RunError():
+            case RunErrorEvent():
                 yield event
             case _:
                 assert_never(event)
@@ -231,7 +226,7 @@ class Stream:
         yield from span_ends(self._state)
         yield event
 
-    def _other(self, event: StateEvent | ActivityEvent | SpecialEvent) -> Iterator[Event]:
+    def _other(self, event: StateEvent | ActivityEvent | PassthroughEvent) -> Iterator[Event]:
         match event:
             case ActivityDelta():
                 # Without a tag it belongs to whoever owns the activity.
@@ -242,7 +237,7 @@ class Stream:
                 assert_never(event)
 
 
-def _stamped(event: Owned, owner: Owner, at: Millis) -> Owned:
+def _with_owner_and_time(event: _OwnedEvent, owner: EventOwner, at: Millis) -> _OwnedEvent:
     if event.timestamp is UNSET:
         return replace(event, subagent_run_id=owner, timestamp=at)
     return event if event.subagent_run_id == owner else replace(event, subagent_run_id=owner)

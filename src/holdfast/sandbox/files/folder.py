@@ -10,8 +10,8 @@ from threading import Lock
 from typing import Final
 
 from holdfast.domain.errors import Conflict, Invalid, TooLarge
-from holdfast.domain.working_path import HERE, WorkingPath, parted
-from holdfast.ports.working_folder import Entry, EntryKind, FoundFile, Listing
+from holdfast.domain.working_path import WORKING_ROOT, WorkingPath, split_path
+from holdfast.ports.tools import EntryKind, FileSnapshot, FolderEntry, FolderListing
 from holdfast.sandbox.files.opening import FOLDER, Opener, made, opened
 from holdfast.sandbox.files.refusals import check_file, told
 
@@ -33,7 +33,7 @@ class OpenFolder:
         self._root = root
         self._opener = opener
 
-    def read(self, path: WorkingPath, *, most: int) -> FoundFile:
+    def read(self, path: WorkingPath, *, most: int) -> FileSnapshot:
         """Return a file."""
         with told(self._root, path), opened(self._opener, self._root, path, _FILE) as handle:
             found = os.fstat(handle)
@@ -42,30 +42,30 @@ class OpenFolder:
             if max(found.st_size, len(content)) > most:
                 size = max(found.st_size, len(content))
                 raise TooLarge(f"`{path}` has {size} bytes, and {most} can be read", path=path)
-            return FoundFile(content=content, stamp=_stamp(found))
+            return FileSnapshot(content=content, stamp=_stamp(found))
 
-    def list(self, path: WorkingPath, *, most: int) -> Listing:
+    def list(self, path: WorkingPath, *, most: int) -> FolderListing:
         """Return what is in a folder."""
         with told(self._root, path), opened(self._opener, self._root, path, FOLDER) as handle:
             with os.scandir(handle) as scan:
                 visible = (entry for entry in scan if not entry.name.startswith(HIDDEN))
                 found = [_entry(entry) for entry in islice(visible, most + 1)]
             entries = sorted((entry for entry in found if entry is not None), key=lambda entry: entry.name)
-            return Listing(entries=entries[:most], complete=len(found) <= most)
+            return FolderListing(entries=entries[:most], complete=len(found) <= most)
 
     def write(
         self,
         path: WorkingPath,
         content: bytes,
         *,
-        instead_of: FoundFile | None,
+        instead_of: FileSnapshot | None,
         mark: str,
         before: Callable[[], None],
     ) -> None:
         """Make a file, or replace one."""
-        if path == HERE:
+        if path == WORKING_ROOT:
             raise Invalid("the working folder is no file: name a file in it", path=path)
-        folder, name = parted(path)
+        folder, name = split_path(path)
         with told(self._root, path), made(self._opener, self._root, folder) as parent:
             _sweep(parent, f"{HIDDEN}{mark}-")
             old = _look(parent, name)
@@ -114,7 +114,7 @@ def _filled(parent: int, name: str, content: bytes, *, like: os.stat_result | No
             os.unlink(name, dir_fd=parent)
 
 
-def _check_old(old: os.stat_result | None, path: WorkingPath, expected: FoundFile | None) -> None:
+def _check_old(old: os.stat_result | None, path: WorkingPath, expected: FileSnapshot | None) -> None:
     """Raise unless what is there now may be replaced."""
     if old is None:
         if expected is not None:
@@ -138,13 +138,13 @@ def _stamp(found: os.stat_result) -> tuple[int, ...]:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def _entry(entry: os.DirEntry[str]) -> Entry | None:
+def _entry(entry: os.DirEntry[str]) -> FolderEntry | None:
     """Return what there is to know, or nothing if it is gone."""
     try:
         found = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
         return None
-    return Entry(name=entry.name, kind=_kind(found.st_mode), size=found.st_size)
+    return FolderEntry(name=entry.name, kind=_kind(found.st_mode), size=found.st_size)
 
 
 def _kind(mode: int) -> EntryKind:

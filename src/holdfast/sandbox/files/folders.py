@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from holdfast.domain.errors import Unavailable
-from holdfast.domain.working_path import WorkingPath, beneath, parted, working_path
+from holdfast.domain.working_path import WorkingPath, child_path, parse_working_path, split_path
 from holdfast.sandbox.files.folder import OpenFolder
 from holdfast.sandbox.files.opening import FOLDER, Opener, best_opener, made, opened
 from holdfast.sandbox.files.refusals import told
@@ -22,7 +22,7 @@ class WorkspaceFolders:
     @contextmanager
     def open(self, name: str) -> Iterator[OpenFolder]:
         """Open a folder for a while."""
-        path = working_path(name)
+        path = parse_working_path(name)
         with ExitStack() as held:
             top = held.enter_context(self._top())
             with told(top, path):
@@ -31,7 +31,7 @@ class WorkspaceFolders:
 
     def reserve(self, name: str, path: WorkingPath) -> bool:
         """Take a path by an empty folder."""
-        place, last = parted(beneath(working_path(name), path))
+        place, last = split_path(child_path(parse_working_path(name), path))
         with self._top() as top, told(top, path), opened(self._opener, top, place, FOLDER) as parent:
             try:
                 os.mkdir(last, dir_fd=parent)
@@ -41,7 +41,7 @@ class WorkspaceFolders:
 
     def release(self, name: str, path: WorkingPath) -> None:
         """Take it away again."""
-        place, last = parted(beneath(working_path(name), path))
+        place, last = split_path(child_path(parse_working_path(name), path))
         # It is in use, or gone: either way it is not ours any more.
         with self._top() as top, suppress(OSError), opened(self._opener, top, place, FOLDER) as parent:
             os.rmdir(last, dir_fd=parent)

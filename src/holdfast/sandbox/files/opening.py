@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Final, TypeAlias
 
-from holdfast.domain.working_path import HERE, WorkingPath
+from holdfast.domain.working_path import WORKING_ROOT, WorkingPath
 from holdfast.sandbox.files.openat2 import has_openat2, open_by_openat2
 from holdfast.sandbox.files.walk import open_by_walk
 
@@ -38,7 +38,7 @@ def made(opener: Opener, root: int, path: WorkingPath) -> Iterator[int]:
             at = held.enter_context(opened(opener, root, path, FOLDER))
         except FileNotFoundError:
             at = root
-            for name in path.split("/") if path != HERE else ():
+            for name in path.split("/") if path != WORKING_ROOT else ():
                 at = held.enter_context(_stepped(at, name))
         yield at
 

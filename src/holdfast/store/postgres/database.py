@@ -14,7 +14,7 @@ import msgspec
 from holdfast.domain.errors import Unavailable
 from holdfast.domain.instant import Millis
 from holdfast.ports.bus import Bus
-from holdfast.ports.clock import Clock
+from holdfast.ports.runtime import Clock
 from holdfast.store.postgres.batches import MAX_ATTEMPTS, BatchQueues
 from holdfast.store.postgres.errors import DRIVER_ERRORS, translate_error
 from holdfast.store.postgres.transaction import STATEMENTS, Sessions

@@ -12,7 +12,7 @@ from holdfast.domain.errors import OutcomeUnknown, Unavailable
 from holdfast.domain.ids import ENTROPY_BYTES, SpaceId, ThreadId, sortable_id
 from holdfast.domain.instant import Millis
 from holdfast.ports.bus import Bus
-from holdfast.ports.clock import Clock
+from holdfast.ports.runtime import Clock
 from holdfast.store.postgres.errors import DRIVER_ERRORS, translate_error
 from holdfast.store.statements import load_statements
 from holdfast.store.transaction import JournalEntry, NewRunRow, Row, WakeBuilder

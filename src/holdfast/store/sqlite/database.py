@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final, TypeVar, cast
 
 from holdfast.domain.errors import StoreReadOnly
-from holdfast.domain.limits import ATTEMPT_CAP
+from holdfast.domain.limits import MAX_ATTEMPTS
 from holdfast.ports.bus import Bus
-from holdfast.ports.clock import Clock
+from holdfast.ports.runtime import Clock
 from holdfast.store.leases import release_all_leases
 from holdfast.store.sqlite.file import FileOwnership, check_migrated, connect, migrate, translate_error
 from holdfast.store.sqlite.readers import Readers
@@ -73,7 +73,7 @@ async def open_database(
         stack.push_async_callback(readers.close)
         database = SqliteDatabase(writer, readers)
         if writer is not None:
-            await database.write(lambda tx: release_all_leases(tx, cap=ATTEMPT_CAP))
+            await database.write(lambda tx: release_all_leases(tx, cap=MAX_ATTEMPTS))
         yield database
 
 

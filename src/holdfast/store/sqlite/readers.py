@@ -13,7 +13,7 @@ from threading import Thread
 from typing import Any, Final, TypeAlias, TypeVar
 
 from holdfast.domain.errors import Unavailable
-from holdfast.ports.clock import Clock
+from holdfast.ports.runtime import Clock
 from holdfast.store.sqlite.file import connect, translate_error
 from holdfast.store.sqlite.transaction import SqliteTransaction, run_operation
 from holdfast.store.transaction import Operation

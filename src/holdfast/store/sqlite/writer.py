@@ -17,8 +17,8 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.domain.errors import Unavailable
-from holdfast.ports.bus import Bus, Wake
-from holdfast.ports.clock import Clock
+from holdfast.ports.bus import Bus, WakeHint
+from holdfast.ports.runtime import Clock
 from holdfast.store.sqlite.file import translate_error
 from holdfast.store.sqlite.transaction import SqliteTransaction, run_operation, run_to_end
 from holdfast.store.transaction import Batch, NewRunRow, Operation, WakeBuilder
@@ -89,7 +89,7 @@ class Writer:
         self._asked.append(job)
         if queues and not self._coming:
             self._coming, self._turns = True, CLAIM_WAIT_LOOP_TURNS
-            self._bus.publish(Wake(coming=True))
+            self._bus.publish(WakeHint(coming=True))
         return job.future
 
     def _gather(self) -> None:

@@ -7,7 +7,7 @@ from msgspec import Meta
 from holdfast.domain.limits import check_children
 from holdfast.domain.run import RunStatus
 from holdfast.domain.tool import ToolClass
-from holdfast.ports.peers import Peers
+from holdfast.ports.runtime import SubagentRuns
 from holdfast.tools.replies import reply
 from holdfast.tools.schema import Arguments, spec_of
 from holdfast.tools.spawning import MAX_INPUT, Spawner, began, child_run, child_thread, mode_below
@@ -28,7 +28,7 @@ class AgentSpawn(Arguments, frozen=True, kw_only=True):
 SPEC: Final = spec_of(AgentSpawn, name="agent_spawn", kind=ToolClass.TRANSACTIONAL)
 
 
-def agent_spawn(spawner: Spawner, peers: Peers) -> WaitingTool[AgentSpawn]:
+def agent_spawn(spawner: Spawner, peers: SubagentRuns) -> WaitingTool[AgentSpawn]:
     """Return the tool, which spawns what `spawner` allows, as long as not too many of the `peers` are at work."""
 
     async def spawn(call: Call, asked: AgentSpawn) -> Outcome:

@@ -8,9 +8,9 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from holdfast.domain.errors import Invalid
-from holdfast.domain.tool import Reach, ToolClass
-from holdfast.domain.working_path import HERE, MAX_PATH, WorkingPath, working_path
-from holdfast.ports.processes import Ended
+from holdfast.domain.tool import ToolClass, ToolReach
+from holdfast.domain.working_path import MAX_PATH_BYTES, WORKING_ROOT, WorkingPath, parse_working_path
+from holdfast.ports.sandbox import ProcessResult
 from holdfast.tools.commands.commands import Commands
 from holdfast.tools.commands.endings import output_of, told
 from holdfast.tools.commands.outside import words_from_outside
@@ -52,7 +52,9 @@ class Bash(Arguments, frozen=True, kw_only=True):
     ] = DEFAULT_SECONDS
 
 
-SPEC: Final = spec_of(Bash, name=BASH, kind=ToolClass.EFFECTFUL, timeout=MOST_SECONDS + MARGIN, reach=Reach.COMMANDS)
+SPEC: Final = spec_of(
+    Bash, name=BASH, kind=ToolClass.EFFECTFUL, timeout=MOST_SECONDS + MARGIN, reach=ToolReach.COMMANDS
+)
 
 
 def bash(commands: Commands) -> TypedTool[Bash]:
@@ -62,7 +64,7 @@ def bash(commands: Commands) -> TypedTool[Bash]:
         folder = shell_folder(call.values)
         if not await commands.has(call, folder):
             # Meant for that folder, it might do harm in another.
-            return Outcome(content=GONE.format(folder), failed=True, values=at(HERE))
+            return Outcome(content=GONE.format(folder), failed=True, values=at(WORKING_ROOT))
         mark = secrets.token_hex(16)
         ran = await commands.run(
             call,
@@ -74,7 +76,7 @@ def bash(commands: Commands) -> TypedTool[Bash]:
         ended = ran.ended
         now = _folder(ended, mark, root=commands.root(call)) or folder
         notes = told(ended, timeout=asked.timeout_seconds)
-        if now != HERE:
+        if now != WORKING_ROOT:
             notes.append(f"the shell is in `{now}`")
         outcome = Outcome(
             content=f"{_output(ended, mark)}[{'; '.join(notes)}]",
@@ -87,7 +89,7 @@ def bash(commands: Commands) -> TypedTool[Bash]:
     return TypedTool(replace(SPEC, reach=commands.reach), Bash, run=run)
 
 
-def _output(ended: Ended, mark: str) -> str:
+def _output(ended: ProcessResult, mark: str) -> str:
     """Return what was written, with an end of line; where no shell came to its end, also why it could not begin."""
     output = output_of(ended.output, dropped=ended.dropped)
     if mark.encode() not in ended.errors:
@@ -95,7 +97,7 @@ def _output(ended: Ended, mark: str) -> str:
     return output if not output or output.endswith("\n") else f"{output}\n"
 
 
-def _folder(ended: Ended, mark: str, *, root: Path) -> WorkingPath | None:
+def _folder(ended: ProcessResult, mark: str, *, root: Path) -> WorkingPath | None:
     """Return where the next command begins, if the shell could say where it was at its end.
 
     One that has left the working folder comes back to it.
@@ -104,6 +106,6 @@ def _folder(ended: Ended, mark: str, *, root: Path) -> WorkingPath | None:
     if not said:
         return None
     try:
-        return working_path(str(Path(place[: 2 * MAX_PATH]).relative_to(root)))
+        return parse_working_path(str(Path(place[: 2 * MAX_PATH_BYTES]).relative_to(root)))
     except (Invalid, ValueError):
-        return HERE
+        return WORKING_ROOT

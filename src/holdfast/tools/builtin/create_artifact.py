@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from holdfast.domain.artifact import MAX_CONTENT, ArtifactType, NewArtifact, check_new_artifact
+from holdfast.domain.artifact import MAX_ARTIFACT_CHARS, ArtifactType, NewArtifact, check_new_artifact
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import ArtifactId
 from holdfast.domain.tool import ToolClass
@@ -21,7 +21,7 @@ class CreateArtifact(Arguments, frozen=True, kw_only=True):
 
     type: Annotated[ArtifactType, Meta(description="What kind of result it is.")]
     title: Annotated[str, Meta(min_length=1, max_length=MAX_TITLE, description="A title to find it by.")]
-    content: Annotated[str, Meta(max_length=MAX_CONTENT, description="The whole text of it.")]
+    content: Annotated[str, Meta(max_length=MAX_ARTIFACT_CHARS, description="The whole text of it.")]
 
 
 async def _create(call: Call, asked: CreateArtifact) -> Outcome:

@@ -5,10 +5,10 @@ from typing import Annotated, Final
 from msgspec import Meta
 from msgspec.structs import replace
 
-from holdfast.domain.text import check_text
-from holdfast.domain.tool import Reach, ToolClass
-from holdfast.domain.working_path import WorkingPath, working_path
-from holdfast.ports.working_folder import WorkingFolders
+from holdfast.domain.tool import ToolClass, ToolReach
+from holdfast.domain.validation import check_text
+from holdfast.domain.working_path import WorkingPath, parse_working_path
+from holdfast.ports.tools import WorkingFolders
 from holdfast.tools.files.editing import digest, replaced, undone
 from holdfast.tools.files.permitted import permitted_folder
 from holdfast.tools.files.text import MAX_FILE, Text, decoded
@@ -36,7 +36,7 @@ class EditFile(Arguments, frozen=True, kw_only=True):
 
 
 # Idempotent, because only the file that was read is edited, and whether that has happened already can be found out.
-SPEC: Final = spec_of(EditFile, name="edit_file", kind=ToolClass.IDEMPOTENT, timeout=TIMEOUT, reach=Reach.WORKSPACE)
+SPEC: Final = spec_of(EditFile, name="edit_file", kind=ToolClass.IDEMPOTENT, timeout=TIMEOUT, reach=ToolReach.WORKSPACE)
 
 
 def edit_file(folders: WorkingFolders) -> TypedTool[EditFile]:
@@ -49,7 +49,7 @@ def edit_file(folders: WorkingFolders) -> TypedTool[EditFile]:
 
 
 def _edit(folders: WorkingFolders, call: Call, asked: EditFile, halt: Halt) -> Outcome:
-    path = working_path(asked.path)
+    path = parse_working_path(asked.path)
     for field, passage in (("old", asked.old), ("new", asked.new)):
         check_text(passage, field=field, most=MAX_PASSAGE)
     with permitted_folder(folders, call) as folder:

@@ -6,8 +6,8 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from holdfast.domain.tool import ToolClass
-from holdfast.domain.working_path import HERE, working_path
-from holdfast.ports.working_folder import WorkingFolders
+from holdfast.domain.working_path import WORKING_ROOT, parse_working_path
+from holdfast.ports.tools import WorkingFolders
 from holdfast.tools.files.budget import Budget
 from holdfast.tools.files.finding import found_files
 from holdfast.tools.files.patterns import MAX_PATTERN
@@ -34,7 +34,9 @@ class Glob(Arguments, frozen=True, kw_only=True):
             description="`*` and `?` stand for characters of a name, `**` for any folders, `{a,b}` for either.",
         ),
     ]
-    path: Annotated[str, Meta(min_length=1, description="The folder to look in; the pattern is relative to it.")] = HERE
+    path: Annotated[str, Meta(min_length=1, description="The folder to look in; the pattern is relative to it.")] = (
+        WORKING_ROOT
+    )
     ignored: Annotated[bool, Meta(description="Whether to look also at what `.gitignore` leaves out.")] = False
 
 
@@ -51,7 +53,7 @@ def glob(folders: WorkingFolders) -> TypedTool[Glob]:
 
 
 def _glob(folders: WorkingFolders, call: Call, asked: Glob, halt: Halt) -> Outcome:
-    budget, start = Budget(halt), working_path(asked.path)
+    budget, start = Budget(halt), parse_working_path(asked.path)
     with permitted_folder(folders, call) as folder:
         walk = Walk(folder, budget, everything=asked.ignored)
         paths = list(islice(found_files(folder, walk, asked.pattern, start=start), MAX_FOUND + 1))

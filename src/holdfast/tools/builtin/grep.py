@@ -7,8 +7,8 @@ from msgspec import Meta
 
 from holdfast.domain.errors import HoldfastError, Invalid, TooLarge
 from holdfast.domain.tool import ToolClass
-from holdfast.domain.working_path import HERE, WorkingPath, working_path
-from holdfast.ports.working_folder import WorkingFolder, WorkingFolders
+from holdfast.domain.working_path import WORKING_ROOT, WorkingPath, parse_working_path
+from holdfast.ports.tools import WorkingFolder, WorkingFolders
 from holdfast.tools.files.budget import Budget
 from holdfast.tools.files.finding import found_files
 from holdfast.tools.files.patterns import MAX_PATTERN
@@ -43,7 +43,7 @@ class Grep(Arguments, frozen=True, kw_only=True):
             description="A regular expression in the syntax of RE2: no look-around, no references back.",
         ),
     ]
-    path: Annotated[str, Meta(min_length=1, description="The file or folder to look in.")] = HERE
+    path: Annotated[str, Meta(min_length=1, description="The file or folder to look in.")] = WORKING_ROOT
     glob: Annotated[
         Annotated[str, Meta(min_length=1, max_length=MAX_PATTERN)] | None,
         Meta(description="Which files to look in, such as `*.py` or `src/**/*.{js,ts}`, relative to `path`."),
@@ -108,7 +108,7 @@ class _Findings:
 
 def _texts(folder: WorkingFolder, asked: Grep, budget: Budget) -> Iterator[tuple[WorkingPath, str]]:
     """Yield the texts to look in."""
-    start = working_path(asked.path)
+    start = parse_working_path(asked.path)
     if not _is_folder(folder, start):
         yield start, decoded(folder.read(start, most=MAX_FILE).content, start).text
         return

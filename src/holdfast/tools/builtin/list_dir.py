@@ -5,8 +5,8 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from holdfast.domain.tool import ToolClass
-from holdfast.domain.working_path import HERE, working_path
-from holdfast.ports.working_folder import Entry, EntryKind, WorkingFolders
+from holdfast.domain.working_path import WORKING_ROOT, parse_working_path
+from holdfast.ports.tools import EntryKind, FolderEntry, WorkingFolders
 from holdfast.tools.files.permitted import permitted_folder
 from holdfast.tools.files.results import counted, found
 from holdfast.tools.files.threads import in_thread
@@ -25,7 +25,7 @@ class ListDir(Arguments, frozen=True, kw_only=True):
 
     path: Annotated[
         str, Meta(min_length=1, description="The folder, relative to your working folder, which itself is `.`.")
-    ] = HERE
+    ] = WORKING_ROOT
 
 
 SPEC: Final = spec_of(ListDir, name="list_dir", kind=ToolClass.IDEMPOTENT, read_only=True, timeout=TIMEOUT)
@@ -41,7 +41,7 @@ def list_dir(folders: WorkingFolders) -> TypedTool[ListDir]:
 
 
 def _list(folders: WorkingFolders, call: Call, asked: ListDir) -> Outcome:
-    path = working_path(asked.path)
+    path = parse_working_path(asked.path)
     with permitted_folder(folders, call) as folder:
         listing = folder.list(path, most=MAX_LISTED)
     more = [] if listing.complete else ["and there are more: find them with `glob`"]
@@ -49,6 +49,6 @@ def _list(folders: WorkingFolders, call: Call, asked: ListDir) -> Outcome:
     return found([_row(entry) for entry in listing.entries], summary=summary, notes=more)
 
 
-def _row(entry: Entry) -> str:
+def _row(entry: FolderEntry) -> str:
     name = entry.name.encode(errors="backslashreplace").decode()
     return f"{name} {entry.size}" if entry.kind is EntryKind.FILE else f"{name}{_SIGNS[entry.kind]}"

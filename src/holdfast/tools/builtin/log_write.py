@@ -4,9 +4,9 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from holdfast.domain.events.custom import Logged
-from holdfast.domain.text import check_text
+from holdfast.domain.events.custom import AgentLogged
 from holdfast.domain.tool import ToolClass
+from holdfast.domain.validation import check_text
 from holdfast.tools.schema import Arguments, spec_of
 from holdfast.tools.tool import Call, Outcome
 from holdfast.tools.typed import TypedTool
@@ -22,7 +22,7 @@ class LogWrite(Arguments, frozen=True, kw_only=True):
 
 async def _log(call: Call, asked: LogWrite) -> Outcome:
     message = check_text(asked.message, field="message", most=MAX_MESSAGE)
-    return Outcome(content={"logged": True}, events=[Logged(message=message)])
+    return Outcome(content={"logged": True}, events=[AgentLogged(message=message)])
 
 
 SPEC: Final = spec_of(LogWrite, name="log_write", kind=ToolClass.TRANSACTIONAL)

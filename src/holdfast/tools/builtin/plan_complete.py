@@ -5,7 +5,7 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from holdfast.domain import plan
-from holdfast.domain.plan import MAX_TEXT
+from holdfast.domain.plan import MAX_TEXT_CHARS
 from holdfast.domain.tool import ToolClass
 from holdfast.tools.planning import TaskId, changed, plan_of
 from holdfast.tools.schema import Arguments, spec_of
@@ -21,7 +21,7 @@ class PlanComplete(Arguments, frozen=True, kw_only=True):
         str,
         Meta(
             min_length=1,
-            max_length=MAX_TEXT,
+            max_length=MAX_TEXT_CHARS,
             description="What came of it, with all that will be needed later: it may stand for the work itself.",
         ),
     ]

@@ -6,8 +6,8 @@ from msgspec import Meta
 
 from holdfast.domain.errors import Invalid
 from holdfast.domain.tool import ToolClass
-from holdfast.domain.working_path import WorkingPath, working_path
-from holdfast.ports.working_folder import WorkingFolders
+from holdfast.domain.working_path import WorkingPath, parse_working_path
+from holdfast.ports.tools import WorkingFolders
 from holdfast.tools.files.editing import digest
 from holdfast.tools.files.known import knowing
 from holdfast.tools.files.lines import MAX_LINES, Shown, shown, split
@@ -43,7 +43,7 @@ def read_file(folders: WorkingFolders) -> TypedTool[ReadFile]:
 
 
 def _read(folders: WorkingFolders, call: Call, asked: ReadFile) -> Outcome:
-    path = working_path(asked.path)
+    path = parse_working_path(asked.path)
     with permitted_folder(folders, call) as folder:
         content = folder.read(path, most=MAX_FILE).content
     text = decoded(content, path)

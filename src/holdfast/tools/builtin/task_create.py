@@ -7,7 +7,7 @@ from msgspec import Meta
 from holdfast.domain.limits import check_children
 from holdfast.domain.run import Mode, Priority, RunStatus
 from holdfast.domain.tool import ToolClass
-from holdfast.ports.peers import Peers
+from holdfast.ports.runtime import SubagentRuns
 from holdfast.tools.schema import Arguments, spec_of
 from holdfast.tools.spawning import MAX_INPUT, Spawner, began, child_run
 from holdfast.tools.tool import Call, Outcome
@@ -27,7 +27,7 @@ class TaskCreate(Arguments, frozen=True, kw_only=True):
 SPEC: Final = spec_of(TaskCreate, name="task_create", kind=ToolClass.TRANSACTIONAL)
 
 
-def task_create(spawner: Spawner, peers: Peers) -> TypedTool[TaskCreate]:
+def task_create(spawner: Spawner, peers: SubagentRuns) -> TypedTool[TaskCreate]:
     """Return the tool, which makes tasks as `spawner` allows, as long as not too many of the `peers` are at work."""
 
     async def create(call: Call, asked: TaskCreate) -> Outcome:

@@ -11,7 +11,7 @@ from holdfast.domain.ids import RunId
 from holdfast.domain.limits import check_tasks
 from holdfast.domain.run import Mode, Priority
 from holdfast.domain.tool import ToolClass
-from holdfast.ports.peers import Peers
+from holdfast.ports.runtime import SubagentRuns
 from holdfast.tools.schema import Arguments, spec_of
 from holdfast.tools.spawning import MAX_INPUT, Spawner
 from holdfast.tools.tool import Call, Outcome
@@ -42,7 +42,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
 SPEC: Final = spec_of(TaskSpawn, name="task_spawn", kind=ToolClass.TRANSACTIONAL)
 
 
-def task_spawn(spawner: Spawner, peers: Peers) -> TypedTool[TaskSpawn]:
+def task_spawn(spawner: Spawner, peers: SubagentRuns) -> TypedTool[TaskSpawn]:
     """Return the tool, which begins tasks for the agents that `spawner` allows."""
 
     async def spawn(call: Call, asked: TaskSpawn) -> Outcome:

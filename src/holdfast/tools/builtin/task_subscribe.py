@@ -6,9 +6,9 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from holdfast.domain.ids import RunId, check_client_id
-from holdfast.domain.taint import source
 from holdfast.domain.tool import ToolClass
-from holdfast.ports.peers import Peers
+from holdfast.domain.untrusted import taint_source_name
+from holdfast.ports.runtime import SubagentRuns
 from holdfast.tools.replies import ended, reply
 from holdfast.tools.schema import Arguments, spec_of
 from holdfast.tools.tool import Arrival, Call, Outcome, Subscribed
@@ -27,7 +27,7 @@ class TaskSubscribe(Arguments, frozen=True, kw_only=True):
 SPEC: Final = spec_of(TaskSubscribe, name="task_subscribe", kind=ToolClass.TRANSACTIONAL)
 
 
-def task_subscribe(peers: Peers) -> WaitingTool[TaskSubscribe]:
+def task_subscribe(peers: SubagentRuns) -> WaitingTool[TaskSubscribe]:
     """Return the tool, which is told of the end of `peers`."""
 
     async def subscribe(call: Call, asked: TaskSubscribe) -> Outcome:
@@ -36,7 +36,7 @@ def task_subscribe(peers: Peers) -> WaitingTool[TaskSubscribe]:
         if task.status.terminal:
             told = reply(SPEC, f"task `{task.id}`", ended(task), goes_on={})
             tainted = await peers.taint(call.lease, task.id)
-            return replace(told, untrusted=source("run", task.id)) if tainted else told
+            return replace(told, untrusted=taint_source_name("run", task.id)) if tainted else told
         if asked.wait:
             return Outcome(wait=Subscribed(run_id=task.id))
         return Outcome(content={"task_id": task.id, "status": str(task.status), "subscribed": True})

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from holdfast.domain.todo import Todo
+from holdfast.domain.plan import Todo
 from holdfast.domain.tool import ToolClass
 from holdfast.tools.schema import Arguments, spec_of
 from holdfast.tools.tool import Call, Outcome

@@ -5,9 +5,9 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from holdfast.domain.errors import Invalid
-from holdfast.domain.permission import Verdict
+from holdfast.domain.permission import PermissionAction
 from holdfast.domain.tool import ToolClass
-from holdfast.domain.web_url import MAX_URL, WebUrl, web_url
+from holdfast.domain.web_url import MAX_URL_CHARS, WebUrl, parse_web_url
 from holdfast.tools.permissions.chain import chain_of
 from holdfast.tools.schema import Arguments, spec_of
 from holdfast.tools.tool import Call, Outcome
@@ -30,7 +30,8 @@ class WebFetch(Arguments, frozen=True, kw_only=True):
     """
 
     url: Annotated[
-        str, Meta(min_length=1, max_length=MAX_URL, description="The whole address, with `https://` or `http://`.")
+        str,
+        Meta(min_length=1, max_length=MAX_URL_CHARS, description="The whole address, with `https://` or `http://`."),
     ]
     offset: Annotated[int, Meta(ge=0, description="How many characters of the text to skip.")] = 0
     length: Annotated[int, Meta(ge=1, le=MOST_LENGTH, description="How many characters to read.")] = DEFAULT_LENGTH
@@ -46,7 +47,7 @@ def web_fetch(http: Http, pages: Pages) -> TypedTool[WebFetch]:
     """Return the tool, which asks by `http`, and has `pages` turned into Markdown."""
 
     async def run(call: Call, asked: WebFetch) -> Outcome:
-        url = web_url(asked.url)
+        url = parse_web_url(asked.url)
         there, answer = await fetch(http, url, decide=lambda redirect: _verdict(call, redirect))
         reading = await read(there, answer, pages, raw=asked.raw)
         return Outcome(
@@ -58,8 +59,8 @@ def web_fetch(http: Http, pages: Pages) -> TypedTool[WebFetch]:
     return TypedTool(SPEC, WebFetch, run=run)
 
 
-def _verdict(call: Call, url: WebUrl) -> Verdict:
-    return chain_of(call.agent, call.values).decide(SPEC.name, {"url": str(url)}, default=Verdict.ASK).verdict
+def _verdict(call: Call, url: WebUrl) -> PermissionAction:
+    return chain_of(call.agent, call.values).decide(SPEC.name, {"url": str(url)}, default=PermissionAction.ASK).verdict
 
 
 def _told(url: WebUrl, status: int, reading: Reading, asked: WebFetch) -> str:

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.domain.tool import ToolClass
-from holdfast.ports.web_search import WebSearch
+from holdfast.ports.tools import WebSearch
 from holdfast.tools.schema import Arguments, spec_of
 from holdfast.tools.tool import Call, Outcome
 from holdfast.tools.typed import TypedTool

@@ -4,10 +4,10 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from holdfast.domain.text import check_text
-from holdfast.domain.tool import Reach, ToolClass
-from holdfast.domain.working_path import working_path
-from holdfast.ports.working_folder import WorkingFolders
+from holdfast.domain.tool import ToolClass, ToolReach
+from holdfast.domain.validation import check_text
+from holdfast.domain.working_path import parse_working_path
+from holdfast.ports.tools import WorkingFolders
 from holdfast.tools.files.permitted import permitted_folder
 from holdfast.tools.files.threads import Halt, in_thread
 from holdfast.tools.files.writing import check_known, find, found_so, put, wrote
@@ -32,7 +32,9 @@ class WriteFile(Arguments, frozen=True, kw_only=True):
 
 # Idempotent, because a file that is already as it should be is left so, and one that is neither that nor what the run
 # knows is refused: run again after a crash, it finishes what was begun or finds it done.
-SPEC: Final = spec_of(WriteFile, name="write_file", kind=ToolClass.IDEMPOTENT, timeout=TIMEOUT, reach=Reach.WORKSPACE)
+SPEC: Final = spec_of(
+    WriteFile, name="write_file", kind=ToolClass.IDEMPOTENT, timeout=TIMEOUT, reach=ToolReach.WORKSPACE
+)
 
 
 def write_file(folders: WorkingFolders) -> TypedTool[WriteFile]:
@@ -45,7 +47,7 @@ def write_file(folders: WorkingFolders) -> TypedTool[WriteFile]:
 
 
 def _write(folders: WorkingFolders, call: Call, asked: WriteFile, halt: Halt) -> Outcome:
-    path = working_path(asked.path)
+    path = parse_working_path(asked.path)
     content = check_text(asked.content, field="content", most=MAX_WRITTEN).encode()
     with permitted_folder(folders, call) as folder:
         found = find(folder, path)

@@ -10,12 +10,11 @@ import msgspec
 from holdfast.domain.agent import Agent
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid, OutcomeUnknown, Unavailable
-from holdfast.domain.permission import Verdict
-from holdfast.domain.tool import Reach
-from holdfast.domain.working_path import HERE, WorkingPath
-from holdfast.ports.processes import Ended
-from holdfast.ports.sandbox import Confined, Sandbox
-from holdfast.ports.working_folder import WorkingFolders
+from holdfast.domain.permission import PermissionAction
+from holdfast.domain.tool import ToolReach
+from holdfast.domain.working_path import WORKING_ROOT, WorkingPath
+from holdfast.ports.sandbox import ProcessResult, Sandbox, SandboxCommand
+from holdfast.ports.tools import WorkingFolders
 from holdfast.tools.commands.live_output import LiveOutput
 from holdfast.tools.commands.masked import Masked, masked
 from holdfast.tools.commands.reserved import Reserved, to_reserve
@@ -32,7 +31,7 @@ NETWORK: Final = "network"
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
     """How a command ended, and what it made although the rules deny it."""
 
-    ended: Ended
+    ended: ProcessResult
     trespasses: Sequence[str] = ()
     """Paths in the working folder."""
 
@@ -56,7 +55,7 @@ class Commands:
         self._reserved = Reserved(folders)
         self._redaction = redaction or Redaction()
         self._confined = confined
-        self.reach = Reach.COMMANDS if confined else Reach.OUTSIDE
+        self.reach = ToolReach.COMMANDS if confined else ToolReach.OUTSIDE
         """How far what commands change reaches."""
 
     def root(self, call: Call) -> Path:
@@ -70,7 +69,7 @@ class Commands:
     async def has(self, call: Call, folder: WorkingPath) -> bool:
         """Say whether a command can begin in a folder: it is there, and does not lead out of the working folder."""
         root = self.root(call)
-        return folder == HERE or await in_thread(lambda _: _is_within(root, root / folder))
+        return folder == WORKING_ROOT or await in_thread(lambda _: _is_within(root, root / folder))
 
     async def run(
         self,
@@ -78,7 +77,7 @@ class Commands:
         argv: Sequence[str],
         *,
         seconds: float,
-        folder: WorkingPath = HERE,
+        folder: WorkingPath = WORKING_ROOT,
         input: bytes = b"",
         readable: Sequence[Path] = (),
         environment: Mapping[str, str] | None = None,
@@ -87,7 +86,7 @@ class Commands:
         """Run a command to its end, for so many seconds at most; show the pieces of output that `heard` says yes to."""
         root, denied = self.root(call), denied_paths(call.agent, call.values)
         async with self._bounded(call, denied) as bounds:
-            command = Confined(
+            command = SandboxCommand(
                 argv=argv,
                 root=root,
                 folder=root / folder,
@@ -102,7 +101,7 @@ class Commands:
             ended = await self._run(call, command, heard)
             return Ran(ended=ended, trespasses=await self._trespasses(call, denied, bounds))
 
-    async def _run(self, call: Call, command: Confined, heard: Callable[[bytes], bool]) -> Ended:
+    async def _run(self, call: Call, command: SandboxCommand, heard: Callable[[bytes], bool]) -> ProcessResult:
         live = LiveOutput(call, self._redaction)
         try:
             ended = await self._sandbox.run(command, on_output=lambda piece: live.hear(piece) if heard(piece) else None)
@@ -150,5 +149,5 @@ def _is_within(root: Path, folder: Path) -> bool:
 
 def has_network(agent: Agent, values: Mapping[str, Json]) -> bool:
     """Say whether a rule allows the network to commands of a run, and none above it does not."""
-    decision = chain_of(agent, values).decide(NETWORK, {}, default=Verdict.DENY)
-    return decision.verdict is Verdict.ALLOW
+    decision = chain_of(agent, values).decide(NETWORK, {}, default=PermissionAction.DENY)
+    return decision.verdict is PermissionAction.ALLOW

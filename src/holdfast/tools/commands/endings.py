@@ -3,10 +3,10 @@
 import signal
 from collections.abc import Iterator
 
-from holdfast.ports.processes import Ended
+from holdfast.ports.sandbox import ProcessResult
 
 
-def told(ended: Ended, *, timeout: float) -> list[str]:
+def told(ended: ProcessResult, *, timeout: float) -> list[str]:
     """Return what there is to say about the end of a command, beside its output."""
     return list(_notes(ended, timeout))
 
@@ -20,7 +20,7 @@ def output_of(raw: bytes, *, dropped: int) -> str:
     return raw[:half].decode(errors="replace") + note + raw[half:].decode(errors="replace")
 
 
-def _notes(ended: Ended, timeout: float) -> Iterator[str]:
+def _notes(ended: ProcessResult, timeout: float) -> Iterator[str]:
     if ended.crowded:
         yield "it was killed, because it had too many processes"
     elif ended.timed_out:

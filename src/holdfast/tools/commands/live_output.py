@@ -5,7 +5,7 @@ from codecs import getincrementaldecoder
 from typing import Final
 
 from holdfast.domain.events import ActivityDelta, ActivitySnapshot
-from holdfast.domain.events.patch import Add
+from holdfast.domain.events.event import PatchAdd
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import MessageId
 from holdfast.tools.content import readable
@@ -69,7 +69,7 @@ class LiveOutput:
             self._begin()
         self._call.show(
             ActivityDelta(
-                message_id=self._message_id, activity_type=ACTIVITY, patch=[Add(path="/output/-", value=text)]
+                message_id=self._message_id, activity_type=ACTIVITY, patch=[PatchAdd(path="/output/-", value=text)]
             )
         )
         self._pause = asyncio.get_running_loop().call_later(WINDOW, self._show)

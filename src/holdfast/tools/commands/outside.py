@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from holdfast.domain.taint import source
+from holdfast.domain.untrusted import taint_source_name
 from holdfast.tools.permissions.paths import normal
 from holdfast.tools.permissions.shell.found import Script
 from holdfast.tools.permissions.shell.parse import parse
@@ -27,8 +27,8 @@ def words_from_outside(command: str, *, root: Path, network: bool) -> str | None
     script = parse(command)
     for name in _programs(script) if network else ():
         if name in READERS:
-            return source("network", name)
-    return next((source("file", path) for path in _paths(script) if _is_outside(path, root)), None)
+            return taint_source_name("network", name)
+    return next((taint_source_name("file", path) for path in _paths(script) if _is_outside(path, root)), None)
 
 
 def _programs(script: Script) -> Iterator[str]:

@@ -10,8 +10,8 @@ from threading import Lock
 from typing import Final
 
 from holdfast.domain.errors import Invalid, NotFound
-from holdfast.domain.working_path import WorkingPath, working_path
-from holdfast.ports.working_folder import WorkingFolders
+from holdfast.domain.working_path import WorkingPath, parse_working_path
+from holdfast.ports.tools import WorkingFolders
 from holdfast.tools.permissions.denied import DeniedPaths
 
 _PATTERN: Final = frozenset("*?[")
@@ -55,7 +55,7 @@ class Reserved:
 def to_reserve(denied: DeniedPaths) -> list[WorkingPath]:
     """Return the paths of a working folder that rules name in full and deny to be written."""
     plain = [pattern.rstrip("/").removesuffix("/**") for pattern in denied.kept if _is_of_one_place(pattern)]
-    return [working_path(path) for path in dict.fromkeys(plain) if _PATTERN.isdisjoint(path)]
+    return [parse_working_path(path) for path in dict.fromkeys(plain) if _PATTERN.isdisjoint(path)]
 
 
 def _is_of_one_place(pattern: str) -> bool:

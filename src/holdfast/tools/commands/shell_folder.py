@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
-from holdfast.domain.working_path import HERE, WorkingPath, working_path
+from holdfast.domain.working_path import WORKING_ROOT, WorkingPath, parse_working_path
 from holdfast.tools.permissions.subjects import BASH, SUBJECTS
 from holdfast.tools.values import written
 
@@ -18,15 +18,15 @@ VALUE: Final = "shell"
 class Shell(msgspec.Struct, frozen=True, kw_only=True):
     """The shell of a run."""
 
-    folder: str = HERE
+    folder: str = WORKING_ROOT
 
 
 def shell_folder(values: Mapping[str, Json]) -> WorkingPath:
     """Return where the next command begins, relative to the working folder."""
     try:
-        return working_path(msgspec.convert(values.get(VALUE) or {}, Shell).folder)
+        return parse_working_path(msgspec.convert(values.get(VALUE) or {}, Shell).folder)
     except (Invalid, msgspec.ValidationError):
-        return HERE  # nothing that we wrote
+        return WORKING_ROOT  # nothing that we wrote
 
 
 def at(folder: WorkingPath) -> dict[str, Json]:
@@ -38,6 +38,6 @@ def as_ruled(tool: str, arguments: dict[str, Json], values: Mapping[str, Json]) 
     """Return arguments as rules are to read them: they take a command to begin in the working folder."""
     argument = SUBJECTS[BASH].argument
     command, folder = arguments.get(argument), shell_folder(values)
-    if tool != BASH or folder == HERE or not isinstance(command, str):
+    if tool != BASH or folder == WORKING_ROOT or not isinstance(command, str):
         return arguments
     return {**arguments, argument: f"cd {shlex.quote(folder)}\n{command}"}

@@ -6,7 +6,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from holdfast.domain.events.custom import PermissionDecided
-from holdfast.domain.permission import Verdict
+from holdfast.domain.permission import PermissionAction
 from holdfast.tools.content import as_text
 from holdfast.tools.tool import Call, Outcome
 
@@ -21,6 +21,6 @@ def with_trespasses(outcome: Outcome, call: Call, tool: str, paths: Sequence[str
     named = ", ".join(f"`{path}`" for path in paths[:MOST])
     more = f" and {len(paths) - MOST} more" if len(paths) > MOST else ""
     reason = f"it has made {named}{more}, which the rules deny to be written"
-    decided = PermissionDecided(tool_call_id=call.id, tool=tool, decision=Verdict.DENY, reason=reason)
+    decided = PermissionDecided(tool_call_id=call.id, tool=tool, decision=PermissionAction.DENY, reason=reason)
     content = f"{as_text(outcome.content)}\n[{reason}: take that back, and tell whoever you work for]"
     return replace(outcome, content=content, failed=True, events=[*outcome.events, decided])

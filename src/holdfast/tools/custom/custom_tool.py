@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from holdfast.domain.content import Json
 from holdfast.domain.tool import ToolClass, ToolSpec
-from holdfast.ports.processes import Ended
+from holdfast.ports.sandbox import ProcessResult
 from holdfast.tools.commands.commands import Commands
 from holdfast.tools.commands.endings import told
 from holdfast.tools.commands.trespasses import with_trespasses
@@ -50,7 +50,7 @@ class CustomTool:
         )
         return with_trespasses(self._outcome(ran.ended), call, self.spec.name, ran.trespasses)
 
-    def _outcome(self, ended: Ended) -> Outcome:
+    def _outcome(self, ended: ProcessResult) -> Outcome:
         if ended.exit_code != 0:
             cut_off = ended.exit_code is None and self.spec.kind is ToolClass.EFFECTFUL
             return Outcome(content=self._failure(ended), failed=True, unknown=cut_off)
@@ -60,7 +60,7 @@ class CustomTool:
             said = ended.output[:200].decode(errors="replace")
             return Outcome(content=f"`{self.spec.name}` wrote no JSON ({exc}): {said}", failed=True)
 
-    def _failure(self, ended: Ended) -> str:
+    def _failure(self, ended: ProcessResult) -> str:
         errors = ended.errors.decode(errors="replace").strip()[-MOST_ERRORS:]
         said = "; ".join(told(ended, timeout=self._timeout))
         return f"`{self.spec.name}` failed ({said}){f': {errors}' if errors else ''}"

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from holdfast.domain.errors import Invalid, NotFound
-from holdfast.domain.working_path import HERE, WorkingPath, beneath, working_path
-from holdfast.ports.working_folder import WorkingFolder
+from holdfast.domain.working_path import WORKING_ROOT, WorkingPath, child_path, parse_working_path
+from holdfast.ports.tools import WorkingFolder
 from holdfast.tools.files.patterns import glob
 from holdfast.tools.files.walking import Walk
 
@@ -15,7 +15,7 @@ _SPECIAL: Final = frozenset("*?[]{}\\")
 def found_files(folder: WorkingFolder, walk: Walk, pattern: str, *, start: WorkingPath) -> Iterator[WorkingPath]:
     """Yield the files whose paths, relative to `start`, fit a pattern, in the order of their names."""
     fits = glob(_relative(pattern))
-    cut = 0 if start == HERE else len(start) + 1
+    cut = 0 if start == WORKING_ROOT else len(start) + 1
     nearest = _nearest(pattern, start)
     try:
         for path in walk.files(nearest):
@@ -40,5 +40,5 @@ def _nearest(pattern: str, start: WorkingPath) -> WorkingPath:
     for name in folders:
         if not name or _SPECIAL.intersection(name):
             break
-        at = beneath(at, name)
-    return working_path(at)
+        at = child_path(at, name)
+    return parse_working_path(at)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import re2  # type: ignore[import-untyped]  # it ships no types
 
 from holdfast.domain.errors import HoldfastError
-from holdfast.domain.working_path import HERE, WorkingPath, beneath
-from holdfast.ports.working_folder import WorkingFolder
+from holdfast.domain.working_path import WORKING_ROOT, WorkingPath, child_path
+from holdfast.ports.tools import WorkingFolder
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -33,7 +33,7 @@ class Ignored(NamedTuple):
 def ignored_in(folder: WorkingFolder, path: WorkingPath) -> list[Ignored]:
     """Return what the file of a folder leaves out; one that cannot be read leaves out nothing."""
     try:
-        lines = folder.read(beneath(path, IGNORE), most=MAX_IGNORE).content.decode(errors="replace").splitlines()
+        lines = folder.read(child_path(path, IGNORE), most=MAX_IGNORE).content.decode(errors="replace").splitlines()
     except HoldfastError:
         return []
     parts = (lines[first : first + _AT_ONCE] for first in range(0, len(lines), _AT_ONCE))
@@ -43,7 +43,7 @@ def ignored_in(folder: WorkingFolder, path: WorkingPath) -> list[Ignored]:
 def is_ignored(path: WorkingPath, rules: Sequence[Ignored], *, folder: bool) -> bool:
     """Say whether something is left out: the file that is nearest to it and says something about it decides."""
     for rule in reversed(rules):
-        name = path if rule.folder == HERE else path.removeprefix(f"{rule.folder}/")
+        name = path if rule.folder == WORKING_ROOT else path.removeprefix(f"{rule.folder}/")
         said = rule.spec.check_file(f"{name}/" if folder else name).include
         if said is not None:
             return said

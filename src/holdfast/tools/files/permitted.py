@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from holdfast.domain.errors import Invalid
-from holdfast.domain.working_path import WorkingPath, beneath
-from holdfast.ports.working_folder import FoundFile, Listing, WorkingFolder, WorkingFolders
+from holdfast.domain.working_path import WorkingPath, child_path
+from holdfast.ports.tools import FileSnapshot, FolderListing, WorkingFolder, WorkingFolders
 from holdfast.tools.permissions.denied import DeniedPaths, denied_paths
 from holdfast.tools.tool import Call
 
@@ -25,24 +25,24 @@ class PermittedFolder:
         self._folder = folder
         self._denied = denied
 
-    def read(self, path: WorkingPath, *, most: int) -> FoundFile:
+    def read(self, path: WorkingPath, *, most: int) -> FileSnapshot:
         """Return a file that may be read."""
         if self._denied.hides(path):
             raise Invalid(f"the rules deny `{path}` to be read: go on without it", path=path)
         return self._folder.read(path, most=most)
 
-    def list(self, path: WorkingPath, *, most: int) -> Listing:
+    def list(self, path: WorkingPath, *, most: int) -> FolderListing:
         """Return what is in a folder and may be read."""
         found = self._folder.list(path, most=most)
-        shown = [entry for entry in found.entries if not self._denied.hides(beneath(path, entry.name))]
-        return Listing(entries=shown, complete=found.complete)
+        shown = [entry for entry in found.entries if not self._denied.hides(child_path(path, entry.name))]
+        return FolderListing(entries=shown, complete=found.complete)
 
     def write(
         self,
         path: WorkingPath,
         content: bytes,
         *,
-        instead_of: FoundFile | None,
+        instead_of: FileSnapshot | None,
         mark: str,
         before: Callable[[], None],
     ) -> None:

@@ -4,15 +4,15 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from holdfast.domain.errors import HoldfastError
-from holdfast.domain.working_path import HERE, MAX_DEPTH, WorkingPath, beneath, nameable
-from holdfast.ports.working_folder import Entry, EntryKind, WorkingFolder
+from holdfast.domain.working_path import MAX_PATH_DEPTH, WORKING_ROOT, WorkingPath, child_path, is_valid_name
+from holdfast.ports.tools import EntryKind, FolderEntry, WorkingFolder
 from holdfast.tools.files.budget import Budget
 from holdfast.tools.files.ignoring import ALWAYS, IGNORE, Ignored, ignored_in, is_ignored
 
 LINKED: Final = "symbolic links, which are not followed"
 UNNAMED: Final = "names that are not UTF-8 or have control characters in them"
 GONE: Final = "folders that could not be opened"
-DEEP: Final = f"folders more than {MAX_DEPTH} deep"
+DEEP: Final = f"folders more than {MAX_PATH_DEPTH} deep"
 
 
 class Walk:
@@ -38,28 +38,28 @@ class Walk:
         for entry in entries:
             if not self._budget.spend(entries=1):
                 return
-            below = beneath(path, entry.name)
-            if not nameable(entry.name):
+            below = child_path(path, entry.name)
+            if not is_valid_name(entry.name):
                 self._budget.pass_over(UNNAMED)
             elif not self._leaves_out(below, entry, rules):
                 yield from self._visit(below, entry, rules)
 
-    def _visit(self, path: WorkingPath, entry: Entry, rules: Sequence[Ignored]) -> Iterator[WorkingPath]:
+    def _visit(self, path: WorkingPath, entry: FolderEntry, rules: Sequence[Ignored]) -> Iterator[WorkingPath]:
         if entry.kind is EntryKind.FILE:
             yield path
         elif entry.kind is EntryKind.LINK:
             self._budget.pass_over(LINKED)
-        elif entry.kind is EntryKind.FOLDER and path.count("/") + 1 < MAX_DEPTH:
+        elif entry.kind is EntryKind.FOLDER and path.count("/") + 1 < MAX_PATH_DEPTH:
             yield from self._beneath(path, rules)
         elif entry.kind is EntryKind.FOLDER:
             self._budget.pass_over(DEEP)
 
-    def _leaves_out(self, path: WorkingPath, entry: Entry, rules: Sequence[Ignored]) -> bool:
+    def _leaves_out(self, path: WorkingPath, entry: FolderEntry, rules: Sequence[Ignored]) -> bool:
         if self._everything:
             return False
         return entry.name in ALWAYS or is_ignored(path, rules, folder=entry.kind is EntryKind.FOLDER)
 
-    def _entries(self, path: WorkingPath, *, first: bool) -> Sequence[Entry]:
+    def _entries(self, path: WorkingPath, *, first: bool) -> Sequence[FolderEntry]:
         try:
             return self._folder.list(path, most=max(self._budget.entries, 1)).entries
         except HoldfastError:
@@ -71,9 +71,9 @@ class Walk:
 
 def _above(path: WorkingPath) -> Iterator[WorkingPath]:
     """Yield the folders that a folder is in, from the outermost."""
-    if path == HERE:
+    if path == WORKING_ROOT:
         return
-    yield HERE
+    yield WORKING_ROOT
     parts = path.split("/")
     for depth in range(1, len(parts)):
         yield WorkingPath("/".join(parts[:depth]))

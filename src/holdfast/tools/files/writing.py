@@ -14,7 +14,7 @@ from holdfast.domain.content import Json
 from holdfast.domain.errors import Conflict, Invalid, NotFound
 from holdfast.domain.events.custom import FileAction, FileChanged
 from holdfast.domain.working_path import WorkingPath
-from holdfast.ports.working_folder import FoundFile, WorkingFolder
+from holdfast.ports.tools import FileSnapshot, WorkingFolder
 from holdfast.tools.files.diffs import unified
 from holdfast.tools.files.editing import digest
 from holdfast.tools.files.known import knowing, known_digest
@@ -23,7 +23,7 @@ from holdfast.tools.files.threads import Halt
 from holdfast.tools.tool import Call, Outcome
 
 
-def find(folder: WorkingFolder, path: WorkingPath) -> FoundFile | None:
+def find(folder: WorkingFolder, path: WorkingPath) -> FileSnapshot | None:
     """Return the file, or nothing if there is none."""
     try:
         return folder.read(path, most=MAX_FILE)
@@ -36,7 +36,7 @@ def known_as(call: Call, path: WorkingPath) -> str | None:
     return known_digest(call.values, call.agent.working_folder, path)
 
 
-def check_known(call: Call, path: WorkingPath, found: FoundFile) -> None:
+def check_known(call: Call, path: WorkingPath, found: FileSnapshot) -> None:
     """Raise `Conflict` unless the run has read the file as it is now."""
     known = known_as(call, path)
     if known is None:
@@ -50,7 +50,7 @@ def check_known(call: Call, path: WorkingPath, found: FoundFile) -> None:
 
 
 def put(
-    folder: WorkingFolder, call: Call, path: WorkingPath, content: bytes, *, found: FoundFile | None, halt: Halt
+    folder: WorkingFolder, call: Call, path: WorkingPath, content: bytes, *, found: FileSnapshot | None, halt: Halt
 ) -> None:
     """Write a file in the name of a call; once the call is cancelled, nothing is written any more."""
     mark = sha256(call.key.encode()).hexdigest()[:16]

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.domain.agent import Agent, Tainted
+from holdfast.domain.agent import Agent, TaintPolicy
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
-from holdfast.domain.permission import RIGHTS, Decision, Rights, Verdict, strictest
-from holdfast.domain.taint import handed_on, taint_of
+from holdfast.domain.permission import RIGHTS_VALUE, PermissionAction, PermissionDecision, Rights, strictest_decision
+from holdfast.domain.untrusted import inherited_taint, read_taint
 from holdfast.tools.permissions.policy import Policy, agent_policy, policy_of
 
 
@@ -24,19 +24,23 @@ class Chain:
             (agent.name, agent_policy(agent)),
             *((one.agent, policy_of(one.permissions, one.granted)) for one in above),
         ]
-        self.asks_tainted = Tainted.ASK in (agent.tainted, *(one.tainted for one in above))
+        self.asks_tainted = TaintPolicy.ASK in (agent.tainted, *(one.tainted for one in above))
         """Whether a person is asked about calls that reach beyond the workspace, once the run is tainted."""
         concerns = [policy.concerns for _, policy in self.links]
         self.concerns = concerns[0].union(*concerns[1:]) if above else concerns[0]
 
-    def decide(self, tool: str, arguments: dict[str, Json], *, default: Verdict = Verdict.ALLOW) -> Decision:
+    def decide(
+        self, tool: str, arguments: dict[str, Json], *, default: PermissionAction = PermissionAction.ALLOW
+    ) -> PermissionDecision:
         """Return what is done about a call."""
         own, *above = self.decisions(tool, arguments, default=default)
-        return strictest(
+        return strictest_decision(
             [own, *(replace(one, agent=name) for (name, _), one in zip(self.links[1:], above, strict=True))]
         )
 
-    def decisions(self, tool: str, arguments: dict[str, Json], *, default: Verdict) -> list[Decision]:
+    def decisions(
+        self, tool: str, arguments: dict[str, Json], *, default: PermissionAction
+    ) -> list[PermissionDecision]:
         """Return what each of them decides, the agent itself first."""
         return [policy.decide(tool, arguments, default=default) for _, policy in self.links]
 
@@ -48,14 +52,14 @@ def chain_of(agent: Agent, values: Mapping[str, Json]) -> Chain:
 
 def inherited(values: Mapping[str, Json]) -> list[Rights]:
     """Return the rights of those above a run; what cannot be read is no reason to have more of them."""
-    written = values.get(RIGHTS)
+    written = values.get(RIGHTS_VALUE)
     try:
         return [] if written is None else msgspec.convert(written, list[Rights])
     except msgspec.ValidationError as exc:
-        raise Invalid(f"the rights of this run cannot be read: {exc}", value=RIGHTS) from exc
+        raise Invalid(f"the rights of this run cannot be read: {exc}", value=RIGHTS_VALUE) from exc
 
 
 def passed_on(agent: Agent, values: Mapping[str, Json]) -> dict[str, Json]:
     """Return the values of a run that `agent` spawns: it has at most the rights of all above it, and their taint."""
     own = Rights(agent=agent.name, permissions=agent.permissions, granted=agent.granted, tainted=agent.tainted)
-    return {RIGHTS: msgspec.to_builtins([*inherited(values), own]), **handed_on(taint_of(values).names())}
+    return {RIGHTS_VALUE: msgspec.to_builtins([*inherited(values), own]), **inherited_taint(read_taint(values).names())}

@@ -6,9 +6,9 @@ from typing import Final, NamedTuple
 
 from holdfast.domain.agent import Permissions
 from holdfast.domain.errors import Invalid
-from holdfast.domain.mcp_server import server_of, server_prefix
-from holdfast.domain.permission import ToolRule, parse_rule
-from holdfast.domain.tool import REMOTE_METHOD
+from holdfast.domain.mcp_server import server_of_tool, server_tool_prefix
+from holdfast.domain.permission import ParsedRule, parse_rule
+from holdfast.domain.tool import REMOTE_METHOD_PREFIX
 from holdfast.tools.built_ins import BUILT_IN
 from holdfast.tools.permissions.commands import check_command_pattern, command_pattern
 from holdfast.tools.permissions.domains import check_domain_pattern, domain_pattern
@@ -71,10 +71,10 @@ def check_rule(text: str, *, known: Collection[str] = KNOWN, allows: bool = Fals
 
 def _comes_and_goes(tool: str) -> bool:
     """Say whether a name is that of tools of clients or of MCP servers, which nobody knows before they are there."""
-    server = server_of(tool)
+    server = server_of_tool(tool)
     if server is not None:
-        return server != "" and tool.removeprefix(server_prefix(server)) != ""
-    return tool.startswith(REMOTE_METHOD) and not tool.endswith("*")
+        return server != "" and tool.removeprefix(server_tool_prefix(server)) != ""
+    return tool.startswith(REMOTE_METHOD_PREFIX) and not tool.endswith("*")
 
 
 def _check_program(program: str, *, allows: bool) -> None:
@@ -89,7 +89,7 @@ def _check_reached(text: str, before: list[tuple[str, str]]) -> None:
             raise Invalid(f"it is never reached: `{earlier}` in `{name}` comes first")
 
 
-def _covers(one: ToolRule, other: ToolRule) -> bool:
+def _covers(one: ParsedRule, other: ParsedRule) -> bool:
     if one.tool != other.tool:
         return one.tool.endswith("*") and other.tool.startswith(one.tool[:-1])
     if one.specifier is None or one.specifier == other.specifier:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from holdfast.domain.errors import Invalid
-from holdfast.domain.web_url import web_host, web_url
+from holdfast.domain.web_url import parse_web_host, parse_web_url
 
 PREFIX: Final = "domain:"
 _BELOW: Final = "*."
@@ -22,12 +22,12 @@ class DomainPattern:
     def __init__(self, text: str) -> None:
         named = text.removeprefix(PREFIX)
         self._itself = not named.startswith(_BELOW)
-        self._host = web_host(named.removeprefix(_BELOW))
+        self._host = parse_web_host(named.removeprefix(_BELOW))
 
     def fits(self, url: str) -> bool:
         """Say whether an address is of such a host."""
         try:
-            host = web_url(url).host
+            host = parse_web_url(url).host
         except Invalid:
             return False
         return host == self._host and self._itself or host.endswith(f".{self._host}")

@@ -7,9 +7,9 @@ from typing import Final
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
-from holdfast.domain.mcp_server import server_of, server_prefix
-from holdfast.domain.permission import Verdict
-from holdfast.domain.web_url import web_url
+from holdfast.domain.mcp_server import server_of_tool, server_tool_prefix
+from holdfast.domain.permission import PermissionAction
+from holdfast.domain.web_url import parse_web_url
 from holdfast.tools.permissions.checking import check_rule
 from holdfast.tools.permissions.domains import PREFIX
 from holdfast.tools.permissions.paths import normal
@@ -32,7 +32,9 @@ def _would_allow(policy: Policy, rules: tuple[str, ...], tool: str, arguments: d
             check_rule(text, known={tool, *SUBJECTS}, allows=True)
     except Invalid:
         return False
-    return policy.granting(rules).decide(tool, arguments, default=Verdict.ASK).verdict is Verdict.ALLOW
+    return (
+        policy.granting(rules).decide(tool, arguments, default=PermissionAction.ASK).verdict is PermissionAction.ALLOW
+    )
 
 
 def _candidates(policy: Policy, tool: str, arguments: dict[str, Json]) -> Iterator[list[str]]:
@@ -40,8 +42,8 @@ def _candidates(policy: Policy, tool: str, arguments: dict[str, Json]) -> Iterat
     said = None if subject is None else arguments.get(subject.argument)
     if subject is None:
         yield [tool]
-        if (server := server_of(tool)) is not None:
-            yield [f"{server_prefix(server)}*"]
+        if (server := server_of_tool(tool)) is not None:
+            yield [f"{server_tool_prefix(server)}*"]
     elif not isinstance(said, str):
         return
     elif subject.kind is SubjectKind.COMMAND:
@@ -56,7 +58,7 @@ def _candidates(policy: Policy, tool: str, arguments: dict[str, Json]) -> Iterat
 
 def _hosts(url: str) -> list[str]:
     try:
-        return [f"{PREFIX}{web_url(url).host}"]
+        return [f"{PREFIX}{parse_web_url(url).host}"]
     except Invalid:
         return []
 

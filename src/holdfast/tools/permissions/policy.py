@@ -6,7 +6,7 @@ from typing import Final
 
 from holdfast.domain.agent import Agent, Permissions
 from holdfast.domain.content import Json
-from holdfast.domain.permission import Decision, Verdict
+from holdfast.domain.permission import PermissionAction, PermissionDecision
 from holdfast.tools.permissions.rules import Rule, bound, rule
 from holdfast.tools.permissions.shell.found import Script
 from holdfast.tools.permissions.shell_policy import ShellPolicy
@@ -34,17 +34,19 @@ class Policy:
         """The rules that refuse."""
         return self._deny
 
-    def decide(self, tool: str, arguments: dict[str, Json], *, default: Verdict = Verdict.ALLOW) -> Decision:
+    def decide(
+        self, tool: str, arguments: dict[str, Json], *, default: PermissionAction = PermissionAction.ALLOW
+    ) -> PermissionDecision:
         """Return what is done about a call."""
         if tool == BASH:
             return self._shell.decide(arguments.get(SUBJECTS[BASH].argument))
         decision = (
-            bound([(one, one.binds(tool, arguments)) for one in self._deny], Verdict.DENY)
+            bound([(one, one.binds(tool, arguments)) for one in self._deny], PermissionAction.DENY)
             or _allowed(self._granted, tool, arguments)
-            or bound([(one, one.binds(tool, arguments)) for one in self._ask], Verdict.ASK)
+            or bound([(one, one.binds(tool, arguments)) for one in self._ask], PermissionAction.ASK)
             or _allowed(self._allow, tool, arguments)
         )
-        return decision or Decision(verdict=default)
+        return decision or PermissionDecision(verdict=default)
 
     def granting(self, rules: Sequence[str]) -> "Policy":
         """Return the policy as it would be with more rules granted."""
@@ -74,9 +76,9 @@ def agent_policy(agent: Agent) -> Policy:
     return policy_of(agent.permissions, agent.granted)
 
 
-def _allowed(rules: Sequence[Rule], tool: str, arguments: dict[str, Json]) -> Decision | None:
+def _allowed(rules: Sequence[Rule], tool: str, arguments: dict[str, Json]) -> PermissionDecision | None:
     found = next((one for one in rules if one.allows(tool, arguments)), None)
-    return None if found is None else Decision(verdict=Verdict.ALLOW, rule=found.text)
+    return None if found is None else PermissionDecision(verdict=PermissionAction.ALLOW, rule=found.text)
 
 
 @lru_cache(maxsize=256)

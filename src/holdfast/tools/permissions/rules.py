@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from holdfast.domain.content import Json
-from holdfast.domain.permission import Decision, Verdict, parse_rule
+from holdfast.domain.permission import PermissionAction, PermissionDecision, parse_rule
 from holdfast.tools.permissions.commands import CommandPattern, command_pattern
 from holdfast.tools.permissions.domains import DomainPattern, domain_pattern
 from holdfast.tools.permissions.match import Match
@@ -71,14 +71,14 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         return Match.YES if self.agent is not None and fnmatchcase(said, self.agent) else Match.NO
 
 
-def bound(matches: Sequence[tuple[Rule, Match]], verdict: Verdict) -> Decision | None:
+def bound(matches: Sequence[tuple[Rule, Match]], verdict: PermissionAction) -> PermissionDecision | None:
     """Return what rules that deny or ask make of a call; what one may be about is asked for."""
     for one, match in matches:
         if match is Match.YES:
-            return Decision(verdict=verdict, rule=one.text)
+            return PermissionDecision(verdict=verdict, rule=one.text)
     for one, match in matches:
         if match is Match.MAYBE:
-            return Decision(verdict=Verdict.ASK, rule=one.text, reason=MAYBE)
+            return PermissionDecision(verdict=PermissionAction.ASK, rule=one.text, reason=MAYBE)
     return None
 
 

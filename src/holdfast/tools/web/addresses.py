@@ -7,9 +7,8 @@ from ipaddress import ip_address
 from typing import Final, Protocol
 
 from holdfast.domain.errors import Invalid, Unavailable
-from holdfast.domain.public_address import is_public
 from holdfast.domain.web_settings import PrivateHost
-from holdfast.domain.web_url import IPAddress, WebUrl, check_port
+from holdfast.domain.web_url import IPAddress, WebUrl, check_web_port, is_public
 
 MOST_TRIED: Final = 4
 """Addresses of a host that are connected to before it counts as down."""
@@ -46,7 +45,7 @@ class Addresses:
         """Return the addresses to connect to, or raise `Invalid` if the host must not be reached."""
         if PrivateHost(host=url.host, port=url.port) in self._private:
             return (await self._look_up(url))[:MOST_TRIED]
-        check_port(url)
+        check_web_port(url)
         found = await self._look_up(url)
         if PrivateHost(host=url.host) not in self._private:
             _check_public(url, found)

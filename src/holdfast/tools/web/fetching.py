@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Final
 
 from holdfast.domain.errors import Invalid, Unavailable
-from holdfast.domain.permission import Verdict
-from holdfast.domain.web_url import WebUrl, joined
+from holdfast.domain.permission import PermissionAction
+from holdfast.domain.web_url import WebUrl, join_web_url
 from holdfast.tools.web.http import Answer, Http, Request
 
 MAX_BODY: Final = 5 * 1024 * 1024
@@ -20,7 +20,7 @@ HEADERS: Final = {
 }
 
 
-async def fetch(http: Http, url: WebUrl, *, decide: Callable[[WebUrl], Verdict]) -> tuple[WebUrl, Answer]:
+async def fetch(http: Http, url: WebUrl, *, decide: Callable[[WebUrl], PermissionAction]) -> tuple[WebUrl, Answer]:
     """Return what is at an address, and where it was in the end; `decide` says what the rules make of a redirect."""
     try:
         async with asyncio.timeout(SECONDS):
@@ -29,24 +29,24 @@ async def fetch(http: Http, url: WebUrl, *, decide: Callable[[WebUrl], Verdict])
         raise Unavailable(f"`{url.host}` did not answer within {SECONDS:g} seconds") from exc
 
 
-async def _follow(http: Http, url: WebUrl, decide: Callable[[WebUrl], Verdict]) -> tuple[WebUrl, Answer]:
+async def _follow(http: Http, url: WebUrl, decide: Callable[[WebUrl], PermissionAction]) -> tuple[WebUrl, Answer]:
     for _ in range(MAX_REDIRECTS + 1):
         answer = await http.request(Request(url=url, headers=HEADERS, most=MAX_BODY))
         if not answer.redirects:
             return url, answer
-        there = joined(url, answer.headers["location"])
+        there = join_web_url(url, answer.headers["location"])
         _check_redirect(url, there, decide(there))
         url = there
     raise Invalid(f"it leads on and on: after {MAX_REDIRECTS} redirects there is another one", field="url")
 
 
-def _check_redirect(here: WebUrl, there: WebUrl, verdict: Verdict) -> None:
+def _check_redirect(here: WebUrl, there: WebUrl, verdict: PermissionAction) -> None:
     """Raise unless it may be followed: what a person allowed for one host is not allowed for another."""
-    if verdict is Verdict.DENY:
+    if verdict is PermissionAction.DENY:
         raise Invalid(f"it leads to `{there.host}`, which the rules deny", field="url")
     if here.scheme == "https" and there.scheme == "http":
         raise Invalid(f"it leads on without encryption, to `{there}`: fetch that if you want it", field="url")
-    if verdict is Verdict.ASK and _site(here) != _site(there):
+    if verdict is PermissionAction.ASK and _site(here) != _site(there):
         raise Invalid(f"it leads to another host, to `{there}`: fetch that if you want it", field="url")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.domain.errors import Invalid
-from holdfast.ports.processes import Command, Processes
+from holdfast.ports.sandbox import Command, Processes
 from holdfast.tools.files.threads import in_thread
 from holdfast.tools.web import converter
 

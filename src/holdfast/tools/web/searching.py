@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Unavailable
 from holdfast.domain.web_settings import JsonSearch, PrivateHost, SearchSettings, SearxngSearch
-from holdfast.domain.web_url import WebUrl, web_url
-from holdfast.ports.web_search import Found
+from holdfast.domain.web_url import WebUrl, parse_web_url
+from holdfast.ports.tools import SearchResult
 from holdfast.tools.web.addresses import Addresses, Resolver
 from holdfast.tools.web.http import Answer, Http, Request
 
@@ -27,12 +27,12 @@ class HttpSearch:
 
     def __init__(self, api: JsonSearch, resolver: Resolver, *, environment: Mapping[str, str] = os.environ) -> None:
         self._api = api
-        self._url = web_url(api.url)
+        self._url = parse_web_url(api.url)
         self._environment = environment
         private = [PrivateHost(host=self._url.host, port=self._url.port)]
         self._http = Http(Addresses(resolver, private=private))
 
-    async def search(self, query: str, *, limit: int) -> list[Found]:
+    async def search(self, query: str, *, limit: int) -> list[SearchResult]:
         """Ask, and read the answer."""
         answer = await self._http.request(self._request(query, limit))
         if answer.status != 200:
@@ -74,7 +74,7 @@ def _with_query(url: WebUrl, asked: Mapping[str, str | int | bool]) -> WebUrl:
     return replace(url, target=f"{url.target}{'&' if '?' in url.target else '?'}{words}")
 
 
-def _results(api: JsonSearch, answer: Answer) -> Iterator[Found]:
+def _results(api: JsonSearch, answer: Answer) -> Iterator[SearchResult]:
     """Yield the results that have an address."""
     try:
         said = msgspec.json.decode(answer.body)
@@ -85,7 +85,7 @@ def _results(api: JsonSearch, answer: Answer) -> Iterator[Found]:
         raise Unavailable(f"the answer of the search engine has no list at `{api.results}`")
     for each in results:
         if url := _text(each, api.link):
-            yield Found(title=_text(each, api.title), url=url, snippet=_text(each, api.snippet))
+            yield SearchResult(title=_text(each, api.title), url=url, snippet=_text(each, api.snippet))
 
 
 def _at(said: Json, path: str) -> Json:

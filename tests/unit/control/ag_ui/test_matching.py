@@ -8,7 +8,7 @@ from holdfast.control.ag_ui.matching import agreement
 from holdfast.control.ag_ui.messages import shown
 from holdfast.domain.events import messages as wire
 from holdfast.domain.ids import MessageId
-from holdfast.domain.message import STEERING, Message, Role
+from holdfast.domain.message import STEERING_METADATA_KEY, Message, Role
 from tests.unit.control.ag_ui.test_messages import message
 
 
@@ -60,5 +60,5 @@ def test_a_turn_that_the_client_has_not_ends_the_agreement(ours: list[Message], 
 
 def test_what_a_run_was_told_on_its_way_need_not_be_there() -> None:
     ours = chain(2)
-    ours[2] = replace(ours[2], metadata={STEERING: True})
+    ours[2] = replace(ours[2], metadata={STEERING_METADATA_KEY: True})
     assert agreement(shown([*ours[:2], ours[3]]), ours) == (2, ours[3])

@@ -52,7 +52,7 @@ MESSAGES = st.one_of(
 @given(MESSAGES)
 def test_what_is_shown_is_known_again(ours: Message) -> None:
     (theirs,) = shown([ours])
-    back = msgspec.json.decode(msgspec.json.encode(theirs), type=wire.Message)
+    back = msgspec.json.decode(msgspec.json.encode(theirs), type=wire.AgUiMessage)
     assert agrees(back, ours)
 
 

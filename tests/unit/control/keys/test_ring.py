@@ -11,9 +11,9 @@ from holdfast.control.keys.asker import Asker
 from holdfast.control.keys.errors import Unauthenticated
 from holdfast.control.keys.keys import AskedKey, KeyControl, MadeKey
 from holdfast.control.keys.ring import MEMORY, MOST, KeyRing
-from holdfast.domain.api_key import KeptKey, Scope
 from holdfast.domain.ids import ApiKeyId, SpaceId
 from holdfast.domain.instant import Millis, instant
+from holdfast.domain.space import Scope, StoredApiKey
 from holdfast.store.spaces import SqlApiKeys
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
@@ -38,7 +38,7 @@ class Counted(SqlApiKeys):
 
     looks = 0
 
-    async def find(self, key: ApiKeyId) -> KeptKey:
+    async def find(self, key: ApiKeyId) -> StoredApiKey:
         """Look one up."""
         self.looks += 1
         return await super().find(key)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import inspect
 from pydantic import BaseModel
 
-from holdfast.domain.events.input import Interrupt, Interrupted
+from holdfast.domain.events.messages import AgUiInterrupt, InterruptOutcome
 
 MAX_SAFE: Final = 2**53 - 1
 
@@ -55,8 +55,8 @@ def _struct(info: inspect.Type) -> st.SearchStrategy[Any]:
     assert isinstance(info, inspect.StructType)
     required = {field.name: _inspected(field.type) for field in info.fields if field.required}
     optional = {field.name: _inspected(field.type) for field in info.fields if not field.required}
-    if info.cls is Interrupted:
-        required = {"interrupts": st.lists(structs(Interrupt), min_size=1, max_size=2)}
+    if info.cls is InterruptOutcome:
+        required = {"interrupts": st.lists(structs(AgUiInterrupt), min_size=1, max_size=2)}
     return st.fixed_dictionaries(required, optional=optional).map(lambda fields: info.cls(**fields))
 
 

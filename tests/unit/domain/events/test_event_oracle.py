@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter
 
-from holdfast.domain.events import EVENT_TYPES, decode, encode, event_type
-from holdfast.domain.events.input import RunAgentInput
+from holdfast.domain.events import EVENT_TYPES, decode_event, encode_event, event_type
+from holdfast.domain.events.messages import RunAgentInput
 from tests.unit.domain.events.strategies import models, structs
 
 THEIRS: Final[TypeAdapter[Any]] = TypeAdapter(core.Event)
@@ -39,7 +39,7 @@ def test_both_sides_know_the_same_fields(type_: type[msgspec.Struct]) -> None:
 @few
 @given(data=st.data())
 def test_what_we_write_they_read_and_write_alike(type_: type[msgspec.Struct], data: st.DataObject) -> None:
-    written = encode(data.draw(structs(type_)))
+    written = encode_event(data.draw(structs(type_)))
     theirs = THEIRS.validate_json(written)
     assert json.loads(THEIRS.dump_json(theirs, by_alias=True)) == json.loads(written)
 
@@ -52,9 +52,9 @@ def test_what_they_write_we_read_and_write_alike(
     model: type[BaseModel], optional: bool | None, data: st.DataObject
 ) -> None:
     written = data.draw(models(model, optional=optional)).model_dump_json(by_alias=True).encode()
-    ours = decode(written)
+    ours = decode_event(written)
     assert event_type(ours) == model.model_fields["type"].default.value
-    assert json.loads(encode(ours)) == json.loads(written)
+    assert json.loads(encode_event(ours)) == json.loads(written)
 
 
 @few

@@ -20,13 +20,13 @@ from holdfast.domain.events import (
     TextMessageContent,
     TextMessageStart,
     ToolCallResult,
-    decode,
-    encode,
+    decode_event,
+    encode_event,
     event_type,
 )
-from holdfast.domain.events.custom import CUSTOM_TYPES, HoldfastEvent, StatusChanged, from_custom, to_custom
-from holdfast.domain.events.input import Interrupted, ResumeEntry, RunAgentInput, Tool
-from holdfast.domain.events.patch import Move, Remove
+from holdfast.domain.events.custom import CUSTOM_EVENT_TYPES, HoldfastEvent, StatusChanged, from_custom, to_custom
+from holdfast.domain.events.event import PatchMove, PatchRemove
+from holdfast.domain.events.messages import AgUiTool, InterruptOutcome, ResumeEntry, RunAgentInput
 from holdfast.domain.ids import InterruptId, MessageId, RunId, ThreadId, ToolCallId
 from holdfast.domain.run import RunStatus
 from tests.unit.domain.events.strategies import structs
@@ -54,7 +54,7 @@ RUN: Final = RunId("r")
         ),
         (StateSnapshot(snapshot=None), {"type": "STATE_SNAPSHOT", "snapshot": None}),
         (
-            StateDelta(delta=[Move(from_="/a", path="/b"), Remove(path="")]),
+            StateDelta(delta=[PatchMove(from_="/a", path="/b"), PatchRemove(path="")]),
             {
                 "type": "STATE_DELTA",
                 "delta": [{"op": "move", "from": "/a", "path": "/b"}, {"op": "remove", "path": ""}],
@@ -65,8 +65,8 @@ RUN: Final = RunId("r")
     ids=["text", "result", "state", "patch", "custom"],
 )
 def test_an_event_is_written_in_camel_case_and_without_what_it_lacks(event: Event, wire: dict[str, Any]) -> None:
-    assert json.loads(encode(event)) == wire
-    assert decode(encode(event)) == event
+    assert json.loads(encode_event(event)) == wire
+    assert decode_event(encode_event(event)) == event
 
 
 @pytest.mark.parametrize("type_", EVENT_TYPES.values(), ids=EVENT_TYPES)
@@ -74,7 +74,7 @@ def test_an_event_is_written_in_camel_case_and_without_what_it_lacks(event: Even
 @given(data=st.data())
 def test_an_event_is_read_as_it_was_written(type_: type[Event], data: st.DataObject) -> None:
     event = data.draw(structs(type_))
-    assert decode(encode(event)) == event
+    assert decode_event(encode_event(event)) == event
     assert EVENT_TYPES[event_type(event)] is type_
 
 
@@ -132,24 +132,24 @@ def test_an_event_is_read_as_it_was_written(type_: type[Event], data: st.DataObj
 )
 def test_what_is_not_right_is_refused_and_named(wire: Any, why: str) -> None:
     with pytest.raises(Invalid) as refused:
-        decode(json.dumps(wire).encode())
+        decode_event(json.dumps(wire).encode())
     assert why in refused.value.message
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b'{"type": "\xff"}', b'{"type":"RAW","event":' + b"[" * 100_000])
 def test_what_is_not_json_is_refused(data: bytes) -> None:
     with pytest.raises(Invalid):
-        decode(data)
+        decode_event(data)
 
 
 @pytest.mark.parametrize("value", [object(), "\ud800"])
 def test_what_json_cannot_hold_is_refused(value: object) -> None:
     with pytest.raises(Invalid, match="STATE_SNAPSHOT"):
-        encode(StateSnapshot(snapshot=value))
+        encode_event(StateSnapshot(snapshot=value))
 
 
 def test_a_field_that_we_do_not_know_is_left_out() -> None:
-    assert decode(b'{"type":"TEXT_MESSAGE_START","messageId":"m","createdAt":1}') == TextMessageStart(
+    assert decode_event(b'{"type":"TEXT_MESSAGE_START","messageId":"m","createdAt":1}') == TextMessageStart(
         message_id=MESSAGE
     )
 
@@ -161,18 +161,18 @@ def test_a_null_that_a_client_sends_where_any_json_may_be_is_not_sent_on() -> No
         messages=[],
         state=None,
         forwarded_props=None,
-        tools=[Tool(name="n", description="d", parameters=None)],
+        tools=[AgUiTool(name="n", description="d", parameters=None)],
         resume=[ResumeEntry(interrupt_id=InterruptId("i"), status="resolved", payload=None)],
     )
-    assert b"null" not in encode(RunStarted(thread_id=THREAD, run_id=RUN, input=asked))
+    assert b"null" not in encode_event(RunStarted(thread_id=THREAD, run_id=RUN, input=asked))
 
 
 def test_an_interrupt_outcome_names_at_least_one_interrupt() -> None:
     with pytest.raises(Invalid):
-        RunFinished(thread_id=THREAD, run_id=RUN, outcome=Interrupted(interrupts=[]))
+        RunFinished(thread_id=THREAD, run_id=RUN, outcome=InterruptOutcome(interrupts=[]))
 
 
-@pytest.mark.parametrize("type_", CUSTOM_TYPES.values(), ids=CUSTOM_TYPES)
+@pytest.mark.parametrize("type_", CUSTOM_EVENT_TYPES.values(), ids=CUSTOM_EVENT_TYPES)
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_an_event_of_ours_comes_back_from_the_custom_event_that_carried_it(
@@ -180,8 +180,8 @@ def test_an_event_of_ours_comes_back_from_the_custom_event_that_carried_it(
 ) -> None:
     event = data.draw(structs(type_))
     carried = to_custom(event)
-    assert CUSTOM_TYPES[carried.name] is type_
-    assert decode(encode(carried)) == carried
+    assert CUSTOM_EVENT_TYPES[carried.name] is type_
+    assert decode_event(encode_event(carried)) == carried
     assert from_custom(carried) == event
 
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from holdfast.domain.stream import Stream
+from holdfast.domain.stream import StreamNormaliser
 from tests.unit.domain.stream.said import NOW, RUN, STARTED, THREAD
 
 
 @pytest.fixture
-def stream() -> Stream:
+def stream() -> StreamNormaliser:
     """Return a stream whose first segment is open."""
-    begun = Stream(THREAD, RUN)
+    begun = StreamNormaliser(THREAD, RUN)
     begun.feed(STARTED, at=NOW)
     return begun

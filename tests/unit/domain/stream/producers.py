@@ -19,7 +19,7 @@ from holdfast.domain.events import (
     ReasoningMessageEnd,
     ReasoningMessageStart,
     ReasoningStart,
-    RunError,
+    RunErrorEvent,
     RunFinished,
     RunStarted,
     StateDelta,
@@ -39,16 +39,20 @@ from holdfast.domain.events import (
     ToolCallResult,
     ToolCallStart,
 )
-from holdfast.domain.events.input import Cancelled, Interrupt, Interrupted, RunAgentInput, Succeeded
+from holdfast.domain.events.ag_ui import SubagentSucceeded, SubagentSuspended
 from holdfast.domain.events.messages import (
     ActivityMessage,
+    AgUiInterrupt,
+    AgUiToolCall,
     AssistantMessage,
+    CancelledOutcome,
     FunctionCall,
+    InterruptOutcome,
     ReasoningMessage,
-    ToolCall,
+    RunAgentInput,
+    SuccessOutcome,
     UserMessage,
 )
-from holdfast.domain.events.subagents import SubagentSucceeded, SubagentSuspended
 from holdfast.domain.ids import RunId
 
 Strategy = st.SearchStrategy[Any]
@@ -97,7 +101,7 @@ def _event(type_: type[Event], **fields: Strategy) -> Strategy:
 
 def _history(ids: dict[str, Strategy]) -> Strategy:
     tag = _maybe(ids["subagent"])
-    call = st.builds(ToolCall, id=ids["call"], function=st.just(FunctionCall(name="f", arguments="")))
+    call = st.builds(AgUiToolCall, id=ids["call"], function=st.just(FunctionCall(name="f", arguments="")))
     calls = _maybe(st.lists(call, max_size=2))
     return st.lists(
         st.builds(UserMessage, id=ids["message"], content=deltas, subagent_run_id=tag)
@@ -120,13 +124,13 @@ def _run_started(ids: dict[str, Strategy]) -> Strategy:
 
 
 def _terminal(ids: dict[str, Strategy]) -> Strategy:
-    interrupt = st.builds(Interrupt, id=st.just("i"), reason=st.just("why"), tool_call_id=_maybe(ids["call"]))
+    interrupt = st.builds(AgUiInterrupt, id=st.just("i"), reason=st.just("why"), tool_call_id=_maybe(ids["call"]))
     outcome = (
-        st.just(Cancelled())
-        | st.builds(Succeeded, pending_tool_call_ids=_maybe(st.lists(ids["call"], max_size=2)))
-        | st.builds(Interrupted, interrupts=st.lists(interrupt, min_size=1, max_size=2))
+        st.just(CancelledOutcome())
+        | st.builds(SuccessOutcome, pending_tool_call_ids=_maybe(st.lists(ids["call"], max_size=2)))
+        | st.builds(InterruptOutcome, interrupts=st.lists(interrupt, min_size=1, max_size=2))
     )
-    return _event(RunFinished, **_RUN_IDS, outcome=_maybe(outcome)) | _event(RunError, message=deltas)
+    return _event(RunFinished, **_RUN_IDS, outcome=_maybe(outcome)) | _event(RunErrorEvent, message=deltas)
 
 
 def _texts(ids: dict[str, Strategy]) -> list[Strategy]:

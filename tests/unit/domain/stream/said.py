@@ -20,7 +20,7 @@ from holdfast.domain.events import (
 )
 from holdfast.domain.ids import MessageId, RunId, ThreadId, ToolCallId
 from holdfast.domain.instant import Millis
-from holdfast.domain.stream import Stream
+from holdfast.domain.stream import StreamNormaliser
 
 Owner: TypeAlias = RunId | UnsetType
 
@@ -34,7 +34,7 @@ STARTED: Final = RunStarted(thread_id=THREAD, run_id=RUN, protocol_version="1.0"
 FINISHED: Final = RunFinished(thread_id=THREAD, run_id=RUN)
 
 
-def fed(stream: Stream, *said: Event) -> list[Event]:
+def fed(stream: StreamNormaliser, *said: Event) -> list[Event]:
     """Return what is logged, without the times."""
     return [replace(event, timestamp=UNSET) for each in said for event in stream.feed(each, at=NOW)]
 

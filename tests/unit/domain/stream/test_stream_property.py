@@ -18,12 +18,12 @@ from holdfast.domain.events import (
     TextMessageContent,
     ToolCallResult,
     ToolCallStart,
-    encode,
+    encode_event,
     event_type,
 )
 from holdfast.domain.ids import RunId, ThreadId, ToolCallId
 from holdfast.domain.instant import Millis
-from holdfast.domain.stream import STRUCTURAL_TYPES, Stream
+from holdfast.domain.stream import STRUCTURAL_TYPES, StreamNormaliser
 from holdfast.testing.verifier import verify
 from tests.unit.domain.stream.producers import steady, tidy, twisted
 
@@ -41,7 +41,7 @@ many: Final = settings(max_examples=100, deadline=None)
 @many
 @given(tidy | twisted)
 def test_any_sequence_of_events_becomes_a_legal_stream_with_times(said: list[Event]) -> None:
-    stream = Stream(THREAD, RUN, BASE)
+    stream = StreamNormaliser(THREAD, RUN, BASE)
     logged = _fed(stream, said)
     verify(logged, complete=False)
     logged += stream.end(DONE, at=NOW)
@@ -55,15 +55,15 @@ def test_a_stream_resumed_from_its_structural_events_goes_on_like_the_one_that_w
     said: list[Event], data: st.DataObject
 ) -> None:
     restarts = data.draw(st.sets(st.integers(min_value=0, max_value=len(said))))
-    stream, logged = Stream(THREAD, RUN, BASE), list[Event]()
+    stream, logged = StreamNormaliser(THREAD, RUN, BASE), list[Event]()
     resumed = stream
     for index, event in enumerate(said):
         if index in restarts:
-            resumed = Stream.resume(THREAD, RUN, _structural(logged), BASE)
+            resumed = StreamNormaliser.resume(THREAD, RUN, _structural(logged), BASE)
         fed = stream.feed(event, at=NOW)
         assert resumed is stream or resumed.feed(event, at=NOW) == fed
         logged += fed
-    resumed = Stream.resume(THREAD, RUN, _structural(logged), BASE)
+    resumed = StreamNormaliser.resume(THREAD, RUN, _structural(logged), BASE)
     assert resumed.open_tool_calls == stream.open_tool_calls
     assert resumed.segment_id == stream.segment_id
     assert resumed.end(DONE, at=NOW) == stream.end(DONE, at=NOW)
@@ -73,7 +73,7 @@ def test_a_stream_resumed_from_its_structural_events_goes_on_like_the_one_that_w
 @given(tidy)
 def test_no_text_and_no_thought_is_lost(said: list[Event]) -> None:
     named = [event for event in said if not (isinstance(event, TEXT + THOUGHT) and event.message_id is UNSET)]
-    logged = _fed(Stream(THREAD, RUN), named)
+    logged = _fed(StreamNormaliser(THREAD, RUN), named)
     assert _words(logged, TEXT) == _words(named, TEXT)
     assert _words(logged, THOUGHT) == _words(named, THOUGHT)
 
@@ -81,15 +81,15 @@ def test_no_text_and_no_thought_is_lost(said: list[Event]) -> None:
 @many
 @given(steady)
 def test_a_legal_stream_is_left_as_it_is_until_an_id_comes_again(said: list[Event]) -> None:
-    logged = _fed(Stream(THREAD, RUN, BASE), said)
-    legal = list(takewhile(lambda event: b'-2"' not in encode(event), logged))
-    assert _fed(Stream(THREAD, RUN, BASE), legal) == legal
+    logged = _fed(StreamNormaliser(THREAD, RUN, BASE), said)
+    legal = list(takewhile(lambda event: b'-2"' not in encode_event(event), logged))
+    assert _fed(StreamNormaliser(THREAD, RUN, BASE), legal) == legal
 
 
 @many
 @given(tidy | twisted)
 def test_a_tool_call_is_open_until_its_result_is_logged(said: list[Event]) -> None:
-    stream, waiting = Stream(THREAD, RUN), list[ToolCallId]()
+    stream, waiting = StreamNormaliser(THREAD, RUN), list[ToolCallId]()
     for event in _fed(stream, said):
         match event:
             case ToolCallStart(tool_call_id=call):
@@ -101,7 +101,7 @@ def test_a_tool_call_is_open_until_its_result_is_logged(said: list[Event]) -> No
     assert list(stream.open_tool_calls) == waiting
 
 
-def _fed(stream: Stream, said: Iterable[Event]) -> list[Event]:
+def _fed(stream: StreamNormaliser, said: Iterable[Event]) -> list[Event]:
     return [event for each in said for event in stream.feed(each, at=NOW)]
 
 

@@ -9,20 +9,20 @@ from holdfast.domain.events import (
     ReasoningMessageEnd,
     ReasoningMessageStart,
     ReasoningStart,
-    RunError,
+    RunErrorEvent,
     RunStarted,
     StepFinished,
     StepStarted,
     SubagentError,
     SubagentFinished,
-    Terminal,
+    TerminalEvent,
     TextMessageChunk,
 )
-from holdfast.domain.events.input import (
-    Cancelled,
+from holdfast.domain.events.messages import (
+    CancelledOutcome,
 )
 from holdfast.domain.ids import MessageId, ThreadId
-from holdfast.domain.stream import Stream
+from holdfast.domain.stream import StreamNormaliser
 from tests.unit.domain.stream.said import (
     BASE,
     FINISHED,
@@ -43,7 +43,7 @@ from tests.unit.domain.stream.said import (
 
 
 def test_a_segment_begins_with_a_start_even_if_nobody_says_so() -> None:
-    stream = Stream(THREAD, RUN, BASE)
+    stream = StreamNormaliser(THREAD, RUN, BASE)
     assert stream.segment_id is None
     assert stream.feed(start("m"), at=NOW) == [
         replace(STARTED, parent_run_id=BASE),
@@ -53,7 +53,7 @@ def test_a_segment_begins_with_a_start_even_if_nobody_says_so() -> None:
 
 
 def test_a_start_keeps_its_own_run_id_and_gets_thread_version_and_base() -> None:
-    stream = Stream(THREAD, RUN, BASE)
+    stream = StreamNormaliser(THREAD, RUN, BASE)
     (started,) = fed(stream, RunStarted(thread_id=ThreadId("wrong"), run_id=S, protocol_version="0.1"))
     assert started == RunStarted(thread_id=THREAD, run_id=S, protocol_version="1.0", parent_run_id=BASE)
     (finished,) = fed(stream, FINISHED)
@@ -61,49 +61,49 @@ def test_a_start_keeps_its_own_run_id_and_gets_thread_version_and_base() -> None
 
 
 def test_a_start_may_name_another_parent_than_the_base() -> None:
-    stream = Stream(THREAD, RUN, BASE)
+    stream = StreamNormaliser(THREAD, RUN, BASE)
     said = replace(STARTED, timestamp=UNSET, parent_run_id=S)
     assert fed(stream, said) == [said]
 
 
 def test_a_terminal_event_that_comes_first_gets_its_start() -> None:
-    assert Stream(THREAD, RUN).feed(FINISHED, at=NOW) == [STARTED, replace(FINISHED, timestamp=NOW)]
+    assert StreamNormaliser(THREAD, RUN).feed(FINISHED, at=NOW) == [STARTED, replace(FINISHED, timestamp=NOW)]
 
 
-def test_a_start_in_an_open_segment_is_left_out(stream: Stream) -> None:
+def test_a_start_in_an_open_segment_is_left_out(stream: StreamNormaliser) -> None:
     assert fed(stream, STARTED) == []
 
 
-def test_a_second_terminal_event_is_left_out(stream: Stream) -> None:
-    assert len(fed(stream, FINISHED, RunError(message="late"), FINISHED)) == 1
+def test_a_second_terminal_event_is_left_out(stream: StreamNormaliser) -> None:
+    assert len(fed(stream, FINISHED, RunErrorEvent(message="late"), FINISHED)) == 1
 
 
-def test_what_comes_after_an_end_opens_the_next_segment(stream: Stream) -> None:
+def test_what_comes_after_an_end_opens_the_next_segment(stream: StreamNormaliser) -> None:
     fed(stream, FINISHED)
     assert fed(stream, content("m", "x")) == [replace(STARTED, timestamp=UNSET), start("m"), content("m", "x")]
 
 
-def test_what_is_left_out_opens_no_segment(stream: Stream) -> None:
+def test_what_is_left_out_opens_no_segment(stream: StreamNormaliser) -> None:
     fed(stream, FINISHED)
     assert fed(stream, end("m"), args("c"), call_end("c"), TextMessageChunk(delta="x")) == []
     assert stream.segment_id is None
 
 
-def test_a_time_that_a_producer_gave_is_kept(stream: Stream) -> None:
+def test_a_time_that_a_producer_gave_is_kept(stream: StreamNormaliser) -> None:
     early = replace(start("m"), timestamp=4)
     assert stream.feed(early, at=NOW) == [early]
     assert stream.feed(replace(content("m", "x"), timestamp=5), at=NOW) == [replace(content("m", "x"), timestamp=5)]
     assert stream.feed(content("m", "x"), at=NOW) == [replace(content("m", "x"), timestamp=NOW)]
 
 
-def test_metadata_and_raw_events_are_kept(stream: Stream) -> None:
+def test_metadata_and_raw_events_are_kept(stream: StreamNormaliser) -> None:
     said = replace(content("m", "x"), metadata={"k": 1}, raw_event={"r": 2})
     assert fed(stream, said)[-1] == said
     assert fed(stream, said) == [said]
 
 
-@pytest.mark.parametrize("terminal", [FINISHED, RunError(message="no", code="C")])
-def test_everything_open_is_closed_before_either_end(stream: Stream, terminal: Terminal) -> None:
+@pytest.mark.parametrize("terminal", [FINISHED, RunErrorEvent(message="no", code="C")])
+def test_everything_open_is_closed_before_either_end(stream: StreamNormaliser, terminal: TerminalEvent) -> None:
     step, span = StepStarted(step_name="x"), ReasoningStart(message_id=MessageId("p"))
     thought = ReasoningMessageStart(message_id=MessageId("r"))
     fed(stream, subagent(S), step, span, thought, start("m"), start("n", S), call("c", "m"))
@@ -121,7 +121,7 @@ def test_everything_open_is_closed_before_either_end(stream: Stream, terminal: T
     ]
 
 
-def test_closing_ends_what_a_model_streams_and_nothing_else(stream: Stream) -> None:
+def test_closing_ends_what_a_model_streams_and_nothing_else(stream: StreamNormaliser) -> None:
     fed(stream, subagent(S), StepStarted(step_name="x"), start("m"), call("c", "m"))
     assert stream.close(at=NOW) == [
         replace(end("m"), timestamp=NOW),
@@ -131,23 +131,23 @@ def test_closing_ends_what_a_model_streams_and_nothing_else(stream: Stream) -> N
     assert stream.segment_id == RUN
 
 
-def test_an_end_closes_the_open_segment(stream: Stream) -> None:
+def test_an_end_closes_the_open_segment(stream: StreamNormaliser) -> None:
     fed(stream, start("m"))
-    assert stream.end(RunError(message="no"), at=NOW) == [
+    assert stream.end(RunErrorEvent(message="no"), at=NOW) == [
         replace(end("m"), timestamp=NOW),
-        RunError(message="no", timestamp=NOW),
+        RunErrorEvent(message="no", timestamp=NOW),
     ]
 
 
-def test_an_end_opens_a_segment_if_none_is_open(stream: Stream) -> None:
+def test_an_end_opens_a_segment_if_none_is_open(stream: StreamNormaliser) -> None:
     fed(stream, FINISHED)
-    cancelled = replace(FINISHED, outcome=Cancelled())
+    cancelled = replace(FINISHED, outcome=CancelledOutcome())
     assert stream.end(cancelled, at=NOW) == [STARTED, replace(cancelled, timestamp=NOW)]
     assert stream.segment_id is None
 
 
 def test_a_stream_goes_on_from_its_log() -> None:
-    lost = Stream(THREAD, RUN)
+    lost = StreamNormaliser(THREAD, RUN)
     logged = lost.feed(start("m"), at=NOW) + lost.feed(end("m"), at=NOW) + lost.feed(start("m"), at=NOW)
-    stream = Stream.resume(THREAD, RUN, logged)
+    stream = StreamNormaliser.resume(THREAD, RUN, logged)
     assert fed(stream, content("m", "x"), start("m")) == [content("m-2", "x")]

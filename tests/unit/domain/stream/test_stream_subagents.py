@@ -16,17 +16,21 @@ from holdfast.domain.events import (
     SubagentError,
     SubagentFinished,
 )
-from holdfast.domain.events.input import (
-    Cancelled,
-    Interrupt,
-    Interrupted,
-    Outcome,
-    Succeeded,
+from holdfast.domain.events.ag_ui import SubagentSuspended
+from holdfast.domain.events.messages import (
+    AgUiInterrupt,
+    AgUiMessage,
+    AgUiToolCall,
+    AssistantMessage,
+    CancelledOutcome,
+    FunctionCall,
+    InterruptOutcome,
+    ReasoningMessage,
+    RunOutcome,
+    SuccessOutcome,
 )
-from holdfast.domain.events.messages import AssistantMessage, FunctionCall, Message, ReasoningMessage, ToolCall
-from holdfast.domain.events.subagents import SubagentSuspended
 from holdfast.domain.ids import InterruptId, MessageId, RunId, ToolCallId
-from holdfast.domain.stream import Stream
+from holdfast.domain.stream import StreamNormaliser
 from tests.unit.domain.stream.said import (
     FINISHED,
     NOW,
@@ -47,28 +51,28 @@ from tests.unit.domain.stream.said import (
 @pytest.mark.parametrize(
     ("outcome", "ending"),
     [
-        (Succeeded(), SubagentFinished(subagent_run_id=S)),
+        (SuccessOutcome(), SubagentFinished(subagent_run_id=S)),
         (
-            Succeeded(pending_tool_call_ids=[ToolCallId("c")]),
+            SuccessOutcome(pending_tool_call_ids=[ToolCallId("c")]),
             SubagentFinished(subagent_run_id=S, outcome=SubagentSuspended()),
         ),
         (
-            Interrupted(interrupts=[Interrupt(id=InterruptId("i"), reason="why")]),
+            InterruptOutcome(interrupts=[AgUiInterrupt(id=InterruptId("i"), reason="why")]),
             SubagentFinished(subagent_run_id=S, outcome=SubagentSuspended()),
         ),
         (
-            Cancelled(),
+            CancelledOutcome(),
             SubagentError(subagent_run_id=S, message="the run was cancelled", code="CANCELLED"),
         ),
     ],
     ids=["success", "pending", "interrupt", "cancelled"],
 )
-def test_a_subagent_ends_as_its_segment_does(stream: Stream, outcome: Outcome, ending: Event) -> None:
+def test_a_subagent_ends_as_its_segment_does(stream: StreamNormaliser, outcome: RunOutcome, ending: Event) -> None:
     fed(stream, subagent(S))
     assert fed(stream, replace(FINISHED, outcome=outcome))[0] == ending
 
 
-def test_subagents_end_youngest_first(stream: Stream) -> None:
+def test_subagents_end_youngest_first(stream: StreamNormaliser) -> None:
     fed(stream, subagent(S), subagent(U, S))
     assert fed(stream, FINISHED)[:2] == [
         SubagentFinished(subagent_run_id=U),
@@ -76,24 +80,24 @@ def test_subagents_end_youngest_first(stream: Stream) -> None:
     ]
 
 
-def test_a_tool_call_of_a_subagent_is_in_a_message_of_that_subagent(stream: Stream) -> None:
+def test_a_tool_call_of_a_subagent_is_in_a_message_of_that_subagent(stream: StreamNormaliser) -> None:
     fed(stream, subagent(S), start("m", S), start("n"))
     assert fed(stream, call("c", owner=S)) == [call("c", "m", S)]
 
 
-def test_a_tool_call_follows_its_message_to_the_new_id_and_the_owner(stream: Stream) -> None:
+def test_a_tool_call_follows_its_message_to_the_new_id_and_the_owner(stream: StreamNormaliser) -> None:
     fed(stream, subagent(S), start("m"), end("m"), start("m", S))
     assert fed(stream, call("c", "m")) == [call("c", "m-2", S)]
 
 
-def test_a_step_is_known_by_its_name_and_owner(stream: Stream) -> None:
+def test_a_step_is_known_by_its_name_and_owner(stream: StreamNormaliser) -> None:
     step, finish = StepStarted(step_name="x"), StepFinished(step_name="x")
     theirs = replace(step, subagent_run_id=S)
     fed(stream, subagent(S))
     assert fed(stream, step, step, theirs, finish, finish) == [step, theirs, finish]
 
 
-def test_what_is_said_of_a_thing_has_the_tag_of_its_owner(stream: Stream) -> None:
+def test_what_is_said_of_a_thing_has_the_tag_of_its_owner(stream: StreamNormaliser) -> None:
     fed(stream, subagent(S), subagent(U), start("m", S), start("n"))
     assert stream.feed(replace(content("m", "w", U), timestamp=5), at=NOW) == [
         replace(content("m", "w", S), timestamp=5)
@@ -106,19 +110,19 @@ def test_what_is_said_of_a_thing_has_the_tag_of_its_owner(stream: Stream) -> Non
     ]
 
 
-def test_the_tag_of_an_unknown_subagent_is_left_out(stream: Stream) -> None:
+def test_the_tag_of_an_unknown_subagent_is_left_out(stream: StreamNormaliser) -> None:
     custom = Custom(name="n", value=1)
     assert fed(stream, replace(custom, subagent_run_id=S), start("m", S)) == [custom, start("m")]
     assert fed(stream, subagent(U, S)) == [subagent(U)]
 
 
-def test_what_only_continues_has_no_tag_of_its_own(stream: Stream) -> None:
+def test_what_only_continues_has_no_tag_of_its_own(stream: StreamNormaliser) -> None:
     delta = ActivityDelta(message_id=MessageId("a"), activity_type="t", patch=[])
     fed(stream, subagent(S))
     assert fed(stream, replace(delta, subagent_run_id=S)) == [delta]
 
 
-def test_a_subagent_that_ends_ends_its_work_and_no_other(stream: Stream) -> None:
+def test_a_subagent_that_ends_ends_its_work_and_no_other(stream: StreamNormaliser) -> None:
     step, span = StepStarted(step_name="x"), ReasoningStart(message_id=MessageId("p"))
     fed(stream, subagent(S), start("m", S), start("n"), call("c", "m", S), call("d", "n"), step, span)
     fed(stream, replace(step, subagent_run_id=S), ReasoningStart(message_id=MessageId("q"), subagent_run_id=S))
@@ -132,11 +136,11 @@ def test_a_subagent_that_ends_ends_its_work_and_no_other(stream: Stream) -> None
     assert fed(stream, SubagentFinished(subagent_run_id=S)) == []
 
 
-def test_a_second_start_of_an_open_subagent_is_left_out(stream: Stream) -> None:
+def test_a_second_start_of_an_open_subagent_is_left_out(stream: StreamNormaliser) -> None:
     assert fed(stream, subagent(S), subagent(S)) == [subagent(S)]
 
 
-def test_a_subagent_names_its_message_and_call_by_their_logged_ids(stream: Stream) -> None:
+def test_a_subagent_names_its_message_and_call_by_their_logged_ids(stream: StreamNormaliser) -> None:
     said = replace(subagent(S), parent_message_id=MessageId("m"), parent_tool_call_id=ToolCallId("c"))
     fed(stream, start("m"), end("m"), start("m"), call("c"), call_end("c"), call("c"))
     assert fed(stream, said) == [
@@ -144,44 +148,44 @@ def test_a_subagent_names_its_message_and_call_by_their_logged_ids(stream: Strea
     ]
 
 
-def test_a_result_belongs_to_the_owner_of_its_call(stream: Stream) -> None:
+def test_a_result_belongs_to_the_owner_of_its_call(stream: StreamNormaliser) -> None:
     fed(stream, subagent(S), subagent(U), call("c", "m", S), call_end("c"))
     (answered,) = fed(stream, replace(result("c", "r"), subagent_run_id=U))
     assert answered == replace(result("c", "r"), subagent_run_id=S)
 
 
-def test_a_call_in_the_message_of_a_result_has_the_owner_of_that_result(stream: Stream) -> None:
+def test_a_call_in_the_message_of_a_result_has_the_owner_of_that_result(stream: StreamNormaliser) -> None:
     fed(stream, subagent(S), subagent(U), call("c", "m", S), result("c", "r"))
     assert fed(stream, call("d", "r", U)) == [call("d", "r", S)]
 
 
-def test_a_call_in_a_message_of_the_history_says_nothing_of_its_owner(stream: Stream) -> None:
-    messages: list[Message] = [AssistantMessage(id=MessageId("m"), subagent_run_id=U)]
+def test_a_call_in_a_message_of_the_history_says_nothing_of_its_owner(stream: StreamNormaliser) -> None:
+    messages: list[AgUiMessage] = [AssistantMessage(id=MessageId("m"), subagent_run_id=U)]
     fed(stream, subagent(S), MessagesSnapshot(messages=messages))
     assert fed(stream, call("c", "m", S)) == [call("c", "m")]
 
 
-def test_an_open_call_that_comes_back_in_a_snapshot_says_nothing_of_its_owner(stream: Stream) -> None:
-    known = ToolCall(id=ToolCallId("c"), function=FunctionCall(name="f", arguments=""))
-    messages: list[Message] = [AssistantMessage(id=MessageId("m"), tool_calls=[known], subagent_run_id=U)]
+def test_an_open_call_that_comes_back_in_a_snapshot_says_nothing_of_its_owner(stream: StreamNormaliser) -> None:
+    known = AgUiToolCall(id=ToolCallId("c"), function=FunctionCall(name="f", arguments=""))
+    messages: list[AgUiMessage] = [AssistantMessage(id=MessageId("m"), tool_calls=[known], subagent_run_id=U)]
     fed(stream, subagent(S), call("c", "m", S), MessagesSnapshot(messages=messages))
     assert fed(stream, args("c", owner=S), result("c", "r")) == [args("c"), call_end("c"), result("c", "r")]
 
 
-def test_a_span_of_the_history_says_nothing_of_its_owner(stream: Stream) -> None:
+def test_a_span_of_the_history_says_nothing_of_its_owner(stream: StreamNormaliser) -> None:
     r = MessageId("r")
-    messages: list[Message] = [ReasoningMessage(id=r, content="", subagent_run_id=U)]
+    messages: list[AgUiMessage] = [ReasoningMessage(id=r, content="", subagent_run_id=U)]
     fed(stream, subagent(S), MessagesSnapshot(messages=messages))
     assert fed(stream, ReasoningStart(message_id=r, subagent_run_id=S)) == [ReasoningStart(message_id=r)]
 
 
-def test_a_span_and_a_message_of_one_id_have_one_owner(stream: Stream) -> None:
+def test_a_span_and_a_message_of_one_id_have_one_owner(stream: StreamNormaliser) -> None:
     span, r = MessageId("r"), MessageId("r")
     fed(stream, subagent(S), ReasoningStart(message_id=span))
     assert fed(stream, ReasoningMessageStart(message_id=r, subagent_run_id=S)) == [ReasoningMessageStart(message_id=r)]
 
 
-def test_a_subagent_id_is_never_used_again(stream: Stream) -> None:
+def test_a_subagent_id_is_never_used_again(stream: StreamNormaliser) -> None:
     again = RunId("s-2")
     fed(stream, subagent(S), SubagentFinished(subagent_run_id=S), FINISHED)
     assert fed(stream, subagent(S), start("m", S), SubagentFinished(subagent_run_id=S))[1:] == [
@@ -192,26 +196,26 @@ def test_a_subagent_id_is_never_used_again(stream: Stream) -> None:
     ]
 
 
-def test_a_suspended_subagent_goes_on_as_itself_in_a_later_segment(stream: Stream) -> None:
-    asked = Interrupted(interrupts=[Interrupt(id=InterruptId("i"), reason="why")])
+def test_a_suspended_subagent_goes_on_as_itself_in_a_later_segment(stream: StreamNormaliser) -> None:
+    asked = InterruptOutcome(interrupts=[AgUiInterrupt(id=InterruptId("i"), reason="why")])
     fed(stream, subagent(S), replace(FINISHED, outcome=asked))
     assert fed(stream, subagent(S))[-1] == subagent(S)
 
 
-def test_a_subagent_that_went_on_and_ended_does_not_come_again(stream: Stream) -> None:
+def test_a_subagent_that_went_on_and_ended_does_not_come_again(stream: StreamNormaliser) -> None:
     fed(stream, subagent(S), SubagentFinished(subagent_run_id=S, outcome=SubagentSuspended()), FINISHED)
     fed(stream, subagent(S), SubagentFinished(subagent_run_id=S), FINISHED)
     assert fed(stream, subagent(S))[-1] == subagent(RunId("s-2"))
 
 
-def test_an_interrupt_names_its_subagent_by_the_logged_id(stream: Stream) -> None:
-    asked = Interrupt(id=InterruptId("i"), reason="why", subagent_run_id=S)
+def test_an_interrupt_names_its_subagent_by_the_logged_id(stream: StreamNormaliser) -> None:
+    asked = AgUiInterrupt(id=InterruptId("i"), reason="why", subagent_run_id=S)
     fed(stream, subagent(S), SubagentFinished(subagent_run_id=S), subagent(S))
-    (*_, finished) = fed(stream, replace(FINISHED, outcome=Interrupted(interrupts=[asked])))
+    (*_, finished) = fed(stream, replace(FINISHED, outcome=InterruptOutcome(interrupts=[asked])))
     renamed = replace(asked, subagent_run_id=RunId("s-2"))
-    assert finished == replace(FINISHED, outcome=Interrupted(interrupts=[renamed]))
+    assert finished == replace(FINISHED, outcome=InterruptOutcome(interrupts=[renamed]))
 
 
-def test_a_suspended_subagent_does_not_go_on_in_the_same_segment(stream: Stream) -> None:
+def test_a_suspended_subagent_does_not_go_on_in_the_same_segment(stream: StreamNormaliser) -> None:
     fed(stream, subagent(S), SubagentFinished(subagent_run_id=S, outcome=SubagentSuspended()))
     assert fed(stream, subagent(S)) == [subagent(RunId("s-2"))]

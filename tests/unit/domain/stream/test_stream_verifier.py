@@ -19,7 +19,7 @@ from holdfast.domain.events import (
     ReasoningMessageEnd,
     ReasoningMessageStart,
     ReasoningStart,
-    RunError,
+    RunErrorEvent,
     RunFinished,
     RunStarted,
     StateSnapshot,
@@ -38,16 +38,16 @@ from holdfast.domain.events import (
     ToolCallResult,
     ToolCallStart,
 )
-from holdfast.domain.events.input import RunAgentInput
+from holdfast.domain.events.ag_ui import SubagentSuspended
 from holdfast.domain.events.messages import (
     ActivityMessage,
+    AgUiMessage,
+    AgUiToolCall,
     AssistantMessage,
     FunctionCall,
-    Message,
     ReasoningMessage,
-    ToolCall,
+    RunAgentInput,
 )
-from holdfast.domain.events.subagents import SubagentSuspended
 from holdfast.domain.ids import MessageId, RunId, ThreadId, ToolCallId
 from holdfast.testing.verifier import IllegalStream, verify
 
@@ -61,7 +61,7 @@ U: Final = RunId("u")
 
 STARTED: Final = RunStarted(thread_id=THREAD, run_id=RUN, protocol_version="1.0")
 FINISHED: Final = RunFinished(thread_id=THREAD, run_id=RUN)
-ERROR: Final = RunError(message="no")
+ERROR: Final = RunErrorEvent(message="no")
 TEXT: Final = TextMessageStart(message_id=M)
 DELTA: Final = TextMessageContent(message_id=M, delta="x")
 TEXT_END: Final = TextMessageEnd(message_id=M)
@@ -86,8 +86,8 @@ ACTIVITY: Final = ActivitySnapshot(message_id=M, activity_type="a", content={})
 ACTIVITY_DELTA: Final = ActivityDelta(message_id=M, activity_type="a", patch=[])
 SEALED: Final = ReasoningEncryptedValue(subtype="message", entity_id=M, encrypted_value="x")
 SEALED_CALL: Final = ReasoningEncryptedValue(subtype="tool-call", entity_id=C, encrypted_value="x")
-KNOWN_CALL: Final = ToolCall(id=C, function=FunctionCall(name="f", arguments=""))
-HISTORY: Final[list[Message]] = [
+KNOWN_CALL: Final = AgUiToolCall(id=C, function=FunctionCall(name="f", arguments=""))
+HISTORY: Final[list[AgUiMessage]] = [
     AssistantMessage(id=M, tool_calls=[KNOWN_CALL], subagent_run_id=U),
     ReasoningMessage(id=N, content="", subagent_run_id=U),
     ActivityMessage(id=M, activity_type="a", content={}, subagent_run_id=U),

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.domain.errors import Conflict, Invalid, NotFound, TooLarge, Unavailable
-from holdfast.domain.working_path import HERE, WorkingPath
-from holdfast.ports.working_folder import Entry, EntryKind, FoundFile, WorkingFolder
+from holdfast.domain.working_path import WORKING_ROOT, WorkingPath
+from holdfast.ports.tools import EntryKind, FileSnapshot, FolderEntry, WorkingFolder
 from holdfast.sandbox.files.folder import HIDDEN
 from holdfast.sandbox.files.folders import WorkspaceFolders
 from holdfast.sandbox.files.opening import Opener
@@ -21,7 +21,7 @@ DEEP = WorkingPath("x/y/a")
 
 
 def write(
-    folder: WorkingFolder, path: WorkingPath, content: bytes, instead_of: FoundFile | None = None, mark: str = "m"
+    folder: WorkingFolder, path: WorkingPath, content: bytes, instead_of: FileSnapshot | None = None, mark: str = "m"
 ) -> None:
     folder.write(path, content, instead_of=instead_of, mark=mark, before=lambda: None)
 
@@ -137,7 +137,7 @@ def test_a_folder_is_listed_by_name(folder: WorkingFolder, place: Path) -> None:
     (place / "c").symlink_to("nowhere")
     os.mkfifo(place / "d")
     (place / os.fsdecode(b"\xff")).write_text("")
-    listing = folder.list(HERE, most=5)
+    listing = folder.list(WORKING_ROOT, most=5)
     assert listing.complete
     assert [(entry.name, entry.kind) for entry in listing.entries] == [
         ("a", EntryKind.FOLDER),
@@ -146,14 +146,14 @@ def test_a_folder_is_listed_by_name(folder: WorkingFolder, place: Path) -> None:
         ("d", EntryKind.OTHER),
         ("\udcff", EntryKind.FILE),
     ]
-    assert listing.entries[1] == Entry(name="b", kind=EntryKind.FILE, size=2)
+    assert listing.entries[1] == FolderEntry(name="b", kind=EntryKind.FILE, size=2)
 
 
 def test_no_more_is_listed_than_was_asked_for(folder: WorkingFolder, place: Path) -> None:
     for name in "abc":
         (place / name).write_text("")
-    assert len(folder.list(HERE, most=3).entries) == 3
-    short = folder.list(HERE, most=2)
+    assert len(folder.list(WORKING_ROOT, most=3).entries) == 3
+    short = folder.list(WORKING_ROOT, most=2)
     assert (len(short.entries), short.complete) == (2, False)
 
 
@@ -225,13 +225,13 @@ def test_a_file_that_nobody_may_write_is_left_alone(folder: WorkingFolder, place
 
 def test_the_folder_itself_is_no_file(folder: WorkingFolder) -> None:
     with pytest.raises(Invalid, match="is no file"):
-        write(folder, HERE, b"")
+        write(folder, WORKING_ROOT, b"")
 
 
 def test_what_a_killed_writer_left_is_hidden_and_taken_away_by_the_next_try(folder: WorkingFolder, place: Path) -> None:
     for mark in ("m", "other"):
         (place / f"{HIDDEN}{mark}-1").write_text("half")
-    assert folder.list(HERE, most=9).entries == []
+    assert folder.list(WORKING_ROOT, most=9).entries == []
     write(folder, A, b"whole", mark="m")
     assert names(place) == [f"{HIDDEN}other-1", "a"]
 
@@ -259,7 +259,7 @@ def test_a_working_folder_is_made_when_it_is_first_opened(tmp_path: Path, opener
     folders = WorkspaceFolders(tmp_path, opener=opener)
     for _ in range(2):
         with folders.open("projects/site") as folder:
-            assert folder.list(HERE, most=1).complete
+            assert folder.list(WORKING_ROOT, most=1).complete
     assert (tmp_path / "projects" / "site").is_dir()
 
 

@@ -1,5 +1,5 @@
 from holdfast.domain.artifact import ArtifactType, NewArtifact, check_new_artifact
-from holdfast.domain.events.custom import ArtifactMade
+from holdfast.domain.events.custom import ArtifactCreated
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import ArtifactId
 from holdfast.testing.calls import KEY, a_call
@@ -20,7 +20,7 @@ async def test_an_artifact_is_made_under_an_id_of_the_call() -> None:
         content={"artifact_id": ID, "version": 1},
         artifacts=[NewArtifact(id=ID, type=ArtifactType.REPORT, title="Tides", content="höher")],
         events=[
-            ArtifactMade(
+            ArtifactCreated(
                 artifact_id=ID, type=ArtifactType.REPORT, title="Tides", version=1, media_type="text/plain", size=6
             )
         ],

@@ -1,4 +1,4 @@
-from holdfast.domain.events.custom import Logged
+from holdfast.domain.events.custom import AgentLogged
 from holdfast.testing.calls import a_call
 from holdfast.tools.builtin.log_write import LOG_WRITE, MAX_MESSAGE
 from holdfast.tools.tool import Outcome
@@ -7,7 +7,7 @@ from holdfast.tools.wrapped import wrapped
 
 async def test_a_line_is_written_into_the_log() -> None:
     outcome = await LOG_WRITE.run(a_call(), {"message": "halfway"})
-    assert outcome == Outcome(content={"logged": True}, events=[Logged(message="halfway")])
+    assert outcome == Outcome(content={"logged": True}, events=[AgentLogged(message="halfway")])
 
 
 async def test_a_line_that_cannot_be_kept_is_refused() -> None:

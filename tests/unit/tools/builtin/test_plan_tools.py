@@ -7,8 +7,8 @@ from holdfast.domain.content import Json
 from holdfast.domain.events.custom import PlanChanged, to_custom
 from holdfast.domain.plan import (
     MAX_SUBTASKS,
-    MAX_TEXT,
-    MAX_TITLE,
+    MAX_TEXT_CHARS,
+    MAX_TITLE_CHARS,
     Boundary,
     PlanItem,
     PlanPriority,
@@ -148,8 +148,8 @@ async def test_an_update_of_nothing_is_refused() -> None:
     [
         ("create", {"title": ""}),
         ("create", {"title": " "}),
-        ("create", {"title": "x" * (MAX_TITLE + 1)}),
-        ("create", {"title": "a", "description": "x" * (MAX_TEXT + 1)}),
+        ("create", {"title": "x" * (MAX_TITLE_CHARS + 1)}),
+        ("create", {"title": "a", "description": "x" * (MAX_TEXT_CHARS + 1)}),
         ("create", {"title": "a", "position": -1}),
         ("create", {"title": "a", "position": 5}),
         ("create", {"title": "a", "priority": "normal"}),

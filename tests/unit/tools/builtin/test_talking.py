@@ -12,7 +12,7 @@ from holdfast.domain.errors import Conflict
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import RunId, ThreadId
 from holdfast.domain.limits import Limits
-from holdfast.domain.permission import RIGHTS
+from holdfast.domain.permission import RIGHTS_VALUE
 from holdfast.domain.run import Mode, Run, RunError, RunStatus
 from holdfast.domain.thread import NewThread
 from holdfast.testing.calls import KEY, a_call, a_run, an_agent
@@ -67,7 +67,7 @@ async def test_a_message_begins_a_run_on_the_conversation_with_the_agent_and_wai
     assert outcome == Outcome(wait=Spawned(run_id=CHILD))
     assert (begun.id, begun.parent_run_id, begun.agent_type, office.awaited) == (CHILD, "run_1", "reader", [True])
     assert isinstance(begun.thread, NewThread) and begun.thread.id == THREAD
-    assert [each["agent"] for each in begun.values[RIGHTS]] == ["writer"]
+    assert [each["agent"] for each in begun.values[RIGHTS_VALUE]] == ["writer"]
 
 
 async def test_a_thread_and_an_agent_have_one_conversation() -> None:
@@ -124,7 +124,7 @@ async def test_a_task_on_its_own_has_no_parent_but_its_rights() -> None:
     outcome = await spawn_task(office).run(a_call(), dict(TASK))
     (begun,) = office.begun
     assert (begun.id, begun.parent_run_id, begun.mode) == (CHILD, None, Mode.TASK)
-    assert [each["agent"] for each in begun.values[RIGHTS]] == ["writer"]
+    assert [each["agent"] for each in begun.values[RIGHTS_VALUE]] == ["writer"]
     assert outcome.content == {"task_id": CHILD, "status": "queued"}
     assert outcome.values == {VALUE: {"run_id": "run_1", "tasks": [CHILD]}}
 
@@ -173,7 +173,7 @@ MAKERS: Final[dict[str, Any]] = {
 @pytest.mark.parametrize("name", MAKERS)
 async def test_nobody_is_had_too_deep_below_others(name: str) -> None:
     make, arguments = MAKERS[name]
-    above: dict[str, Json] = {RIGHTS: [{"agent": "a", "permissions": {}}, {"agent": "b", "permissions": {}}]}
+    above: dict[str, Json] = {RIGHTS_VALUE: [{"agent": "a", "permissions": {}}, {"agent": "b", "permissions": {}}]}
     office = Office()
     refused = await wrapped(make(office)).run(a_call(values=above, run=limited(max_depth=2)), dict(arguments))
     assert refused.content.startswith("SPAWN_LIMIT: `max_depth` is 2")

@@ -1,5 +1,5 @@
 from holdfast.domain.content import Json
-from holdfast.domain.todo import MAX_ITEMS, MAX_TEXT
+from holdfast.domain.plan import MAX_TODO_ITEMS, MAX_TODO_TEXT_CHARS
 from holdfast.testing.calls import a_call
 from holdfast.tools.builtin.todo_read import TODO_READ
 from holdfast.tools.builtin.todo_write import TODO_WRITE
@@ -25,8 +25,14 @@ async def test_writing_replaces_the_whole_list() -> None:
 
 
 async def test_a_list_that_cannot_be_kept_is_refused() -> None:
-    too_many: Json = [{"text": "a"}] * (MAX_ITEMS + 1)
-    for items in (too_many, [{"text": ""}], [{"text": " "}], [{"text": "x" * (MAX_TEXT + 1)}], [{"text": "a\x00"}]):
+    too_many: Json = [{"text": "a"}] * (MAX_TODO_ITEMS + 1)
+    for items in (
+        too_many,
+        [{"text": ""}],
+        [{"text": " "}],
+        [{"text": "x" * (MAX_TODO_TEXT_CHARS + 1)}],
+        [{"text": "a\x00"}],
+    ):
         outcome = await wrapped(TODO_WRITE).run(a_call(), {"items": items})
         assert outcome.failed
         assert outcome.values == {}

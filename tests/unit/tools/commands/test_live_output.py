@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 
 from holdfast.domain.events import ActivityDelta, ActivitySnapshot
-from holdfast.domain.events.activity import ActivityEvent
+from holdfast.domain.events.ag_ui import ActivityEvent
 from holdfast.testing.calls import a_call
 from holdfast.tools.commands.live_output import CUT, MOST_SHOWN, LiveOutput
 from holdfast.tools.redaction import REDACTED, Redaction

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from holdfast.domain.agent import Permissions
-from holdfast.domain.permission import Verdict
-from holdfast.domain.working_path import HERE, WorkingPath
+from holdfast.domain.permission import PermissionAction
+from holdfast.domain.working_path import WORKING_ROOT, WorkingPath
 from holdfast.tools.commands.shell_folder import as_ruled, at, shell_folder
 from holdfast.tools.permissions.policy import policy_of
 
@@ -14,13 +14,13 @@ RULES = Permissions(deny=["bash(rm *)"], ask=["write_file(ci/**)"], allow=["bash
 
 
 def test_a_shell_is_where_it_was_left() -> None:
-    assert shell_folder({}) == HERE
+    assert shell_folder({}) == WORKING_ROOT
     assert shell_folder(at(WorkingPath("a/b"))) == "a/b"
 
 
 @pytest.mark.parametrize("value", [None, 7, {"folder": 7}, {"folder": "/etc"}, {"folder": "../x"}, {"folder": "a\0"}])
 def test_what_nobody_of_us_wrote_is_the_working_folder(value: Any) -> None:
-    assert shell_folder({"shell": value}) == HERE
+    assert shell_folder({"shell": value}) == WORKING_ROOT
 
 
 def test_only_commands_of_a_shell_that_is_elsewhere_are_read_otherwise() -> None:
@@ -37,14 +37,16 @@ def test_only_commands_of_a_shell_that_is_elsewhere_are_read_otherwise() -> None
 @pytest.mark.parametrize(
     ("command", "here", "there"),
     [
-        ("echo x >run", Verdict.ALLOW, Verdict.ASK),
-        ("echo x >ci/run", Verdict.ASK, Verdict.ASK),
-        ("rm x", Verdict.DENY, Verdict.DENY),
-        ("ls", Verdict.ALLOW, Verdict.ALLOW),
-        ("cat <<EOF\nx\nEOF\n", Verdict.ALLOW, Verdict.ALLOW),
+        ("echo x >run", PermissionAction.ALLOW, PermissionAction.ASK),
+        ("echo x >ci/run", PermissionAction.ASK, PermissionAction.ASK),
+        ("rm x", PermissionAction.DENY, PermissionAction.DENY),
+        ("ls", PermissionAction.ALLOW, PermissionAction.ALLOW),
+        ("cat <<EOF\nx\nEOF\n", PermissionAction.ALLOW, PermissionAction.ALLOW),
     ],
 )
-def test_a_rule_on_a_path_knows_where_the_shell_is(command: str, here: Verdict, there: Verdict) -> None:
+def test_a_rule_on_a_path_knows_where_the_shell_is(
+    command: str, here: PermissionAction, there: PermissionAction
+) -> None:
     policy = policy_of(RULES)
     for values, expected in (({}, here), (at(WorkingPath("ci")), there)):
         assert policy.decide("bash", as_ruled("bash", {"command": command}, values)).verdict is expected

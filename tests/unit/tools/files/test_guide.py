@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from holdfast.domain.working_path import MAX_DEPTH, MAX_PATH
+from holdfast.domain.working_path import MAX_PATH_BYTES, MAX_PATH_DEPTH
 from holdfast.tools.built_ins import SPECS
 from holdfast.tools.builtin.edit_file import MAX_PASSAGE
 from holdfast.tools.builtin.glob import MAX_FOUND
@@ -38,7 +38,7 @@ GUIDE: Final = ROOT / "docs" / "guides" / "files.md"
         f"| lines that `grep` finds | {DEFAULT_MATCHES}, or up to {MAX_MATCHES:,} with `limit` |",
         f"| a search | {SECONDS:g} seconds, {MAX_ENTRIES:,} files and folders, {MAX_BYTES:,} bytes |",
         f"| a pattern | {MAX_PATTERN:,} characters |",
-        f"| a path | {MAX_PATH:,} bytes, {MAX_DEPTH} folders deep |",
+        f"| a path | {MAX_PATH_BYTES:,} bytes, {MAX_PATH_DEPTH} folders deep |",
         f"| a diff | {MAX_DIFF:,} characters |",
         f"| files that a run knows | {MAX_KNOWN} |",
     ],

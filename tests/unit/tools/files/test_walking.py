@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.domain.errors import Invalid, NotFound
-from holdfast.domain.working_path import HERE, MAX_DEPTH, WorkingPath, working_path
+from holdfast.domain.working_path import MAX_PATH_DEPTH, WORKING_ROOT, WorkingPath, parse_working_path
 from holdfast.sandbox.files.folders import WorkspaceFolders
 from holdfast.tools.files.budget import MAX_ENTRIES, SECONDS, Budget
 from holdfast.tools.files.walking import Walk
@@ -19,7 +19,7 @@ from tests.unit.tools.files.desk import Desk
 def walked(workspace: Path, start: str = ".", *, everything: bool = False, budget: Budget | None = None) -> list[str]:
     with WorkspaceFolders(workspace).open("files") as folder:
         walk = Walk(folder, budget or Budget(Event()), everything=everything)
-        return list(walk.files(working_path(start)))
+        return list(walk.files(parse_working_path(start)))
 
 
 def test_files_come_in_the_order_of_their_names(desk: Desk, tmp_path: Path) -> None:
@@ -109,13 +109,13 @@ def test_what_cannot_be_looked_at_is_passed_over_and_said(desk: Desk, tmp_path: 
 
 def test_folders_that_are_too_deep_are_passed_over(desk: Desk, tmp_path: Path) -> None:
     at = desk.place
-    for _ in range(MAX_DEPTH + 3):
+    for _ in range(MAX_PATH_DEPTH + 3):
         at = at / "d"
         at.mkdir()
         (at / "f").write_text("")
     budget = Budget(Event())
-    assert len(walked(tmp_path, budget=budget)) == MAX_DEPTH - 1
-    assert budget.notes == [f"1 passed over: folders more than {MAX_DEPTH} deep"]
+    assert len(walked(tmp_path, budget=budget)) == MAX_PATH_DEPTH - 1
+    assert budget.notes == [f"1 passed over: folders more than {MAX_PATH_DEPTH} deep"]
 
 
 def test_a_search_ends_when_it_has_looked_at_enough(desk: Desk, tmp_path: Path) -> None:
@@ -146,4 +146,4 @@ def test_where_it_begins_must_be_a_folder(desk: Desk, tmp_path: Path) -> None:
         walked(tmp_path, "a")
     with pytest.raises(NotFound):
         walked(tmp_path, "b")
-    assert walked(tmp_path, HERE) == [WorkingPath("a")]
+    assert walked(tmp_path, WORKING_ROOT) == [WorkingPath("a")]

@@ -8,9 +8,9 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.control.keys.asker import Asker
-from holdfast.domain.api_key import Scope
 from holdfast.domain.content import Json
 from holdfast.domain.ids import SpaceId
+from holdfast.domain.space import Scope
 
 _SPACE: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 MOST_NAME: Final = 200

@@ -7,7 +7,7 @@ from holdfast.api.auth.oidc.admissions import OidcSettings, asker_with
 from holdfast.api.auth.oidc.issuer import Issuer
 from holdfast.control.keys.asker import Asker
 from holdfast.control.keys.errors import Forbidden, Unauthenticated
-from holdfast.ports.clock import Clock
+from holdfast.ports.runtime import Clock
 
 if TYPE_CHECKING:
     from joserfc.jwk import KeySet

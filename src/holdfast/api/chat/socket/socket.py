@@ -30,7 +30,7 @@ from holdfast.control.remote_methods.client import Client
 from holdfast.control.remote_methods.telling import MethodCalled, Telling
 from holdfast.domain.content import Json
 from holdfast.domain.errors import HoldfastError, Invalid
-from holdfast.domain.tool import Reply
+from holdfast.domain.tool import ToolReply
 
 MAX_FRAME: Final = 4 * 1024 * 1024
 """Bytes of what a client may send at once."""
@@ -138,8 +138,8 @@ class ClientSocket:
                 client.answer(wish.call_id, _reply(wish))
 
 
-def _reply(result: Result) -> Reply:
+def _reply(result: Result) -> ToolReply:
     """Return what a client answered, as a tool's."""
     if isinstance(result.error, str):
-        return Reply(content=result.error, failed=True)
-    return Reply(content=result.content)
+        return ToolReply(content=result.error, failed=True)
+    return ToolReply(content=result.content)

@@ -1,15 +1,17 @@
-"""The folders that agents work in. Whatever a path says, nothing outside of the folder is opened, made or changed.
+"""Ports that tools use: working folders, web search, and trust in the tools of others.
 
-All of it blocks: it is for threads.
+Working folders block, so they are for threads. Whatever a path says, nothing outside the folder is opened, created or
+changed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from enum import StrEnum
 from typing import Protocol
 
 import msgspec
 
+from holdfast.domain.ids import SpaceId
 from holdfast.domain.working_path import WorkingPath
 
 
@@ -23,7 +25,7 @@ class EntryKind(StrEnum):
     OTHER = "other"
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class FolderEntry(msgspec.Struct, frozen=True, kw_only=True):
     """Something in a folder. A name that is not UTF-8 has half surrogates in it, and cannot be opened."""
 
     name: str
@@ -31,15 +33,15 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     size: int
 
 
-class Listing(msgspec.Struct, frozen=True, kw_only=True):
+class FolderListing(msgspec.Struct, frozen=True, kw_only=True):
     """What is in a folder, by name."""
 
-    entries: Sequence[Entry]
+    entries: Sequence[FolderEntry]
     complete: bool
     """Whether that is all."""
 
 
-class FoundFile(msgspec.Struct, frozen=True, kw_only=True):
+class FileSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A file as it was when it was read."""
 
     content: bytes
@@ -55,10 +57,10 @@ class WorkingFolder(Protocol):
     `Unavailable`.
     """
 
-    def read(self, path: WorkingPath, *, most: int) -> FoundFile:
+    def read(self, path: WorkingPath, *, most: int) -> FileSnapshot:
         """Return a file, or raise `TooLarge` if it has more bytes than `most`."""
 
-    def list(self, path: WorkingPath, *, most: int) -> Listing:
+    def list(self, path: WorkingPath, *, most: int) -> FolderListing:
         """Return what is in a folder, but no more than `most` entries."""
 
     def write(
@@ -66,7 +68,7 @@ class WorkingFolder(Protocol):
         path: WorkingPath,
         content: bytes,
         *,
-        instead_of: FoundFile | None,
+        instead_of: FileSnapshot | None,
         mark: str,
         before: Callable[[], None],
     ) -> None:
@@ -100,3 +102,34 @@ class WorkingFolders(Protocol):
 
     def release(self, name: str, path: WorkingPath) -> None:
         """Take such a folder away again, unless somebody has put something into it by now."""
+
+
+class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One result. All of it is the words of others."""
+
+    title: str
+    url: str
+    snippet: str = ""
+
+
+class WebSearch(Protocol):
+    """Searches the web."""
+
+    async def search(self, query: str, *, limit: int) -> list[SearchResult]:
+        """Return up to `limit` results, the best first; none if nothing fits.
+
+        An engine that cannot be reached, or answers with something else, raises `Unavailable`.
+        """
+
+
+class ToolTrust(Protocol):
+    """Trust on first use: what a tool says of itself is trusted when it is first seen, and never again unasked."""
+
+    async def trusted(self, space: SpaceId, source: str, digests: Mapping[str, str]) -> dict[str, str]:
+        """Return the digest that is trusted of each tool of a source; one never seen before is trusted as it is now.
+
+        `digests` are those of the tools as they are now, by name. Two who see a tool first at once agree on one.
+        """
+
+    async def trust(self, space: SpaceId, source: str, tool: str, digest: str) -> None:
+        """Trust a tool as it is now, and no longer as it was."""

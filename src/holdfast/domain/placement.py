@@ -1,0 +1,108 @@
+"""Where a new run is placed: on a busy branch, in its chain of bases, and in the tree of sub-agents.
+
+By *base*, the runs of a thread form a tree of continuations; a run with all its bases is its chain. By *parent*, runs
+form a tree of sub-agents, each on a thread of its own.
+
+A chain can be thousands of runs long, so each run also keeps one *jump*: an ancestor further up, chosen so that any
+ancestor is reached in a number of hops that grows with the logarithm of the length (Myers, "An applicative
+random-access stack", 1983).
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from holdfast.domain.errors import Busy, Invalid, Waiting
+from holdfast.domain.ids import InterruptId, RunId
+
+
+class OnBusy(StrEnum):
+    """The caller's wish."""
+
+    ENQUEUE = "enqueue"
+    REJECT = "reject"
+    INTERRUPT = "interrupt"
+    FORK = "fork"
+
+
+class LiveRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A live run of the branch."""
+
+    key: int
+    id: RunId
+    base_key: int | None
+    base_sequence: int | None
+    interrupts: Sequence[InterruptId] = ()
+    """The questions it waits for a person to answer."""
+
+
+class RunStart(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the new run begins, and what must be cancelled first."""
+
+    base_key: int | None
+    base_sequence: int | None = None
+    cancel: Sequence[int] = ()
+
+
+def resolve_on_busy(wish: OnBusy, branch: Sequence[LiveRun]) -> RunStart:
+    """Decide where a run begins on a branch whose live runs are `branch`, the newest first."""
+    newest, oldest = branch[0], branch[-1]
+    match wish:
+        case OnBusy.ENQUEUE:
+            _check_no_open_interrupts(branch)
+            return RunStart(base_key=newest.key)
+        case OnBusy.REJECT:
+            raise Busy(f"run `{oldest.id}` is not finished", run_id=oldest.id)
+        case OnBusy.INTERRUPT:
+            return RunStart(base_key=newest.key, cancel=[run.key for run in reversed(branch)])
+        case OnBusy.FORK:
+            return RunStart(base_key=oldest.base_key, base_sequence=oldest.base_sequence)
+
+
+def _check_no_open_interrupts(branch: Sequence[LiveRun]) -> None:
+    for run in branch:
+        if run.interrupts:
+            raise Waiting(
+                f"run `{run.id}` waits for a person: answer its interrupts or cancel it",
+                run_id=run.id,
+                interrupts=list(run.interrupts),
+            )
+
+
+MAX_NESTING: Final = 8
+
+
+class Ancestor(msgspec.Struct, frozen=True, kw_only=True):
+    """What a new run must know of the run it continues from."""
+
+    key: int
+    depth: int
+    jump: int
+    jump_depth: int
+    jump_of_jump: int
+    jump_of_jump_depth: int
+
+
+class ChainPosition(msgspec.Struct, frozen=True, kw_only=True):
+    """A run's length of chain, and its jump; a root jumps to itself (`None`)."""
+
+    depth: int
+    jump: int | None
+
+
+def next_chain_position(base: Ancestor | None) -> ChainPosition:
+    """Return the place of a run on `base`."""
+    if base is None:
+        return ChainPosition(depth=0, jump=None)
+    if base.depth - base.jump_depth == base.jump_depth - base.jump_of_jump_depth:
+        return ChainPosition(depth=base.depth + 1, jump=base.jump_of_jump)
+    return ChainPosition(depth=base.depth + 1, jump=base.key)
+
+
+def child_nesting(parent_nesting: int) -> int:
+    """Return how deep a child of a run at `parent_nesting` is."""
+    if parent_nesting >= MAX_NESTING:
+        raise Invalid(f"sub-agents may be nested at most {MAX_NESTING} deep")
+    return parent_nesting + 1
