@@ -18,11 +18,11 @@ from holdfast.sandbox.none import Refusing, Unconfined
 from holdfast.sandbox.probe import find
 from holdfast.sandbox.processes import SupervisedProcesses, open_processes
 from holdfast.testing.calls import a_call
-from holdfast.tools.builtin.bash import bash
-from holdfast.tools.builtin.todo_read import TODO_READ
-from holdfast.tools.commands.commands import Commands
+from holdfast.tools.builtin.notes import TODO_READ
+from holdfast.tools.builtin.shell import bash
+from holdfast.tools.commands.command_runner import CommandRunner
+from holdfast.tools.middleware import with_standard_middleware
 from holdfast.tools.redaction import Redaction
-from holdfast.tools.wrapped import wrapped
 
 ROUNDS: Final = 3
 
@@ -40,7 +40,7 @@ async def measure(*, seconds: float) -> Table:
 
 
 async def _ways(folder: Path, processes: SupervisedProcesses) -> dict[str, Callable[[], Awaitable[object]]]:
-    call, todo = a_call(), wrapped(TODO_READ, redaction=Redaction())
+    call, todo = a_call(), with_standard_middleware(TODO_READ, redaction=Redaction())
     plain = Command(argv=["/bin/true"], folder=folder, timeout=60.0)
     confined = SandboxCommand(argv=["/bin/true"], root=folder, folder=folder, timeout=60.0)
     unconfined, sandbox = Unconfined(processes), await find(processes)
@@ -52,15 +52,15 @@ async def _ways(folder: Path, processes: SupervisedProcesses) -> dict[str, Calla
     }
     if isinstance(sandbox, Refusing):
         return ways  # what is not there is not measured
-    shell = wrapped(bash(_commands(sandbox, folder)), redaction=Redaction())
+    shell = with_standard_middleware(bash(_commands(sandbox, folder)), redaction=Redaction())
     return ways | {
         "in the sandbox": lambda: sandbox.run(confined),
         "a call of `bash`": lambda: shell.run(call, {"command": "true"}),
     }
 
 
-def _commands(sandbox: Sandbox, folder: Path) -> Commands:
-    return Commands(sandbox, WorkspaceFolders(folder), workspace=folder)
+def _commands(sandbox: Sandbox, folder: Path) -> CommandRunner:
+    return CommandRunner(sandbox, WorkspaceFolders(folder), workspace=folder)
 
 
 async def _bare() -> None:

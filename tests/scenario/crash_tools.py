@@ -11,10 +11,9 @@ from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import ArtifactId
 from holdfast.domain.tool import ToolClass
 from holdfast.testing.counting_server import calling
-from holdfast.tools.artifacts import made
-from holdfast.tools.schema import Arguments, spec_of
-from holdfast.tools.tool import Call, Outcome, Tool
-from holdfast.tools.typed import TypedTool
+from holdfast.tools.content import artifact_made_event
+from holdfast.tools.tool import Tool, ToolContext, ToolResult
+from holdfast.tools.typed_tool import ToolArguments, TypedTool, tool_spec
 from tests.scenario.crash_play import moment, name_of
 
 Reach: TypeAlias = Callable[[str], None]
@@ -22,41 +21,41 @@ Reach: TypeAlias = Callable[[str], None]
 _About = Annotated[str, Meta(description="What it is about.")]
 
 
-class Look(Arguments, frozen=True, kw_only=True):
+class Look(ToolArguments, frozen=True, kw_only=True):
     """Look at something. Nothing changes."""
 
     what: _About
 
 
-class Charge(Arguments, frozen=True, kw_only=True):
+class Charge(ToolArguments, frozen=True, kw_only=True):
     """Pay for something."""
 
     what: _About
 
 
-class Sync(Arguments, frozen=True, kw_only=True):
+class Sync(ToolArguments, frozen=True, kw_only=True):
     """Bring something up to date."""
 
     what: _About
 
 
-class Watch(Arguments, frozen=True, kw_only=True):
+class Watch(ToolArguments, frozen=True, kw_only=True):
     """Watch something until it is enough."""
 
     what: _About
 
 
-class Note(Arguments, frozen=True, kw_only=True):
+class Note(ToolArguments, frozen=True, kw_only=True):
     """Keep a note."""
 
     what: _About
 
 
-_READ_ONLY: Final = spec_of(Look, name="look", kind=ToolClass.IDEMPOTENT, read_only=True)
-_EFFECTFUL: Final = spec_of(Charge, name="charge", kind=ToolClass.EFFECTFUL)
-_IDEMPOTENT: Final = spec_of(Sync, name="sync", kind=ToolClass.IDEMPOTENT)
-_SLOW: Final = spec_of(Watch, name="watch", kind=ToolClass.IDEMPOTENT)
-_TRANSACTIONAL: Final = spec_of(Note, name="note", kind=ToolClass.TRANSACTIONAL)
+_READ_ONLY: Final = tool_spec(Look, name="look", kind=ToolClass.IDEMPOTENT, read_only=True)
+_EFFECTFUL: Final = tool_spec(Charge, name="charge", kind=ToolClass.EFFECTFUL)
+_IDEMPOTENT: Final = tool_spec(Sync, name="sync", kind=ToolClass.IDEMPOTENT)
+_SLOW: Final = tool_spec(Watch, name="watch", kind=ToolClass.IDEMPOTENT)
+_TRANSACTIONAL: Final = tool_spec(Note, name="note", kind=ToolClass.TRANSACTIONAL)
 
 
 def tools(server: str, reach: Reach) -> list[Tool]:
@@ -71,18 +70,20 @@ def tools(server: str, reach: Reach) -> list[Tool]:
     ]
 
 
-async def _visit(server: str, reach: Reach, tool: str, call: Call, asked: Look | Charge | Sync | Watch) -> Outcome:
+async def _visit(
+    server: str, reach: Reach, tool: str, call: ToolContext, asked: Look | Charge | Sync | Watch
+) -> ToolResult:
     reach(moment("tool", asked.what, "begun"))
     async with calling(server, tool=tool, key=call.key, name=name_of(call.run.root_run_id, asked.what)) as finish:
         reach(moment("tool", asked.what, "inside"))
         await finish()
     reach(moment("tool", asked.what, "over"))
-    return Outcome(content={"did": tool, "what": asked.what})
+    return ToolResult(content={"did": tool, "what": asked.what})
 
 
-async def _note(reach: Reach, call: Call, asked: Note) -> Outcome:
+async def _note(reach: Reach, call: ToolContext, asked: Note) -> ToolResult:
     reach(moment("tool", asked.what, "begun"))
     artifact = ArtifactId(derived_id("art", key=call.key))
     new = NewArtifact(id=artifact, type=ArtifactType.DOC, title=asked.what, content="noted")
     reach(moment("tool", asked.what, "over"))
-    return Outcome(content={"artifact_id": artifact}, artifacts=[new], events=[made(artifact, new)])
+    return ToolResult(content={"artifact_id": artifact}, artifacts=[new], events=[artifact_made_event(artifact, new)])

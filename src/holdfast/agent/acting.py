@@ -42,20 +42,20 @@ from holdfast.domain.timer import NewTimer
 from holdfast.domain.tool import ToolClass
 from holdfast.tools.content import as_text
 from holdfast.tools.tool import (
-    Answered,
-    Arrival,
-    Asked,
-    Call,
     ChildEnded,
-    Disturbed,
-    Outcome,
-    Resumable,
-    Slept,
-    Spawned,
-    Subscribed,
-    TimeCame,
+    ChildWait,
+    InterruptResolved,
+    InterruptWait,
+    Preempted,
+    ResumableTool,
+    ResumeCause,
+    TaskWait,
+    TimerFired,
+    TimerWait,
     Tool,
-    Wait,
+    ToolContext,
+    ToolResult,
+    ToolWait,
 )
 
 T = TypeVar("T")
@@ -137,7 +137,7 @@ class Acting:
     def _may_wait_along(self, call: ToolCall) -> bool:
         """Say whether a call may begin while others wait: it does nothing yet but wait itself."""
         tool = self._tool(call)
-        return isinstance(tool, Resumable) and tool.spec.kind is ToolClass.TRANSACTIONAL
+        return isinstance(tool, ResumableTool) and tool.spec.kind is ToolClass.TRANSACTIONAL
 
     def _waiting_step(self, call: ToolCall) -> Step | None:
         """Return the step of a call that waits, or whose outcome a person is asked about."""
@@ -168,13 +168,13 @@ class Acting:
             arrived = self._in_time(step, arrived)
         if not unknown:
             return await self._go_on(call, step, arrived)
-        answered = arrived if isinstance(arrived, Answered) else Answered(response=None)
+        answered = arrived if isinstance(arrived, InterruptResolved) else InterruptResolved(response=None)
         if not settle_as_told(self._work, call, step, answered):
             return None
         again = self._work.ledger.tool_call(call.name, call.id, effectful=True, key=step.key)
         return await self._run_effectful(call, self._work.log.step(again))
 
-    async def _go_on(self, call: ToolCall, step: Step, arrival: Arrival) -> Step | None:
+    async def _go_on(self, call: ToolCall, step: Step, arrival: ResumeCause) -> Step | None:
         """Let a call go on with what it waited for; return its step if it waits once more."""
         if step.effectful:
             # From here on nobody knows what it does, so that has to be on disk, as when it began.
@@ -182,13 +182,13 @@ class Acting:
         outcome = await self._outcome_of_wait(call, step, arrival)
         return self._conclude(call, step if outcome.wait is None else self._work.ledger.again(step), outcome)
 
-    def _disturbance(self, step: Step) -> Disturbed | None:
+    def _disturbance(self, step: Step) -> Preempted | None:
         """Return what came that a call should not wait on for: people disturb every wait, the end of a run wakes up."""
         mail = self._work.mail
         if mail.disturbs:
-            return Disturbed()
+            return Preempted()
         if mail.wakes and step.waits_for is WaitsFor.TIMER:
-            return Disturbed(because="a run has ended of which you are told")
+            return Preempted(because="a run has ended of which you are told")
         return None
 
     def _refuse(self, waiting: Sequence[tuple[ToolCall, Step]], error: WouldDeadlock) -> list[tuple[ToolCall, Step]]:
@@ -202,7 +202,7 @@ class Acting:
             if step.waits_for is WaitsFor.CHILD:
                 why = RunError(code=error.code, message=error.message)
                 end_subagent(self._work, call, ChildEnded(run_id=child_of(step), status=RunStatus.FAILED, error=why))
-            settle(self._work, call, step, Outcome(content=f"{error.code}: {error.message}", failed=True))
+            settle(self._work, call, step, ToolResult(content=f"{error.code}: {error.message}", failed=True))
         return still
 
     def _disturb(self, step: Step, *, unknown: bool) -> None:
@@ -213,21 +213,21 @@ class Acting:
         else:
             self._work.log.draft.cancelled_timers.append(timer_of(step))
 
-    def _in_time(self, step: Step, arrived: Arrival) -> Arrival:
+    def _in_time(self, step: Step, arrived: ResumeCause) -> ResumeCause:
         """Return what came for a call that waits for a run: if it is only that it has waited for too long, that."""
-        if isinstance(arrived, TimeCame):
-            return Disturbed(because=f"{LONGEST_WAIT.days} days have passed")
+        if isinstance(arrived, TimerFired):
+            return Preempted(because=f"{LONGEST_WAIT.days} days have passed")
         self._work.log.draft.cancelled_timers.append(timer_of(step))
         return arrived
 
-    async def _outcome_of_wait(self, call: ToolCall, step: Step, arrival: Arrival) -> Outcome:
+    async def _outcome_of_wait(self, call: ToolCall, step: Step, arrival: ResumeCause) -> ToolResult:
         if isinstance(arrival, ChildEnded):
             if step.waits_for is WaitsFor.CHILD:
                 end_subagent(self._work, call, arrival)
             self._mark(call, arrival.taint)
         tool = self._tool(call)
-        if not isinstance(tool, Resumable):
-            return Outcome(content=f"the tool `{call.name}` is not there any more", failed=True)
+        if not isinstance(tool, ResumableTool):
+            return ToolResult(content=f"the tool `{call.name}` is not there any more", failed=True)
         made = self._call(call, step)
         resumed = partial(tool.resume, made, call.arguments, arrival)
         return await self._guarded(call, self._work.around(tool.spec, made, call.arguments, resumed))
@@ -248,7 +248,7 @@ class Acting:
             return self._conclude(call, begun, await self._run(call, begun))
         return self._conclude(call, begun, await self._committing(self._run(call, begun)))
 
-    async def _run_effectful(self, call: ToolCall, step: Step, arrival: Arrival | None = None) -> Step | None:
+    async def _run_effectful(self, call: ToolCall, step: Step, arrival: ResumeCause | None = None) -> Step | None:
         """Run a call whose start must be on disk before it begins, or let it go on with what it waited for."""
         await self._work.commit()
         running = self._run(call, step) if arrival is None else self._outcome_of_wait(call, step, arrival)
@@ -258,7 +258,7 @@ class Acting:
         """Return what comes of what is running, and commit what is said meanwhile."""
         return await committing(self._work.log, running, window=self._work.habits.pace.window)
 
-    def _conclude(self, call: ToolCall, step: Step, outcome: Outcome) -> Step | None:
+    def _conclude(self, call: ToolCall, step: Step, outcome: ToolResult) -> Step | None:
         """Settle a call, or let it wait; return its step if it waits."""
         if outcome.wait is None:
             self._mark(call, [] if outcome.untrusted is None else [outcome.untrusted])
@@ -271,19 +271,19 @@ class Acting:
         """Mark the run if what a call answers was written by others."""
         mark(self._work, names, at=self._message.sequence, call_id=call.id)
 
-    def _begin_wait(self, call: ToolCall, step: Step, wait: Wait) -> WaitsFor:
+    def _begin_wait(self, call: ToolCall, step: Step, wait: ToolWait) -> WaitsFor:
         match wait:
-            case Asked(interrupt=interrupt):
+            case InterruptWait(interrupt=interrupt):
                 ask(self._work, replace(interrupt, id=InterruptId(derived_id("int", key=asking_key(step)))))
                 return WaitsFor.PERSON
-            case Spawned(run_id=run_id):
+            case ChildWait(run_id=run_id):
                 start_subagent(self._work, call, run_id)
                 self._wait_no_longer(step)
                 return WaitsFor.CHILD
-            case Subscribed():
+            case TaskWait():
                 self._wait_no_longer(step)
                 return WaitsFor.TASK
-            case Slept(timer_id=timer_id, until=until):
+            case TimerWait(timer_id=timer_id, until=until):
                 self._work.log.draft.timers.append(NewTimer(id=timer_id, kind="wake", due_at=until))
                 return WaitsFor.TIMER
 
@@ -312,33 +312,33 @@ class Acting:
         effectful = tool is not None and tool.spec.kind is ToolClass.EFFECTFUL and not refused
         return self._work.log.step(self._work.ledger.tool_call(call.name, call.id, effectful=effectful))
 
-    async def _run(self, call: ToolCall, step: Step) -> Outcome:
+    async def _run(self, call: ToolCall, step: Step) -> ToolResult:
         refusal = self._permitted.refusal(self._work, call)
         if refusal is not None:
             if call.id not in self._permitted.refused:
                 tell_refusal(self._work, call, refusal)
-            return Outcome(content=refusal, failed=True)
+            return ToolResult(content=refusal, failed=True)
         unreadable = self._message.metadata.get("unreadable", {}).get(call.id)
         if unreadable is not None:
-            return Outcome(content=unreadable, failed=True)
+            return ToolResult(content=unreadable, failed=True)
         try:
             tool = self._work.toolbox.find(call.name)
         except NotFound as error:
-            return Outcome(content=error.message, failed=True)
+            return ToolResult(content=error.message, failed=True)
         made = self._call(call, step)
         run = partial(tool.run, made, call.arguments)
         outcome = await self._guarded(call, self._work.around(tool.spec, made, call.arguments, run))
         edited = self._permitted.edited.get(call.id)
         return outcome if edited is None else replace(outcome, content=f"{edited}\n{as_text(outcome.content)}")
 
-    async def _guarded(self, call: ToolCall, running: Awaitable[Outcome]) -> Outcome:
+    async def _guarded(self, call: ToolCall, running: Awaitable[ToolResult]) -> ToolResult:
         """Turn whatever goes wrong in a tool into a result for the model."""
         try:
             return await running
         except (LeaseLost, Unavailable):
             raise
         except HoldfastError as error:
-            return Outcome(content=f"{error.code}: {error.message}", failed=True)
+            return ToolResult(content=f"{error.code}: {error.message}", failed=True)
         except asyncio.CancelledError as error:
             if _is_cut_off():
                 raise
@@ -346,14 +346,14 @@ class Acting:
         except (Exception, SystemExit) as error:  # noqa: BLE001  a tool that breaks is a result for the model
             return self._broken(call, error)
 
-    def _broken(self, call: ToolCall, error: BaseException) -> Outcome:
+    def _broken(self, call: ToolCall, error: BaseException) -> ToolResult:
         _log.error("tool `%s` of run `%s` broke", call.name, self._work.run.id, exc_info=error)
-        return Outcome(content=f"the tool broke: {type(error).__name__}: {error}", failed=True)
+        return ToolResult(content=f"the tool broke: {type(error).__name__}: {error}", failed=True)
 
-    def _call(self, call: ToolCall, step: Step) -> Call:
+    def _call(self, call: ToolCall, step: Step) -> ToolContext:
         message, text = self._message, self._message.content
         assert message.sequence is not None
-        return Call(
+        return ToolContext(
             id=call.id,
             key=step.key,
             lease=self._work.lease,

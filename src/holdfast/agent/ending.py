@@ -29,7 +29,7 @@ from holdfast.domain.interrupt import (
 )
 from holdfast.domain.run import Move, RunError, RunStatus, WaitsFor
 from holdfast.domain.step import StepState
-from holdfast.tools.tool import Answered, Arrival, TaskEnded
+from holdfast.tools.tool import InterruptResolved, ResumeCause, TaskEnded
 
 
 async def complete(work: Work, output: Json) -> None:
@@ -103,7 +103,7 @@ def ask(work: Work, interrupt: NewInterrupt) -> None:
     )
 
 
-def arrived(work: Work, key: str) -> Arrival | None:
+def arrived(work: Work, key: str) -> ResumeCause | None:
     """Take what came for the call of that key, if anything did; it is then dealt with."""
     found = work.mail.arrival(key)
     if found is None:
@@ -112,7 +112,7 @@ def arrived(work: Work, key: str) -> Arrival | None:
     work.log.draft.add(consumed=[item.number for item in items])
     if isinstance(arrival, TaskEnded):
         work.log.tell(*ended_children(items))
-    if isinstance(arrival, Answered):
+    if isinstance(arrival, InterruptResolved):
         interrupt_id = InterruptId(derived_id("int", key=key))
         work.interrupts.pop(interrupt_id, None)
         status = InterruptStatus.EXPIRED if arrival.expired else InterruptStatus.ANSWERED

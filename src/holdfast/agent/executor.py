@@ -40,16 +40,15 @@ from holdfast.domain.tool import ToolSpec
 from holdfast.ports.log import Journal
 from holdfast.ports.model import Model, Models, TokenCounter
 from holdfast.ports.runtime import Clock, Library, RemoteTools, SubagentRuns
-from holdfast.tools.built_ins import built_ins
-from holdfast.tools.client import client_tools
-from holdfast.tools.exposure import DEFAULT, Exposure
+from holdfast.tools.builtin.catalog import builtin_tools
+from holdfast.tools.child_runs import WorkspaceSpawner
+from holdfast.tools.client_tools import client_tools
+from holdfast.tools.exposure import DEFAULT_EXPOSURE, ToolExposure
+from holdfast.tools.middleware import with_standard_middleware
 from holdfast.tools.redaction import Redaction
-from holdfast.tools.registry import Catalog, Toolbox, comes_and_goes
-from holdfast.tools.remote import away_tool, remote_tools
-from holdfast.tools.spawning import LibrarySpawner
-from holdfast.tools.tool import Tool
-from holdfast.tools.wrapped import wrapped
-from holdfast.tools.wrapping import Around, plainly
+from holdfast.tools.registry import ToolCatalog, Toolset, is_dynamic
+from holdfast.tools.remote_tools import offline_tool, remote_tools
+from holdfast.tools.tool import Tool, ToolMiddleware, passthrough
 
 _log: Final = logging.getLogger("holdfast.agent")
 
@@ -78,7 +77,7 @@ class AgentExecutor:
         custom: Callable[[], Sequence[Tool]] = tuple,
         redaction: Redaction | None = None,
         habits: Habits | None = None,
-        around: Around = plainly,
+        around: ToolMiddleware = passthrough,
     ) -> None:
         """Put together what runs agents; `tools` are local ones beside the built-in, `custom` those that change.
 
@@ -93,9 +92,9 @@ class AgentExecutor:
         self._clock = clock
         self._workspace = workspace
         self._redaction = redaction or Redaction()
-        self._local = [*built_ins(LibrarySpawner(library.agents), peers), *self._wrapped(tools)]
+        self._local = [*builtin_tools(WorkspaceSpawner(library.agents), peers), *self._wrapped(tools)]
         self._custom = custom
-        self._toolboxes: dict[str, tuple[_Offered, Toolbox]] = {}
+        self._toolboxes: dict[str, tuple[_Offered, Toolset]] = {}
         self._habits = habits or Habits()
         self._around = around
         self._prompts = Prompts(tokens)
@@ -188,10 +187,10 @@ class AgentExecutor:
 
     async def _look_for_changes(self, work: Work) -> None:
         """Take up what servers of tools, and clients with methods, have changed meanwhile, or that they are there."""
-        if any(map(comes_and_goes, _wanted(work.agent))):
+        if any(map(is_dynamic, _wanted(work.agent))):
             work.change_toolbox(await self._toolbox_of(work, work.agent))
 
-    async def _toolbox_of(self, work: Work, agent: Agent) -> Toolbox:
+    async def _toolbox_of(self, work: Work, agent: Agent) -> Toolset:
         toolbox = await self._toolbox(work, agent)
         offered = client_tools(work.values, work.run.id)
         return toolbox.joined(offered) if offered else toolbox
@@ -202,7 +201,7 @@ class AgentExecutor:
         await self._models.prepare(names)
         return self._models.fallback(names, folder=agent.folder)
 
-    async def _toolbox(self, work: Work, agent: Agent) -> Toolbox:
+    async def _toolbox(self, work: Work, agent: Agent) -> Toolset:
         """Return the tools of an agent; as long as neither it nor what is offered changes, they are the same."""
         wanted = _wanted(agent)
         listed = await self._listed(work, wanted)
@@ -211,10 +210,10 @@ class AgentExecutor:
         known = self._toolboxes.get(agent.name)
         if known is None or known[0] != offered:
             local = [*self._local, *self._wrapped(custom)]
-            away = partial(away_tool, remote=self._remote, redaction=self._redaction)
+            away = partial(offline_tool, remote=self._remote, redaction=self._redaction)
             remote = remote_tools(listed, self._remote, redaction=self._redaction)
-            exposure = DEFAULT if agent.tools_shown is None else Exposure(limit=agent.tools_shown)
-            catalog = Catalog(local, remote=remote, away=away)
+            exposure = DEFAULT_EXPOSURE if agent.tools_shown is None else ToolExposure(limit=agent.tools_shown)
+            catalog = ToolCatalog(local, remote=remote, away=away)
             for name, why in catalog.left_out.items():
                 _log.warning("the agent `%s` does not have the remote tool `%s`: %s", agent.name, name, why)
             known = self._toolboxes[agent.name] = (offered, catalog.toolbox(wanted, exposure=exposure))
@@ -222,7 +221,7 @@ class AgentExecutor:
 
     async def _listed(self, work: Work, wanted: Sequence[str]) -> tuple[ToolSpec, ...]:
         """Return what the control plane offers; a run that must wait for it says that it has begun."""
-        if not any(map(comes_and_goes, wanted)):
+        if not any(map(is_dynamic, wanted)):
             return tuple(await self._remote.list(work.lease)) if wanted else ()
         listing = asyncio.ensure_future(self._remote.list(work.lease))
         try:
@@ -240,7 +239,7 @@ class AgentExecutor:
         return replace(error, message=self._redaction.text(error.message), details=details)
 
     def _wrapped(self, tools: Iterable[Tool]) -> list[Tool]:
-        return [wrapped(tool, redaction=self._redaction) for tool in tools]
+        return [with_standard_middleware(tool, redaction=self._redaction) for tool in tools]
 
 
 def _wanted(agent: Agent) -> list[str]:

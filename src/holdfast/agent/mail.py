@@ -20,7 +20,7 @@ from holdfast.domain.plan_edit import PlanEdit
 from holdfast.domain.run import RunError, RunStatus
 from holdfast.domain.untrusted import SOURCE_METADATA_KEY
 from holdfast.tools.content import as_text
-from holdfast.tools.tool import Answered, Arrival, ChildEnded, TaskEnded, TimeCame
+from holdfast.tools.tool import ChildEnded, InterruptResolved, ResumeCause, TaskEnded, TimerFired
 
 _ENDS: Final = frozenset({InboxKind.CHILD, InboxKind.TASK})
 
@@ -51,7 +51,7 @@ class Mail:
         """Whether a run has ended that this one is told of."""
         return any(item.kind in _ENDS for item in self._items.values())
 
-    def arrival(self, key: str) -> tuple[Arrival, list[InboxItem]] | None:
+    def arrival(self, key: str) -> tuple[ResumeCause, list[InboxItem]] | None:
         """Return what came for the call of that key, and the items that say so. They are then dealt with."""
         for item in self._items.values():
             arrived = _arrival(item, key)
@@ -165,12 +165,12 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True):
     segment: RunId | None = None
 
 
-def _arrival(item: InboxItem, key: str) -> Arrival | None:
+def _arrival(item: InboxItem, key: str) -> ResumeCause | None:
     match item.kind:
         case InboxKind.ANSWER:
             answer = _read_answer(item)
             if answer.interrupt_id == derived_id("int", key=key):
-                return Answered(response=answer.response, by=item.created_by, expired=answer.expired)
+                return InterruptResolved(response=answer.response, by=item.created_by, expired=answer.expired)
         case InboxKind.CHILD:
             ended = _ended(item)
             if ended.run_id == derived_id("run", key=key):
@@ -189,7 +189,7 @@ def _arrival(item: InboxItem, key: str) -> Arrival | None:
                 )
         case InboxKind.TIMER:
             if item.data["timer_id"] == derived_id("tmr", key=key):
-                return TimeCame()
+                return TimerFired()
         case InboxKind.MESSAGE | InboxKind.EDIT | InboxKind.QUESTION:
             pass
     return None

@@ -31,12 +31,12 @@ from holdfast.domain.permission import APPROVALS_VALUE, PermissionAction, Permis
 from holdfast.domain.run import WaitsFor
 from holdfast.domain.tool import ToolSpec
 from holdfast.tools.arguments import check_arguments
-from holdfast.tools.commands.shell_folder import as_ruled, shell_folder
+from holdfast.tools.builtin.shell import arguments_for_rules, shell_folder
 from holdfast.tools.content import as_text
-from holdfast.tools.permissions.offers import offers
-from holdfast.tools.permissions.policy import ASKED_BY_DEFAULT, Policy
-from holdfast.tools.permissions.subjects import BASH
-from holdfast.tools.tool import Answered
+from holdfast.tools.permissions.policy import DEFAULT_APPROVAL_TOOLS, PermissionPolicy
+from holdfast.tools.permissions.rule_checks import suggest_grants
+from holdfast.tools.permissions.rules import BASH_TOOL
+from holdfast.tools.tool import InterruptResolved
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ class Permitted(msgspec.Struct, frozen=True, kw_only=True):
         meant, now = self.folders.get(call.id), shell_folder(work.values)
         if meant is None or meant == now:
             return None
-        decision = work.chain.decide(call.name, as_ruled(call.name, call.arguments, work.values))
+        decision = work.chain.decide(call.name, arguments_for_rules(call.name, call.arguments, work.values))
         return None if decision.verdict is PermissionAction.ALLOW else MOVED.format(meant, now)
 
 
@@ -194,12 +194,12 @@ class Permitting:
     async def _take_answer(self, call: ToolCall) -> bool:
         """Decide about a call as a person answered, if one did."""
         answered = arrived(self._work, approval_key(self._work.run.id, call, self._spec(call.name)))
-        if not isinstance(answered, Answered):
+        if not isinstance(answered, InterruptResolved):
             return False
         self._rule(call, await self._answer(call, answered), by=answered.by)
         return True
 
-    async def _answer(self, call: ToolCall, answered: Answered) -> Ruling:
+    async def _answer(self, call: ToolCall, answered: InterruptResolved) -> Ruling:
         """Return what a person decided. The rules are asked once more: what they deny now, nobody can approve."""
         response = _response(answered)
         if response is None:
@@ -269,9 +269,9 @@ class Permitting:
     def _offers(self, call: ToolCall) -> list[list[str]]:
         """Return the rules that would allow a call from now on, whoever's rules ask."""
         asking = self._asking(call)
-        return offers(asking[0][1], call.name, self._ruled(call)) if asking else []
+        return suggest_grants(asking[0][1], call.name, self._ruled(call)) if asking else []
 
-    def _asking(self, call: ToolCall) -> list[tuple[str, Policy]]:
+    def _asking(self, call: ToolCall) -> list[tuple[str, PermissionPolicy]]:
         """Return the agents whose rules ask about a call, with these."""
         decisions = self._work.chain.decisions(call.name, self._ruled(call), default=self._default(call))
         return [
@@ -281,10 +281,10 @@ class Permitting:
         ]
 
     def _ruled(self, call: ToolCall) -> dict[str, Json]:
-        return as_ruled(call.name, call.arguments, self._work.values)
+        return arguments_for_rules(call.name, call.arguments, self._work.values)
 
     def _folder(self, call: ToolCall) -> str | None:
-        return shell_folder(self._work.values) if call.name == BASH else None
+        return shell_folder(self._work.values) if call.name == BASH_TOOL else None
 
     def _as_approved(self, call: ToolCall) -> ToolCall:
         ruling = self._rulings.get(call.id)
@@ -294,7 +294,7 @@ class Permitting:
         return InterruptId(derived_id("int", key=approval_key(self._work.run.id, call, self._spec(call.name))))
 
     def _default(self, call: ToolCall) -> PermissionAction:
-        asked = call.name in ASKED_BY_DEFAULT or call.name in self._work.toolbox.foreign
+        asked = call.name in DEFAULT_APPROVAL_TOOLS or call.name in self._work.toolbox.foreign
         return PermissionAction.ASK if asked else PermissionAction.ALLOW
 
     def _spec(self, name: str) -> ToolSpec | None:
@@ -317,7 +317,7 @@ def forget(work: Work) -> None:
         work.set_values({APPROVALS_VALUE: None})
 
 
-def _response(answered: Answered) -> Response | None:
+def _response(answered: InterruptResolved) -> Response | None:
     """Return what a person said, or null if that is nothing that could be a yes."""
     try:
         return None if answered.expired else msgspec.convert(answered.response, Response)

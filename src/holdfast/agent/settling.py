@@ -12,13 +12,13 @@ from holdfast.domain.message import FAILED_METADATA_KEY, NewMessage, Role, ToolC
 from holdfast.domain.run import RunStatus
 from holdfast.domain.step import Step, StepState
 from holdfast.tools.content import as_text
-from holdfast.tools.tool import ChildEnded, Outcome
+from holdfast.tools.tool import ChildEnded, ToolResult
 
 TOOL: Final = "tool"
 """The key of a tool's name in the metadata of its result."""
 
 
-def settle(work: Work, call: ToolCall, step: Step, outcome: Outcome) -> None:
+def settle(work: Work, call: ToolCall, step: Step, outcome: ToolResult) -> None:
     """Say what came of a call."""
     state = StepState.UNKNOWN if outcome.unknown else StepState.FAILED if outcome.failed else StepState.DONE
     take_effects(work, outcome)
@@ -36,7 +36,7 @@ def answer(work: Work, call: ToolCall, step: Step, content: str, state: StepStat
     work.log.say(ToolCallResult(message_id=message_id, tool_call_id=call.id, content=content, role="tool"))
 
 
-def take_effects(work: Work, outcome: Outcome) -> None:
+def take_effects(work: Work, outcome: ToolResult) -> None:
     """Take what a tool wants done into the next commit."""
     work.set_values(outcome.values)
     work.set_values({name: revise(work.values.get(name)) for name, revise in outcome.revisions.items()})

@@ -11,7 +11,7 @@ from holdfast.domain.ids import ToolCallId
 from holdfast.domain.permission import PermissionAction, PermissionDecision
 from holdfast.domain.tool import ToolSpec, reaches_outside
 from holdfast.domain.untrusted import TAINT_VALUE, read_taint
-from holdfast.tools.commands.commands import has_network
+from holdfast.tools.commands.command_runner import has_network
 
 
 def mark(work: Work, names: Iterable[str], *, at: int | None = None, call_id: ToolCallId | None = None) -> None:

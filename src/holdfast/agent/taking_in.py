@@ -17,8 +17,8 @@ from holdfast.domain.inbox import InboxItem, is_from_person
 from holdfast.domain.message import NewMessage
 from holdfast.domain.plan import Plan
 from holdfast.domain.plan_edit import PlanEdit, apply_edits
-from holdfast.tools.planning import VALUE as PLAN
-from holdfast.tools.values import written
+from holdfast.tools.builtin.plan import PLAN_VALUE as PLAN
+from holdfast.tools.tool import encode_value
 
 HELD: Final = "mail"
 """The value of a run that keeps what the model is to be told once its calls are answered."""
@@ -75,7 +75,7 @@ def _edit(work: Work, items: Sequence[InboxItem]) -> None:
 def _change_plan(work: Work, changes: Sequence[PlanEdit]) -> None:
     """Take in what people changed of the plan, and tell what it is then, even if nothing of it fits any more."""
     plan = apply_edits(msgspec.convert(work.values.get(PLAN) or {}, Plan), changes)
-    work.set_values({PLAN: written(plan)})
+    work.set_values({PLAN: encode_value(plan)})
     work.log.tell(PlanChanged(items=plan.items))
 
 

@@ -18,7 +18,7 @@ from holdfast.domain.message import ToolCall
 from holdfast.domain.run import RunError
 from holdfast.domain.step import Step, StepState
 from holdfast.tools.content import as_text
-from holdfast.tools.tool import Answered
+from holdfast.tools.tool import InterruptResolved
 
 TELL: Final = (
     "unknown: the worker was lost while `{name}` ran, so nobody knows whether it happened. "
@@ -56,7 +56,7 @@ def settle_unknown(work: Work, call: ToolCall, step: Step) -> NewInterrupt | Non
             raise RunFails(RunError(code="UNKNOWN_OUTCOME", message=TELL.format(name=call.name)))
 
 
-def settle_as_told(work: Work, call: ToolCall, step: Step, answered: Answered) -> bool:
+def settle_as_told(work: Work, call: ToolCall, step: Step, answered: InterruptResolved) -> bool:
     """Settle a call as a person said; return whether it is to be run again."""
     response = answered.response if isinstance(answered.response, dict) else {}
     match response.get("outcome"):

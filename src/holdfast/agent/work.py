@@ -19,9 +19,9 @@ from holdfast.domain.thread import Thread
 from holdfast.ports.log import Journal
 from holdfast.ports.model import Model, TokenCounter
 from holdfast.ports.runtime import Clock, Library, RemoteTools
-from holdfast.tools.permissions.chain import chain_of
-from holdfast.tools.registry import Toolbox
-from holdfast.tools.wrapping import Around, plainly
+from holdfast.tools.permissions.policy import permission_chain
+from holdfast.tools.registry import Toolset
+from holdfast.tools.tool import ToolMiddleware, passthrough
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ class Work:
         tokens: TokenCounter,
         clock: Clock,
         habits: Habits,
-        around: Around = plainly,
+        around: ToolMiddleware = passthrough,
     ) -> None:
         self.lease = lease
         self.run: Final = lease.run
@@ -85,7 +85,7 @@ class Work:
         self.iterations = self.run.iterations
         self.usage = self.run.usage
 
-    def equip(self, agent: Agent, model: Model, toolbox: Toolbox, *, library: Library, remote: RemoteTools) -> None:
+    def equip(self, agent: Agent, model: Model, toolbox: Toolset, *, library: Library, remote: RemoteTools) -> None:
         """Say who works, with what. Until then a run can only fail."""
         self.model = model
         self.toolbox = toolbox
@@ -93,7 +93,7 @@ class Work:
         self.remote = remote
         self.change_agent(agent)
 
-    def change_toolbox(self, toolbox: Toolbox) -> None:
+    def change_toolbox(self, toolbox: Toolset) -> None:
         """Go on with the tools that there are now."""
         self.toolbox = toolbox
         self.change_agent(self.agent)
@@ -101,7 +101,7 @@ class Work:
     def change_agent(self, agent: Agent) -> None:
         """Go on as the agent is defined now."""
         self.agent = agent
-        self.chain = chain_of(agent, self.values)
+        self.chain = permission_chain(agent, self.values)
         self.guarded = self.chain.concerns | self.toolbox.foreign
         """Tools whose calls are not made without a decision."""
 

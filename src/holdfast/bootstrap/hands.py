@@ -13,20 +13,19 @@ from holdfast.ports.sandbox import Processes, Sandbox
 from holdfast.sandbox.files.folders import WorkspaceFolders
 from holdfast.sandbox.none import Unconfined
 from holdfast.sandbox.probe import Probed
-from holdfast.tools.built_ins import command_tools, file_tools, web_tools
-from holdfast.tools.commands.commands import NETWORK, Commands
-from holdfast.tools.permissions.checking import KNOWN
-from holdfast.tools.redaction import Redaction, secrets_of
+from holdfast.tools.builtin.catalog import command_tools, file_tools, web_tools
+from holdfast.tools.commands.command_runner import NETWORK_RULE, CommandRunner
+from holdfast.tools.permissions.rule_checks import KNOWN_TOOLS
+from holdfast.tools.redaction import Redaction, secret_values
 from holdfast.tools.tool import Tool
-from holdfast.tools.web.addresses import Addresses, SystemResolver
-from holdfast.tools.web.http import Http
-from holdfast.tools.web.pages import Pages
-from holdfast.tools.web.searching import HttpSearch, json_api
+from holdfast.tools.web.client import GuardedResolver, SystemResolver, WebClient
+from holdfast.tools.web.fetch import MarkdownConverter
+from holdfast.tools.web.search import HttpWebSearch, as_json_search
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.settings import Settings
 from holdfast.workspace.tools import FolderTools, KnownTools
 
-_FIXED: Final = KNOWN | {NETWORK}
+_FIXED: Final = KNOWN_TOOLS | {NETWORK_RULE}
 
 
 class Hands(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,9 +43,9 @@ def known_names(workspace: Workspace, own: Sequence[Tool]) -> KnownTools:
 
 def hands_of(workspace: Workspace, processes: Processes, settings: Settings, own: Sequence[Tool]) -> Hands:
     """Put together the tools of a workspace; one of this process takes the place of ours with the same name."""
-    redaction = Redaction(secrets_of(os.environ, named=_keys(settings)))
+    redaction = Redaction(secret_values(os.environ, named=_keys(settings)))
     folders = WorkspaceFolders(workspace.path)
-    commands = Commands(
+    commands = CommandRunner(
         sandbox_of(processes, settings),
         folders,
         workspace=workspace.path,
@@ -65,9 +64,9 @@ def hands_of(workspace: Workspace, processes: Processes, settings: Settings, own
 
 def _web(settings: WebSettings, processes: Processes) -> list[Tool]:
     resolver = SystemResolver()
-    http = Http(Addresses(resolver, private=private_hosts(settings.allow_private)))
-    engine = None if settings.search is None else HttpSearch(json_api(settings.search), resolver)
-    return web_tools(http, Pages(processes), engine)
+    http = WebClient(GuardedResolver(resolver, private=private_hosts(settings.allow_private)))
+    engine = None if settings.search is None else HttpWebSearch(as_json_search(settings.search), resolver)
+    return web_tools(http, MarkdownConverter(processes), engine)
 
 
 def _keys(settings: Settings) -> list[str]:
@@ -75,7 +74,9 @@ def _keys(settings: Settings) -> list[str]:
     search = settings.web.search
     named = [provider.api_key_env for provider in settings.providers.values()]
     given = [name for server in settings.mcp_servers.values() for name in env_references(server)]
-    return [key for key in (*named, None if search is None else json_api(search).key_env, *given) if key is not None]
+    return [
+        key for key in (*named, None if search is None else as_json_search(search).key_env, *given) if key is not None
+    ]
 
 
 def sandbox_of(processes: Processes, settings: Settings) -> Sandbox:

@@ -10,7 +10,7 @@ from typing import Final, TextIO
 
 import msgspec
 
-from holdfast.tools.redaction import Redaction, secrets_of
+from holdfast.tools.redaction import Redaction, secret_values
 
 _QUIET: Final = ("uvicorn", "uvicorn.error", "asyncio", "websockets")
 
@@ -73,7 +73,7 @@ def set_up_logs(kind: LogFormat, *, level: int = logging.INFO) -> None:
     """Send the log of this process to stderr."""
     handler = LineOutput(sys.stderr)
     lines = TextLines() if kind is LogFormat.TEXT else JsonLines()
-    handler.setFormatter(RedactedLines(lines, Redaction(secrets_of(os.environ))))
+    handler.setFormatter(RedactedLines(lines, Redaction(secret_values(os.environ))))
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     _leave_out_what_no_line_says()
     logging.getLogger("holdfast").setLevel(level)

@@ -14,7 +14,7 @@ from holdfast.metrics.tools import counted
 from holdfast.ports.log import Journal
 from holdfast.ports.model import Model
 from holdfast.ports.runtime import Executor
-from holdfast.tools.wrapping import Around, outside
+from holdfast.tools.tool import ToolMiddleware, compose
 from holdfast.workspace.settings import TelemetrySettings
 
 
@@ -22,7 +22,7 @@ class Tracing(Protocol):
     """Emits spans: it puts what does so around what is traced."""
 
     @property
-    def around(self) -> Around:
+    def around(self) -> ToolMiddleware:
         """What is done around each call of a tool."""
 
     def model(self, model: Model) -> Model:
@@ -45,7 +45,7 @@ class Observing:
         self.around = counted(self.meters)
         """What is done around each call of a tool."""
         if tracing is not None:
-            self.around = outside(tracing.around, self.around)
+            self.around = compose(tracing.around, self.around)
 
     def model(self, model: Model) -> Model:
         """Return a model whose calls are observed."""

@@ -12,7 +12,7 @@ from holdfast.domain.untrusted import read_taint, taint_source_name
 from holdfast.ports.log import Journal, Values
 from holdfast.ports.runs import Runs
 from holdfast.tools.arguments import check_arguments
-from holdfast.tools.builtin import task_status
+from holdfast.tools.builtin.tasks import TASK_STATUS_SPEC
 
 Do: TypeAlias = Callable[[Lease, dict[str, Json]], Awaitable[ToolReply]]
 
@@ -25,7 +25,7 @@ class PlatformTools:
         self._journal = journal
         self._values = values
         self._tools: dict[str, tuple[ToolSpec, Do]] = {
-            task_status.SPEC.name: (task_status.SPEC, self._task_status),
+            TASK_STATUS_SPEC.name: (TASK_STATUS_SPEC, self._task_status),
         }
         self._specs = [spec for _, (spec, _) in sorted(self._tools.items())]
 

@@ -5,14 +5,13 @@ from time import perf_counter
 from holdfast.domain.content import Json
 from holdfast.domain.tool import ToolSpec
 from holdfast.metrics.meters import Meters
-from holdfast.tools.tool import Call, Outcome
-from holdfast.tools.wrapping import Around, Go
+from holdfast.tools.tool import CallNext, ToolContext, ToolMiddleware, ToolResult
 
 
-def counted(meters: Meters) -> Around:
+def counted(meters: Meters) -> ToolMiddleware:
     """Return what counts a call around it. Only tools that exist are called, so that their names are not many."""
 
-    async def count(spec: ToolSpec, call: Call, arguments: dict[str, Json], go: Go) -> Outcome:
+    async def count(spec: ToolSpec, call: ToolContext, arguments: dict[str, Json], go: CallNext) -> ToolResult:
         begun, word = perf_counter(), "cut_off"
         try:
             outcome = await go()
@@ -24,7 +23,7 @@ def counted(meters: Meters) -> Around:
     return count
 
 
-def word_for(outcome: Outcome) -> str:
+def word_for(outcome: ToolResult) -> str:
     """Return what came of a call, in one word."""
     if outcome.wait is not None:
         return "waits"

@@ -8,14 +8,13 @@ from holdfast.metrics.tools import word_for
 from holdfast.telemetry import names
 from holdfast.telemetry.chat import mark_failed
 from holdfast.telemetry.content import as_json
-from holdfast.tools.tool import Call, Outcome
-from holdfast.tools.wrapping import Around, Go
+from holdfast.tools.tool import CallNext, ToolContext, ToolMiddleware, ToolResult
 
 
-def tracing_calls(tracer: Tracer, *, with_content: bool) -> Around:
+def tracing_calls(tracer: Tracer, *, with_content: bool) -> ToolMiddleware:
     """Return what makes a span around each call of a tool."""
 
-    async def trace(spec: ToolSpec, call: Call, arguments: dict[str, Json], go: Go) -> Outcome:
+    async def trace(spec: ToolSpec, call: ToolContext, arguments: dict[str, Json], go: CallNext) -> ToolResult:
         span = tracer.start_span(f"execute_tool {spec.name}", attributes=_asked(spec, call))
         if with_content:
             span.set_attribute(names.TOOL_ARGUMENTS, as_json(arguments))
@@ -31,7 +30,7 @@ def tracing_calls(tracer: Tracer, *, with_content: bool) -> Around:
     return trace
 
 
-def _asked(spec: ToolSpec, call: Call) -> dict[str, str]:
+def _asked(spec: ToolSpec, call: ToolContext) -> dict[str, str]:
     return {
         names.OPERATION: "execute_tool",
         names.TOOL: spec.name,
@@ -41,7 +40,7 @@ def _asked(spec: ToolSpec, call: Call) -> dict[str, str]:
     }
 
 
-def _conclude(span: Span, outcome: Outcome, *, with_content: bool) -> None:
+def _conclude(span: Span, outcome: ToolResult, *, with_content: bool) -> None:
     word = word_for(outcome)
     span.set_attribute(names.OUTCOME, word)
     if outcome.failed:

@@ -13,7 +13,7 @@ from holdfast.domain.limits import Limits, Usage
 from holdfast.domain.plan import Boundary
 from holdfast.domain.run import Mode, Priority, Run, RunStatus
 from holdfast.domain.tool import ToolClass, ToolSpec
-from holdfast.tools.tool import Arrival, Call, Outcome
+from holdfast.tools.tool import ResumeCause, ToolContext, ToolResult
 
 NOW: Final = Instant("2026-01-31T12:00:00.000Z")
 HERE: Final = Boundary(message_sequence_num=3, content_sequence_num=1)
@@ -89,9 +89,9 @@ def a_call(
     values: Mapping[str, Json] | None = None,
     at: Boundary = HERE,
     next_task_id: Callable[[], Awaitable[int]] | None = None,
-) -> Call:
+) -> ToolContext:
     """Return a call of a tool by a model."""
-    return Call(
+    return ToolContext(
         id=ToolCallId("call_1"),
         key=key,
         lease=a_lease(run),
@@ -122,12 +122,12 @@ def a_spec(name: str = "look", *, parameters: dict[str, Json] | None = None, **f
 class Recorder:
     """A tool that answers with what it is given, and remembers what it was asked."""
 
-    def __init__(self, outcome: Outcome | None = None, *, spec: ToolSpec | None = None) -> None:
+    def __init__(self, outcome: ToolResult | None = None, *, spec: ToolSpec | None = None) -> None:
         self.spec = spec or a_spec(kind=ToolClass.IDEMPOTENT)
         self.asked: list[dict[str, Json]] = []
-        self._outcome = outcome or Outcome(content="seen")
+        self._outcome = outcome or ToolResult(content="seen")
 
-    async def run(self, call: Call, arguments: dict[str, Json]) -> Outcome:
+    async def run(self, call: ToolContext, arguments: dict[str, Json]) -> ToolResult:
         """Remember, and answer."""
         self.asked.append(arguments)
         return self._outcome
@@ -136,7 +136,7 @@ class Recorder:
 class ResumableRecorder(Recorder):
     """The same for calls that wait."""
 
-    async def resume(self, call: Call, arguments: dict[str, Json], arrival: Arrival) -> Outcome:
+    async def resume(self, call: ToolContext, arguments: dict[str, Json], arrival: ResumeCause) -> ToolResult:
         """Remember, and answer."""
         return await self.run(call, arguments)
 
@@ -148,6 +148,6 @@ class Raiser:
         self.spec = a_spec(kind=kind)
         self._error = error
 
-    async def run(self, call: Call, arguments: dict[str, Json]) -> Outcome:
+    async def run(self, call: ToolContext, arguments: dict[str, Json]) -> ToolResult:
         """Raise it."""
         raise self._error

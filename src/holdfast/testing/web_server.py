@@ -23,8 +23,7 @@ import msgspec
 from holdfast.domain.errors import Unavailable
 from holdfast.domain.web_settings import PrivateHost
 from holdfast.domain.web_url import IPAddress
-from holdfast.tools.web.addresses import Addresses
-from holdfast.tools.web.http import Http
+from holdfast.tools.web.client import GuardedResolver, WebClient
 
 HTML: Final = MappingProxyType({"Content-Type": "text/html; charset=utf-8"})
 
@@ -140,9 +139,9 @@ class StandInWeb:
         self.looked_up: Final[list[str]] = []
         self.dialed: Final[list[str]] = []
 
-    def http(self, *, private: Sequence[PrivateHost] = (), tls: ssl.SSLContext | None = None) -> Http:
+    def http(self, *, private: Sequence[PrivateHost] = (), tls: ssl.SSLContext | None = None) -> WebClient:
         """Return what makes requests in this web."""
-        return Http(Addresses(self, private=private), dial=self.dial, tls=tls)
+        return WebClient(GuardedResolver(self, private=private), dial=self.dial, tls=tls)
 
     def address(self, host: str) -> str:
         """Return the public address of a name."""

@@ -1,14 +1,22 @@
-"""What a tool answers, as the text that a model reads."""
+"""Tool output as text that a model can read, and artifact events; hints for misspelt names.
+
+The id of an artifact derives from the key of its call, so the same call never creates two.
+"""
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Final
 
 import msgspec
 
+from holdfast.domain.artifact import NewArtifact
 from holdfast.domain.content import Json
+from holdfast.domain.events.custom import ArtifactCreated
+from holdfast.domain.ids import ArtifactId
 
 # No database takes a NUL and no encoder half of a surrogate pair.
-_UNREADABLE: Final = re.compile(r"[\x00\ud800-\udfff]")
+_UNSTORABLE: Final = re.compile(r"[\x00\ud800-\udfff]")
 
 
 def as_text(content: Json) -> str:
@@ -16,14 +24,36 @@ def as_text(content: Json) -> str:
     return content if isinstance(content, str) else msgspec.json.encode(content).decode()
 
 
-def readable(content: Json) -> Json:
+def sanitize(content: Json) -> Json:
     """Return `content` as it can be stored and sent: what is no character becomes `�`."""
     match content:
         case str():
-            return _UNREADABLE.sub("�", content)
+            return _UNSTORABLE.sub("�", content)
         case dict():
-            return {readable(name): readable(part) for name, part in content.items()}
+            return {sanitize(name): sanitize(part) for name, part in content.items()}
         case list() | tuple():
-            return [readable(part) for part in content]
+            return [sanitize(part) for part in content]
         case _:
             return content
+
+
+FIRST_ARTIFACT_VERSION: Final = 1
+"""The id belongs to one call: there is no earlier version."""
+
+
+def artifact_made_event(artifact_id: ArtifactId, new: NewArtifact) -> ArtifactCreated:
+    """Return the event of `new`, which has a content."""
+    return ArtifactCreated(
+        artifact_id=artifact_id,
+        type=new.type,
+        title=new.title,
+        version=FIRST_ARTIFACT_VERSION,
+        media_type=new.media_type,
+        size=len((new.content or "").encode()),
+    )
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return a hint to follow a message, or nothing when no name is like `name`."""
+    close = get_close_matches(name, list(names), n=3)
+    return f": did you mean {' or '.join(f'`{one}`' for one in close)}?" if close else ""

@@ -1,8 +1,8 @@
-"""Which tools a model is shown, when an agent may use more than it should have to read about.
+"""Tool exposure: which of an agent's tools its model is shown, when there are too many to show all.
 
-Up to a number of tools all are shown. Beyond it a core is, with `tool_search` and `tool_activate`: what they activate
-is shown until the run ends. That is kept in the value `tools` of the run, together with the id of the run, because
-values go over to the runs that continue it.
+Up to the limit all tools are shown. Above it, a core set is shown together with `tool_search` and `tool_activate`; an
+activated tool stays visible until the run ends. Activated tools are kept in the run value `tools` together with the
+run id, because values pass to runs that continue this one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,11 +15,11 @@ from holdfast.domain.errors import Invalid
 from holdfast.domain.ids import RunId
 from holdfast.tools.tool import Tool
 
-VALUE: Final = "tools"
-FINDERS: Final = ("tool_search", "tool_activate")
-CORE: Final = frozenset(
+TOOLS_VALUE: Final = "tools"
+DISCOVERY_TOOLS: Final = ("tool_search", "tool_activate")
+CORE_TOOLS: Final = frozenset(
     {
-        *FINDERS,
+        *DISCOVERY_TOOLS,
         "agent_spawn",
         "ask_user",
         "bash",
@@ -46,50 +46,50 @@ CORE: Final = frozenset(
         "write_file",
     }
 )
-DEFAULT_LIMIT: Final = 40
+DEFAULT_VISIBLE_TOOLS: Final = 40
 
 
-class Exposure(msgspec.Struct, frozen=True, kw_only=True):
+class ToolExposure(msgspec.Struct, frozen=True, kw_only=True):
     """How many tools are shown at once, and which when there are more."""
 
-    limit: int = DEFAULT_LIMIT
-    core: frozenset[str] = CORE
+    limit: int = DEFAULT_VISIBLE_TOOLS
+    core: frozenset[str] = CORE_TOOLS
 
     def __post_init__(self) -> None:
         if self.limit < 1:
             raise Invalid("a model must be shown at least one tool", field="limit")
 
 
-DEFAULT: Final = Exposure()
+DEFAULT_EXPOSURE: Final = ToolExposure()
 
 
-class Active(msgspec.Struct, frozen=True, kw_only=True):
+class ActivatedTools(msgspec.Struct, frozen=True, kw_only=True):
     """The tools that a run has activated."""
 
     run_id: RunId
     active: tuple[str, ...] = ()
 
 
-def active(values: Mapping[str, Json], run_id: RunId) -> Active:
+def activated_tools(values: Mapping[str, Json], run_id: RunId) -> ActivatedTools:
     """Return what the run has activated; what another run had does not count."""
     try:
-        found = msgspec.convert(values.get(VALUE), Active)
+        found = msgspec.convert(values.get(TOOLS_VALUE), ActivatedTools)
     except msgspec.ValidationError:
-        return Active(run_id=run_id)  # there is none yet, or nothing that we wrote
-    return found if found.run_id == run_id else Active(run_id=run_id)
+        return ActivatedTools(run_id=run_id)  # there is none yet, or nothing that we wrote
+    return found if found.run_id == run_id else ActivatedTools(run_id=run_id)
 
 
-def visible(
-    tools: Iterable[Tool], *, values: Mapping[str, Json], run_id: RunId, exposure: Exposure = DEFAULT
+def visible_tools(
+    tools: Iterable[Tool], *, values: Mapping[str, Json], run_id: RunId, exposure: ToolExposure = DEFAULT_EXPOSURE
 ) -> list[Tool]:
     """Return those of an agent's tools that its model is shown now."""
     every = list(tools)
-    if not crowded(every, exposure):
+    if not exceeds_limit(every, exposure):
         return every
-    shown = exposure.core.union(FINDERS, active(values, run_id).active)
+    shown = exposure.core.union(DISCOVERY_TOOLS, activated_tools(values, run_id).active)
     return [tool for tool in every if tool.spec.name in shown]
 
 
-def crowded(tools: Iterable[Tool], exposure: Exposure) -> bool:
+def exceeds_limit(tools: Iterable[Tool], exposure: ToolExposure) -> bool:
     """Whether these are too many to be shown at once. The tools to find tools with do not count."""
-    return sum(tool.spec.name not in FINDERS for tool in tools) > exposure.limit
+    return sum(tool.spec.name not in DISCOVERY_TOOLS for tool in tools) > exposure.limit

@@ -1,4 +1,4 @@
-"""The tools there are, and those that one agent may use."""
+"""The tool registry: all tools that exist, and the toolset of one agent."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -8,19 +8,18 @@ from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.ids import RunId
 from holdfast.domain.mcp_server import MCP_TOOL_PREFIX, server_of_tool
 from holdfast.domain.tool import REMOTE_METHOD_PREFIX, check_tool_spec
-from holdfast.tools.built_ins import BUILT_IN, OPTIONAL
-from holdfast.tools.builtin.tool_activate import tool_activate
-from holdfast.tools.builtin.tool_search import tool_search
-from holdfast.tools.exposure import DEFAULT, FINDERS, Exposure, crowded, visible
-from holdfast.tools.suggestion import did_you_mean
-from holdfast.tools.tool import Call, Tool
-from holdfast.tools.wrapped import wrapped
+from holdfast.tools.builtin.catalog import BUILTIN_NAMES, OPTIONAL_BUILTINS
+from holdfast.tools.builtin.tool_search import tool_activate, tool_search
+from holdfast.tools.content import did_you_mean
+from holdfast.tools.exposure import DEFAULT_EXPOSURE, DISCOVERY_TOOLS, ToolExposure, exceeds_limit, visible_tools
+from holdfast.tools.middleware import with_standard_middleware
+from holdfast.tools.tool import Tool, ToolContext
 
-SHADOWED: Final = "a local tool of this name wins"
-DOUBLE: Final = "another remote tool has this name"
+SHADOWED_REASON: Final = "a local tool of this name wins"
+DUPLICATE_REASON: Final = "another remote tool has this name"
 
 
-class Toolbox:
+class Toolset:
     """The tools of one agent. With too many to be shown at once, it has those to find the others with."""
 
     def __init__(
@@ -30,7 +29,7 @@ class Toolbox:
         finders: Iterable[str] = (),
         foreign: Iterable[str] = (),
         away: Iterable[Tool] = (),
-        exposure: Exposure = DEFAULT,
+        exposure: ToolExposure = DEFAULT_EXPOSURE,
     ) -> None:
         """Hold `tools`; those that are `away` can be called, since they may be back by then, but are not shown."""
         self._tools = {tool.spec.name: tool for tool in tools}
@@ -38,20 +37,20 @@ class Toolbox:
         self.foreign = frozenset(foreign)
         """Tools of others, which run elsewhere."""
         self._exposure = exposure
-        self._crowded = crowded(self._tools.values(), exposure)
-        wanted = FINDERS if self._crowded else tuple(finders)
+        self._crowded = exceeds_limit(self._tools.values(), exposure)
+        wanted = DISCOVERY_TOOLS if self._crowded else tuple(finders)
         if wanted:
             made = self._finders()
             self._tools |= {name: made[name] for name in wanted}
 
-    def joined(self, others: Iterable[Tool]) -> "Toolbox":
+    def joined(self, others: Iterable[Tool]) -> "Toolset":
         """Return a toolbox with the tools of others beside these, which win where two have the same name."""
-        return Toolbox(
+        return Toolset(
             [
-                *(tool for name, tool in self._tools.items() if name not in FINDERS),
-                *(tool for tool in others if tool.spec.name not in {*self._tools, *FINDERS}),
+                *(tool for name, tool in self._tools.items() if name not in DISCOVERY_TOOLS),
+                *(tool for tool in others if tool.spec.name not in {*self._tools, *DISCOVERY_TOOLS}),
             ],
-            finders=[name for name in FINDERS if name in self._tools],
+            finders=[name for name in DISCOVERY_TOOLS if name in self._tools],
             foreign=self.foreign,
             away=self._away.values(),
             exposure=self._exposure,
@@ -65,7 +64,7 @@ class Toolbox:
         """Return the tools that the model is shown now."""
         if not self._crowded:
             return self.all()
-        return visible(self._tools.values(), values=values, run_id=run_id, exposure=self._exposure)
+        return visible_tools(self._tools.values(), values=values, run_id=run_id, exposure=self._exposure)
 
     def find(self, name: str) -> Tool:
         """Return the tool, shown or not: an agent may use what it may use."""
@@ -78,13 +77,13 @@ class Toolbox:
         specs = [tool.spec for tool in self._tools.values()]
         search = tool_search(specs, shown=self._shown)
         activate = tool_activate(specs, shown=self._shown, most=self._exposure.limit)
-        return {tool.spec.name: wrapped(tool) for tool in (search, activate)}
+        return {tool.spec.name: with_standard_middleware(tool) for tool in (search, activate)}
 
-    def _shown(self, call: Call) -> frozenset[str]:
+    def _shown(self, call: ToolContext) -> frozenset[str]:
         return frozenset(tool.spec.name for tool in self.visible(values=call.values, run_id=call.run.id))
 
 
-class Catalog:
+class ToolCatalog:
     """All tools, by name. What is left out of it, and why, is in `left_out`."""
 
     def __init__(
@@ -96,14 +95,14 @@ class Catalog:
         self.left_out: dict[str, str] = {}
         for tool in local:
             self._add_local(tool)
-        self._local = {*self._tools, *FINDERS}
+        self._local = {*self._tools, *DISCOVERY_TOOLS}
         for tool in remote:
             self._add_remote(tool)
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())
 
-    def toolbox(self, wanted: Sequence[str], *, exposure: Exposure = DEFAULT) -> Toolbox:
+    def toolbox(self, wanted: Sequence[str], *, exposure: ToolExposure = DEFAULT_EXPOSURE) -> Toolset:
         """Return the tools that an agent names: `name`, or `prefix*` for all whose names begin so.
 
         A prefix may fit nothing, since what it stands for comes and goes, and so do remote methods. Any other name that
@@ -111,9 +110,9 @@ class Catalog:
         """
         names = dict.fromkeys(name for pattern in wanted for name in self._named(pattern))
         away = [] if self._away is None else [self._away(name) for name in wanted if self._is_away(name)]
-        return Toolbox(
-            [self._tools[name] for name in names if name not in FINDERS],
-            finders=[name for name in names if name in FINDERS],
+        return Toolset(
+            [self._tools[name] for name in names if name not in DISCOVERY_TOOLS],
+            finders=[name for name in names if name in DISCOVERY_TOOLS],
             foreign=[*filter(self._is_foreign, names), *(tool.spec.name for tool in away)],
             away=away,
             exposure=exposure,
@@ -123,17 +122,17 @@ class Catalog:
         prefix, star, rest = pattern.partition("*")
         if star and not rest:
             return sorted(name for name in self._tools if name.startswith(prefix))
-        if pattern in self._tools or pattern in FINDERS:
+        if pattern in self._tools or pattern in DISCOVERY_TOOLS:
             return [pattern]
-        if self._is_away(pattern) or pattern in OPTIONAL:
+        if self._is_away(pattern) or pattern in OPTIONAL_BUILTINS:
             return []
         if star:
             raise Invalid(f"`{pattern}` is no name of tools: a `*` may stand at the end only", field="tools")
-        hint = did_you_mean(pattern, [*self._tools, *FINDERS])
+        hint = did_you_mean(pattern, [*self._tools, *DISCOVERY_TOOLS])
         raise Invalid(f"there is no tool `{pattern}`{hint}", field="tools", name=pattern)
 
     def _is_foreign(self, name: str) -> bool:
-        return name not in self._local and name not in BUILT_IN
+        return name not in self._local and name not in BUILTIN_NAMES
 
     def _is_away(self, name: str) -> bool:
         comes_and_goes = name.startswith(REMOTE_METHOD_PREFIX) or server_of_tool(name) is not None
@@ -141,7 +140,7 @@ class Catalog:
 
     def _add_local(self, tool: Tool) -> None:
         name = check_tool_spec(tool.spec).name
-        if name in self._tools or name in FINDERS:
+        if name in self._tools or name in DISCOVERY_TOOLS:
             raise Invalid(f"there are two local tools `{name}`: rename one", field="name")
         self._tools[name] = tool
 
@@ -149,7 +148,7 @@ class Catalog:
         """Add a tool of somebody else; one that cannot be used does not keep the others away."""
         name = tool.spec.name
         if name in self._local or name in self._tools:
-            self.left_out[name] = SHADOWED if name in self._local else DOUBLE
+            self.left_out[name] = SHADOWED_REASON if name in self._local else DUPLICATE_REASON
             return
         try:
             check_tool_spec(tool.spec)
@@ -159,7 +158,7 @@ class Catalog:
             self._tools[name] = tool
 
 
-def comes_and_goes(pattern: str) -> bool:
+def is_dynamic(pattern: str) -> bool:
     """Say whether a name of tools, such as `remote__*`, can be about those of clients or of MCP servers."""
     prefix, star, _ = pattern.partition("*")
     theirs = (REMOTE_METHOD_PREFIX, MCP_TOOL_PREFIX)

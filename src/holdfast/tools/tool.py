@@ -1,14 +1,18 @@
-"""What a tool is to the loop that calls it.
+"""The tool interface: what a tool receives, what it returns, and how middleware wraps it.
 
-    run ──► Outcome ─────────────────────────► settled with its effects, in one commit
-      └───► Outcome with a `wait` ··· arrival ──► resume ──► Outcome
+    run ──► ToolResult ─────────────────────────────► settled with its effects, in one commit
+      └───► ToolResult with a `wait` ··· ResumeCause ──► resume ──► ToolResult
 
-A tool never writes to the store. What it wants done there it returns, and it happens in the commit that settles the
-call, or not at all. Ids of what it makes derive from the key of the call, so nothing is made twice.
+A tool never writes to the store. It returns the effects it wants (values, events, artifacts, children), and they are
+applied in the commit that settles the call, or not at all. Ids of created objects derive from the key of the call, so
+nothing is created twice.
+
+Middleware sees every call before the tool runs and every result after it, also when the call was resumed after a
+wait. A wrapped resumable tool stays resumable.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -16,6 +20,7 @@ from holdfast.domain.agent import Agent
 from holdfast.domain.artifact import NewArtifact
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
+from holdfast.domain.errors import Invalid
 from holdfast.domain.events.ag_ui import ActivityEvent
 from holdfast.domain.events.custom import HoldfastEvent
 from holdfast.domain.ids import MessageId, RunId, TimerId, ToolCallId
@@ -27,11 +32,11 @@ from holdfast.domain.run import Run, RunError, RunStatus
 from holdfast.domain.tool import ToolSpec
 
 
-def _show_nobody(event: ActivityEvent) -> None:
+def _discard_activity(event: ActivityEvent) -> None:
     pass
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True):
+class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """One call of a tool: who asks, where, and under which key."""
 
     id: ToolCallId
@@ -51,7 +56,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     """Take the next number of the thread for an item of its plan."""
     unborn: int = 0
     """How many children there will be with the next commit, because of other calls."""
-    show: Callable[[ActivityEvent], None] = _show_nobody
+    show: Callable[[ActivityEvent], None] = _discard_activity
     """Show people how it goes while it goes on. What a transactional tool shows is seen when it settles."""
 
     @property
@@ -60,36 +65,36 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         return self.lease.run
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class InterruptWait(msgspec.Struct, frozen=True, kw_only=True):
     """The run waits for a person."""
 
     interrupt: NewInterrupt
     """With an id that derives from the call's key."""
 
 
-class Spawned(msgspec.Struct, frozen=True, kw_only=True):
+class ChildWait(msgspec.Struct, frozen=True, kw_only=True):
     """The run waits for a child, which is among the outcome's `children` or was begun by the call."""
 
     run_id: RunId
 
 
-class Subscribed(msgspec.Struct, frozen=True, kw_only=True):
+class TaskWait(msgspec.Struct, frozen=True, kw_only=True):
     """The run waits for the end of a task, of which it is told under the call's key."""
 
     run_id: RunId
 
 
-class Slept(msgspec.Struct, frozen=True, kw_only=True):
+class TimerWait(msgspec.Struct, frozen=True, kw_only=True):
     """The run waits for a time."""
 
     timer_id: TimerId
     until: Instant
 
 
-Wait: TypeAlias = Asked | Spawned | Subscribed | Slept
+ToolWait: TypeAlias = InterruptWait | ChildWait | TaskWait | TimerWait
 
 
-class Answered(msgspec.Struct, frozen=True, kw_only=True):
+class InterruptResolved(msgspec.Struct, frozen=True, kw_only=True):
     """A person answered, or nobody did in time and this is the default outcome."""
 
     response: Json
@@ -112,20 +117,20 @@ class TaskEnded(ChildEnded, frozen=True, kw_only=True):
     """The task is over that the run wanted to be told of."""
 
 
-class TimeCame(msgspec.Struct, frozen=True, kw_only=True):
+class TimerFired(msgspec.Struct, frozen=True, kw_only=True):
     """It is time."""
 
 
-class Disturbed(msgspec.Struct, frozen=True, kw_only=True):
+class Preempted(msgspec.Struct, frozen=True, kw_only=True):
     """Something else came that should not wait: the call is settled now, without what it waited for."""
 
     because: str = "a person said something"
 
 
-Arrival: TypeAlias = Answered | ChildEnded | TaskEnded | TimeCame | Disturbed
+ResumeCause: TypeAlias = InterruptResolved | ChildEnded | TaskEnded | TimerFired | Preempted
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a tool answers, and what is to be done in the commit that settles the call.
 
     Only a transactional tool may begin `children` or wait: with a `wait` the call stays open. Values, events and
@@ -147,7 +152,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     artifacts: Sequence[NewArtifact] = ()
     events: Sequence[HoldfastEvent] = ()
     children: Sequence[NewRun] = ()
-    wait: Wait | None = None
+    wait: ToolWait | None = None
 
 
 class Tool(Protocol):
@@ -157,13 +162,80 @@ class Tool(Protocol):
     def spec(self) -> ToolSpec:
         """What it promises."""
 
-    async def run(self, call: Call, arguments: dict[str, Json]) -> Outcome:
+    async def run(self, call: ToolContext, arguments: dict[str, Json]) -> ToolResult:
         """Do it. The arguments fit the schema. An error that is a `HoldfastError` is a result for the model."""
 
 
 @runtime_checkable
-class Resumable(Protocol):
+class ResumableTool(Protocol):
     """A tool whose calls may wait."""
 
-    async def resume(self, call: Call, arguments: dict[str, Json], arrival: Arrival) -> Outcome:
+    async def resume(self, call: ToolContext, arguments: dict[str, Json], arrival: ResumeCause) -> ToolResult:
         """Return the outcome of a call that waited, now that something came."""
+
+
+CallNext: TypeAlias = Callable[[], Awaitable[ToolResult]]
+"""Goes on to the tool."""
+ToolMiddleware: TypeAlias = Callable[[ToolSpec, ToolContext, dict[str, Json], CallNext], Awaitable[ToolResult]]
+
+
+def wrap_tool(tool: Tool, around: ToolMiddleware) -> Tool:
+    """Return `tool` with `around` done around each of its calls."""
+    # Not `isinstance`, which takes longer for a protocol than all else here, and this is done for every run.
+    resume: _Resume | None = getattr(tool, "resume", None)
+    return _WrappedTool(tool, around) if resume is None else _WrappedResumableTool(tool, resume, around)
+
+
+async def passthrough(spec: ToolSpec, call: ToolContext, arguments: dict[str, Json], go: CallNext) -> ToolResult:
+    """Do nothing around a call."""
+    return await go()
+
+
+def compose(outer: ToolMiddleware, inner: ToolMiddleware) -> ToolMiddleware:
+    """Return `inner` with `outer` done around it."""
+
+    async def around(spec: ToolSpec, call: ToolContext, arguments: dict[str, Json], go: CallNext) -> ToolResult:
+        return await outer(spec, call, arguments, lambda: inner(spec, call, arguments, go))
+
+    return around
+
+
+_Resume: TypeAlias = Callable[[ToolContext, dict[str, Json], ResumeCause], Awaitable[ToolResult]]
+
+
+class _WrappedTool:
+    def __init__(self, tool: Tool, around: ToolMiddleware) -> None:
+        self.spec = tool.spec
+        self._run = tool.run
+        self._around = around
+
+    async def run(self, call: ToolContext, arguments: dict[str, Json]) -> ToolResult:
+        return await self._around(self.spec, call, arguments, lambda: self._run(call, arguments))
+
+
+class _WrappedResumableTool(_WrappedTool):
+    def __init__(self, tool: Tool, resume: _Resume, around: ToolMiddleware) -> None:
+        super().__init__(tool, around)
+        self._resume = resume
+
+    async def resume(self, call: ToolContext, arguments: dict[str, Json], arrival: ResumeCause) -> ToolResult:
+        return await self._around(self.spec, call, arguments, lambda: self._resume(call, arguments, arrival))
+
+
+_ValueT = TypeVar("_ValueT", bound=msgspec.Struct)
+
+
+def read_value(call: ToolContext, name: str, *, default: _ValueT) -> _ValueT:
+    """Return the value as it is now, or `default` where the run has none."""
+    value = call.values.get(name)
+    if value is None:
+        return default
+    try:
+        return msgspec.convert(value, type(default))
+    except msgspec.ValidationError as exc:
+        raise Invalid(f"the `{name}` of this run cannot be read: {exc}", value=name) from exc
+
+
+def encode_value(value: msgspec.Struct) -> Json:
+    """Return a value as it is kept."""
+    return msgspec.json.decode(msgspec.json.encode(value))

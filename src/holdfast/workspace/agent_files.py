@@ -22,7 +22,7 @@ from holdfast.domain.errors import Invalid
 from holdfast.domain.limits import Limits
 from holdfast.domain.mcp_server import McpServer, McpServerName
 from holdfast.domain.working_path import FolderName
-from holdfast.tools.permissions.checking import KNOWN
+from holdfast.tools.permissions.rule_checks import KNOWN_TOOLS
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.rule_files import check_rules
 from holdfast.workspace.text_files import file_name, printable, read_optional_text, read_text, refuse
@@ -113,7 +113,7 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             raise Invalid(f"expected {_MODEL_IN_WORDS}", field="model")
 
 
-def read_agent(workspace: Workspace, name: str, *, known: Collection[str] = KNOWN) -> Agent:
+def read_agent(workspace: Workspace, name: str, *, known: Collection[str] = KNOWN_TOOLS) -> Agent:
     """Return the agent that the files of `agents/<name>` define, or raise `Invalid` that names file and key.
 
     `known` are the tools that rules may be about.

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from holdfast.domain.agent import Agent
 from holdfast.domain.errors import NotFound, Unavailable
 from holdfast.ports.workspace import BrokenAgent
-from holdfast.tools.permissions.checking import KNOWN
+from holdfast.tools.permissions.rule_checks import KNOWN_TOOLS
 from holdfast.workspace.agent_files import FILES, read_agent
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.grants import FolderGrants
@@ -31,7 +31,7 @@ class FolderAgents:
         workspace: Workspace,
         *,
         settings: Callable[[], Settings] = Settings,
-        known: Collection[str] = KNOWN,
+        known: Collection[str] = KNOWN_TOOLS,
         monotonic: Monotonic = time.monotonic,
     ) -> None:
         self._workspace = workspace

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.domain.agent import AgentName, PermissionRule, Permissions
 from holdfast.domain.errors import Conflict, Invalid, Unavailable
-from holdfast.tools.permissions.checking import KNOWN
+from holdfast.tools.permissions.rule_checks import KNOWN_TOOLS
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.reload import Monotonic, Reloaded
 from holdfast.workspace.rule_files import check_rules
@@ -34,7 +34,7 @@ class FolderGrants:
     """What is granted now; a file in error grants what it granted when it was last good."""
 
     def __init__(
-        self, workspace: Workspace, *, known: Collection[str] = KNOWN, monotonic: Monotonic = time.monotonic
+        self, workspace: Workspace, *, known: Collection[str] = KNOWN_TOOLS, monotonic: Monotonic = time.monotonic
     ) -> None:
         self._workspace = workspace
         self._path = workspace.permissions

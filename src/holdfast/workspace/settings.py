@@ -14,8 +14,8 @@ from holdfast.domain.limits import Limits
 from holdfast.domain.mcp_server import McpServer, McpServerName
 from holdfast.domain.model_provider import ProviderSettings
 from holdfast.domain.web_settings import WebSettings
-from holdfast.tools.exposure import DEFAULT_LIMIT
-from holdfast.tools.permissions.checking import KNOWN
+from holdfast.tools.exposure import DEFAULT_VISIBLE_TOOLS
+from holdfast.tools.permissions.rule_checks import KNOWN_TOOLS
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.reload import Monotonic, Pace, Reloaded
 from holdfast.workspace.rule_files import check_rules
@@ -55,7 +55,7 @@ class ContextSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     tools_shown: Annotated[
         Annotated[int, Meta(ge=1, le=1000)],
         Meta(description="How many tools a model is shown at once; of an agent with more it has to find some."),
-    ] = DEFAULT_LIMIT
+    ] = DEFAULT_VISIBLE_TOOLS
 
 
 class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -113,7 +113,7 @@ class FolderSettings:
     """The settings as they are now; while they are in error, as they were when they were last good."""
 
     def __init__(
-        self, workspace: Workspace, *, known: Collection[str] = KNOWN, monotonic: Monotonic = time.monotonic
+        self, workspace: Workspace, *, known: Collection[str] = KNOWN_TOOLS, monotonic: Monotonic = time.monotonic
     ) -> None:
         self._workspace = workspace
         self._known = known

@@ -14,7 +14,7 @@ from holdfast.domain.content import Json
 from holdfast.domain.errors import Conflict, Invalid, TooLarge, Unavailable
 from holdfast.domain.validation import explain_validation_error, format_message
 from holdfast.ports.workspace import SettingsSnapshot
-from holdfast.tools.permissions.checking import KNOWN, problems
+from holdfast.tools.permissions.rule_checks import KNOWN_TOOLS, rule_problems
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.merging import merged
 from holdfast.workspace.settings import FolderSettings, Settings
@@ -29,7 +29,7 @@ _INDENT: Final = re.compile(r'^\{\s*?\n([ \t]+)"')
 class WorkspaceSettings:
     """`SettingsFile` of a workspace."""
 
-    def __init__(self, workspace: Workspace, settings: FolderSettings, *, known: Collection[str] = KNOWN) -> None:
+    def __init__(self, workspace: Workspace, settings: FolderSettings, *, known: Collection[str] = KNOWN_TOOLS) -> None:
         """Change the file that `settings` are read from; `known` are the tools that rules may be about."""
         self._workspace = workspace
         self._path = workspace.settings
@@ -72,7 +72,7 @@ class WorkspaceSettings:
         except (msgspec.ValidationError, Invalid) as exc:
             steps, reason = explain_validation_error(exc, wanted, Settings)
             raise Invalid(format_message(steps, reason), field=format_message(steps, "").removesuffix(": ")) from exc
-        for kind, index, reason in problems(settings.permissions, known=self._known):
+        for kind, index, reason in rule_problems(settings.permissions, known=self._known):
             place = f"permissions.{kind}[{index}]"
             raise Invalid(f"{place}: {reason}", field=place)
 

@@ -14,8 +14,8 @@ from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid, Unavailable
 from holdfast.domain.tool import ToolClass, ToolSpec, check_tool_spec
 from holdfast.tools.arguments import check_parameters
-from holdfast.tools.commands.commands import Commands
-from holdfast.tools.custom.custom_tool import BrokenTool, CustomTool
+from holdfast.tools.commands.command_runner import CommandRunner
+from holdfast.tools.commands.custom_tool import BrokenTool, CustomTool
 from holdfast.tools.tool import Tool
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.reload import Monotonic, Pace, Reloaded
@@ -70,7 +70,7 @@ class FolderTools:
     def __init__(
         self,
         workspace: Workspace,
-        commands: Commands,
+        commands: CommandRunner,
         *,
         taken: Collection[str] = (),
         monotonic: Monotonic = time.monotonic,

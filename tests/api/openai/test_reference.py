@@ -15,7 +15,7 @@ from holdfast.api.routes.openai import ROUTES
 from holdfast.control.openai.completions import WAIT
 from holdfast.control.openai.errors import COMPLETION_ERRORS, RunStopped
 from holdfast.domain.message import MAX_INPUT_MESSAGES
-from holdfast.tools.client import MOST
+from holdfast.tools.client_tools import MAX_CLIENT_TOOLS
 from tests.api.site import Site
 from tests.architecture.markdown import python_blocks, rows
 from tests.architecture.project import ROOT
@@ -41,7 +41,7 @@ def test_every_parameter_is_there_with_why_it_is_not_served() -> None:
         assert f"\n| `{name}` | " in PAGE
     for name, (_, why) in UNSERVED.items():
         assert re.search(rf"^\| `{name}` \| .* \| {re.escape(why)} \|$", PAGE, re.MULTILINE)
-    assert f"up to {MAX_INPUT_MESSAGES} messages" in PAGE and f"up to {MOST} functions" in PAGE
+    assert f"up to {MAX_INPUT_MESSAGES} messages" in PAGE and f"up to {MAX_CLIENT_TOOLS} functions" in PAGE
     assert f"within {WAIT:.0f} seconds" in PAGE
 
 

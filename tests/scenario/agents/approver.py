@@ -4,24 +4,24 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.domain.content import Json
-from holdfast.tools.permissions.shell.parse import parse
-from holdfast.tools.tool import Outcome, Tool
+from holdfast.tools.permissions.shell.parser import parse_script
+from holdfast.tools.tool import Tool, ToolResult
 from tests.scenario.agents.dying import victim
 from tests.scenario.agents.handwork import Handmade
 
 GOOD: Final = "touch good"
 BAD: Final = "touch bad"
 
-parse(GOOD)  # the parser is there before the first victim is
+parse_script(GOOD)  # the parser is there before the first victim is
 
 
 def tools(ran: Path) -> list[Tool]:
     """Return a tool that writes down which commands it is given."""
 
-    async def do(arguments: dict[str, Json]) -> Outcome:
+    async def do(arguments: dict[str, Json]) -> ToolResult:
         with ran.open("a") as opened:
             opened.write(f"{arguments['command']}\n")
-        return Outcome(content="done")
+        return ToolResult(content="done")
 
     return [Handmade("bash", do)]
 

@@ -6,9 +6,9 @@ from typing import Any, Final, TypeAlias
 
 from holdfast.domain.content import Json
 from holdfast.domain.tool import ToolClass, ToolSpec
-from holdfast.tools.tool import Call, Outcome
+from holdfast.tools.tool import ToolContext, ToolResult
 
-Do: TypeAlias = Callable[[dict[str, Json]], Awaitable[Outcome]]
+Do: TypeAlias = Callable[[dict[str, Json]], Awaitable[ToolResult]]
 
 ANYTHING: Final[dict[str, Json]] = {"type": "object"}
 
@@ -18,10 +18,10 @@ class Handmade:
 
     def __init__(self, name: str, do: Do, *, parameters: dict[str, Json] | None = None, **fields: Any) -> None:
         self.spec = ToolSpec(name=name, description=name, parameters=parameters or ANYTHING, **fields)
-        self.calls: list[Call] = []
+        self.calls: list[ToolContext] = []
         self._do = do
 
-    async def run(self, call: Call, arguments: dict[str, Json]) -> Outcome:
+    async def run(self, call: ToolContext, arguments: dict[str, Json]) -> ToolResult:
         """Do it."""
         self.calls.append(call)
         return await self._do(arguments)
@@ -37,7 +37,7 @@ class Gate:
         self.times = 0
         self.cut = 0
 
-    async def run(self, call: Call, arguments: dict[str, Json]) -> Outcome:
+    async def run(self, call: ToolContext, arguments: dict[str, Json]) -> ToolResult:
         """Wait."""
         self.times += 1
         self.begun.release()
@@ -46,14 +46,14 @@ class Gate:
         except asyncio.CancelledError:
             self.cut += 1
             raise
-        return Outcome(content=f"open {arguments.get('n', '')}".strip())
+        return ToolResult(content=f"open {arguments.get('n', '')}".strip())
 
 
 def answers(name: str, content: Json, **fields: Any) -> Handmade:
     """Return a tool that answers at once."""
 
-    async def do(arguments: dict[str, Json]) -> Outcome:
-        return Outcome(content=content)
+    async def do(arguments: dict[str, Json]) -> ToolResult:
+        return ToolResult(content=content)
 
     return Handmade(name, do, **fields)
 
@@ -61,7 +61,7 @@ def answers(name: str, content: Json, **fields: Any) -> Handmade:
 def raises(name: str, error: BaseException, **fields: Any) -> Handmade:
     """Return a tool that raises."""
 
-    async def do(arguments: dict[str, Json]) -> Outcome:
+    async def do(arguments: dict[str, Json]) -> ToolResult:
         raise error
 
     return Handmade(name, do, **fields)

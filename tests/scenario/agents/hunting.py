@@ -19,8 +19,7 @@ from holdfast.metrics.observed_model import ObservedModel
 from holdfast.ports.log import Journal
 from holdfast.ports.model import Model, ModelDelta, ModelRequest
 from holdfast.ports.runtime import Executor
-from holdfast.tools.tool import Call, Outcome
-from holdfast.tools.wrapping import plainly
+from holdfast.tools.tool import ToolContext, ToolResult, passthrough
 from tests.scenario.agents.handwork import ANYTHING, READ_ONLY
 from tests.scenario.agents.workshop import LIMIT, SPACE, Floor, Workshop
 
@@ -46,7 +45,7 @@ class Ticking:
         self.may_be_long = False
         self._random = random
 
-    async def run(self, call: Call, arguments: dict[str, Json]) -> Outcome:
+    async def run(self, call: ToolContext, arguments: dict[str, Json]) -> ToolResult:
         """Tick for a while."""
         self.at_work += 1
         try:
@@ -55,13 +54,13 @@ class Ticking:
                 self.ticks[call.run.id] += 1
         finally:
             self.at_work -= 1
-        return Outcome(content="ticked")
+        return ToolResult(content="ticked")
 
 
 class Listening:
     """`Tracing` that counts the model calls of each run."""
 
-    around = staticmethod(plainly)
+    around = staticmethod(passthrough)
 
     def __init__(self) -> None:
         self.calls: Counter[RunId] = Counter()

@@ -18,7 +18,7 @@ from holdfast.domain.tool import ToolClass
 from holdfast.ports.sandbox import Command
 from holdfast.sandbox.processes import open_processes
 from holdfast.testing.openai_server import Fault, OpenAIServer, Reply
-from holdfast.tools.tool import Outcome
+from holdfast.tools.tool import ToolResult
 from tests.scenario.agents.handwork import READ_ONLY, Gate, Handmade
 from tests.scenario.agents.hunting import check_ended, hunt
 from tests.scenario.agents.workshop import SPACE, STAND_IN, Workshop, call, calling, say
@@ -119,10 +119,10 @@ async def test_it_kills_the_process_of_a_tool(workshop: Workshop, tmp_path: Path
 
     async with open_processes() as processes:
 
-        async def loop(arguments: dict[str, Json]) -> Outcome:
+        async def loop(arguments: dict[str, Json]) -> ToolResult:
             command = Command(argv=["sh", "-c", script], folder=tmp_path, timeout=60)
             await processes.run(command, on_output=lambda _: began.set())
-            return Outcome(content="over")
+            return ToolResult(content="over")
 
         workshop.agent(calling(call("loop")), say("done"), tools=["loop"])
         async with workshop.open(Handmade("loop", loop), workers=1) as floor:

@@ -17,7 +17,7 @@ from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.step import StepState
 from holdfast.domain.tool import ToolClass
 from holdfast.testing.clock import HeldClock
-from holdfast.tools.tool import Outcome
+from holdfast.tools.tool import ToolResult
 from tests.scenario.agents.handwork import READ_ONLY, Gate, Handmade, answers
 from tests.scenario.agents.workshop import SPACE, Floor, Workshop, call, calling, say
 
@@ -32,8 +32,8 @@ COMMAND: Final[dict[str, Json]] = {
 def shell(**fields: Any) -> Handmade:
     """Return a tool that is called like a shell, and runs nothing."""
 
-    async def do(arguments: dict[str, Json]) -> Outcome:
-        return Outcome(content=f"ran {arguments['command']}")
+    async def do(arguments: dict[str, Json]) -> ToolResult:
+        return ToolResult(content=f"ran {arguments['command']}")
 
     return Handmade("bash", do, parameters=COMMAND, **fields)
 

@@ -23,13 +23,12 @@ from holdfast.testing.calls import a_lease
 from holdfast.testing.counting_server import CountingServer
 from holdfast.testing.counting_server import calling as counted_call
 from holdfast.testing.web_server import Page, StandInWeb, WebServer
-from holdfast.tools.builtin.web_fetch import web_fetch
-from holdfast.tools.builtin.web_search import web_search
-from holdfast.tools.remote import remote_tools
-from holdfast.tools.tool import Call, Outcome, Tool
-from holdfast.tools.web.addresses import SystemResolver
-from holdfast.tools.web.pages import Pages
-from holdfast.tools.web.searching import HttpSearch, json_api
+from holdfast.tools.builtin.web import web_fetch, web_search
+from holdfast.tools.remote_tools import remote_tools
+from holdfast.tools.tool import Tool, ToolContext, ToolResult
+from holdfast.tools.web.client import SystemResolver
+from holdfast.tools.web.fetch import MarkdownConverter
+from holdfast.tools.web.search import HttpWebSearch, as_json_search
 from tests.scenario.agents.handwork import ANYTHING
 from tests.scenario.agents.workshop import SPACE, Floor, Turn, Workshop, call, calling, say
 
@@ -76,11 +75,11 @@ class Counting:
         self.spec = ToolSpec(name=name, description=name, parameters=ANYTHING, kind=kind)
         self._server = server
 
-    async def run(self, call: Call, arguments: dict[str, Json]) -> Outcome:
+    async def run(self, call: ToolContext, arguments: dict[str, Json]) -> ToolResult:
         """Do it."""
         async with counted_call(self._server, tool=self.spec.name, key=call.key, name=call.run.id) as finish:
             await finish()
-        return Outcome(content="done")
+        return ToolResult(content="done")
 
 
 class Mail:
@@ -119,9 +118,11 @@ async def tools(counter: CountingServer) -> AsyncIterator[list[Tool]]:
     """Yield the tools that read, in a web full of bad advice, and those that do."""
     mail = Mail(counter.path)
     async with WebServer(_pages()) as site:
-        engine = HttpSearch(json_api(SearxngSearch(url=f"http://127.0.0.1:{site.port}/search")), SystemResolver())
+        engine = HttpWebSearch(
+            as_json_search(SearxngSearch(url=f"http://127.0.0.1:{site.port}/search")), SystemResolver()
+        )
         yield [
-            web_fetch(StandInWeb({"evil.example": site}).http(), Pages(SupervisedProcesses())),
+            web_fetch(StandInWeb({"evil.example": site}).http(), MarkdownConverter(SupervisedProcesses())),
             web_search(engine),
             Counting("charge", ToolClass.EFFECTFUL, counter.path),
             Counting("post", ToolClass.IDEMPOTENT, counter.path),

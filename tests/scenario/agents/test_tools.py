@@ -11,7 +11,7 @@ from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.step import StepState
 from holdfast.domain.tool import ToolClass
 from holdfast.testing.openai_server import OpenAIServer, Reply, ReplyCall
-from holdfast.tools.tool import Outcome
+from holdfast.tools.tool import ToolResult
 from tests.scenario.agents.handwork import READ_ONLY, Gate, Handmade, answers, raises
 from tests.scenario.agents.workshop import SPACE, STAND_IN, Floor, Workshop, call, calling, say
 
@@ -24,10 +24,10 @@ async def results(floor: Floor, run: Run) -> list[Message]:
 async def test_calls_that_only_read_run_side_by_side_and_settle_in_the_order_of_asking(anywhere: Workshop) -> None:
     together = asyncio.Barrier(3)
 
-    async def read(arguments: dict[str, Json]) -> Outcome:
+    async def read(arguments: dict[str, Json]) -> ToolResult:
         await together.wait()  # nobody comes past it alone
         await asyncio.sleep(0.02 if arguments["n"] == 1 else 0)  # the first is done last
-        return Outcome(content=f"read {arguments['n']}")
+        return ToolResult(content=f"read {arguments['n']}")
 
     reader = Handmade("read", read, **READ_ONLY)
     anywhere.agent(calling(*(call("read", n=n) for n in (1, 2, 3))), say("done"), tools=["read"])
@@ -43,12 +43,12 @@ async def test_other_calls_run_one_after_the_other(workshop: Workshop, kind: Too
     at: list[int] = []
     seen: list[tuple[int, ...]] = []
 
-    async def write(arguments: dict[str, Json]) -> Outcome:
+    async def write(arguments: dict[str, Json]) -> ToolResult:
         at.append(arguments["n"])
         await asyncio.sleep(0.002)
         seen.append(tuple(at))
         at.remove(arguments["n"])
-        return Outcome(content=f"wrote {arguments['n']}")
+        return ToolResult(content=f"wrote {arguments['n']}")
 
     workshop.agent(calling(*(call("write", n=n) for n in (1, 2, 3))), say("done"), tools=["write"])
     async with workshop.open(Handmade("write", write, kind=kind)) as floor:
@@ -60,9 +60,9 @@ async def test_other_calls_run_one_after_the_other(workshop: Workshop, kind: Too
 async def test_one_call_that_writes_among_others_makes_all_of_them_wait_their_turn(workshop: Workshop) -> None:
     order: list[str] = []
 
-    async def note(arguments: dict[str, Json]) -> Outcome:
+    async def note(arguments: dict[str, Json]) -> ToolResult:
         order.append(arguments["n"])
-        return Outcome(content=arguments["n"])
+        return ToolResult(content=arguments["n"])
 
     tools = Handmade("read", note, **READ_ONLY), Handmade("write", note)
     workshop.agent(calling(call("read", n="a"), call("write", n="b"), call("read", n="c")), say("done"), tools=["*"])
@@ -195,10 +195,10 @@ async def test_a_tool_whose_lease_is_lost_leaves_the_run_to_others(workshop: Wor
     """The tool speaks of the run itself: it is given back, and the next worker makes the call again."""
     first = iter([LeaseLost("somebody else's")])
 
-    async def lose(arguments: dict[str, Json]) -> Outcome:
+    async def lose(arguments: dict[str, Json]) -> ToolResult:
         for error in first:
             raise error
-        return Outcome(content="mine")
+        return ToolResult(content="mine")
 
     workshop.agent(calling(call("lose")), say("{$last_tool}"), tools=["lose"])
     async with workshop.open(Handmade("lose", lose, kind=ToolClass.IDEMPOTENT)) as floor:

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.control.remote_methods.method import Method
 from holdfast.domain.content import Json
-from holdfast.tools.tool import Outcome
+from holdfast.tools.tool import ToolResult
 from tests.scenario.agents.handwork import Handmade, answers
 from tests.scenario.agents.workshop import SPACE, Floor, Workshop, call, calling, say
 
@@ -31,9 +31,9 @@ def connect(floor: Floor, clients: ExitStack) -> None:
 async def test_a_method_that_is_offered_in_the_middle_of_a_run_is_shown_from_then_on(
     workshop: Workshop, clients: ExitStack, named: str
 ) -> None:
-    async def come(arguments: dict[str, Json]) -> Outcome:
+    async def come(arguments: dict[str, Json]) -> ToolResult:
         connect(floor, clients)
-        return Outcome(content="here I am")
+        return ToolResult(content="here I am")
 
     workshop.agent(calling(call("come")), say("done"), tools=["come", named], tools_shown=1_000)
     async with workshop.open(Handmade("come", come)) as floor:

@@ -9,9 +9,9 @@ from holdfast.domain.content import Json
 from holdfast.domain.run import Run, RunStatus
 from holdfast.sandbox.processes import SupervisedProcesses
 from holdfast.testing.web_server import Page, StandInWeb, WebServer
-from holdfast.tools.builtin.web_fetch import web_fetch
+from holdfast.tools.builtin.web import web_fetch
 from holdfast.tools.tool import Tool
-from holdfast.tools.web.pages import Pages
+from holdfast.tools.web.fetch import MarkdownConverter
 from tests.scenario.agents.workshop import SPACE, Floor, Workshop, call, calling, say
 
 
@@ -30,7 +30,7 @@ async def site() -> AsyncIterator[WebServer]:
 def fetch(site: WebServer) -> Tool:
     """Return the tool that fetches, in a web of three hosts."""
     web = StandInWeb({"example.com": site, "docs.example.com": site, "other.org": site})
-    return web_fetch(web.http(), Pages(SupervisedProcesses()))
+    return web_fetch(web.http(), MarkdownConverter(SupervisedProcesses()))
 
 
 def fetching(url: str) -> dict[str, Json]:

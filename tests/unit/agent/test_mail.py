@@ -14,7 +14,7 @@ from holdfast.domain.inbox import InboxItem, InboxKind
 from holdfast.domain.message import STEERING_METADATA_KEY, Role
 from holdfast.domain.run import RunError, RunStatus
 from holdfast.domain.untrusted import SOURCE_METADATA_KEY
-from holdfast.tools.tool import Answered, Arrival, ChildEnded, TaskEnded, TimeCame
+from holdfast.tools.tool import ChildEnded, InterruptResolved, ResumeCause, TaskEnded, TimerFired
 from tests.unit.agent.builders import NOW
 
 _numbers = count(1)
@@ -46,9 +46,9 @@ TIME = item(InboxKind.TIMER, {"timer_id": derived_id("tmr", key=KEY)})
 @pytest.mark.parametrize(
     ("came", "arrival"),
     [
-        (ANSWER, Answered(response="yes", by="ada")),
-        (EXPIRED, Answered(response=None, expired=True)),
-        (TIME, TimeCame()),
+        (ANSWER, InterruptResolved(response="yes", by="ada")),
+        (EXPIRED, InterruptResolved(response=None, expired=True)),
+        (TIME, TimerFired()),
         (child(output="done"), ChildEnded(run_id=CHILD, status=RunStatus.COMPLETED, output="done")),
         (
             child("failed", error={"code": "X", "message": "no"}),
@@ -56,7 +56,7 @@ TIME = item(InboxKind.TIMER, {"timer_id": derived_id("tmr", key=KEY)})
         ),
     ],
 )
-def test_what_a_call_waits_for_reaches_that_call_and_once(came: InboxItem, arrival: Arrival) -> None:
+def test_what_a_call_waits_for_reaches_that_call_and_once(came: InboxItem, arrival: ResumeCause) -> None:
     mail = Mail([message("first"), came])
     assert mail.arrival("run_1.5") is None
     assert mail.arrival(KEY) == (arrival, [came])

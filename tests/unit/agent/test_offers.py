@@ -3,7 +3,7 @@
 from holdfast.agent.context.tools import PER_TOOL, OfferedTools, Offers
 from holdfast.domain.content import Json
 from holdfast.domain.tool import ToolClass, ToolSpec
-from holdfast.tools.tool import Call, Outcome
+from holdfast.tools.tool import ToolContext, ToolResult
 
 
 class Counted:
@@ -24,9 +24,9 @@ class Named:
     def __init__(self, name: str, description: str = "It does nothing.") -> None:
         self.spec = ToolSpec(name=name, description=description, parameters={}, kind=ToolClass.IDEMPOTENT)
 
-    async def run(self, call: Call, arguments: dict[str, Json]) -> Outcome:
+    async def run(self, call: ToolContext, arguments: dict[str, Json]) -> ToolResult:
         """Do nothing."""
-        return Outcome()
+        return ToolResult()
 
 
 def test_the_same_tools_are_measured_once_and_others_anew() -> None:

@@ -3,11 +3,11 @@
 import pytest
 
 from holdfast.domain.agent import Permissions
-from holdfast.tools.permissions.checking import problems
+from holdfast.tools.permissions.rule_checks import rule_problems
 
 
 def said(**rules: list[str]) -> list[tuple[str, int, str]]:
-    return [(kind, place, reason) for kind, place, reason in problems(Permissions(**rules))]
+    return [(kind, place, reason) for kind, place, reason in rule_problems(Permissions(**rules))]
 
 
 @pytest.mark.parametrize(

@@ -8,16 +8,16 @@ from holdfast.domain.agent import Permissions
 from holdfast.domain.errors import Invalid
 from holdfast.domain.permission import PermissionAction
 from holdfast.testing.calls import an_agent
-from holdfast.tools.permissions.chain import Chain, inherited, passed_on
-from holdfast.tools.permissions.checking import check_rule, problems
-from holdfast.tools.permissions.domains import domain_pattern
-from holdfast.tools.permissions.offers import offers
-from holdfast.tools.permissions.policy import policy_of
+from holdfast.tools.permissions.patterns import domain_pattern
+from holdfast.tools.permissions.policy import PermissionChain, inherited_rights, permission_policy, values_for_child
+from holdfast.tools.permissions.rule_checks import check_rule, rule_problems, suggest_grants
 
 
 def verdict(url: str, **rules: list[str]) -> str:
     """Return what rules make of a fetch."""
-    return str(policy_of(Permissions(**rules)).decide("web_fetch", {"url": url}, default=PermissionAction.ASK).verdict)
+    return str(
+        permission_policy(Permissions(**rules)).decide("web_fetch", {"url": url}, default=PermissionAction.ASK).verdict
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,23 +73,23 @@ def test_a_rule_behind_one_that_covers_it_is_an_error() -> None:
         deny=["web_fetch(domain:example.com)"],
         allow=["web_fetch(domain:docs.example.com)", "web_fetch(domain:*.example.com)", "web_fetch(domain:other.org)"],
     )
-    assert [(one.kind, one.place) for one in problems(rules)] == [("allow", 0), ("allow", 1)]
+    assert [(one.kind, one.place) for one in rule_problems(rules)] == [("allow", 0), ("allow", 1)]
     below = Permissions(deny=["web_fetch(domain:*.example.com)"], allow=["web_fetch(domain:example.com)"])
-    assert list(problems(below)) == []
+    assert list(rule_problems(below)) == []
 
 
 def test_always_offers_the_host_and_not_the_page() -> None:
-    policy = policy_of(Permissions())
-    assert offers(policy, "web_fetch", {"url": "https://docs.example.com/a?b"}) == [
+    policy = permission_policy(Permissions())
+    assert suggest_grants(policy, "web_fetch", {"url": "https://docs.example.com/a?b"}) == [
         ["web_fetch(domain:docs.example.com)"]
     ]
-    assert offers(policy, "web_fetch", {"url": "nonsense"}) == []
+    assert suggest_grants(policy, "web_fetch", {"url": "nonsense"}) == []
 
 
 def test_a_child_may_fetch_at_most_what_its_parent_may() -> None:
     parent = an_agent("parent", permissions=Permissions(allow=["web_fetch(domain:example.com)"]))
     child = an_agent("child", permissions=Permissions(allow=["web_fetch"]))
-    chain = Chain(child, inherited(passed_on(parent, {})))
+    chain = PermissionChain(child, inherited_rights(values_for_child(parent, {})))
     decided = {
         host: str(chain.decide("web_fetch", {"url": f"https://{host}/"}, default=PermissionAction.ASK).verdict)
         for host in ("example.com", "other.org")

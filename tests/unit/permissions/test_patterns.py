@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.tools.permissions.commands import command_pattern
-from holdfast.tools.permissions.match import Match
-from holdfast.tools.permissions.paths import normal, path_pattern
+from holdfast.tools.permissions.command_pattern import command_pattern
+from holdfast.tools.permissions.patterns import RuleMatch, normalize_path, path_pattern
 
-YES, MAYBE, NO = Match.YES, Match.MAYBE, Match.NO
+YES, MAYBE, NO = RuleMatch.YES, RuleMatch.MAYBE, RuleMatch.NO
 
 parts = st.lists(st.sampled_from(["a", "b", "src", ".", "..", "x.env"]), min_size=1, max_size=6)
 
@@ -45,7 +44,7 @@ parts = st.lists(st.sampled_from(["a", "b", "src", ".", "..", "x.env"]), min_siz
         (".", "x", NO),
     ],
 )
-def test_a_pattern_of_paths_is_about_what_it_says(pattern: str, path: str | None, match: Match) -> None:
+def test_a_pattern_of_paths_is_about_what_it_says(pattern: str, path: str | None, match: RuleMatch) -> None:
     assert path_pattern(pattern).match(path) is match
 
 
@@ -59,9 +58,9 @@ def test_nobody_knows_where_a_path_leads_once_the_folder_has_changed() -> None:
 @given(parts=parts)
 def test_detours_lead_to_the_same_path(parts: list[str]) -> None:
     path = "/".join(parts)
-    assert normal(path) == posixpath.normpath(path) == normal(normal(path))
+    assert normalize_path(path) == posixpath.normpath(path) == normalize_path(normalize_path(path))
     detour = "/".join(f"./q/../{part}" for part in parts)
-    assert normal(detour) == normal(path)
+    assert normalize_path(detour) == normalize_path(path)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +84,9 @@ def test_detours_lead_to_the_same_path(parts: list[str]) -> None:
         ("echo 'a b'", "echo a_b", False, NO),
     ],
 )
-def test_a_pattern_of_commands_is_about_what_it_says(pattern: str, command: str, allows: bool, binds: Match) -> None:
+def test_a_pattern_of_commands_is_about_what_it_says(
+    pattern: str, command: str, allows: bool, binds: RuleMatch
+) -> None:
     words = tuple(command.split())
     assert (command_pattern(pattern).allows(words), command_pattern(pattern).binds(words)) == (allows, binds)
 

@@ -8,10 +8,8 @@ from holdfast.domain.agent import Agent, Permissions
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.permission import RIGHTS_VALUE, PermissionAction, parse_rule
-from holdfast.tools.permissions.chain import chain_of, passed_on
-from holdfast.tools.permissions.denied import denied_paths
-from holdfast.tools.permissions.offers import offers
-from holdfast.tools.permissions.policy import policy_of
+from holdfast.tools.permissions.policy import denied_paths, permission_chain, permission_policy, values_for_child
+from holdfast.tools.permissions.rule_checks import suggest_grants
 
 rules = st.lists(
     st.sampled_from(["read_file", "read_file(*.env)", "write_file(src/**)", "grep", "bash(rm *)", "bash", "sleep"]),
@@ -37,13 +35,13 @@ def an_agent(name: str, **given: list[str]) -> Agent:
 
 
 def verdict(rules: Permissions, tool: str, **arguments: Json) -> str:
-    return str(policy_of(rules).decide(tool, arguments).verdict)
+    return str(permission_policy(rules).decide(tool, arguments).verdict)
 
 
 @given(given=permissions, call=calls)
 def test_deny_comes_before_ask_and_ask_before_allow(given: Permissions, call: tuple[str, dict[str, Json]]) -> None:
     tool, arguments = call
-    decision = policy_of(given).decide(tool, arguments)
+    decision = permission_policy(given).decide(tool, arguments)
     bare = {kind: tool in getattr(given, kind) for kind in ("deny", "ask", "allow")}
     if bare["deny"]:
         assert decision.verdict is PermissionAction.DENY
@@ -64,14 +62,16 @@ def test_nobody_may_more_than_those_above(given: list[Permissions], call: tuple[
     values: dict[str, Json] = {}
     for number, each in enumerate(given):
         agent = Agent(name=f"a{number}", description="", models=["a:b"], instructions="x", permissions=each)
-        strictest = max(policy_of(one).decide(tool, arguments).verdict.strictness for one in given[: number + 1])
-        assert chain_of(agent, values).decide(tool, arguments).verdict.strictness == strictest
-        values = passed_on(agent, values)
+        strictest = max(
+            permission_policy(one).decide(tool, arguments).verdict.strictness for one in given[: number + 1]
+        )
+        assert permission_chain(agent, values).decide(tool, arguments).verdict.strictness == strictest
+        values = values_for_child(agent, values)
 
 
 def test_rights_that_cannot_be_read_are_no_rights() -> None:
     with pytest.raises(Invalid, match="the rights of this run cannot be read"):
-        chain_of(an_agent("bot"), {RIGHTS_VALUE: "all"})
+        permission_chain(an_agent("bot"), {RIGHTS_VALUE: "all"})
 
 
 def test_a_rule_on_a_path_binds_whatever_does_the_same() -> None:
@@ -89,7 +89,7 @@ def test_a_rule_on_a_path_binds_whatever_does_the_same() -> None:
 
 def test_what_is_granted_answers_a_rule_that_asks_but_none_that_denies() -> None:
     rules = Permissions(deny=["bash(git push --force)"], ask=["bash(git push *)"])
-    granted = policy_of(rules, ["bash(git push *)"])
+    granted = permission_policy(rules, ["bash(git push *)"])
     assert granted.decide("bash", {"command": "git push"}).verdict is PermissionAction.ALLOW
     assert granted.decide("bash", {"command": "git push --force"}).verdict is PermissionAction.DENY
 
@@ -97,10 +97,10 @@ def test_what_is_granted_answers_a_rule_that_asks_but_none_that_denies() -> None
 def test_what_is_granted_answers_a_rule_that_asks_for_every_command() -> None:
     rules = Permissions(ask=["bash"], allow=["bash"])
     assert verdict(rules, "bash", command="ls") == "ask"
-    assert policy_of(rules, ["bash(ls)"]).decide("bash", {"command": "ls"}).verdict is PermissionAction.ALLOW
-    assert policy_of(rules, ["bash(ls)"]).decide("bash", {"command": "ls; id"}).rule == "bash"
-    assert policy_of(rules, ["bash"]).decide("bash", {"command": "ls; id"}).verdict is PermissionAction.ALLOW
-    assert offers(policy_of(rules), "bash", {"command": "echo x"}) == [["bash(echo x)"]]
+    assert permission_policy(rules, ["bash(ls)"]).decide("bash", {"command": "ls"}).verdict is PermissionAction.ALLOW
+    assert permission_policy(rules, ["bash(ls)"]).decide("bash", {"command": "ls; id"}).rule == "bash"
+    assert permission_policy(rules, ["bash"]).decide("bash", {"command": "ls; id"}).verdict is PermissionAction.ALLOW
+    assert suggest_grants(permission_policy(rules), "bash", {"command": "echo x"}) == [["bash(echo x)"]]
 
 
 def test_a_shell_is_asked_for_unless_a_rule_says_otherwise() -> None:
@@ -133,8 +133,8 @@ def test_a_shell_is_asked_for_unless_a_rule_says_otherwise() -> None:
 def test_the_rules_that_are_offered_allow_the_call(
     tool: str, arguments: dict[str, Json], expected: list[list[str]]
 ) -> None:
-    policy = policy_of(Permissions(ask=["write_file", "agent_spawn"] if tool != "bash" else []))
-    assert offers(policy, tool, arguments) == expected
+    policy = permission_policy(Permissions(ask=["write_file", "agent_spawn"] if tool != "bash" else []))
+    assert suggest_grants(policy, tool, arguments) == expected
     for rules in expected:
         assert (
             policy.granting(rules).decide(tool, arguments, default=PermissionAction.ASK).verdict
@@ -143,13 +143,13 @@ def test_the_rules_that_are_offered_allow_the_call(
 
 
 def test_nothing_is_offered_against_a_rule_that_denies() -> None:
-    policy = policy_of(Permissions(deny=["bash(rm *)"]))
-    assert offers(policy, "bash", {"command": "ls; rm x"}) == []
+    policy = permission_policy(Permissions(deny=["bash(rm *)"]))
+    assert suggest_grants(policy, "bash", {"command": "ls; rm x"}) == []
 
 
 def test_denied_paths_are_told_to_those_who_meet_them_otherwise() -> None:
     boss = an_agent("boss", deny=["read_file(*.env)", "write_file(ci/**)"])
-    denied = denied_paths(an_agent("kid", deny=["edit_file(docs)", "bash(rm *)"]), passed_on(boss, {}))
+    denied = denied_paths(an_agent("kid", deny=["edit_file(docs)", "bash(rm *)"]), values_for_child(boss, {}))
     assert (denied.hidden, denied.kept) == (("*.env",), ("docs", "ci/**"))
     assert denied.hides("a/x.env") and not denied.hides("a/x")
     assert denied.keeps("./ci/run") and denied.keeps("docs/a") and not denied.keeps("src")

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from holdfast.domain.agent import Permissions
 from holdfast.domain.permission import PermissionAction
-from holdfast.tools.permissions.policy import policy_of
-from holdfast.tools.permissions.shell.parse import parse
+from holdfast.tools.permissions.policy import permission_policy
+from holdfast.tools.permissions.shell.parser import parse_script
 from tests.unit.permissions.shell_commands import commands
 from tests.unit.permissions.stubs import STUBS, Stubs
 
@@ -35,7 +35,7 @@ def stubs(tmp_path_factory: pytest.TempPathFactory) -> Stubs:
 
 def check(stubs: Stubs, command: str, permissions: Permissions) -> None:
     """Run a command that may be run without asking, and see that no program ran that it may not run so."""
-    if policy_of(permissions).decide("bash", {"command": command}).verdict is not PermissionAction.ALLOW:
+    if permission_policy(permissions).decide("bash", {"command": command}).verdict is not PermissionAction.ALLOW:
         return
     stopped = {rule.removeprefix("bash(").removesuffix(" *)") for rule in (*permissions.deny, *permissions.ask)}
     allowed = {rule.removeprefix("bash(").removesuffix(" *)") for rule in permissions.allow}
@@ -60,14 +60,16 @@ def test_nothing_that_is_denied_passes_in_many_commands(stubs: Stubs, command: s
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(command=commands)
 def test_every_program_that_runs_was_found(stubs: Stubs, command: str) -> None:
-    script = parse(command)
+    script = parse_script(command)
     if not script.unclear:
         assert stubs.run(command) <= {(one.words[0] or "").rpartition("/")[2] for one in script.programs}
 
 
 @given(command=st.text(max_size=40) | st.text(st.sampled_from("ab $`'\"(){}[]<>|&;\\\n=#!*?~-x1EOF"), max_size=40))
 def test_whatever_a_command_is_something_is_decided(command: str) -> None:
-    decision = policy_of(Permissions(deny=["bash(rm *)"], allow=["bash(git *)"])).decide("bash", {"command": command})
+    decision = permission_policy(Permissions(deny=["bash(rm *)"], allow=["bash(git *)"])).decide(
+        "bash", {"command": command}
+    )
     assert decision.verdict is not PermissionAction.ALLOW or "git" in command
 
 
@@ -76,6 +78,6 @@ def test_whatever_a_command_is_something_is_decided(command: str) -> None:
 )
 def test_what_is_nested_too_deeply_is_asked_for(command: str) -> None:
     assert (
-        policy_of(Permissions(allow=["bash(git *)"])).decide("bash", {"command": command}).verdict
+        permission_policy(Permissions(allow=["bash(git *)"])).decide("bash", {"command": command}).verdict
         is PermissionAction.ASK
     )

@@ -5,9 +5,8 @@ import pytest
 from holdfast.domain.agent import Permissions
 from holdfast.domain.errors import Invalid
 from holdfast.domain.permission import PermissionAction
-from holdfast.tools.permissions.checking import check_rule, problems
-from holdfast.tools.permissions.offers import offers
-from holdfast.tools.permissions.policy import policy_of
+from holdfast.tools.permissions.policy import permission_policy
+from holdfast.tools.permissions.rule_checks import check_rule, rule_problems, suggest_grants
 
 TOOL = "mcp__github__get_issue"
 
@@ -25,7 +24,7 @@ TOOL = "mcp__github__get_issue"
     ],
 )
 def test_a_rule_is_about_one_tool_or_all_of_a_server(rules: Permissions, verdict: PermissionAction) -> None:
-    assert policy_of(rules).decide(TOOL, {}, default=PermissionAction.ASK).verdict is verdict
+    assert permission_policy(rules).decide(TOOL, {}, default=PermissionAction.ASK).verdict is verdict
 
 
 @pytest.mark.parametrize("rule", [TOOL, "mcp__github__*", "mcp__a-b__c_d*"])
@@ -40,10 +39,10 @@ def test_a_rule_that_can_never_match_is_refused(rule: str) -> None:
 
 
 def test_a_rule_behind_one_that_is_about_the_whole_server_is_never_reached() -> None:
-    (problem,) = problems(Permissions(deny=["mcp__github__*"], allow=[TOOL, "mcp__git__*"]))
+    (problem,) = rule_problems(Permissions(deny=["mcp__github__*"], allow=[TOOL, "mcp__git__*"]))
     assert problem.reason == "it is never reached: `mcp__github__*` in `deny` comes first"
 
 
 def test_who_is_asked_may_allow_the_tool_or_the_server() -> None:
-    assert offers(policy_of(Permissions()), TOOL, {}) == [[TOOL], ["mcp__github__*"]]
-    assert offers(policy_of(Permissions()), "other", {}) == [["other"]]
+    assert suggest_grants(permission_policy(Permissions()), TOOL, {}) == [[TOOL], ["mcp__github__*"]]
+    assert suggest_grants(permission_policy(Permissions()), "other", {}) == [["other"]]

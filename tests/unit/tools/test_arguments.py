@@ -10,78 +10,74 @@ from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.tool import ToolSpec
 from holdfast.testing.calls import Recorder, a_call, a_spec
-from holdfast.tools.arguments import MAX_PROBLEM, MAX_PROBLEMS, MAX_SAMPLE, check_arguments, read
-from holdfast.tools.built_ins import SPECS
-from holdfast.tools.builtin import (
-    agent_message,
-    agent_send,
-    agent_spawn,
-    ask_user,
-    bash,
-    create_artifact,
-    edit_file,
-    glob,
-    grep,
-    list_dir,
-    log_write,
-    plan_block,
-    plan_cancel,
-    plan_check,
-    plan_complete,
-    plan_create,
-    plan_start,
-    plan_update,
-    read_file,
-    sleep,
-    task_create,
-    task_respond,
-    task_spawn,
-    task_status,
-    task_subscribe,
-    todo_read,
-    todo_write,
-    tool_activate,
-    tool_search,
-    web_fetch,
-    web_search,
-    write_file,
+from holdfast.tools.arguments import MAX_PROBLEM_CHARS, MAX_PROBLEMS, MAX_SAMPLE_CHARS, check_arguments, parse_arguments
+from holdfast.tools.builtin.agents import AgentMessageArguments, AgentSendArguments, AgentSpawnArguments
+from holdfast.tools.builtin.catalog import BUILTIN_SPECS
+from holdfast.tools.builtin.files import EditFileArguments, ReadFileArguments, WriteFileArguments
+from holdfast.tools.builtin.notes import (
+    CreateArtifactArguments,
+    LogWriteArguments,
+    TodoReadArguments,
+    TodoWriteArguments,
 )
-from holdfast.tools.checked import checked
-from holdfast.tools.schema import Arguments
+from holdfast.tools.builtin.people import AskUserArguments, TaskRespondArguments
+from holdfast.tools.builtin.plan import (
+    PLAN_CHECK_SPEC,
+    PlanBlockArguments,
+    PlanCancelArguments,
+    PlanCheckArguments,
+    PlanCompleteArguments,
+    PlanCreateArguments,
+    PlanStartArguments,
+    PlanUpdateArguments,
+)
+from holdfast.tools.builtin.search import GlobArguments, GrepArguments, ListDirArguments
+from holdfast.tools.builtin.shell import BashArguments
+from holdfast.tools.builtin.sleep import SleepArguments
+from holdfast.tools.builtin.tasks import (
+    TaskCreateArguments,
+    TaskSpawnArguments,
+    TaskStatusArguments,
+    TaskSubscribeArguments,
+)
+from holdfast.tools.builtin.tool_search import ToolActivateArguments, ToolSearchArguments
+from holdfast.tools.builtin.web import WebFetchArguments, WebSearchArguments
+from holdfast.tools.middleware import with_argument_checks
+from holdfast.tools.typed_tool import ToolArguments
 
-TAKEN: Final[dict[str, type[Arguments]]] = {
-    "agent_message": agent_message.AgentMessage,
-    "agent_send": agent_send.AgentSend,
-    "agent_spawn": agent_spawn.AgentSpawn,
-    "ask_user": ask_user.AskUser,
-    "bash": bash.Bash,
-    "create_artifact": create_artifact.CreateArtifact,
-    "edit_file": edit_file.EditFile,
-    "glob": glob.Glob,
-    "grep": grep.Grep,
-    "list_dir": list_dir.ListDir,
-    "log_write": log_write.LogWrite,
-    "plan_block": plan_block.PlanBlock,
-    "plan_cancel": plan_cancel.PlanCancel,
-    "plan_check": plan_check.PlanCheck,
-    "plan_complete": plan_complete.PlanComplete,
-    "plan_create": plan_create.PlanCreate,
-    "plan_start": plan_start.PlanStart,
-    "plan_update": plan_update.PlanUpdate,
-    "read_file": read_file.ReadFile,
-    "sleep": sleep.Sleep,
-    "task_create": task_create.TaskCreate,
-    "task_respond": task_respond.TaskRespond,
-    "task_spawn": task_spawn.TaskSpawn,
-    "task_status": task_status.TaskStatus,
-    "task_subscribe": task_subscribe.TaskSubscribe,
-    "todo_read": todo_read.TodoRead,
-    "todo_write": todo_write.TodoWrite,
-    "tool_activate": tool_activate.ToolActivate,
-    "tool_search": tool_search.ToolSearch,
-    "web_fetch": web_fetch.WebFetch,
-    "web_search": web_search.Search,
-    "write_file": write_file.WriteFile,
+TAKEN: Final[dict[str, type[ToolArguments]]] = {
+    "agent_message": AgentMessageArguments,
+    "agent_send": AgentSendArguments,
+    "agent_spawn": AgentSpawnArguments,
+    "ask_user": AskUserArguments,
+    "bash": BashArguments,
+    "create_artifact": CreateArtifactArguments,
+    "edit_file": EditFileArguments,
+    "glob": GlobArguments,
+    "grep": GrepArguments,
+    "list_dir": ListDirArguments,
+    "log_write": LogWriteArguments,
+    "plan_block": PlanBlockArguments,
+    "plan_cancel": PlanCancelArguments,
+    "plan_check": PlanCheckArguments,
+    "plan_complete": PlanCompleteArguments,
+    "plan_create": PlanCreateArguments,
+    "plan_start": PlanStartArguments,
+    "plan_update": PlanUpdateArguments,
+    "read_file": ReadFileArguments,
+    "sleep": SleepArguments,
+    "task_create": TaskCreateArguments,
+    "task_respond": TaskRespondArguments,
+    "task_spawn": TaskSpawnArguments,
+    "task_status": TaskStatusArguments,
+    "task_subscribe": TaskSubscribeArguments,
+    "todo_read": TodoReadArguments,
+    "todo_write": TodoWriteArguments,
+    "tool_activate": ToolActivateArguments,
+    "tool_search": ToolSearchArguments,
+    "web_fetch": WebFetchArguments,
+    "web_search": WebSearchArguments,
+    "write_file": WriteFileArguments,
 }
 
 JSON: Final = st.recursive(
@@ -102,7 +98,7 @@ JSON: Final = st.recursive(
 @st.composite
 def calls_of_built_ins(draw: st.DrawFn) -> tuple[ToolSpec, dict[str, Json]]:
     """Draw a built-in and arguments that look more or less like its own."""
-    spec = draw(st.sampled_from(SPECS))
+    spec = draw(st.sampled_from(BUILTIN_SPECS))
     names = sorted(spec.parameters["properties"])
     given: dict[str, Json] = {name: draw(JSON) for name in spec.parameters.get("required", ())}
     given |= draw(
@@ -129,20 +125,20 @@ def _fitting(schema: dict[str, Json]) -> st.SearchStrategy[Json]:
 async def test_whatever_the_arguments_a_tool_sees_only_those_that_fit(asked: tuple[ToolSpec, dict[str, Json]]) -> None:
     spec, arguments = asked
     tool = Recorder(spec=spec)
-    outcome = await checked(tool).run(a_call(), arguments)
+    outcome = await with_argument_checks(tool).run(a_call(), arguments)
     if outcome.failed:
         assert tool.asked == []
         assert outcome.content.startswith(f"INVALID: the arguments of `{spec.name}` ")
-        assert len(outcome.content) < (MAX_PROBLEMS + 1) * (MAX_PROBLEM + MAX_SAMPLE + 10)
+        assert len(outcome.content) < (MAX_PROBLEMS + 1) * (MAX_PROBLEM_CHARS + MAX_SAMPLE_CHARS + 10)
     else:
         assert tool.asked == [arguments]
         jsonschema_rs.validate(spec.parameters, arguments)
-        taken = read(arguments, TAKEN[spec.name])
+        taken = parse_arguments(arguments, TAKEN[spec.name])
         assert msgspec.convert(msgspec.to_builtins(taken), TAKEN[spec.name]) == taken
 
 
 def test_every_built_in_is_among_those_checked() -> None:
-    assert sorted(TAKEN) == [spec.name for spec in SPECS]
+    assert sorted(TAKEN) == [spec.name for spec in BUILTIN_SPECS]
 
 
 NESTED: Final = {
@@ -235,10 +231,10 @@ def test_a_schema_that_is_none_or_points_elsewhere_is_refused(parameters: dict[s
 @pytest.mark.parametrize("task_id", [2, 2.0])
 def test_a_whole_number_is_an_integer_however_it_is_written(task_id: Json) -> None:
     arguments = {"task_id": task_id, "subtask": 1.0}
-    check_arguments(plan_check.SPEC, arguments)
-    assert read(arguments, plan_check.PlanCheck) == plan_check.PlanCheck(task_id=2, subtask=1)
+    check_arguments(PLAN_CHECK_SPEC, arguments)
+    assert parse_arguments(arguments, PlanCheckArguments) == PlanCheckArguments(task_id=2, subtask=1)
 
 
 def test_arguments_that_are_not_of_the_struct_are_refused() -> None:
     with pytest.raises(Invalid, match="the arguments do not fit"):
-        read({"task_id": 1.5}, plan_start.PlanStart)
+        parse_arguments({"task_id": 1.5}, PlanStartArguments)

@@ -9,9 +9,9 @@ from holdfast.domain.content import Json
 from holdfast.domain.events.custom import ArtifactCreated
 from holdfast.domain.tool import ToolClass
 from holdfast.testing.calls import NOW, Recorder, a_call, a_spec
-from holdfast.tools.bounded import bounded, output_artifact
-from holdfast.tools.content import as_text, readable
-from holdfast.tools.tool import Outcome, Slept
+from holdfast.tools.content import as_text, sanitize
+from holdfast.tools.middleware import output_artifact_id, with_output_limit
+from holdfast.tools.tool import TimerWait, ToolResult
 
 CALL = a_call()
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=600)
@@ -22,19 +22,19 @@ ANY_JSON = st.recursive(
 )
 
 
-async def cut(content: Json, *, limit: int, **outcome: Json) -> Outcome:
+async def cut(content: Json, *, limit: int, **outcome: Json) -> ToolResult:
     spec = a_spec(kind=ToolClass.EFFECTFUL, output_limit=limit)
-    return await bounded(Recorder(Outcome(content=content, **outcome), spec=spec)).run(CALL, {})
+    return await with_output_limit(Recorder(ToolResult(content=content, **outcome), spec=spec)).run(CALL, {})
 
 
 @given(ANY_JSON, st.integers(1, 1000))
 async def test_no_output_is_longer_than_the_limit_and_none_is_lost(content: Json, limit: int) -> None:
     outcome = await cut(content, limit=limit)
-    text, whole = as_text(outcome.content), as_text(readable(content))
+    text, whole = as_text(outcome.content), as_text(sanitize(content))
     assert len(text) <= limit
     text.encode()
     if not outcome.artifacts:
-        assert outcome.content == readable(content)
+        assert outcome.content == sanitize(content)
     else:
         (kept,) = outcome.artifacts
         check_new_artifact(kept)
@@ -51,20 +51,20 @@ async def test_what_is_left_are_head_and_tail(content: str, limit: int) -> None:
     assert content.endswith(tail)
     assert 0 <= len(head) - len(tail) <= 1
     assert f"{len(content) - len(head) - len(tail)} of {len(content)} characters are left out here" in note
-    assert f"artifact `{output_artifact(CALL)}` has all of them" in note
+    assert f"artifact `{output_artifact_id(CALL)}` has all of them" in note
 
 
 async def test_an_output_within_the_limit_stays_as_it_is() -> None:
-    assert await cut({"a": 1}, limit=7) == Outcome(content={"a": 1})
-    assert await cut("1234567", limit=7) == Outcome(content="1234567")
-    assert await cut(None, limit=7) == Outcome()
+    assert await cut({"a": 1}, limit=7) == ToolResult(content={"a": 1})
+    assert await cut("1234567", limit=7) == ToolResult(content="1234567")
+    assert await cut(None, limit=7) == ToolResult()
 
 
 async def test_what_is_too_long_is_kept_under_an_id_of_the_call() -> None:
     outcome = await cut({"text": "é" * 1000}, limit=300)
     (kept,) = outcome.artifacts
     assert kept == NewArtifact(
-        id=output_artifact(CALL),
+        id=output_artifact_id(CALL),
         type=ArtifactType.OTHER,
         title="output of look",
         content=msgspec.json.encode({"text": "é" * 1000}).decode(),
@@ -73,7 +73,7 @@ async def test_what_is_too_long_is_kept_under_an_id_of_the_call() -> None:
     )
     assert outcome.events == [
         ArtifactCreated(
-            artifact_id=output_artifact(CALL),
+            artifact_id=output_artifact_id(CALL),
             type=ArtifactType.OTHER,
             title="output of look",
             version=1,
@@ -101,7 +101,7 @@ async def test_what_is_no_character_is_replaced() -> None:
 
 
 async def test_of_an_output_that_no_artifact_can_hold_the_beginning_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.tools.bounded.MAX_ARTIFACT_CHARS", 500)
+    monkeypatch.setattr("holdfast.tools.middleware.MAX_ARTIFACT_CHARS", 500)
     outcome = await cut("x" * 1000, limit=300)
     assert outcome.artifacts[0].content == "x" * 500
     assert "has the first 500 of them" in outcome.content
@@ -109,5 +109,5 @@ async def test_of_an_output_that_no_artifact_can_hold_the_beginning_is_kept(monk
 
 
 async def test_a_call_that_waits_has_no_output_yet() -> None:
-    wait = Slept(timer_id=output_artifact(CALL), until=NOW)  # type: ignore[arg-type]
-    assert await cut(None, limit=1, wait=wait) == Outcome(wait=wait)
+    wait = TimerWait(timer_id=output_artifact_id(CALL), until=NOW)  # type: ignore[arg-type]
+    assert await cut(None, limit=1, wait=wait) == ToolResult(wait=wait)

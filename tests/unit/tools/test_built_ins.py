@@ -9,14 +9,13 @@ from holdfast.ports.tools import SearchResult
 from holdfast.sandbox.files.folders import WorkspaceFolders
 from holdfast.sandbox.none import Refusing
 from holdfast.sandbox.processes import SupervisedProcesses
-from holdfast.tools.built_ins import SPECS, built_ins, command_tools, file_tools, web_tools
-from holdfast.tools.commands.commands import Commands
-from holdfast.tools.registry import Catalog
-from holdfast.tools.spawning import LibrarySpawner
-from holdfast.tools.tool import Resumable, Tool
-from holdfast.tools.web.addresses import Addresses, SystemResolver
-from holdfast.tools.web.http import Http
-from holdfast.tools.web.pages import Pages
+from holdfast.tools.builtin.catalog import BUILTIN_SPECS, builtin_tools, command_tools, file_tools, web_tools
+from holdfast.tools.child_runs import WorkspaceSpawner
+from holdfast.tools.commands.command_runner import CommandRunner
+from holdfast.tools.registry import ToolCatalog
+from holdfast.tools.tool import ResumableTool, Tool
+from holdfast.tools.web.client import GuardedResolver, SystemResolver, WebClient
+from holdfast.tools.web.fetch import MarkdownConverter
 from tests.unit.tools.builtin.office import Office
 
 WAITING = {"agent_message", "agent_spawn", "ask_user", "sleep", "task_respond", "task_subscribe"}
@@ -62,12 +61,12 @@ async def nobody(lease: Lease) -> list[Agent]:
 
 def in_a_worker() -> list[Tool]:
     folders = WorkspaceFolders(Path())
-    commands = Commands(Refusing("not here"), folders, workspace=Path())
+    commands = CommandRunner(Refusing("not here"), folders, workspace=Path())
     return [
-        *built_ins(LibrarySpawner(nobody), Office()),
+        *builtin_tools(WorkspaceSpawner(nobody), Office()),
         *file_tools(folders),
         *command_tools(commands),
-        *web_tools(Http(Addresses(SystemResolver())), Pages(SupervisedProcesses()), Nothing()),
+        *web_tools(WebClient(GuardedResolver(SystemResolver())), MarkdownConverter(SupervisedProcesses()), Nothing()),
     ]
 
 
@@ -80,14 +79,14 @@ def arguments(spec: ToolSpec) -> str:
 def test_every_built_in_has_its_place() -> None:
     specs = {tool.spec.name: tool.spec for tool in in_a_worker()}
     elsewhere = {"task_status", "tool_activate", "tool_search"}
-    assert specs.keys() | elsewhere == {spec.name for spec in SPECS}
+    assert specs.keys() | elsewhere == {spec.name for spec in BUILTIN_SPECS}
     assert specs.keys().isdisjoint(elsewhere)
 
 
 def test_built_ins_are_transactional_but_for_bash_and_those_that_only_read_or_write_files() -> None:
-    assert {spec.name for spec in SPECS if spec.read_only} == READING
-    assert [spec.name for spec in SPECS if check_tool_spec(spec).kind is ToolClass.EFFECTFUL] == ["bash"]
-    for spec in SPECS:
+    assert {spec.name for spec in BUILTIN_SPECS if spec.read_only} == READING
+    assert [spec.name for spec in BUILTIN_SPECS if check_tool_spec(spec).kind is ToolClass.EFFECTFUL] == ["bash"]
+    for spec in BUILTIN_SPECS:
         if spec.name == "bash":
             continue
         idempotent = spec.read_only or spec.name in WRITING
@@ -95,29 +94,29 @@ def test_built_ins_are_transactional_but_for_bash_and_those_that_only_read_or_wr
 
 
 def test_what_they_are_called_with_stays_the_same() -> None:
-    assert {spec.name: arguments(spec) for spec in SPECS if spec.name in NEEDS} == NEEDS
+    assert {spec.name: arguments(spec) for spec in BUILTIN_SPECS if spec.name in NEEDS} == NEEDS
 
 
 def test_what_others_wrote_comes_only_from_those_that_say_so() -> None:
-    assert {spec.name for spec in SPECS if spec.untrusted} == {"web_fetch", "web_search"}
-    assert {spec.name for spec in SPECS if reaches_outside(spec, network=True)} == {"bash"}
-    assert not any(reaches_outside(spec, network=False) for spec in SPECS)
+    assert {spec.name for spec in BUILTIN_SPECS if spec.untrusted} == {"web_fetch", "web_search"}
+    assert {spec.name for spec in BUILTIN_SPECS if reaches_outside(spec, network=True)} == {"bash"}
+    assert not any(reaches_outside(spec, network=False) for spec in BUILTIN_SPECS)
 
 
 def test_an_agent_may_name_a_search_that_nobody_has_set_up() -> None:
     tools = [tool for tool in in_a_worker() if tool.spec.name != "web_search"]
-    box = Catalog(tools).toolbox(["web_search", "log_write"])
+    box = ToolCatalog(tools).toolbox(["web_search", "log_write"])
     assert [tool.spec.name for tool in box.all()] == ["log_write"]
 
 
 def test_those_that_wait_can_be_resumed_and_no_others() -> None:
-    assert {tool.spec.name for tool in in_a_worker() if isinstance(tool, Resumable)} == WAITING
+    assert {tool.spec.name for tool in in_a_worker() if isinstance(tool, ResumableTool)} == WAITING
 
 
 def test_an_agent_can_have_them_all() -> None:
-    box = Catalog(in_a_worker()).toolbox(["*", "tool_search", "tool_activate"])
-    assert len(box.all()) == len(SPECS) - 1
+    box = ToolCatalog(in_a_worker()).toolbox(["*", "tool_search", "tool_activate"])
+    assert len(box.all()) == len(BUILTIN_SPECS) - 1
 
 
 def test_a_spec_can_be_sent_elsewhere_and_back() -> None:
-    assert msgspec.json.decode(msgspec.json.encode(SPECS), type=tuple[ToolSpec, ...]) == SPECS
+    assert msgspec.json.decode(msgspec.json.encode(BUILTIN_SPECS), type=tuple[ToolSpec, ...]) == BUILTIN_SPECS

@@ -10,16 +10,14 @@ from holdfast.domain.artifact import MAX_ARTIFACT_CHARS
 from holdfast.domain.plan import MAX_OPEN_ITEMS, MAX_SUBTASKS, MAX_TODO_ITEMS, MAX_TODO_TEXT_CHARS
 from holdfast.domain.tool import DEFAULT_OUTPUT_LIMIT_CHARS, DEFAULT_TOOL_TIMEOUT_SECONDS, ToolClass, ToolSpec
 from holdfast.testing.calls import a_call
-from holdfast.tools.asking import MAX_QUESTION
-from holdfast.tools.built_ins import SPECS
-from holdfast.tools.builtin.ask_user import MAX_OPTIONS
-from holdfast.tools.builtin.sleep import LONGEST
-from holdfast.tools.exposure import CORE, DEFAULT_LIMIT
-from holdfast.tools.schema import Arguments, spec_of
-from holdfast.tools.spawning import MAX_INPUT
-from holdfast.tools.tool import Call, Outcome
-from holdfast.tools.typed import TypedTool
-from holdfast.tools.wrapped import wrapped
+from holdfast.tools.builtin.catalog import BUILTIN_SPECS
+from holdfast.tools.builtin.people import MAX_INTERRUPT_MESSAGE_CHARS, MAX_OPTIONS
+from holdfast.tools.builtin.sleep import MAX_SLEEP_SECONDS
+from holdfast.tools.child_runs import MAX_CHILD_INPUT_CHARS
+from holdfast.tools.exposure import CORE_TOOLS, DEFAULT_VISIBLE_TOOLS
+from holdfast.tools.middleware import with_standard_middleware
+from holdfast.tools.tool import ToolContext, ToolResult
+from holdfast.tools.typed_tool import ToolArguments, TypedTool, tool_spec
 from tests.architecture.markdown import python_blocks
 from tests.architecture.project import ROOT
 
@@ -27,7 +25,7 @@ GUIDE: Final = ROOT / "docs" / "guides" / "tools.md"
 REFERENCE: Final = ROOT / "docs" / "reference" / "tools.md"
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", BUILTIN_SPECS, ids=lambda spec: spec.name)
 def test_every_built_in_is_in_the_reference_with_its_parameters(spec: ToolSpec) -> None:
     required = spec.parameters.get("required", [])
     takes = " ".join(f"`{name}`" if name in required else f"`{name}?`" for name in spec.parameters["properties"])
@@ -38,30 +36,30 @@ def test_every_built_in_is_in_the_reference_with_its_parameters(spec: ToolSpec) 
 
 def test_nothing_else_is_in_the_reference() -> None:
     table, answers, core = REFERENCE.read_text().split("## ")
-    names = [spec.name for spec in SPECS]
+    names = [spec.name for spec in BUILTIN_SPECS]
     assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == names
     firsts = [line.split("|")[1] for line in answers.splitlines() if line.startswith("| `")]
     assert [name for first in firsts for name in re.findall(r"`(\w+)`", first)] == names
-    assert set(re.findall(r"`(\w+)`", core)) == CORE
+    assert set(re.findall(r"`(\w+)`", core)) == CORE_TOOLS
 
 
 async def test_the_tool_in_the_guide_works() -> None:
     (block,) = python_blocks(GUIDE)
     names: dict[str, Any] = {
         "Annotated": Annotated,
-        "Arguments": Arguments,
-        "Call": Call,
+        "Arguments": ToolArguments,
+        "Call": ToolContext,
         "Meta": Meta,
-        "Outcome": Outcome,
+        "Outcome": ToolResult,
         "ToolClass": ToolClass,
         "TypedTool": TypedTool,
         "__name__": __name__,
-        "spec_of": spec_of,
+        "spec_of": tool_spec,
     }
     exec(compile(block.code, str(GUIDE), "exec"), names)
-    tool = wrapped(names["WORD_COUNT"])
+    tool = with_standard_middleware(names["WORD_COUNT"])
     assert tool.spec.description == "Count the words of a text."
-    assert await tool.run(a_call(), {"text": "a b a", "unique": True}) == Outcome(content={"words": 2})
+    assert await tool.run(a_call(), {"text": "a b a", "unique": True}) == ToolResult(content={"words": 2})
     assert (await tool.run(a_call(), {})).failed
 
 
@@ -71,12 +69,13 @@ async def test_the_tool_in_the_guide_works() -> None:
         f"| output that a model reads | `output_limit`: {DEFAULT_OUTPUT_LIMIT_CHARS:,} characters |",
         f"| output that is kept | {MAX_ARTIFACT_CHARS:,} characters; of a longer one the beginning |",
         f"| duration of a call | `timeout`: {DEFAULT_TOOL_TIMEOUT_SECONDS:g} seconds; waiting does not count |",
-        f"| tools that are shown at once | {DEFAULT_LIMIT}, then the core and at most {DEFAULT_LIMIT} active ones |",
-        f"| `sleep` | {LONGEST // 86_400} days |",
-        f"| a question | {MAX_QUESTION:,} characters, {MAX_OPTIONS} options |",
+        f"| tools that are shown at once | {DEFAULT_VISIBLE_TOOLS}, then the core and at most "
+        f"{DEFAULT_VISIBLE_TOOLS} active ones |",
+        f"| `sleep` | {MAX_SLEEP_SECONDS // 86_400} days |",
+        f"| a question | {MAX_INTERRUPT_MESSAGE_CHARS:,} characters, {MAX_OPTIONS} options |",
         f"| a todo list | {MAX_TODO_ITEMS} items of {MAX_TODO_TEXT_CHARS:,} characters |",
         f"| open tasks of a plan | {MAX_OPEN_ITEMS}, each with {MAX_SUBTASKS} subtasks |",
-        f"| input of a child | {MAX_INPUT:,} characters |",
+        f"| input of a child | {MAX_CHILD_INPUT_CHARS:,} characters |",
     ],
 )
 def test_the_limits_in_the_guide_are_those_of_the_code(row: str) -> None:

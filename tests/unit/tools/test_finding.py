@@ -1,12 +1,12 @@
 import pytest
 
 from holdfast.testing.calls import a_spec
-from holdfast.tools.built_ins import SPECS
-from holdfast.tools.finding import find
+from holdfast.tools.builtin.catalog import BUILTIN_SPECS
+from holdfast.tools.builtin.tool_search import rank_tools
 
 
 def found(query: str, limit: int = 10) -> list[str]:
-    return [spec.name for spec in find(query, SPECS, limit=limit)]
+    return [spec.name for spec in rank_tools(query, BUILTIN_SPECS, limit=limit)]
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,10 @@ def test_no_more_are_found_than_asked_for() -> None:
 
 
 def test_equals_are_in_the_order_of_their_names() -> None:
-    assert [spec.name for spec in find("look", [a_spec("look_b"), a_spec("look_a")], limit=5)] == ["look_a", "look_b"]
+    assert [spec.name for spec in rank_tools("look", [a_spec("look_b"), a_spec("look_a")], limit=5)] == [
+        "look_a",
+        "look_b",
+    ]
 
 
 def test_a_name_counts_more_than_a_description_and_that_more_than_a_parameter() -> None:
@@ -43,10 +46,10 @@ def test_a_name_counts_more_than_a_description_and_that_more_than_a_parameter() 
     described = a_spec("b")
     described = type(described)(name="b", description="the weather", parameters={"type": "object"})
     taken = a_spec("c", parameters={"type": "object", "properties": {"weather": {}}})
-    assert [spec.name for spec in find("weather", [taken, described, named], limit=5)] == ["weather", "b", "c"]
+    assert [spec.name for spec in rank_tools("weather", [taken, described, named], limit=5)] == ["weather", "b", "c"]
 
 
 def test_a_language_without_spaces_is_searched_by_pairs_of_characters() -> None:
-    weather = type(SPECS[0])(name="weather", description="天気予報を調べる", parameters={"type": "object"})
-    music = type(SPECS[0])(name="music", description="音楽を聴く", parameters={"type": "object"})
-    assert [spec.name for spec in find("明日の天気", [music, weather], limit=5)] == ["weather"]
+    weather = type(BUILTIN_SPECS[0])(name="weather", description="天気予報を調べる", parameters={"type": "object"})
+    music = type(BUILTIN_SPECS[0])(name="music", description="音楽を聴く", parameters={"type": "object"})
+    assert [spec.name for spec in rank_tools("明日の天気", [music, weather], limit=5)] == ["weather"]

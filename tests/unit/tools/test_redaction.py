@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from holdfast.domain.artifact import ArtifactType, NewArtifact
 from holdfast.domain.events.custom import FileAction, FileChanged
 from holdfast.testing.calls import Recorder, a_call
-from holdfast.tools.redaction import REDACTED, RedactedStream, Redaction, redacted, secrets_of
-from holdfast.tools.tool import Outcome
+from holdfast.tools.redaction import REDACTED, RedactedStream, Redaction, secret_values, with_redaction
+from holdfast.tools.tool import ToolResult
 
 SECRET = "correct horse battery"
 REDACTION = Redaction([SECRET])
@@ -97,15 +97,15 @@ def test_variables_are_secret_by_their_names() -> None:
         "EMPTY_TOKEN": "",
         "PATH": "7",
     }
-    assert sorted(secrets_of(environment, named=["MINE", "GONE"])) == ["1", "2", "3", "4", "5"]
+    assert sorted(secret_values(environment, named=["MINE", "GONE"])) == ["1", "2", "3", "4", "5"]
 
 
 async def test_nothing_that_a_tool_answers_has_one() -> None:
-    outcome = Outcome(
+    outcome = ToolResult(
         content={"said": SECRET},
         artifacts=[NewArtifact(type=ArtifactType.DOC, title=SECRET, content=SECRET, media_type="text/plain")],
         events=[FileChanged(path="a", action=FileAction.CREATED, size=1, digest_after="0", diff=f"+{SECRET}")],
     )
-    found = await redacted(Recorder(outcome), REDACTION).run(a_call(), {})
+    found = await with_redaction(Recorder(outcome), REDACTION).run(a_call(), {})
     assert found.content == {"said": REDACTED}
     assert SECRET not in repr(found)

@@ -5,8 +5,8 @@ from holdfast.domain.content import Json
 from holdfast.domain.errors import NotFound
 from holdfast.domain.tool import ToolInterrupt, ToolReply, ToolSpec
 from holdfast.testing.calls import KEY, a_call, a_lease, a_spec
-from holdfast.tools.remote import remote_tools
-from holdfast.tools.tool import Answered, Arrival, Asked, Disturbed, Outcome, Resumable
+from holdfast.tools.remote_tools import remote_tools
+from holdfast.tools.tool import InterruptResolved, InterruptWait, Preempted, ResumableTool, ResumeCause, ToolResult
 
 
 class Elsewhere:
@@ -41,16 +41,16 @@ async def test_a_remote_tool_is_called_in_the_name_of_the_lease_under_the_key_of
     elsewhere = Elsewhere()
     look, _ = remote_tools(await elsewhere.list(a_lease()), elsewhere)
     assert look.spec == a_spec("look", output_limit=150, untrusted=True)
-    assert await look.run(a_call(), {"say": [1]}) == Outcome(content=[1], untrusted="tool:look")
+    assert await look.run(a_call(), {"say": [1]}) == ToolResult(content=[1], untrusted="tool:look")
     assert elsewhere.called == [(7, "look", {"say": [1]}, KEY)]
 
 
 async def test_what_fails_there_fails_here() -> None:
     look, gone = remote_tools(await Elsewhere().list(a_lease()), Elsewhere())
-    assert await look.run(a_call(), {"say": "no", "fail": True}) == Outcome(
+    assert await look.run(a_call(), {"say": "no", "fail": True}) == ToolResult(
         content="no", failed=True, untrusted="tool:look"
     )
-    assert await gone.run(a_call(), {}) == Outcome(
+    assert await gone.run(a_call(), {}) == ToolResult(
         content="NOT_FOUND: there is no tool `gone`", failed=True, untrusted="tool:gone"
     )
 
@@ -66,22 +66,22 @@ async def test_what_a_tool_asks_is_a_question_of_the_run_that_is_kept_until_the_
     elsewhere = Elsewhere()
     look, _ = remote_tools(await elsewhere.list(a_lease()), elsewhere)
     waiting = await look.run(a_call(), {"ask": "who?"})
-    assert isinstance(waiting.wait, Asked)
+    assert isinstance(waiting.wait, InterruptWait)
     assert waiting.wait.interrupt.message == "who?"
     kept = waiting.revisions["questions"](None)
-    assert isinstance(look, Resumable)
-    outcome = await look.resume(a_call(values={"questions": kept}), {"ask": "who?"}, Answered(response="Ada"))
+    assert isinstance(look, ResumableTool)
+    outcome = await look.resume(a_call(values={"questions": kept}), {"ask": "who?"}, InterruptResolved(response="Ada"))
     assert (outcome.content, outcome.wait) == ("Ada", None)
     assert elsewhere.answered == [(KEY, ToolInterrupt(message="who?", state={"at": 1}), "Ada")]
     assert outcome.revisions["questions"](kept) is None
 
 
-@pytest.mark.parametrize("arrival", [Answered(response="late", expired=True), Disturbed()])
-async def test_a_question_without_an_answer_goes_back_as_such(arrival: Arrival) -> None:
+@pytest.mark.parametrize("arrival", [InterruptResolved(response="late", expired=True), Preempted()])
+async def test_a_question_without_an_answer_goes_back_as_such(arrival: ResumeCause) -> None:
     elsewhere = Elsewhere()
     look, _ = remote_tools(await elsewhere.list(a_lease()), elsewhere)
     kept = (await look.run(a_call(), {"ask": "who?"})).revisions["questions"](None)
-    assert isinstance(look, Resumable)
+    assert isinstance(look, ResumableTool)
     await look.resume(a_call(values={"questions": kept}), {}, arrival)
     assert [response for _, _, response in elsewhere.answered] == [None]
 
@@ -90,6 +90,6 @@ async def test_a_question_of_another_run_is_none() -> None:
     elsewhere = Elsewhere()
     look, _ = remote_tools(await elsewhere.list(a_lease()), elsewhere)
     kept = {**(await look.run(a_call(), {"ask": "who?"})).revisions["questions"](None), "run_id": "run_other"}
-    assert isinstance(look, Resumable)
-    outcome = await look.resume(a_call(values={"questions": kept}), {}, Answered(response="Ada"))
+    assert isinstance(look, ResumableTool)
+    outcome = await look.resume(a_call(values={"questions": kept}), {}, InterruptResolved(response="Ada"))
     assert (outcome.failed, elsewhere.answered) == (True, [])

@@ -8,8 +8,8 @@ from msgspec import UNSET, Meta, UnsetType
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.tool import ToolClass
-from holdfast.tools.built_ins import SPECS
-from holdfast.tools.schema import Arguments, parameters_of, spec_of
+from holdfast.tools.builtin.catalog import BUILTIN_SPECS
+from holdfast.tools.typed_tool import ToolArguments, parameters_schema, tool_spec
 
 
 class Colour(StrEnum):
@@ -19,14 +19,14 @@ class Colour(StrEnum):
     BLUE = "blue"
 
 
-class Point(Arguments, frozen=True, kw_only=True):
+class Point(ToolArguments, frozen=True, kw_only=True):
     """A point of the picture."""
 
     x: Annotated[int, Meta(ge=0, description="From the left.")]
     title: Annotated[str, Meta(description="A property that is called as a keyword is.")] = ""
 
 
-class Paint(Arguments, frozen=True, kw_only=True):
+class Paint(ToolArguments, frozen=True, kw_only=True):
     """Paint points.
 
     All in one
@@ -59,7 +59,7 @@ POINT = {
 
 
 def test_the_parameters_are_derived_from_the_fields() -> None:
-    assert parameters_of(Paint) == {
+    assert parameters_schema(Paint) == {
         "type": "object",
         "properties": {
             "points": {"description": "Where.", "type": "array", "items": POINT, "maxItems": 3},
@@ -91,70 +91,70 @@ def test_the_parameters_are_derived_from_the_fields() -> None:
 
 
 def test_the_description_of_a_tool_is_the_docstring_of_its_arguments() -> None:
-    spec = spec_of(Paint, name="paint", kind=ToolClass.EFFECTFUL, timeout=5, output_limit=100)
+    spec = tool_spec(Paint, name="paint", kind=ToolClass.EFFECTFUL, timeout=5, output_limit=100)
     assert spec.description == "Paint points. All in one colour."
     assert (spec.name, spec.kind, spec.timeout, spec.output_limit) == ("paint", ToolClass.EFFECTFUL, 5, 100)
 
 
 def test_a_tool_without_parameters_takes_an_empty_object() -> None:
-    class Nothing(Arguments, frozen=True, kw_only=True):
+    class Nothing(ToolArguments, frozen=True, kw_only=True):
         """Do it."""
 
-    assert parameters_of(Nothing) == {"type": "object", "properties": {}, "additionalProperties": False}
+    assert parameters_schema(Nothing) == {"type": "object", "properties": {}, "additionalProperties": False}
 
 
 def test_a_tagged_union_is_written_out() -> None:
-    class Circle(Arguments, frozen=True, kw_only=True, tag="circle", tag_field="shape"):
+    class Circle(ToolArguments, frozen=True, kw_only=True, tag="circle", tag_field="shape"):
         """Round."""
 
         radius: Annotated[int, Meta(description="How far.")]
 
-    class Square(Arguments, frozen=True, kw_only=True, tag="square", tag_field="shape"):
+    class Square(ToolArguments, frozen=True, kw_only=True, tag="square", tag_field="shape"):
         """Not round."""
 
         side: Annotated[int, Meta(description="How long.")]
 
-    class Draw(Arguments, frozen=True, kw_only=True):
+    class Draw(ToolArguments, frozen=True, kw_only=True):
         """Draw."""
 
         what: Annotated[Circle | Square, Meta(description="What.")]
 
-    circle, square = parameters_of(Draw)["properties"]["what"]["anyOf"]
+    circle, square = parameters_schema(Draw)["properties"]["what"]["anyOf"]
     assert circle["properties"]["shape"] == {"type": "string", "enum": ["circle"]}
     assert square["required"] == ["shape", "side"]
 
 
 def test_a_tool_without_a_docstring_is_refused() -> None:
-    class Silent(Arguments, frozen=True, kw_only=True):
+    class Silent(ToolArguments, frozen=True, kw_only=True):
         pass
 
     with pytest.raises(Invalid, match="`Silent` has no docstring"):
-        spec_of(Silent, name="silent", kind=ToolClass.IDEMPOTENT)
+        tool_spec(Silent, name="silent", kind=ToolClass.IDEMPOTENT)
 
 
 def test_a_parameter_without_a_description_is_refused() -> None:
-    class Vague(Arguments, frozen=True, kw_only=True):
+    class Vague(ToolArguments, frozen=True, kw_only=True):
         """Do it."""
 
         what: str
 
     with pytest.raises(Invalid, match=r"`Vague\.what` has no description"):
-        parameters_of(Vague)
+        parameters_schema(Vague)
 
 
 def test_a_part_of_a_parameter_without_a_description_is_refused() -> None:
-    class Part(Arguments, frozen=True, kw_only=True):
+    class Part(ToolArguments, frozen=True, kw_only=True):
         """A part."""
 
         what: str
 
-    class Vague(Arguments, frozen=True, kw_only=True):
+    class Vague(ToolArguments, frozen=True, kw_only=True):
         """Do it."""
 
         parts: Annotated[list[Part] | None, Meta(description="All.")] = None
 
     with pytest.raises(Invalid, match=r"`Vague\.parts\.what` has no description"):
-        parameters_of(Vague)
+        parameters_schema(Vague)
 
 
 def test_a_struct_that_takes_anything_is_refused() -> None:
@@ -164,20 +164,20 @@ def test_a_struct_that_takes_anything_is_refused() -> None:
         what: Annotated[str, Meta(description="What.")]
 
     with pytest.raises(Invalid, match="`Loose` takes unknown fields"):
-        parameters_of(Loose)
+        parameters_schema(Loose)
 
 
 def test_a_type_that_json_schema_does_not_know_is_refused() -> None:
-    class Odd(Arguments, frozen=True, kw_only=True):
+    class Odd(ToolArguments, frozen=True, kw_only=True):
         """Do it."""
 
         what: Annotated[list[int] | tuple[int, int], Meta(description="What.")]
 
     with pytest.raises(Invalid, match="`Odd` cannot be told as JSON Schema"):
-        parameters_of(Odd)
+        parameters_schema(Odd)
 
 
-class Endless(Arguments, frozen=True, kw_only=True):
+class Endless(ToolArguments, frozen=True, kw_only=True):
     """Do it."""
 
     more: Annotated["Endless | None", Meta(description="More.")] = None
@@ -185,15 +185,15 @@ class Endless(Arguments, frozen=True, kw_only=True):
 
 def test_parameters_that_contain_themselves_are_refused() -> None:
     with pytest.raises(Invalid, match="`Endless` contains itself"):
-        parameters_of(Endless)
+        parameters_schema(Endless)
 
 
 def test_a_bad_name_is_refused() -> None:
     with pytest.raises(Invalid, match="a tool's name"):
-        spec_of(Paint, name="1st", kind=ToolClass.IDEMPOTENT)
+        tool_spec(Paint, name="1st", kind=ToolClass.IDEMPOTENT)
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", BUILTIN_SPECS, ids=lambda spec: spec.name)
 def test_no_built_in_refers_to_definitions(spec: msgspec.Struct) -> None:
     text = msgspec.json.encode(spec).decode()
     assert "$ref" not in text

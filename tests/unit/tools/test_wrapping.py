@@ -7,14 +7,22 @@ from holdfast.domain.content import Json
 from holdfast.domain.errors import Conflict, HoldfastError, Invalid, LeaseLost, OutcomeUnknown, StoreFull, Unavailable
 from holdfast.domain.tool import ToolClass
 from holdfast.testing.calls import Raiser, Recorder, ResumableRecorder, a_call, a_spec
-from holdfast.tools.bounded import bounded
-from holdfast.tools.checked import checked
-from holdfast.tools.explained import explained
-from holdfast.tools.timed import timed
-from holdfast.tools.tool import Call, Outcome, Resumable, TimeCame, Tool
-from holdfast.tools.wrapped import wrapped
+from holdfast.tools.middleware import (
+    with_argument_checks,
+    with_error_results,
+    with_output_limit,
+    with_standard_middleware,
+    with_timeout,
+)
+from holdfast.tools.tool import ResumableTool, TimerFired, Tool, ToolContext, ToolResult
 
-WRAPPERS: list[Callable[[Tool], Tool]] = [bounded, checked, explained, timed, wrapped]
+WRAPPERS: list[Callable[[Tool], Tool]] = [
+    with_output_limit,
+    with_argument_checks,
+    with_error_results,
+    with_timeout,
+    with_standard_middleware,
+]
 NUMBER: dict[str, Json] = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 
@@ -24,34 +32,34 @@ class Sleeper:
     def __init__(self, kind: ToolClass, *, read_only: bool = False, timeout: float = 0.001) -> None:
         self.spec = a_spec(kind=kind, read_only=read_only, timeout=timeout)
 
-    async def run(self, call: Call, arguments: dict[str, Json]) -> Outcome:
+    async def run(self, call: ToolContext, arguments: dict[str, Json]) -> ToolResult:
         await asyncio.Event().wait()
-        return Outcome()
+        return ToolResult()
 
-    async def resume(self, call: Call, arguments: dict[str, Json], arrival: object) -> Outcome:
+    async def resume(self, call: ToolContext, arguments: dict[str, Json], arrival: object) -> ToolResult:
         return await self.run(call, arguments)
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 async def test_a_wrapper_changes_neither_the_spec_nor_a_good_outcome(wrapper: Callable[[Tool], Tool]) -> None:
-    tool = Recorder(Outcome(content={"a": [1]}))
+    tool = Recorder(ToolResult(content={"a": [1]}))
     around = wrapper(tool)
     assert around.spec is tool.spec
-    assert await around.run(a_call(), {"n": 1}) == Outcome(content={"a": [1]})
+    assert await around.run(a_call(), {"n": 1}) == ToolResult(content={"a": [1]})
     assert tool.asked == [{"n": 1}]
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 async def test_what_can_be_resumed_stays_so_and_nothing_else_becomes_so(wrapper: Callable[[Tool], Tool]) -> None:
-    assert not isinstance(wrapper(Recorder()), Resumable)
+    assert not isinstance(wrapper(Recorder()), ResumableTool)
     tool = wrapper(ResumableRecorder())
-    assert isinstance(tool, Resumable)
-    assert await tool.resume(a_call(), {}, TimeCame()) == Outcome(content="seen")
+    assert isinstance(tool, ResumableTool)
+    assert await tool.resume(a_call(), {}, TimerFired()) == ToolResult(content="seen")
 
 
 async def test_bad_arguments_are_an_outcome_and_the_tool_is_not_run() -> None:
     tool = Recorder(spec=a_spec(parameters=NUMBER))
-    outcome = await checked(tool).run(a_call(), {"n": "one"})
+    outcome = await with_argument_checks(tool).run(a_call(), {"n": "one"})
     assert outcome.failed
     assert outcome.content.startswith("INVALID: the arguments of `look` do not fit:")
     assert tool.asked == []
@@ -59,25 +67,25 @@ async def test_bad_arguments_are_an_outcome_and_the_tool_is_not_run() -> None:
 
 async def test_a_tool_whose_schema_is_none_cannot_be_called() -> None:
     tool = Recorder(spec=a_spec(parameters={"type": "object", "properties": {"a": {"type": "thing"}}}))
-    outcome = await checked(tool).run(a_call(), {})
+    outcome = await with_argument_checks(tool).run(a_call(), {})
     assert outcome.failed
     assert "its parameters are no JSON Schema" in outcome.content
 
 
 async def test_an_error_on_purpose_is_told_with_its_code() -> None:
-    outcome = await explained(Raiser(Conflict("there are two of them: say which"))).run(a_call(), {})
-    assert outcome == Outcome(content="CONFLICT: there are two of them: say which", failed=True)
+    outcome = await with_error_results(Raiser(Conflict("there are two of them: say which"))).run(a_call(), {})
+    assert outcome == ToolResult(content="CONFLICT: there are two of them: say which", failed=True)
 
 
 @pytest.mark.parametrize("kind", ToolClass)
 async def test_a_lost_lease_is_no_result(kind: ToolClass) -> None:
     with pytest.raises(LeaseLost):
-        await wrapped(Raiser(LeaseLost("gone"), kind=kind)).run(a_call(), {})
+        await with_standard_middleware(Raiser(LeaseLost("gone"), kind=kind)).run(a_call(), {})
 
 
 async def test_when_our_store_is_away_there_is_no_result() -> None:
     with pytest.raises(StoreFull):
-        await wrapped(Raiser(StoreFull("no room"), kind=ToolClass.TRANSACTIONAL)).run(a_call(), {})
+        await with_standard_middleware(Raiser(StoreFull("no room"), kind=ToolClass.TRANSACTIONAL)).run(a_call(), {})
 
 
 @pytest.mark.parametrize(
@@ -93,7 +101,7 @@ async def test_when_our_store_is_away_there_is_no_result() -> None:
 async def test_only_an_effect_that_may_have_happened_is_unknown(
     error: HoldfastError, kind: ToolClass, unknown: bool
 ) -> None:
-    outcome = await explained(Raiser(error, kind=kind)).run(a_call(), {})
+    outcome = await with_error_results(Raiser(error, kind=kind)).run(a_call(), {})
     assert (outcome.failed, outcome.unknown) == (True, unknown)
     assert outcome.content == f"{error.code}: {error.message}"
 
@@ -101,7 +109,7 @@ async def test_only_an_effect_that_may_have_happened_is_unknown(
 @pytest.mark.parametrize("error", [KeyError("x"), TimeoutError("the tool's own")])
 async def test_any_other_error_goes_on_to_the_loop(error: Exception) -> None:
     with pytest.raises(type(error)):
-        await wrapped(Raiser(error)).run(a_call(), {})
+        await with_standard_middleware(Raiser(error)).run(a_call(), {})
 
 
 @pytest.mark.parametrize(
@@ -116,9 +124,9 @@ async def test_any_other_error_goes_on_to_the_loop(error: Exception) -> None:
 async def test_a_tool_that_takes_too_long_is_stopped_and_says_what_that_means(
     kind: ToolClass, read_only: bool, told: str, unknown: bool
 ) -> None:
-    tool = timed(Sleeper(kind, read_only=read_only))
-    assert isinstance(tool, Resumable)
-    for outcome in (await tool.run(a_call(), {}), await tool.resume(a_call(), {}, TimeCame())):
+    tool = with_timeout(Sleeper(kind, read_only=read_only))
+    assert isinstance(tool, ResumableTool)
+    for outcome in (await tool.run(a_call(), {}), await tool.resume(a_call(), {}, TimerFired())):
         assert outcome.failed
         assert outcome.unknown is unknown
         assert outcome.content.startswith(f"`look` was stopped after 0.001 seconds: {told}")
@@ -128,4 +136,4 @@ async def test_a_call_that_is_cancelled_from_outside_has_no_outcome() -> None:
     tool = Sleeper(ToolClass.IDEMPOTENT, timeout=60)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.001):
-            await wrapped(tool).run(a_call(), {})
+            await with_standard_middleware(tool).run(a_call(), {})

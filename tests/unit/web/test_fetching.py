@@ -16,14 +16,14 @@ from holdfast.domain.web_settings import PrivateHost
 from holdfast.sandbox.processes import SupervisedProcesses
 from holdfast.testing.calls import a_call
 from holdfast.testing.web_server import HTML, Page, StandInWeb, WebServer
-from holdfast.tools.builtin.web_fetch import web_fetch
-from holdfast.tools.tool import Outcome
-from holdfast.tools.web import fetching
-from holdfast.tools.web.addresses import SystemResolver
-from holdfast.tools.web.pages import Pages
-from holdfast.tools.wrapped import wrapped
+from holdfast.tools.builtin.web import web_fetch
+from holdfast.tools.middleware import with_standard_middleware
+from holdfast.tools.tool import ToolResult
+from holdfast.tools.web import fetch as fetching
+from holdfast.tools.web.client import SystemResolver
+from holdfast.tools.web.fetch import MarkdownConverter
 
-UNUSED: Final = Pages(SupervisedProcesses())
+UNUSED: Final = MarkdownConverter(SupervisedProcesses())
 """The pages of these tests are small: no process is ever started."""
 
 
@@ -38,9 +38,9 @@ def web(site: WebServer) -> StandInWeb:
     return StandInWeb({"example.com": site, "www.example.com": site, "other.org": site})
 
 
-async def fetched(web: StandInWeb, url: str, **arguments: Json) -> Outcome:
+async def fetched(web: StandInWeb, url: str, **arguments: Json) -> ToolResult:
     """Return what comes of a call."""
-    return await wrapped(web_fetch(web.http(), UNUSED)).run(a_call(), {"url": url, **arguments})
+    return await with_standard_middleware(web_fetch(web.http(), UNUSED)).run(a_call(), {"url": url, **arguments})
 
 
 async def read(site: WebServer, page: Page, **arguments: Json) -> str:
@@ -173,7 +173,11 @@ async def test_what_is_packed_is_unpacked(site: WebServer, encoding: str, packed
 @pytest.mark.parametrize(
     ("encoding", "packed", "why"),
     [
-        ("gzip", gzip.compress(bytes(fetching.MAX_BODY + 1), mtime=0), "TOO_LARGE: it has more than 5242880 bytes"),
+        (
+            "gzip",
+            gzip.compress(bytes(fetching.MAX_BODY_BYTES + 1), mtime=0),
+            "TOO_LARGE: it has more than 5242880 bytes",
+        ),
         ("deflate", zlib.compress(bytes(60_000_000)), "TOO_LARGE: it has more than 5242880 bytes"),
         ("gzip", gzip.compress(b"hello" * 100, mtime=0)[:-12], "UNAVAILABLE: what the server sent ends in the middle"),
         ("gzip", b"not packed", "UNAVAILABLE: what the server sent cannot be unpacked"),
@@ -187,7 +191,7 @@ async def test_what_unpacks_to_too_much_or_to_nothing_is_refused(
 
 
 async def test_an_answer_that_is_too_long_is_left(site: WebServer) -> None:
-    endless = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n" + b"x" * (fetching.MAX_BODY + 1)
+    endless = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n" + b"x" * (fetching.MAX_BODY_BYTES + 1)
     assert (await read(site, Page(raw=endless, stalls=True))).startswith("TOO_LARGE: it has more than")
 
 
@@ -206,7 +210,7 @@ async def test_a_server_that_talks_nonsense_is_not_available(site: WebServer, ra
 
 
 async def test_a_server_that_never_ends_is_left(site: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetching, "SECONDS", 0.05)
+    monkeypatch.setattr(fetching, "FETCH_TIMEOUT_SECONDS", 0.05)
     said = await read(site, Page(raw=b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", stalls=True))
     assert said == "UNAVAILABLE: `example.com` did not answer within 0.05 seconds"
 
@@ -257,7 +261,9 @@ async def test_nothing_is_sent_but_what_is_needed(
 
 async def test_a_named_private_host_is_fetched_from_and_no_other(web: StandInWeb, site: WebServer) -> None:
     site.pages["/"] = Page(body=b"intern")
-    tool = wrapped(web_fetch(web.http(private=[PrivateHost(host="127.0.0.1", port=site.port)]), UNUSED))
+    tool = with_standard_middleware(
+        web_fetch(web.http(private=[PrivateHost(host="127.0.0.1", port=site.port)]), UNUSED)
+    )
     assert (await tool.run(a_call(), {"url": f"http://127.0.0.1:{site.port}/"})).content == (
         f"[http://127.0.0.1:{site.port}/; text/html]\nintern"
     )
@@ -272,7 +278,7 @@ async def test_a_named_private_host_is_fetched_from_and_no_other(web: StandInWeb
 async def test_a_private_host_that_is_named_without_a_port_is_fetched_from_at_any_for_the_web(site: WebServer) -> None:
     site.pages["/"] = Page(body=b"intern")
     web = StandInWeb({}, answers={"wiki.corp": ["127.0.0.1"], "mail.corp": ["127.0.0.1"]})
-    tool = wrapped(web_fetch(web.http(private=[PrivateHost(host="wiki.corp")]), UNUSED))
+    tool = with_standard_middleware(web_fetch(web.http(private=[PrivateHost(host="wiki.corp")]), UNUSED))
     assert "intern" in str((await tool.run(a_call(), {"url": f"http://wiki.corp:{site.port}/"})).content)
     for url in ("http://wiki.corp:22/", f"http://mail.corp:{site.port}/", f"http://127.0.0.1:{site.port}/"):
         assert (await tool.run(a_call(), {"url": url})).failed

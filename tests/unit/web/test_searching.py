@@ -12,10 +12,10 @@ from holdfast.domain.web_settings import JsonSearch, SearxngSearch, WebSettings,
 from holdfast.ports.tools import SearchResult
 from holdfast.testing.calls import a_call
 from holdfast.testing.web_server import Page, WebServer
-from holdfast.tools.builtin.web_search import web_search
-from holdfast.tools.web.addresses import SystemResolver
-from holdfast.tools.web.searching import HttpSearch, json_api
-from holdfast.tools.wrapped import wrapped
+from holdfast.tools.builtin.web import web_search
+from holdfast.tools.middleware import with_standard_middleware
+from holdfast.tools.web.client import SystemResolver
+from holdfast.tools.web.search import HttpWebSearch, as_json_search
 
 
 @pytest.fixture
@@ -29,9 +29,9 @@ def answering(said: Json, **fields: Any) -> Page:
     return Page(body=msgspec.json.encode(said), headers={"Content-Type": "application/json"}, **fields)
 
 
-def searxng(engine: WebServer) -> HttpSearch:
+def searxng(engine: WebServer) -> HttpWebSearch:
     """Return a search by a server that answers as SearXNG does."""
-    return HttpSearch(json_api(SearxngSearch(url=f"http://127.0.0.1:{engine.port}/search")), SystemResolver())
+    return HttpWebSearch(as_json_search(SearxngSearch(url=f"http://127.0.0.1:{engine.port}/search")), SystemResolver())
 
 
 RESULTS: list[Json] = [
@@ -68,7 +68,7 @@ async def test_any_api_is_asked_as_the_settings_say(engine: WebServer) -> None:
         link="at.url",
         snippet="s",
     )
-    search = HttpSearch(api, SystemResolver(), environment={"SEARCH_KEY": "secret"})
+    search = HttpWebSearch(api, SystemResolver(), environment={"SEARCH_KEY": "secret"})
     assert await search.search("tea", limit=3) == [SearchResult(title="Tea", url="https://t.example/", snippet="x")]
     (request,) = engine.requests
     assert (request.target, request.headers["x-key"]) == ("/v1?x=1&safe=true&lang=en&query=tea&n=3", "secret")
@@ -77,7 +77,7 @@ async def test_any_api_is_asked_as_the_settings_say(engine: WebServer) -> None:
 async def test_an_api_may_want_a_body(engine: WebServer) -> None:
     engine.pages["/"] = answering({"results": []})
     api = JsonSearch(url=f"http://127.0.0.1:{engine.port}/", method="POST", count="max", key_env="SEARCH_KEY")
-    search = HttpSearch(api, SystemResolver(), environment={"SEARCH_KEY": "secret"})
+    search = HttpWebSearch(api, SystemResolver(), environment={"SEARCH_KEY": "secret"})
     assert await search.search("tea", limit=3) == []
     (request,) = engine.requests
     assert (request.method, msgspec.json.decode(request.body)) == ("POST", {"q": "tea", "max": 3})
@@ -104,12 +104,12 @@ async def test_an_engine_that_answers_something_else_is_not_available(engine: We
 async def test_without_its_key_nothing_is_asked(engine: WebServer) -> None:
     api = JsonSearch(url=f"http://127.0.0.1:{engine.port}/", key_env="SEARCH_KEY")
     with pytest.raises(Unavailable, match="`SEARCH_KEY` holds no key for the search engine: set it"):
-        await HttpSearch(api, SystemResolver(), environment={}).search("tea", limit=3)
+        await HttpWebSearch(api, SystemResolver(), environment={}).search("tea", limit=3)
     assert engine.connections == 0
 
 
 async def test_the_tool_tells_what_was_found_and_that_others_wrote_it(engine: WebServer) -> None:
-    tool = wrapped(web_search(searxng(engine)))
+    tool = with_standard_middleware(web_search(searxng(engine)))
     engine.pages["/search"] = answering({"results": RESULTS})
     found = await tool.run(a_call(), {"query": "tea", "limit": 1})
     assert (found.content, found.untrusted) == ({"results": msgspec.to_builtins(FOUND[:1])}, "tool:web_search")

@@ -15,10 +15,10 @@ from holdfast.domain.errors import Unavailable
 from holdfast.domain.web_url import IPAddress, is_public
 from holdfast.testing.calls import a_call
 from holdfast.testing.web_server import Page, StandInWeb, WebServer
-from holdfast.tools.builtin.web_fetch import web_fetch
-from holdfast.tools.tool import Outcome
-from holdfast.tools.web.pages import Pages
-from holdfast.tools.wrapped import wrapped
+from holdfast.tools.builtin.web import web_fetch
+from holdfast.tools.middleware import with_standard_middleware
+from holdfast.tools.tool import ToolResult
+from holdfast.tools.web.fetch import MarkdownConverter
 from tests.unit.web.hostile_addresses import hostile_urls, rebinding
 
 LEAST: Final = 500
@@ -52,24 +52,24 @@ async def site() -> AsyncIterator[WebServer]:
         yield server
 
 
-async def fetched(web: StandInWeb, pages: Pages, urls: Sequence[str]) -> list[Outcome]:
+async def fetched(web: StandInWeb, pages: MarkdownConverter, urls: Sequence[str]) -> list[ToolResult]:
     """Return what comes of fetching each of them."""
-    tool, few = wrapped(web_fetch(web.http(), pages)), asyncio.Semaphore(AT_ONCE)
+    tool, few = with_standard_middleware(web_fetch(web.http(), pages)), asyncio.Semaphore(AT_ONCE)
 
-    async def fetch(url: str) -> Outcome:
+    async def fetch(url: str) -> ToolResult:
         async with few:
             return await tool.run(a_call(), {"url": url})
 
     return await asyncio.gather(*map(fetch, urls))
 
 
-def said(outcomes: Sequence[Outcome]) -> str:
+def said(outcomes: Sequence[ToolResult]) -> str:
     """Return all that was read."""
     return "\n".join(str(outcome.content) for outcome in outcomes)
 
 
 async def test_no_encoded_redirected_or_rebound_address_reaches_loopback(
-    canary: WebServer, site: WebServer, pages: Pages
+    canary: WebServer, site: WebServer, pages: MarkdownConverter
 ) -> None:
     direct = hostile_urls(canary.port)
     leading = [url for url in direct if not set("\r\n\x00") & set(url)]

@@ -14,9 +14,9 @@ from cryptography.x509.oid import NameOID
 
 from holdfast.testing.calls import a_call
 from holdfast.testing.web_server import Page, StandInWeb, WebServer
-from holdfast.tools.builtin.web_fetch import web_fetch
-from holdfast.tools.web.pages import Pages
-from holdfast.tools.wrapped import wrapped
+from holdfast.tools.builtin.web import web_fetch
+from holdfast.tools.middleware import with_standard_middleware
+from holdfast.tools.web.fetch import MarkdownConverter
 
 
 @pytest.fixture
@@ -48,11 +48,11 @@ async def site(certificate: Path) -> AsyncIterator[WebServer]:
 
 
 async def test_a_page_is_read_from_whoever_has_the_certificate_of_the_name(
-    site: WebServer, certificate: Path, pages: Pages
+    site: WebServer, certificate: Path, pages: MarkdownConverter
 ) -> None:
     trusting = ssl.create_default_context(cafile=str(certificate))
     web = StandInWeb({"example.com": site, "other.org": site})
-    tool = wrapped(web_fetch(web.http(tls=trusting), pages))
+    tool = with_standard_middleware(web_fetch(web.http(tls=trusting), pages))
     read = await tool.run(a_call(), {"url": "https://example.com/"})
     assert read.content == "[https://example.com/; text/html]\nsecret tea"
     assert web.dialed == [web.address("example.com")]
@@ -61,17 +61,19 @@ async def test_a_page_is_read_from_whoever_has_the_certificate_of_the_name(
     assert str(mismatched.content).startswith("UNAVAILABLE: `other.org` cannot be read from: [ssl: certificate_verify")
 
 
-async def test_a_certificate_that_nobody_vouches_for_is_refused(site: WebServer, pages: Pages) -> None:
-    tool = wrapped(web_fetch(StandInWeb({"example.com": site}).http(), pages))
+async def test_a_certificate_that_nobody_vouches_for_is_refused(site: WebServer, pages: MarkdownConverter) -> None:
+    tool = with_standard_middleware(web_fetch(StandInWeb({"example.com": site}).http(), pages))
     refused = await tool.run(a_call(), {"url": "https://example.com/"})
     assert (refused.failed, site.requests) == (True, [])
     assert "certificate_verify_failed" in str(refused.content)
 
 
-async def test_a_page_does_not_lead_from_tls_to_no_tls(site: WebServer, certificate: Path, pages: Pages) -> None:
+async def test_a_page_does_not_lead_from_tls_to_no_tls(
+    site: WebServer, certificate: Path, pages: MarkdownConverter
+) -> None:
     site.pages["/down"] = Page(status=302, headers={"Location": "http://example.com/"})
     trusting = ssl.create_default_context(cafile=str(certificate))
-    tool = wrapped(web_fetch(StandInWeb({"example.com": site}).http(tls=trusting), pages))
+    tool = with_standard_middleware(web_fetch(StandInWeb({"example.com": site}).http(tls=trusting), pages))
     refused = await tool.run(a_call(), {"url": "https://example.com/down"})
     assert refused.content == (
         "INVALID: it leads on without encryption, to `http://example.com/`: fetch that if you want it"

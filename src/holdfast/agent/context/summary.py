@@ -13,7 +13,7 @@ from holdfast.domain.content import TextPart
 from holdfast.domain.ids import RunId
 from holdfast.domain.message import Message, NewMessage, Role, ToolCall
 from holdfast.ports.model import ModelCallPurpose, ModelRequest, ModelSettings
-from holdfast.tools.content import readable
+from holdfast.tools.content import sanitize
 
 MOST_SAID: Final = 8_000
 """Characters of what a user or the model said that the writer of a summary is shown."""
@@ -59,7 +59,7 @@ def summary_request(
 
 def fitted(summary: str, *, most: int, sizes: Sizes) -> str:
     """Return what a model wrote, in at most `most` tokens and as it can be stored."""
-    kept: str = readable(summary.strip())
+    kept: str = sanitize(summary.strip())
     while (length := sizes.text(kept)) > most:
         kept = kept[: min(len(kept) - 1, len(kept) * most // length)].rstrip()
     return kept

@@ -38,7 +38,7 @@ from holdfast.domain.errors import Invalid
 from holdfast.domain.ids import ThreadId, ToolCallId
 from holdfast.domain.message import NewMessage, Role, ToolCall
 from holdfast.domain.tool import ToolSpec
-from holdfast.tools.client import spec_of_client
+from holdfast.tools.client_tools import client_tool_spec
 
 _DATA: Final = re.compile(r"data:(?P<type>[\w.+-]+/[\w.+-]+)(?:;[\w.+-]+=[^;,]*)*;base64,", re.ASCII)
 
@@ -75,7 +75,7 @@ def asked_by(request: CompletionRequest, *, thread: str | None, key: str | None)
 
 def _tool(tool: OfferedTool) -> ToolSpec:
     described = tool.function
-    return spec_of_client(described.name, described.description or "", described.parameters)
+    return client_tool_spec(described.name, described.description or "", described.parameters)
 
 
 def _message(message: ChatInput, place: str) -> NewMessage:

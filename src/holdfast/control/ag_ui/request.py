@@ -15,8 +15,8 @@ from holdfast.domain.ids import RunId, ThreadId, check_client_id
 from holdfast.domain.message import NewMessage
 from holdfast.domain.new_run import NewRun, RunBase
 from holdfast.domain.thread import NewThread
-from holdfast.tools.client import VALUE as CLIENT_TOOLS
-from holdfast.tools.client import offer, spec_of_client
+from holdfast.tools.client_tools import CLIENT_TOOLS_VALUE as CLIENT_TOOLS
+from holdfast.tools.client_tools import client_tool_spec, client_tools_value
 
 
 def check_names(asked: RunAgentInput) -> None:
@@ -60,10 +60,10 @@ def _values(asked: RunAgentInput, *, forks: bool) -> dict[str, Json]:
         values["state"] = asked.state
     if asked.tools is not UNSET and asked.tools:
         specs = [
-            spec_of_client(tool.name, tool.description, None if tool.parameters is UNSET else tool.parameters)
+            client_tool_spec(tool.name, tool.description, None if tool.parameters is UNSET else tool.parameters)
             for tool in asked.tools
         ]
-        values[CLIENT_TOOLS] = offer(asked.run_id, specs)
+        values[CLIENT_TOOLS] = client_tools_value(asked.run_id, specs)
     return values
 
 

@@ -30,7 +30,7 @@ from holdfast.ports.log import Messages
 from holdfast.ports.queue import Interrupts
 from holdfast.ports.runs import Runs, Threads
 from holdfast.ports.workspace import Agents
-from holdfast.tools.client import VALUE, offer
+from holdfast.tools.client_tools import CLIENT_TOOLS_VALUE, client_tools_value
 
 WAIT: Final = 600.0
 """Seconds that an answer which is no stream may take; the official clients wait no longer either."""
@@ -185,7 +185,7 @@ class CompletionControl:
             messages=messages,
             id=name,
             agent_type=asked.agent,
-            values={} if name is None else {VALUE: offer(name, asked.tools)},
+            values={} if name is None else {CLIENT_TOOLS_VALUE: client_tools_value(name, asked.tools)},
             idempotency_key=asked.key,
         )
         created = await self._control.start(self._space, new)

@@ -1,4 +1,4 @@
-"""`sleep`: the run waits for a time, and costs nothing meanwhile."""
+"""The `sleep` tool: the run waits on a durable timer and holds no worker meanwhile."""
 
 from typing import Annotated, Final
 
@@ -8,33 +8,34 @@ from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import TimerId
 from holdfast.domain.instant import Millis, instant, millis
 from holdfast.domain.tool import ToolClass
-from holdfast.tools.schema import Arguments, spec_of
-from holdfast.tools.tool import Arrival, Call, Disturbed, Outcome, Slept, TimeCame
-from holdfast.tools.typed import WaitingTool, unexpected
+from holdfast.tools.tool import Preempted, ResumeCause, TimerFired, TimerWait, ToolContext, ToolResult
+from holdfast.tools.typed_tool import ToolArguments, TypedResumableTool, tool_spec, unexpected_resume
 
-LONGEST: Final = 7 * 24 * 3600
+MAX_SLEEP_SECONDS: Final = 7 * 24 * 3600
 
 
-class Sleep(Arguments, frozen=True, kw_only=True):
+class SleepArguments(ToolArguments, frozen=True, kw_only=True):
     """Wait for a while, then go on. Waiting costs nothing. A message or the end of a task of yours wakes you early."""
 
-    seconds: Annotated[float, Meta(gt=0, le=LONGEST, description="How long to wait, in seconds; at most 7 days.")]
+    seconds: Annotated[
+        float, Meta(gt=0, le=MAX_SLEEP_SECONDS, description="How long to wait, in seconds; at most 7 days.")
+    ]
 
 
-async def _sleep(call: Call, asked: Sleep) -> Outcome:
+async def _sleep(call: ToolContext, asked: SleepArguments) -> ToolResult:
     until = Millis(millis(call.now) + max(1, round(asked.seconds * 1000)))
-    return Outcome(wait=Slept(timer_id=TimerId(derived_id("tmr", key=call.key)), until=instant(until)))
+    return ToolResult(wait=TimerWait(timer_id=TimerId(derived_id("tmr", key=call.key)), until=instant(until)))
 
 
-async def _wake(call: Call, asked: Sleep, arrival: Arrival) -> Outcome:
+async def _resume_sleep(call: ToolContext, asked: SleepArguments, arrival: ResumeCause) -> ToolResult:
     match arrival:
-        case TimeCame():
-            return Outcome(content={"slept_seconds": asked.seconds})
-        case Disturbed(because=because):
-            return Outcome(content={"woke_early": True, "because": because})
+        case TimerFired():
+            return ToolResult(content={"slept_seconds": asked.seconds})
+        case Preempted(because=because):
+            return ToolResult(content={"woke_early": True, "because": because})
         case _:
-            raise unexpected(SPEC, arrival)
+            raise unexpected_resume(SLEEP_SPEC, arrival)
 
 
-SPEC: Final = spec_of(Sleep, name="sleep", kind=ToolClass.TRANSACTIONAL)
-SLEEP: Final = WaitingTool(SPEC, Sleep, run=_sleep, resume=_wake)
+SLEEP_SPEC: Final = tool_spec(SleepArguments, name="sleep", kind=ToolClass.TRANSACTIONAL)
+SLEEP: Final = TypedResumableTool(SLEEP_SPEC, SleepArguments, run=_sleep, resume=_resume_sleep)

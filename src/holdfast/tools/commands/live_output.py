@@ -1,4 +1,4 @@
-"""The output of a call while it runs, as an activity: in pieces, not too often, not without end, without secrets."""
+"""Live output: shows the output of a running call as an activity, throttled, bounded and redacted."""
 
 import asyncio
 from codecs import getincrementaldecoder
@@ -8,28 +8,28 @@ from holdfast.domain.events import ActivityDelta, ActivitySnapshot
 from holdfast.domain.events.event import PatchAdd
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import MessageId
-from holdfast.tools.content import readable
+from holdfast.tools.content import sanitize
 from holdfast.tools.redaction import RedactedStream, Redaction
-from holdfast.tools.tool import Call
+from holdfast.tools.tool import ToolContext
 
-ACTIVITY: Final = "holdfast.output"
-WINDOW: Final = 0.25
+OUTPUT_ACTIVITY: Final = "holdfast.output"
+SHOW_INTERVAL_SECONDS: Final = 0.25
 """Seconds between two pieces that are shown; the first is shown at once."""
-MOST_SHOWN: Final = 128 * 1024
+MAX_LIVE_CHARS: Final = 128 * 1024
 """Characters that are shown of one call; the result has the rest."""
-CUT: Final = "\n[the rest of the output is not shown while it runs]\n"
+TRUNCATED_NOTE: Final = "\n[the rest of the output is not shown while it runs]\n"
 
 
 class LiveOutput:
     """Shows what it hears. Its `content` is `{tool_call_id, output: [piece, …]}`."""
 
-    def __init__(self, call: Call, redaction: Redaction) -> None:
+    def __init__(self, call: ToolContext, redaction: Redaction) -> None:
         self._call = call
         self._message_id = MessageId(derived_id("msg", key=f"{call.key}.live"))
         self._decoder = getincrementaldecoder("utf-8")(errors="replace")
         self._stream = RedactedStream(redaction)
         self._unshown: list[str] = []
-        self._room = MOST_SHOWN
+        self._room = MAX_LIVE_CHARS
         self._begun = False
         self._pause: asyncio.TimerHandle | None = None
 
@@ -56,25 +56,27 @@ class LiveOutput:
 
     def _gather(self, text: str) -> None:
         if text:
-            self._unshown.append(text if len(text) <= self._room else text[: self._room] + CUT)
+            self._unshown.append(text if len(text) <= self._room else text[: self._room] + TRUNCATED_NOTE)
             self._room -= len(text)
 
     def _show(self) -> None:
         """Show what has gathered, and let some time pass before the next piece."""
         self._pause = None
-        text, self._unshown = readable("".join(self._unshown)), []
+        text, self._unshown = sanitize("".join(self._unshown)), []
         if not text:
             return
         if not self._begun:
             self._begin()
         self._call.show(
             ActivityDelta(
-                message_id=self._message_id, activity_type=ACTIVITY, patch=[PatchAdd(path="/output/-", value=text)]
+                message_id=self._message_id,
+                activity_type=OUTPUT_ACTIVITY,
+                patch=[PatchAdd(path="/output/-", value=text)],
             )
         )
-        self._pause = asyncio.get_running_loop().call_later(WINDOW, self._show)
+        self._pause = asyncio.get_running_loop().call_later(SHOW_INTERVAL_SECONDS, self._show)
 
     def _begin(self) -> None:
         self._begun = True
         content = {"tool_call_id": self._call.id, "output": []}
-        self._call.show(ActivitySnapshot(message_id=self._message_id, activity_type=ACTIVITY, content=content))
+        self._call.show(ActivitySnapshot(message_id=self._message_id, activity_type=OUTPUT_ACTIVITY, content=content))

@@ -1,8 +1,8 @@
-"""What an agent may do in a shell: every program of a command, and every file that it opens, is decided by itself.
+"""Shell permissions: every program of a command, and every file it opens, is decided separately.
 
-deny     one part that a rule denies is enough; a part that it may be about is asked for
+deny     one denied part is enough; a part that a rule possibly matches requires approval
 allow    every part must be allowed
-unclear  what cannot be read is asked for, unless `bash` alone is allowed and no rule denies or asks for anything
+unclear  what cannot be parsed requires approval, unless `bash` alone is allowed and no rule denies or asks
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,30 +11,33 @@ from msgspec.structs import replace
 
 from holdfast.domain.content import Json
 from holdfast.domain.permission import PermissionAction, PermissionDecision, strictest_decision
-from holdfast.tools.permissions.match import Match
-from holdfast.tools.permissions.paths import normal
-from holdfast.tools.permissions.rules import Rule, bound
-from holdfast.tools.permissions.shell.found import Access, Program, Script, Touched
-from holdfast.tools.permissions.shell.parse import parse
-from holdfast.tools.permissions.subjects import BASH, BINDING
+from holdfast.tools.permissions.patterns import RuleMatch, normalize_path
+from holdfast.tools.permissions.rules import BASH_TOOL, PATH_RULE_ACCESS, PermissionRule, binding_decision
+from holdfast.tools.permissions.shell.parser import parse_script
+from holdfast.tools.permissions.shell.script import FileAccess, Redirection, ShellProgram, ShellScript
 
 
 class ShellPolicy:
     """The rules that are about a shell and the files that it opens."""
 
     def __init__(
-        self, *, deny: Sequence[Rule], granted: Sequence[Rule], ask: Sequence[Rule], allow: Sequence[Rule]
+        self,
+        *,
+        deny: Sequence[PermissionRule],
+        granted: Sequence[PermissionRule],
+        ask: Sequence[PermissionRule],
+        allow: Sequence[PermissionRule],
     ) -> None:
-        self._deny, self._ask = list(filter(_is_about_shells, deny)), list(filter(_is_about_shells, ask))
-        self._granted = [one for one in granted if one.tool == BASH]
-        self._allow = [one for one in allow if one.tool == BASH]
+        self._deny, self._ask = list(filter(_applies_to_shell, deny)), list(filter(_applies_to_shell, ask))
+        self._granted = [one for one in granted if one.tool == BASH_TOOL]
+        self._allow = [one for one in allow if one.tool == BASH_TOOL]
         self._denies_all, self._grants_all, self._asks_all, allows_all = (
-            next((one for one in rules if one.tool == BASH and one.bare), None)
+            next((one for one in rules if one.tool == BASH_TOOL and one.bare), None)
             for rules in (self._deny, self._granted, self._ask, self._allow)
         )
         self._open = self._grants_all or (allows_all if self._asks_all is None else None)
         """The rule that allows every command that no other is about."""
-        self._open_paths = [one for one in (*granted, *allow) if one.tool in BINDING]
+        self._open_paths = [one for one in (*granted, *allow) if one.tool in PATH_RULE_ACCESS]
 
     def decide(self, command: Json) -> PermissionDecision:
         """Return what is done about a command."""
@@ -44,20 +47,20 @@ class ShellPolicy:
             return PermissionDecision(verdict=PermissionAction.ASK, reason="it is no command")
         if self._open is not None and not self._deny and not self._ask:
             return PermissionDecision(verdict=PermissionAction.ALLOW, rule=self._open.text)
-        decision = strictest_decision([*self._parts(parse(command))])
+        decision = strictest_decision([*self._parts(parse_script(command))])
         # What needs no rule beside other commands is no reason to run a shell by itself.
         return self._default() if decision.verdict is PermissionAction.ALLOW and decision.rule is None else decision
 
-    def asked_for(self, command: str) -> Script:
+    def asked_for(self, command: str) -> ShellScript:
         """Return the parts of a command that somebody must be asked about."""
-        script = parse(command)
+        script = parse_script(command)
         programs = [
             one for one in script.programs if self._program(one, moved=script.moved).verdict is PermissionAction.ASK
         ]
         touched = [one for one in script.touched if self._file(one, moved=script.moved).verdict is PermissionAction.ASK]
         return replace(script, programs=tuple(programs) or script.programs, touched=tuple(touched))
 
-    def _parts(self, script: Script) -> Iterator[PermissionDecision]:
+    def _parts(self, script: ShellScript) -> Iterator[PermissionDecision]:
         """Yield what is decided about each part, and that nothing can be where there is none."""
         for program in script.programs:
             yield self._program(program, moved=script.moved)
@@ -68,18 +71,18 @@ class ShellPolicy:
         if not script.programs:
             yield self._default()
 
-    def _program(self, program: Program, *, moved: bool) -> PermissionDecision:
+    def _program(self, program: ShellProgram, *, moved: bool) -> PermissionDecision:
         words = program.words
-        binding = bound(
+        binding = binding_decision(
             [(one, one.command.binds(words)) for one in self._deny if one.command is not None], PermissionAction.DENY
         ) or self._named(program, moved=moved)
         if binding is not None:
             return binding
         unbound = self._grants_all if self._grants_all is not None and not program.hides else None
         return (
-            _allowed(self._granted, program)
+            _allow_program(self._granted, program)
             or (None if unbound is None else PermissionDecision(verdict=PermissionAction.ALLOW, rule=unbound.text))
-            or bound(
+            or binding_decision(
                 [(one, one.command.binds(words)) for one in self._ask if one.command is not None], PermissionAction.ASK
             )
             or (
@@ -87,11 +90,11 @@ class ShellPolicy:
                 if self._asks_all is None
                 else PermissionDecision(verdict=PermissionAction.ASK, rule=self._asks_all.text)
             )
-            or _allowed(self._allow, program)
+            or _allow_program(self._allow, program)
             or self._usual(program)
         )
 
-    def _usual(self, program: Program) -> PermissionDecision:
+    def _usual(self, program: ShellProgram) -> PermissionDecision:
         """Return what is done about a program that no rule is about."""
         if program.transparent:
             return PermissionDecision(verdict=PermissionAction.ALLOW)
@@ -100,25 +103,27 @@ class ShellPolicy:
             return PermissionDecision(verdict=PermissionAction.ASK, rule=self._rule_at_stake(), reason=why)
         return self._default()
 
-    def _named(self, program: Program, *, moved: bool) -> PermissionDecision | None:
+    def _named(self, program: ShellProgram, *, moved: bool) -> PermissionDecision | None:
         """Refuse a command that names a file which may not be read."""
-        hidden = [one for one in self._deny if one.path is not None and BINDING.get(one.tool) is Access.READ]
+        hidden = [
+            one for one in self._deny if one.path is not None and PATH_RULE_ACCESS.get(one.tool) is FileAccess.READ
+        ]
         for word in program.words[1:] if hidden else ():
             for name in {word, (word or "").rpartition("=")[2]} if word else ():
                 for one in hidden:
-                    if name and one.binds_path(normal(name), Access.READ, moved=moved) is Match.YES:
+                    if name and one.binds_path(normalize_path(name), FileAccess.READ, moved=moved) is RuleMatch.YES:
                         return PermissionDecision(verdict=PermissionAction.DENY, rule=one.text)
         return None
 
-    def _file(self, touched: Touched, *, moved: bool) -> PermissionDecision:
-        path = None if touched.path is None else normal(touched.path)
+    def _file(self, touched: Redirection, *, moved: bool) -> PermissionDecision:
+        path = None if touched.path is None else normalize_path(touched.path)
         for rules, verdict in ((self._deny, PermissionAction.DENY), (self._ask, PermissionAction.ASK)):
             matches = [(one, one.binds_path(path, touched.access, moved=moved)) for one in rules]
-            decision = bound(matches, verdict)
+            decision = binding_decision(matches, verdict)
             if decision is not None:
                 return decision
         for one in self._open_paths:
-            if one.binds_path(path, touched.access, moved=moved) is Match.YES and path is not None:
+            if one.binds_path(path, touched.access, moved=moved) is RuleMatch.YES and path is not None:
                 return PermissionDecision(verdict=PermissionAction.ALLOW, rule=one.text)
         if self._open is not None:
             return PermissionDecision(verdict=PermissionAction.ALLOW, rule=self._open.text)
@@ -139,11 +144,11 @@ class ShellPolicy:
         )
 
 
-def _is_about_shells(one: Rule) -> bool:
-    return one.tool == BASH or one.tool in BINDING
+def _applies_to_shell(one: PermissionRule) -> bool:
+    return one.tool == BASH_TOOL or one.tool in PATH_RULE_ACCESS
 
 
-def _allowed(rules: Sequence[Rule], program: Program) -> PermissionDecision | None:
+def _allow_program(rules: Sequence[PermissionRule], program: ShellProgram) -> PermissionDecision | None:
     for one in rules:
         if one.command is not None and one.command.allows(program.words):
             return PermissionDecision(verdict=PermissionAction.ALLOW, rule=one.text)

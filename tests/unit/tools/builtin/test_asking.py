@@ -8,22 +8,21 @@ from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import InterruptId, ToolCallId
 from holdfast.domain.interrupt import InterruptKind, NewInterrupt
 from holdfast.testing.calls import KEY, a_call
-from holdfast.tools.builtin.ask_user import ASK_USER, MAX_OPTIONS
-from holdfast.tools.builtin.task_respond import TASK_RESPOND
-from holdfast.tools.tool import Answered, Asked, Disturbed, Outcome, TimeCame
-from holdfast.tools.typed import WaitingTool
-from holdfast.tools.wrapped import wrapped
+from holdfast.tools.builtin.people import ASK_USER, MAX_OPTIONS, TASK_RESPOND
+from holdfast.tools.middleware import with_standard_middleware
+from holdfast.tools.tool import InterruptResolved, InterruptWait, Preempted, TimerFired, ToolResult
+from holdfast.tools.typed_tool import TypedResumableTool
 
-ASKING: Final[dict[str, tuple[WaitingTool[Any], dict[str, Json]]]] = {
+ASKING: Final[dict[str, tuple[TypedResumableTool[Any], dict[str, Json]]]] = {
     "ask_user": (ASK_USER, {"question": "Which one?"}),
     "task_respond": (TASK_RESPOND, {"message": "Which one?"}),
 }
 both = pytest.mark.parametrize(("tool", "arguments"), ASKING.values(), ids=ASKING)
 
 
-def a_question(response_schema: dict[str, Json] | None = None) -> Outcome:
-    return Outcome(
-        wait=Asked(
+def a_question(response_schema: dict[str, Json] | None = None) -> ToolResult:
+    return ToolResult(
+        wait=InterruptWait(
             interrupt=NewInterrupt(
                 kind=InterruptKind.INPUT,
                 id=InterruptId(derived_id("int", key=KEY)),
@@ -36,7 +35,7 @@ def a_question(response_schema: dict[str, Json] | None = None) -> Outcome:
 
 
 @both
-async def test_the_run_waits_for_a_person(tool: WaitingTool[Any], arguments: dict[str, Json]) -> None:
+async def test_the_run_waits_for_a_person(tool: TypedResumableTool[Any], arguments: dict[str, Json]) -> None:
     assert await tool.run(a_call(), arguments) == a_question()
 
 
@@ -47,37 +46,41 @@ async def test_options_are_the_only_answers_that_there_are() -> None:
 
 @both
 @pytest.mark.parametrize("response", ["the left one", {"side": "left"}, None, False])
-async def test_the_answer_is_the_result(tool: WaitingTool[Any], arguments: dict[str, Json], response: Json) -> None:
-    outcome = await tool.resume(a_call(), arguments, Answered(response=response, by="ada"))
-    assert outcome == Outcome(content=response)
+async def test_the_answer_is_the_result(
+    tool: TypedResumableTool[Any], arguments: dict[str, Json], response: Json
+) -> None:
+    outcome = await tool.resume(a_call(), arguments, InterruptResolved(response=response, by="ada"))
+    assert outcome == ToolResult(content=response)
 
 
 @both
 async def test_when_nobody_answers_in_time_the_default_is_given(
-    tool: WaitingTool[Any], arguments: dict[str, Json]
+    tool: TypedResumableTool[Any], arguments: dict[str, Json]
 ) -> None:
-    outcome = await tool.resume(a_call(), arguments, Answered(response={"go": 1}, expired=True))
-    assert outcome == Outcome(content='nobody answered in time. The default is {"go":1}: go on with that')
+    outcome = await tool.resume(a_call(), arguments, InterruptResolved(response={"go": 1}, expired=True))
+    assert outcome == ToolResult(content='nobody answered in time. The default is {"go":1}: go on with that')
 
 
 @both
-async def test_when_there_is_no_default_the_model_decides(tool: WaitingTool[Any], arguments: dict[str, Json]) -> None:
-    outcome = await tool.resume(a_call(), arguments, Answered(response=None, expired=True))
-    assert outcome == Outcome(content="nobody answered in time, and there is no default: go on as you think best")
+async def test_when_there_is_no_default_the_model_decides(
+    tool: TypedResumableTool[Any], arguments: dict[str, Json]
+) -> None:
+    outcome = await tool.resume(a_call(), arguments, InterruptResolved(response=None, expired=True))
+    assert outcome == ToolResult(content="nobody answered in time, and there is no default: go on as you think best")
 
 
 @both
 async def test_when_the_person_says_something_else_it_is_not_answered(
-    tool: WaitingTool[Any], arguments: dict[str, Json]
+    tool: TypedResumableTool[Any], arguments: dict[str, Json]
 ) -> None:
-    outcome = await tool.resume(a_call(), arguments, Disturbed())
-    assert outcome == Outcome(content="not answered: the person said something else instead")
+    outcome = await tool.resume(a_call(), arguments, Preempted())
+    assert outcome == ToolResult(content="not answered: the person said something else instead")
 
 
 @both
-async def test_anything_else_is_none_of_its_business(tool: WaitingTool[Any], arguments: dict[str, Json]) -> None:
-    with pytest.raises(Conflict, match="does not wait for TimeCame"):
-        await tool.resume(a_call(), arguments, TimeCame())
+async def test_anything_else_is_none_of_its_business(tool: TypedResumableTool[Any], arguments: dict[str, Json]) -> None:
+    with pytest.raises(Conflict, match="does not wait for TimerFired"):
+        await tool.resume(a_call(), arguments, TimerFired())
 
 
 @pytest.mark.parametrize(
@@ -92,6 +95,6 @@ async def test_anything_else_is_none_of_its_business(tool: WaitingTool[Any], arg
     ],
 )
 async def test_a_question_that_cannot_be_asked_is_refused(wrong: dict[str, Json]) -> None:
-    outcome = await wrapped(ASK_USER).run(a_call(), {"question": "Which one?", **wrong})
+    outcome = await with_standard_middleware(ASK_USER).run(a_call(), {"question": "Which one?", **wrong})
     assert outcome.failed
     assert outcome.wait is None

@@ -3,10 +3,9 @@ from holdfast.domain.events.custom import ArtifactCreated
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import ArtifactId
 from holdfast.testing.calls import KEY, a_call
-from holdfast.tools.bounded import output_artifact
-from holdfast.tools.builtin.create_artifact import CREATE_ARTIFACT
-from holdfast.tools.tool import Outcome
-from holdfast.tools.wrapped import wrapped
+from holdfast.tools.builtin.notes import CREATE_ARTIFACT
+from holdfast.tools.middleware import output_artifact_id, with_standard_middleware
+from holdfast.tools.tool import ToolResult
 
 ASKED = {"type": "report", "title": "Tides", "content": "höher"}
 ID = ArtifactId(derived_id("art", key=KEY))
@@ -16,7 +15,7 @@ async def test_an_artifact_is_made_under_an_id_of_the_call() -> None:
     outcome = await CREATE_ARTIFACT.run(a_call(), dict(ASKED))
     (new,) = outcome.artifacts
     check_new_artifact(new)
-    assert outcome == Outcome(
+    assert outcome == ToolResult(
         content={"artifact_id": ID, "version": 1},
         artifacts=[NewArtifact(id=ID, type=ArtifactType.REPORT, title="Tides", content="höher")],
         events=[
@@ -33,11 +32,11 @@ async def test_the_same_call_makes_the_same_artifact_and_another_call_another() 
 
 
 def test_it_is_not_the_artifact_of_an_output_that_is_too_long() -> None:
-    assert output_artifact(a_call()) != ID
+    assert output_artifact_id(a_call()) != ID
 
 
 async def test_an_artifact_that_cannot_be_kept_is_refused() -> None:
     for wrong in ({"type": "song"}, {"title": ""}, {"title": "x" * 501}, {"content": "a\x00"}, {"content": None}):
-        outcome = await wrapped(CREATE_ARTIFACT).run(a_call(), {**ASKED, **wrong})
+        outcome = await with_standard_middleware(CREATE_ARTIFACT).run(a_call(), {**ASKED, **wrong})
         assert outcome.failed
         assert outcome.artifacts == ()

@@ -1,17 +1,17 @@
 from holdfast.domain.events.custom import AgentLogged
 from holdfast.testing.calls import a_call
-from holdfast.tools.builtin.log_write import LOG_WRITE, MAX_MESSAGE
-from holdfast.tools.tool import Outcome
-from holdfast.tools.wrapped import wrapped
+from holdfast.tools.builtin.notes import LOG_WRITE, MAX_LOG_MESSAGE_CHARS
+from holdfast.tools.middleware import with_standard_middleware
+from holdfast.tools.tool import ToolResult
 
 
 async def test_a_line_is_written_into_the_log() -> None:
     outcome = await LOG_WRITE.run(a_call(), {"message": "halfway"})
-    assert outcome == Outcome(content={"logged": True}, events=[AgentLogged(message="halfway")])
+    assert outcome == ToolResult(content={"logged": True}, events=[AgentLogged(message="halfway")])
 
 
 async def test_a_line_that_cannot_be_kept_is_refused() -> None:
-    for message in ("", "x" * (MAX_MESSAGE + 1), "a\x00b"):
-        outcome = await wrapped(LOG_WRITE).run(a_call(), {"message": message})
+    for message in ("", "x" * (MAX_LOG_MESSAGE_CHARS + 1), "a\x00b"):
+        outcome = await with_standard_middleware(LOG_WRITE).run(a_call(), {"message": message})
         assert outcome.failed
         assert outcome.events == ()

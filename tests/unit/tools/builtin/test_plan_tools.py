@@ -17,7 +17,7 @@ from holdfast.domain.plan import (
     SubtaskStatus,
 )
 from holdfast.testing.calls import HERE
-from holdfast.tools.tool import Outcome
+from holdfast.tools.tool import ToolResult
 from tests.unit.tools.builtin.plan_tools import Planner
 
 LATER: Final = Boundary(message_sequence_num=9, content_sequence_num=0)
@@ -49,7 +49,7 @@ async def test_a_new_task_is_answered_by_its_id_and_status_alone() -> None:
         plan={"steps": [1]},
         subtasks=(Subtask(title="first"), Subtask(title="second")),
     )
-    assert outcome == Outcome(
+    assert outcome == ToolResult(
         content={"task_id": 1, "status": "pending"},
         values={"plan": {"items": [msgspec.json.decode(msgspec.json.encode(item))]}},
         events=[PlanChanged(items=(item,))],
@@ -78,7 +78,7 @@ async def test_starting_what_is_in_progress_changes_nothing() -> None:
     planner = await planned()
     await planner.call("start", task_id=1)
     outcome = await planner.call("start", task_id=1, at=LATER)
-    assert outcome == Outcome(content={"task_id": 1, "status": "in_progress"})
+    assert outcome == ToolResult(content={"task_id": 1, "status": "in_progress"})
 
 
 @pytest.mark.parametrize("subtask", [1, 1.0, "second"])
@@ -136,7 +136,7 @@ async def test_a_subtask_that_stays_keeps_whether_it_is_done() -> None:
 
 async def test_an_update_of_nothing_is_refused() -> None:
     outcome = await (await planned()).call("update", task_id=1)
-    assert outcome == Outcome(
+    assert outcome == ToolResult(
         content="INVALID: nothing is to be changed: give at least one of `title`, `description`, `priority`, `plan`, "
         "`position`, `subtasks`",
         failed=True,

@@ -6,43 +6,43 @@ from holdfast.domain.errors import Conflict
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.instant import Instant, millis
 from holdfast.testing.calls import KEY, NOW, a_call
-from holdfast.tools.builtin.sleep import LONGEST, SLEEP
-from holdfast.tools.tool import Answered, Disturbed, Outcome, Slept, TimeCame
-from holdfast.tools.wrapped import wrapped
+from holdfast.tools.builtin.sleep import MAX_SLEEP_SECONDS, SLEEP
+from holdfast.tools.middleware import with_standard_middleware
+from holdfast.tools.tool import InterruptResolved, Preempted, TimerFired, TimerWait, ToolResult
 
 
 async def test_sleeping_waits_for_a_time_under_a_timer_of_the_call() -> None:
     outcome = await SLEEP.run(a_call(), {"seconds": 90})
     until = Instant("2026-01-31T12:01:30.000Z")
-    assert outcome == Outcome(wait=Slept(timer_id=derived_id("tmr", key=KEY), until=until))  # type: ignore[arg-type]
+    assert outcome == ToolResult(wait=TimerWait(timer_id=derived_id("tmr", key=KEY), until=until))  # type: ignore[arg-type]
 
 
-@given(st.floats(0, LONGEST, exclude_min=True))
+@given(st.floats(0, MAX_SLEEP_SECONDS, exclude_min=True))
 async def test_it_always_waits_for_about_as_long_as_asked_and_never_for_nothing(seconds: float) -> None:
     wait = (await SLEEP.run(a_call(), {"seconds": seconds})).wait
-    assert isinstance(wait, Slept)
+    assert isinstance(wait, TimerWait)
     waited = millis(wait.until) - millis(NOW)
     assert waited >= 1
     assert abs(waited - seconds * 1000) <= 1
 
 
 async def test_when_the_time_came_it_says_how_long_it_slept() -> None:
-    assert await SLEEP.resume(a_call(), {"seconds": 1.5}, TimeCame()) == Outcome(content={"slept_seconds": 1.5})
+    assert await SLEEP.resume(a_call(), {"seconds": 1.5}, TimerFired()) == ToolResult(content={"slept_seconds": 1.5})
 
 
 async def test_when_somebody_speaks_it_wakes_early() -> None:
-    outcome = await SLEEP.resume(a_call(), {"seconds": 5}, Disturbed())
-    assert outcome == Outcome(content={"woke_early": True, "because": "a person said something"})
+    outcome = await SLEEP.resume(a_call(), {"seconds": 5}, Preempted())
+    assert outcome == ToolResult(content={"woke_early": True, "because": "a person said something"})
 
 
 async def test_anything_else_is_none_of_its_business() -> None:
-    with pytest.raises(Conflict, match="`sleep` does not wait for Answered"):
-        await SLEEP.resume(a_call(), {"seconds": 5}, Answered(response=1))
+    with pytest.raises(Conflict, match="`sleep` does not wait for InterruptResolved"):
+        await SLEEP.resume(a_call(), {"seconds": 5}, InterruptResolved(response=1))
 
 
-@pytest.mark.parametrize("seconds", [0, -1, LONGEST + 1, "5", None, True, float("nan"), float("inf")])
+@pytest.mark.parametrize("seconds", [0, -1, MAX_SLEEP_SECONDS + 1, "5", None, True, float("nan"), float("inf")])
 async def test_a_time_that_is_none_or_too_long_is_refused(seconds: object) -> None:
-    outcome = await wrapped(SLEEP).run(a_call(), {"seconds": seconds})
+    outcome = await with_standard_middleware(SLEEP).run(a_call(), {"seconds": seconds})
     assert outcome.failed
     assert outcome.wait is None
     assert "`seconds`" in outcome.content

@@ -15,13 +15,13 @@ from holdfast.domain.new_run import NewRun, check_new_run
 from holdfast.domain.run import Mode, Priority, RunError, RunStatus
 from holdfast.domain.thread import NewThread
 from holdfast.testing.calls import KEY, a_call, a_run, an_agent
-from holdfast.tools.builtin.agent_spawn import AgentSpawn, agent_spawn
-from holdfast.tools.builtin.task_create import TaskCreate, task_create
-from holdfast.tools.permissions.chain import passed_on
-from holdfast.tools.spawning import MAX_INPUT, LibrarySpawner
-from holdfast.tools.tool import ChildEnded, Disturbed, Outcome, Spawned, TimeCame
-from holdfast.tools.typed import TypedTool, WaitingTool
-from holdfast.tools.wrapped import wrapped
+from holdfast.tools.builtin.agents import AgentSpawnArguments, agent_spawn
+from holdfast.tools.builtin.tasks import TaskCreateArguments, task_create
+from holdfast.tools.child_runs import MAX_CHILD_INPUT_CHARS, WorkspaceSpawner
+from holdfast.tools.middleware import with_standard_middleware
+from holdfast.tools.permissions.policy import values_for_child
+from holdfast.tools.tool import ChildEnded, ChildWait, Preempted, TimerFired, ToolResult
+from holdfast.tools.typed_tool import TypedResumableTool, TypedTool
 from tests.unit.tools.builtin.office import Office
 
 CHILD: Final = RunId(derived_id("run", key=KEY))
@@ -38,12 +38,12 @@ async def agents(lease: Lease) -> list[Agent]:
     ]
 
 
-def spawn() -> WaitingTool[AgentSpawn]:
-    return agent_spawn(LibrarySpawner(agents), Office())
+def spawn() -> TypedResumableTool[AgentSpawnArguments]:
+    return agent_spawn(WorkspaceSpawner(agents), Office())
 
 
-def create() -> TypedTool[TaskCreate]:
-    return task_create(LibrarySpawner(agents), Office())
+def create() -> TypedTool[TaskCreateArguments]:
+    return task_create(WorkspaceSpawner(agents), Office())
 
 
 def the_child(mode: Mode = Mode.CHAT, priority: Priority = Priority.NORMAL) -> NewRun:
@@ -58,7 +58,7 @@ def the_child(mode: Mode = Mode.CHAT, priority: Priority = Priority.NORMAL) -> N
         parent_run_id=RunId("run_1"),
         priority=priority,
         limits=LIMITS,
-        values=passed_on(a_call().agent, {}),
+        values=values_for_child(a_call().agent, {}),
         created_by="ada",
     )
 
@@ -75,13 +75,13 @@ def began() -> ChildChanged:
 
 async def test_a_child_is_made_under_ids_of_the_call_and_waited_for() -> None:
     outcome = await spawn().run(a_call(), dict(ASKED))
-    assert outcome == Outcome(children=[the_child()], wait=Spawned(run_id=CHILD))
+    assert outcome == ToolResult(children=[the_child()], wait=ChildWait(run_id=CHILD))
     check_new_run(outcome.children[0])
 
 
 async def test_without_waiting_it_works_in_the_background() -> None:
     outcome = await spawn().run(a_call(), {**ASKED, "wait": False})
-    assert outcome == Outcome(
+    assert outcome == ToolResult(
         content={"run_id": CHILD, "thread_id": THREAD, "status": "queued"}, children=[the_child()], events=[began()]
     )
 
@@ -99,7 +99,7 @@ async def test_the_child_of_a_daemon_is_a_task() -> None:
 @pytest.mark.parametrize("output", ["done", {"found": 3}, None])
 async def test_the_output_of_the_child_is_the_result(output: Json) -> None:
     arrival = ChildEnded(run_id=CHILD, status=RunStatus.COMPLETED, output=output)
-    assert await spawn().resume(a_call(), dict(ASKED), arrival) == Outcome(content=output)
+    assert await spawn().resume(a_call(), dict(ASKED), arrival) == ToolResult(content=output)
 
 
 @pytest.mark.parametrize(
@@ -113,23 +113,23 @@ async def test_the_output_of_the_child_is_the_result(output: Json) -> None:
 async def test_a_child_that_did_not_complete_is_a_failure(status: RunStatus, error: RunError | None, told: str) -> None:
     arrival = ChildEnded(run_id=CHILD, status=status, error=error)
     outcome = await spawn().resume(a_call(), dict(ASKED), arrival)
-    assert outcome == Outcome(content=f"agent `reader` {told}", failed=True)
+    assert outcome == ToolResult(content=f"agent `reader` {told}", failed=True)
 
 
 async def test_when_somebody_speaks_the_child_goes_on_in_the_background() -> None:
-    outcome = await spawn().resume(a_call(), dict(ASKED), Disturbed())
+    outcome = await spawn().resume(a_call(), dict(ASKED), Preempted())
     assert (outcome.content["run_id"], outcome.content["thread_id"], outcome.failed) == (CHILD, THREAD, False)
     assert "goes on in the background" in outcome.content["note"]
 
 
 async def test_anything_else_is_none_of_its_business() -> None:
-    with pytest.raises(Conflict, match="`agent_spawn` does not wait for TimeCame"):
-        await spawn().resume(a_call(), dict(ASKED), TimeCame())
+    with pytest.raises(Conflict, match="`agent_spawn` does not wait for TimerFired"):
+        await spawn().resume(a_call(), dict(ASKED), TimerFired())
 
 
 async def test_a_task_is_made_for_the_background() -> None:
     outcome = await create().run(a_call(), {**ASKED, "priority": "low"})
-    assert outcome == Outcome(
+    assert outcome == ToolResult(
         content={"task_id": CHILD, "status": "queued"},
         children=[the_child(Mode.TASK, Priority.LOW)],
         events=[began()],
@@ -145,11 +145,11 @@ async def test_a_task_is_made_for_the_background() -> None:
         ({"agent": "poet"}, "CONFLICT: agent `poet` is not enabled for "),
         ({"input": ""}, "INVALID: "),
         ({"input": "a\x00"}, "INVALID: `input` may not contain a NUL character"),
-        ({"input": "x" * (MAX_INPUT + 1)}, "INVALID: "),
+        ({"input": "x" * (MAX_CHILD_INPUT_CHARS + 1)}, "INVALID: "),
     ],
 )
 async def test_a_child_that_cannot_be_is_refused(make: Any, wrong: dict[str, Json], told: str) -> None:
-    outcome = await wrapped(make()).run(a_call(), {**ASKED, **wrong})
+    outcome = await with_standard_middleware(make()).run(a_call(), {**ASKED, **wrong})
     assert outcome.failed
     assert outcome.content.startswith(told)
     assert outcome.children == ()

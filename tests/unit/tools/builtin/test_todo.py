@@ -1,10 +1,9 @@
 from holdfast.domain.content import Json
 from holdfast.domain.plan import MAX_TODO_ITEMS, MAX_TODO_TEXT_CHARS
 from holdfast.testing.calls import a_call
-from holdfast.tools.builtin.todo_read import TODO_READ
-from holdfast.tools.builtin.todo_write import TODO_WRITE
-from holdfast.tools.tool import Outcome
-from holdfast.tools.wrapped import wrapped
+from holdfast.tools.builtin.notes import TODO_READ, TODO_WRITE
+from holdfast.tools.middleware import with_standard_middleware
+from holdfast.tools.tool import ToolResult
 
 
 async def test_what_was_written_is_read() -> None:
@@ -12,11 +11,11 @@ async def test_what_was_written_is_read() -> None:
     wrote = await TODO_WRITE.run(a_call(), {"items": items})
     assert wrote.content == {"items": 2, "done": 1}
     assert wrote.values == {"todo": {"items": [{"text": "read", "done": True}, {"text": "write", "done": False}]}}
-    assert await TODO_READ.run(a_call(values=wrote.values), {}) == Outcome(content=wrote.values["todo"])
+    assert await TODO_READ.run(a_call(values=wrote.values), {}) == ToolResult(content=wrote.values["todo"])
 
 
 async def test_a_run_without_a_list_has_an_empty_one() -> None:
-    assert await TODO_READ.run(a_call(), {}) == Outcome(content={"items": []})
+    assert await TODO_READ.run(a_call(), {}) == ToolResult(content={"items": []})
 
 
 async def test_writing_replaces_the_whole_list() -> None:
@@ -33,12 +32,12 @@ async def test_a_list_that_cannot_be_kept_is_refused() -> None:
         [{"text": "x" * (MAX_TODO_TEXT_CHARS + 1)}],
         [{"text": "a\x00"}],
     ):
-        outcome = await wrapped(TODO_WRITE).run(a_call(), {"items": items})
+        outcome = await with_standard_middleware(TODO_WRITE).run(a_call(), {"items": items})
         assert outcome.failed
         assert outcome.values == {}
 
 
 async def test_a_value_that_is_no_list_is_told() -> None:
-    outcome = await wrapped(TODO_READ).run(a_call(values={"todo": {"items": 5}}), {})
+    outcome = await with_standard_middleware(TODO_READ).run(a_call(values={"todo": {"items": 5}}), {})
     assert outcome.failed
     assert outcome.content.startswith("INVALID: the `todo` of this run cannot be read")

@@ -2,21 +2,22 @@ from typing import Final
 
 from holdfast.domain.content import Json
 from holdfast.testing.calls import a_call, a_run, a_spec
-from holdfast.tools.builtin.tool_activate import tool_activate
-from holdfast.tools.builtin.tool_search import MAX_FOUND, tool_search
-from holdfast.tools.exposure import active
-from holdfast.tools.tool import Call, Outcome
-from holdfast.tools.wrapped import wrapped
+from holdfast.tools.builtin.tool_search import MAX_FOUND_TOOLS, tool_activate, tool_search
+from holdfast.tools.exposure import activated_tools
+from holdfast.tools.middleware import with_standard_middleware
+from holdfast.tools.tool import ToolContext, ToolResult
 
 SPECS: Final = [a_spec(f"tool_{letter}") for letter in "abcdefghijklmnop"]
 
 
-def shown(call: Call) -> frozenset[str]:
-    return frozenset({"tool_a", *active(call.values, call.run.id).active})
+def shown(call: ToolContext) -> frozenset[str]:
+    return frozenset({"tool_a", *activated_tools(call.values, call.run.id).active})
 
 
-async def activated(name: str, *, most: int = 3, call: Call | None = None) -> Outcome:
-    return await wrapped(tool_activate(SPECS, shown=shown, most=most)).run(call or a_call(), {"name": name})
+async def activated(name: str, *, most: int = 3, call: ToolContext | None = None) -> ToolResult:
+    return await with_standard_middleware(tool_activate(SPECS, shown=shown, most=most)).run(
+        call or a_call(), {"name": name}
+    )
 
 
 async def searched(query: str) -> Json:
@@ -25,7 +26,7 @@ async def searched(query: str) -> Json:
 
 async def test_activating_adds_to_what_is_active() -> None:
     first = await activated("tool_b")
-    assert first == Outcome(
+    assert first == ToolResult(
         content={"name": "tool_b", "active": True},
         values={"tools": {"run_id": "run_1", "active": ["tool_b"]}},
     )
@@ -34,7 +35,7 @@ async def test_activating_adds_to_what_is_active() -> None:
 
 
 async def test_what_is_shown_already_changes_nothing() -> None:
-    assert await activated("tool_a") == Outcome(content={"name": "tool_a", "active": True})
+    assert await activated("tool_a") == ToolResult(content={"name": "tool_a", "active": True})
 
 
 async def test_what_another_run_activated_is_forgotten() -> None:
@@ -46,7 +47,7 @@ async def test_what_another_run_activated_is_forgotten() -> None:
 async def test_there_is_an_end_to_activating() -> None:
     first = await activated("tool_b", most=1)
     outcome = await activated("tool_c", most=1, call=a_call(values=first.values))
-    assert outcome == Outcome(content="CONFLICT: 1 tools are active, and no more can be: use those", failed=True)
+    assert outcome == ToolResult(content="CONFLICT: 1 tools are active, and no more can be: use those", failed=True)
 
 
 async def test_a_tool_that_is_not_there_cannot_be_activated() -> None:
@@ -57,7 +58,7 @@ async def test_a_tool_that_is_not_there_cannot_be_activated() -> None:
 
 async def test_a_search_finds_so_many_and_says_which_are_shown() -> None:
     found = (await searched("tool"))["tools"]
-    assert len(found) == MAX_FOUND
+    assert len(found) == MAX_FOUND_TOOLS
     assert found[0] == {"name": "tool_a", "description": "tool_a at it", "active": True}
     assert found[1]["active"] is False
 

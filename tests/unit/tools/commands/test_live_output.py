@@ -7,7 +7,7 @@ import msgspec
 from holdfast.domain.events import ActivityDelta, ActivitySnapshot
 from holdfast.domain.events.ag_ui import ActivityEvent
 from holdfast.testing.calls import a_call
-from holdfast.tools.commands.live_output import CUT, MOST_SHOWN, LiveOutput
+from holdfast.tools.commands.live_output import MAX_LIVE_CHARS, TRUNCATED_NOTE, LiveOutput
 from holdfast.tools.redaction import REDACTED, Redaction
 
 
@@ -76,11 +76,11 @@ async def test_it_comes_to_an_end() -> None:
     screen = Screen()
     output = live(screen)
     for _ in range(10):
-        output.hear(b"x" * (MOST_SHOWN // 4) + b"\n")
+        output.hear(b"x" * (MAX_LIVE_CHARS // 4) + b"\n")
     output.end()
     text = "".join(screen.pieces)
-    assert text.endswith(CUT)
-    assert len(text) == MOST_SHOWN + len(CUT)
+    assert text.endswith(TRUNCATED_NOTE)
+    assert len(text) == MAX_LIVE_CHARS + len(TRUNCATED_NOTE)
 
 
 async def test_what_was_hushed_says_nothing_more() -> None:

@@ -6,9 +6,9 @@ from threading import Event
 import pytest
 
 from holdfast.domain.errors import Invalid
-from holdfast.tools.commands import masked as module
-from holdfast.tools.commands.masked import Masked, masked
-from holdfast.tools.permissions.denied import DeniedPaths
+from holdfast.tools.commands import path_masks as path_masks_module
+from holdfast.tools.commands.path_masks import PathMasks, path_masks
+from holdfast.tools.permissions.policy import DeniedPaths
 
 
 @pytest.fixture
@@ -22,13 +22,13 @@ def root(tmp_path: Path) -> Path:
 
 def found(root: Path, **denied: tuple[str, ...]) -> tuple[set[str], set[str]]:
     """Return what is hidden and what is kept, relative to the root."""
-    now = masked(root, DeniedPaths(**denied), Event())
+    now = path_masks(root, DeniedPaths(**denied), Event())
     hidden, kept = ({str(path.relative_to(root)) for path in paths} for paths in (now.hidden, now.kept))
     return hidden, kept
 
 
 def test_nothing_denied_is_nothing_masked(root: Path) -> None:
-    assert masked(root, DeniedPaths(), Event()) == Masked()
+    assert path_masks(root, DeniedPaths(), Event()) == PathMasks()
 
 
 def test_a_pattern_is_looked_up_at_any_depth_and_links_are_left_out(root: Path) -> None:
@@ -51,13 +51,13 @@ def test_everything_is_the_folder_itself(root: Path) -> None:
 def test_paths_of_the_machine_are_masked_too_but_none_that_the_folder_is_in(root: Path) -> None:
     inside = root / "vault"
     denied = DeniedPaths(hidden=(f"{root}/src/*.py", f"{root}/ci/**", f"{root}/none", f"{root}/**"))
-    assert {*masked(inside, denied, Event()).hidden} == {root / "src" / "main.py", root / "ci"}
+    assert {*path_masks(inside, denied, Event()).hidden} == {root / "src" / "main.py", root / "ci"}
 
 
 def test_too_many_are_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_MASKED", 1)
+    monkeypatch.setattr(path_masks_module, "MAX_MASKED_PATHS", 1)
     with pytest.raises(Invalid, match="deny folders"):
         found(root, hidden=("*.env",))
-    monkeypatch.setattr(module, "MAX_ENTRIES", 3)
+    monkeypatch.setattr(path_masks_module, "MAX_SCANNED_ENTRIES", 3)
     with pytest.raises(Invalid, match="work in a smaller one"):
         found(root, hidden=("none",))

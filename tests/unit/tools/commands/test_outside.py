@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.tools.commands.outside import words_from_outside
+from holdfast.tools.builtin.shell import untrusted_output_source
 
 ROOT = Path("/srv/work/files")
 
@@ -23,7 +23,7 @@ ROOT = Path("/srv/work/files")
     ],
 )
 def test_what_a_command_reads_of_the_workspace_or_the_system_is_nobody_elses(command: str) -> None:
-    assert words_from_outside(command, root=ROOT, network=True) is None
+    assert untrusted_output_source(command, root=ROOT, network=True) is None
 
 
 @pytest.mark.parametrize(
@@ -38,10 +38,10 @@ def test_what_a_command_reads_of_the_workspace_or_the_system_is_nobody_elses(com
     ],
 )
 def test_a_file_that_is_not_of_the_workspace_is(command: str, source: str) -> None:
-    assert words_from_outside(command, root=ROOT, network=False) == source
+    assert untrusted_output_source(command, root=ROOT, network=False) == source
 
 
 @pytest.mark.parametrize("command", ["curl -s x.example", "cd a && /usr/bin/wget -qO- x", "env A=1 ssh host ls"])
 def test_a_program_that_reads_from_the_network_is_where_there_is_one(command: str) -> None:
-    assert str(words_from_outside(command, root=ROOT, network=True)).startswith("network:")
-    assert words_from_outside(command, root=ROOT, network=False) is None
+    assert str(untrusted_output_source(command, root=ROOT, network=True)).startswith("network:")
+    assert untrusted_output_source(command, root=ROOT, network=False) is None

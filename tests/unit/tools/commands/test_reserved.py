@@ -7,8 +7,8 @@ import pytest
 
 from holdfast.domain.working_path import WorkingPath
 from holdfast.sandbox.files.folders import WorkspaceFolders
-from holdfast.tools.commands.reserved import Reserved, to_reserve
-from holdfast.tools.permissions.denied import DeniedPaths
+from holdfast.tools.commands.path_masks import ReservedPaths, paths_to_reserve
+from holdfast.tools.permissions.policy import DeniedPaths
 
 DEEP = WorkingPath("a/b/c")
 
@@ -20,11 +20,11 @@ def files(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def reserved(files: Path) -> Reserved:
-    return Reserved(WorkspaceFolders(files.parent))
+def reserved(files: Path) -> ReservedPaths:
+    return ReservedPaths(WorkspaceFolders(files.parent))
 
 
-def hold(reserved: Reserved, *paths: WorkingPath) -> list[WorkingPath]:
+def hold(reserved: ReservedPaths, *paths: WorkingPath) -> list[WorkingPath]:
     held: list[WorkingPath] = []
     reserved.hold("files", paths, held)
     return held
@@ -44,11 +44,11 @@ def hold(reserved: Reserved, *paths: WorkingPath) -> list[WorkingPath]:
     ],
 )
 def test_only_what_is_named_in_full_can_be_reserved(pattern: str, paths: list[str]) -> None:
-    assert to_reserve(DeniedPaths(kept=(pattern, pattern))) == paths
-    assert to_reserve(DeniedPaths(hidden=(pattern,))) == []
+    assert paths_to_reserve(DeniedPaths(kept=(pattern, pattern))) == paths
+    assert paths_to_reserve(DeniedPaths(hidden=(pattern,))) == []
 
 
-def test_what_is_reserved_is_there_until_the_last_one_lets_go(reserved: Reserved, files: Path) -> None:
+def test_what_is_reserved_is_there_until_the_last_one_lets_go(reserved: ReservedPaths, files: Path) -> None:
     first, second = hold(reserved, DEEP), hold(reserved, DEEP)
     assert first == second == ["a", "a/b", "a/b/c"]
     reserved.release("files", first)
@@ -57,20 +57,20 @@ def test_what_is_reserved_is_there_until_the_last_one_lets_go(reserved: Reserved
     assert os.listdir(files) == []
 
 
-def test_what_was_there_before_is_left_alone(reserved: Reserved, files: Path) -> None:
+def test_what_was_there_before_is_left_alone(reserved: ReservedPaths, files: Path) -> None:
     (files / DEEP).mkdir(parents=True)
     assert hold(reserved, DEEP) == []
     assert (files / DEEP).is_dir()
 
 
-def test_what_somebody_puts_into_it_meanwhile_stays(reserved: Reserved, files: Path) -> None:
+def test_what_somebody_puts_into_it_meanwhile_stays(reserved: ReservedPaths, files: Path) -> None:
     held = hold(reserved, DEEP)
     (files / "a" / "note").write_text("kept")
     reserved.release("files", held)
     assert sorted(str(path.relative_to(files)) for path in files.rglob("*")) == ["a", "a/note"]
 
 
-def test_what_is_gone_by_then_is_no_error(reserved: Reserved, files: Path) -> None:
+def test_what_is_gone_by_then_is_no_error(reserved: ReservedPaths, files: Path) -> None:
     held = hold(reserved, DEEP)
     for path in reversed(held):
         (files / path).rmdir()
@@ -79,7 +79,7 @@ def test_what_is_gone_by_then_is_no_error(reserved: Reserved, files: Path) -> No
 
 
 @pytest.mark.parametrize("kind", ["link", "file"])
-def test_nothing_is_made_by_way_of_a_link_or_beneath_a_file(reserved: Reserved, files: Path, kind: str) -> None:
+def test_nothing_is_made_by_way_of_a_link_or_beneath_a_file(reserved: ReservedPaths, files: Path, kind: str) -> None:
     outside = files.parent / "outside"
     outside.mkdir()
     if kind == "link":

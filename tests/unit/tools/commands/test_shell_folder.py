@@ -7,15 +7,15 @@ import pytest
 from holdfast.domain.agent import Permissions
 from holdfast.domain.permission import PermissionAction
 from holdfast.domain.working_path import WORKING_ROOT, WorkingPath
-from holdfast.tools.commands.shell_folder import as_ruled, at, shell_folder
-from holdfast.tools.permissions.policy import policy_of
+from holdfast.tools.builtin.shell import arguments_for_rules, shell_folder, shell_folder_value
+from holdfast.tools.permissions.policy import permission_policy
 
 RULES = Permissions(deny=["bash(rm *)"], ask=["write_file(ci/**)"], allow=["bash"])
 
 
 def test_a_shell_is_where_it_was_left() -> None:
     assert shell_folder({}) == WORKING_ROOT
-    assert shell_folder(at(WorkingPath("a/b"))) == "a/b"
+    assert shell_folder(shell_folder_value(WorkingPath("a/b"))) == "a/b"
 
 
 @pytest.mark.parametrize("value", [None, 7, {"folder": 7}, {"folder": "/etc"}, {"folder": "../x"}, {"folder": "a\0"}])
@@ -24,11 +24,11 @@ def test_what_nobody_of_us_wrote_is_the_working_folder(value: Any) -> None:
 
 
 def test_only_commands_of_a_shell_that_is_elsewhere_are_read_otherwise() -> None:
-    elsewhere = at(WorkingPath("it's"))
-    assert as_ruled("bash", {"command": "ls"}, {}) == {"command": "ls"}
-    assert as_ruled("write_file", {"path": "x"}, elsewhere) == {"path": "x"}
-    assert as_ruled("bash", {"command": 7}, elsewhere) == {"command": 7}
-    assert as_ruled("bash", {"command": "ls", "timeout_seconds": 1}, elsewhere) == {
+    elsewhere = shell_folder_value(WorkingPath("it's"))
+    assert arguments_for_rules("bash", {"command": "ls"}, {}) == {"command": "ls"}
+    assert arguments_for_rules("write_file", {"path": "x"}, elsewhere) == {"path": "x"}
+    assert arguments_for_rules("bash", {"command": 7}, elsewhere) == {"command": 7}
+    assert arguments_for_rules("bash", {"command": "ls", "timeout_seconds": 1}, elsewhere) == {
         "command": "cd 'it'\"'\"'s'\nls",
         "timeout_seconds": 1,
     }
@@ -47,6 +47,6 @@ def test_only_commands_of_a_shell_that_is_elsewhere_are_read_otherwise() -> None
 def test_a_rule_on_a_path_knows_where_the_shell_is(
     command: str, here: PermissionAction, there: PermissionAction
 ) -> None:
-    policy = policy_of(RULES)
-    for values, expected in (({}, here), (at(WorkingPath("ci")), there)):
-        assert policy.decide("bash", as_ruled("bash", {"command": command}, values)).verdict is expected
+    policy = permission_policy(RULES)
+    for values, expected in (({}, here), (shell_folder_value(WorkingPath("ci")), there)):
+        assert policy.decide("bash", arguments_for_rules("bash", {"command": command}, values)).verdict is expected

@@ -11,9 +11,9 @@ from holdfast.domain.events.custom import FileChanged
 from holdfast.domain.ids import ToolCallId
 from holdfast.sandbox.files.folders import WorkspaceFolders
 from holdfast.testing.calls import a_call
-from holdfast.tools.built_ins import file_tools
-from holdfast.tools.tool import Call, Outcome
-from holdfast.tools.wrapped import wrapped
+from holdfast.tools.builtin.catalog import file_tools
+from holdfast.tools.middleware import with_standard_middleware
+from holdfast.tools.tool import ToolContext, ToolResult
 
 FOLDER: Final = "files"
 
@@ -26,10 +26,12 @@ class Desk:
         self.place.mkdir()
         self.values: dict[str, Json] = {}
         self.permissions = Permissions()
-        self.tools = {tool.spec.name: wrapped(tool) for tool in file_tools(WorkspaceFolders(workspace))}
+        self.tools = {
+            tool.spec.name: with_standard_middleware(tool) for tool in file_tools(WorkspaceFolders(workspace))
+        }
         self._calls = 0
 
-    async def run(self, tool: str, *, settle: bool = True, key: str | None = None, **arguments: Json) -> Outcome:
+    async def run(self, tool: str, *, settle: bool = True, key: str | None = None, **arguments: Json) -> ToolResult:
         """Call a tool; a call that is not settled was cut off after it did what it does."""
         outcome = await self.tools[tool].run(self.call(key), arguments)
         if settle:
@@ -51,7 +53,7 @@ class Desk:
         text: str = outcome.content
         return text
 
-    def call(self, key: str | None = None) -> Call:
+    def call(self, key: str | None = None) -> ToolContext:
         """Return the next call."""
         self._calls += 1
         call_id = ToolCallId(f"call_{self._calls}")
@@ -71,7 +73,7 @@ class Desk:
         return found.st_ino, found.st_mtime_ns
 
 
-def the_change(outcome: Outcome) -> FileChanged:
+def the_change(outcome: ToolResult) -> FileChanged:
     """Return the event of a file that was written."""
     (event,) = outcome.events
     assert isinstance(event, FileChanged)

@@ -3,7 +3,7 @@ from msgspec import UNSET
 
 from holdfast.domain.content import Json
 from holdfast.domain.events.custom import FileAction
-from holdfast.tools.files.editing import digest
+from holdfast.tools.files.write import digest
 from tests.unit.tools.files.desk import Desk, the_change
 
 TEXT = "def one():\n    return 1\n\n\ndef two():\n    return 1\n"

@@ -3,54 +3,54 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from holdfast.domain.errors import Conflict, Invalid, NotFound
-from holdfast.tools.files.editing import MAX_HASHED, digest, replaced, undone
+from holdfast.tools.files.write import MAX_HASHED_BYTES, content_before_edit, digest, replace_passage
 
 WORDS = st.text(st.sampled_from("ab\n"), max_size=8)
 PASSAGES = st.text(st.sampled_from("ab\n"), min_size=1, max_size=3)
 
 
 def test_a_passage_that_is_there_once_is_replaced() -> None:
-    assert replaced("one two", "two", "three", everywhere=False) == ("one three", 1)
-    assert replaced("one two", " two", "", everywhere=False) == ("one", 1)
+    assert replace_passage("one two", "two", "three", everywhere=False) == ("one three", 1)
+    assert replace_passage("one two", " two", "", everywhere=False) == ("one", 1)
 
 
 def test_a_passage_that_is_not_there_is_refused() -> None:
     with pytest.raises(NotFound, match="exactly as the file has it"):
-        replaced("one", "two", "three", everywhere=True)
+        replace_passage("one", "two", "three", everywhere=True)
 
 
 @pytest.mark.parametrize(("text", "old"), [("a a", "a"), ("aaa", "aa"), ("a\na\n", "a\n")])
 def test_a_passage_that_is_there_more_than_once_is_refused_also_if_it_overlaps(text: str, old: str) -> None:
     with pytest.raises(Conflict, match="more than once"):
-        replaced(text, old, "b", everywhere=False)
+        replace_passage(text, old, "b", everywhere=False)
 
 
 def test_every_place_is_replaced_when_asked_for() -> None:
-    assert replaced("a-a-a", "a", "bb", everywhere=True) == ("bb-bb-bb", 3)
+    assert replace_passage("a-a-a", "a", "bb", everywhere=True) == ("bb-bb-bb", 3)
 
 
 def test_a_change_that_changes_nothing_is_refused() -> None:
     with pytest.raises(Invalid, match="are the same"):
-        replaced("a", "a", "a", everywhere=False)
+        replace_passage("a", "a", "a", everywhere=False)
 
 
 @given(WORDS, PASSAGES, WORDS, WORDS)
 def test_an_edit_is_made_where_the_passage_is_and_nowhere_else(before: str, old: str, new: str, after: str) -> None:
     text = before + old + after
     assume(old != new and text.find(old) == text.rfind(old))
-    assert replaced(text, old, new, everywhere=False) == (before + new + after, 1)
+    assert replace_passage(text, old, new, everywhere=False) == (before + new + after, 1)
 
 
 @given(WORDS, PASSAGES, WORDS, WORDS)
 def test_an_edit_that_was_made_is_found_out(before: str, old: str, new: str, after: str) -> None:
     was, now = (before + old + after).encode(), (before + new + after).encode()
-    assert undone(now, old.encode(), new.encode(), everywhere=False, was=digest(was)) == was
+    assert content_before_edit(now, old.encode(), new.encode(), everywhere=False, was=digest(was)) == was
 
 
 @given(WORDS, PASSAGES, WORDS, st.booleans())
 def test_what_is_found_out_is_what_was_there(now: str, old: str, new: str, everywhere: bool) -> None:
     was = digest(b"something else")
-    assert undone(now.encode(), old.encode(), new.encode(), everywhere=everywhere, was=was) is None
+    assert content_before_edit(now.encode(), old.encode(), new.encode(), everywhere=everywhere, was=was) is None
 
 
 @given(st.lists(WORDS, max_size=4), PASSAGES)
@@ -59,11 +59,11 @@ def test_an_edit_of_every_place_is_found_out_where_the_new_passage_was_not_there
 ) -> None:
     was = old.join(parts).encode()
     now = was.replace(old.encode(), b"new")
-    assert undone(now, old.encode(), b"new", everywhere=True, was=digest(was)) == was
+    assert content_before_edit(now, old.encode(), b"new", everywhere=True, was=digest(was)) == was
 
 
 def test_what_would_take_too_long_to_find_out_is_not_known() -> None:
     now = b"x" * 20_000
-    assert len(now) ** 2 > MAX_HASHED
-    assert undone(now, b"y", b"", everywhere=False, was=digest(now + b"y")) is None
-    assert undone(now, b"y", b"", everywhere=False, was=digest(b"y" + now)) == b"y" + now
+    assert len(now) ** 2 > MAX_HASHED_BYTES
+    assert content_before_edit(now, b"y", b"", everywhere=False, was=digest(now + b"y")) is None
+    assert content_before_edit(now, b"y", b"", everywhere=False, was=digest(b"y" + now)) == b"y" + now

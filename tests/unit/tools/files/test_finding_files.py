@@ -4,10 +4,8 @@ import os
 
 import pytest
 
-from holdfast.tools.builtin.glob import MAX_FOUND
-from holdfast.tools.builtin.list_dir import MAX_LISTED
-from holdfast.tools.files.lines import MAX_SHOWN
-from holdfast.tools.files.text import MAX_FILE
+from holdfast.tools.builtin.search import MAX_GLOB_FILES, MAX_LISTED_ENTRIES
+from holdfast.tools.files.text import MAX_FILE_BYTES, MAX_SHOWN_CHARS
 from tests.unit.tools.files.desk import Desk
 
 
@@ -22,13 +20,13 @@ async def test_a_folder_is_listed(desk: Desk) -> None:
 
 
 async def test_a_folder_that_is_too_full_is_listed_in_part(desk: Desk) -> None:
-    for number in range(MAX_LISTED + 1):
+    for number in range(MAX_LISTED_ENTRIES + 1):
         (desk.place / f"{number:04}").touch()
     said = await desk.does("list_dir")
-    assert said.endswith(f"[{MAX_LISTED} entries in `.`; and there are more: find them with `glob`]")
+    assert said.endswith(f"[{MAX_LISTED_ENTRIES} entries in `.`; and there are more: find them with `glob`]")
     for number in range(200):
         desk.write(f"long/{number:03}{'x' * 200}")
-    assert len(await desk.does("list_dir", path="long")) <= MAX_SHOWN + 200
+    assert len(await desk.does("list_dir", path="long")) <= MAX_SHOWN_CHARS + 200
 
 
 @pytest.mark.parametrize("tool", ["list_dir", "glob", "grep"])
@@ -59,10 +57,10 @@ async def test_a_pattern_that_leads_out_is_refused(desk: Desk, pattern: str) -> 
 
 
 async def test_too_many_files_are_told_in_part(desk: Desk) -> None:
-    for number in range(MAX_FOUND + 1):
+    for number in range(MAX_GLOB_FILES + 1):
         (desk.place / str(number)).touch()
     assert (await desk.does("glob", pattern="*")).endswith(
-        f"[{MAX_FOUND} files; and there are more: use a narrower pattern]"
+        f"[{MAX_GLOB_FILES} files; and there are more: use a narrower pattern]"
     )
 
 
@@ -108,12 +106,12 @@ async def test_what_cannot_be_searched_is_passed_over_and_said(desk: Desk) -> No
     desk.write("a", "x\n")
     desk.write("b", b"x\x00")
     with desk.write("c").open("wb") as file:
-        file.truncate(MAX_FILE + 1)
+        file.truncate(MAX_FILE_BYTES + 1)
     desk.write(".gitignore", "d\n")
     desk.write("d", "x\n")
     assert await desk.does("grep", pattern="x") == (
         f"a:1:x\n[1 line in 1 file; 1 passed over: files that are no text; "
-        f"1 passed over: files of more than {MAX_FILE} bytes]"
+        f"1 passed over: files of more than {MAX_FILE_BYTES} bytes]"
     )
     assert (await desk.refuses("grep", pattern="x", path="b")).startswith("INVALID: `b` is binary")
     assert await desk.does("grep", pattern="x", path="d") == "d:1:x\n[1 line in 1 file]"
@@ -127,5 +125,5 @@ async def test_an_expression_that_cannot_be_used_is_told(desk: Desk) -> None:
 async def test_long_lines_and_many_of_them_fit_what_a_model_reads(desk: Desk) -> None:
     desk.write("a", f"{'x' * 5_000}\n" * 1_000)
     said = await desk.does("grep", pattern="x", limit=1_000)
-    assert len(said) <= MAX_SHOWN + 200 < desk.tools["grep"].spec.output_limit
+    assert len(said) <= MAX_SHOWN_CHARS + 200 < desk.tools["grep"].spec.output_limit
     assert "more rows are too many to show" in said

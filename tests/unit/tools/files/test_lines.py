@@ -1,25 +1,32 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.tools.files.lines import MAX_LINE, MAX_LINES, MAX_SHOWN, cut, shown, split
+from holdfast.tools.files.text import (
+    MAX_LINE_CHARS,
+    MAX_LINES,
+    MAX_SHOWN_CHARS,
+    number_lines,
+    split_lines,
+    truncate_line,
+)
 
 LINES = st.lists(st.text(st.sampled_from("ab\x0b\x0c\x1c\x85 \r"), max_size=4), max_size=30)
 
 
 @given(LINES)
 def test_only_a_line_feed_ends_a_line(lines: list[str]) -> None:
-    assert split("".join(f"{line}\n" for line in lines)) == lines
+    assert split_lines("".join(f"{line}\n" for line in lines)) == lines
 
 
 def test_what_follows_the_last_line_feed_is_a_line_if_it_is_something() -> None:
-    assert split("") == []
-    assert split("\n") == [""]
-    assert split("a\nb") == ["a", "b"]
+    assert split_lines("") == []
+    assert split_lines("\n") == [""]
+    assert split_lines("a\nb") == ["a", "b"]
 
 
 @given(LINES, st.integers(1, 40), st.integers(1, 40))
 def test_a_range_has_the_lines_of_its_numbers_and_no_others(lines: list[str], first: int, most: int) -> None:
-    part = shown(lines, first=first, most=most)
+    part = number_lines(lines, first=first, most=most)
     rows = part.text.split("\n") if part.text else []
     numbered = [(int(row[:6]), row[7:]) for row in rows]
     assert numbered == list(enumerate(lines, start=1))[first - 1 : first - 1 + most]
@@ -32,18 +39,18 @@ def test_reading_on_where_a_range_ends_gives_the_whole(count: int, length: int) 
     lines = [f"{index}-{'x' * length}" for index in range(count)]
     seen, first = 0, 1
     while first <= count:
-        part = shown(lines, first=first, most=MAX_LINES)
+        part = number_lines(lines, first=first, most=MAX_LINES)
         assert part.end > first, "every page has a line"
-        assert len(part.text) <= MAX_SHOWN
+        assert len(part.text) <= MAX_SHOWN_CHARS
         seen, first = seen + part.end - first, part.end
     assert seen == count
 
 
 def test_no_more_is_shown_at_once_than_a_model_should_read() -> None:
-    assert shown(["x"] * 10_000, first=1, most=10_000).end == MAX_LINES + 1
-    assert len(shown(["x" * 900] * 100, first=1, most=100).text) <= MAX_SHOWN
+    assert number_lines(["x"] * 10_000, first=1, most=10_000).end == MAX_LINES + 1
+    assert len(number_lines(["x" * 900] * 100, first=1, most=100).text) <= MAX_SHOWN_CHARS
 
 
 def test_a_line_that_is_too_long_is_cut_visibly() -> None:
-    assert cut("x" * MAX_LINE) == "x" * MAX_LINE
-    assert cut("x" * (MAX_LINE + 5)) == "x" * MAX_LINE + "… [5 more characters]"
+    assert truncate_line("x" * MAX_LINE_CHARS) == "x" * MAX_LINE_CHARS
+    assert truncate_line("x" * (MAX_LINE_CHARS + 5)) == "x" * MAX_LINE_CHARS + "… [5 more characters]"

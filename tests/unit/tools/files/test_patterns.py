@@ -3,8 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.errors import Invalid
-from holdfast.tools.files.patterns import expression, glob
-from holdfast.tools.files.searching import Search
+from holdfast.tools.files.patterns import LineSearch, compile_glob, compile_regex
 
 
 @pytest.mark.parametrize(
@@ -34,7 +33,7 @@ from holdfast.tools.files.searching import Search
     ],
 )
 def test_a_glob_means_what_people_mean_by_it(pattern: str, fits: list[str], fails: list[str]) -> None:
-    compiled = glob(pattern)
+    compiled = compile_glob(pattern)
     assert [path for path in fits if compiled.fullmatch(path) is None] == []
     assert [path for path in fails if compiled.fullmatch(path) is not None] == []
 
@@ -42,32 +41,32 @@ def test_a_glob_means_what_people_mean_by_it(pattern: str, fits: list[str], fail
 @given(st.text(st.sampled_from("ab/*?[]{},!^-\\."), max_size=12))
 def test_whatever_is_written_is_a_glob_or_says_why_not(pattern: str) -> None:
     try:
-        glob(pattern).fullmatch("a/b")
+        compile_glob(pattern).fullmatch("a/b")
     except Invalid as error:
         assert error.details["field"] == "pattern"
 
 
 @given(st.text(st.sampled_from("ab/.-+()$^|"), max_size=12))
 def test_a_glob_with_nothing_special_fits_itself_and_nothing_else(path: str) -> None:
-    assert glob(path).fullmatch(path) is not None
-    assert glob(path).fullmatch(f"{path}x") is None
+    assert compile_glob(path).fullmatch(path) is not None
+    assert compile_glob(path).fullmatch(f"{path}x") is None
 
 
 @pytest.mark.parametrize("pattern", ["{a", "[z-a]"])
 def test_a_glob_that_means_nothing_is_refused(pattern: str) -> None:
     with pytest.raises(Invalid):
-        glob(pattern)
+        compile_glob(pattern)
 
 
 @pytest.mark.parametrize("pattern", ["(", "a{1001}", r"(?=a)", r"(a)\1", "*", "[", "a{1000}{1000}"])
 def test_an_expression_that_cannot_be_used_is_refused_with_the_reason(pattern: str) -> None:
     with pytest.raises(Invalid, match="is no regular expression that can be used") as caught:
-        expression(pattern)
+        compile_regex(pattern)
     assert "RE2" in caught.value.message
 
 
 def test_an_expression_that_explodes_elsewhere_takes_no_time() -> None:
-    assert expression("(a+)+$|(a|a)*b|(.*.*.*)*x").search("a" * 50_000 + "c") is None
+    assert compile_regex("(a+)+$|(a|a)*b|(.*.*.*)*x").search("a" * 50_000 + "c") is None
 
 
 @given(
@@ -78,8 +77,8 @@ def test_an_expression_that_explodes_elsewhere_takes_no_time() -> None:
     st.booleans(),
 )
 def test_one_look_at_the_whole_text_misses_no_line(pattern: str, text: str, ignore_case: bool) -> None:
-    search = Search(pattern, ignore_case=ignore_case, context=0)
-    line = expression(pattern, ignore_case=ignore_case)
+    search = LineSearch(pattern, ignore_case=ignore_case, context=0)
+    line = compile_regex(pattern, ignore_case=ignore_case)
     lines = text.split("\n")
     expected = [index for index, each in enumerate(lines) if line.search(each) is not None]
     if not lines[-1] and len(lines) - 1 in expected:

@@ -1,7 +1,6 @@
 import pytest
 
-from holdfast.tools.files.lines import MAX_LINES, MAX_SHOWN
-from holdfast.tools.files.text import MAX_FILE
+from holdfast.tools.files.text import MAX_FILE_BYTES, MAX_LINES, MAX_SHOWN_CHARS
 from tests.unit.tools.files.desk import Desk
 
 
@@ -20,7 +19,7 @@ async def test_a_part_says_which_and_how_to_go_on(desk: Desk) -> None:
 async def test_a_long_file_comes_in_parts_that_fit(desk: Desk) -> None:
     desk.write("a", f"{'x' * 100}\n" * 5_000)
     said = await desk.does("read_file", path="a")
-    assert len(said) <= MAX_SHOWN + 100 < desk.tools["read_file"].spec.output_limit
+    assert len(said) <= MAX_SHOWN_CHARS + 100 < desk.tools["read_file"].spec.output_limit
     assert "go on with offset" in said
     desk.write("a", "x\n" * 5_000)
     assert (await desk.does("read_file", path="a")).endswith(f"go on with offset {MAX_LINES + 1}]")
@@ -51,8 +50,8 @@ async def test_what_is_no_text_is_told(desk: Desk, content: bytes, told: str) ->
 
 async def test_a_file_that_is_too_large_is_told(desk: Desk) -> None:
     with desk.write("a").open("wb") as file:
-        file.truncate(MAX_FILE + 1)
-    assert (await desk.refuses("read_file", path="a")).startswith(f"TOO_LARGE: `a` has {MAX_FILE + 1} bytes")
+        file.truncate(MAX_FILE_BYTES + 1)
+    assert (await desk.refuses("read_file", path="a")).startswith(f"TOO_LARGE: `a` has {MAX_FILE_BYTES + 1} bytes")
 
 
 async def test_a_line_that_is_not_there_is_told(desk: Desk) -> None:

@@ -2,13 +2,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.working_path import WorkingPath
-from holdfast.tools.files.searching import MAX_ROW, Search
+from holdfast.tools.files.patterns import MAX_MATCH_CHARS, LineSearch
 
 A = WorkingPath("a")
 
 
 def rows(text: str, *, context: int, most: int = 1_000) -> list[str]:
-    search = Search("x", ignore_case=False, context=context)
+    search = LineSearch("x", ignore_case=False, context=context)
     return search.rows(A, text, search.matches(text, most=most))
 
 
@@ -23,7 +23,9 @@ def test_lines_around_are_shown_and_what_is_apart_is_parted() -> None:
 
 
 def test_a_long_line_is_cut() -> None:
-    assert rows(f"x{'y' * 1000}", context=0) == [f"a:1:x{'y' * (MAX_ROW - 1)}… [{1001 - MAX_ROW} more characters]"]
+    assert rows(f"x{'y' * 1000}", context=0) == [
+        f"a:1:x{'y' * (MAX_MATCH_CHARS - 1)}… [{1001 - MAX_MATCH_CHARS} more characters]"
+    ]
 
 
 @given(st.lists(st.sampled_from("xa"), max_size=30), st.integers(0, 4), st.integers(1, 30))

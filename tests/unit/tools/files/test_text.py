@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from holdfast.domain.errors import Invalid
 from holdfast.domain.working_path import WorkingPath
-from holdfast.tools.files.text import decoded
+from holdfast.tools.files.text import decode_file
 
 A = WorkingPath("a")
 TEXT = st.text(st.sampled_from("aä\n\r\t ﻿𝄞"))
@@ -25,7 +25,7 @@ TEXT = st.text(st.sampled_from("aä\n\r\t ﻿𝄞"))
     ],
 )
 def test_what_a_file_says_is_known_by_what_it_is(content: bytes, text: str, kind: str) -> None:
-    found = decoded(content, A)
+    found = decode_file(content, A)
     assert (found.text, found.kind) == (text, kind)
 
 
@@ -42,7 +42,7 @@ def test_what_a_file_says_is_known_by_what_it_is(content: bytes, text: str, kind
 )
 def test_what_is_no_text_for_certain_is_not_guessed(content: bytes, why: str) -> None:
     with pytest.raises(Invalid, match=why):
-        decoded(content, A)
+        decode_file(content, A)
 
 
 @given(
@@ -53,11 +53,11 @@ def test_what_is_no_text_for_certain_is_not_guessed(content: bytes, why: str) ->
 )
 def test_a_text_becomes_the_bytes_that_it_was(text: str, encoding: tuple[str, bytes]) -> None:
     content = encoding[1] + text.encode(encoding[0])
-    assert decoded(content, A).encoded() == content
+    assert decode_file(content, A).encoded() == content
 
 
 @given(TEXT, TEXT)
 def test_a_passage_has_the_bytes_that_it_has_in_the_whole(before: str, after: str) -> None:
-    found = decoded(f"{before}\r\n{after}".encode(), A)
+    found = decode_file(f"{before}\r\n{after}".encode(), A)
     for line in found.text.split("\n"):
         assert found.piece(line) in found.encoded()

@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.working_path import MAX_PATH_DEPTH, WORKING_ROOT, WorkingPath, parse_working_path
 from holdfast.sandbox.files.folders import WorkspaceFolders
-from holdfast.tools.files.budget import MAX_ENTRIES, SECONDS, Budget
-from holdfast.tools.files.walking import Walk
+from holdfast.tools.files.walk import MAX_SEARCH_ENTRIES, MAX_SEARCH_SECONDS, FolderWalk, SearchBudget
 from tests.unit.tools.files.desk import Desk
 
 
-def walked(workspace: Path, start: str = ".", *, everything: bool = False, budget: Budget | None = None) -> list[str]:
+def walked(
+    workspace: Path, start: str = ".", *, everything: bool = False, budget: SearchBudget | None = None
+) -> list[str]:
     with WorkspaceFolders(workspace).open("files") as folder:
-        walk = Walk(folder, budget or Budget(Event()), everything=everything)
+        walk = FolderWalk(folder, budget or SearchBudget(Event()), everything=everything)
         return list(walk.files(parse_working_path(start)))
 
 
@@ -99,7 +100,7 @@ def test_what_cannot_be_looked_at_is_passed_over_and_said(desk: Desk, tmp_path: 
     (desk.place / "c\nd").write_text("")
     (desk.place / os.fsdecode(b"\xff")).write_text("")
     os.mkfifo(desk.place / "e")
-    budget = Budget(Event())
+    budget = SearchBudget(Event())
     assert walked(tmp_path, budget=budget) == [".gitignore", "a"]
     assert budget.notes == [
         "1 passed over: symbolic links, which are not followed",
@@ -113,7 +114,7 @@ def test_folders_that_are_too_deep_are_passed_over(desk: Desk, tmp_path: Path) -
         at = at / "d"
         at.mkdir()
         (at / "f").write_text("")
-    budget = Budget(Event())
+    budget = SearchBudget(Event())
     assert len(walked(tmp_path, budget=budget)) == MAX_PATH_DEPTH - 1
     assert budget.notes == [f"1 passed over: folders more than {MAX_PATH_DEPTH} deep"]
 
@@ -121,23 +122,25 @@ def test_folders_that_are_too_deep_are_passed_over(desk: Desk, tmp_path: Path) -
 def test_a_search_ends_when_it_has_looked_at_enough(desk: Desk, tmp_path: Path) -> None:
     for name in "abc":
         desk.write(name)
-    used = Budget(Event())
-    used.spend(entries=MAX_ENTRIES - 3)
+    used = SearchBudget(Event())
+    used.spend(entries=MAX_SEARCH_ENTRIES - 3)
     assert walked(tmp_path, budget=used) == ["a", "b"]
     assert used.notes == [
-        f"the search ended early: there are more than {MAX_ENTRIES} files and folders: name a smaller folder"
+        f"the search ended early: there are more than {MAX_SEARCH_ENTRIES} files and folders: name a smaller folder"
     ]
 
 
 def test_a_search_ends_when_its_time_is_up_or_nobody_waits(desk: Desk, tmp_path: Path) -> None:
     desk.write("a")
-    times = iter([0.0, SECONDS + 1])
-    late = Budget(Event(), monotonic=lambda: next(times))
+    times = iter([0.0, MAX_SEARCH_SECONDS + 1])
+    late = SearchBudget(Event(), monotonic=lambda: next(times))
     assert walked(tmp_path, budget=late) == []
-    assert late.notes == [f"the search ended early: it took longer than {SECONDS:g} seconds: name a smaller folder"]
+    assert late.notes == [
+        f"the search ended early: it took longer than {MAX_SEARCH_SECONDS:g} seconds: name a smaller folder"
+    ]
     halt = Event()
     halt.set()
-    assert walked(tmp_path, budget=Budget(halt)) == []
+    assert walked(tmp_path, budget=SearchBudget(halt)) == []
 
 
 def test_where_it_begins_must_be_a_folder(desk: Desk, tmp_path: Path) -> None:

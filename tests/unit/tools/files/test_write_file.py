@@ -6,8 +6,8 @@ from msgspec import UNSET
 
 from holdfast.domain.events.custom import FileAction, FileChanged
 from holdfast.domain.ids import ToolCallId
-from holdfast.tools.builtin.write_file import MAX_WRITTEN
-from holdfast.tools.files.editing import digest
+from holdfast.tools.builtin.files import MAX_WRITE_CHARS
+from holdfast.tools.files.write import digest
 from tests.unit.tools.files.desk import Desk, the_change
 
 
@@ -129,7 +129,7 @@ async def test_nothing_is_written_where_no_file_can_be(desk: Desk, tmp_path: Pat
 
 async def test_what_is_no_text_or_too_long_is_refused(desk: Desk) -> None:
     assert "NUL" in await desk.refuses("write_file", path="a", content="a\x00")
-    assert "longer than" in await desk.refuses("write_file", path="a", content="x" * (MAX_WRITTEN + 1))
+    assert "longer than" in await desk.refuses("write_file", path="a", content="x" * (MAX_WRITE_CHARS + 1))
     assert list(desk.place.iterdir()) == []
 
 

@@ -1,0 +1,132 @@
+"""Command patterns of `bash` rules.
+
+    git status         this command and nothing else
+    git push *         `git push` with anything after it
+    npm run test:*     a word may contain a `*`
+
+An allow rule matches a command as written. A deny or ask rule also matches when the program is called by its path or
+its options stand elsewhere or together (`rm -fr` for `rm -rf`), and possibly matches when other options come first.
+"""
+
+import re
+import shlex
+from functools import lru_cache
+from typing import Final
+
+from holdfast.domain.errors import Invalid
+from holdfast.tools.permissions.patterns import RuleMatch
+from holdfast.tools.permissions.shell.script import ShellWords
+
+_SHELL_OPERATORS: Final = frozenset("|&;<>()`$\n")
+_SHORT_OPTIONS: Final = re.compile(r"-[A-Za-z0-9]+")
+
+
+class CommandPattern:
+    """Which commands a rule is about."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        words = shlex.split(text)
+        self._open = words[-1] == "*" and len(words) > 1
+        self._words = words[:-1] if self._open else words
+        self._parts = [re.compile(re.escape(word).replace(r"\*", ".*"), re.DOTALL) for word in self._words]
+        self._plain = [part for part, word in zip(self._parts, self._words, strict=True) if not _is_option(word)]
+        self._options = [option for word in self._words[1:] if _is_option(word) for option in _split_options(word)]
+
+    @property
+    def program(self) -> str:
+        """The program that it is about."""
+        return self._words[0]
+
+    def allows(self, words: ShellWords) -> bool:
+        """Say whether it is about exactly this command."""
+        if len(words) < len(self._parts) or (len(words) > len(self._parts) and not self._open):
+            return False
+        return all(_matches_word(part, word) for part, word in zip(self._parts, words, strict=False))
+
+    def binds(self, words: ShellWords) -> RuleMatch:
+        """Say whether it is about this command, however it is written."""
+        name = words[0]
+        if name is None:
+            return RuleMatch.MAYBE
+        if not (_matches_word(self._parts[0], name) or _matches_word(self._parts[0], name.rpartition("/")[2])):
+            return RuleMatch.NO
+        if self.allows((self._words[0], *words[1:])):
+            return RuleMatch.YES
+        return self._rest(words[1:])
+
+    def covers(self, other: "CommandPattern") -> bool:
+        """Say whether every command that the other allows is one of its own."""
+        if other._open and not self._open:
+            return False
+        return self.allows((*other._words, "*") if other._open else tuple(other._words))
+
+    def _rest(self, words: ShellWords) -> RuleMatch:
+        given = {option for word in words if word is not None and _is_option(word) for option in _split_options(word)}
+        lacking = [option for option in self._options if option not in given]
+        unknown = any(word is None for word in words) or any(word.startswith("--") for word in words if word)
+        if lacking and not unknown:
+            return RuleMatch.NO
+        plain = _match_in_order(self._plain[1:], words, open_=self._open)
+        return min(plain, RuleMatch.MAYBE if lacking else RuleMatch.YES)
+
+
+@lru_cache(maxsize=4096)
+def command_pattern(text: str) -> CommandPattern:
+    """Return the pattern of a rule, which is compiled once."""
+    return CommandPattern(text)
+
+
+def check_command_pattern(text: str) -> None:
+    """Raise `Invalid` if no command can fit."""
+    try:
+        words = shlex.split(text)
+    except ValueError as exc:
+        raise Invalid(f"the command is not closed: {str(exc).lower()}") from exc
+    if not words:
+        raise Invalid("there is no command")
+    if "*" in words[0]:
+        raise Invalid("a rule names its program: write `bash` alone for every command")
+    if "=" in words[0]:
+        raise Invalid("a command begins with its program: variables before it are not part of a rule")
+    if not _SHELL_OPERATORS.isdisjoint(text):
+        raise Invalid("a rule is about one command: every part of a pipe or list is looked at by itself")
+
+
+def _match_in_order(parts: list[re.Pattern[str]], words: ShellWords, *, open_: bool) -> RuleMatch:
+    """Say whether the words come in this order, where options, and what may be their values, can stand between."""
+    skipped, wanted, after_option = False, list(parts), False
+    for word in words:
+        if word is None:
+            return RuleMatch.MAYBE
+        if _is_option(word):
+            after_option = True
+            continue
+        if wanted and _matches_word(wanted[0], word):
+            skipped = skipped or after_option
+            wanted.pop(0)
+        elif not wanted and open_:
+            break
+        elif after_option:
+            skipped = True
+        else:
+            return RuleMatch.NO
+        after_option = False
+    if wanted:
+        return RuleMatch.NO
+    return RuleMatch.MAYBE if skipped else RuleMatch.YES
+
+
+def _matches_word(part: re.Pattern[str], word: str | None) -> bool:
+    return word is not None and part.fullmatch(word) is not None
+
+
+def _is_option(word: str) -> bool:
+    return len(word) > 1 and word.startswith("-")
+
+
+def _split_options(word: str) -> list[str]:
+    """Return the options in a word: `-rf` are two."""
+    if word.startswith("--") or _SHORT_OPTIONS.fullmatch(word) is None:
+        return [word.partition("=")[0]]
+    return [f"-{letter}" for letter in word[1:]]
