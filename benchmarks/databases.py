@@ -9,7 +9,7 @@ from pathlib import Path
 from holdfast.bootstrap import open_bus, open_store
 from holdfast.domain.ids import SpaceId
 from holdfast.store.store import Store
-from holdfast.testing.postgres import PostgresServer
+from tests.support.postgres import PostgresServer
 
 SPACE = SpaceId("bench")
 BACKENDS = ("sqlite", "postgres")

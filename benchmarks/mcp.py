@@ -23,11 +23,10 @@ from holdfast.domain.mcp_server import McpServer
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.thread import NewThread
 from holdfast.engine.worker import LEASE
-from holdfast.mcp.mcp_tools import McpTools
-from holdfast.mcp.programs import Places
-from holdfast.mcp.servers import open_servers
+from holdfast.mcp.servers import ServerLauncher, open_mcp_servers
+from holdfast.mcp.tools import McpTools
 from holdfast.ports.workspace import BrokenAgent
-from holdfast.sandbox.none import Unconfined
+from holdfast.sandbox.detection import UnconfinedSandbox
 from holdfast.sandbox.processes import open_processes
 
 SPACE: Final = SpaceId("bench")
@@ -104,9 +103,9 @@ async def _bare(stack: AsyncExitStack) -> Callable[[str], Awaitable[object]]:
 async def _ours(stack: AsyncExitStack, folder: Path) -> Callable[[str], Awaitable[object]]:
     processes = await stack.enter_async_context(open_processes())
     store = await stack.enter_async_context(open_store(folder / "holdfast.db"))
-    sandbox = Unconfined(processes)
-    places = Places(workspace=folder, own=folder / ".holdfast", sandbox=sandbox, unconfined=sandbox)
-    servers = await stack.enter_async_context(open_servers(places, runs=store.runs))
+    sandbox = UnconfinedSandbox(processes)
+    places = ServerLauncher(workspace=folder, own=folder / ".holdfast", sandbox=sandbox, unconfined=sandbox)
+    servers = await stack.enter_async_context(open_mcp_servers(places, runs=store.runs))
     declared = McpServer(command=sys.executable, args=["-I", "-c", SERVER])
     agent = Agent(name="bot", description="", models=["a:b"], instructions="", mcp_servers={"bench": declared})
     tools = McpTools(

@@ -13,16 +13,15 @@ from typing import Final
 
 from benchmarks.table import Table
 from holdfast.ports.sandbox import Command, Sandbox, SandboxCommand
-from holdfast.sandbox.files.folders import WorkspaceFolders
-from holdfast.sandbox.none import Refusing, Unconfined
-from holdfast.sandbox.probe import find
+from holdfast.sandbox.detection import RefusingSandbox, UnconfinedSandbox, detect_sandbox
 from holdfast.sandbox.processes import SupervisedProcesses, open_processes
-from holdfast.testing.calls import a_call
+from holdfast.sandbox.working_folders import WorkspaceFolders
 from holdfast.tools.builtin.notes import TODO_READ
 from holdfast.tools.builtin.shell import bash
 from holdfast.tools.commands.command_runner import CommandRunner
 from holdfast.tools.middleware import with_standard_middleware
 from holdfast.tools.redaction import Redaction
+from tests.support.calls import a_call
 
 ROUNDS: Final = 3
 
@@ -43,14 +42,14 @@ async def _ways(folder: Path, processes: SupervisedProcesses) -> dict[str, Calla
     call, todo = a_call(), with_standard_middleware(TODO_READ, redaction=Redaction())
     plain = Command(argv=["/bin/true"], folder=folder, timeout=60.0)
     confined = SandboxCommand(argv=["/bin/true"], root=folder, folder=folder, timeout=60.0)
-    unconfined, sandbox = Unconfined(processes), await find(processes)
+    unconfined, sandbox = UnconfinedSandbox(processes), await detect_sandbox(processes)
     ways: dict[str, Callable[[], Awaitable[object]]] = {
         "in process: `todo_read`": lambda: todo.run(call, {}),
         "bare subprocess": _bare,
         "supervised": lambda: processes.run(plain),
         "supervised, with limits": lambda: unconfined.run(confined),
     }
-    if isinstance(sandbox, Refusing):
+    if isinstance(sandbox, RefusingSandbox):
         return ways  # what is not there is not measured
     shell = with_standard_middleware(bash(_commands(sandbox, folder)), redaction=Redaction())
     return ways | {

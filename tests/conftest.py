@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Generator
 import pytest
 from hypothesis import settings
 
-from holdfast.testing.postgres import PostgresServer
+from tests.support.postgres import PostgresServer
 
 # What lands must not depend on luck: new examples are looked for where somebody is there to see them.
 settings.register_profile("ci", derandomize=True)

@@ -9,11 +9,11 @@ from typing import TypeAlias
 import pytest
 
 from holdfast.bootstrap import open_store
-from holdfast.testing.log_check import check_log
-from holdfast.testing.postgres import PostgresServer
-from holdfast.testing.probe import open_probe
 from tests.api.site import Site, served
 from tests.scenario.agents.workshop import Workshop, call, calling, say
+from tests.support.database_probe import open_probe
+from tests.support.log_check import check_log
+from tests.support.postgres import PostgresServer
 
 BACKENDS = ("sqlite", "postgres")
 NewDatabase: TypeAlias = Callable[[], Awaitable[str]]

@@ -10,8 +10,8 @@ from holdfast.api.routes import ROUTES
 from holdfast.bootstrap import open_store
 from holdfast.bus.local import LocalBus
 from holdfast.control.metrics import MetricsControl
-from holdfast.metrics.meters import MOST_ROUTES, Meters
-from holdfast.testing.openai_server import OpenAIServer, Reply, ReplyCall
+from holdfast.metrics.meters import MAX_ROUTES, Meters
+from holdfast.testing.openai_server import StubOpenAIServer, StubReply, StubToolCall
 from tests.api.site import Site, eventually, served
 from tests.api.streams.readers import sse, ws
 from tests.architecture.project import ROOT
@@ -42,13 +42,15 @@ class Numbers:
 
 
 @pytest.fixture(scope="module")
-async def provider() -> AsyncIterator[OpenAIServer]:
-    async with OpenAIServer(otherwise=Reply(text="hello", input_tokens=20, output_tokens=8, cached_tokens=5)) as server:
+async def provider() -> AsyncIterator[StubOpenAIServer]:
+    async with StubOpenAIServer(
+        otherwise=StubReply(text="hello", input_tokens=20, output_tokens=8, cached_tokens=5)
+    ) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
-async def shop(tmp_path_factory: pytest.TempPathFactory, provider: OpenAIServer) -> AsyncIterator[Site]:
+async def shop(tmp_path_factory: pytest.TempPathFactory, provider: StubOpenAIServer) -> AsyncIterator[Site]:
     """Yield a server whose agents talk, use tools, wait and stall."""
     folder = tmp_path_factory.mktemp("metrics")
     workshop = Workshop(folder / "workspace", folder / "holdfast.db")
@@ -136,8 +138,8 @@ async def test_tools_are_counted_by_outcome(shop: Site) -> None:
     assert grown(moments, "holdfast_tool_call_seconds_count", tool="plan_start", outcome="failed") == 1
 
 
-async def test_a_tool_that_a_model_makes_up_is_no_label(shop: Site, provider: OpenAIServer) -> None:
-    provider.then(Reply(calls=[ReplyCall(name="made_up")]))
+async def test_a_tool_that_a_model_makes_up_is_no_label(shop: Site, provider: StubOpenAIServer) -> None:
+    provider.then(StubReply(calls=[StubToolCall(name="made_up")]))
     moments = await play(shop, "unpriced")
     assert grown(moments, "holdfast_model_call_seconds_count", model=STAND_IN, outcome="done") == 2
     assert "made_up" not in moments[1].labels("holdfast_tool_call_seconds_count", "tool")
@@ -198,7 +200,7 @@ async def test_requests_are_counted_by_the_route_and_never_by_the_path(shop: Sit
 
 
 def test_there_is_room_for_every_route() -> None:
-    assert len({path for route in ROUTES for path in route.paths}) < MOST_ROUTES
+    assert len({path for route in ROUTES for path in route.paths}) < MAX_ROUTES
 
 
 async def test_what_the_gate_refuses_is_counted_too(shop: Site) -> None:

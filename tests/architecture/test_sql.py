@@ -30,11 +30,6 @@ ALLOWED: Final = [
         "opening a connection and the borders of a transaction have no rows to map",
     ),
     (
-        "testing/commit_points.py",
-        r"BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|PRAGMA",
-        "it looks for the borders of a transaction, to kill its process there",
-    ),
-    (
         "bus/postgres.py",
         r"SELECT pg_notify",
         "a wake-up is no data",

@@ -15,9 +15,9 @@ from holdfast.bootstrap.doctor.examination import examine
 from holdfast.bootstrap.doctor.finding import Finding, Verdict
 from holdfast.bus.local import LocalBus
 from holdfast.domain.ids import SpaceId
-from holdfast.testing.postgres import PostgresServer
 from holdfast.workspace.folder import Workspace
 from tests.cli.batch import run_all
+from tests.support.postgres import PostgresServer
 
 SECRET: Final = "sk-nobody-may-see-this"
 Found: TypeAlias = dict[str, list[Finding]]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.domain.errors import Invalid
-from holdfast.testing.openai_server import OpenAIServer, Reply
+from holdfast.testing.openai_server import StubOpenAIServer, StubReply
 from tests.cli.batch import run_all
 from tests.scenario.agents.workshop import Workshop
 
@@ -51,7 +51,7 @@ async def test_the_agent_for_a_real_model_works_once_address_model_and_key_are_f
 ) -> None:
     new = made(tmp_path / "new")
     monkeypatch.setenv("OPENAI_API_KEY", "a-key")
-    async with OpenAIServer(Reply(text="I can think.", chunks=3)) as server:
+    async with StubOpenAIServer(StubReply(text="I can think.", chunks=3)) as server:
         edit(new.folder / "settings.json", "https://api.openai.com/v1", server.url)
         edit(new.folder / "agents/assistant/agent.json", "mine:gpt-5", "mine:stand-in")
         async with new.open() as floor:
@@ -69,7 +69,7 @@ async def test_the_agent_for_a_real_model_works_with_a_local_server_as_its_comme
     (line,) = [line.strip() for line in comments.splitlines() if line.strip().startswith('"mine":')]
     settings: dict[str, Any] = json.loads((new.folder / "settings.json").read_text())
     settings["providers"] = json.loads(f"{{{line}}}")
-    async with OpenAIServer(Reply(text="No key, no cloud.")) as server:
+    async with StubOpenAIServer(StubReply(text="No key, no cloud.")) as server:
         assert settings["providers"]["mine"]["base_url"].startswith("http://127.0.0.1:")
         settings["providers"]["mine"]["base_url"] = server.url
         (new.folder / "settings.json").write_text(json.dumps(settings))

@@ -12,7 +12,7 @@ from holdfast.domain.ids import SpaceId
 from holdfast.store.postgres.database import database_on, open_pool
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
-from holdfast.testing.postgres import PostgresServer
+from tests.support.postgres import PostgresServer
 
 BACKENDS = ("sqlite", "postgres")
 SPACE = SpaceId("acme")

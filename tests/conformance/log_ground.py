@@ -13,7 +13,7 @@ from holdfast.bootstrap import open_store
 from holdfast.bus.local import LocalBus
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
-from holdfast.testing.probe import Probe, open_probe
+from tests.support.database_probe import Probe, open_probe
 
 T = TypeVar("T")
 

@@ -15,10 +15,10 @@ from holdfast.domain.message import Message, Role
 from holdfast.domain.run import RunStatus
 from holdfast.domain.stream import StreamNormaliser
 from holdfast.store.store import Store
-from holdfast.testing.log_check import check_log
-from holdfast.testing.probe import Probe
-from holdfast.testing.verifier import verify
+from holdfast.testing.stream_verifier import verify_stream
 from tests.conformance.log_model import Model, ModelRun, Said
+from tests.support.database_probe import Probe
+from tests.support.log_check import check_log
 
 SPACE: Final = SpaceId("acme")
 ALL: Final = 1000
@@ -113,7 +113,7 @@ async def _check_events(store: Store, run: ModelRun) -> None:
     assert [event.data for event in logged] == run.events
     events = [decode_event(event.data) for event in logged]
     assert [event_type(event) for event in events] == [event.type for event in logged]
-    verify(events, complete=run.status.terminal)
+    verify_stream(events, complete=run.status.terminal)
     stream = StreamNormaliser.resume(run.thread.id, run.id, events)
     assert set(stream.open_tool_calls) == set(run.open_calls())
     assert run.live or not run.open_calls()

@@ -12,9 +12,9 @@ from holdfast.bus.local import LocalBus
 from holdfast.bus.postgres import CHANNEL, MAX_PAYLOAD_BYTES, PostgresBus, open_bus
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.ports.bus import Bus, WakeHint
-from holdfast.testing.postgres import PostgresServer
 from tests.hints import hints_of
 from tests.schemas import fetch
+from tests.support.postgres import PostgresServer
 
 PATIENCE: Final = 30.0
 SPACE: Final = SpaceId("acme")

@@ -31,7 +31,7 @@ from holdfast.domain.run import RunStatus
 from holdfast.domain.stream import StreamNormaliser
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
-from holdfast.testing.verifier import IllegalStream, verify
+from holdfast.testing.stream_verifier import IllegalStream, verify_stream
 from tests.builders import SECOND, assistant, call, claim, result, spoken
 from tests.conformance.conftest import SPACE
 from tests.conformance.scenes import ASKING, QUEUED, after, asked, child_of, commit, queued, running, stream
@@ -77,7 +77,7 @@ async def log(store: Store, clock: HeldClock, lease: Lease, *said: Event) -> Non
 async def check_closed(store: Store, run: RunId, *, segments: int = 1) -> RunFinished | RunErrorEvent:
     """Return how the stream of a run ends, which is legal, whole and has so many segments."""
     events = await stream(store, run)
-    verify(events)
+    verify_stream(events)
     assert sum(isinstance(event, RunStarted) for event in events) == segments
     assert sum(isinstance(event, RunFinished | RunErrorEvent) for event in events) == segments
     logged = await store.events.after(SPACE, run)
@@ -93,7 +93,7 @@ async def test_whatever_is_open_in_a_running_run_is_closed(store: Store, clock: 
     lease = await running(store)
     await log(store, clock, lease, *OPEN[what])
     with pytest.raises(IllegalStream):
-        verify(await stream(store, lease.run_id))
+        verify_stream(await stream(store, lease.run_id))
     await store.runs.end(SPACE, lease.run_id)
     last = await check_closed(store, lease.run_id)
     assert isinstance(last, RunFinished)

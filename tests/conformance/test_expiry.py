@@ -14,7 +14,7 @@ from holdfast.domain.run import Move, RunStatus, WaitsFor
 from holdfast.domain.step import StepState
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
-from holdfast.testing.verifier import verify
+from holdfast.testing.stream_verifier import verify_stream
 from tests.builders import FIRST, MINUTE, SECOND, assistant, call, claim, result, spoken
 from tests.conformance.conftest import SPACE
 from tests.conformance.scenes import (
@@ -93,7 +93,7 @@ async def test_a_run_that_was_claimed_cap_times_without_a_settled_step_fails(sto
     assert failed.error is not None
     assert failed.error.code == "ATTEMPTS_EXHAUSTED"
     assert [step.state for step in await store.steps.of_run(SPACE, run.id)] == [StepState.FAILED]
-    verify(await stream(store, run.id))
+    verify_stream(await stream(store, run.id))
     assert await store.leases.claim(SECOND, lease=MINUTE) == []
 
 

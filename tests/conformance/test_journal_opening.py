@@ -32,7 +32,7 @@ from holdfast.domain.stream import STRUCTURAL_TYPES, StreamNormaliser
 from holdfast.domain.thread import NewThread
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
-from holdfast.testing.verifier import verify
+from holdfast.testing.stream_verifier import verify_stream
 from tests.builders import FIRST, MINUTE, SECOND, assistant, call, claim, new_thread, spoken, user
 from tests.conformance.conftest import SPACE
 from tests.conformance.conversations import answered, claimed, make, on, sequences, texts
@@ -188,7 +188,7 @@ async def test_a_stream_goes_on_legally_from_what_was_opened(store: Store, broke
     for event in spoken("again", id="m1"):
         more += going_on.feed(event, at=NOW)
     await commit(store, lease, events=more)
-    verify(await stream(store, lease.run_id), complete=False)
+    verify_stream(await stream(store, lease.run_id), complete=False)
     from_all = StreamNormaliser.resume(lease.thread_id, lease.run_id, await stream(store, lease.run_id))
     from_opening = resumed(lease, await opened(store, lease))
     ends = [s.feed(event, at=NOW) for s in (from_all, from_opening) for event in spoken("x", id="m1")]
@@ -207,7 +207,7 @@ async def test_a_stream_goes_on_in_a_new_segment_after_a_wait(store: Store) -> N
     more = [legal for event in spoken("thanks") for legal in going_on.feed(event, at=NOW)]
     await commit(store, again, consumed=[1], events=more)
     logged = await stream(store, lease.run_id)
-    verify(logged, complete=False)
+    verify_stream(logged, complete=False)
     assert [event_type(event) for event in logged].count("RUN_STARTED") == 2
 
 

@@ -22,13 +22,13 @@ from holdfast.domain.new_run import NewRun
 from holdfast.domain.thread import NewThread
 from holdfast.store import statements
 from holdfast.testing.clock import HeldClock
-from holdfast.testing.log_check import check_rows
-from holdfast.testing.postgres import PostgresServer
-from holdfast.testing.probe import open_probe
 from tests.builders import MINUTE, claim
 from tests.conformance.conftest import SPACE
 from tests.conformance.tables import Rows, rows_of
 from tests.schemas import Catalogue, catalogue_of, execute, fetch
+from tests.support.database_probe import open_probe
+from tests.support.log_check import check_rows
+from tests.support.postgres import PostgresServer
 
 COLOURS = ("0998_colours", "ALTER TABLE spaces ADD COLUMN colour TEXT;\nCREATE INDEX by_colour ON spaces (colour);\n")
 BROKEN = (

@@ -32,12 +32,12 @@ from holdfast.domain.new_run import CreatedRun, NewRun, RunBase
 from holdfast.domain.placement import OnBusy
 from holdfast.domain.run import Priority, RunStatus
 from holdfast.domain.timer import TimerState
-from holdfast.testing.postgres import PostgresServer
 from tests.conformance.log_ground import Ground, PostgresGround, SqliteGround
 from tests.conformance.log_invariants import SPACE
 from tests.conformance.log_machine import OWNERS, LogMachine
 from tests.conformance.log_model import DEEPEST, Start
 from tests.conformance.log_worker import MISTAKES, STEPS, Turn, plan
+from tests.support.postgres import PostgresServer
 
 MILLISECOND: Final = timedelta(milliseconds=1)
 EVERY: Final = settings(

@@ -10,12 +10,12 @@ from typing import Final, TypeAlias
 import asyncpg
 import pytest
 
-from holdfast.testing.counting_server import CountingServer
-from holdfast.testing.kills import ForkServer
-from holdfast.testing.postgres import PostgresServer
 from tests.scenario.crash_relay import WORKER
 from tests.scenario.hunt import VICTIM, Script, write_script
 from tests.scenario.workload import PLAYS
+from tests.support.counting_server import CountingServer
+from tests.support.fork_server import ForkServer
+from tests.support.postgres import PostgresServer
 
 Place: TypeAlias = str | Path
 NewPlace: TypeAlias = Callable[[], Awaitable[Place]]

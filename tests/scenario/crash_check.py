@@ -10,12 +10,12 @@ from holdfast.domain.events import ToolCallResult, ToolCallStart
 from holdfast.domain.message import Role
 from holdfast.domain.run import RunStatus
 from holdfast.domain.step import Step, StepKind, StepState
-from holdfast.testing.counting_server import Counted
-from holdfast.testing.verifier import verify
+from holdfast.testing.stream_verifier import verify_stream
 from tests.scenario.crash_history import Canonical, Told, canonical, unknown_calls
+from tests.support.counting_server import CountedCall
 
 
-def check_play(told: Told, undisturbed: Told, calls: Sequence[Counted], *, streams: bool = True) -> None:
+def check_play(told: Told, undisturbed: Told, calls: Sequence[CountedCall], *, streams: bool = True) -> None:
     """Assert that a play ended as if nothing had happened, but for what is unknown.
 
     Where people are asked by many at once, it is a matter of time which questions a segment ends with: `streams` that
@@ -25,7 +25,7 @@ def check_play(told: Told, undisturbed: Told, calls: Sequence[Counted], *, strea
         assert each.run.status is RunStatus.COMPLETED, (each.run.id, each.run.status, each.run.error)
         check_transcript(each)
         check_steps(each)
-        verify(each.events)
+        verify_stream(each.events)
     check_calls(told, calls)
     assert told.run.usage.total_tokens >= undisturbed.run.usage.total_tokens, "a call that was lost is charged too"
     unknown = unknown_calls(told)
@@ -67,7 +67,7 @@ def check_steps(told: Told) -> None:
     assert not last, "these calls are in no message"
 
 
-def check_calls(told: Told, calls: Sequence[Counted]) -> None:
+def check_calls(told: Told, calls: Sequence[CountedCall]) -> None:
     """Assert that what the tool server counted is what the ledger says."""
     steps = [step for each in told.all() for step in each.steps if step.kind is StepKind.TOOL]
     counted = Counter(call.key for call in calls)

@@ -10,11 +10,11 @@ import msgspec
 
 from holdfast.bootstrap.workspace import Holdfast
 from holdfast.domain.ids import RunId
-from holdfast.testing.counting_server import CountingServer
-from holdfast.testing.kills import ForkServer
 from tests.scenario.crash_person import Person
 from tests.scenario.crash_play import WATCHED, name_of
 from tests.scenario.crash_victim import Task, begin
+from tests.support.counting_server import CountingServer
+from tests.support.fork_server import ForkServer
 
 AT_ONCE: Final = 4
 LONGEST: Final = 0.8

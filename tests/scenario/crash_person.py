@@ -10,9 +10,9 @@ from holdfast.domain.content import Json
 from holdfast.domain.errors import AlreadyAnswered, Conflict
 from holdfast.domain.ids import MessageId, RunId
 from holdfast.domain.run import Run, RunStatus, WaitsFor
-from holdfast.testing.counting_server import reached, release
-from holdfast.testing.probe import open_probe
 from tests.scenario.crash_play import ANSWER, FIRST_ORDER, SECOND_ORDER, WATCHED, name_of
+from tests.support.counting_server import reached, release
+from tests.support.database_probe import open_probe
 
 # In this order: an item that is read moves from the first to the second or the third.
 _ORDERS: Final = (

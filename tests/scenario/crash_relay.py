@@ -17,14 +17,14 @@ from holdfast.domain.content import Json
 from holdfast.domain.ids import RunId
 from holdfast.domain.instant import millis
 from holdfast.store.store import Store
-from holdfast.testing.counting_server import CountingServer
-from holdfast.testing.kills import Death, ForkServer
-from holdfast.testing.log_check import check_log
-from holdfast.testing.probe import Probe, is_postgres, open_probe
 from tests.scenario.crash_check import check_play
 from tests.scenario.crash_history import Told, read
 from tests.scenario.crash_play import ANSWER, WATCHED, name_of
 from tests.scenario.crash_victim import LEASE_MS, Ahead, Task
+from tests.support.counting_server import CountingServer
+from tests.support.database_probe import Probe, is_postgres, open_probe
+from tests.support.fork_server import Death, ForkServer
+from tests.support.log_check import check_log
 
 WORKER: Final = "tests.scenario.crash_victim:work"
 

@@ -10,11 +10,11 @@ from holdfast.domain.artifact import ArtifactType, NewArtifact
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import ArtifactId
 from holdfast.domain.tool import ToolClass
-from holdfast.testing.counting_server import calling
 from holdfast.tools.content import artifact_made_event
 from holdfast.tools.tool import Tool, ToolContext, ToolResult
 from holdfast.tools.typed_tool import ToolArguments, TypedTool, tool_spec
 from tests.scenario.crash_play import moment, name_of
+from tests.support.counting_server import calling
 
 Reach: TypeAlias = Callable[[str], None]
 

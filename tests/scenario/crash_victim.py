@@ -29,13 +29,13 @@ from holdfast.domain.new_run import NewRun
 from holdfast.domain.thread import NewThread
 from holdfast.models.scripted import ScriptedModel
 from holdfast.ports.model import ModelDelta, ModelFinished, ModelRequest, TextDelta
-from holdfast.testing.commit_points import CommitPoints
-from holdfast.testing.kills import Say
-from holdfast.testing.probe import is_postgres, open_probe
 from tests.builders import user
 from tests.scenario.crash_person import Person
 from tests.scenario.crash_play import ANSWER, CAPTAIN, GOAL, moment
 from tests.scenario.crash_tools import tools
+from tests.support.commit_points import CommitPoints
+from tests.support.database_probe import is_postgres, open_probe
+from tests.support.fork_server import Say
 
 LEASE_MS: Final = 300
 _WINDOW: Final = 0.002

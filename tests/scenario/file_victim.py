@@ -18,8 +18,8 @@ from holdfast.domain.errors import IdTaken
 from holdfast.domain.ids import RunId
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.thread import NewThread
-from holdfast.testing.kills import Say
 from tests.builders import user
+from tests.support.fork_server import Say
 
 WORKER: Final = "tests.scenario.file_victim:work"
 CHANGES: Final = ("mkdir", "fsync", "rename")

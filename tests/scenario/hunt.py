@@ -20,13 +20,13 @@ from holdfast.bus.local import LocalBus
 from holdfast.domain.ids import SpaceId
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
-from holdfast.testing.kills import ForkServer
-from holdfast.testing.log_check import check_log, check_rows
-from holdfast.testing.probe import Probe, is_postgres, open_probe
 from tests.scenario.snapshot import Snapshot, snapshot
 from tests.scenario.stage import START, Stage
 from tests.scenario.victim import AFTERWARDS, Task, tidy_up
 from tests.scenario.workload import PLAYS
+from tests.support.database_probe import Probe, is_postgres, open_probe
+from tests.support.fork_server import ForkServer
+from tests.support.log_check import check_log, check_rows
 
 Script: TypeAlias = Sequence[Snapshot]
 """What there is before the first step of a play, and after each of them."""

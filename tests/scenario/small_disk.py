@@ -21,10 +21,10 @@ from holdfast.bus.local import LocalBus
 from holdfast.domain.commit import Lease
 from holdfast.domain.errors import OutcomeUnknown, StoreFull, StoreReadOnly, Unavailable
 from holdfast.store.store import Store
-from holdfast.testing.log_check import check_rows
-from holdfast.testing.postgres import PostgresServer
-from holdfast.testing.probe import open_probe
 from tests.scenario.load import PATIENCE, begin, check_said, saying
+from tests.support.database_probe import open_probe
+from tests.support.log_check import check_rows
+from tests.support.postgres import PostgresServer
 
 SMALL: Final = "size=2m"
 LARGE: Final = "size=64m"

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from holdfast.domain.ids import SpaceId
-from holdfast.testing.probe import Probe, Row
+from tests.support.database_probe import Probe, Row
 
 Snapshot: TypeAlias = Mapping[str, list[str]]
 """Rows by table, as JSON."""

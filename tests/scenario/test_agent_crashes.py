@@ -15,17 +15,17 @@ import pytest
 from holdfast.bootstrap.workspace import Options
 from holdfast.bootstrap.workspace import open as open_workspace
 from holdfast.domain.ids import RunId
-from holdfast.testing.counting_server import CountingServer
-from holdfast.testing.kills import ForkServer
-from holdfast.testing.log_check import check_log
-from holdfast.testing.postgres import PostgresServer
-from holdfast.testing.probe import open_probe
 from tests.scenario.conftest import NewPlace
 from tests.scenario.crash_check import check_play
 from tests.scenario.crash_crew import Crew
 from tests.scenario.crash_history import Told, read
 from tests.scenario.crash_play import MATES, STAGES, name_of, write_workspace
 from tests.scenario.crash_relay import WORKER, Fate, Fates, Relay, at_points, at_times, relaying
+from tests.support.counting_server import CountingServer
+from tests.support.database_probe import open_probe
+from tests.support.fork_server import ForkServer
+from tests.support.log_check import check_log
+from tests.support.postgres import PostgresServer
 
 SEED: Final = 20_261_116
 MANY: Final = 2_000

@@ -28,16 +28,16 @@ from holdfast.domain.step import StepKind, StepState
 from holdfast.domain.timer import NewTimer
 from holdfast.engine.watcher import Watch
 from holdfast.store.commit_rows import MAX_MESSAGE_CHARS
-from holdfast.testing.counting_server import CountingServer
-from holdfast.testing.kills import PATIENCE, ForkServer
-from holdfast.testing.postgres import PostgresServer
-from holdfast.testing.verifier import verify
+from holdfast.testing.stream_verifier import verify_stream
 from tests.builders import user
 from tests.scenario.crash_check import check_transcript
 from tests.scenario.crash_history import Told, read
 from tests.scenario.crash_play import GOAL, calling, moment, name_of, write_agent_with
 from tests.scenario.crash_relay import SPARED, Fate, Fates, Relay, relaying
 from tests.scenario.crash_victim import begin
+from tests.support.counting_server import CountingServer
+from tests.support.fork_server import HANG_TIMEOUT_SECONDS, ForkServer
+from tests.support.postgres import PostgresServer
 
 CHARGED: Final = [calling(("charge", "fuel")), calling(say="Done.")]
 INSIDE_CHARGE: Final = moment("tool", "fuel", "inside")
@@ -278,12 +278,12 @@ async def test_what_the_store_refuses_for_good_ends_the_run_and_lets_go_of_its_w
         told = await read(holdfast.store, run)
     assert told.run.error is not None and told.run.error.code == "TOO_LARGE"
     check_transcript(told)
-    verify(told.events)
+    verify_stream(told.events)
 
 
 async def _until(watch: Watch, status: RunStatus) -> None:
     seq = 0
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
         while (head := await watch.beyond(seq)) is not None and head.status is not status:
             assert not head.status.terminal
             seq = head.last_event_seq

@@ -16,11 +16,11 @@ from holdfast.domain.ids import RunId
 from holdfast.domain.message import Role
 from holdfast.domain.run import RunStatus
 from holdfast.domain.step import StepKind, StepState
-from holdfast.testing.kills import ForkServer
-from holdfast.testing.log_check import check_log
-from holdfast.testing.probe import open_probe
 from tests.scenario.agents.workshop import Workshop, call, calling, say
 from tests.scenario.command_victim import WORKER, Task
+from tests.support.database_probe import open_probe
+from tests.support.fork_server import ForkServer
+from tests.support.log_check import check_log
 from tests.unit.sandbox.commands import died_out, new_mark
 from tests.unit.sandbox.confined import need_sandbox
 

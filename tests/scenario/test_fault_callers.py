@@ -26,13 +26,13 @@ from holdfast.domain.new_run import NewRun
 from holdfast.domain.step import Step, StepKind, StepState
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
-from holdfast.testing.log_check import check_log, check_rows
-from holdfast.testing.probe import Probe, open_probe
 from tests.scenario.conftest import NewPlace, Scripts
 from tests.scenario.load import HOUR, PATIENCE, SPACE, begin, check_said, saying
 from tests.scenario.snapshot import Snapshot, snapshot
 from tests.scenario.stage import START, Stage
 from tests.scenario.workload import PLAYS
+from tests.support.database_probe import Probe, open_probe
+from tests.support.log_check import check_log, check_rows
 
 SEED: Final = 20_260_131
 TIMES: Final = 20

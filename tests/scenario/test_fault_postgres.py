@@ -19,12 +19,12 @@ from holdfast.domain.ids import SpaceId
 from holdfast.domain.instant import instant
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
-from holdfast.testing.log_check import check_rows
-from holdfast.testing.postgres import PostgresServer
-from holdfast.testing.probe import open_probe
 from tests.builders import spoken
 from tests.scenario.load import PATIENCE, SPACE, begin, check_said, saying
 from tests.scenario.proxy import Fate, Proxy, proxied
+from tests.support.database_probe import open_probe
+from tests.support.log_check import check_rows
+from tests.support.postgres import PostgresServer
 
 WRITERS = 32
 OTHER = SpaceId("other")

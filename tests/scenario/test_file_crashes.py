@@ -15,11 +15,11 @@ from holdfast.domain.events.custom import FileAction, FileChanged, from_custom
 from holdfast.domain.ids import RunId
 from holdfast.domain.message import Role
 from holdfast.domain.run import RunStatus
-from holdfast.testing.kills import ForkServer
-from holdfast.testing.log_check import check_log
-from holdfast.testing.probe import open_probe
 from tests.scenario.agents.workshop import Workshop, call, calling, say
 from tests.scenario.file_victim import WORKER, Task
+from tests.support.database_probe import open_probe
+from tests.support.fork_server import ForkServer
+from tests.support.log_check import check_log
 
 TURNS: Final = [
     calling(call("read_file", path="ledger"), call("read_file", path="notes")),

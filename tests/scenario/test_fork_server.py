@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.testing import kills
-from holdfast.testing.kills import ForkServer, Say
+from tests.support import fork_server as kills
+from tests.support.fork_server import ForkServer, Say
 
 
 def work(task: Any, say: Say) -> None:
@@ -44,6 +44,6 @@ async def test_a_victim_that_fails_says_why(server: ForkServer) -> None:
 
 
 async def test_a_victim_that_hangs_is_not_waited_for(server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kills, "PATIENCE", 0.2)
+    monkeypatch.setattr(kills, "HANG_TIMEOUT_SECONDS", 0.2)
     with pytest.raises(AssertionError, match="hung"):
         await server.send("hang")

@@ -8,11 +8,11 @@ from typing import Final
 import msgspec
 import pytest
 
-from holdfast.testing.kills import ForkServer
 from tests.scenario.conftest import NewPlace, Scripts
 from tests.scenario.hunt import Hunt, hunting, write_script
 from tests.scenario.victim import Task
 from tests.scenario.workload import PLAYS, TOGETHER
+from tests.support.fork_server import ForkServer
 
 SEED: Final = 20_260_131
 MANY: Final = 2_000

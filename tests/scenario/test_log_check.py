@@ -8,10 +8,10 @@ from typing import Final
 
 import pytest
 
-from holdfast.testing.log_check import BrokenLog, check_log
-from holdfast.testing.probe import open_probe
 from tests.scenario.hunt import write_script
 from tests.scenario.snapshot import TABLES
+from tests.support.database_probe import open_probe
+from tests.support.log_check import BrokenLog, check_log
 
 RUN: Final = "(SELECT MIN(run_key) FROM runs)"
 

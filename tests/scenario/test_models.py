@@ -13,83 +13,83 @@ from holdfast.domain.errors import ContextOverflow, HoldfastError, ModelRefused,
 from holdfast.domain.limits import Usage
 from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.model_provider import ProviderSettings
-from holdfast.models.catalog import Catalog
-from holdfast.models.kept import KEY
+from holdfast.models.messages import PROVIDER_METADATA_KEY
+from holdfast.models.registry import ModelRegistry
 from holdfast.ports.model import Model, ModelDelta, TextDelta
-from holdfast.testing.openai_server import Fault, OpenAIServer, Reply, ReplyCall
+from holdfast.testing.openai_server import StubFault, StubOpenAIServer, StubReply, StubToolCall
 from tests.builders import user
 from tests.unit.models.asking import PATIENCE, asking, calls, deltas, finished, text, thoughts
 
 NAME = "local:some-model"
-AT_ONCE = (Fault.HANG_UP, Fault.SILENCE, Fault.PAGE)
+AT_ONCE = (StubFault.HANG_UP, StubFault.SILENCE, StubFault.PAGE)
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[OpenAIServer]:
+async def server() -> AsyncIterator[StubOpenAIServer]:
     """Yield a provider that was told nothing yet."""
-    async with OpenAIServer() as stand_in:
+    async with StubOpenAIServer() as stand_in:
         yield stand_in
 
 
 @pytest.fixture
-async def model(server: OpenAIServer) -> AsyncIterator[Model]:
+async def model(server: StubOpenAIServer) -> AsyncIterator[Model]:
     """Yield a model of it."""
     async with _models(server) as models:
         yield models.find(NAME)
 
 
 @pytest.fixture
-async def impatient(server: OpenAIServer) -> AsyncIterator[Model]:
+async def impatient(server: StubOpenAIServer) -> AsyncIterator[Model]:
     """Yield a model of it that bears no second of silence."""
     async with _models(server, timeout_seconds=1) as models:
         yield models.find(NAME)
 
 
-async def test_an_answer_comes_in_the_chunks_that_were_sent(server: OpenAIServer, model: Model) -> None:
-    server.then(Reply(text="hello, world", chunks=4, think="hm", input_tokens=20, output_tokens=8, cached_tokens=5))
+async def test_an_answer_comes_in_the_chunks_that_were_sent(server: StubOpenAIServer, model: Model) -> None:
+    server.then(StubReply(text="hello, world", chunks=4, think="hm", input_tokens=20, output_tokens=8, cached_tokens=5))
     said = await deltas(model)
     assert [delta.text for delta in said if isinstance(delta, TextDelta)] == ["hel", "lo,", " wo", "rld"]
     assert thoughts(said) == "hm"
     assert finished(said).usage == Usage(input_tokens=20, output_tokens=8, cached_input_tokens=5, cost_usd=None)
 
 
-async def test_calls_come_side_by_side_with_their_arguments_in_pieces(server: OpenAIServer, model: Model) -> None:
-    first = ReplyCall(name="look", arguments={"at": "the sea", "for": [1, 2]}, chunks=5)
-    server.then(Reply(text="I will", calls=[first, ReplyCall(name="jump")]))
+async def test_calls_come_side_by_side_with_their_arguments_in_pieces(server: StubOpenAIServer, model: Model) -> None:
+    first = StubToolCall(name="look", arguments={"at": "the sea", "for": [1, 2]}, chunks=5)
+    server.then(StubReply(text="I will", calls=[first, StubToolCall(name="jump")]))
     said = await deltas(model, asking(tools=["look", "jump"]))
     assert calls(said) == [("look", {"at": "the sea", "for": [1, 2]}), ("jump", {})]
     assert finished(said).reason == "tool_calls"
     assert [tool["function"]["name"] for tool in server.requests[0]["tools"]] == ["look", "jump"]
 
 
-async def test_ids_that_a_server_only_counts_are_made_unique(server: OpenAIServer, model: Model) -> None:
-    server.then(Reply(calls=[ReplyCall(name="look", id="0"), ReplyCall(name="look", id="0")]))
+async def test_ids_that_a_server_only_counts_are_made_unique(server: StubOpenAIServer, model: Model) -> None:
+    server.then(StubReply(calls=[StubToolCall(name="look", id="0"), StubToolCall(name="look", id="0")]))
     assert len(calls(await deltas(model, asking(tools=["look"])))) == 2
 
 
-async def test_thoughts_go_back_with_the_answer_that_they_led_to(server: OpenAIServer, model: Model) -> None:
-    server.then(Reply(text="so", think="hm"), Reply(text="ok"))
+async def test_thoughts_go_back_with_the_answer_that_they_led_to(server: StubOpenAIServer, model: Model) -> None:
+    server.then(StubReply(text="so", think="hm"), StubReply(text="ok"))
     said = await deltas(model)
-    answer = NewMessage(role=Role.ASSISTANT, content="so", metadata={KEY: finished(said).keep})
+    answer = NewMessage(role=Role.ASSISTANT, content="so", metadata={PROVIDER_METADATA_KEY: finished(said).keep})
     await deltas(model, asking(user("hi"), answer, user("go on")))
     assert "hm" in str(server.requests[1]["messages"])
 
 
 @pytest.mark.parametrize(("finish", "reason"), [("length", "length"), ("content_filter", "refused"), ("eos", "stop")])
-async def test_why_it_ended_is_told(server: OpenAIServer, model: Model, finish: str, reason: str) -> None:
-    server.then(Reply(text="so far", finish=finish))
+async def test_why_it_ended_is_told(server: StubOpenAIServer, model: Model, finish: str, reason: str) -> None:
+    server.then(StubReply(text="so far", finish=finish))
     assert finished(await deltas(model)).reason == reason
 
 
-async def test_what_it_says_when_it_refuses_is_told(server: OpenAIServer, model: Model) -> None:
-    server.then(Reply(refusal="not this"))
+async def test_what_it_says_when_it_refuses_is_told(server: StubOpenAIServer, model: Model) -> None:
+    server.then(StubReply(refusal="not this"))
     said = await deltas(model)
     assert (text(said), finished(said).reason) == ("not this", "refused")
 
 
 @pytest.mark.filterwarnings("ignore:Failed to extract usage")
-async def test_usage_that_is_not_told_has_no_cost_and_neither_has_nonsense(server: OpenAIServer) -> None:
-    server.then(Reply(text="x"), Reply(text="x", input_tokens=None), Reply(text="x", input_tokens=-7))
+async def test_usage_that_is_not_told_has_no_cost_and_neither_has_nonsense(server: StubOpenAIServer) -> None:
+    server.then(StubReply(text="x"), StubReply(text="x", input_tokens=None), StubReply(text="x", input_tokens=-7))
     async with _models(server, input_usd_per_million=1, output_usd_per_million=2) as models:
         told, untold, nonsense = [finished(await deltas(models.find(NAME))).usage for _ in range(3)]
     assert told.cost_usd == pytest.approx((10 * 1 + 5 * 2) / 1_000_000)
@@ -99,25 +99,29 @@ async def test_usage_that_is_not_told_has_no_cost_and_neither_has_nonsense(serve
 @pytest.mark.parametrize(
     ("reply", "kind", "details"),
     [
-        (Reply(status=429, retry_after="7"), ModelUnavailable, {"status": 429, "retry_after": 7.0}),
-        (Reply(status=529, retry_after="3"), ModelUnavailable, {"status": 529, "retry_after": 3.0}),
-        (Reply(status=408), ModelUnavailable, {"status": 408}),
-        (Reply(status=500), ModelUnavailable, {"status": 500}),
-        (Reply(status=502), ModelUnavailable, {"status": 502}),
-        (Reply(status=503, retry_after="1"), ModelUnavailable, {"status": 503, "retry_after": 1.0}),
-        (Reply(status=504), ModelUnavailable, {"status": 504}),
-        (Reply(status=429, error_code="insufficient_quota"), ModelUnavailable, {"status": 429}),
-        (Reply(status=400, error_code="context_length_exceeded"), ContextOverflow, {"status": 400}),
-        (Reply(status=400, error_message="maximum context length is 8192 tokens"), ContextOverflow, {"status": 400}),
-        (Reply(status=413), ContextOverflow, {"status": 413}),
-        (Reply(status=400, error_message="no such setting"), ModelRefused, {"status": 400}),
-        (Reply(status=401), ModelRefused, {"status": 401}),
-        (Reply(status=403), ModelRefused, {"status": 403}),
-        (Reply(status=404, error_code="model_not_found"), ModelRefused, {"status": 404}),
+        (StubReply(status=429, retry_after="7"), ModelUnavailable, {"status": 429, "retry_after": 7.0}),
+        (StubReply(status=529, retry_after="3"), ModelUnavailable, {"status": 529, "retry_after": 3.0}),
+        (StubReply(status=408), ModelUnavailable, {"status": 408}),
+        (StubReply(status=500), ModelUnavailable, {"status": 500}),
+        (StubReply(status=502), ModelUnavailable, {"status": 502}),
+        (StubReply(status=503, retry_after="1"), ModelUnavailable, {"status": 503, "retry_after": 1.0}),
+        (StubReply(status=504), ModelUnavailable, {"status": 504}),
+        (StubReply(status=429, error_code="insufficient_quota"), ModelUnavailable, {"status": 429}),
+        (StubReply(status=400, error_code="context_length_exceeded"), ContextOverflow, {"status": 400}),
+        (
+            StubReply(status=400, error_message="maximum context length is 8192 tokens"),
+            ContextOverflow,
+            {"status": 400},
+        ),
+        (StubReply(status=413), ContextOverflow, {"status": 413}),
+        (StubReply(status=400, error_message="no such setting"), ModelRefused, {"status": 400}),
+        (StubReply(status=401), ModelRefused, {"status": 401}),
+        (StubReply(status=403), ModelRefused, {"status": 403}),
+        (StubReply(status=404, error_code="model_not_found"), ModelRefused, {"status": 404}),
     ],
 )
 async def test_a_status_is_one_of_our_errors_after_one_request(
-    server: OpenAIServer, model: Model, reply: Reply, kind: type[HoldfastError], details: dict[str, Any]
+    server: StubOpenAIServer, model: Model, reply: StubReply, kind: type[HoldfastError], details: dict[str, Any]
 ) -> None:
     server.then(reply)
     said, error = await _failing(model)
@@ -128,54 +132,56 @@ async def test_a_status_is_one_of_our_errors_after_one_request(
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("fault", Fault)
+@pytest.mark.parametrize("fault", StubFault)
 async def test_whatever_goes_wrong_in_an_answer_is_an_outage_after_what_was_said(
-    server: OpenAIServer, impatient: Model, fault: Fault
+    server: StubOpenAIServer, impatient: Model, fault: StubFault
 ) -> None:
-    server.then(Reply(text="so far", chunks=2, fault=fault, status=500))
+    server.then(StubReply(text="so far", chunks=2, fault=fault, status=500))
     said, error = await _failing(impatient)
     assert type(error) is ModelUnavailable
     assert text(said) == ("" if fault in AT_ONCE else "so far")
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("fault", [Fault.CUT, Fault.GARBAGE, Fault.NONSENSE, Fault.UNFINISHED, Fault.STALL])
+@pytest.mark.parametrize(
+    "fault", [StubFault.CUT, StubFault.GARBAGE, StubFault.NONSENSE, StubFault.UNFINISHED, StubFault.STALL]
+)
 async def test_an_answer_that_goes_wrong_before_its_first_word_is_an_outage_too(
-    server: OpenAIServer, impatient: Model, fault: Fault
+    server: StubOpenAIServer, impatient: Model, fault: StubFault
 ) -> None:
-    server.then(Reply(fault=fault))
+    server.then(StubReply(fault=fault))
     said, error = await _failing(impatient)
     assert (said, type(error)) == ([], ModelUnavailable)
 
 
-async def test_calls_that_were_cut_are_an_outage_and_never_an_answer(server: OpenAIServer, model: Model) -> None:
-    server.then(Reply(calls=[ReplyCall(name="look", arguments={"at": 1}, chunks=3)], fault=Fault.UNFINISHED))
+async def test_calls_that_were_cut_are_an_outage_and_never_an_answer(server: StubOpenAIServer, model: Model) -> None:
+    server.then(StubReply(calls=[StubToolCall(name="look", arguments={"at": 1}, chunks=3)], fault=StubFault.UNFINISHED))
     _, error = await _failing(model)
     assert type(error) is ModelUnavailable
 
 
-async def test_a_server_that_is_slow_but_not_silent_is_waited_for(server: OpenAIServer, impatient: Model) -> None:
-    server.then(Reply(text="slowly but surely", chunks=8, delay_ms=150))
+async def test_a_server_that_is_slow_but_not_silent_is_waited_for(server: StubOpenAIServer, impatient: Model) -> None:
+    server.then(StubReply(text="slowly but surely", chunks=8, delay_ms=150))
     assert text(await deltas(impatient)) == "slowly but surely"
 
 
 async def test_nobody_at_the_address_is_an_outage() -> None:
-    async with OpenAIServer() as gone:
+    async with StubOpenAIServer() as gone:
         pass
     async with _models(gone) as models:
         _, error = await _failing(models.find(NAME))
     assert type(error) is ModelUnavailable
 
 
-async def test_after_every_fault_the_next_call_is_served(server: OpenAIServer, impatient: Model) -> None:
-    for fault in Fault:
-        server.then(Reply(text="so far", fault=fault, status=500), Reply(text="well again"))
+async def test_after_every_fault_the_next_call_is_served(server: StubOpenAIServer, impatient: Model) -> None:
+    for fault in StubFault:
+        server.then(StubReply(text="so far", fault=fault, status=500), StubReply(text="well again"))
         await _failing(impatient)
         assert text(await deltas(impatient)) == "well again"
 
 
-async def test_a_call_that_is_left_closes_its_connection(server: OpenAIServer, model: Model) -> None:
-    server.then(Reply(text="hello", fault=Fault.STALL))
+async def test_a_call_that_is_left_closes_its_connection(server: StubOpenAIServer, model: Model) -> None:
+    server.then(StubReply(text="hello", fault=StubFault.STALL))
     async with asyncio.timeout(PATIENCE):
         async with model.stream(asking()) as stream:
             assert await anext(stream) == TextDelta("hello")
@@ -183,9 +189,11 @@ async def test_a_call_that_is_left_closes_its_connection(server: OpenAIServer, m
         await server.until(_nobody_is_connected)
 
 
-@pytest.mark.parametrize("fault", [Fault.SILENCE, Fault.STALL])
-async def test_a_call_that_is_cancelled_closes_its_connection(server: OpenAIServer, model: Model, fault: Fault) -> None:
-    server.then(Reply(text="hello", fault=fault))
+@pytest.mark.parametrize("fault", [StubFault.SILENCE, StubFault.STALL])
+async def test_a_call_that_is_cancelled_closes_its_connection(
+    server: StubOpenAIServer, model: Model, fault: StubFault
+) -> None:
+    server.then(StubReply(text="hello", fault=fault))
     async with asyncio.timeout(PATIENCE):
         calling = asyncio.ensure_future(deltas(model))
         await server.until(lambda it: len(it.requests) == 1)
@@ -195,8 +203,8 @@ async def test_a_call_that_is_cancelled_closes_its_connection(server: OpenAIServ
         await server.until(_nobody_is_connected)
 
 
-async def test_a_catalog_that_is_closed_leaves_no_connection_open(server: OpenAIServer) -> None:
-    server.then(Reply(text="one"), Reply(text="two"))
+async def test_a_catalog_that_is_closed_leaves_no_connection_open(server: StubOpenAIServer) -> None:
+    server.then(StubReply(text="one"), StubReply(text="two"))
     async with _models(server) as models:
         await deltas(models.find(NAME))
         await deltas(models.find(NAME))
@@ -205,16 +213,16 @@ async def test_a_catalog_that_is_closed_leaves_no_connection_open(server: OpenAI
         await server.until(_nobody_is_connected)
 
 
-async def test_the_next_model_answers_when_the_first_is_down(server: OpenAIServer) -> None:
-    server.then(Reply(status=529), Reply(text="from the second"))
+async def test_the_next_model_answers_when_the_first_is_down(server: StubOpenAIServer) -> None:
+    server.then(StubReply(status=529), StubReply(text="from the second"))
     async with _models(server) as models:
         assert text(await deltas(models.fallback(["local:first", "local:second"]))) == "from the second"
     assert [request["model"] for request in server.requests] == ["first", "second"]
 
 
-async def test_the_key_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatch, server: OpenAIServer) -> None:
+async def test_the_key_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatch, server: StubOpenAIServer) -> None:
     monkeypatch.setenv("HOUSE_KEY", "not-the-right-one")
-    server.then(Reply(status=401))
+    server.then(StubReply(status=401))
     async with _models(server, api_key_env="HOUSE_KEY") as models:
         _, error = await _failing(models.find(NAME))
     assert type(error) is ModelRefused
@@ -223,8 +231,8 @@ async def test_the_key_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatch
     assert server.keys == ["not-the-right-one"]
 
 
-def _models(server: OpenAIServer, **settings: Any) -> Catalog:
-    return Catalog({"local": ProviderSettings(api="openai", base_url=server.url, **settings)})
+def _models(server: StubOpenAIServer, **settings: Any) -> ModelRegistry:
+    return ModelRegistry({"local": ProviderSettings(api="openai", base_url=server.url, **settings)})
 
 
 async def _failing(model: Model) -> tuple[list[ModelDelta], HoldfastError]:
@@ -237,5 +245,5 @@ async def _failing(model: Model) -> tuple[list[ModelDelta], HoldfastError]:
     return said, caught.value
 
 
-def _nobody_is_connected(server: OpenAIServer) -> bool:
+def _nobody_is_connected(server: StubOpenAIServer) -> bool:
     return server.open_connections == 0

@@ -18,9 +18,9 @@ import pytest
 from holdfast.bootstrap import open_bus, open_store
 from holdfast.bus.local import LocalBus
 from holdfast.domain.errors import HoldfastError
-from holdfast.testing.kills import ForkServer, Say
 from tests.scenario.conftest import NewPlace
 from tests.scenario.load import PATIENCE
+from tests.support.fork_server import ForkServer, Say
 
 TIMES: Final = 20
 

@@ -17,10 +17,8 @@ import pytest
 from holdfast.domain.errors import Conflict, Invalid
 from holdfast.domain.working_path import WorkingPath
 from holdfast.ports.tools import WorkingFolder
-from holdfast.sandbox.files.folders import WorkspaceFolders
-from holdfast.sandbox.files.openat2 import has_openat2, open_by_openat2
-from holdfast.sandbox.files.opening import Opener
-from holdfast.sandbox.files.walk import open_by_walk
+from holdfast.sandbox.safe_open import Opener, has_openat2, open_by_openat2, open_by_walk
+from holdfast.sandbox.working_folders import WorkspaceFolders
 
 OPENS: Final = 100_000
 WRITES: Final = 500

@@ -18,7 +18,7 @@ from holdfast.bus.local import LocalBus
 from holdfast.domain.errors import Unavailable
 from holdfast.ports.sandbox import ProcessResult
 from holdfast.sandbox.processes import SupervisedProcesses, open_processes
-from holdfast.testing.kills import Death, ForkServer, Say
+from tests.support.fork_server import Death, ForkServer, Say
 from tests.unit.sandbox.commands import (
     KINDS,
     begin,

@@ -12,7 +12,7 @@ import pytest
 from holdfast.domain.content import Json
 from holdfast.domain.ids import RunId
 from holdfast.domain.space import DEFAULT_SPACE
-from holdfast.telemetry.ids import trace_of
+from holdfast.telemetry.run_spans import run_trace_id
 from holdfast.workspace.folder import Workspace
 from tests.api.serving import LIMIT, Server, serving
 
@@ -46,7 +46,7 @@ def test_after_a_crash_a_run_stays_in_its_trace(workspace: Path) -> None:
     with serving(workspace) as server:
         _follow(server, run, until=lambda: server.ask(f"/api/runs/{run}")["status"] == "completed")
         after = _spans(_end(server, signal.SIGTERM))
-    trace = f"0x{trace_of(DEFAULT_SPACE, RunId(run)):032x}"
+    trace = f"0x{run_trace_id(DEFAULT_SPACE, RunId(run)):032x}"
     assert {span["context"]["trace_id"] for span in (*before, *after)} == {trace}
     assert "execute_tool todo_read" in {span["name"] for span in before}
     (work,) = [span for span in after if span["name"] == f"invoke_agent {AGENT}"]

@@ -13,13 +13,13 @@ import pytest
 
 from holdfast.domain.ids import RunId
 from holdfast.domain.interrupt import InterruptStatus
-from holdfast.testing.counting_server import CountingServer
-from holdfast.testing.kills import ForkServer
 from tests.api.ag_ui.driver import driving, need_client
 from tests.scenario.conftest import NewPlace
 from tests.scenario.crash_history import Told
 from tests.scenario.crash_play import write_fleet
 from tests.scenario.crash_relay import Relay, at_points, at_times, relaying
+from tests.support.counting_server import CountingServer
+from tests.support.fork_server import ForkServer
 
 SEED: Final = 20_261_117
 FEW: Final = {"sqlite": 30, "postgres": 6}

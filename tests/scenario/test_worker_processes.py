@@ -17,12 +17,12 @@ from holdfast.domain.commit import Lease
 from holdfast.domain.ids import OwnerId
 from holdfast.domain.run import Run, RunStatus
 from holdfast.store.store import Store
-from holdfast.testing.postgres import PostgresServer
 from tests.builders import SECOND
 from tests.conformance.conftest import SPACE
 from tests.conformance.scenes import queued, stream
 from tests.scenario.load import PATIENCE
 from tests.scenario.worker_process import BEAT, Part, Said
+from tests.support.postgres import PostgresServer
 from tests.unit.engine.rig import HOUR, Actor, becomes, completing, working
 
 MODULE: Final = "tests.scenario.worker_process"

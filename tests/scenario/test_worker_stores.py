@@ -22,12 +22,12 @@ from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.timer import NewTimer, TimerState
 from holdfast.ports.bus import Bus
 from holdfast.store.store import Store
-from holdfast.testing.postgres import PostgresServer
 from tests.builders import assistant, spoken
 from tests.conformance.conftest import SPACE
 from tests.conformance.scenes import COMPLETED, QUEUED, commit, get, queued, stream
 from tests.hints import hints_of
 from tests.scenario.conftest import NewPlace, Place
+from tests.support.postgres import PostgresServer
 from tests.unit.engine.rig import (
     HOUR,
     Actor,

@@ -16,11 +16,11 @@ from holdfast.domain.ids import SpaceId
 from holdfast.domain.run import LIVE_STATUSES, Run
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
-from holdfast.testing.commit_points import CommitPoints
-from holdfast.testing.kills import Say
-from holdfast.testing.probe import is_postgres
 from tests.scenario.stage import FAR_OFF, LEASE, START, WORKER, Stage
 from tests.scenario.workload import PLAYS
+from tests.support.commit_points import CommitPoints
+from tests.support.database_probe import is_postgres
+from tests.support.fork_server import Say
 
 AFTERWARDS: Final = 4 * FAR_OFF
 

@@ -5,7 +5,7 @@ from time import perf_counter
 from typing import Final
 
 from holdfast.api.asgi import Scope
-from holdfast.metrics.instruments import OTHER, Number
+from holdfast.metrics.instruments import OTHER_LABEL, Number
 from holdfast.metrics.meters import Meters
 
 UNMATCHED: Final = "unmatched"
@@ -48,4 +48,4 @@ def _method(scope: Scope) -> str:
     if scope["type"] == "websocket":
         return "WS"
     method: str = scope["method"]
-    return method if method in _METHODS else OTHER
+    return method if method in _METHODS else OTHER_LABEL

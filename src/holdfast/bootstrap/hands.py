@@ -10,9 +10,8 @@ import msgspec
 from holdfast.domain.mcp_server import env_references
 from holdfast.domain.web_settings import WebSettings, private_hosts
 from holdfast.ports.sandbox import Processes, Sandbox
-from holdfast.sandbox.files.folders import WorkspaceFolders
-from holdfast.sandbox.none import Unconfined
-from holdfast.sandbox.probe import Probed
+from holdfast.sandbox.detection import DetectedSandbox, UnconfinedSandbox
+from holdfast.sandbox.working_folders import WorkspaceFolders
 from holdfast.tools.builtin.catalog import command_tools, file_tools, web_tools
 from holdfast.tools.commands.command_runner import NETWORK_RULE, CommandRunner
 from holdfast.tools.permissions.rule_checks import KNOWN_TOOLS
@@ -82,8 +81,8 @@ def _keys(settings: Settings) -> list[str]:
 def sandbox_of(processes: Processes, settings: Settings) -> Sandbox:
     """Return what commands run in."""
     if settings.sandbox == "off":
-        return Unconfined(processes)
-    return Probed(processes, readable=tuple(map(Path, settings.sandbox_reads)))
+        return UnconfinedSandbox(processes)
+    return DetectedSandbox(processes, readable=tuple(map(Path, settings.sandbox_reads)))
 
 
 def taken_names(own: Sequence[Tool]) -> frozenset[str]:

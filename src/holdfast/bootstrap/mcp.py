@@ -4,12 +4,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from holdfast.bootstrap.hands import sandbox_of
-from holdfast.mcp.mcp_tools import McpTools
-from holdfast.mcp.programs import Places
-from holdfast.mcp.servers import open_servers
+from holdfast.mcp.servers import ServerLauncher, open_mcp_servers
+from holdfast.mcp.tools import McpTools
 from holdfast.ports.sandbox import Processes
 from holdfast.ports.workspace import Agents
-from holdfast.sandbox.none import Unconfined
+from holdfast.sandbox.detection import UnconfinedSandbox
 from holdfast.store.store import Store
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.settings import Settings
@@ -20,13 +19,13 @@ async def open_mcp(
     workspace: Workspace, processes: Processes, settings: Callable[[], Settings], *, store: Store, agents: Agents
 ) -> AsyncIterator[McpTools]:
     """Have the tools of MCP servers while the block runs; none is connected to before somebody needs it."""
-    places = Places(
+    places = ServerLauncher(
         workspace=workspace.path,
         own=workspace.own,
         sandbox=sandbox_of(processes, settings()),
-        unconfined=Unconfined(processes),
+        unconfined=UnconfinedSandbox(processes),
     )
-    async with open_servers(places, runs=store.runs) as servers:
+    async with open_mcp_servers(places, runs=store.runs) as servers:
         yield McpTools(
             servers,
             agents=agents,

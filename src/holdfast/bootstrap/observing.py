@@ -8,9 +8,7 @@ from typing import Protocol
 
 from holdfast.domain.errors import Invalid
 from holdfast.metrics.meters import Meters
-from holdfast.metrics.models import counting
-from holdfast.metrics.observed_model import ObservedModel
-from holdfast.metrics.tools import counted
+from holdfast.metrics.observed_calls import ObservedModel, model_call_metrics, tool_metrics_middleware
 from holdfast.ports.log import Journal
 from holdfast.ports.model import Model
 from holdfast.ports.runtime import Executor
@@ -40,9 +38,9 @@ class Observing:
 
     def __init__(self, tracing: Tracing | None = None) -> None:
         self.meters = Meters()
-        self._count = counting(self.meters)
+        self._count = model_call_metrics(self.meters)
         self._tracing = tracing
-        self.around = counted(self.meters)
+        self.around = tool_metrics_middleware(self.meters)
         """What is done around each call of a tool."""
         if tracing is not None:
             self.around = compose(tracing.around, self.around)
@@ -69,10 +67,10 @@ async def open_observing(settings: TelemetrySettings, *, tracing: Tracing | None
         return
     check_installed()
     import holdfast
-    from holdfast.telemetry.exporting import processor
-    from holdfast.telemetry.tracing import Tracing as Spans
+    from holdfast.telemetry.tracing import OpenTelemetryTracing as Spans
+    from holdfast.telemetry.tracing import span_processor
 
-    spans = Spans(processor(), version=holdfast.__version__, capture_content=settings.capture_content)
+    spans = Spans(span_processor(), version=holdfast.__version__, capture_content=settings.capture_content)
     try:
         yield Observing(spans)
     finally:

@@ -13,7 +13,7 @@ import msgspec
 from holdfast.api.auth.door import Known
 from holdfast.bootstrap.store import SystemClock
 from holdfast.domain.errors import Invalid
-from holdfast.workspace.typed_json import decode
+from holdfast.workspace.json_files import decode_json
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 5050
@@ -97,5 +97,5 @@ def read_people(file: Path) -> Known:
         text = file.read_text()
     except (OSError, UnicodeDecodeError) as exc:
         raise Invalid(f"`{file}` cannot be read: {exc}", field="oidc") from exc
-    settings = decode(text, OidcSettings, file=str(file))
+    settings = decode_json(text, OidcSettings, file=str(file))
     return Tokens(settings, Issuer(settings.issuer), SystemClock())

@@ -35,8 +35,7 @@ from holdfast.engine.timers import TimerLoop
 from holdfast.engine.watcher import Watcher
 from holdfast.engine.worker import BEAT, DRAIN, LEASE, Worker
 from holdfast.metrics.meters import Meters
-from holdfast.models.catalog import Catalog
-from holdfast.models.known import ListedModels
+from holdfast.models.registry import ListedModels, ModelRegistry
 from holdfast.ports.model import KnownModels, Models
 from holdfast.ports.runtime import Clock, Executor, RemoteTools
 from holdfast.ports.workspace import Agents
@@ -46,7 +45,7 @@ from holdfast.tools.tool import Tool
 from holdfast.workspace.agents import FolderAgents
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.settings import FolderSettings
-from holdfast.workspace.settings_file import WorkspaceSettings
+from holdfast.workspace.settings_file import WorkspaceSettingsFile
 
 DEFAULT_SPACE: Final = SpaceId("default")
 """The space that every workspace begins with."""
@@ -120,7 +119,7 @@ async def open(
         observing = await stack.enter_async_context(open_observing(settings.get().telemetry, tracing=tracing))
         bus = await stack.enter_async_context(open_bus(where))
         store = await stack.enter_async_context(open_store(where, bus=bus, clock=clock, meters=observing.meters))
-        models = await stack.enter_async_context(Catalog(settings.get().providers, wrapped=observing.model))
+        models = await stack.enter_async_context(ModelRegistry(settings.get().providers, wrapped=observing.model))
         agents = FolderAgents(folder, settings=settings.get, known=names)
         watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=now)
         processes = await stack.enter_async_context(open_processes())
@@ -143,7 +142,7 @@ async def open(
             models=models,
             known_models=ListedModels(lambda: settings.get().providers),
             remote_methods=methods,
-            settings=SettingsControl(WorkspaceSettings(folder, settings, known=names), redaction=hands.redaction),
+            settings=SettingsControl(WorkspaceSettingsFile(folder, settings, known=names), redaction=hands.redaction),
             watcher=watcher,
             engine=engine,
             meters=observing.meters,

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from holdfast.domain.errors import Unavailable
-from holdfast.metrics.exposition import written
-from holdfast.metrics.instruments import Family, Number
+from holdfast.metrics.instruments import MetricFamily, Number, render_metrics
 from holdfast.metrics.meters import Meters, gauge
 from holdfast.ports.queue import LiveRunCounts, RunCounts
 
@@ -24,7 +23,7 @@ class MetricsControl:
 
     async def read(self) -> str:
         """Return all numbers, as Prometheus reads them."""
-        return written([*self._meters, *self._now(await self._live())])
+        return render_metrics([*self._meters, *self._now(await self._live())])
 
     async def _live(self) -> LiveRunCounts | None:
         try:
@@ -33,14 +32,14 @@ class MetricsControl:
         except (TimeoutError, Unavailable):
             return None
 
-    def _now(self, live: LiveRunCounts | None) -> Iterator[Family[Any]]:
+    def _now(self, live: LiveRunCounts | None) -> Iterator[MetricFamily[Any]]:
         yield _single("holdfast_build_info", "The version that runs here.", 1, version=self._version)
         yield _single("holdfast_store_up", "Whether the store answers.", int(live is not None))
         if live is not None:
             yield from _of_runs(live)
 
 
-def _of_runs(live: LiveRunCounts) -> Iterator[Family[Number]]:
+def _of_runs(live: LiveRunCounts) -> Iterator[MetricFamily[Number]]:
     runs = gauge("holdfast_runs", "Runs in the store that have not ended, by status.", labels=("status",))
     runs.of("pending").add(live.pending)
     runs.of("queued").add(live.ready + live.delayed)
@@ -55,7 +54,7 @@ def _of_runs(live: LiveRunCounts) -> Iterator[Family[Number]]:
     yield _single("holdfast_queue_oldest_seconds", oldest, live.longest_wait)
 
 
-def _single(name: str, meaning: str, value: float, **labels: str) -> Family[Number]:
+def _single(name: str, meaning: str, value: float, **labels: str) -> MetricFamily[Number]:
     family = gauge(name, meaning, labels=tuple(labels))
     family.of(*labels.values()).add(value)
     return family

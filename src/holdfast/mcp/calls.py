@@ -1,4 +1,7 @@
-"""Calls that a server works on. One whose server asks something stays open, until the answer is given to it."""
+"""Tool calls in progress on an MCP server, and the reason its connection closed.
+
+A call whose server asks for input stays open until the answer is given to it.
+"""
 
 import asyncio
 from collections.abc import Awaitable
@@ -6,8 +9,7 @@ from collections.abc import Awaitable
 from holdfast.domain.content import Json
 from holdfast.domain.errors import McpServerFailed
 from holdfast.domain.ids import RunId
-from holdfast.mcp.elicitation import ALONE, Asked, Request, likeness
-from holdfast.mcp.results import Result
+from holdfast.mcp.replies import UNNAMED_REQUEST, Elicitation, ElicitationRequest, McpResult, request_fingerprint
 
 
 class OpenCall:
@@ -17,7 +19,7 @@ class OpenCall:
         """Begin; `known` are answers to requests that were asked before, by their likeness."""
         self.run_id = run_id
         self._known = known or {}
-        self._news: asyncio.Queue[Result | Asked | McpServerFailed] = asyncio.Queue()
+        self._news: asyncio.Queue[McpResult | Elicitation | McpServerFailed] = asyncio.Queue()
         self._answer: asyncio.Future[dict[str, Json]] | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -31,23 +33,23 @@ class OpenCall:
         """Whether its server waits for an answer."""
         return self._answer is not None
 
-    def begin(self, tasks: asyncio.TaskGroup, calling: Awaitable[Result | Asked]) -> None:
+    def begin(self, tasks: asyncio.TaskGroup, calling: Awaitable[McpResult | Elicitation]) -> None:
         """Make the call."""
         self._task = tasks.create_task(self._make(calling))
 
-    async def next(self) -> Result | Asked:
+    async def next(self) -> McpResult | Elicitation:
         """Wait for the end of the call, or for what its server asks."""
         news = await self._news.get()
         if isinstance(news, McpServerFailed):
             raise news
         return news
 
-    async def ask(self, request: Request) -> dict[str, Json]:
+    async def ask(self, request: ElicitationRequest) -> dict[str, Json]:
         """Have something asked, and wait for the answer."""
-        if (known := self._known.pop(likeness(request), None)) is not None:
+        if (known := self._known.pop(request_fingerprint(request), None)) is not None:
             return known
         self._answer = asyncio.get_running_loop().create_future()
-        self._news.put_nowait(Asked(requests={ALONE: request}, way="answer"))
+        self._news.put_nowait(Elicitation(requests={UNNAMED_REQUEST: request}, way="answer"))
         try:
             return await self._answer
         finally:
@@ -63,7 +65,7 @@ class OpenCall:
         if self._task is not None:
             self._task.cancel()
 
-    async def _make(self, calling: Awaitable[Result | Asked]) -> None:
+    async def _make(self, calling: Awaitable[McpResult | Elicitation]) -> None:
         try:
             self._news.put_nowait(await calling)
         except McpServerFailed as error:
@@ -111,3 +113,26 @@ class OpenCalls:
         """Return the call that a request of the server must be about: the only one on its way, or nobody knows."""
         moving = [call for call in self._calls.values() if not call.parked and not call.over]
         return moving[0] if len(moving) == 1 else None
+
+
+class ConnectionLoss:
+    """Knows why a connection ended; the first reason counts."""
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._why = "it is gone"
+        self.came = asyncio.Event()
+
+    def tell(self, why: str) -> None:
+        """Say that it has ended."""
+        if not self.came.is_set():
+            self._why = why
+            self.came.set()
+
+    def error(self, *, again: bool = False) -> McpServerFailed:
+        """Return what comes of it for a call; one that did not even begin may be made `again` at once."""
+        return McpServerFailed(f"the MCP server `{self._server}` failed: {self._why}", started=not again, again=again)
+
+    def refusal(self, why: str) -> McpServerFailed:
+        """Return what comes of it that a server, which is still there, refuses a call."""
+        return McpServerFailed(f"the MCP server `{self._server}` refused: {why}", started=False)

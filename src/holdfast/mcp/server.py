@@ -1,9 +1,9 @@
-"""One declared server: it is connected to when somebody needs it, and again when it has gone.
+"""A client of one declared MCP server: connects on demand and reconnects after a failure.
 
-    never used ──► connected ──► gone, or not needed for a while ──► connected again at the next call
-                       └─ failed: not tried again for a second, then for two, four, … at most a minute
+    never used ──► connected ──► closed, or idle for a while ──► connected again at the next call
+                       └─ failed: retried after 1 s, then 2, 4, … at most 60 s
 
-Whoever needs it while it is being connected to waits for the same connection.
+Callers that arrive while it is connecting wait for the same connection.
 """
 
 import asyncio
@@ -16,30 +16,36 @@ from holdfast.domain.content import Json
 from holdfast.domain.errors import McpServerFailed
 from holdfast.domain.ids import RunId
 from holdfast.domain.mcp_server import McpServer
-from holdfast.mcp.calls import OpenCall, OpenCalls
-from holdfast.mcp.elicitation import ALONE, Asked, Request, likeness, responses
-from holdfast.mcp.ending import Ending
-from holdfast.mcp.listing import Offer, offers
-from holdfast.mcp.results import Result
+from holdfast.mcp.calls import ConnectionLoss, OpenCall, OpenCalls
+from holdfast.mcp.listed_tools import McpTool, usable_tools
+from holdfast.mcp.replies import (
+    UNNAMED_REQUEST,
+    Elicitation,
+    ElicitationRequest,
+    McpResult,
+    elicitation_responses,
+    request_fingerprint,
+)
 
 if TYPE_CHECKING:
-    from holdfast.mcp.connection import Connection, Elicit
+    from holdfast.mcp.connection import ElicitHandler, McpConnection
 
-IDLE: Final = 600.0
+
+IDLE_TIMEOUT_SECONDS: Final = 600.0
 """Seconds after which a server that nobody needs is let go."""
-LISTING: Final = 30.0
+LIST_TIMEOUT_SECONDS: Final = 30.0
 """Seconds that whoever lists tools waits for a server."""
-LISTING_AGAIN: Final = 3.0
+RELIST_TIMEOUT_SECONDS: Final = 3.0
 """Seconds, where it had no tools the last time."""
-LONGEST_PAUSE: Final = 60.0
+MAX_BACKOFF_SECONDS: Final = 60.0
 """Seconds."""
 
-Open: TypeAlias = "Callable[[Ending, Elicit], AbstractAsyncContextManager[Connection]]"
+OpenConnection: TypeAlias = "Callable[[ConnectionLoss, ElicitHandler], AbstractAsyncContextManager[McpConnection]]"
 _Answers: TypeAlias = dict[str, dict[str, Json]]
 _log: Final = logging.getLogger("holdfast.mcp")
 
 
-class Server:
+class McpServerClient:
     """Lists and calls the tools of one server."""
 
     def __init__(
@@ -48,7 +54,7 @@ class Server:
         declared: McpServer,
         *,
         tasks: asyncio.TaskGroup,
-        open: Open,
+        open: OpenConnection,
         idle: float,
         monotonic: Callable[[], float],
     ) -> None:
@@ -60,9 +66,9 @@ class Server:
         self._idle = idle
         self._monotonic = monotonic
         self._connecting = asyncio.Lock()
-        self._connection: Connection | None = None
+        self._connection: McpConnection | None = None
         self._holding: asyncio.Task[None] | None = None
-        self._offers: Sequence[Offer] | None = None
+        self._offers: Sequence[McpTool] | None = None
         self._failures = 0
         self._failed: McpServerFailed | None = None
         self._again_at = 0.0
@@ -72,7 +78,7 @@ class Server:
         self._wait_until = 0.0
         self._used_at = monotonic()
 
-    async def offers(self) -> Sequence[Offer]:
+    async def offers(self) -> Sequence[McpTool]:
         """Return the tools that may be used: the same sequence until they change.
 
         A server that is gone has those that it had. One that cannot be reached and never was has none, until it is
@@ -85,12 +91,12 @@ class Server:
             await asyncio.wait([self._looking], timeout=max(self._wait_until - self._monotonic(), 0.0))
         return self._offers or ()
 
-    async def offers_now(self) -> Sequence[Offer]:
+    async def offers_now(self) -> Sequence[McpTool]:
         """Return the tools that may be used as they are at this moment, or raise if the server cannot be reached."""
         await self._connected()
         return self._offers or ()
 
-    async def call(self, run_id: RunId, tool: str, arguments: dict[str, Json], *, key: str) -> Result | Asked:
+    async def call(self, run_id: RunId, tool: str, arguments: dict[str, Json], *, key: str) -> McpResult | Elicitation:
         """Call a tool."""
         return await self._make(run_id, tool, arguments, key=key)
 
@@ -101,21 +107,21 @@ class Server:
         arguments: dict[str, Json],
         *,
         key: str,
-        asked: Asked,
+        asked: Elicitation,
         response: Json,
         again: bool,
-    ) -> Result | Asked:
+    ) -> McpResult | Elicitation:
         """Go on with a call that asked; one that is open no more is made `again`, and told what is known, or fails."""
-        answers = responses(asked, response)
+        answers = elicitation_responses(asked, response)
         if asked.way == "call_again":
             return await self._make(run_id, tool, arguments, key=key, answers=answers, state=asked.state)
         parked = self.open_calls.parked(key)
         if parked is not None:
-            parked.answer(answers[ALONE])
+            parked.answer(answers[UNNAMED_REQUEST])
             return await self._next(key, parked)
         if not again:
             raise McpServerFailed(f"the MCP server `{self.name}` has ended while it waited for the answer")
-        known = {likeness(request): answers[name] for name, request in asked.requests.items()}
+        known = {request_fingerprint(request): answers[name] for name, request in asked.requests.items()}
         return await self._make(run_id, tool, arguments, key=key, known=known)
 
     def close(self) -> None:
@@ -134,10 +140,10 @@ class Server:
         known: _Answers | None = None,
         answers: _Answers | None = None,
         state: str | None = None,
-    ) -> Result | Asked:
+    ) -> McpResult | Elicitation:
         """Make a call; once more, if the connection was of no use for it."""
 
-        async def make() -> Result | Asked:
+        async def make() -> McpResult | Elicitation:
             connection = await self._connected()
             call = OpenCall(run_id, known=known)
             self.open_calls.put(key, call)
@@ -151,7 +157,7 @@ class Server:
                 raise
             return await make()
 
-    async def _next(self, key: str, call: OpenCall) -> Result | Asked:
+    async def _next(self, key: str, call: OpenCall) -> McpResult | Elicitation:
         """Wait for the end of a call, or for a question; one that nobody waits for any more is called off."""
         try:
             async with asyncio.timeout(self.declared.timeout_seconds):
@@ -174,8 +180,10 @@ class Server:
 
     def _look_for_offers(self) -> None:
         now = self._monotonic()
-        self._wait_until = now + (LISTING_AGAIN if self._offers is None and self._looks else LISTING)
-        self._look_at = now + _pause_after(self._looks)
+        self._wait_until = now + (
+            RELIST_TIMEOUT_SECONDS if self._offers is None and self._looks else LIST_TIMEOUT_SECONDS
+        )
+        self._look_at = now + _backoff_seconds(self._looks)
         self._looks += 1
         self._looking = self._tasks.create_task(self._look())
 
@@ -183,7 +191,7 @@ class Server:
         with suppress(McpServerFailed):
             await self._connected()
 
-    async def _connected(self) -> "Connection":
+    async def _connected(self) -> "McpConnection":
         """Return a connection that works, with its tools listed."""
         async with self._connecting:
             if self._connection is None or self._connection.gone:
@@ -199,8 +207,8 @@ class Server:
         if self._failed is not None and pause > 0:
             raise McpServerFailed(f"{self._failed.message}; it is tried again in {pause:.0f} seconds", started=False)
 
-    async def _connect(self) -> "Connection":
-        ready: asyncio.Future[Connection] = asyncio.get_running_loop().create_future()
+    async def _connect(self) -> "McpConnection":
+        ready: asyncio.Future[McpConnection] = asyncio.get_running_loop().create_future()
         self._holding = holding = self._tasks.create_task(self._hold(ready))
         try:
             connection = await ready
@@ -219,12 +227,12 @@ class Server:
         """Do not try again at once."""
         _log.warning("%s", error.message)
         self._failed = error
-        self._again_at = self._monotonic() + _pause_after(self._failures)
+        self._again_at = self._monotonic() + _backoff_seconds(self._failures)
         self._failures += 1
 
-    async def _hold(self, ready: "asyncio.Future[Connection]") -> None:
+    async def _hold(self, ready: "asyncio.Future[McpConnection]") -> None:
         """Keep a connection open until it is gone or nobody needs it."""
-        ending = Ending(self.name)
+        ending = ConnectionLoss(self.name)
         try:
             async with self._open(ending, self._elicit) as connection:
                 ready.set_result(connection)
@@ -237,7 +245,7 @@ class Server:
                 ending.tell("it was let go before it was there")
                 ready.set_exception(ending.error())
 
-    async def _until_needless(self, ending: Ending) -> None:
+    async def _until_needless(self, ending: ConnectionLoss) -> None:
         while not ending.came.is_set():
             rest = self._used_at + self._idle - self._monotonic()
             if rest <= 0 and not len(self.open_calls) and not self._connecting.locked():
@@ -248,12 +256,12 @@ class Server:
             except TimeoutError:
                 continue
 
-    async def _list(self, connection: "Connection") -> None:
-        found = offers(self.name, self.declared, await connection.tools())
+    async def _list(self, connection: "McpConnection") -> None:
+        found = usable_tools(self.name, self.declared, await connection.tools())
         if found != self._offers:
             self._offers = found
 
-    async def _elicit(self, request: Request) -> dict[str, Json]:
+    async def _elicit(self, request: ElicitationRequest) -> dict[str, Json]:
         """Ask what a server asks in the name of the call that it must be about."""
         call = self.open_calls.asking()
         if call is None:
@@ -262,6 +270,6 @@ class Server:
         return await call.ask(request)
 
 
-def _pause_after(earlier: int) -> float:
+def _backoff_seconds(earlier: int) -> float:
     """Return how long to leave a server alone that has failed once more than so often."""
-    return min(float(1 << min(earlier, 10)), LONGEST_PAUSE)
+    return min(float(1 << min(earlier, 10)), MAX_BACKOFF_SECONDS)

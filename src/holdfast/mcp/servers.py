@@ -1,44 +1,128 @@
-"""All servers that are in use in a process: one for each declaration and space, whoever declares it."""
+"""A pool of the MCP servers in use in a process: one client per declaration and space.
+
+A server that is a program runs in a sandbox, in its own folder or in one of the workspace, with the environment
+variables that its declaration names. Modules that need the MCP SDK are imported on first use, in a thread.
+"""
 
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from holdfast.agent.tasks import Tasks
 from holdfast.domain.errors import McpServerFailed, NotFound
 from holdfast.domain.idempotency import request_digest
 from holdfast.domain.ids import RunId, SpaceId
-from holdfast.domain.mcp_server import McpServer, env_references
+from holdfast.domain.mcp_server import ENV_REFERENCE, McpServer, env_references, server_identity
 from holdfast.domain.tool import ToolInterrupt, ToolReply
-from holdfast.mcp.ending import Ending
-from holdfast.mcp.programs import Places
-from holdfast.mcp.references import resolved
-from holdfast.mcp.server import IDLE, Server
+from holdfast.mcp.calls import ConnectionLoss
+from holdfast.mcp.server import IDLE_TIMEOUT_SECONDS, McpServerClient
 from holdfast.ports.runs import Runs
+from holdfast.ports.sandbox import Sandbox, SandboxCommand
 from holdfast.tools.redaction import Redaction
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
-    from holdfast.mcp.connection import Connection, Elicit
+    from holdfast.mcp.connection import ElicitHandler, McpConnection
 
-SWEEP: Final = 1.0
+
+MAX_LIFETIME_SECONDS: Final = 365 * 86_400.0
+"""Seconds after which a server is ended in any case."""
+MAX_OUTPUT_BYTES: Final = 16 * 1024
+"""Bytes of what it wrote that are kept, for its last words."""
+
+
+class ServerLauncher(msgspec.Struct, frozen=True, kw_only=True):
+    """Where servers that are programs run."""
+
+    workspace: Path
+    own: Path
+    """What Holdfast itself keeps: it has a folder for each server that works in none of the workspace."""
+    sandbox: Sandbox
+    unconfined: Sandbox
+    """For those that an operator lets out."""
+
+    def sandbox_of(self, declared: McpServer) -> Sandbox:
+        """Return what a server runs in."""
+        return self.sandbox if declared.sandbox == "on" else self.unconfined
+
+    def command(self, space: SpaceId, declared: McpServer, environment: Mapping[str, str]) -> SandboxCommand:
+        """Return what starts a server; the folder that it works in is made if it is not there."""
+        root = self._folder(space, declared)
+        words = [declared.command or "", *declared.args]
+        return SandboxCommand(
+            argv=[self._placed(word) for word in words],
+            root=root,
+            folder=root,
+            readable=[*map(Path, declared.reads), *self._readable(words)],
+            network=declared.network,
+            environment=resolve_variables(declared.env, environment),
+            live_errors=False,
+            timeout=MAX_LIFETIME_SECONDS,
+            output_limit=MAX_OUTPUT_BYTES,
+        )
+
+    def _folder(self, space: SpaceId, declared: McpServer) -> Path:
+        kept = self.own / "mcp" / request_digest([space, server_identity(declared)])[:32]
+        folder = kept if declared.cwd is None else self.workspace / declared.cwd
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as exc:
+            raise McpServerFailed(f"its folder `{folder}` cannot be made: {exc.strerror}", started=False) from exc
+        if folder.resolve() != folder:
+            raise McpServerFailed(f"its folder `{declared.cwd}` leads out of the workspace", started=False)
+        return folder
+
+    def _placed(self, word: str) -> str:
+        return os.path.normpath(self.workspace / word) if word.startswith("./") else word
+
+    def _readable(self, words: Sequence[str]) -> list[Path]:
+        """Return what a server may read of the workspace: the folders of what its command names."""
+        found = []
+        for word in words:
+            if word.startswith("./"):
+                path = Path(self._placed(word))
+                if self.workspace not in path.parents or path.is_relative_to(self.own):
+                    raise McpServerFailed(f"`{word}` is nothing that a server may read: name another", started=False)
+                found.append(path if path.parent == self.workspace or path.is_dir() else path.parent)
+        return found
+
+
+def resolve_variables(texts: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Return texts with the values of the variables that they name."""
+    return {name: _resolve_text(text, environment) for name, text in texts.items()}
+
+
+def _resolve_text(text: str, environment: Mapping[str, str]) -> str:
+    missing = [name for name in ENV_REFERENCE.findall(text) if name not in environment]
+    if missing:
+        raise McpServerFailed(
+            f"there is no variable `{missing[0]}` in the environment of Holdfast: set it, or take it out of the "
+            "declaration of the server",
+            started=False,
+        )
+    return ENV_REFERENCE.sub(lambda found: environment[found[1]], text)
+
+
+SWEEP_INTERVAL_SECONDS: Final = 1.0
 """Seconds between two looks for calls that wait for an answer and whose runs have ended."""
 
 
-class Servers:
+class McpServerPool:
     """Servers by their declarations."""
 
     def __init__(
         self,
-        places: Places,
+        places: ServerLauncher,
         *,
         tasks: asyncio.TaskGroup,
         environment: Mapping[str, str],
@@ -50,13 +134,13 @@ class Servers:
         self._environment = environment
         self._idle = idle
         self._monotonic = monotonic
-        self._servers: dict[tuple[SpaceId, str, str], Server] = {}
+        self._servers: dict[tuple[SpaceId, str, str], McpServerClient] = {}
 
-    def get(self, space: SpaceId, name: str, declared: McpServer) -> Server:
+    def get(self, space: SpaceId, name: str, declared: McpServer) -> McpServerClient:
         """Return the server of a declaration; a space shares it with no other."""
         key = (space, name, request_digest(declared))
         if key not in self._servers:
-            self._servers[key] = Server(
+            self._servers[key] = McpServerClient(
                 name,
                 declared,
                 tasks=self._tasks,
@@ -66,13 +150,15 @@ class Servers:
             )
         return self._servers[key]
 
-    def redacted(self, server: Server, reply: ToolReply) -> ToolReply:
+    def redacted(self, server: McpServerClient, reply: ToolReply) -> ToolReply:
         """Return a reply without what the server was given in secret."""
         secrets = [self._environment[name] for name in env_references(server.declared) if name in self._environment]
         if not secrets:
             return reply
         redaction = Redaction(secrets)
-        return replace(reply, content=redaction.json(reply.content), question=_redacted(reply.question, redaction))
+        return replace(
+            reply, content=redaction.json(reply.content), question=_redact_interrupt(reply.question, redaction)
+        )
 
     async def sweep(self, runs: Runs) -> None:
         """Call off the calls that wait for an answer and whose runs have ended."""
@@ -88,39 +174,39 @@ class Servers:
 
     @asynccontextmanager
     async def _open(
-        self, space: SpaceId, declared: McpServer, ending: Ending, elicit: "Elicit"
-    ) -> "AsyncIterator[Connection]":
-        sdk = await _through_sdk("connection")
-        async with sdk.connected(await self._transport(space, declared, ending), ending, elicit) as connection:
+        self, space: SpaceId, declared: McpServer, ending: ConnectionLoss, elicit: "ElicitHandler"
+    ) -> "AsyncIterator[McpConnection]":
+        sdk = await _import_sdk_module("connection")
+        async with sdk.open_connection(await self._transport(space, declared, ending), ending, elicit) as connection:
             yield connection
 
     async def _transport(
-        self, space: SpaceId, declared: McpServer, ending: Ending
+        self, space: SpaceId, declared: McpServer, ending: ConnectionLoss
     ) -> "AbstractAsyncContextManager[TransportStreams]":
         transport: AbstractAsyncContextManager[TransportStreams]
         if declared.url is not None:
-            http = await _through_sdk("http")
-            transport = http.address_transport(declared.url, resolved(declared.headers, self._environment))
+            http = await _import_sdk_module("transports")
+            transport = http.http_transport(declared.url, resolve_variables(declared.headers, self._environment))
         else:
-            stdio = await _through_sdk("stdio")
+            stdio = await _import_sdk_module("transports")
             command = await asyncio.to_thread(self._places.command, space, declared, self._environment)
-            transport = stdio.process_transport(self._places.sandbox_of(declared), command, ending)
+            transport = stdio.stdio_transport(self._places.sandbox_of(declared), command, ending)
         return transport
 
 
 @asynccontextmanager
-async def open_servers(
-    places: Places,
+async def open_mcp_servers(
+    places: ServerLauncher,
     *,
     runs: Runs,
     environment: Mapping[str, str] = os.environ,
-    idle: float = IDLE,
-    sweep: float = SWEEP,
+    idle: float = IDLE_TIMEOUT_SECONDS,
+    sweep: float = SWEEP_INTERVAL_SECONDS,
     monotonic: Callable[[], float] = time.monotonic,
-) -> AsyncIterator[Servers]:
+) -> AsyncIterator[McpServerPool]:
     """Have servers while the block runs; at its end all of them are let go."""
     async with Tasks() as tasks:
-        servers = Servers(places, tasks=tasks, environment=environment, idle=idle, monotonic=monotonic)
+        servers = McpServerPool(places, tasks=tasks, environment=environment, idle=idle, monotonic=monotonic)
         sweeping = tasks.create_task(_sweep(servers, runs, every=sweep))
         try:
             yield servers
@@ -129,7 +215,7 @@ async def open_servers(
             servers.close()
 
 
-async def _through_sdk(name: str) -> ModuleType:
+async def _import_sdk_module(name: str) -> ModuleType:
     """Return a module of ours that needs the SDK, which takes seconds to import."""
     try:
         return await asyncio.to_thread(import_module, f"holdfast.mcp.{name}")
@@ -137,7 +223,7 @@ async def _through_sdk(name: str) -> ModuleType:
         raise McpServerFailed(f"MCP servers need a package ({exc}): run `pip install mcp`", started=False) from exc
 
 
-async def _sweep(servers: Servers, runs: Runs, *, every: float) -> None:
+async def _sweep(servers: McpServerPool, runs: Runs, *, every: float) -> None:
     while True:
         await asyncio.sleep(every)
         await servers.sweep(runs)
@@ -150,5 +236,5 @@ async def _has_ended(runs: Runs, space: SpaceId, run_id: RunId) -> bool:
         return True
 
 
-def _redacted(question: ToolInterrupt | None, redaction: Redaction) -> ToolInterrupt | None:
+def _redact_interrupt(question: ToolInterrupt | None, redaction: Redaction) -> ToolInterrupt | None:
     return None if question is None else replace(question, message=redaction.text(question.message))

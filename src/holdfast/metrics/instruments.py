@@ -1,18 +1,18 @@
-"""Numbers that a process counts with, made so that counting costs next to nothing.
+"""Counters, gauges and histograms with labels, and their Prometheus text format (version 0.0.4).
 
-Nothing is locked: an instrument is changed by one thread only, and who reads it may see it a moment earlier or later.
-Who counts often keeps the instrument; to find one by its labels is one look into a dictionary.
+There are no locks: one thread changes an instrument, and a reader may see a slightly older or newer value. Code
+that counts often keeps the instrument; finding one by its labels is one dictionary lookup.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-MOST_SERIES: Final = 100
+MAX_SERIES: Final = 100
 """How many values of its first label a family tells apart, if it does not say so."""
-OTHER: Final = "other"
+OTHER_LABEL: Final = "other"
 
 Kind: TypeAlias = Literal["counter", "gauge", "histogram"]
 Labels: TypeAlias = tuple[str, ...]
@@ -73,12 +73,12 @@ class Histogram:
         counts, so_far = list(self._counts), 0
         for bound, count in zip((*self._bounds, float("inf")), counts, strict=True):
             so_far += count
-            yield Sample("_bucket", {"le": number(bound)}, so_far)
+            yield Sample("_bucket", {"le": format_number(bound)}, so_far)
         yield Sample("_sum", {}, self._sum)
         yield Sample("_count", {}, so_far)
 
 
-class Family(Generic[T]):
+class MetricFamily(Generic[T]):
     """Instruments of one name, one for each combination of labels.
 
     Only the first label may have values that others choose, such as the name of a model: of those beyond `most` all
@@ -93,7 +93,7 @@ class Family(Generic[T]):
         kind: Kind,
         labels: Labels = (),
         make: Callable[[], T],
-        most: int = MOST_SERIES,
+        most: int = MAX_SERIES,
     ) -> None:
         self.name = name
         self.meaning = meaning
@@ -114,13 +114,40 @@ class Family(Generic[T]):
     def _add(self, values: Labels) -> T:
         if values and values[0] not in self._firsts:
             if len(self._firsts) >= self._most:
-                values = (OTHER, *values[1:])
+                values = (OTHER_LABEL, *values[1:])
             self._firsts.add(values[0])
         return self._series.setdefault(values, self._make())
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """Write a number as the text format has it."""
     if value == float("inf"):
         return "+Inf"
     return str(int(value)) if value == int(value) else repr(float(value))
+
+
+PROMETHEUS_MEDIA_TYPE: Final = "text/plain; version=0.0.4"
+
+_HELP_ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n"})
+_LABEL_ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
+
+
+def render_metrics(families: Iterable[MetricFamily[Any]]) -> str:
+    """Write down all that was counted."""
+    return "".join(f"{line}\n" for family in families for line in _family_lines(family))
+
+
+def _family_lines(family: MetricFamily[Any]) -> Iterator[str]:
+    yield f"# HELP {family.name} {family.meaning.translate(_HELP_ESCAPES)}"
+    yield f"# TYPE {family.name} {family.kind}"
+    for values, instrument in family:
+        labels = dict(zip(family.labels, values, strict=True))
+        for sample in instrument.samples():
+            series = f"{family.name}{sample.suffix}{_format_labels({**labels, **sample.labels})}"
+            yield f"{series} {format_number(sample.value)}"
+
+
+def _format_labels(labels: Mapping[str, str]) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{value.translate(_LABEL_ESCAPES)}"' for name, value in labels.items()) + "}"

@@ -1,17 +1,17 @@
-"""Everything that one process counts, under the names that operators know it by."""
+"""All metrics of a process, under their public Prometheus names."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
-from holdfast.metrics.instruments import MOST_SERIES, Family, Histogram, Labels, Number, T
+from holdfast.metrics.instruments import MAX_SERIES, Histogram, Labels, MetricFamily, Number, T
 
-SECONDS: Final = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+CALL_SECONDS_BUCKETS: Final = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 """Of models and tools."""
-QUICK_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+FAST_SECONDS_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 """Of the store and of answers."""
-SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-MOST_ROUTES: Final = 1000
+BATCH_SIZE_BUCKETS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+MAX_ROUTES: Final = 1000
 """Routes are ours to make: this is more than there will be."""
 
 
@@ -19,13 +19,13 @@ class Meters:
     """The instruments of a process. Those who count are given the whole, and use what is theirs."""
 
     def __init__(self) -> None:
-        self._families: list[Family[Any]] = []
+        self._families: list[MetricFamily[Any]] = []
         self._begin_runs()
         self._begin_commits()
         self._begin_calls()
         self._begin_requests()
 
-    def __iter__(self) -> Iterator[Family[Any]]:
+    def __iter__(self) -> Iterator[MetricFamily[Any]]:
         return iter(self._families)
 
     def _begin_runs(self) -> None:
@@ -41,10 +41,12 @@ class Meters:
     def _begin_commits(self) -> None:
         self.commits = self._counter("holdfast_commits_total", "Commits to the logs of runs, by outcome.", "outcome")
         self.commit_seconds = self._histogram(
-            "holdfast_commit_seconds", "Seconds from asking for a commit until it was on disk.", bounds=QUICK_SECONDS
+            "holdfast_commit_seconds",
+            "Seconds from asking for a commit until it was on disk.",
+            bounds=FAST_SECONDS_BUCKETS,
         ).of()
         self.batch_size = self._histogram(
-            "holdfast_commit_batch_size", "Commits that were written together.", bounds=SIZES
+            "holdfast_commit_batch_size", "Commits that were written together.", bounds=BATCH_SIZE_BUCKETS
         ).of()
 
     def _begin_calls(self) -> None:
@@ -71,31 +73,36 @@ class Meters:
             "route",
             "method",
             "status",
-            most=MOST_ROUTES,
+            most=MAX_ROUTES,
         )
         self.request_seconds = self._histogram(
             "holdfast_http_request_seconds",
             "Seconds until the answer to a request began.",
             "route",
             "method",
-            bounds=QUICK_SECONDS,
-            most=MOST_ROUTES,
+            bounds=FAST_SECONDS_BUCKETS,
+            most=MAX_ROUTES,
         )
 
-    def _counter(self, name: str, meaning: str, *labels: str, most: int = MOST_SERIES) -> Family[Number]:
-        return self._keep(Family(name, meaning, kind="counter", labels=labels, make=Number, most=most))
+    def _counter(self, name: str, meaning: str, *labels: str, most: int = MAX_SERIES) -> MetricFamily[Number]:
+        return self._keep(MetricFamily(name, meaning, kind="counter", labels=labels, make=Number, most=most))
 
     def _histogram(
-        self, name: str, meaning: str, *labels: str, bounds: Sequence[float] = SECONDS, most: int = MOST_SERIES
-    ) -> Family[Histogram]:
+        self,
+        name: str,
+        meaning: str,
+        *labels: str,
+        bounds: Sequence[float] = CALL_SECONDS_BUCKETS,
+        most: int = MAX_SERIES,
+    ) -> MetricFamily[Histogram]:
         make = partial(Histogram, bounds)
-        return self._keep(Family(name, meaning, kind="histogram", labels=labels, make=make, most=most))
+        return self._keep(MetricFamily(name, meaning, kind="histogram", labels=labels, make=make, most=most))
 
-    def _keep(self, family: Family[T]) -> Family[T]:
+    def _keep(self, family: MetricFamily[T]) -> MetricFamily[T]:
         self._families.append(family)
         return family
 
 
-def gauge(name: str, meaning: str, *, labels: Labels = ()) -> Family[Number]:
+def gauge(name: str, meaning: str, *, labels: Labels = ()) -> MetricFamily[Number]:
     """Return numbers that go up and down."""
-    return Family(name, meaning, kind="gauge", labels=labels, make=Number)
+    return MetricFamily(name, meaning, kind="gauge", labels=labels, make=Number)

@@ -1,6 +1,6 @@
-"""What a call costs: by the list that genai-prices carries, never fetched, or by prices that the operator gave.
+"""The cost of a call: from the price list in genai-prices, never fetched, or from prices in the settings.
 
-What is not known is null, never nothing. The list names models without a price; those are not known either.
+An unknown price is null, never zero. A model that is listed without a price is unknown too.
 """
 
 from datetime import UTC, datetime
@@ -38,7 +38,7 @@ class ListedPrices:
             return None
 
 
-class GivenPrices:
+class ConfiguredPrices:
     """Prices from the settings of a provider."""
 
     def __init__(self, *, input: float, output: float, cached_input: float | None = None) -> None:
@@ -74,16 +74,16 @@ def listed_model(model: str, *, provider: str) -> ModelInfo | None:
         return None
 
 
-def todays_prices(model: ModelInfo) -> ModelPrice:
+def current_prices(model: ModelInfo) -> ModelPrice:
     """Return the prices of a model that hold now."""
     return model.get_prices(datetime.now(UTC))
 
 
-def given_prices(settings: ProviderSettings) -> Prices | None:
+def configured_prices(settings: ProviderSettings) -> Prices | None:
     """Return the prices that the settings name, if they name any."""
     if settings.input_usd_per_million is None or settings.output_usd_per_million is None:
         return None
-    return GivenPrices(
+    return ConfiguredPrices(
         input=settings.input_usd_per_million,
         output=settings.output_usd_per_million,
         cached_input=settings.cached_input_usd_per_million,
@@ -91,5 +91,5 @@ def given_prices(settings: ProviderSettings) -> Prices | None:
 
 
 def _is_priced(model: ModelInfo) -> bool:
-    prices = todays_prices(model)
+    prices = current_prices(model)
     return prices.input_mtok is not None and prices.output_mtok is not None

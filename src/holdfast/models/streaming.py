@@ -1,6 +1,6 @@
-"""A stream of pydantic-ai's events, told as our deltas.
+"""pydantic-ai stream events converted to model deltas.
 
-A call is told once its name is whole: with the first of its arguments, or when its part ends.
+A tool call is emitted once its name is complete: with its first argument text, or when its part ends.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,31 +12,31 @@ from pydantic_ai import messages as told
 
 from holdfast.domain.errors import ModelRefused, ModelUnavailable
 from holdfast.domain.ids import ToolCallId
-from holdfast.models.text import sayable
+from holdfast.models.text import replace_surrogates
 from holdfast.ports.model import ModelDelta, ReasoningDelta, TextDelta, ToolArgumentsDelta, ToolCallStarted
 
-SHORTEST_ID: Final = 8
+MIN_CALL_ID_CHARS: Final = 8
 """Servers that count their calls (`0`, `call_1`) begin anew with each answer, so ids as short as that are replaced."""
 
 
-class Transcript:
+class StreamConverter:
     """What one answer has said so far."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self.spoke = False
         """Whether anything but thoughts was told."""
         self._taken = set(taken)
-        self._calls: dict[int, _Call] = {}
+        self._calls: dict[int, _ToolCallBuilder] = {}
 
     def tell(self, event: told.ModelResponseStreamEvent) -> Iterable[ModelDelta]:
         """Return what `event` adds."""
-        return _teller(EVENTS, event)(self, event)
+        return _find_converter(EVENT_CONVERTERS, event)(self, event)
 
     def _change(self, event: told.PartDeltaEvent) -> Iterable[ModelDelta]:
-        return _teller(DELTAS, event.delta)(self, event.index, event.delta)
+        return _find_converter(DELTA_CONVERTERS, event.delta)(self, event.index, event.delta)
 
     def _start(self, event: told.PartStartEvent) -> Iterable[ModelDelta]:
-        return _teller(PARTS, event.part)(self, event.index, event.part)
+        return _find_converter(PART_CONVERTERS, event.part)(self, event.index, event.part)
 
     def _end(self, event: told.PartEndEvent) -> Iterable[ModelDelta]:
         call = self._calls.get(event.index)
@@ -53,19 +53,19 @@ class Transcript:
 
     def _words(self, text: str) -> Iterable[ModelDelta]:
         self.spoke = self.spoke or bool(text)
-        return (TextDelta(sayable(text)),) if text else ()
+        return (TextDelta(replace_surrogates(text)),) if text else ()
 
     def _thought(self, _: int, part: told.ThinkingPart) -> Iterable[ModelDelta]:
-        return (ReasoningDelta(sayable(part.content)),) if part.content else ()
+        return (ReasoningDelta(replace_surrogates(part.content)),) if part.content else ()
 
     def _more_thought(self, _: int, delta: told.ThinkingPartDelta) -> Iterable[ModelDelta]:
-        return (ReasoningDelta(sayable(delta.content_delta)),) if delta.content_delta else ()
+        return (ReasoningDelta(replace_surrogates(delta.content_delta)),) if delta.content_delta else ()
 
     def _call(self, index: int, part: told.ToolCallPart[Any]) -> Iterable[ModelDelta]:
         if index in self._calls:
             raise ModelUnavailable(f"the model began its call of `{part.tool_name}` a second time")
         self.spoke = True
-        call = self._calls[index] = _Call(self._fresh(part.tool_call_id), part.tool_name)
+        call = self._calls[index] = _ToolCallBuilder(self._fresh(part.tool_call_id), part.tool_name)
         return call.more(part.args)
 
     def _more_call(self, index: int, delta: told.ToolCallPartDelta) -> Iterable[ModelDelta]:
@@ -78,13 +78,13 @@ class Transcript:
         raise ModelRefused("the model answered with a file or with speech: use one that answers in words")
 
     def _fresh(self, id: str) -> ToolCallId:
-        if len(id) < SHORTEST_ID or id in self._taken:
+        if len(id) < MIN_CALL_ID_CHARS or id in self._taken:
             id = f"call_{uuid4().hex}"
         self._taken.add(id)
         return ToolCallId(id)
 
 
-class _Call:
+class _ToolCallBuilder:
     """A call that is being told."""
 
     def __init__(self, id: ToolCallId, name: str) -> None:
@@ -102,7 +102,7 @@ class _Call:
     def more(self, arguments: str | dict[str, Any] | None) -> Iterable[ModelDelta]:
         """Add to the arguments."""
         text = msgspec.json.encode(arguments).decode() if isinstance(arguments, dict) else arguments
-        return (*self.told(), ToolArgumentsDelta(self._id, sayable(text))) if text else ()
+        return (*self.told(), ToolArgumentsDelta(self._id, replace_surrogates(text))) if text else ()
 
     def told(self) -> Iterable[ModelDelta]:
         """Say that there is a call, once."""
@@ -114,40 +114,40 @@ class _Call:
         return (ToolCallStarted(self._id, self._name),)
 
 
-_Teller: TypeAlias = Callable[..., Iterable[ModelDelta]]
+_Converter: TypeAlias = Callable[..., Iterable[ModelDelta]]
 
 
-def _teller(table: Mapping[type, _Teller], thing: object) -> _Teller:
+def _find_converter(table: Mapping[type, _Converter], thing: object) -> _Converter:
     found = table.get(type(thing))
     if found is None:
         raise ModelRefused(f"the model answered with a `{type(thing).__name__}`, which this version does not know")
     return found
 
 
-EVENTS: Final[Mapping[type, _Teller]] = {
-    told.PartDeltaEvent: Transcript._change,
-    told.PartStartEvent: Transcript._start,
-    told.PartEndEvent: Transcript._end,
-    told.FinalResultEvent: Transcript._nothing,
+EVENT_CONVERTERS: Final[Mapping[type, _Converter]] = {
+    told.PartDeltaEvent: StreamConverter._change,
+    told.PartStartEvent: StreamConverter._start,
+    told.PartEndEvent: StreamConverter._end,
+    told.FinalResultEvent: StreamConverter._nothing,
 }
-DELTAS: Final[Mapping[type, _Teller]] = {
-    told.TextPartDelta: Transcript._more_text,
-    told.ThinkingPartDelta: Transcript._more_thought,
-    told.ToolCallPartDelta: Transcript._more_call,
-    told.SpeechPartDelta: Transcript._file,
+DELTA_CONVERTERS: Final[Mapping[type, _Converter]] = {
+    told.TextPartDelta: StreamConverter._more_text,
+    told.ThinkingPartDelta: StreamConverter._more_thought,
+    told.ToolCallPartDelta: StreamConverter._more_call,
+    told.SpeechPartDelta: StreamConverter._file,
 }
-PARTS: Final[Mapping[type, _Teller]] = {
-    told.TextPart: Transcript._text,
-    told.ThinkingPart: Transcript._thought,
-    told.ToolCallPart: Transcript._call,
-    told.ToolSearchCallPart: Transcript._call,
-    told.LoadCapabilityCallPart: Transcript._call,
+PART_CONVERTERS: Final[Mapping[type, _Converter]] = {
+    told.TextPart: StreamConverter._text,
+    told.ThinkingPart: StreamConverter._thought,
+    told.ToolCallPart: StreamConverter._call,
+    told.ToolSearchCallPart: StreamConverter._call,
+    told.LoadCapabilityCallPart: StreamConverter._call,
     # What runs at the provider is for the provider: it is kept with the answer and sent back.
-    told.NativeToolCallPart: Transcript._nothing,
-    told.NativeToolReturnPart: Transcript._nothing,
-    told.NativeToolSearchCallPart: Transcript._nothing,
-    told.NativeToolSearchReturnPart: Transcript._nothing,
-    told.CompactionPart: Transcript._nothing,
-    told.FilePart: Transcript._file,
-    told.SpeechPart: Transcript._file,
+    told.NativeToolCallPart: StreamConverter._nothing,
+    told.NativeToolReturnPart: StreamConverter._nothing,
+    told.NativeToolSearchCallPart: StreamConverter._nothing,
+    told.NativeToolSearchReturnPart: StreamConverter._nothing,
+    told.CompactionPart: StreamConverter._nothing,
+    told.FilePart: StreamConverter._file,
+    told.SpeechPart: StreamConverter._file,
 }

@@ -1,21 +1,22 @@
-"""A program that stands between a worker and the commands of its tools, so that no process of theirs outlives it.
+"""A program between a worker and the commands of its tools, so that no process of theirs outlives the worker.
 
-    worker ══ channel ══ supervisor      one per worker: forks a keeper for every socket that comes down the channel
-      ╚═════ control ═════ keeper        one per command: what the command leaves behind becomes a child of the keeper
+    worker ══ channel ══ supervisor      one per worker: forks a monitor for every socket that comes down the channel
+      ╚═════ control ═════ monitor       one per command: what the command leaves behind becomes a child of the monitor
                              └─ command  leads a session of its own
 
-Whoever is orphaned becomes a child of the nearest *subreaper* above it, in whatever session it is. So nothing gets out
-from below a keeper, and one that has no children has nothing below it. A keeper kills its children until it has none
+An orphaned process becomes a child of the nearest *subreaper* above it, in whatever session it is. So nothing
+escapes from below a monitor, and a monitor without children has nothing below it. A monitor kills its children
+until it has none
 
 - when its command has ended;
-- when its control socket ends: the worker wants no more of it, or is dead;
-- when its lifeline ends, a pipe that the supervisor alone holds open: the supervisor is dead, or its worker is.
+- when its control socket ends: the worker is done with it, or is dead;
+- when its lifeline ends, a pipe that only the supervisor holds open: the supervisor is dead, or its worker is.
 
-A keeper that is killed leaves what it kept to the supervisor, who kills every child that is not a keeper.
+A killed monitor leaves its processes to the supervisor, which kills every child that is not a monitor.
 
-Holdfast never imports this. It runs as `python -I -S supervisor.py CHANNEL WORKER`, needs nothing but the standard
-library, and has one thread, so that it may fork. Where there are no subreapers (not Linux), only the command's process
-group is killed.
+Holdfast never imports this. It runs as `python -I -S supervisor.py CHANNEL WORKER`, needs only the standard
+library, and has one thread, so that it may fork. Where there are no subreapers (not Linux), only the command's
+process group is killed.
 """
 
 import os
@@ -29,17 +30,17 @@ from contextlib import suppress
 from typing import Final, NoReturn
 
 LINUX: Final = sys.platform == "linux"
-HEEDED: Final = {"SIGCHLD", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGSYS", "SIGTRAP"}
+UNBLOCKED_SIGNALS: Final = {"SIGCHLD", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGSYS", "SIGTRAP"}
 """Signals that tell of children, or of faults of our own."""
-PAUSE: Final = 10
+REAP_INTERVAL_MS: Final = 10
 """Milliseconds after which those who do not die are looked for again, if nobody died meanwhile."""
-COUNT_EVERY: Final = 100
+PROCESS_COUNT_INTERVAL_MS: Final = 100
 """Milliseconds between two counts of the processes of a command, if it may not have any number of them."""
-LOOKS: Final = 100
+MAX_IDLE_STRAY_SCANS: Final = 100
 """How often a supervisor looks for strays in vain: the kernel's list of children may miss some while others die."""
-LENGTH: Final = 4
+LENGTH_PREFIX_BYTES: Final = 4
 """Bytes in which a request says how long it is."""
-FILTER_STEP: Final = 8
+BPF_INSTRUCTION_BYTES: Final = 8
 """Bytes of one step of a filter."""
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -56,7 +57,7 @@ _MS_REC: Final = 16384
 _MS_SLAVE: Final = 1 << 19
 
 
-class Request:
+class StartRequest:
     """What to start, with zeros between its parts.
 
     How many processes it may have (0: any number), in hexadecimal the filter of its system calls (none: all are
@@ -80,7 +81,7 @@ class Request:
         return [os.path.join(folder, name) for folder in self.environment.get(b"PATH", b"").split(b":") if folder]
 
 
-class Bell:
+class ChildSignal:
     """Rings when something about a child has changed."""
 
     def __init__(self) -> None:
@@ -97,7 +98,7 @@ class Bell:
 
     def wait(self, milliseconds: int) -> None:
         """Wait until it rings, but not for long."""
-        _ready([self.fd], milliseconds)
+        _poll([self.fd], milliseconds)
         self.silence()
 
     def close(self) -> None:
@@ -111,9 +112,9 @@ class Supervisor:
 
     def __init__(self, channel: socket.socket, worker: int) -> None:
         self._channel = channel
-        self._worker = _watch(worker)
+        self._worker = _worker_pidfd(worker)
         self._lifeline, self._held = os.pipe()
-        self._bell = Bell()
+        self._bell = ChildSignal()
         self._keepers: set[int] = set()
         self._looks = 0
 
@@ -126,11 +127,13 @@ class Supervisor:
         os.close(self._held)
         while self._collect():
             self._kill_strays()
-            self._bell.wait(PAUSE)
+            self._bell.wait(REAP_INTERVAL_MS)
 
     def _serve(self) -> bool:
         """Wait for something to do; say whether the worker lives."""
-        ready = _ready([self._channel.fileno(), self._bell.fd, *self._worker], PAUSE if self._looks > 0 else None)
+        ready = _poll(
+            [self._channel.fileno(), self._bell.fd, *self._worker], REAP_INTERVAL_MS if self._looks > 0 else None
+        )
         self._bell.silence()
         if not ready.isdisjoint(self._worker):
             return False
@@ -138,7 +141,7 @@ class Supervisor:
 
     def _hire(self) -> bool:
         """Take a control socket from the channel and fork its keeper; say whether there was one."""
-        message, controls = _take(self._channel, 1, 1)
+        message, controls = _receive_fds(self._channel, 1, 1)
         for control in controls:  # none, if there was no room for another open file
             self._fork(control)
             os.close(control)
@@ -148,10 +151,10 @@ class Supervisor:
         try:
             keeper = os.fork()
         except OSError as exc:
-            _say(control, f"failed fork {exc.errno}")
+            _send_line(control, f"failed fork {exc.errno}")
             return
         if keeper == 0:
-            _end_with(lambda: self._become_keeper(control))
+            _run_and_exit(lambda: self._become_keeper(control))
         self._keepers.add(keeper)
 
     def _become_keeper(self, control: int) -> None:
@@ -159,12 +162,12 @@ class Supervisor:
         self._bell.close()
         for unneeded in (self._held, *self._worker):
             os.close(unneeded)
-        Keeper(control, self._lifeline).run()
+        CommandMonitor(control, self._lifeline).run()
 
     def _kill_strays(self) -> None:
         strays = set(children()) - self._keepers
         _kill(strays)
-        self._looks = LOOKS if strays else self._looks - 1
+        self._looks = MAX_IDLE_STRAY_SCANS if strays else self._looks - 1
 
     def _collect(self) -> bool:
         """Collect the dead; say whether anyone is left."""
@@ -179,30 +182,34 @@ class Supervisor:
             _kill({pid} & self._keepers)  # its command is up to no good
         elif pid in self._keepers:
             self._keepers.discard(pid)
-            self._looks = LOOKS if status != 0 else self._looks
+            self._looks = MAX_IDLE_STRAY_SCANS if status != 0 else self._looks
 
 
-class Keeper:
+class CommandMonitor:
     """Starts one command, and ends it with all that is below it."""
 
     def __init__(self, control: int, lifeline: int) -> None:
         self._control = socket.socket(fileno=control)
         self._lifeline = lifeline
-        self._bell = Bell()
+        self._bell = ChildSignal()
         self._command = 0
         self._silent = False
 
     def run(self) -> None:
         """Live as long as the command, and as anything that it started."""
-        _control_process(_PR_SET_CHILD_SUBREAPER, 1)
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
         self._say("here")
         if not self._is_addressed():
             return
-        length, streams = _take(self._control, LENGTH, 3)
-        text = self._receive(int.from_bytes(length, "big")) if len(length) == LENGTH and len(streams) == 3 else b""
+        length, streams = _receive_fds(self._control, LENGTH_PREFIX_BYTES, 3)
+        text = (
+            self._receive(int.from_bytes(length, "big"))
+            if len(length) == LENGTH_PREFIX_BYTES and len(streams) == 3
+            else b""
+        )
         # A worker that died while this was on its way must not have anything done after its death.
         if text and not self._is_called_off():
-            self._keep(Request(text), streams)
+            self._keep(StartRequest(text), streams)
 
     def _receive(self, length: int) -> bytes:
         """Return as many bytes, or none if nobody is there to send them."""
@@ -216,12 +223,12 @@ class Keeper:
 
     def _is_addressed(self) -> bool:
         """Wait until the worker says something or hangs up; say no if the supervisor is dead."""
-        return self._lifeline not in _ready([self._control.fileno(), self._lifeline])
+        return self._lifeline not in _poll([self._control.fileno(), self._lifeline])
 
     def _is_called_off(self) -> bool:
-        return bool(_ready([self._control.fileno(), self._lifeline], 0))
+        return bool(_poll([self._control.fileno(), self._lifeline], 0))
 
-    def _keep(self, request: Request, streams: list[int]) -> None:
+    def _keep(self, request: StartRequest, streams: list[int]) -> None:
         reading, writing = os.pipe()
         keeper = os.getpid()
         try:
@@ -230,7 +237,7 @@ class Keeper:
             self._say(f"failed fork {exc.errno}")
             return
         if self._command == 0:
-            _end_with(lambda: _become_command(request, streams, writing, keeper=keeper))
+            _run_and_exit(lambda: _become_command(request, streams, writing, keeper=keeper))
         for not_ours in (writing, *streams):
             os.close(not_ours)
         self._wait(reading, most=request.most)
@@ -241,7 +248,7 @@ class Keeper:
         orders = {self._control.fileno(), self._lifeline}
         awaited = {*orders, self._bell.fd, starting}
         while True:
-            ready = _ready(awaited, COUNT_EVERY if most else None)
+            ready = _poll(awaited, PROCESS_COUNT_INTERVAL_MS if most else None)
             self._bell.silence()
             if starting in ready:
                 self._say(os.read(starting, 64).decode() or "started")
@@ -251,7 +258,7 @@ class Keeper:
                 return
             if self._has_ended():
                 return
-            if most and is_crowded(most):
+            if most and exceeds_process_limit(most):
                 self._say("crowded")
                 return
 
@@ -271,7 +278,7 @@ class Keeper:
         _kill([-self._command])
         while self._collect():
             _kill(children() if LINUX else [self._command])
-            self._bell.wait(PAUSE)
+            self._bell.wait(REAP_INTERVAL_MS)
 
     def _collect(self) -> bool:
         """Collect the dead, tell how the command ended, and say whether anyone is left."""
@@ -284,7 +291,7 @@ class Keeper:
 
     def _say(self, what: str) -> None:
         if not self._silent:
-            _say(self._control.fileno(), what)
+            _send_line(self._control.fileno(), what)
 
 
 def children() -> list[int]:
@@ -294,16 +301,16 @@ def children() -> list[int]:
         with open(f"/proc/{me}/task/{me}/children", "rb") as listed:
             return [int(pid) for pid in listed.read().split()]
     except FileNotFoundError:  # a kernel that keeps no such list
-        return children_found()
+        return scan_children()
 
 
-def children_found() -> list[int]:
+def scan_children() -> list[int]:
     """Return the children of this process by asking everyone."""
     me = os.getpid()
     return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and _parent(pid) == me] if LINUX else []
 
 
-def is_crowded(most: int) -> bool:
+def exceeds_process_limit(most: int) -> bool:
     """Say whether more processes and threads than that are below this process, as far as anyone can tell."""
     found, waiting = 0, children()
     while waiting and found <= most:
@@ -322,17 +329,17 @@ def main(channel: int, worker: int) -> None:
     os.set_inheritable(channel, False)
     _block_signals()
     # A program that gains rights would be out of reach of our signals. All that are forked from here inherit this.
-    _control_process(_PR_SET_NO_NEW_PRIVS, 1)
-    _control_process(_PR_SET_CHILD_SUBREAPER, 1)
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     Supervisor(socket.socket(fileno=channel), worker).run()
 
 
-def _become_command(request: Request, streams: list[int], report: int, *, keeper: int) -> None:
+def _become_command(request: StartRequest, streams: list[int], report: int, *, keeper: int) -> None:
     """Become the program, or report at what and why that failed."""
     step = "fork"
     try:
         os.setsid()
-        _control_process(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != keeper:  # it died before we asked to be told
             return
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
@@ -341,15 +348,15 @@ def _become_command(request: Request, streams: list[int], report: int, *, keeper
         step = "folder"
         os.chdir(request.folder)
         step = "filter"
-        _seal(request.sealed)
-        _take_away_calls(request.filter)
+        _make_read_only(request.sealed)
+        _install_seccomp_filter(request.filter)
         step = "program"
         _execute(request)
     except OSError as exc:
         os.write(report, f"failed {step} {exc.errno}".encode())
 
 
-def _execute(request: Request) -> None:
+def _execute(request: StartRequest) -> None:
     """Replace this process by the first program that is there; raise why the best of them cannot be."""
     failure: OSError = FileNotFoundError(2, "")
     for program in request.programs():
@@ -362,7 +369,7 @@ def _execute(request: Request) -> None:
     raise failure
 
 
-def _end_with(act: Callable[[], None]) -> NoReturn:
+def _run_and_exit(act: Callable[[], None]) -> NoReturn:
     """Do this and be gone, without the farewells that Python would say for the process that this was forked from."""
     code = 1
     try:
@@ -383,7 +390,7 @@ def _parent(pid: str) -> int | None:
         return None
 
 
-def _take(sender: socket.socket, length: int, files: int) -> tuple[bytes, list[int]]:
+def _receive_fds(sender: socket.socket, length: int, files: int) -> tuple[bytes, list[int]]:
     """Receive a message and open files, which no program shall inherit."""
     message, taken, _, _ = socket.recv_fds(sender, length, files)
     for file in taken:
@@ -397,19 +404,19 @@ def _kill(pids: Iterable[int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def _say(control: int, what: str) -> None:
+def _send_line(control: int, what: str) -> None:
     with suppress(BrokenPipeError, ConnectionResetError):
         os.write(control, f"{what}\n".encode())
 
 
-def _ready(fds: Iterable[int], milliseconds: int | None = None) -> set[int]:
+def _poll(fds: Iterable[int], milliseconds: int | None = None) -> set[int]:
     poll = select.poll()
     for fd in fds:
         poll.register(fd, select.POLLIN)
     return {fd for fd, _ in poll.poll(milliseconds)}
 
 
-def _watch(worker: int) -> list[int]:
+def _worker_pidfd(worker: int) -> list[int]:
     """Return what becomes readable when the worker ends: the channel stays open if it forked and its child lives."""
     if not LINUX:
         return []
@@ -425,12 +432,14 @@ def _block_signals() -> None:
 
     Blocked, and not ignored, so that a command has the defaults again with one call.
     """
-    signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals() - {getattr(signal, name) for name in HEEDED})
+    signal.pthread_sigmask(
+        signal.SIG_SETMASK, signal.valid_signals() - {getattr(signal, name) for name in UNBLOCKED_SIGNALS}
+    )
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
 
 
-def _seal(paths: list[bytes]) -> None:
+def _make_read_only(paths: list[bytes]) -> None:
     """Let nothing about these be changed by this process and all that it starts, if it may say so.
 
     By a namespace of its own, in which each is mounted on itself once more, read-only.
@@ -446,17 +455,17 @@ def _mount(what: bytes | None, where: bytes, flags: int) -> int:
     return int(_libc.mount(what, where, None, ctypes.c_ulong(flags), None))
 
 
-def _take_away_calls(filter: bytes) -> None:
+def _install_seccomp_filter(filter: bytes) -> None:
     """Let the kernel filter the system calls of this process, and of all that it becomes and starts."""
     if not filter:
         return
     program = ctypes.create_string_buffer(filter, len(filter))
-    described = struct.pack("HP", len(filter) // FILTER_STEP, ctypes.addressof(program))
+    described = struct.pack("HP", len(filter) // BPF_INSTRUCTION_BYTES, ctypes.addressof(program))
     pointed_at = ctypes.create_string_buffer(described)
-    _control_process(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(pointed_at))
+    _prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(pointed_at))
 
 
-def _control_process(option: int, value: int, more: int = 0) -> None:
+def _prctl(option: int, value: int, more: int = 0) -> None:
     """Call `prctl`, where there is one."""
     if LINUX and _libc.prctl(option, value, more, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), f"prctl {option} failed")
@@ -469,4 +478,4 @@ if LINUX:
     _libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
 
 if __name__ == "__main__":
-    _end_with(lambda: main(int(sys.argv[1]), int(sys.argv[2])))
+    _run_and_exit(lambda: main(int(sys.argv[1]), int(sys.argv[2])))

@@ -1,41 +1,46 @@
-"""Tracing: spans around the work on runs, their model calls and their tool calls."""
+"""OpenTelemetry tracing of runs, model calls and tool calls.
+
+The standard environment variables (`OTEL_TRACES_EXPORTER` and its kin) choose the exporter.
+"""
 
 import asyncio
+import os
 from contextvars import ContextVar
 from functools import partial
-from typing import Final
+from importlib.metadata import entry_points
+from typing import Any, Final
 
 from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 
 from holdfast.domain.commit import Commit, Committed, Lease, RunSnapshot
+from holdfast.domain.errors import Invalid
 from holdfast.domain.inbox import InboxItem
 from holdfast.domain.message import Message
-from holdfast.metrics.observed_model import ObservedModel
+from holdfast.metrics.observed_calls import ObservedModel
 from holdfast.ports.log import Journal
 from holdfast.ports.model import Model
 from holdfast.ports.runtime import Executor
-from holdfast.telemetry.chat import ChatSpan
-from holdfast.telemetry.ids import ChosenIds
-from holdfast.telemetry.invocation import Invocation, Invocations
-from holdfast.telemetry.tool_calls import tracing_calls
+from holdfast.telemetry.call_spans import ChatSpan, tool_span_middleware
+from holdfast.telemetry.run_spans import PresetIdGenerator, RunSpan, RunSpans
 
-_working: Final[ContextVar[Invocation | None]] = ContextVar("working", default=None)
+_current_run_span: Final[ContextVar[RunSpan | None]] = ContextVar("working", default=None)
 """What the present task works on."""
 
 
-class Tracing:
+class OpenTelemetryTracing:
     """Puts spans around what is traced, and hands them to a processor."""
 
     def __init__(self, processor: SpanProcessor, *, version: str = "", capture_content: bool = False) -> None:
         """Trace; only with `capture_content` spans hold what people, models and tools say."""
-        ids = ChosenIds()
+        ids = PresetIdGenerator()
         self._provider = TracerProvider(id_generator=ids, resource=_resource(version), shutdown_on_exit=False)
         self._provider.add_span_processor(processor)
         tracer = self._provider.get_tracer("holdfast", version)
         self._begin_chat = partial(ChatSpan, tracer, with_content=capture_content)
-        self._invocations = Invocations(self._provider, tracer, ids)
-        self.around = tracing_calls(tracer, with_content=capture_content)
+        self._invocations = RunSpans(self._provider, tracer, ids)
+        self.around = tool_span_middleware(tracer, with_content=capture_content)
         """What is done around each call of a tool."""
 
     def model(self, model: Model) -> Model:
@@ -58,14 +63,14 @@ class Tracing:
 class _TracedExecutor:
     """`Executor`."""
 
-    def __init__(self, executor: Executor, invocations: Invocations) -> None:
+    def __init__(self, executor: Executor, invocations: RunSpans) -> None:
         self._executor = executor
         self._invocations = invocations
 
     async def execute(self, lease: Lease, *, stop: asyncio.Event) -> None:
         """Work on a run."""
         with self._invocations.working(lease) as invocation:
-            _working.set(invocation)  # the task is the run's own
+            _current_run_span.set(invocation)  # the task is the run's own
             await self._executor.execute(lease, stop=stop)
 
 
@@ -86,7 +91,7 @@ class _TracedJournal:
     async def commit(self, commit: Commit) -> Committed:
         """Add everything in `commit`, or nothing."""
         committed = await self._journal.commit(commit)
-        if (invocation := _working.get()) is not None:
+        if (invocation := _current_run_span.get()) is not None:
             invocation.take(commit)
         return committed
 
@@ -103,3 +108,43 @@ def _resource(version: str) -> Resource:
     """Return who emits the spans: `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` say it otherwise."""
     ours = Resource({SERVICE_NAME: "holdfast", SERVICE_VERSION: version})
     return Resource.create().merge(ours).merge(OTELResourceDetector().detect())
+
+
+_PROTOCOLS: Final = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
+_DEFAULT_PROTOCOL: Final = "http/protobuf"
+
+
+def span_processor() -> SpanProcessor:
+    """Return what sends spans in batches, from a thread of its own; `none` in the environment sends nothing."""
+    return SpanProcessor() if _exporter_name() == "none" else BatchSpanProcessor(span_exporter())
+
+
+def span_exporter() -> SpanExporter:
+    """Return what the environment asks for: OTLP unless it says otherwise. What is not installed is `Invalid`."""
+    wanted = _exporter_name()
+    name = _otlp_exporter_name() if wanted == "otlp" else wanted
+    found = next(iter(entry_points(group="opentelemetry_traces_exporter", name=name)), None)
+    if found is None:
+        raise Invalid(_missing_exporter_message(wanted, name), field="telemetry")
+    made: Any = found.load()
+    return made()  # type: ignore[no-any-return]
+
+
+def _exporter_name() -> str:
+    return os.environ.get("OTEL_TRACES_EXPORTER", "").strip() or "otlp"
+
+
+def _otlp_exporter_name() -> str:
+    said = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
+    protocol = said or _DEFAULT_PROTOCOL
+    if protocol not in _PROTOCOLS:
+        known = " or ".join(f"`{each}`" for each in _PROTOCOLS)
+        raise Invalid(f"`OTEL_EXPORTER_OTLP_PROTOCOL` is `{protocol}`: say {known}", field="telemetry")
+    return _PROTOCOLS[protocol]
+
+
+def _missing_exporter_message(wanted: str, name: str) -> str:
+    if wanted == "otlp":
+        package = f"opentelemetry-exporter-{name.replace('_', '-')}"
+        return f"spans go to OTLP, which needs a package: run `pip install {package}`, or set `OTEL_TRACES_EXPORTER`"
+    return f"`OTEL_TRACES_EXPORTER` is `{wanted}`, and no package here has it: install one, or say `otlp` or `console`"

@@ -1,9 +1,9 @@
-"""A stand-in for an OpenAI-compatible provider, on this machine, that answers as it is told and fails as it is told.
+"""A stub of an OpenAI-compatible provider on this machine that replies and fails as it is told.
 
-async with OpenAIServer(Reply(status=429, retry_after="1"), Reply(text="hello")) as server:
-    ... server.url ...
+    async with StubOpenAIServer(StubReply(status=429, retry_after="1"), StubReply(text="hello")) as server:
+        ... server.url ...
 
-It counts requests and open connections, so that a test can see that a call which was left has closed its own.
+It counts requests and open connections, so that a test can check that an abandoned call closed its connection.
 """
 
 import argparse
@@ -11,20 +11,173 @@ import asyncio
 import contextlib
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Annotated, Any, Final, NamedTuple, Self
 
 import msgspec
 
 from holdfast.domain.content import Json
-from holdfast.testing.openai_reply import MODEL, Fault, Reply, ReplyCall, completion, ending, events, failure
 
-__all__ = ["Fault", "OpenAIServer", "Reply", "ReplyCall"]
+STUB_MODEL: Final = "stand-in"
+
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+_encode = msgspec.json.Encoder().encode
+
+
+class StubFault(StrEnum):
+    """How an answer goes wrong: at once, or after its text."""
+
+    HANG_UP = "hang_up"
+    """The connection closes before any answer."""
+    SILENCE = "silence"
+    """Nothing comes at all, until the client hangs up."""
+    PAGE = "page"
+    """A page of HTML comes in place of an answer, as from a proxy that wants a login."""
+    CUT = "cut"
+    """The connection breaks in the middle of a chunk."""
+    UNFINISHED = "unfinished"
+    """The stream ends in good order, but without saying that it is done."""
+    GARBAGE = "garbage"
+    """A chunk is not JSON."""
+    NONSENSE = "nonsense"
+    """A chunk is JSON, of some other shape."""
+    ERROR = "error"
+    """A chunk is an error of the provider, `status` of which says its kind."""
+    STALL = "stall"
+    """Nothing more comes until the client hangs up."""
+
+
+class StubToolCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A tool that the answer calls."""
+
+    name: str
+    arguments: dict[str, Json] = {}
+    id: str | None = None
+    """Null: one that counts through the answers of the server."""
+    chunks: Annotated[int, msgspec.Meta(ge=1)] = 1
+    """In how many pieces the arguments come."""
+
+
+class StubReply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The answer to one request."""
+
+    text: str = ""
+    chunks: Annotated[int, msgspec.Meta(ge=1)] = 1
+    delay_ms: Annotated[float, msgspec.Meta(ge=0)] = 0
+    """Before each chunk."""
+    think: str = ""
+    calls: list[StubToolCall] = []
+    input_tokens: int | None = 10
+    """Null: the answer says nothing of usage."""
+    output_tokens: _Count = 5
+    cached_tokens: _Count = 0
+    finish: str | None = None
+    """Null: what fits, `stop` or `tool_calls`."""
+    refusal: str | None = None
+    fault: StubFault | None = None
+    status: int = 200
+    """Anything else is an error without a text."""
+    retry_after: str | None = None
+    error_code: str | None = None
+    error_message: str = "the stand-in was told to fail"
+
+
+def reply_events(reply: StubReply, *, number: int) -> list[bytes]:
+    """Return the payloads of a streamed answer, the first of which only says who speaks."""
+    told = [_chunk(delta) for delta in _deltas(reply, number)]
+    return [_chunk({"role": "assistant", "content": ""}), *told]
+
+
+def reply_end_events(reply: StubReply) -> list[bytes]:
+    """Return the payloads that end a streamed answer that did not go wrong."""
+    usage = [] if reply.input_tokens is None else [_encode({**_HEAD, "choices": [], "usage": _usage(reply)})]
+    return [_chunk({}, finish=_finish(reply)), *usage, b"[DONE]"]
+
+
+def reply_completion(reply: StubReply, *, number: int) -> bytes:
+    """Return an answer that is not streamed."""
+    message = {
+        "role": "assistant",
+        "content": reply.text or None,
+        "refusal": reply.refusal,
+        "reasoning_content": reply.think or None,
+        "tool_calls": [_call(index, call, number=number) for index, call in enumerate(reply.calls)] or None,
+    }
+    choice = {"index": 0, "message": message, "finish_reason": _finish(reply)}
+    usage = None if reply.input_tokens is None else _usage(reply)
+    return _encode({**_HEAD, "object": "chat.completion", "choices": [choice], "usage": usage})
+
+
+def reply_error_body(reply: StubReply) -> dict[str, Any]:
+    """Return the body of an error."""
+    return {"error": {"message": reply.error_message, "type": _error_type(reply.status), "code": reply.error_code}}
+
+
+_HEAD: Final = {
+    "id": "chatcmpl-stand-in",
+    "object": "chat.completion.chunk",
+    "created": 1_750_000_000,
+    "model": STUB_MODEL,
+}
+
+
+def _deltas(reply: StubReply, number: int) -> Iterator[dict[str, Any]]:
+    if reply.think:
+        yield {"reasoning_content": reply.think}
+    for piece in _split_text(reply.text, reply.chunks):
+        yield {"content": piece}
+    if reply.refusal:
+        yield {"refusal": reply.refusal}
+    for index, call in enumerate(reply.calls):
+        first, *rest = _split_text(_call(index, call, number=number)["function"]["arguments"], call.chunks)
+        yield {"tool_calls": [_call(index, call, number=number, arguments=first)]}
+        for piece in rest:
+            yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+
+
+def _chunk(delta: dict[str, Any], *, finish: str | None = None) -> bytes:
+    return _encode({**_HEAD, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
+
+
+def _call(index: int, call: StubToolCall, *, number: int, arguments: str | None = None) -> dict[str, Any]:
+    text = _encode(call.arguments).decode() if arguments is None else arguments
+    id = f"call_{number:08d}_{index}" if call.id is None else call.id
+    return {"index": index, "id": id, "type": "function", "function": {"name": call.name, "arguments": text}}
+
+
+def _finish(reply: StubReply) -> str:
+    return reply.finish or ("tool_calls" if reply.calls else "stop")
+
+
+def _usage(reply: StubReply) -> dict[str, Any]:
+    asked = reply.input_tokens or 0
+    return {
+        "prompt_tokens": asked,
+        "completion_tokens": reply.output_tokens,
+        "total_tokens": asked + reply.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": reply.cached_tokens},
+    }
+
+
+def _error_type(status: int) -> str:
+    kinds = {401: "authentication_error", 429: "rate_limit_error", 529: "overloaded_error"}
+    return kinds.get(status, "invalid_request_error" if status < 500 else "server_error")
+
+
+@lru_cache(maxsize=256)
+def _split_text(text: str, count: int) -> list[str]:
+    count = min(count, len(text))
+    return [text[index * len(text) // count : (index + 1) * len(text) // count] for index in range(count)]
+
+
+__all__ = ["StubFault", "StubOpenAIServer", "StubReply", "StubToolCall"]
 
 _REASONS: Final = {200: "OK", 400: "Bad Request", 404: "Not Found", 429: "Too Many Requests"}
-_BROKEN: Final = {Fault.GARBAGE: b"{this is not JSON", Fault.NONSENSE: b'[{"choices": 7}]'}
+_INVALID_CHUNKS: Final = {StubFault.GARBAGE: b"{this is not JSON", StubFault.NONSENSE: b'[{"choices": 7}]'}
 
 
 class _Request(NamedTuple):
@@ -34,10 +187,10 @@ class _Request(NamedTuple):
     body: bytes
 
 
-class OpenAIServer:
+class StubOpenAIServer:
     """A server that gives its replies in order, and `otherwise` when there are none left."""
 
-    def __init__(self, *replies: Reply, otherwise: Reply | None = None, port: int = 0) -> None:
+    def __init__(self, *replies: StubReply, otherwise: StubReply | None = None, port: int = 0) -> None:
         self.requests: Final[list[Json]] = []
         """The bodies of the completions that were asked for."""
         self.keys: Final[list[str]] = []
@@ -55,7 +208,7 @@ class OpenAIServer:
         """The address to give to a client."""
         return f"http://127.0.0.1:{self._port}/v1"
 
-    def then(self, *replies: Reply) -> None:
+    def then(self, *replies: StubReply) -> None:
         """Give these replies too, after those that are left."""
         self._replies.extend(replies)
 
@@ -104,51 +257,53 @@ class OpenAIServer:
             self._changed.notify_all()
 
     async def _answer_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while (request := await _read(reader)) is not None:
+        while (request := await _read_request(reader)) is not None:
             match request.method, request.path:
                 case "POST", "/v1/chat/completions":
                     if not await self._complete(request, reader, writer):
                         return
                 case "GET", "/v1/models":
-                    listed = {"id": MODEL, "object": "model", "created": 0, "owned_by": "holdfast"}
-                    await _plain(writer, 200, msgspec.json.encode({"object": "list", "data": [listed]}))
+                    listed = {"id": STUB_MODEL, "object": "model", "created": 0, "owned_by": "holdfast"}
+                    await _send_response(writer, 200, msgspec.json.encode({"object": "list", "data": [listed]}))
                 case _:
-                    await _plain(writer, 404, b'{"error": {"message": "there is nothing here"}}')
+                    await _send_response(writer, 404, b'{"error": {"message": "there is nothing here"}}')
 
     async def _complete(self, request: _Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Answer, and say whether the connection can be used again."""
         try:
             asked = msgspec.json.decode(request.body, type=dict[str, Any])
         except msgspec.DecodeError:
-            await _plain(writer, 400, b'{"error": {"message": "the request is not a JSON object"}}')
+            await _send_response(writer, 400, b'{"error": {"message": "the request is not a JSON object"}}')
             return True
         self.requests.append(asked)
         self.keys.append(request.key)
         await self._count(0)
         reply = self._next()
-        if reply.fault is Fault.HANG_UP:
+        if reply.fault is StubFault.HANG_UP:
             return False
-        if reply.fault is Fault.SILENCE:
+        if reply.fault is StubFault.SILENCE:
             await reader.read(1)
             return False
-        if reply.fault is Fault.PAGE:
-            await _plain(writer, 200, b"<html><body>Please log in.</body></html>", kind="text/html")
+        if reply.fault is StubFault.PAGE:
+            await _send_response(writer, 200, b"<html><body>Please log in.</body></html>", kind="text/html")
             return True
         if reply.status != 200 and reply.fault is None:
-            await _plain(writer, reply.status, msgspec.json.encode(failure(reply)), retry_after=reply.retry_after)
+            await _send_response(
+                writer, reply.status, msgspec.json.encode(reply_error_body(reply)), retry_after=reply.retry_after
+            )
             return True
         if not asked.get("stream"):
-            await _plain(writer, 200, completion(reply, number=len(self.requests)))
+            await _send_response(writer, 200, reply_completion(reply, number=len(self.requests)))
             return True
-        return await _stream(reply, reader, writer, number=len(self.requests))
+        return await _stream_reply(reply, reader, writer, number=len(self.requests))
 
-    def _next(self) -> Reply:
+    def _next(self) -> StubReply:
         if self._replies:
             return self._replies.popleft()
-        return self._otherwise or Reply(status=400, error_message="the stand-in has no reply left")
+        return self._otherwise or StubReply(status=400, error_message="the stand-in has no reply left")
 
 
-async def _read(reader: asyncio.StreamReader) -> _Request | None:
+async def _read_request(reader: asyncio.StreamReader) -> _Request | None:
     """Return the next request, or nothing if the client is done."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -161,7 +316,7 @@ async def _read(reader: asyncio.StreamReader) -> _Request | None:
     return _Request(method, path, key, await reader.readexactly(int(headers.get("content-length", "0"))))
 
 
-async def _plain(
+async def _send_response(
     writer: asyncio.StreamWriter,
     status: int,
     body: bytes,
@@ -178,49 +333,51 @@ async def _plain(
     await writer.drain()
 
 
-async def _stream(reply: Reply, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, number: int) -> bool:
+async def _stream_reply(
+    reply: StubReply, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, number: int
+) -> bool:
     """Answer piece by piece, and say whether the connection can be used again."""
     writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
-    for payload in events(reply, number=number):
+    for payload in reply_events(reply, number=number):
         if reply.delay_ms:
             await asyncio.sleep(reply.delay_ms / 1000)
-        writer.write(_event(payload))
+        writer.write(_sse_chunk(payload))
         await writer.drain()
-    if reply.fault is not None and not await _fail(reply, reader, writer):
+    if reply.fault is not None and not await _inject_fault(reply, reader, writer):
         return False
-    if reply.fault is not Fault.UNFINISHED:
-        writer.write(b"".join(_event(payload) for payload in ending(reply)))
+    if reply.fault is not StubFault.UNFINISHED:
+        writer.write(b"".join(_sse_chunk(payload) for payload in reply_end_events(reply)))
     writer.write(b"0\r\n\r\n")
     await writer.drain()
     return True
 
 
-async def _fail(reply: Reply, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+async def _inject_fault(reply: StubReply, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
     """Go wrong, and say whether the answer goes on."""
     match reply.fault:
-        case Fault.CUT:
-            writer.write(_event(b'{"choices": [{"delta": {"content": "half of')[:-20])
+        case StubFault.CUT:
+            writer.write(_sse_chunk(b'{"choices": [{"delta": {"content": "half of')[:-20])
             await writer.drain()
             writer.close()
             return False
-        case Fault.STALL:
+        case StubFault.STALL:
             await reader.read(1)
             return False
-        case Fault.ERROR:
-            writer.write(_event(msgspec.json.encode(failure(reply))))
-        case Fault.GARBAGE | Fault.NONSENSE:
-            writer.write(_event(_BROKEN[reply.fault]))
+        case StubFault.ERROR:
+            writer.write(_sse_chunk(msgspec.json.encode(reply_error_body(reply))))
+        case StubFault.GARBAGE | StubFault.NONSENSE:
+            writer.write(_sse_chunk(_INVALID_CHUNKS[reply.fault]))
         case _:
             pass
     return True
 
 
-def _event(payload: bytes) -> bytes:
+def _sse_chunk(payload: bytes) -> bytes:
     data = b"data: " + payload + b"\n\n"
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-async def serve(server: OpenAIServer, announce: Callable[[str], None]) -> None:
+async def serve(server: StubOpenAIServer, announce: Callable[[str], None]) -> None:
     """Run `server` until cancelled, once its address is announced."""
     async with server:
         announce(server.url)
@@ -236,9 +393,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--chunks", type=int, default=1, help="in how many pieces")
     parser.add_argument("--delay-ms", type=float, default=0, help="milliseconds before each piece")
     options = parser.parse_args(arguments)
-    replies = [] if options.replies is None else msgspec.json.decode(options.replies.read_bytes(), type=list[Reply])
-    otherwise = Reply(text=options.text, chunks=options.chunks, delay_ms=options.delay_ms)
-    server = OpenAIServer(*replies, otherwise=otherwise, port=options.port)
+    replies = [] if options.replies is None else msgspec.json.decode(options.replies.read_bytes(), type=list[StubReply])
+    otherwise = StubReply(text=options.text, chunks=options.chunks, delay_ms=options.delay_ms)
+    server = StubOpenAIServer(*replies, otherwise=otherwise, port=options.port)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(serve(server, _print))
 

@@ -1,24 +1,25 @@
-"""The folder of a workspace, and where everything in it is.
+"""The folder of a workspace: its layout, and the files of a new one.
 
     agents/          one folder per agent
-    tools/ skills/   what agents share
-    settings.json    what holds for all of them
-    permissions.json what people allowed agents when they were asked
-    .holdfast/       what Holdfast itself keeps; git does not see it
+    tools/ skills/   shared by all agents
+    settings.json    settings of all agents
+    permissions.json calls that people allowed permanently
+    .holdfast/       data of Holdfast itself, ignored by git
 
-People own all of it but the last.
+People own all of it but the last. A new workspace has one agent that needs no key and no network, and one for a
+real model.
 """
 
 import os
 import shlex
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
 from holdfast.domain.errors import Conflict, NotFound, Unavailable
-from holdfast.workspace.scaffold import FILES, FOLDERS
 
-_PRIVATE: Final = 0o700
+_OWNER_ONLY: Final = 0o700
 """The database holds what people said: it is for its owner only."""
 
 
@@ -39,11 +40,11 @@ class Workspace:
     def create(cls, path: str | Path) -> Self:
         """Make a workspace at `path`: one agent needs no key, one is for a real model. Nothing there is touched."""
         folder = Path(path)
-        there = [name for name in (*FOLDERS, *FILES) if os.path.lexists(folder / name)]
+        there = [name for name in (*SCAFFOLD_FOLDERS, *SCAFFOLD_FILES) if os.path.lexists(folder / name)]
         if there:
             raise Conflict(f"`{path}` has `{there[0]}` already: choose another folder, or use it as it is")
         try:
-            _fill(folder)
+            _write_scaffold(folder)
         except OSError as exc:
             raise Unavailable(f"cannot make a workspace at `{path}`: {exc.strerror or exc}") from exc
         return cls(path)
@@ -96,7 +97,7 @@ class Workspace:
     def prepare(self) -> None:
         """Make the folders that Holdfast itself keeps, if they are not there yet."""
         try:
-            self.own.mkdir(mode=_PRIVATE, exist_ok=True)
+            self.own.mkdir(mode=_OWNER_ONLY, exist_ok=True)
             self.files.mkdir(exist_ok=True)
             self.logs.mkdir(exist_ok=True)
             with suppress(FileExistsError):
@@ -105,10 +106,10 @@ class Workspace:
             raise Unavailable(f"cannot use `{self.own}`: {exc.strerror or exc}") from exc
 
 
-def _fill(folder: Path) -> None:
-    for name in FOLDERS:
+def _write_scaffold(folder: Path) -> None:
+    for name in SCAFFOLD_FOLDERS:
         (folder / name).mkdir(parents=True)
-    for name, text in FILES.items():
+    for name, text in SCAFFOLD_FILES.items():
         (folder / name).parent.mkdir(exist_ok=True)
         _write_new(folder / name, text)
 
@@ -116,3 +117,100 @@ def _fill(folder: Path) -> None:
 def _write_new(file: Path, text: str) -> None:
     with file.open("x", encoding="utf-8") as opened:
         opened.write(text)
+
+
+SCAFFOLD_FOLDERS: Final = ("agents", "tools", "skills")
+
+_HELLO: Final = """\
+{
+  "model": "scripted:script.json",
+  "description": "Says hello. Its model is a script, so it needs no key and no network."
+}
+"""
+
+_HELLO_INSTRUCTIONS: Final = """\
+# Hello
+
+You greet people. Repeat what they said, in one sentence, and wish them well.
+"""
+
+_HELLO_SCRIPT: Final = """\
+{
+  "turns": [
+    {
+      "say": "Hello! You said: {$last_user}. I follow a script; the agent `assistant` beside me can think.",
+      "chunks": 8
+    }
+  ],
+  "after_last": "repeat"
+}
+"""
+
+_ASSISTANT: Final = """\
+{
+  "model": "mine:gpt-5",
+  "description": "Answers with a real model, once it has a key: README.md beside this file says how."
+}
+"""
+
+_ASSISTANT_INSTRUCTIONS: Final = """\
+# Assistant
+
+You help people with what they ask. Answer shortly, say so when you do not know, and never make anything up.
+"""
+
+# JSON has no comments, and all of AGENT.md is told to the model: so they stand in a file of their own.
+_ASSISTANT_README: Final = """\
+# How to give this agent a model
+
+Nothing here is read by Holdfast or by a model. Three values matter.
+
+**The key.** It is in the environment of the process that serves, never in a file:
+
+    export OPENAI_API_KEY=...
+    holdfast serve --workspace .
+
+`settings.json` names the variable, at `providers.mine.api_key_env`. Name another one if yours is called otherwise.
+
+**The model.** `agent.json`, beside this file, says `"model": "mine:gpt-5"`. After the colon stands the name by which
+your provider knows the model, before it a name of `providers` in `settings.json`. What you save is used at once.
+
+**The address.** `settings.json` says `"base_url": "https://api.openai.com/v1"`. For a server of your own that speaks
+like OpenAI (Ollama, vLLM, llama.cpp, LiteLLM), write its address, and leave `api_key_env` out if it wants no key:
+
+    "mine": {"api": "openai", "base_url": "http://127.0.0.1:11434/v1"}
+
+with `"model": "mine:qwen3"`, for example. For Anthropic, `"api": "anthropic"` and its address,
+`https://api.anthropic.com`. Providers are read when the server starts: start it again.
+
+The packages of the providers are extras: `pip install 'holdfast[openai]'` or `'holdfast[anthropic]'`.
+
+Then ask it something:
+
+    curl -s http://127.0.0.1:5050/agents/assistant/task -H 'Content-Type: application/json' -d '{"input": "Hi!"}'
+
+If something is missing, the answer says what.
+"""
+
+_SETTINGS: Final = """\
+{
+  "default_agent": "hello",
+  "providers": {
+    "mine": {
+      "api": "openai",
+      "base_url": "https://api.openai.com/v1",
+      "api_key_env": "OPENAI_API_KEY"
+    }
+  }
+}
+"""
+
+SCAFFOLD_FILES: Final[Mapping[str, str]] = {
+    "agents/hello/agent.json": _HELLO,
+    "agents/hello/AGENT.md": _HELLO_INSTRUCTIONS,
+    "agents/hello/script.json": _HELLO_SCRIPT,
+    "agents/assistant/agent.json": _ASSISTANT,
+    "agents/assistant/AGENT.md": _ASSISTANT_INSTRUCTIONS,
+    "agents/assistant/README.md": _ASSISTANT_README,
+    "settings.json": _SETTINGS,
+}

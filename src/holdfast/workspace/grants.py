@@ -1,4 +1,7 @@
-"""`permissions.json`: what people allowed agents by answering "always allow". They may edit it, too."""
+"""`permissions.json`: calls that people allowed permanently by answering "always allow".
+
+People may edit the file too.
+"""
 
 import time
 from collections.abc import Collection, Sequence
@@ -12,10 +15,9 @@ from holdfast.domain.agent import AgentName, PermissionRule, Permissions
 from holdfast.domain.errors import Conflict, Invalid, Unavailable
 from holdfast.tools.permissions.rule_checks import KNOWN_TOOLS
 from holdfast.workspace.folder import Workspace
-from holdfast.workspace.reload import Monotonic, Reloaded
-from holdfast.workspace.rule_files import check_rules
+from holdfast.workspace.json_files import check_rules, decode_json
+from holdfast.workspace.reload import Monotonic, WatchedFiles
 from holdfast.workspace.text_files import file_name, read_optional_text, replace_file
-from holdfast.workspace.typed_json import decode
 
 
 class GrantsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -40,7 +42,7 @@ class FolderGrants:
         self._path = workspace.permissions
         self._known = known
         self._monotonic = monotonic
-        self._kept = Reloaded(self._read, files=[self._path])
+        self._kept = WatchedFiles(self._read, files=[self._path])
 
     def look(self) -> None:
         """Read the file if it changed."""
@@ -72,7 +74,7 @@ class FolderGrants:
         text, file = read_optional_text(self._path, root=root), file_name(self._path, root=root)
         if text is None:
             return GrantsFile()
-        found = decode(text, GrantsFile, file=file)
+        found = decode_json(text, GrantsFile, file=file)
         for agent, rules in found.allow.items():
             check_rules(Permissions(allow=rules), text, file=file, at={"allow": ("allow", agent)}, known=self._known)
         return found

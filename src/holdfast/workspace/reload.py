@@ -1,4 +1,4 @@
-"""Files that are read again when they change; while they are in error, their last good version stays in use."""
+"""Files that are reloaded when they change; while they are invalid, their last valid version stays in use."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -7,8 +7,8 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 from holdfast.domain.errors import Invalid
 
-SECONDS_BETWEEN_LOOKS: Final = 0.2
-SETTLED_AFTER: Final = 2.0
+POLL_INTERVAL_SECONDS: Final = 0.2
+SETTLE_SECONDS: Final = 2.0
 """Seconds for which a file is read at every look: its time may not tell two quick edits apart."""
 
 T = TypeVar("T")
@@ -18,7 +18,7 @@ Monotonic: TypeAlias = Callable[[], float]
 _log: Final = logging.getLogger("holdfast.workspace")
 
 
-class Pace:
+class PollThrottle:
     """How often files are looked at: not more often than every 200 ms, unless somebody insists."""
 
     def __init__(self, monotonic: Monotonic) -> None:
@@ -28,13 +28,13 @@ class Pace:
     def due(self, *, now: bool = False) -> float | None:
         """Return the time if it is time to look, or if it has to be now."""
         at = self._monotonic()
-        if not now and self._last is not None and at - self._last < SECONDS_BETWEEN_LOOKS:
+        if not now and self._last is not None and at - self._last < POLL_INTERVAL_SECONDS:
             return None
         self._last = at
         return at
 
 
-class Reloaded(Generic[T]):
+class WatchedFiles(Generic[T]):
     """What `read` makes of some files: `value` as they were when they were last good, `error` as they are now."""
 
     def __init__(self, read: Callable[[], T], *, files: Sequence[Path], needed: bool = False) -> None:
@@ -55,7 +55,7 @@ class Reloaded(Generic[T]):
             self._stamp, self._since = stamp, at
         elif self._settled:
             return
-        self._settled = at - self._since >= SETTLED_AFTER
+        self._settled = at - self._since >= SETTLE_SECONDS
         self._load()
 
     def get(self) -> T:

@@ -1,6 +1,6 @@
-"""The JSON Schemas of the files that people write, made from the types that read them.
+"""JSON Schemas of the files that people write, generated from the types that read them.
 
-`python -m holdfast.workspace.schemas [folder]` writes them, into `docs/reference` unless told otherwise.
+`python -m holdfast.workspace.schemas [folder]` writes them, by default into `docs/reference`.
 """
 
 import sys
@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.domain.content import Json
-from holdfast.workspace.agent_files import AgentFile
+from holdfast.workspace.agents import AgentFile
 from holdfast.workspace.grants import GrantsFile
 from holdfast.workspace.settings import Settings
 from holdfast.workspace.tools import ToolFile
@@ -24,7 +24,7 @@ SCHEMAS: Final[Mapping[str, Any]] = {
 }
 
 _TITLES: Final = {name: f"{name.removesuffix('.schema.json')}.json of Holdfast" for name in SCHEMAS}
-_ADDED: Final[Mapping[str, Mapping[str, Mapping[str, Json]]]] = {
+_FIELD_ADDITIONS: Final[Mapping[str, Mapping[str, Mapping[str, Json]]]] = {
     "Limits": {
         "max_iterations": {"description": "How many calls of its model a run may make."},
         "max_duration_seconds": {"description": "How long a run may work; waiting for a person does not count."},
@@ -55,7 +55,7 @@ _ADDED: Final[Mapping[str, Mapping[str, Mapping[str, Json]]]] = {
 }
 """What types of the domain do not say in the words of a file, or check in code."""
 
-_PRICES: Final = {
+_PRICES_RULE: Final = {
     "anyOf": [
         {
             "required": ["input_usd_per_million", "output_usd_per_million"],
@@ -76,7 +76,7 @@ _PRICES: Final = {
 """Prices are known, or they are not."""
 
 _NULL: Final[dict[str, Json]] = {"type": "null"}
-_PROGRAM_OR_ADDRESS: Final[dict[str, Json]] = {
+_COMMAND_OR_URL_RULE: Final[dict[str, Json]] = {
     "oneOf": [
         {
             "required": ["command"],
@@ -100,28 +100,28 @@ _PROGRAM_OR_ADDRESS: Final[dict[str, Json]] = {
 """An MCP server is started or called."""
 
 
-def schema(name: str) -> dict[str, Json]:
+def json_schema(name: str) -> dict[str, Json]:
     """Return a JSON Schema, draft 2020-12, by the name of its file."""
     made = _portable(msgspec.json.schema(SCHEMAS[name]))
     definitions = made["$defs"]
-    for kind, fields in _ADDED.items():
+    for kind, fields in _FIELD_ADDITIONS.items():
         for field, added in fields.items() if kind in definitions else ():
             definitions[kind]["properties"][field].update(added)
-    for kind, rule in (("ProviderSettings", _PRICES), ("McpServer", _PROGRAM_OR_ADDRESS)):
+    for kind, rule in (("ProviderSettings", _PRICES_RULE), ("McpServer", _COMMAND_OR_URL_RULE)):
         if kind in definitions:
             definitions[kind].update(rule)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": _TITLES[name], **made}
 
 
-def write(folder: Path) -> None:
+def write_schemas(folder: Path) -> None:
     """Write all schemas into a folder."""
     for name in SCHEMAS:
-        (folder / name).write_bytes(render(name))
+        (folder / name).write_bytes(render_schema(name))
 
 
-def render(name: str) -> bytes:
+def render_schema(name: str) -> bytes:
     """Return a schema as it is published."""
-    return msgspec.json.format(msgspec.json.encode(schema(name)), indent=2) + b"\n"
+    return msgspec.json.format(msgspec.json.encode(json_schema(name)), indent=2) + b"\n"
 
 
 def _portable(value: Json) -> Json:
@@ -138,4 +138,4 @@ def _portable(value: Json) -> Json:
 
 
 if __name__ == "__main__":
-    write(Path(*sys.argv[1:] or ["docs/reference"]))
+    write_schemas(Path(*sys.argv[1:] or ["docs/reference"]))

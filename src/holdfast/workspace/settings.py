@@ -1,4 +1,4 @@
-"""`settings.json`: what holds for every agent of a workspace."""
+"""`settings.json`: settings of every agent of a workspace."""
 
 import time
 from collections.abc import Collection
@@ -17,10 +17,9 @@ from holdfast.domain.web_settings import WebSettings
 from holdfast.tools.exposure import DEFAULT_VISIBLE_TOOLS
 from holdfast.tools.permissions.rule_checks import KNOWN_TOOLS
 from holdfast.workspace.folder import Workspace
-from holdfast.workspace.reload import Monotonic, Pace, Reloaded
-from holdfast.workspace.rule_files import check_rules
+from holdfast.workspace.json_files import check_rules, decode_json
+from holdfast.workspace.reload import Monotonic, PollThrottle, WatchedFiles
 from holdfast.workspace.text_files import file_name, read_optional_text
-from holdfast.workspace.typed_json import decode
 
 DEFAULT_WORKERS: Final = 16
 
@@ -117,8 +116,8 @@ class FolderSettings:
     ) -> None:
         self._workspace = workspace
         self._known = known
-        self._pace = Pace(monotonic)
-        self._kept = Reloaded(self._read, files=[workspace.settings], needed=True)
+        self._pace = PollThrottle(monotonic)
+        self._kept = WatchedFiles(self._read, files=[workspace.settings], needed=True)
 
     def get(self) -> Settings:
         """Return the settings; those that never were good raise `Invalid`. No file is the same as an empty one."""
@@ -144,23 +143,23 @@ class FolderSettings:
         text, file = read_optional_text(path, root=root), file_name(path, root=root)
         if text is None:
             return Settings()
-        settings = decode(text, Settings, file=file)
+        settings = decode_json(text, Settings, file=file)
         check_rules(settings.permissions, text, file=file, known=self._known)
         return settings
 
 
-def _say_nothing_of_agents(settings: Settings) -> bool:
-    return (settings.limits, settings.permissions, settings.context, settings.locale) == _NOTHING_OF_AGENTS
+def _has_default_agent_settings(settings: Settings) -> bool:
+    return (settings.limits, settings.permissions, settings.context, settings.locale) == _DEFAULT_AGENT_SETTINGS
 
 
-_NOTHING_OF_AGENTS: Final = (Limits(), Permissions(), ContextSettings(), None)
+_DEFAULT_AGENT_SETTINGS: Final = (Limits(), Permissions(), ContextSettings(), None)
 
 
 def with_defaults(agent: Agent, settings: Settings) -> Agent:
     """Return the agent with what the settings say for every agent. Its digest then changes with them too."""
-    if _say_nothing_of_agents(settings):
+    if _has_default_agent_settings(settings):
         return agent
-    limits = {**structs.asdict(settings.limits), **_given(agent.limits)}
+    limits = {**structs.asdict(settings.limits), **_explicit_limits(agent.limits)}
     return structs.replace(
         agent,
         limits=Limits(**limits),
@@ -176,7 +175,7 @@ def with_defaults(agent: Agent, settings: Settings) -> Agent:
     )
 
 
-def _given(limits: Limits) -> dict[str, float]:
+def _explicit_limits(limits: Limits) -> dict[str, float]:
     return {field: value for field, value in structs.asdict(limits).items() if value is not None}
 
 

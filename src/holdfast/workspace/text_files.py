@@ -1,4 +1,4 @@
-"""Text files of a workspace, which people edit: whatever is wrong with one is said with its name."""
+"""Text files of a workspace, edited by people: every error names the file."""
 
 import os
 import stat
@@ -18,17 +18,17 @@ def read_text(path: Path, *, root: Path) -> str:
     try:
         raw = _read(path, root=root)
     except FileNotFoundError:
-        refuse(file, "missing")
+        raise_invalid_file(file, "missing")
     except OSError as exc:
-        refuse(file, f"cannot be read: {exc.strerror or exc}", cause=exc)
+        raise_invalid_file(file, f"cannot be read: {exc.strerror or exc}", cause=exc)
     if len(raw) > MAX_FILE_BYTES:
         raise TooLarge(f"{file}: has more than {MAX_FILE_BYTES} bytes", file=file)
     try:
         text = raw.decode("utf-8-sig")  # some editors begin a file with a mark, which is no text
     except UnicodeDecodeError as exc:
-        refuse(file, f"is not UTF-8: byte {exc.start + 1} cannot be read", cause=exc)
+        raise_invalid_file(file, f"is not UTF-8: byte {exc.start + 1} cannot be read", cause=exc)
     if "\x00" in text:
-        refuse(file, "has a NUL character in it")
+        raise_invalid_file(file, "has a NUL character in it")
     return text
 
 
@@ -64,7 +64,7 @@ def printable(name: str) -> str:
     return name.encode(errors="backslashreplace").decode()
 
 
-def refuse(file: str, reason: str, *, cause: Exception | None = None) -> NoReturn:
+def raise_invalid_file(file: str, reason: str, *, cause: Exception | None = None) -> NoReturn:
     """Raise `Invalid` about a file."""
     raise Invalid(f"{file}: {reason}", file=file) from cause
 
@@ -72,8 +72,8 @@ def refuse(file: str, reason: str, *, cause: Exception | None = None) -> NoRetur
 def _read(path: Path, *, root: Path) -> bytes:
     real = Path(os.path.realpath(path, strict=True))
     if not real.is_relative_to(root):
-        refuse(file_name(path, root=root), "leads out of the workspace: put the file itself here")
+        raise_invalid_file(file_name(path, root=root), "leads out of the workspace: put the file itself here")
     if not stat.S_ISREG(real.stat().st_mode):  # to open a pipe would wait for a writer
-        refuse(file_name(path, root=root), "is not a file")
+        raise_invalid_file(file_name(path, root=root), "is not a file")
     with real.open("rb") as opened:
         return opened.read(MAX_FILE_BYTES + 1)

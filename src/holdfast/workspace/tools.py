@@ -1,4 +1,4 @@
-"""The custom tools of a workspace: `tools/<name>/tool.json`, and whatever its command needs beside it."""
+"""Custom tools of a workspace: `tools/<name>/tool.json` and the files that its command needs."""
 
 import os
 import re
@@ -18,15 +18,15 @@ from holdfast.tools.commands.command_runner import CommandRunner
 from holdfast.tools.commands.custom_tool import BrokenTool, CustomTool
 from holdfast.tools.tool import Tool
 from holdfast.workspace.folder import Workspace
-from holdfast.workspace.reload import Monotonic, Pace, Reloaded
-from holdfast.workspace.text_files import file_name, read_text, refuse
-from holdfast.workspace.typed_json import decode
+from holdfast.workspace.json_files import decode_json
+from holdfast.workspace.reload import Monotonic, PollThrottle, WatchedFiles
+from holdfast.workspace.text_files import file_name, raise_invalid_file, read_text
 
-FILE: Final = "tool.json"
-DEFAULT_SECONDS: Final = 60.0
-MOST_SECONDS: Final = 3_600
+TOOL_FILE_NAME: Final = "tool.json"
+DEFAULT_TIMEOUT_SECONDS: Final = 60.0
+MAX_TIMEOUT_SECONDS: Final = 3_600
 
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+_TOOL_NAME_PATTERN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 
 class ToolFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -60,8 +60,8 @@ class ToolFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         bool, Meta(description="What it answers was written by others, such as mail: whoever reads it is tainted.")
     ] = False
     timeout_seconds: Annotated[
-        Annotated[float, Meta(gt=0, le=MOST_SECONDS)], Meta(description="How long a call may take.")
-    ] = DEFAULT_SECONDS
+        Annotated[float, Meta(gt=0, le=MAX_TIMEOUT_SECONDS)], Meta(description="How long a call may take.")
+    ] = DEFAULT_TIMEOUT_SECONDS
 
 
 class FolderTools:
@@ -79,8 +79,8 @@ class FolderTools:
         self._workspace = workspace
         self._commands = commands
         self._taken = taken
-        self._pace = Pace(monotonic)
-        self._kept: dict[str, Reloaded[ToolFile]] = {}
+        self._pace = PollThrottle(monotonic)
+        self._kept: dict[str, WatchedFiles[ToolFile]] = {}
         self._made: tuple[list[object], tuple[Tool, ...]] = ([], ())
 
     def get(self) -> tuple[Tool, ...]:
@@ -93,13 +93,13 @@ class FolderTools:
         self._look()
         return {name: kept.error.message for name, kept in self._kept.items() if kept.error is not None}
 
-    def _usable(self) -> Iterator[tuple[str, Reloaded[ToolFile]]]:
+    def _usable(self) -> Iterator[tuple[str, WatchedFiles[ToolFile]]]:
         """Yield the tools whose names a model can call."""
         for name, kept in self._kept.items():
-            if _NAME.fullmatch(name) and name not in self._taken:
+            if _TOOL_NAME_PATTERN.fullmatch(name) and name not in self._taken:
                 yield name, kept
 
-    def _tool(self, name: str, kept: Reloaded[ToolFile]) -> Tool:
+    def _tool(self, name: str, kept: WatchedFiles[ToolFile]) -> Tool:
         if kept.value is None:
             return BrokenTool(name, "" if kept.error is None else kept.error.message)
         folder = self._workspace.tools / name
@@ -116,9 +116,9 @@ class FolderTools:
         if now != self._made[0]:
             self._made = [*now], tuple(self._tool(name, kept) for name, kept in self._usable())
 
-    def _watch(self, name: str) -> Reloaded[ToolFile]:
-        file = self._workspace.tools / name / FILE
-        return Reloaded(partial(read_tool, self._workspace, name, taken=self._taken), files=[file])
+    def _watch(self, name: str) -> WatchedFiles[ToolFile]:
+        file = self._workspace.tools / name / TOOL_FILE_NAME
+        return WatchedFiles(partial(read_tool, self._workspace, name, taken=self._taken), files=[file])
 
 
 class KnownTools(Collection[str]):
@@ -147,22 +147,22 @@ def tool_folders(workspace: Workspace) -> list[str]:
         return []
     except OSError as exc:
         raise Unavailable(f"cannot list `tools`: {exc.strerror or exc}") from exc
-    return [name for name in found if not name.startswith(".") and os.path.lexists(folder / name / FILE)]
+    return [name for name in found if not name.startswith(".") and os.path.lexists(folder / name / TOOL_FILE_NAME)]
 
 
 def read_tool(workspace: Workspace, name: str, *, taken: Collection[str] = ()) -> ToolFile:
     """Return what `tools/<name>/tool.json` says, or raise `Invalid` that names file and key."""
-    path = workspace.tools / name / FILE
+    path = workspace.tools / name / TOOL_FILE_NAME
     text, file = read_text(path, root=workspace.path), file_name(path, root=workspace.path)
-    said = decode(text, ToolFile, file=file)
+    said = decode_json(text, ToolFile, file=file)
     if said.name != name:
-        refuse(file, f"`name` is `{said.name}`, but the folder is `{name}`: give them one name")
+        raise_invalid_file(file, f"`name` is `{said.name}`, but the folder is `{name}`: give them one name")
     if name in taken:
-        refuse(file, f"there is a tool `{name}` already: rename this one")
+        raise_invalid_file(file, f"there is a tool `{name}` already: rename this one")
     try:
         check_parameters(check_tool_spec(_spec(said)))
     except Invalid as exc:
-        refuse(file, exc.message, cause=exc)
+        raise_invalid_file(file, exc.message, cause=exc)
     return said
 
 

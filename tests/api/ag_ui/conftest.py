@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from holdfast.testing.log_check import check_log
-from holdfast.testing.probe import open_probe
 from tests.api.ag_ui.driver import Driver, driving, need_client
 from tests.api.conftest import fill
 from tests.api.site import Site, served
 from tests.scenario.agents.workshop import Workshop, call, calling, say
+from tests.support.database_probe import open_probe
+from tests.support.log_check import check_log
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,7 @@ from typing import Final
 import pytest
 
 from holdfast.domain.content import Json
-from holdfast.testing.openai_reply import Fault, Reply
-from holdfast.testing.openai_server import OpenAIServer
+from holdfast.testing.openai_server import StubFault, StubOpenAIServer, StubReply
 from tests.api.chat.test_chat import refused
 from tests.api.site import Site, served
 from tests.scenario.agents.workshop import STAND_IN, Workshop
@@ -16,14 +15,14 @@ SECRET: Final = "sk-very-secret"
 
 
 @pytest.fixture(scope="module")
-async def stand_in() -> AsyncIterator[OpenAIServer]:
+async def stand_in() -> AsyncIterator[StubOpenAIServer]:
     """Yield a provider that answers as it is told."""
-    async with OpenAIServer() as server:
+    async with StubOpenAIServer() as server:
         yield server
 
 
 @pytest.fixture(scope="module")
-async def shop(tmp_path_factory: pytest.TempPathFactory, stand_in: OpenAIServer) -> AsyncIterator[Site]:
+async def shop(tmp_path_factory: pytest.TempPathFactory, stand_in: StubOpenAIServer) -> AsyncIterator[Site]:
     """Yield a server whose settings name that provider."""
     folder = tmp_path_factory.mktemp("models")
     workshop = Workshop(folder / "workspace", folder / "holdfast.db")
@@ -58,8 +57,8 @@ async def test_models_are_listed_with_their_providers(shop: Site) -> None:
     assert SECRET not in answer.text
 
 
-async def test_a_model_is_called_without_an_agent(shop: Site, stand_in: OpenAIServer) -> None:
-    stand_in.then(Reply(text="a poem", input_tokens=11, output_tokens=3))
+async def test_a_model_is_called_without_an_agent(shop: Site, stand_in: StubOpenAIServer) -> None:
+    stand_in.then(StubReply(text="a poem", input_tokens=11, output_tokens=3))
     answer = await call(shop, model=STAND_IN, system="rhyme", temperature=0.5, maxTokens=9)
     assert (answer["model"], answer["output"], answer["finishReason"]) == (STAND_IN, "a poem", "stop")
     assert (answer["usage"]["input_tokens"], answer["usage"]["output_tokens"]) == (11, 3)
@@ -70,8 +69,8 @@ async def test_a_model_is_called_without_an_agent(shop: Site, stand_in: OpenAISe
     assert (await shop.get("/sessions"))["sessions"] == []
 
 
-async def test_a_provider_that_fails_is_an_error(shop: Site, stand_in: OpenAIServer) -> None:
-    stand_in.then(Reply(fault=Fault.CUT, text="half"))
+async def test_a_provider_that_fails_is_an_error(shop: Site, stand_in: StubOpenAIServer) -> None:
+    stand_in.then(StubReply(fault=StubFault.CUT, text="half"))
     answer = await shop.ask("POST", "/completions", json={"model": STAND_IN, "messages": [{"content": "x"}]})
     refused(answer, 503, "MODEL_UNAVAILABLE")
 
@@ -93,7 +92,7 @@ async def test_a_provider_that_fails_is_an_error(shop: Site, stand_in: OpenAISer
         {"tools": []},
     ],
 )
-async def test_what_cannot_be_called_is_refused(shop: Site, stand_in: OpenAIServer, body: Json) -> None:
+async def test_what_cannot_be_called_is_refused(shop: Site, stand_in: StubOpenAIServer, body: Json) -> None:
     before = len(stand_in.requests)
     sent = {"model": STAND_IN, "messages": [{"content": "x"}], **body}
     refused(await shop.ask("POST", "/completions", json=sent), 400, "VALIDATION_ERROR")

@@ -32,7 +32,7 @@ from holdfast.control.settings.errors import SETTINGS_ERRORS
 from holdfast.control.settings.settings import SettingsView
 from holdfast.control.task_contract.errors import TaskNotFound
 from holdfast.domain.errors import HoldfastError, Invalid
-from holdfast.workspace.settings_file import AT_START
+from holdfast.workspace.settings_file import RESTART_KEYS
 from tests.architecture.markdown import rows
 from tests.architecture.project import ROOT
 
@@ -78,7 +78,7 @@ def test_the_errors_are_there_and_no_others() -> None:
 
 
 def test_what_needs_a_restart_is_there() -> None:
-    assert f"begins: {', '.join(f'`{key}`' for key in AT_START)}." in PAGE
+    assert f"begins: {', '.join(f'`{key}`' for key in RESTART_KEYS)}." in PAGE
 
 
 def test_every_frame_is_there() -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from holdfast.domain.content import Json
-from holdfast.workspace.settings_file import AT_START
+from holdfast.workspace.settings_file import RESTART_KEYS
 from tests.api.chat.test_chat import refused
 from tests.api.site import Site, served
 from tests.scenario.agents.workshop import Workshop, say
@@ -244,7 +244,7 @@ async def test_what_needs_a_restart_says_so(office: Site, file: File) -> None:
     file.remove()
     assert (await office.get("/settings"))["restart"] == []
     changed = (await change(office, {"workers": 3, "sandbox": "off", "locale": "en"})).json()
-    assert changed["restart"] == ["workers", "sandbox"] and set(changed["restart"]) <= set(AT_START)
+    assert changed["restart"] == ["workers", "sandbox"] and set(changed["restart"]) <= set(RESTART_KEYS)
     assert (await change(office, {"workers": None, "sandbox": None})).json()["restart"] == []
 
 

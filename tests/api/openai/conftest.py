@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 import pytest
 from openai import AsyncOpenAI
 
-from holdfast.testing.log_check import check_log
-from holdfast.testing.probe import open_probe
 from tests.api.openai.callers import caller, fill
 from tests.api.site import Site, served
 from tests.scenario.agents.workshop import Workshop
+from tests.support.database_probe import open_probe
+from tests.support.log_check import check_log
 
 
 @pytest.fixture(scope="session")

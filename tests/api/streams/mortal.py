@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from holdfast.testing.kills import ForkServer
 from tests.api.site import LIMIT
 from tests.api.streams.victim import Address, Serving
+from tests.support.fork_server import ForkServer
 
 WORK = "tests.api.streams.victim:work"
 

@@ -18,7 +18,6 @@ from holdfast.bootstrap import open_store
 from holdfast.domain.errors import Unavailable
 from holdfast.domain.ids import RunId
 from holdfast.domain.run import RunStatus
-from holdfast.testing.postgres import PostgresServer
 from tests.api.conftest import fill
 from tests.api.serving import Server, serving
 from tests.api.site import Site, eventually, served
@@ -26,6 +25,7 @@ from tests.api.streams.readers import Frame, SseReader, event_of, post, sse, ws
 from tests.api.streams.stage import Hand, begun, begun_in, soon
 from tests.api.streams.test_handshakes import RIGHT
 from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
+from tests.support.postgres import PostgresServer
 
 OUTAGE: Final = 60.0
 """Seconds after which something hangs that waits for a database."""

@@ -14,12 +14,12 @@ from holdfast.api.streams.websocket import Close
 from holdfast.control.task_contract.ids import run_id_of
 from holdfast.domain.ids import RunId
 from holdfast.domain.run import RunStatus
-from holdfast.testing.postgres import PostgresServer
 from tests.api.conftest import fill
 from tests.api.site import Site, served
 from tests.api.streams.mortal import Mortal, mortal
 from tests.api.streams.readers import event_of, post, sse, ws
 from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
+from tests.support.postgres import PostgresServer
 
 RUNS: Final = 8
 """Each is followed over both transports."""

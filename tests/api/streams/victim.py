@@ -17,8 +17,8 @@ from holdfast.bootstrap.workspace import Options
 from holdfast.bootstrap.workspace import open as open_workspace
 from holdfast.control.control import Control
 from holdfast.control.keys.asker import LOCAL
-from holdfast.testing.kills import Say
 from tests.api.site import answering
+from tests.support.fork_server import Say
 
 # Making the app takes longer than a whole life does: it is made before the fork, over use cases that are still empty.
 _EMPTY: Final = Control(*(kind.__new__(kind) for kind in Control.__annotations__.values()))

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.testing.log_check import check_log
-from holdfast.testing.probe import open_probe
 from tests.api.conftest import BACKENDS, NewDatabase
 from tests.api.site import served
 from tests.api.task_contract.desk import Desk, fill
 from tests.scenario.agents.workshop import Workshop
+from tests.support.database_probe import open_probe
+from tests.support.log_check import check_log
 
 
 @pytest.fixture(scope="session")

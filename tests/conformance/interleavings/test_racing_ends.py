@@ -14,7 +14,7 @@ from holdfast.domain.new_run import CreatedRun, NewRun, RunBase
 from holdfast.domain.run import Move, Run, RunStatus
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
-from holdfast.testing.verifier import verify
+from holdfast.testing.stream_verifier import verify_stream
 from tests.builders import FIRST, MINUTE, assistant, call, finished_run, new_thread, spoken
 from tests.conformance.conftest import SPACE
 from tests.conformance.interleavings.orders import Two
@@ -44,7 +44,7 @@ async def check_log(store: Store, lease: Lease, *, spoke: bool) -> None:
     """Check that a run has ended, with or without what its worker said, and that its worker can say no more."""
     assert await status(store, lease.run_id) is RunStatus.CANCELLED
     events = await stream(store, lease.run_id)
-    verify(events)
+    verify_stream(events)
     logged = await store.events.after(SPACE, lease.run_id)
     assert [event.seq for event in logged] == list(range(1, len(logged) + 1))
     assert [content for _, _, content in await said(store, lease.run_id)][:1] == (["hi"] if spoke else [])
@@ -105,7 +105,7 @@ async def test_of_two_ends_one_is_accepted(two: Two, store: Store) -> None:
 
         async def check(*outcomes: object) -> None:
             assert sorted(type(outcome).__name__ for outcome in outcomes) == ["IllegalMove", "list"]
-            verify(await stream(store, lease.run_id))
+            verify_stream(await stream(store, lease.run_id))
 
         return end(two.first, lease.run), end(two.second, lease.run), check
 

@@ -7,11 +7,11 @@ import pytest
 
 from holdfast.bootstrap import open_store
 from holdfast.testing.clock import HeldClock
-from holdfast.testing.log_check import check_log
-from holdfast.testing.postgres import PostgresServer
-from holdfast.testing.probe import open_probe
 from tests.conformance.conftest import BACKENDS, wipe
 from tests.scenario.agents.workshop import Workshop
+from tests.support.database_probe import open_probe
+from tests.support.log_check import check_log
+from tests.support.postgres import PostgresServer
 
 
 @pytest.fixture

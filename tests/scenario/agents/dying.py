@@ -16,11 +16,11 @@ from holdfast.domain.ids import RunId
 from holdfast.domain.interrupt import Interrupt, InterruptStatus
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.thread import NewThread
-from holdfast.testing.commit_points import CommitPoints
-from holdfast.testing.kills import Death, ForkServer, Say
 from holdfast.tools.tool import Tool
 from tests.builders import user
 from tests.scenario.agents.workshop import SPACE, Workshop
+from tests.support.commit_points import CommitPoints
+from tests.support.fork_server import Death, ForkServer, Say
 
 RUN: Final = RunId("run_of_the_killed")
 DEATHS: Final = 5

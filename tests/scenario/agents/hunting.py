@@ -15,7 +15,7 @@ from holdfast.domain.instant import millis
 from holdfast.domain.message import unanswered_calls
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.tool import ToolSpec
-from holdfast.metrics.observed_model import ObservedModel
+from holdfast.metrics.observed_calls import ObservedModel
 from holdfast.ports.log import Journal
 from holdfast.ports.model import Model, ModelDelta, ModelRequest
 from holdfast.ports.runtime import Executor

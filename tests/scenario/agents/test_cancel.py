@@ -17,7 +17,7 @@ from holdfast.domain.step import StepState
 from holdfast.domain.tool import ToolClass
 from holdfast.ports.sandbox import Command
 from holdfast.sandbox.processes import open_processes
-from holdfast.testing.openai_server import Fault, OpenAIServer, Reply
+from holdfast.testing.openai_server import StubFault, StubOpenAIServer, StubReply
 from holdfast.tools.tool import ToolResult
 from tests.scenario.agents.handwork import READ_ONLY, Gate, Handmade
 from tests.scenario.agents.hunting import check_ended, hunt
@@ -83,7 +83,7 @@ async def test_it_reaches_a_model_that_stands_still(anywhere: Workshop) -> None:
 
 
 async def test_it_closes_the_connection_to_the_provider(workshop: Workshop) -> None:
-    async with OpenAIServer(Reply(text="one moment", fault=Fault.STALL)) as server:
+    async with StubOpenAIServer(StubReply(text="one moment", fault=StubFault.STALL)) as server:
         workshop.provider(server)
         workshop.agent(model=STAND_IN)
         async with workshop.open() as floor:

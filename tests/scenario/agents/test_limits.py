@@ -14,7 +14,7 @@ from holdfast.domain.message import Role
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.tool import ToolClass
 from holdfast.testing.clock import HeldClock
-from holdfast.testing.openai_server import OpenAIServer, Reply, ReplyCall
+from holdfast.testing.openai_server import StubOpenAIServer, StubReply, StubToolCall
 from tests.scenario.agents.handwork import Gate, answers
 from tests.scenario.agents.workshop import SPACE, STAND_IN, Floor, Workshop, call, calling, say
 
@@ -130,8 +130,8 @@ async def test_a_run_begins_no_call_when_its_tokens_are_spent(anywhere: Workshop
 
 
 async def test_a_run_begins_no_call_when_its_money_is_spent(workshop: Workshop) -> None:
-    replies = Reply(calls=[ReplyCall(name="log_write", arguments={"message": "x"})])
-    async with OpenAIServer(otherwise=replies) as server:
+    replies = StubReply(calls=[StubToolCall(name="log_write", arguments={"message": "x"})])
+    async with StubOpenAIServer(otherwise=replies) as server:
         workshop.provider(server, **PRICES)
         workshop.agent(model=STAND_IN, tools=["log_write"], limits={"cost_budget_usd": 0.04})
         async with workshop.open() as floor:
@@ -142,7 +142,7 @@ async def test_a_run_begins_no_call_when_its_money_is_spent(workshop: Workshop) 
 
 
 async def test_a_budget_in_dollars_needs_a_price(workshop: Workshop) -> None:
-    async with OpenAIServer() as server:
+    async with StubOpenAIServer() as server:
         workshop.provider(server)
         workshop.agent(model=STAND_IN, limits={"cost_budget_usd": 1.0})
         workshop.agent(say("x"), name="falls", model=["scripted:script.json", STAND_IN])
@@ -156,8 +156,8 @@ async def test_a_budget_in_dollars_needs_a_price(workshop: Workshop) -> None:
 
 async def test_a_provider_that_does_not_say_what_was_used_is_not_free(workshop: Workshop) -> None:
     """Its tokens are estimated, so that a budget holds, and what they cost is not known."""
-    look = Reply(text="let me see " * 20, calls=[ReplyCall(name="look")], input_tokens=None)
-    async with OpenAIServer(otherwise=look) as server:
+    look = StubReply(text="let me see " * 20, calls=[StubToolCall(name="look")], input_tokens=None)
+    async with StubOpenAIServer(otherwise=look) as server:
         workshop.provider(server, input_usd_per_million=1, output_usd_per_million=1)
         workshop.agent(model=STAND_IN, tools=["look"], limits={"token_budget": 1000, "max_iterations": 50})
         async with workshop.open(answers("look", "seen")) as floor:
@@ -170,7 +170,7 @@ async def test_a_provider_that_does_not_say_what_was_used_is_not_free(workshop: 
 async def test_a_call_whose_price_is_not_known_is_never_free(workshop: Workshop) -> None:
     """A child of another provider spends from its parent's budget what nobody can count."""
     spawn = calling(call("agent_spawn", agent="kid", input="x"))
-    async with OpenAIServer(Reply(text="cheap?")) as server:
+    async with StubOpenAIServer(StubReply(text="cheap?")) as server:
         workshop.provider(server)
         workshop.agent(spawn, say("done"), tools=["agent_spawn"], limits={"cost_budget_usd": 1.0})
         workshop.agent(name="kid", model=STAND_IN)

@@ -12,7 +12,7 @@ from holdfast.domain.limits import Limits
 from holdfast.domain.message import Role
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.step import StepState
-from holdfast.testing.openai_server import Fault, OpenAIServer, Reply, ReplyCall
+from holdfast.testing.openai_server import StubFault, StubOpenAIServer, StubReply, StubToolCall
 from tests.scenario.agents.handwork import answers, raises
 from tests.scenario.agents.workshop import SPACE, STAND_IN, Floor, Workshop, call, calling, say
 
@@ -22,9 +22,9 @@ LONG: Final = "The quick brown fox jumps over the lazy dog, and then it does so 
 
 
 @pytest.fixture
-async def server(workshop: Workshop) -> AsyncIterator[OpenAIServer]:
+async def server(workshop: Workshop) -> AsyncIterator[StubOpenAIServer]:
     """Yield a provider whose models read little, and which the agent `bot` uses."""
-    async with OpenAIServer(otherwise=Reply(text=LONG)) as stand_in:
+    async with StubOpenAIServer(otherwise=StubReply(text=LONG)) as stand_in:
         workshop.provider(stand_in, context_window=WINDOW)
         workshop.agent(model=STAND_IN)
         yield stand_in
@@ -106,11 +106,15 @@ async def test_the_same_error_again_and_again_is_pointed_out(workshop: Workshop)
     assert [bool(each) for each in reminders] == [False, False, False, True, True, True]
 
 
-async def test_a_provider_that_finds_a_call_too_long_is_told_less(workshop: Workshop, server: OpenAIServer) -> None:
+async def test_a_provider_that_finds_a_call_too_long_is_told_less(workshop: Workshop, server: StubOpenAIServer) -> None:
     async with workshop.open() as floor:
         run = await talk(floor, 3)
         server.requests.clear()
-        server.then(Reply(status=400, error_code="context_length_exceeded"), Reply(text="in short"), Reply(text="done"))
+        server.then(
+            StubReply(status=400, error_code="context_length_exceeded"),
+            StubReply(text="in short"),
+            StubReply(text="done"),
+        )
         run = await floor.play("and now?", thread=run.thread_id)
         states = [step.state for step in await floor.steps(run)]
     assert run.output == "done"
@@ -119,20 +123,20 @@ async def test_a_provider_that_finds_a_call_too_long_is_told_less(workshop: Work
     assert states == [StepState.FAILED, StepState.DONE]
 
 
-async def test_a_call_that_stays_too_long_ends_the_run(workshop: Workshop, server: OpenAIServer) -> None:
-    too_long = Reply(status=400, error_code="context_length_exceeded")
+async def test_a_call_that_stays_too_long_ends_the_run(workshop: Workshop, server: StubOpenAIServer) -> None:
+    too_long = StubReply(status=400, error_code="context_length_exceeded")
     async with workshop.open() as floor:
         run = await talk(floor, 3)
         server.requests.clear()
-        server.then(too_long, Reply(text="in short"), too_long)
+        server.then(too_long, StubReply(text="in short"), too_long)
         run = await floor.play("and now?", thread=run.thread_id)
         await floor.events(run)
     assert run.error is not None and run.error.code == "CONTEXT_OVERFLOW"
     assert len(server.requests) == 3
 
 
-async def test_a_first_call_that_is_too_long_ends_the_run(workshop: Workshop, server: OpenAIServer) -> None:
-    server.then(*[Reply(status=400, error_code="context_length_exceeded")] * 3)
+async def test_a_first_call_that_is_too_long_ends_the_run(workshop: Workshop, server: StubOpenAIServer) -> None:
+    server.then(*[StubReply(status=400, error_code="context_length_exceeded")] * 3)
     async with workshop.open() as floor:
         run = await floor.play("hello")
     assert run.error is not None and run.error.code == "CONTEXT_OVERFLOW"
@@ -140,25 +144,25 @@ async def test_a_first_call_that_is_too_long_ends_the_run(workshop: Workshop, se
 
 
 BROKEN = [
-    Reply(status=500),
-    Reply(status=400),
-    Reply(status=400, error_code="context_length_exceeded"),
-    Reply(fault=Fault.HANG_UP),
-    Reply(text="half", fault=Fault.STALL),
-    Reply(text="half", fault=Fault.CUT),
-    Reply(fault=Fault.SILENCE),
-    Reply(text=""),
+    StubReply(status=500),
+    StubReply(status=400),
+    StubReply(status=400, error_code="context_length_exceeded"),
+    StubReply(fault=StubFault.HANG_UP),
+    StubReply(text="half", fault=StubFault.STALL),
+    StubReply(text="half", fault=StubFault.CUT),
+    StubReply(fault=StubFault.SILENCE),
+    StubReply(text=""),
 ]
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: str(broken.fault or broken.error_code or broken.status))
 async def test_a_summary_that_is_not_written_is_done_without(
-    workshop: Workshop, server: OpenAIServer, broken: Reply
+    workshop: Workshop, server: StubOpenAIServer, broken: StubReply
 ) -> None:
     async with workshop.open(pace=Pace(stall=0.3)) as floor:
         run = await talk(floor, 5)
         server.requests.clear()
-        server.then(broken, Reply(text="done"))
+        server.then(broken, StubReply(text="done"))
         run = await floor.play(f"and now? {LONG}", thread=run.thread_id)
         told = await floor.context(run)
         await floor.events(run)
@@ -167,38 +171,40 @@ async def test_a_summary_that_is_not_written_is_done_without(
     assert sum(told.tokens.values()) < WINDOW
 
 
-async def test_while_no_summary_is_written_the_run_still_goes_on(workshop: Workshop, server: OpenAIServer) -> None:
+async def test_while_no_summary_is_written_the_run_still_goes_on(workshop: Workshop, server: StubOpenAIServer) -> None:
     async with workshop.open(pace=Pace(stall=0.3)) as floor:
         run = await talk(floor, 5)
         server.requests.clear()
-        server.then(*[Reply(status=500), Reply(text=LONG)] * 2)
+        server.then(*[StubReply(status=500), StubReply(text=LONG)] * 2)
         run = await talk_on(floor, run, 6)
         told = await floor.context(run)
     assert sum(map(is_summary, server.requests)) >= 2
     assert sum(told.tokens.values()) < WINDOW
 
 
-async def test_a_summary_is_paid_for_and_needs_a_budget_like_any_call(workshop: Workshop, server: OpenAIServer) -> None:
+async def test_a_summary_is_paid_for_and_needs_a_budget_like_any_call(
+    workshop: Workshop, server: StubOpenAIServer
+) -> None:
     async with workshop.open() as floor:
         run = await talk(floor, 5)
-        server.then(Reply(text="in short", input_tokens=70, output_tokens=30), Reply(text="done"))
+        server.then(StubReply(text="in short", input_tokens=70, output_tokens=30), StubReply(text="done"))
         paid = await floor.play(f"and now? {LONG}", thread=run.thread_id, limits=Limits(token_budget=1000))
     assert paid.output == "done"
     assert paid.usage.total_tokens == 100 + 15
 
 
-async def test_a_summary_that_broke_off_is_paid_for_like_any_call(workshop: Workshop, server: OpenAIServer) -> None:
+async def test_a_summary_that_broke_off_is_paid_for_like_any_call(workshop: Workshop, server: StubOpenAIServer) -> None:
     async with workshop.open() as floor:
         run = await talk(floor, 5)
-        server.then(Reply(text="in short " * 50, fault=Fault.CUT), Reply(text="done"))
+        server.then(StubReply(text="in short " * 50, fault=StubFault.CUT), StubReply(text="done"))
         paid = await floor.play(f"and now? {LONG}", thread=run.thread_id)
     assert paid.output == "done"
     assert paid.usage.input_tokens > 10 + 150
     assert paid.usage.output_tokens > 5 + 50
 
 
-async def test_no_summary_is_asked_for_when_the_budget_is_spent(workshop: Workshop, server: OpenAIServer) -> None:
-    look = Reply(text=LONG, calls=[ReplyCall(name="look")], input_tokens=90, output_tokens=20)
+async def test_no_summary_is_asked_for_when_the_budget_is_spent(workshop: Workshop, server: StubOpenAIServer) -> None:
+    look = StubReply(text=LONG, calls=[StubToolCall(name="look")], input_tokens=90, output_tokens=20)
     workshop.configure(model=STAND_IN, tools=["look"])
     async with workshop.open(answers("look", LONG * 4)) as floor:
         run = await talk(floor, 4)

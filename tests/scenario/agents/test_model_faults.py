@@ -15,7 +15,7 @@ from holdfast.domain.limits import MAX_TOKENS_PER_CALL, Usage
 from holdfast.domain.message import Role
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.step import StepState
-from holdfast.testing.openai_server import Fault, OpenAIServer, Reply, ReplyCall
+from holdfast.testing.openai_server import StubFault, StubOpenAIServer, StubReply, StubToolCall
 from tests.scenario.agents.handwork import answers
 from tests.scenario.agents.workshop import SPACE, STAND_IN, Floor, Workshop, call, calling, say
 
@@ -25,9 +25,9 @@ MOMENTS: Final = 20
 
 
 @pytest.fixture
-async def server(workshop: Workshop) -> AsyncIterator[OpenAIServer]:
+async def server(workshop: Workshop) -> AsyncIterator[StubOpenAIServer]:
     """Yield a provider that the agent `bot` of the workshop uses, with the tool `look`."""
-    async with OpenAIServer() as stand_in:
+    async with StubOpenAIServer() as stand_in:
         workshop.provider(stand_in)
         workshop.agent(model=STAND_IN, tools=["look"])
         yield stand_in
@@ -52,21 +52,28 @@ async def check_void(floor: Floor, run: Run) -> None:
 
 
 BAD = [
-    Reply(status=429),
-    Reply(status=500),
-    Reply(status=529),
-    Reply(fault=Fault.HANG_UP),
+    StubReply(status=429),
+    StubReply(status=500),
+    StubReply(status=529),
+    StubReply(fault=StubFault.HANG_UP),
     *(
-        Reply(text="half an answer", chunks=3, fault=fault, status=500 if fault is Fault.ERROR else 200)
-        for fault in (Fault.CUT, Fault.UNFINISHED, Fault.GARBAGE, Fault.NONSENSE, Fault.ERROR, Fault.STALL)
+        StubReply(text="half an answer", chunks=3, fault=fault, status=500 if fault is StubFault.ERROR else 200)
+        for fault in (
+            StubFault.CUT,
+            StubFault.UNFINISHED,
+            StubFault.GARBAGE,
+            StubFault.NONSENSE,
+            StubFault.ERROR,
+            StubFault.STALL,
+        )
     ),
-    Reply(fault=Fault.SILENCE),
+    StubReply(fault=StubFault.SILENCE),
 ]
 
 
 @pytest.mark.parametrize("bad", BAD, ids=lambda bad: str(bad.fault or bad.status))
-async def test_a_call_that_fails_is_made_again(workshop: Workshop, server: OpenAIServer, bad: Reply) -> None:
-    server.then(bad, Reply(text="the answer"))
+async def test_a_call_that_fails_is_made_again(workshop: Workshop, server: StubOpenAIServer, bad: StubReply) -> None:
+    server.then(bad, StubReply(text="the answer"))
     async with workshop.open(answers("look", "seen"), pace=Pace(stall=0.3)) as floor:
         run = await floor.play()
         assert run.output == "the answer"
@@ -79,8 +86,8 @@ async def test_a_call_that_fails_is_made_again(workshop: Workshop, server: OpenA
     assert run.attempt <= 2
 
 
-async def test_a_provider_is_left_alone_for_as_long_as_it_asks(workshop: Workshop, server: OpenAIServer) -> None:
-    server.then(Reply(status=429, retry_after="7"))
+async def test_a_provider_is_left_alone_for_as_long_as_it_asks(workshop: Workshop, server: StubOpenAIServer) -> None:
+    server.then(StubReply(status=429, retry_after="7"))
     async with workshop.open(answers("look", "seen")) as floor:
         run = await floor.start()
         await floor.until(run, lambda event: "MODEL_UNAVAILABLE" in str(event))
@@ -94,9 +101,9 @@ async def test_a_provider_is_left_alone_for_as_long_as_it_asks(workshop: Worksho
 
 @pytest.mark.parametrize("years", ["99999999", "9" * 30, "Fri, 31 Dec 9999 23:59:59 GMT"])
 async def test_a_provider_that_asks_for_years_is_asked_again_after_a_day(
-    workshop: Workshop, server: OpenAIServer, years: str
+    workshop: Workshop, server: StubOpenAIServer, years: str
 ) -> None:
-    server.then(Reply(status=529, retry_after=years))
+    server.then(StubReply(status=529, retry_after=years))
     async with workshop.open(answers("look", "seen")) as floor:
         run = await floor.start()
         await floor.until(run, lambda event: "MODEL_UNAVAILABLE" in str(event))
@@ -106,8 +113,8 @@ async def test_a_provider_that_asks_for_years_is_asked_again_after_a_day(
         await floor.runs.cancel(SPACE, run.id)
 
 
-async def test_it_waits_longer_each_time_and_then_gives_up(workshop: Workshop, server: OpenAIServer) -> None:
-    server.then(*[Reply(status=503)] * 9)
+async def test_it_waits_longer_each_time_and_then_gives_up(workshop: Workshop, server: StubOpenAIServer) -> None:
+    server.then(*[StubReply(status=503)] * 9)
     async with workshop.open(answers("look", "seen"), patience=Patience(tries=4, first=0.01)) as floor:
         run = await floor.play()
         steps = await floor.steps(run)
@@ -118,18 +125,18 @@ async def test_it_waits_longer_each_time_and_then_gives_up(workshop: Workshop, s
     assert all(pause >= least for pause, least in zip(pauses, (10, 20, 40), strict=True))
 
 
-async def test_an_answer_in_between_begins_the_count_anew(workshop: Workshop, server: OpenAIServer) -> None:
-    out, look = Reply(status=500), Reply(calls=[ReplyCall(name="look")])
-    server.then(out, out, look, out, out, Reply(text="done"))
+async def test_an_answer_in_between_begins_the_count_anew(workshop: Workshop, server: StubOpenAIServer) -> None:
+    out, look = StubReply(status=500), StubReply(calls=[StubToolCall(name="look")])
+    server.then(out, out, look, out, out, StubReply(text="done"))
     async with workshop.open(answers("look", "seen"), patience=Patience(tries=3, first=0.01)) as floor:
         assert (await floor.play()).output == "done"
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404])
 async def test_a_call_that_can_never_succeed_ends_the_run(
-    workshop: Workshop, server: OpenAIServer, status: int
+    workshop: Workshop, server: StubOpenAIServer, status: int
 ) -> None:
-    server.then(Reply(status=status, error_message="no such thing"))
+    server.then(StubReply(status=status, error_message="no such thing"))
     async with workshop.open(answers("look", "seen")) as floor:
         run = await floor.play()
         assert [step.state for step in await floor.steps(run)] == [StepState.FAILED]
@@ -189,8 +196,8 @@ async def test_a_run_that_will_be_tried_again_can_be_cancelled(workshop: Worksho
         assert (await floor.get(run)).status is RunStatus.CANCELLED
 
 
-async def test_an_agent_falls_back_on_its_next_model(workshop: Workshop, server: OpenAIServer) -> None:
-    server.then(Reply(status=500))
+async def test_an_agent_falls_back_on_its_next_model(workshop: Workshop, server: StubOpenAIServer) -> None:
+    server.then(StubReply(status=500))
     workshop.configure(model=[STAND_IN, "scripted:script.json"])
     workshop.script(say("at your service"))
     async with workshop.open() as floor:
@@ -201,7 +208,10 @@ async def test_an_agent_falls_back_on_its_next_model(workshop: Workshop, server:
 
 
 async def test_an_agent_falls_back_when_its_model_says_nothing_for_as_long_as_the_next_may(workshop: Workshop) -> None:
-    async with OpenAIServer(otherwise=Reply(fault=Fault.SILENCE)) as silent, OpenAIServer(Reply(text="I am")) as other:
+    async with (
+        StubOpenAIServer(otherwise=StubReply(fault=StubFault.SILENCE)) as silent,
+        StubOpenAIServer(StubReply(text="I am")) as other,
+    ):
         providers = {"silent": silent, "other": other}
         workshop.write(
             "settings.json",
@@ -217,8 +227,10 @@ async def test_an_agent_falls_back_when_its_model_says_nothing_for_as_long_as_th
             assert (await floor.play()).output == "I am"
 
 
-async def test_what_was_streamed_of_a_call_that_broke_off_is_charged(workshop: Workshop, server: OpenAIServer) -> None:
-    server.then(Reply(text="half an answer " * 20, fault=Fault.CUT), Reply(text="whole"))
+async def test_what_was_streamed_of_a_call_that_broke_off_is_charged(
+    workshop: Workshop, server: StubOpenAIServer
+) -> None:
+    server.then(StubReply(text="half an answer " * 20, fault=StubFault.CUT), StubReply(text="whole"))
     async with workshop.open(answers("look", "seen")) as floor:
         run = await floor.play()
         broken, whole = await floor.steps(run)
@@ -230,8 +242,8 @@ async def test_what_was_streamed_of_a_call_that_broke_off_is_charged(workshop: W
 @pytest.mark.parametrize("tokens", [2**53, 2**62, 10**25])
 async def test_a_provider_that_claims_impossible_usage_spoils_no_log(anywhere: Workshop, tokens: int) -> None:
     """It is charged as the most that a call can use, and what that costs is not known."""
-    reply = Reply(text="hello", input_tokens=tokens, output_tokens=tokens)
-    async with OpenAIServer(otherwise=reply) as server:
+    reply = StubReply(text="hello", input_tokens=tokens, output_tokens=tokens)
+    async with StubOpenAIServer(otherwise=reply) as server:
         anywhere.provider(server, input_usd_per_million=1, output_usd_per_million=1)
         anywhere.agent(model=STAND_IN)
         async with anywhere.open() as floor:
@@ -241,10 +253,15 @@ async def test_a_provider_that_claims_impossible_usage_spoils_no_log(anywhere: W
     assert run.usage == Usage(input_tokens=MAX_TOKENS_PER_CALL, output_tokens=MAX_TOKENS_PER_CALL, cost_usd=None)
 
 
-async def test_a_call_that_broke_off_leaves_no_call_behind(workshop: Workshop, server: OpenAIServer) -> None:
+async def test_a_call_that_broke_off_leaves_no_call_behind(workshop: Workshop, server: StubOpenAIServer) -> None:
     """A provider that only counts its calls gives the same id to the next one."""
-    look = ReplyCall(name="look", id="0")
-    server.then(Reply(calls=[look], fault=Fault.CUT), Reply(calls=[look]), Reply(calls=[look]), Reply(text="done"))
+    look = StubToolCall(name="look", id="0")
+    server.then(
+        StubReply(calls=[look], fault=StubFault.CUT),
+        StubReply(calls=[look]),
+        StubReply(calls=[look]),
+        StubReply(text="done"),
+    )
     tool = answers("look", "seen")
     async with workshop.open(tool) as floor:
         run = await floor.play()
@@ -271,8 +288,8 @@ async def test_at_whatever_moment_a_stream_breaks_off_the_log_is_legal(anywhere:
 
 async def test_whatever_a_model_says_can_be_kept(anywhere: Workshop) -> None:
     text = "nul \x00, line \u2028, emoji \N{SMILING FACE WITH SUNGLASSES}"
-    looking = ReplyCall(name="look", arguments={"at": text})
-    async with OpenAIServer(Reply(text=text, think=text, calls=[looking]), Reply(text=text)) as server:
+    looking = StubToolCall(name="look", arguments={"at": text})
+    async with StubOpenAIServer(StubReply(text=text, think=text, calls=[looking]), StubReply(text=text)) as server:
         anywhere.provider(server)
         anywhere.agent(model=STAND_IN, tools=["look"])
         tool = answers("look", text)

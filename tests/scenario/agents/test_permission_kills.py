@@ -9,11 +9,11 @@ import pytest
 from holdfast.domain.events.custom import PermissionDecided
 from holdfast.domain.permission import PermissionAction
 from holdfast.domain.run import RunStatus
-from holdfast.testing.kills import ForkServer
 from tests.scenario.agents.approver import BAD, GOOD
 from tests.scenario.agents.dying import DEATHS, RUN, Place, die_in_turn
 from tests.scenario.agents.handwork import answers
 from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
+from tests.support.fork_server import ForkServer
 
 
 @pytest.fixture(scope="module")

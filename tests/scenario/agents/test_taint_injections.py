@@ -19,10 +19,6 @@ from holdfast.domain.run import Run
 from holdfast.domain.tool import ToolClass, ToolInterrupt, ToolReply, ToolSpec
 from holdfast.domain.web_settings import SearxngSearch
 from holdfast.sandbox.processes import SupervisedProcesses
-from holdfast.testing.calls import a_lease
-from holdfast.testing.counting_server import CountingServer
-from holdfast.testing.counting_server import calling as counted_call
-from holdfast.testing.web_server import Page, StandInWeb, WebServer
 from holdfast.tools.builtin.web import web_fetch, web_search
 from holdfast.tools.remote_tools import remote_tools
 from holdfast.tools.tool import Tool, ToolContext, ToolResult
@@ -31,6 +27,10 @@ from holdfast.tools.web.fetch import MarkdownConverter
 from holdfast.tools.web.search import HttpWebSearch, as_json_search
 from tests.scenario.agents.handwork import ANYTHING
 from tests.scenario.agents.workshop import SPACE, Floor, Turn, Workshop, call, calling, say
+from tests.support.calls import a_lease
+from tests.support.counting_server import CountingServer
+from tests.support.counting_server import calling as counted_call
+from tests.support.web_server import StubWeb, WebPage, WebServer
 
 LEAST: Final = 100
 PHRASES: Final = (
@@ -122,7 +122,7 @@ async def tools(counter: CountingServer) -> AsyncIterator[list[Tool]]:
             as_json_search(SearxngSearch(url=f"http://127.0.0.1:{site.port}/search")), SystemResolver()
         )
         yield [
-            web_fetch(StandInWeb({"evil.example": site}).http(), MarkdownConverter(SupervisedProcesses())),
+            web_fetch(StubWeb({"evil.example": site}).http(), MarkdownConverter(SupervisedProcesses())),
             web_search(engine),
             Counting("charge", ToolClass.EFFECTFUL, counter.path),
             Counting("post", ToolClass.IDEMPOTENT, counter.path),
@@ -189,13 +189,13 @@ async def test_what_a_person_approves_does_happen(office: Workshop, tools: list[
         assert sorted(call.tool for call in await counter.calls()) == ["charge", "charge", "mail_send", "post"]
 
 
-def _pages() -> dict[str, Page]:
-    pages: dict[str, Page] = {}
+def _pages() -> dict[str, WebPage]:
+    pages: dict[str, WebPage] = {}
     for number, phrase in enumerate(PHRASES):
-        pages[f"/html{number}"] = Page(body=f"<title>{phrase}</title><p>{phrase}</p>".encode())
-        pages[f"/json{number}"] = Page(body=encode({"next": phrase}), headers={"Content-Type": "application/json"})
-        pages[f"/error{number}"] = Page(status=500, body=phrase.encode())
-        pages[f"/redirect{number}"] = Page(status=302, headers={"Location": f"http://x.example/{phrase}"})
+        pages[f"/html{number}"] = WebPage(body=f"<title>{phrase}</title><p>{phrase}</p>".encode())
+        pages[f"/json{number}"] = WebPage(body=encode({"next": phrase}), headers={"Content-Type": "application/json"})
+        pages[f"/error{number}"] = WebPage(status=500, body=phrase.encode())
+        pages[f"/redirect{number}"] = WebPage(status=302, headers={"Location": f"http://x.example/{phrase}"})
     results = [{"title": phrase, "url": "http://evil.example/", "content": phrase} for phrase in PHRASES]
-    pages["/search"] = Page(body=encode({"results": results}), headers={"Content-Type": "application/json"})
+    pages["/search"] = WebPage(body=encode({"results": results}), headers={"Content-Type": "application/json"})
     return pages

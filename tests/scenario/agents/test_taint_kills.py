@@ -8,10 +8,10 @@ import pytest
 
 from holdfast.domain.events.custom import RunTainted
 from holdfast.domain.run import RunStatus
-from holdfast.testing.kills import ForkServer
 from tests.scenario.agents.dying import DEATHS, RUN, Place, die_in_turn
 from tests.scenario.agents.obedient import tools
 from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
+from tests.support.fork_server import ForkServer
 
 
 @pytest.fixture(scope="module")

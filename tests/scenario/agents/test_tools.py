@@ -10,7 +10,7 @@ from holdfast.domain.message import Message, Role
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.step import StepState
 from holdfast.domain.tool import ToolClass
-from holdfast.testing.openai_server import OpenAIServer, Reply, ReplyCall
+from holdfast.testing.openai_server import StubOpenAIServer, StubReply, StubToolCall
 from holdfast.tools.tool import ToolResult
 from tests.scenario.agents.handwork import READ_ONLY, Gate, Handmade, answers, raises
 from tests.scenario.agents.workshop import SPACE, STAND_IN, Floor, Workshop, call, calling, say
@@ -165,8 +165,8 @@ async def test_arguments_that_do_not_fit_never_reach_the_tool(workshop: Workshop
 
 
 async def test_a_tool_that_does_not_exist_is_told_to_the_model(workshop: Workshop) -> None:
-    replies = Reply(calls=[ReplyCall(name="logwrite", arguments={"message": "x"})]), Reply(text="I see")
-    async with OpenAIServer(*replies) as server:
+    replies = StubReply(calls=[StubToolCall(name="logwrite", arguments={"message": "x"})]), StubReply(text="I see")
+    async with StubOpenAIServer(*replies) as server:
         workshop.provider(server)
         workshop.agent(model=STAND_IN, tools=["log_write"])
         async with workshop.open() as floor:

@@ -8,19 +8,19 @@ from msgspec.json import encode
 from holdfast.domain.content import Json
 from holdfast.domain.run import Run, RunStatus
 from holdfast.sandbox.processes import SupervisedProcesses
-from holdfast.testing.web_server import Page, StandInWeb, WebServer
 from holdfast.tools.builtin.web import web_fetch
 from holdfast.tools.tool import Tool
 from holdfast.tools.web.fetch import MarkdownConverter
 from tests.scenario.agents.workshop import SPACE, Floor, Workshop, call, calling, say
+from tests.support.web_server import StubWeb, WebPage, WebServer
 
 
 @pytest.fixture
 async def site() -> AsyncIterator[WebServer]:
     pages = {
-        "/": Page(body=b"<p>tea</p>"),
-        "/away": Page(status=302, headers={"Location": "http://other.org/"}),
-        "/search": Page(body=encode({"results": [{"title": "Tea", "url": "http://a/"}]})),
+        "/": WebPage(body=b"<p>tea</p>"),
+        "/away": WebPage(status=302, headers={"Location": "http://other.org/"}),
+        "/search": WebPage(body=encode({"results": [{"title": "Tea", "url": "http://a/"}]})),
     }
     async with WebServer(pages) as server:
         yield server
@@ -29,7 +29,7 @@ async def site() -> AsyncIterator[WebServer]:
 @pytest.fixture
 def fetch(site: WebServer) -> Tool:
     """Return the tool that fetches, in a web of three hosts."""
-    web = StandInWeb({"example.com": site, "docs.example.com": site, "other.org": site})
+    web = StubWeb({"example.com": site, "docs.example.com": site, "other.org": site})
     return web_fetch(web.http(), MarkdownConverter(SupervisedProcesses()))
 
 

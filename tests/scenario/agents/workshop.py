@@ -27,8 +27,8 @@ from holdfast.domain.step import Step
 from holdfast.domain.thread import NewThread
 from holdfast.domain.timer import NewTimer
 from holdfast.testing.clock import HeldClock
-from holdfast.testing.openai_server import OpenAIServer
-from holdfast.testing.verifier import verify
+from holdfast.testing.openai_server import StubOpenAIServer
+from holdfast.testing.stream_verifier import verify_stream
 from holdfast.tools.tool import Tool
 from tests.builders import user
 
@@ -80,7 +80,7 @@ class Workshop:
         """Write the script of an agent's model."""
         self.write(f"agents/{agent}/script.json", {"turns": list(turns), **more})
 
-    def provider(self, server: OpenAIServer, **settings: Json) -> None:
+    def provider(self, server: StubOpenAIServer, **settings: Json) -> None:
         """Make a stand-in the provider `local`."""
         self.write("settings.json", {"providers": {"local": {"api": "openai", "base_url": server.url, **settings}}})
 
@@ -176,7 +176,7 @@ class Floor:
         """Return the log of a run, which must be legal."""
         status = (await self.get(run)).status
         events = [decode_event(event.data) for event in await self.store.events.after(SPACE, run.id, limit=10_000)]
-        verify(events, complete=status.terminal)
+        verify_stream(events, complete=status.terminal)
         return events
 
     async def told(self, run: Run, kind: type[E]) -> list[E]:

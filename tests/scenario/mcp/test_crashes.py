@@ -13,12 +13,12 @@ from holdfast.bootstrap.store import open_store
 from holdfast.domain.ids import RunId
 from holdfast.domain.run import RunStatus
 from holdfast.domain.step import StepKind, StepState
-from holdfast.testing.kills import ForkServer
-from holdfast.testing.log_check import check_log
-from holdfast.testing.probe import open_probe
 from tests.scenario.agents.workshop import SPACE, Workshop, say
 from tests.scenario.mcp.declaring import PLAIN, asks, effects, program
 from tests.scenario.mcp.victim import WORKER, Task
+from tests.support.database_probe import open_probe
+from tests.support.fork_server import ForkServer
+from tests.support.log_check import check_log
 from tests.unit.sandbox.commands import died_out, new_mark
 
 NAMES: Final = ("once", "again")

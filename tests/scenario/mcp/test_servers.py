@@ -14,12 +14,10 @@ from holdfast.domain.content import Json
 from holdfast.domain.errors import McpServerFailed
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.mcp_server import McpServer
-from holdfast.mcp.elicitation import ALONE, Asked
-from holdfast.mcp.programs import Places
-from holdfast.mcp.results import Result
-from holdfast.mcp.server import Server
-from holdfast.mcp.servers import Servers, open_servers
-from holdfast.sandbox.none import Unconfined
+from holdfast.mcp.replies import UNNAMED_REQUEST, Elicitation, McpResult
+from holdfast.mcp.server import McpServerClient
+from holdfast.mcp.servers import McpServerPool, ServerLauncher, open_mcp_servers
+from holdfast.sandbox.detection import UnconfinedSandbox
 from holdfast.sandbox.processes import open_processes
 from tests.scenario.mcp.declaring import PLAIN, program
 
@@ -30,42 +28,44 @@ IDLE = 0.2
 
 
 @pytest.fixture
-async def servers(tmp_path: Path) -> AsyncIterator[Servers]:
+async def servers(tmp_path: Path) -> AsyncIterator[McpServerPool]:
     """Yield servers that are let go soon after nobody needs them."""
     async with opened(tmp_path, idle=IDLE) as servers:
         yield servers
 
 
 @asynccontextmanager
-async def opened(folder: Path, **options: Any) -> AsyncIterator[Servers]:
+async def opened(folder: Path, **options: Any) -> AsyncIterator[McpServerPool]:
     """Have servers of a folder."""
     async with open_processes() as processes, open_store(folder / "holdfast.db") as store:
-        sandbox = Unconfined(processes)
-        places = Places(workspace=folder, own=folder / ".holdfast", sandbox=sandbox, unconfined=sandbox)
-        async with open_servers(places, runs=store.runs, sweep=3600, **options) as servers:
+        sandbox = UnconfinedSandbox(processes)
+        places = ServerLauncher(workspace=folder, own=folder / ".holdfast", sandbox=sandbox, unconfined=sandbox)
+        async with open_mcp_servers(places, runs=store.runs, sweep=3600, **options) as servers:
             yield servers
 
 
-async def told(server: Server, tool: str, text: str = "", *, key: str = "k") -> Json:
+async def told(server: McpServerClient, tool: str, text: str = "", *, key: str = "k") -> Json:
     """Call a tool, and return what it says."""
     result = await server.call(RUN, tool, {"text": text}, key=key)
-    assert isinstance(result, Result)
+    assert isinstance(result, McpResult)
     return result.content[0].text
 
 
-async def test_nobody_is_connected_to_before_somebody_needs_it(servers: Servers, tmp_path: Path) -> None:
+async def test_nobody_is_connected_to_before_somebody_needs_it(servers: McpServerPool, tmp_path: Path) -> None:
     servers.get(ONE, "plain", DECLARED)
     assert not (tmp_path / ".holdfast" / "mcp").exists()
 
 
-async def test_a_server_is_shared_by_name_and_declaration_within_a_space(servers: Servers) -> None:
+async def test_a_server_is_shared_by_name_and_declaration_within_a_space(servers: McpServerPool) -> None:
     same = McpServer(**program(PLAIN, cwd=None))
     assert servers.get(ONE, "plain", DECLARED) is servers.get(ONE, "plain", same)
     assert servers.get(ONE, "plain", DECLARED) is not servers.get(TWO, "plain", same)
     assert servers.get(ONE, "plain", DECLARED) is not servers.get(ONE, "other", same)
 
 
-async def test_a_server_that_nobody_needs_is_let_go_and_is_there_again_when_it_is_needed(servers: Servers) -> None:
+async def test_a_server_that_nobody_needs_is_let_go_and_is_there_again_when_it_is_needed(
+    servers: McpServerPool,
+) -> None:
     server = servers.get(ONE, "plain", DECLARED)
     first = await told(server, "pid")
     while await told(server, "pid") == first:  # noqa: ASYNC110  nothing tells that it was let go
@@ -73,13 +73,13 @@ async def test_a_server_that_nobody_needs_is_let_go_and_is_there_again_when_it_i
     assert len(await server.offers()) > 10
 
 
-async def test_those_who_come_at_once_share_one_connection(servers: Servers) -> None:
+async def test_those_who_come_at_once_share_one_connection(servers: McpServerPool) -> None:
     server = servers.get(ONE, "plain", DECLARED)
     pids = await asyncio.gather(*(told(server, "pid", key=f"k{number}") for number in range(5)))
     assert len(set(pids)) == 1
 
 
-async def test_those_who_list_at_once_all_find_the_tools(servers: Servers) -> None:
+async def test_those_who_list_at_once_all_find_the_tools(servers: McpServerPool) -> None:
     server = servers.get(ONE, "plain", DECLARED)
     first, second = await asyncio.gather(server.offers(), server.offers())
     assert first is second
@@ -100,16 +100,16 @@ async def test_a_server_that_was_not_there_is_looked_for_again_after_a_pause(tmp
         assert len(await server.offers()) > 10
 
 
-async def test_a_call_that_is_made_twice_under_one_key_calls_the_first_off(servers: Servers) -> None:
+async def test_a_call_that_is_made_twice_under_one_key_calls_the_first_off(servers: McpServerPool) -> None:
     server = servers.get(ONE, "plain", DECLARED)
     asked = await server.call(RUN, "ask", {"text": "who"}, key="k")
-    assert isinstance(asked, Asked)
+    assert isinstance(asked, Elicitation)
     assert await told(server, "echo", "hello", key="k") == "hello"
     with pytest.raises(McpServerFailed, match="has ended while it waited for the answer"):
         await server.answer(RUN, "ask", {}, key="k", asked=asked, response=None, again=False)
 
 
-async def test_an_address_where_nobody_is_fails_as_a_server_does(servers: Servers) -> None:
+async def test_an_address_where_nobody_is_fails_as_a_server_does(servers: McpServerPool) -> None:
     server = servers.get(ONE, "nobody", McpServer(url="http://127.0.0.1:9/mcp"))
     assert await server.offers() == ()
     with pytest.raises(McpServerFailed) as failed:
@@ -118,10 +118,10 @@ async def test_an_address_where_nobody_is_fails_as_a_server_does(servers: Server
 
 
 async def test_a_server_that_never_introduces_itself_fails_and_those_who_list_do_not_wait_for_ever(
-    servers: Servers, monkeypatch: pytest.MonkeyPatch
+    servers: McpServerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.mcp.server.LISTING", 0.05)
-    monkeypatch.setattr("holdfast.mcp.connection.HANDSHAKE", 0.5)
+    monkeypatch.setattr("holdfast.mcp.server.LIST_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr("holdfast.mcp.connection.HANDSHAKE_TIMEOUT_SECONDS", 0.5)
     silent = McpServer(command=sys.executable, args=["-c", "import time; time.sleep(3600)"], sandbox="off")
     server = servers.get(ONE, "silent", silent)
     assert await server.offers() == ()
@@ -139,28 +139,28 @@ async def test_a_server_that_is_not_there_yet_holds_up_nobody_who_ends(tmp_path:
         assert await listing == ()
 
 
-async def test_a_question_that_may_be_about_more_than_one_call_is_called_off(servers: Servers) -> None:
+async def test_a_question_that_may_be_about_more_than_one_call_is_called_off(servers: McpServerPool) -> None:
     server = servers.get(ONE, "plain", DECLARED)
     await told(server, "pid")
     said = await asyncio.gather(told(server, "ask", "who", key="a"), told(server, "echo", "hello", key="b"))
     assert [*said] == ['{"action": "cancel"}', "hello"]
 
 
-async def test_a_server_waits_for_an_answer_while_others_call_it(servers: Servers) -> None:
+async def test_a_server_waits_for_an_answer_while_others_call_it(servers: McpServerPool) -> None:
     server = servers.get(ONE, "plain", DECLARED)
     asked = await server.call(RUN, "ask", {"text": "who"}, key="a")
-    assert isinstance(asked, Asked)
-    assert list(asked.requests) == [ALONE]
+    assert isinstance(asked, Elicitation)
+    assert list(asked.requests) == [UNNAMED_REQUEST]
     other = asyncio.ensure_future(told(server, "echo", "hello", key="b"))  # the plain server does one thing at a time
     accepted = {"action": "accept", "content": {"name": "Ada"}}
     result = await server.answer(RUN, "ask", {}, key="a", asked=asked, response=accepted, again=False)
-    assert isinstance(result, Result)
+    assert isinstance(result, McpResult)
     assert result.content[0].text == '{"action": "accept", "content": {"name": "Ada"}}'
     assert await other == "hello"
 
 
 async def test_without_the_package_it_is_said_what_to_install(
-    servers: Servers, monkeypatch: pytest.MonkeyPatch
+    servers: McpServerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "holdfast.mcp.connection", None)
     with pytest.raises(McpServerFailed, match="pip install mcp"):

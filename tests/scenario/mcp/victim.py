@@ -3,7 +3,7 @@
 from typing import Final
 
 import holdfast.mcp.connection
-import holdfast.mcp.stdio  # noqa: F401 - imported on use otherwise, by each victim again
+import holdfast.mcp.transports  # noqa: F401 - imported on use otherwise, by each victim again
 from tests.scenario.command_victim import Task, work
 
 __all__ = ["WORKER", "Task", "work"]

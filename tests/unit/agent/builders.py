@@ -17,7 +17,7 @@ from holdfast.domain.ids import MessageId, RunId, ThreadId, ToolCallId
 from holdfast.domain.instant import Instant
 from holdfast.domain.message import Message, Role, ToolCall
 from holdfast.domain.run import Mode, Run
-from holdfast.testing.calls import a_run
+from tests.support.calls import a_run
 
 RUN: Final = RunId("run_now")
 THREAD: Final = ThreadId("thr_1")

@@ -16,8 +16,8 @@ from holdfast.domain.inbox import InboxItem
 from holdfast.domain.message import Message
 from holdfast.domain.stream import StreamNormaliser
 from holdfast.ports.model import ModelDelta, ModelFinished, ModelRequest
-from holdfast.testing.calls import a_lease
 from holdfast.testing.clock import HeldClock
+from tests.support.calls import a_lease
 from tests.unit.agent.builders import RUN, THREAD, run
 
 LEASE: Final = a_lease(run())

@@ -25,7 +25,7 @@ from holdfast.ports.model import (
     ToolArgumentsDelta,
     ToolCallStarted,
 )
-from holdfast.testing.verifier import verify
+from holdfast.testing.stream_verifier import verify_stream
 from tests.unit.agent.builders import RUN, THREAD
 from tests.unit.agent.notebook import Notebook, a_log
 
@@ -78,7 +78,7 @@ async def test_whatever_comes_the_stream_is_legal_and_nothing_is_lost(
 ) -> None:
     deltas = [*deltas_of(kinds), *([ModelFinished(usage=ZERO_USAGE)] if finished else [])]
     answer, events = await logged(deltas, commit_after=commits)
-    verify(events)
+    verify_stream(events)
     message, _ = answer.message()
     assert message.content == "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
     assert message.content == "".join(event.delta for event in events if isinstance(event, TextMessageContent))

@@ -11,7 +11,7 @@ from holdfast.domain.events import Custom, RunFinished, TextMessageContent, Text
 from holdfast.domain.ids import MessageId
 from holdfast.domain.run import Move, RunStatus
 from holdfast.domain.step import StepState
-from holdfast.testing.verifier import verify
+from holdfast.testing.stream_verifier import verify_stream
 from tests.builders import assistant, user
 from tests.unit.agent.builders import RUN, THREAD
 from tests.unit.agent.notebook import Notebook, a_log
@@ -51,7 +51,7 @@ async def test_an_end_closes_what_is_open() -> None:
     log.say(TextMessageStart(message_id=M, role="assistant"))
     log.say_more(TextMessageContent, M, "half")
     await log.commit(COMPLETED, end=END)
-    verify(notebook.events)
+    verify_stream(notebook.events)
     assert [event_type(event) for event in notebook.events][-2:] == ["TEXT_MESSAGE_END", "RUN_FINISHED"]
 
 
@@ -71,7 +71,7 @@ async def test_what_is_refused_for_now_is_in_the_next_commit_once(refusal: Excep
     assert [message.content for message in commit.messages] == ["all of it"]
     assert commit.consumed == [3]
     assert sum(isinstance(event, RunFinished) for event in commit.events) == 1
-    verify(notebook.events)
+    verify_stream(notebook.events)
 
 
 async def test_what_is_lost_is_lost() -> None:

@@ -29,7 +29,7 @@ from holdfast.ports.model import Model, ModelDelta, ModelFinished, TextDelta, To
 from holdfast.ports.workspace import BrokenAgent
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
-from holdfast.testing.verifier import verify
+from holdfast.testing.stream_verifier import verify_stream
 from tests.conformance.conftest import SPACE
 from tests.conformance.scenes import get, running, said, stream
 from tests.unit.agent.notebook import Puppet
@@ -120,7 +120,7 @@ async def test_arguments_that_cannot_be_read_are_told_to_the_model(store: Store,
     assert why in results[0]
     assert results[1] == '{"logged":true}'
     assert states == [StepState.FAILED, StepState.DONE]
-    verify(await stream(store, run.id))
+    verify_stream(await stream(store, run.id))
 
 
 async def test_a_run_whose_lease_says_where_it_stands_is_begun_with_that(store: Store) -> None:
@@ -146,7 +146,7 @@ async def test_what_comes_in_after_the_last_word_is_heard_before_the_run_ends(st
     run = await get(store, lease.run_id)
     assert [text for _, _, text in await said(store, run.id)] == ["go", "that is all", "wait", "yes?"]
     assert (run.status, run.output, run.iterations) == (RunStatus.COMPLETED, "yes?", 2)
-    verify(await stream(store, run.id))
+    verify_stream(await stream(store, run.id))
 
 
 async def test_a_file_that_a_message_names_is_sent_with_its_bytes(store: Store) -> None:
@@ -171,4 +171,4 @@ async def test_a_run_that_has_ended_meanwhile_is_written_to_no_more(store: Store
             puppet.say(TextDelta("here it is"), FINISHED)
     assert [type(error).__name__ for error in raised.value.exceptions] == ["LeaseLost"]
     assert [text for _, _, text in await said(store, lease.run_id)] == ["go"]
-    verify(await stream(store, lease.run_id))
+    verify_stream(await stream(store, lease.run_id))

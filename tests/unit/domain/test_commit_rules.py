@@ -13,8 +13,8 @@ from holdfast.domain.message import NewMessage
 from holdfast.domain.run import VALUE_NAMES, Move, RunStatus
 from holdfast.domain.step import Step, StepKind, StepState
 from holdfast.domain.timer import NewTimer
-from holdfast.testing.calls import a_lease
 from tests.builders import assistant, call, result, user
+from tests.support.calls import a_lease
 
 NOW: Final = Instant("2026-01-01T12:00:00.000Z")
 QUESTION: Final = NewInterrupt(kind=InterruptKind.INPUT, message="where?")

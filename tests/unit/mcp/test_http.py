@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from holdfast.mcp import http
-from holdfast.mcp.http import bounded_client
+from holdfast.mcp import transports as http
+from holdfast.mcp.transports import limited_http_client
 
 
 @pytest.fixture
@@ -28,9 +28,9 @@ async def url() -> AsyncIterator[str]:
 async def test_an_answer_that_is_too_long_is_an_error(
     url: str, monkeypatch: pytest.MonkeyPatch, most: int, whole: bool
 ) -> None:
-    monkeypatch.setattr(http, "LARGEST", most)
+    monkeypatch.setattr(http, "MAX_RESPONSE_BYTES", most)
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")  # nobody is there: it is not asked
-    async with bounded_client({"X-A": "b"}) as client:
+    async with limited_http_client({"X-A": "b"}) as client:
         if whole:
             assert len((await client.get(url)).content) == 1000
             return

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
 
 from holdfast.domain.errors import McpServerFailed
-from holdfast.mcp import stdio
-from holdfast.mcp.stdio import MOST_NONSENSE, Lines
+from holdfast.mcp import transports as stdio
+from holdfast.mcp.transports import MAX_INVALID_LINES, JsonRpcLines
 
 
 def note(number: int) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def heard(*pieces: bytes, most: int = 1000) -> list[Any]:
     sending, receiving = anyio.create_memory_object_stream[SessionMessage | Exception](most)
     found = []
     with sending, receiving:
-        lines = Lines(sending)
+        lines = JsonRpcLines(sending)
         for piece in pieces:
             lines.hear(piece)
         while receiving.statistics().current_buffer_used:
@@ -51,17 +51,17 @@ def test_a_few_words_that_are_no_message_are_passed_over() -> None:
     noise = b"starting up\n\n  \n\xff\xfe\n[1]\n"
     assert heard(noise, msgspec.json.encode(answer(1)) + b"\n") == [answer(1)]
     with pytest.raises(McpServerFailed, match="it talks nonsense"):
-        heard(b"no\n" * (MOST_NONSENSE + 1))
+        heard(b"no\n" * (MAX_INVALID_LINES + 1))
 
 
 def test_a_message_without_an_end_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stdio, "LONGEST_LINE", 100)
+    monkeypatch.setattr(stdio, "MAX_LINE_BYTES", 100)
     with pytest.raises(McpServerFailed, match="a message of more than 100 bytes"):
         heard(b"x" * 60, b"x" * 60)
 
 
 def test_messages_that_answer_nothing_may_be_many_but_not_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stdio, "MOST_UNASKED", 3)
+    monkeypatch.setattr(stdio, "MAX_UNSOLICITED_MESSAGES", 3)
     line, reply = msgspec.json.encode(note(1)) + b"\n", msgspec.json.encode(answer(1)) + b"\n"
     assert len(heard(line * 3 + reply + line * 3)) == 7
     with pytest.raises(McpServerFailed, match="3 messages in a row that answer nothing"):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from holdfast.domain.mcp_server import pattern_names_server, server_of_tool, server_tool_prefix
 from holdfast.domain.tool import ToolSpec, check_tool_spec
-from holdfast.mcp.names import tool_names
+from holdfast.mcp.listed_tools import tool_names
 
 servers = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9-]{0,22}[A-Za-z0-9])?", fullmatch=True)
 

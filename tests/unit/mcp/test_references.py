@@ -4,19 +4,19 @@ import pytest
 
 from holdfast.domain.errors import McpServerFailed
 from holdfast.domain.mcp_server import McpServer, env_references
-from holdfast.mcp.references import resolved
+from holdfast.mcp.servers import resolve_variables
 
 ENVIRONMENT = {"TOKEN": "abc", "OTHER": "${TOKEN}"}
 
 
 def test_a_reference_stands_for_the_value_which_is_not_looked_at_again() -> None:
     texts = {"a": "Bearer ${TOKEN}", "b": "${TOKEN}${OTHER}", "c": "$TOKEN ${ TOKEN }"}
-    assert resolved(texts, ENVIRONMENT) == {"a": "Bearer abc", "b": "abc${TOKEN}", "c": "$TOKEN ${ TOKEN }"}
+    assert resolve_variables(texts, ENVIRONMENT) == {"a": "Bearer abc", "b": "abc${TOKEN}", "c": "$TOKEN ${ TOKEN }"}
 
 
 def test_a_variable_that_is_not_there_is_named() -> None:
     with pytest.raises(McpServerFailed, match="there is no variable `NONE`") as failed:
-        resolved({"a": "${NONE}"}, ENVIRONMENT)
+        resolve_variables({"a": "${NONE}"}, ENVIRONMENT)
     assert failed.value.details == {"started": False}
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from holdfast.domain.content import Json
 from holdfast.domain.tool import ToolReply
-from holdfast.mcp.results import MOST_FILES, MOST_TEXT, Result, reply_of
+from holdfast.mcp.replies import MAX_FILES, MAX_TEXT_CHARS, McpResult, reply_from_result
 
 PICTURE = b64encode(b"png").decode()
 
@@ -27,8 +27,8 @@ class Shelf:
 
 async def told(*blocks: dict[str, Json], shelf: Shelf | None = None, **fields: Json) -> ToolReply:
     """Return what a model reads of an answer."""
-    result = msgspec.convert({"content": list(blocks), **fields}, Result)
-    return await reply_of(result, (shelf or Shelf()).keep)
+    result = msgspec.convert({"content": list(blocks), **fields}, McpResult)
+    return await reply_from_result(result, (shelf or Shelf()).keep)
 
 
 def text(said: str) -> dict[str, Json]:
@@ -75,10 +75,10 @@ async def test_bytes_are_kept_as_files() -> None:
 
 async def test_only_so_many_files_and_so_much_text_are_kept() -> None:
     shelf = Shelf()
-    many = [{"type": "image", "data": PICTURE, "mimeType": "image/png"}] * (MOST_FILES + 1)
+    many = [{"type": "image", "data": PICTURE, "mimeType": "image/png"}] * (MAX_FILES + 1)
     assert "left out, there are more than" in (await told(*many, shelf=shelf)).content
-    assert len(shelf.kept) == MOST_FILES
-    cut = (await told(text("x" * (MOST_TEXT + 5)))).content
+    assert len(shelf.kept) == MAX_FILES
+    cut = (await told(text("x" * (MAX_TEXT_CHARS + 5)))).content
     assert cut.endswith("[5 characters were too many to keep]")
 
 

@@ -6,14 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from holdfast.metrics.exposition import written
-from holdfast.metrics.instruments import MOST_SERIES, OTHER, Family, Histogram, Number
+from holdfast.metrics.instruments import MAX_SERIES, OTHER_LABEL, Histogram, MetricFamily, Number, render_metrics
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 
 
-def counter(*labels: str, meaning: str = "Things.") -> Family[Number]:
-    return Family("things_total", meaning, kind="counter", labels=labels, make=Number)
+def counter(*labels: str, meaning: str = "Things.") -> MetricFamily[Number]:
+    return MetricFamily("things_total", meaning, kind="counter", labels=labels, make=Number)
 
 
 @given(values=st.dictionaries(TEXTS, st.floats(min_value=0, max_value=1e12), max_size=5), meaning=TEXTS)
@@ -21,7 +20,7 @@ def test_a_counter_reads_back_as_it_was(values: dict[str, float], meaning: str) 
     things = counter("name", meaning=f"x{meaning}")
     for name, value in values.items():
         things.of(name).add(value)
-    (family,) = text_string_to_metric_families(written([things]))
+    (family,) = text_string_to_metric_families(render_metrics([things]))
     assert family.type == "counter"
     assert {sample.labels["name"]: sample.value for sample in family.samples} == values
 
@@ -29,11 +28,11 @@ def test_a_counter_reads_back_as_it_was(values: dict[str, float], meaning: str) 
 @given(values=st.lists(st.floats(min_value=0, max_value=1000)))
 def test_a_histogram_counts_each_value_once_and_below_every_bound_that_it_does_not_exceed(values: list[float]) -> None:
     bounds = (0.5, 1, 100)
-    things = Family("seconds", "Seconds.", kind="histogram", make=lambda: Histogram(bounds))
+    things = MetricFamily("seconds", "Seconds.", kind="histogram", make=lambda: Histogram(bounds))
     for value in values:
         things.of().observe(value)
     things.of()
-    (family,) = text_string_to_metric_families(written([things]))
+    (family,) = text_string_to_metric_families(render_metrics([things]))
     read = {(sample.name, sample.labels.get("le")): sample.value for sample in family.samples}
     assert read["seconds_count", None] == read["seconds_bucket", "+Inf"] == len(values)
     assert isclose(read["seconds_sum", None], sum(values))
@@ -50,16 +49,16 @@ def test_an_instrument_of_the_same_labels_is_the_same_one() -> None:
 
 def test_names_that_others_choose_are_counted_together_once_there_are_too_many() -> None:
     things = counter("name", "kind")
-    for index in range(MOST_SERIES + 50):
+    for index in range(MAX_SERIES + 50):
         things.of(f"name {index}", "seen").add()
     things.of("name 3", "missed").add()
     series = {labels: number.value for labels, number in things}
-    assert len(series) == MOST_SERIES + 2
-    assert series[OTHER, "seen"] == 50
+    assert len(series) == MAX_SERIES + 2
+    assert series[OTHER_LABEL, "seen"] == 50
     assert series["name 3", "missed"] == 1
 
 
 def test_a_family_without_labels_is_written_from_the_first_moment() -> None:
     things = counter()
     things.of()
-    assert written([things]) == "# HELP things_total Things.\n# TYPE things_total counter\nthings_total 0\n"
+    assert render_metrics([things]) == "# HELP things_total Things.\n# TYPE things_total counter\nthings_total 0\n"

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.domain.errors import ModelUnavailable
 from holdfast.domain.limits import ZERO_USAGE
-from holdfast.metrics.observed_model import ObservedModel
+from holdfast.metrics.observed_calls import ObservedModel
 from holdfast.ports.model import Model, ModelDelta, ModelFinished, ModelRequest, TextDelta
 from tests.builders import user
 from tests.unit.agent.builders import RUN

@@ -5,7 +5,7 @@ import pytest
 from holdfast.domain.errors import ContextOverflow, HoldfastError, ModelRefused, ModelUnavailable
 from holdfast.domain.ids import ToolCallId
 from holdfast.domain.message import NewMessage, Role, ToolCall
-from holdfast.models.kept import KEY
+from holdfast.models.messages import PROVIDER_METADATA_KEY
 from holdfast.ports.model import ModelSettings
 from tests.builders import result, user
 from tests.unit.models.asking import asking, calls, deltas, finished, text, thoughts
@@ -36,7 +36,7 @@ async def test_thoughts_words_and_calls_are_told_and_what_is_signed_goes_back_wh
         role=Role.ASSISTANT,
         content="I look.",
         tool_calls=[ToolCall(id=ToolCallId("toolu_01A09q90qw"), name="look", arguments={"at": 1})],
-        metadata={KEY: finished(said).keep},
+        metadata={PROVIDER_METADATA_KEY: finished(said).keep},
     )
     await deltas(model, asking(user("hi"), answer, result("toolu_01A09q90qw", "seen"), tools=["look"]))
     sent = wire.asked[1]["messages"][1]["content"]

@@ -8,15 +8,15 @@ import pytest
 
 from holdfast.domain.errors import Invalid, ScriptError
 from holdfast.domain.model_provider import ProviderSettings
-from holdfast.models.catalog import Catalog
+from holdfast.models.registry import ModelRegistry
 from tests.unit.models.asking import deltas, scripted, text
 
 LOCAL = ProviderSettings(api="openai", base_url="http://127.0.0.1:9/v1")
 
 
 @pytest.fixture
-async def catalog() -> AsyncIterator[Catalog]:
-    async with Catalog({"local": LOCAL}) as models:
+async def catalog() -> AsyncIterator[ModelRegistry]:
+    async with ModelRegistry({"local": LOCAL}) as models:
         yield models
 
 
@@ -26,7 +26,7 @@ def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(variable)
 
 
-async def test_a_script_is_found_in_the_folder_of_its_agent(tmp_path: Path, catalog: Catalog) -> None:
+async def test_a_script_is_found_in_the_folder_of_its_agent(tmp_path: Path, catalog: ModelRegistry) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     scripted(tmp_path / "a", {"say": "one"})
@@ -36,24 +36,24 @@ async def test_a_script_is_found_in_the_folder_of_its_agent(tmp_path: Path, cata
     assert catalog.find("scripted:../a/script.json", folder=str(tmp_path / "b")).name == "scripted:../a/script.json"
 
 
-def test_the_same_name_is_the_same_model(tmp_path: Path, catalog: Catalog) -> None:
+def test_the_same_name_is_the_same_model(tmp_path: Path, catalog: ModelRegistry) -> None:
     scripted(tmp_path, {})
     for name in ("scripted:script.json", "local:m"):
         assert catalog.find(name, folder=str(tmp_path)) is catalog.find(name, folder=str(tmp_path))
 
 
-def test_a_script_that_is_not_there_is_an_error_that_names_it(tmp_path: Path, catalog: Catalog) -> None:
+def test_a_script_that_is_not_there_is_an_error_that_names_it(tmp_path: Path, catalog: ModelRegistry) -> None:
     with pytest.raises(ScriptError, match=r"nowhere\.json"):
         catalog.find("scripted:nowhere.json", folder=str(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["", "gpt-5", ":", "openai:", ":gpt-5", "scripted:"])
-def test_a_name_without_a_provider_or_a_model_is_refused(name: str, catalog: Catalog) -> None:
+def test_a_name_without_a_provider_or_a_model_is_refused(name: str, catalog: ModelRegistry) -> None:
     with pytest.raises(Invalid, match="write `provider:model`"):
         catalog.find(name)
 
 
-def test_an_unknown_provider_is_refused_with_those_there_are(catalog: Catalog) -> None:
+def test_an_unknown_provider_is_refused_with_those_there_are(catalog: ModelRegistry) -> None:
     with pytest.raises(Invalid, match="there is no provider `nobody`: there are `scripted`, `local`, `anthropic`"):
         catalog.find("nobody:gpt-5")
 
@@ -69,7 +69,7 @@ def test_an_unknown_provider_is_refused_with_those_there_are(catalog: Catalog) -
         ("vllm:qwen3", "VLLM_BASE_URL"),
     ],
 )
-def test_a_missing_key_is_an_error_that_names_the_variable(name: str, variable: str, catalog: Catalog) -> None:
+def test_a_missing_key_is_an_error_that_names_the_variable(name: str, variable: str, catalog: ModelRegistry) -> None:
     with pytest.raises(Invalid, match=f"`{name}` needs the environment variable `{variable}`"):
         catalog.find(name)
 
@@ -77,23 +77,23 @@ def test_a_missing_key_is_an_error_that_names_the_variable(name: str, variable: 
 def test_a_provider_of_ours_names_its_variable_too() -> None:
     settings = ProviderSettings(api="openai", base_url="http://127.0.0.1:9/v1", api_key_env="HOUSE_KEY")
     with pytest.raises(Invalid, match="`house:m` needs its key in the environment variable `HOUSE_KEY`"):
-        Catalog({"house": settings}).find("house:m")
+        ModelRegistry({"house": settings}).find("house:m")
 
 
-def test_a_package_that_is_missing_is_named(catalog: Catalog) -> None:
+def test_a_package_that_is_missing_is_named(catalog: ModelRegistry) -> None:
     with pytest.raises(Invalid, match="needs a package that is not installed.*mistral"):
         catalog.find("mistral:mistral-large-latest")
 
 
 def test_a_provider_cannot_take_the_name_of_scripts() -> None:
     with pytest.raises(Invalid, match="cannot be named `scripted`"):
-        Catalog({"scripted": LOCAL})
+        ModelRegistry({"scripted": LOCAL})
 
 
 async def test_what_is_known_of_a_model_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
-    async with Catalog() as catalog:
+    async with ModelRegistry() as catalog:
         known = {
             name: (catalog.find(name).context_window, catalog.find(name).price_known)
             for name in ("openai-chat:gpt-4o", "anthropic:claude-sonnet-5", "openai-chat:not-out-yet")
@@ -114,21 +114,21 @@ async def test_the_settings_of_a_provider_hold_for_its_models(api: str) -> None:
         input_usd_per_million=1,
         output_usd_per_million=2,
     )
-    async with Catalog({"house": settings}) as catalog:
+    async with ModelRegistry({"house": settings}) as catalog:
         model = catalog.find("house:gpt-4o")
         assert (model.name, model.context_window, model.price_known) == ("house:gpt-4o", 32_000, True)
 
 
-def test_a_name_that_is_expensive_elsewhere_has_no_price_at_home(catalog: Catalog) -> None:
+def test_a_name_that_is_expensive_elsewhere_has_no_price_at_home(catalog: ModelRegistry) -> None:
     assert not catalog.find("local:gpt-4o").price_known
 
 
 async def test_a_provider_of_ours_goes_before_one_that_is_built_in() -> None:
-    async with Catalog({"openai": ProviderSettings(api="openai", base_url="http://127.0.0.1:9/v1")}) as catalog:
+    async with ModelRegistry({"openai": ProviderSettings(api="openai", base_url="http://127.0.0.1:9/v1")}) as catalog:
         assert not catalog.find("openai:gpt-4o").price_known
 
 
-async def test_clients_do_not_try_again_by_themselves(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_clients_do_not_try_again_by_themselves(catalog: ModelRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
     for name in ("local:m", "anthropic:claude-sonnet-5"):
         assert catalog.find(name)._provided.client.max_retries == 0  # type: ignore[attr-defined]
@@ -137,7 +137,7 @@ async def test_clients_do_not_try_again_by_themselves(catalog: Catalog, monkeypa
 @pytest.mark.parametrize("provider", ["local", "openai-chat"])
 async def test_the_models_of_a_provider_share_its_connections(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "k")
-    async with Catalog({"local": LOCAL}) as catalog:
+    async with ModelRegistry({"local": LOCAL}) as catalog:
         models = [catalog.find(f"{provider}:{number}") for number in range(3)]
         assert len(set(models)) == 3
         client, *others = [model._provided.client for model in models]  # type: ignore[attr-defined]
@@ -149,8 +149,8 @@ async def test_the_models_of_a_provider_share_its_connections(provider: str, mon
 def test_nothing_of_a_provider_is_imported_before_one_is_asked_for(tmp_path: Path) -> None:
     scripted(tmp_path, {})
     program = (
-        "import sys, holdfast, holdfast.models.catalog as catalog; "
-        f"catalog.Catalog().find('scripted:script.json', folder={str(tmp_path)!r}); "
+        "import sys, holdfast, holdfast.models.registry as catalog; "
+        f"catalog.ModelRegistry().find('scripted:script.json', folder={str(tmp_path)!r}); "
         "print([name for name in ('pydantic_ai', 'pydantic', 'openai', 'genai_prices') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -161,7 +161,7 @@ def test_a_provider_is_imported_where_it_does_not_hold_up_the_loop(tmp_path: Pat
     program = """
 import asyncio, sys, threading
 from holdfast.domain.model_provider import ProviderSettings
-from holdfast.models.catalog import Catalog
+from holdfast.models.registry import ModelRegistry
 
 def hear(event, arguments):
     if event == "import" and arguments[0] in ("pydantic_ai", "openai"):
@@ -169,7 +169,7 @@ def hear(event, arguments):
 
 async def main():
     local = ProviderSettings(api="openai", base_url="http://127.0.0.1:9/v1")
-    async with Catalog({"local": local}) as catalog:
+    async with ModelRegistry({"local": local}) as catalog:
         sys.addaudithook(hear)
         await catalog.prepare(["scripted:script.json", "nonsense", "local:m"])
         assert catalog.find("local:m") is catalog.find("local:m")
@@ -180,7 +180,7 @@ asyncio.run(main())
     assert set(done.stdout.splitlines()) == {"pydantic_ai False", "openai False"}
 
 
-async def test_what_cannot_be_prepared_is_told_to_whoever_asks_for_it(catalog: Catalog) -> None:
+async def test_what_cannot_be_prepared_is_told_to_whoever_asks_for_it(catalog: ModelRegistry) -> None:
     await catalog.prepare(["nobody:gpt-5"])
     with pytest.raises(Invalid, match="there is no provider `nobody`"):
         catalog.find("nobody:gpt-5")

@@ -8,7 +8,7 @@ import pytest
 from pydantic_ai import exceptions as raised
 
 from holdfast.domain.errors import ContextOverflow, HoldfastError, ModelRefused, ModelUnavailable
-from holdfast.models.faults import fault, guarded, opening
+from holdfast.models.provider_errors import to_model_error, wrap_open_errors, wrap_stream_errors
 
 
 def http(status: int, body: Any = None, **headers: str) -> raised.ModelHTTPError:
@@ -17,12 +17,12 @@ def http(status: int, body: Any = None, **headers: str) -> raised.ModelHTTPError
 
 @pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 529])
 def test_what_may_pass_is_an_outage(status: int) -> None:
-    assert type(fault(http(status), name="p:m")) is ModelUnavailable
+    assert type(to_model_error(http(status), name="p:m")) is ModelUnavailable
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 405, 422])
 def test_what_will_not_pass_is_refused(status: int) -> None:
-    error = fault(http(status, {"message": "no such thing"}), name="p:m")
+    error = to_model_error(http(status, {"message": "no such thing"}), name="p:m")
     assert type(error) is ModelRefused
     assert "`p:m`" in error.message
     assert "no such thing" in error.message
@@ -34,7 +34,7 @@ def test_what_will_not_pass_is_refused(status: int) -> None:
     [({"retry_after": "7"}, 7.0), ({"retry_after_ms": "1500"}, 1.5), ({"retry_after": "soon"}, None)],
 )
 def test_when_to_come_back_is_told(headers: dict[str, str], seconds: float | None) -> None:
-    assert fault(http(429, **headers), name="p:m").details.get("retry_after") == seconds
+    assert to_model_error(http(429, **headers), name="p:m").details.get("retry_after") == seconds
 
 
 @pytest.mark.parametrize(
@@ -49,26 +49,26 @@ def test_when_to_come_back_is_told(headers: dict[str, str], seconds: float | Non
     ],
 )
 def test_a_call_that_is_too_long_is_an_overflow_however_it_is_put(words: str) -> None:
-    assert type(fault(http(400, {"error": {"message": words}}), name="p:m")) is ContextOverflow
+    assert type(to_model_error(http(400, {"error": {"message": words}}), name="p:m")) is ContextOverflow
 
 
 def test_a_body_that_is_too_large_is_an_overflow() -> None:
-    assert type(fault(http(413), name="p:m")) is ContextOverflow
+    assert type(to_model_error(http(413), name="p:m")) is ContextOverflow
 
 
 def test_other_complaints_about_tokens_are_no_overflow() -> None:
-    assert type(fault(http(400, {"message": "max_tokens must be positive"}), name="p:m")) is ModelRefused
+    assert type(to_model_error(http(400, {"message": "max_tokens must be positive"}), name="p:m")) is ModelRefused
 
 
 def test_a_key_that_is_refused_is_named_by_its_variable() -> None:
     denied = raised.ModelHTTPError.for_category(raised.ModelAuthenticationError, status_code=401, model_name="m")
-    assert "`P_KEY`" in fault(denied, name="p:m", key="P_KEY").message
-    assert "`api_key_env`" in fault(denied, name="p:m").message
+    assert "`P_KEY`" in to_model_error(denied, name="p:m", key="P_KEY").message
+    assert "`api_key_env`" in to_model_error(denied, name="p:m").message
 
 
 def test_an_account_that_is_used_up_is_an_outage_that_says_so() -> None:
     broke = raised.ModelHTTPError.for_category(raised.ModelQuotaExceededError, status_code=429, model_name="m")
-    error = fault(broke, name="p:m")
+    error = to_model_error(broke, name="p:m")
     assert type(error) is ModelUnavailable
     assert "add credit" in error.message
 
@@ -97,7 +97,7 @@ async def test_whatever_breaks_a_stream_is_an_outage(broken: Exception) -> None:
 
     seen = []
     with pytest.raises(ModelUnavailable) as caught:
-        async for event in guarded(events(), "p:m", key=None):
+        async for event in wrap_stream_errors(events(), "p:m", key=None):
             seen.append(event)
     assert seen == [1]
     assert caught.value.__cause__ is broken
@@ -110,7 +110,7 @@ async def test_cancelling_is_no_fault() -> None:
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        async for _ in guarded(events(), "p:m", key=None):
+        async for _ in wrap_stream_errors(events(), "p:m", key=None):
             pass
 
 
@@ -130,10 +130,10 @@ async def test_cancelling_is_no_fault() -> None:
 def test_what_cannot_be_asked_is_refused_and_what_cannot_be_reached_is_an_outage(
     broken: Exception, kind: type[HoldfastError]
 ) -> None:
-    with pytest.raises(HoldfastError) as caught, opening("p:m", key=None):
+    with pytest.raises(HoldfastError) as caught, wrap_open_errors("p:m", key=None):
         raise broken
     assert type(caught.value) is kind
 
 
 def test_a_long_complaint_is_cut_short() -> None:
-    assert len(fault(http(500, "x" * 10_000), name="p:m").message) < 700
+    assert len(to_model_error(http(500, "x" * 10_000), name="p:m").message) < 700

@@ -8,7 +8,7 @@ from pydantic_ai import messages as told
 
 from holdfast.domain.ids import ToolCallId
 from holdfast.domain.message import NewMessage, Role, ToolCall
-from holdfast.models.kept import KEY, keep, restored
+from holdfast.models.messages import PROVIDER_METADATA_KEY, provider_metadata, restore_response
 from tests.builders import call
 
 SIGNED = told.ThinkingPart(content="hm", signature="s1", provider_name="anthropic")
@@ -31,15 +31,20 @@ parts: st.SearchStrategy[list[Any]] = st.lists(
 
 
 def test_an_answer_of_words_and_calls_needs_nothing_kept() -> None:
-    assert keep(told.ModelResponse(parts=[told.TextPart(content="hi"), told.ToolCallPart("look", "{}", "c1")])) == {}
+    assert (
+        provider_metadata(
+            told.ModelResponse(parts=[told.TextPart(content="hi"), told.ToolCallPart("look", "{}", "c1")])
+        )
+        == {}
+    )
 
 
 @given(parts)
 def test_an_answer_comes_back_as_it_was_given(given_parts: list[Any]) -> None:
     response = told.ModelResponse(parts=given_parts, provider_name="anthropic", model_name="m")
-    kept = msgspec.json.decode(msgspec.json.encode(keep(response)))  # as a database keeps it
+    kept = msgspec.json.decode(msgspec.json.encode(provider_metadata(response)))  # as a database keeps it
     if kept:
-        back = restored(_message(response, kept))
+        back = restore_response(_message(response, kept))
         assert back is not None
         assert list(back.parts) == list(response.parts)
         assert (back.provider_name, back.model_name) == ("anthropic", "m")
@@ -49,13 +54,13 @@ def test_words_and_arguments_are_not_kept_twice() -> None:
     response = told.ModelResponse(
         parts=[SIGNED, REDACTED, told.TextPart("a long text"), told.ToolCallPart("look", {"at": "here"}, "c1")]
     )
-    assert "a long text" not in str(keep(response))
-    assert "here" not in str(keep(response))
+    assert "a long text" not in str(provider_metadata(response))
+    assert "here" not in str(provider_metadata(response))
 
 
 def test_calls_come_back_under_the_ids_that_we_gave_them() -> None:
-    kept = keep(told.ModelResponse(parts=[SIGNED, told.ToolCallPart("look", {}, "0")]))
-    back = restored(NewMessage(**_fields("", [call("call_ours", "look")], kept)))
+    kept = provider_metadata(told.ModelResponse(parts=[SIGNED, told.ToolCallPart("look", {}, "0")]))
+    back = restore_response(NewMessage(**_fields("", [call("call_ours", "look")], kept)))
     assert back is not None
     assert back.parts[-1].tool_call_id == "call_ours"  # type: ignore[union-attr]
 
@@ -76,11 +81,11 @@ def test_calls_come_back_under_the_ids_that_we_gave_them() -> None:
     ],
 )
 def test_what_does_not_fit_its_message_is_forgotten(text: str, calls: list[ToolCall], kept: Any) -> None:
-    assert restored(NewMessage(**_fields(text, calls, kept))) is None
+    assert restore_response(NewMessage(**_fields(text, calls, kept))) is None
 
 
 def _fields(text: str, calls: list[ToolCall], kept: Any) -> dict[str, Any]:
-    return {"role": Role.ASSISTANT, "content": text, "tool_calls": calls, "metadata": {KEY: kept}}
+    return {"role": Role.ASSISTANT, "content": text, "tool_calls": calls, "metadata": {PROVIDER_METADATA_KEY: kept}}
 
 
 def _message(response: told.ModelResponse, kept: Any) -> NewMessage:

@@ -19,7 +19,7 @@ from holdfast.domain.content import (
 )
 from holdfast.domain.errors import ModelRefused
 from holdfast.domain.message import FAILED_METADATA_KEY, NewMessage, Role
-from holdfast.models.messages import history, parameters
+from holdfast.models.messages import to_history, to_request_parameters
 from tests.builders import assistant, call, result, user
 from tests.unit.models.asking import asking
 
@@ -32,7 +32,7 @@ MEDIA: dict[Any, type[told.FileUrl]] = {
 
 
 def test_a_conversation_is_requests_and_responses_in_turn() -> None:
-    turns = history(
+    turns = to_history(
         [
             NewMessage(role=Role.SYSTEM, content="be kind"),
             user("look"),
@@ -62,12 +62,12 @@ def test_a_conversation_is_requests_and_responses_in_turn() -> None:
 
 
 def test_an_answer_without_words_and_calls_is_left_out() -> None:
-    assert [type(turn) for turn in history([user("hi"), assistant(""), user("hello?")])] == [told.ModelRequest]
+    assert [type(turn) for turn in to_history([user("hi"), assistant(""), user("hello?")])] == [told.ModelRequest]
 
 
 def test_the_result_of_a_call_that_nobody_made_is_refused() -> None:
     with pytest.raises(ModelRefused, match="the result of `c9` follows no call"):
-        history([user("hi"), result("c9")])
+        to_history([user("hi"), result("c9")])
 
 
 @pytest.mark.parametrize("kind", MEDIA)
@@ -92,14 +92,14 @@ def test_words_beside_media_keep_their_place() -> None:
 
 
 def test_words_alone_are_one_text() -> None:
-    (turn,) = history([NewMessage(role=Role.USER, content=[TextPart(text="a"), TextPart(text="b")])])
+    (turn,) = to_history([NewMessage(role=Role.USER, content=[TextPart(text="a"), TextPart(text="b")])])
     assert turn.parts[0].content == "ab"  # type: ignore[union-attr]
 
 
 def test_what_a_tool_shows_is_shown_to_the_model() -> None:
     picture = ImagePart(source=UrlSource(value="https://example.org/a.png"))
     shown = NewMessage(role=Role.TOOL, content=[TextPart(text="seen"), picture], tool_call_id=call("c1").id)
-    *_, turn = history([assistant("", call("c1")), shown])
+    *_, turn = to_history([assistant("", call("c1")), shown])
     assert [type(item) for item in turn.parts[0].content] == [str, told.ImageUrl]  # type: ignore[union-attr]
 
 
@@ -109,7 +109,7 @@ def test_what_a_tool_shows_is_shown_to_the_model() -> None:
 )
 def test_a_call_that_did_not_go_well_is_marked_as_such(metadata: dict[str, Any], outcome: str) -> None:
     result = NewMessage(role=Role.TOOL, content="no", tool_call_id=call("c1").id, metadata=metadata)
-    *_, turn = history([assistant("", call("c1")), result])
+    *_, turn = to_history([assistant("", call("c1")), result])
     assert turn.parts[0].outcome == outcome  # type: ignore[union-attr]
 
 
@@ -133,15 +133,15 @@ def test_media_that_no_model_can_reach_is_refused_with_what_to_do(source: Any, c
 
 
 def test_instructions_and_tools_stand_beside_the_messages() -> None:
-    asked = parameters(asking(tools=["look"], system="Be good."))
+    asked = to_request_parameters(asking(tools=["look"], system="Be good."))
     assert [part.content for part in asked.instruction_parts or []] == ["Be good."]
     (tool,) = asked.function_tools
     assert (tool.name, tool.description, tool.parameters_json_schema) == ("look", "Does look.", {"type": "object"})
-    assert parameters(asking(system="")).instruction_parts == []
+    assert to_request_parameters(asking(system="")).instruction_parts == []
 
 
 def _items(*parts: Part) -> list[Any]:
-    (turn,) = history([NewMessage(role=Role.USER, content=list(parts))])
+    (turn,) = to_history([NewMessage(role=Role.USER, content=list(parts))])
     return list(turn.parts[0].content)  # type: ignore[union-attr,arg-type]
 
 

@@ -4,25 +4,25 @@ from typing import Annotated, Any, get_args, get_origin
 
 from pydantic_ai import messages
 
-from holdfast.models.messages import NEVER_SENT, SENT
-from holdfast.models.streaming import DELTAS, EVENTS, PARTS
+from holdfast.models.messages import SENT_PARTS, UNSENT_PARTS
+from holdfast.models.streaming import DELTA_CONVERTERS, EVENT_CONVERTERS, PART_CONVERTERS
 
 
 def test_every_part_of_a_request_is_one_that_we_send_or_one_that_we_never_do() -> None:
-    assert set(SENT) | set(NEVER_SENT) == _members(messages.ModelRequestPart)
-    assert not SENT & NEVER_SENT
+    assert set(SENT_PARTS) | set(UNSENT_PARTS) == _members(messages.ModelRequestPart)
+    assert not SENT_PARTS & UNSENT_PARTS
 
 
 def test_every_part_of_a_response_is_told() -> None:
-    assert set(PARTS) == _members(messages.ModelResponsePart)
+    assert set(PART_CONVERTERS) == _members(messages.ModelResponsePart)
 
 
 def test_every_delta_of_a_part_is_told() -> None:
-    assert set(DELTAS) == _members(messages.ModelResponsePartDelta)
+    assert set(DELTA_CONVERTERS) == _members(messages.ModelResponsePartDelta)
 
 
 def test_every_event_of_a_stream_is_told() -> None:
-    assert set(EVENTS) == _members(messages.ModelResponseStreamEvent)
+    assert set(EVENT_CONVERTERS) == _members(messages.ModelResponseStreamEvent)
 
 
 def _members(union: Any) -> set[type]:

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from pydantic_ai.usage import RequestUsage
 
 from holdfast.domain.model_provider import ProviderSettings
-from holdfast.models.prices import GivenPrices, given_prices, listed_prices
+from holdfast.models.prices import ConfiguredPrices, configured_prices, listed_prices
 
 MILLION = 1_000_000
 
@@ -51,11 +51,11 @@ def test_prices_of_the_settings_hold() -> None:
         output_usd_per_million=10,
         cached_input_usd_per_million=0.5,
     )
-    prices = given_prices(settings)
+    prices = configured_prices(settings)
     assert prices is not None
     used = RequestUsage(input_tokens=MILLION, cache_read_tokens=MILLION // 2, output_tokens=MILLION)
     assert prices.cost(used) == pytest.approx(1 + 0.25 + 10)
-    assert given_prices(ProviderSettings(api="openai", base_url="http://localhost/v1")) is None
+    assert configured_prices(ProviderSettings(api="openai", base_url="http://localhost/v1")) is None
 
 
 tokens = st.integers(0, 10**9)
@@ -65,7 +65,7 @@ tokens = st.integers(0, 10**9)
 def test_a_cost_is_never_less_than_nothing(
     used: int, cached: int, made: int, price: float, cached_price: float
 ) -> None:
-    prices = GivenPrices(input=price, output=price, cached_input=cached_price)
+    prices = ConfiguredPrices(input=price, output=price, cached_input=cached_price)
     cost = prices.cost(RequestUsage(input_tokens=used, cache_read_tokens=cached, output_tokens=made))
     assert cost is not None
     assert cost >= 0

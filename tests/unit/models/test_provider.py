@@ -10,8 +10,8 @@ from pydantic_ai.models.test import TestModel
 
 from holdfast.domain.errors import ModelUnavailable
 from holdfast.domain.message import NewMessage, Role
-from holdfast.models.kept import KEY
-from holdfast.models.provider import DEFAULT_CONTEXT_WINDOW, ProviderModel
+from holdfast.models.messages import PROVIDER_METADATA_KEY
+from holdfast.models.provider_model import DEFAULT_CONTEXT_WINDOW, ProviderModel
 from holdfast.ports.model import ModelCallPurpose, ModelSettings
 from tests.builders import user
 from tests.unit.models.asking import asking, calls, deltas, finished, text, thoughts
@@ -51,7 +51,7 @@ async def test_calls_side_by_side_are_told_with_their_arguments() -> None:
 async def test_signed_thoughts_are_kept_and_sent_back() -> None:
     said = await deltas(answering({0: DeltaThinkingPart(content="hm", signature="signed")}, "so"))
     assert (thoughts(said), text(said)) == ("hm", "so")
-    message = NewMessage(role=Role.ASSISTANT, content="so", metadata={KEY: finished(said).keep})
+    message = NewMessage(role=Role.ASSISTANT, content="so", metadata={PROVIDER_METADATA_KEY: finished(said).keep})
     asked: list[Any] = []
     await deltas(answering("ok", asked=asked), asking(user("hi"), message, user("go on")))
     ((_, response, _), _) = asked[0]

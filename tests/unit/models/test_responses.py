@@ -5,7 +5,7 @@ import pytest
 from holdfast.domain.errors import ModelUnavailable
 from holdfast.domain.ids import ToolCallId
 from holdfast.domain.message import NewMessage, Role, ToolCall
-from holdfast.models.kept import KEY
+from holdfast.models.messages import PROVIDER_METADATA_KEY
 from tests.builders import result, user
 from tests.unit.models.asking import asking, calls, deltas, finished
 from tests.unit.models.wire import Wire, events, responses
@@ -67,7 +67,7 @@ async def test_sealed_thoughts_go_back_before_the_call_that_they_led_to() -> Non
         role=Role.ASSISTANT,
         content="",
         tool_calls=[ToolCall(id=ToolCallId("call_abcdefgh"), name="look", arguments={"at": 1})],
-        metadata={KEY: finished(said).keep},
+        metadata={PROVIDER_METADATA_KEY: finished(said).keep},
     )
     await deltas(model, asking(user("hi"), message, result("call_abcdefgh", "seen"), tools=["look"]))
     kinds = [item.get("type", item.get("role")) for item in wire.asked[1]["input"]]

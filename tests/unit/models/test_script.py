@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.errors import Invalid, ScriptError
-from holdfast.models.script import DEFAULT_CONTEXT_WINDOW, Script, ScriptFile, Turn, parse
+from holdfast.models.scripted import DEFAULT_CONTEXT_WINDOW, Script, ScriptFile, ScriptTurn, parse_script
 
 
 def test_a_turn_says_nothing_by_itself() -> None:
-    assert parse('{"turns": [{}]}', file="a.json") == Script(turns=[Turn()])
-    assert parse('{"turns": [{}]}', file="a.json").after_last == "fail"
-    assert parse('{"turns": [{}]}', file="a.json").context_window == DEFAULT_CONTEXT_WINDOW
+    assert parse_script('{"turns": [{}]}', file="a.json") == Script(turns=[ScriptTurn()])
+    assert parse_script('{"turns": [{}]}', file="a.json").after_last == "fail"
+    assert parse_script('{"turns": [{}]}', file="a.json").context_window == DEFAULT_CONTEXT_WINDOW
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_turn_says_nothing_by_itself() -> None:
 )
 def test_an_unknown_key_or_a_wrong_type_is_an_error_that_names_file_and_key(text: str, key: str) -> None:
     with pytest.raises(ScriptError) as caught:
-        parse(text, file="agents/a/script.json")
+        parse_script(text, file="agents/a/script.json")
     assert "`agents/a/script.json`" in caught.value.message
     assert f"`{key}`" in caught.value.message
     assert caught.value.details == {"file": "agents/a/script.json", "key": key}
@@ -57,13 +57,13 @@ BOTTOMLESS = b'{"turns": [{"call": [{"name": "a", "arguments": {"a": ' + b"[" * 
 @pytest.mark.parametrize("text", [b"", b"{", b"hello", b"\xff", b'{"turns": [{"say": "\xff"}]}', BOTTOMLESS])
 def test_what_is_not_json_is_an_error_that_names_the_file(text: bytes) -> None:
     with pytest.raises(ScriptError, match=r"script `a\.json` is not JSON"):
-        parse(text, file="a.json")
+        parse_script(text, file="a.json")
 
 
 @given(st.binary(max_size=200))
 def test_no_bytes_at_all_bring_anything_but_a_script_or_an_error(text: bytes) -> None:
     try:
-        assert isinstance(parse(text, file="a.json"), Script)
+        assert isinstance(parse_script(text, file="a.json"), Script)
     except Invalid as error:
         assert "`a.json`" in error.message
 

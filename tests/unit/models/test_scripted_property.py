@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.domain.errors import HoldfastError, ScriptError
-from holdfast.models.scene import pieces
+from holdfast.models.scripted import split_text
 from holdfast.ports.model import (
     ModelCallPurpose,
     ModelDelta,
@@ -86,7 +86,7 @@ async def test_a_stream_is_well_formed_and_the_same_each_time(
 
 @given(st.text(max_size=40), st.integers(1, 60))
 def test_pieces_are_the_whole_and_nearly_equal(said: str, count: int) -> None:
-    parts = pieces(said, count)
+    parts = split_text(said, count)
     assert "".join(parts) == said
     assert len(parts) == min(count, len(said))
     assert max(map(len, parts), default=0) - min(map(len, parts), default=0) <= 1

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pydantic_ai import messages as told
 
 from holdfast.domain.errors import ModelRefused, ModelUnavailable
-from holdfast.models.streaming import Transcript
+from holdfast.models.streaming import StreamConverter
 from holdfast.ports.model import ModelDelta, ReasoningDelta, TextDelta, ToolArgumentsDelta, ToolCallStarted
 
 
@@ -23,7 +23,7 @@ def end(index: int, part: Any) -> told.PartEndEvent:
 
 
 def tell(*events: Any, taken: tuple[str, ...] = ()) -> list[ModelDelta]:
-    transcript = Transcript(taken)
+    transcript = StreamConverter(taken)
     return [delta for event in events for delta in transcript.tell(event)]
 
 

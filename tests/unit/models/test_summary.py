@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.models.summary import MOST_CHARACTERS, summarise
+from holdfast.models.text import MAX_SUMMARY_CHARS, summarise
 from tests.builders import assistant, call, result, user
 
 
@@ -34,5 +34,5 @@ def test_it_is_never_longer_than_it_may_be(conversation: list[object], most: int
 
 def test_each_of_many_messages_has_a_share() -> None:
     summary = summarise([user(f"{number} " + "long " * 100) for number in range(40)])
-    assert len(summary) <= MOST_CHARACTERS
+    assert len(summary) <= MAX_SUMMARY_CHARS
     assert all(f"user: {number} long" in summary for number in range(40))

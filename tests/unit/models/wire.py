@@ -12,8 +12,8 @@ from pydantic_ai.models.openai import OpenAIResponsesModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from holdfast.models.prices import GivenPrices
-from holdfast.models.provider import ProviderModel
+from holdfast.models.prices import ConfiguredPrices
+from holdfast.models.provider_model import ProviderModel
 
 
 class Wire:
@@ -47,7 +47,7 @@ def anthropic(wire: Wire) -> ProviderModel:
     """Return a model of Anthropic at the end of a wire."""
     client = AsyncAnthropic(api_key="k", http_client=wire.client(), max_retries=0)
     provided = AnthropicModel("claude-sonnet-5", provider=AnthropicProvider(anthropic_client=client))
-    prices = GivenPrices(input=3, output=15, cached_input=0.3)
+    prices = ConfiguredPrices(input=3, output=15, cached_input=0.3)
     return ProviderModel("anthropic:claude-sonnet-5", provided, prices=prices, key="ANTHROPIC_API_KEY")
 
 

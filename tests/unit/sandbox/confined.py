@@ -9,16 +9,15 @@ from typing import Any
 import pytest
 
 from holdfast.ports.sandbox import Processes, ProcessResult, Sandbox, SandboxCommand
-from holdfast.sandbox.none import Refusing
-from holdfast.sandbox.probe import LEAKY, find
+from holdfast.sandbox.detection import NOT_CONFINED, RefusingSandbox, detect_sandbox
 from holdfast.sandbox.processes import open_processes
 
 
 async def real_sandbox(processes: Processes, **options: Any) -> Sandbox:
     """Return the sandbox of this machine; a test that needs it is skipped, with the reason, where there is none."""
-    found = await find(processes, **options)
-    if isinstance(found, Refusing):
-        assert LEAKY not in found.reason, "a sandbox that does not hold is worse than none"
+    found = await detect_sandbox(processes, **options)
+    if isinstance(found, RefusingSandbox):
+        assert NOT_CONFINED not in found.reason, "a sandbox that does not hold is worse than none"
         pytest.skip(found.reason)
     return found
 

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.domain.errors import Invalid
 from holdfast.sandbox.processes import SupervisedProcesses, open_processes
-from holdfast.testing.kills import ForkServer, Say
+from tests.support.fork_server import ForkServer, Say
 from tests.unit.sandbox.commands import KINDS, begin, command, eventually, marked, new_mark, shell, stubborn, supervisor
 
 ORPHAN = """

@@ -3,12 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.sandbox.kept import Kept
+from holdfast.sandbox.pipes import BoundedOutput
 
 
 @given(st.lists(st.binary(max_size=40)), st.integers(min_value=0, max_value=50))
 def test_the_first_half_and_the_last_are_kept_and_the_rest_is_counted(pieces: list[bytes], limit: int) -> None:
-    kept = Kept(limit)
+    kept = BoundedOutput(limit)
     for piece in pieces:
         kept.add(piece)
     whole = b"".join(pieces)
@@ -20,7 +20,7 @@ def test_the_first_half_and_the_last_are_kept_and_the_rest_is_counted(pieces: li
 
 @given(st.lists(st.binary(max_size=40)), st.integers(min_value=0, max_value=50))
 def test_looking_at_what_is_kept_changes_nothing(pieces: list[bytes], limit: int) -> None:
-    watched, alone = Kept(limit), Kept(limit)
+    watched, alone = BoundedOutput(limit), BoundedOutput(limit)
     for piece in pieces:
         watched.add(piece)
         watched.bytes()

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from holdfast.ports.sandbox import SandboxCommand
-from holdfast.sandbox.masks import masks
+from holdfast.sandbox.bubblewrap import root_mounts
 
 
 def mounted(root: Path, *, hidden: list[str] | None = None, kept: list[str] | None = None) -> list[str]:
@@ -16,7 +16,7 @@ def mounted(root: Path, *, hidden: list[str] | None = None, kept: list[str] | No
         kept=[root / name for name in kept or ()],
         timeout=1.0,
     )
-    return [word.replace(str(root), "ROOT") for word in masks(command)]
+    return [word.replace(str(root), "ROOT") for word in root_mounts(command)]
 
 
 def test_a_folder_without_denials_is_mounted_as_it_is(tmp_path: Path) -> None:

@@ -6,9 +6,8 @@ import pytest
 
 from holdfast.domain.errors import Unavailable
 from holdfast.ports.sandbox import SandboxCommand
-from holdfast.sandbox.bubblewrap import Bubblewrap
-from holdfast.sandbox.none import Refusing
-from holdfast.sandbox.probe import Probed, find
+from holdfast.sandbox.bubblewrap import BubblewrapSandbox
+from holdfast.sandbox.detection import DetectedSandbox, RefusingSandbox, detect_sandbox
 from holdfast.sandbox.processes import SupervisedProcesses
 from tests.unit.sandbox.confined import real_sandbox
 
@@ -21,28 +20,28 @@ def program(folder: Path, text: str) -> str:
 
 
 async def test_one_that_is_not_installed_is_named(processes: SupervisedProcesses, tmp_path: Path) -> None:
-    found = await find(processes, path=str(tmp_path))
-    assert isinstance(found, Refusing)
+    found = await detect_sandbox(processes, path=str(tmp_path))
+    assert isinstance(found, RefusingSandbox)
     assert "bubblewrap is not installed: install it" in found.reason
     assert '`"sandbox": "off"`' in found.reason
 
 
 async def test_one_that_fails_is_quoted(processes: SupervisedProcesses, tmp_path: Path) -> None:
     path = program(tmp_path, "echo 'bwrap: No permissions to create new namespace' >&2; exit 1")
-    found = await find(processes, path=path)
-    assert isinstance(found, Refusing)
+    found = await detect_sandbox(processes, path=path)
+    assert isinstance(found, RefusingSandbox)
     assert "bubblewrap does not work here (bwrap: No permissions to create new namespace)" in found.reason
 
 
 async def test_one_that_does_not_hold_is_not_used(processes: SupervisedProcesses, tmp_path: Path) -> None:
     path = program(tmp_path, 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"')
-    found = await find(processes, path=path)
-    assert isinstance(found, Refusing)
+    found = await detect_sandbox(processes, path=path)
+    assert isinstance(found, RefusingSandbox)
     assert "it does not keep a command in its bounds" in found.reason
 
 
 async def test_one_that_holds_is_used(processes: SupervisedProcesses) -> None:
-    assert isinstance(await real_sandbox(processes), Bubblewrap)
+    assert isinstance(await real_sandbox(processes), BubblewrapSandbox)
 
 
 async def test_it_is_looked_for_once(
@@ -50,7 +49,7 @@ async def test_it_is_looked_for_once(
 ) -> None:
     path = program(tmp_path, f"echo tried >>{tmp_path}/tries; exit 1")
     monkeypatch.setenv("PATH", path)
-    probed = Probed(processes)
+    probed = DetectedSandbox(processes)
     for _ in range(2):
         with pytest.raises(Unavailable) as refused:
             await probed.run(SandboxCommand(argv=["true"], root=tmp_path, folder=tmp_path, timeout=60.0))

@@ -10,8 +10,8 @@ import pytest
 
 from holdfast.domain.errors import Invalid, TooLarge
 from holdfast.ports.sandbox import Command, Processes, ProcessResult
+from holdfast.sandbox.launch import DEFAULT_PATH
 from holdfast.sandbox.processes import SupervisedProcesses
-from holdfast.sandbox.request import DEFAULT_PATH
 from tests.unit.sandbox.commands import command, new_gate, new_mark, python, shell
 
 MANY: Final = 200

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from holdfast.domain.errors import HoldfastError, Invalid, TooLarge, Unavailable
 from holdfast.ports.sandbox import Command
-from holdfast.sandbox.request import DEFAULT_PATH, encode, refusal
-from holdfast.sandbox.supervisor import Request
+from holdfast.sandbox.launch import DEFAULT_PATH, encode_request, start_error
+from holdfast.sandbox.supervisor import StartRequest
 from tests.unit.sandbox.commands import command
 
 WORDS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
@@ -22,7 +22,9 @@ NAMES = st.text(st.characters(exclude_characters="\0=", exclude_categories=["Cs"
 def test_the_supervisor_reads_what_the_worker_wrote(
     arguments: list[str], folder: str, environment: dict[str, str]
 ) -> None:
-    read = Request(encode(command("program", *arguments, folder=Path("/", folder), environment=environment)))
+    read = StartRequest(
+        encode_request(command("program", *arguments, folder=Path("/", folder), environment=environment))
+    )
     assert [word.decode() for word in read.argv] == ["program", *arguments]
     assert read.folder.decode() == str(Path("/", folder))
     expected = {"PATH": DEFAULT_PATH, **environment}
@@ -32,14 +34,14 @@ def test_the_supervisor_reads_what_the_worker_wrote(
 @given(st.binary(), st.none() | st.integers(1), st.lists(WORDS))
 def test_the_bounds_arrive_as_they_are(filter: bytes, most: int | None, names: list[str]) -> None:
     sealed = [Path("/", name) for name in names]
-    read = Request(encode(command("program", "x", filter=filter, most_processes=most, sealed=sealed)))
+    read = StartRequest(encode_request(command("program", "x", filter=filter, most_processes=most, sealed=sealed)))
     assert (read.filter, read.most) == (filter, most or 0)
     assert [path.decode() for path in read.sealed] == [str(path) for path in sealed]
     assert (read.argv, read.folder) == ([b"program", b"x"], b"/")
 
 
 def test_bytes_that_are_no_text_arrive_as_they_are() -> None:
-    assert Request(encode(command("program", "\udcff"))).argv == [b"program", b"\xff"]
+    assert StartRequest(encode_request(command("program", "\udcff"))).argv == [b"program", b"\xff"]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +63,7 @@ def test_bytes_that_are_no_text_arrive_as_they_are() -> None:
 )
 def test_a_command_that_cannot_be_is_refused_with_what_to_do(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(Invalid, match=message):
-        encode(Command(**{"argv": ["true"], "folder": Path("/"), "timeout": 1.0, **fields}))
+        encode_request(Command(**{"argv": ["true"], "folder": Path("/"), "timeout": 1.0, **fields}))
 
 
 @pytest.mark.parametrize(
@@ -80,16 +82,16 @@ def test_a_command_that_cannot_be_is_refused_with_what_to_do(fields: dict[str, A
 def test_what_may_succeed_later_is_told_from_what_never_will(
     step: str, number: int, kind: type[HoldfastError], message: str
 ) -> None:
-    error = refusal(command("program"), step=step, number=number)
+    error = start_error(command("program"), step=step, number=number)
     assert type(error) is kind
     assert message in error.message
     assert error.details == {"started": False}
 
 
 def test_a_program_with_a_slash_is_looked_for_nowhere_else() -> None:
-    assert Request(encode(command("./program"))).programs() == [b"./program"]
+    assert StartRequest(encode_request(command("./program"))).programs() == [b"./program"]
 
 
 def test_a_program_without_one_is_looked_for_along_the_path_in_order() -> None:
-    request = Request(encode(command("program", environment={"PATH": "/first::/second"})))
+    request = StartRequest(encode_request(command("program", environment={"PATH": "/first::/second"})))
     assert request.programs() == [b"/first/program", b"/second/program"]

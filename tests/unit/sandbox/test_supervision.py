@@ -15,10 +15,10 @@ import pytest
 
 from holdfast.domain.errors import Unavailable
 from holdfast.sandbox import processes as adapter
-from holdfast.sandbox import supervision
 from holdfast.sandbox import supervisor as program
+from holdfast.sandbox import supervisor_client as supervision
 from holdfast.sandbox.processes import SupervisedProcesses, open_processes
-from holdfast.sandbox.supervisor import children, children_found
+from holdfast.sandbox.supervisor import children, scan_children
 from tests.unit.sandbox.commands import (
     begin,
     command,
@@ -106,7 +106,7 @@ async def test_a_supervisor_that_hangs_is_replaced(
     running = await begin(processes, stubborn("daemon", mark))
     hung = supervisor()
     hung.suspend()
-    monkeypatch.setattr(adapter, "STARTING", 0.2)
+    monkeypatch.setattr(adapter, "START_TIMEOUT_SECONDS", 0.2)
     with pytest.raises(Unavailable, match="hung, and was ended"):
         await processes.run(command("true"))
     monkeypatch.undo()
@@ -122,7 +122,7 @@ async def test_a_command_that_hangs_before_it_starts_ends_alone(
 ) -> None:
     _alter(monkeypatch, tmp_path, "os.chdir(request.folder)", "request.folder == b'/' or signal.pause()")
     running = await begin(processes, shell(f"echo up; sleep {new_mark()}"))
-    monkeypatch.setattr(adapter, "STARTING", 0.5)
+    monkeypatch.setattr(adapter, "START_TIMEOUT_SECONDS", 0.5)
     with pytest.raises(Unavailable, match="`true` does not start"):
         await processes.run(command("true", folder=tmp_path))
     assert not running.done()
@@ -197,7 +197,7 @@ async def test_children_are_found_with_and_without_a_list_of_them(processes: Sup
     ours = supervisor().pid
     strangers = {1, os.getpid(), os.getppid()}
     # Other tests of the same process may have children that come and go.
-    for found in (set(children()), set(children_found())):
+    for found in (set(children()), set(scan_children())):
         assert ours in found
         assert not found & strangers
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.sandbox.system_calls import system_call_filter
+from holdfast.sandbox.seccomp import system_call_filter
 
 ALLOWED: Final = 0x7FFF0000
 MISSING: Final = 0x00050000 | errno.ENOSYS

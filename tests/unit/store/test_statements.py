@@ -19,8 +19,8 @@ from holdfast.store.postgres.transaction import STATEMENTS as POSTGRES
 from holdfast.store.sqlite.file import connect
 from holdfast.store.sqlite.file import migrate as migrate_sqlite
 from holdfast.store.sqlite.transaction import STATEMENTS as SQLITE
-from holdfast.testing.postgres import PostgresServer
 from tests.schemas import Table, postgres_tables, sqlite_tables
+from tests.support.postgres import PostgresServer
 
 STORE: Final = Path(holdfast.store.__path__[0])
 LOCKS: Final = {"lock_threads", "lock_named_threads", "lock_heads", "lock_migrations", "unlock_migrations"}

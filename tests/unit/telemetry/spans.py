@@ -7,7 +7,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from holdfast.telemetry.tracing import Tracing
+from holdfast.telemetry.tracing import OpenTelemetryTracing
 
 
 class Recorded:
@@ -15,7 +15,7 @@ class Recorded:
 
     def __init__(self, **options: Any) -> None:
         self._exporter = InMemorySpanExporter()
-        self.tracing = Tracing(SimpleSpanProcessor(self._exporter), **options)
+        self.tracing = OpenTelemetryTracing(SimpleSpanProcessor(self._exporter), **options)
 
     def named(self, name: str) -> list[ReadableSpan]:
         """Return the spans of a name, in the order in which they ended."""

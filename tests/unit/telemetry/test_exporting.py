@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace.export import ConsoleSpanExporter
 
 from holdfast.bootstrap.observing import open_observing
 from holdfast.domain.errors import Invalid
-from holdfast.telemetry.exporting import exporter, processor
+from holdfast.telemetry.tracing import span_exporter, span_processor
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.settings import FolderSettings, TelemetrySettings
 
@@ -25,33 +25,33 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]
 
 def test_the_exporter_is_the_one_that_the_environment_names(environment: pytest.MonkeyPatch) -> None:
     environment.setenv("OTEL_TRACES_EXPORTER", "console")
-    assert isinstance(exporter(), ConsoleSpanExporter)
+    assert isinstance(span_exporter(), ConsoleSpanExporter)
 
 
 def test_an_exporter_that_no_package_has_is_refused(environment: pytest.MonkeyPatch) -> None:
     environment.setenv("OTEL_TRACES_EXPORTER", "pigeon")
     with pytest.raises(Invalid, match="`OTEL_TRACES_EXPORTER` is `pigeon`"):
-        exporter()
+        span_exporter()
 
 
 def test_a_protocol_that_otlp_does_not_have_is_refused(environment: pytest.MonkeyPatch) -> None:
     environment.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "smoke")
     with pytest.raises(Invalid, match="`OTEL_EXPORTER_OTLP_PROTOCOL` is `smoke`: say `http/protobuf` or `grpc`"):
-        exporter()
+        span_exporter()
 
 
 @pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
 def test_otlp_that_is_not_installed_says_what_to_install(protocol: str, environment: pytest.MonkeyPatch) -> None:
     environment.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
-    environment.setattr("holdfast.telemetry.exporting.entry_points", lambda **_: [])
+    environment.setattr("holdfast.telemetry.tracing.entry_points", lambda **_: [])
     package = f"opentelemetry-exporter-otlp-proto-{protocol.split('/')[0]}"
     with pytest.raises(Invalid, match=f"run `pip install {package}`"):
-        exporter()
+        span_exporter()
 
 
 def test_none_sends_nothing(environment: pytest.MonkeyPatch) -> None:
     environment.setenv("OTEL_TRACES_EXPORTER", "none")
-    assert type(processor()) is SpanProcessor
+    assert type(span_processor()) is SpanProcessor
 
 
 async def test_traces_without_the_extra_say_what_to_install(environment: pytest.MonkeyPatch) -> None:

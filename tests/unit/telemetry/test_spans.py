@@ -8,7 +8,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from holdfast.domain.events import TextMessageContent
 from holdfast.domain.run import RunStatus
-from holdfast.telemetry.ids import span_of, trace_of
+from holdfast.telemetry.run_spans import run_span_id, run_trace_id
 from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
 from tests.unit.telemetry.spans import Recorded, about, is_below
 
@@ -33,7 +33,7 @@ async def test_a_run_its_model_calls_and_its_tools_are_one_tree(workshop: Worksh
         recorded.one("execute_tool todo_read"),
         recorded.named("chat script.json"),
     )
-    assert (work.parent, work.context.trace_id) == (None, trace_of(SPACE, run.id))
+    assert (work.parent, work.context.trace_id) == (None, run_trace_id(SPACE, run.id))
     assert all(is_below(span, work) for span in (tool, *chats))
     assert (work.kind, tool.kind, {chat.kind for chat in chats}) == (
         SpanKind.INTERNAL,
@@ -78,9 +78,9 @@ async def test_a_child_is_below_its_parent_and_so_is_what_comes_after_it(
         run = await floor.play()
     first, again = sorted(recorded.named("invoke_agent bot"), key=lambda span: span.start_time or 0)
     child = recorded.one("invoke_agent helper")
-    assert {span.context.trace_id for span in recorded.all()} == {trace_of(SPACE, run.id)}
+    assert {span.context.trace_id for span in recorded.all()} == {run_trace_id(SPACE, run.id)}
     assert is_below(child, first) and is_below(again, first)
-    assert first.context.span_id == span_of(SPACE, run.id)
+    assert first.context.span_id == run_span_id(SPACE, run.id)
     assert (about(first)["holdfast.run.status"], about(again)["holdfast.run.status"]) == ("waiting", "completed")
     assert [about(span)["holdfast.tool.outcome"] for span in recorded.named("execute_tool agent_spawn")] == [
         "waits",
@@ -160,7 +160,7 @@ async def test_a_sampler_decides_once_for_a_whole_tree(workshop: Workshop, monke
     seen = {span.context.trace_id: 0 for span in recorded.all()}
     for span in recorded.all():
         seen[span.context.trace_id] += 1
-    assert set(seen) <= {trace_of(SPACE, run.id) for run in runs}
+    assert set(seen) <= {run_trace_id(SPACE, run.id) for run in runs}
     assert len(set(seen.values())) <= 1, "a trace is whole, or there is none of it"
 
 

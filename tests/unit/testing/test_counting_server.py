@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from holdfast.testing.counting_server import Counted, CountingServer, calling
+from tests.support.counting_server import CountedCall, CountingServer, calling
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ async def server() -> AsyncIterator[CountingServer]:
 
 async def test_a_call_is_counted_before_it_is_over(server: CountingServer) -> None:
     async with calling(server.path, tool="charge", key="k1", name="fuel") as finish:
-        assert await server.calls() == [Counted(tool="charge", key="k1", name="fuel")]
+        assert await server.calls() == [CountedCall(tool="charge", key="k1", name="fuel")]
         await finish()
     assert len(await server.calls()) == 1
 

@@ -10,27 +10,27 @@ import httpx2
 import pytest
 from openai import AsyncOpenAI
 
-from holdfast.testing.openai_server import Fault, OpenAIServer, Reply, ReplyCall
+from holdfast.testing.openai_server import StubFault, StubOpenAIServer, StubReply, StubToolCall
 
 HELLO: Any = {"model": "any", "messages": [{"role": "user", "content": "hi"}]}
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[OpenAIServer]:
-    async with OpenAIServer() as stand_in:
+async def server() -> AsyncIterator[StubOpenAIServer]:
+    async with StubOpenAIServer() as stand_in:
         yield stand_in
 
 
 @pytest.fixture
-async def client(server: OpenAIServer) -> AsyncIterator[AsyncOpenAI]:
+async def client(server: StubOpenAIServer) -> AsyncIterator[AsyncOpenAI]:
     async with AsyncOpenAI(api_key="k", base_url=server.url, max_retries=0) as openai:
         yield openai
 
 
 async def test_it_answers_whole_or_in_pieces_as_the_client_of_openai_asks(
-    server: OpenAIServer, client: AsyncOpenAI
+    server: StubOpenAIServer, client: AsyncOpenAI
 ) -> None:
-    reply = Reply(text="hello world", chunks=3, calls=[ReplyCall(name="look", arguments={"at": 1})])
+    reply = StubReply(text="hello world", chunks=3, calls=[StubToolCall(name="look", arguments={"at": 1})])
     server.then(reply, reply)
     whole = await client.chat.completions.create(**HELLO)
     assert whole.choices[0].message.content == "hello world"
@@ -47,18 +47,20 @@ async def test_it_lists_its_model(client: AsyncOpenAI) -> None:
 
 
 async def test_replies_are_given_in_order_and_then_the_other_one() -> None:
-    async with OpenAIServer(Reply(text="one"), Reply(text="two"), otherwise=Reply(text="more")) as server:
+    async with StubOpenAIServer(
+        StubReply(text="one"), StubReply(text="two"), otherwise=StubReply(text="more")
+    ) as server:
         assert [await _ask(server) for _ in range(4)] == ["one", "two", "more", "more"]
 
 
-async def test_without_a_reply_left_it_says_so(server: OpenAIServer) -> None:
+async def test_without_a_reply_left_it_says_so(server: StubOpenAIServer) -> None:
     async with httpx2.AsyncClient() as http:
         answer = await http.post(f"{server.url}/chat/completions", json=HELLO)
     assert answer.status_code == 400
     assert "no reply left" in answer.json()["error"]["message"]
 
 
-async def test_what_is_not_a_request_is_refused(server: OpenAIServer) -> None:
+async def test_what_is_not_a_request_is_refused(server: StubOpenAIServer) -> None:
     async with httpx2.AsyncClient() as http:
         garbage, other = [
             await http.post(f"{server.url}/chat/completions", content=content) for content in (b"{", b"[]")
@@ -68,8 +70,8 @@ async def test_what_is_not_a_request_is_refused(server: OpenAIServer) -> None:
     assert server.requests == []
 
 
-async def test_it_knows_who_is_connected(server: OpenAIServer) -> None:
-    server.then(Reply(text="x", fault=Fault.STALL))
+async def test_it_knows_who_is_connected(server: StubOpenAIServer) -> None:
+    server.then(StubReply(text="x", fault=StubFault.STALL))
     async with asyncio.timeout(20), httpx2.AsyncClient() as http:
         body = {**HELLO, "stream": True}
         async with http.stream("POST", f"{server.url}/chat/completions", json=body) as answer:
@@ -79,7 +81,11 @@ async def test_it_knows_who_is_connected(server: OpenAIServer) -> None:
 
 
 async def test_it_stops_while_somebody_is_connected() -> None:
-    async with asyncio.timeout(20), httpx2.AsyncClient() as http, OpenAIServer(Reply(fault=Fault.STALL)) as server:
+    async with (
+        asyncio.timeout(20),
+        httpx2.AsyncClient() as http,
+        StubOpenAIServer(StubReply(fault=StubFault.STALL)) as server,
+    ):
         asking = asyncio.ensure_future(http.post(f"{server.url}/chat/completions", json={**HELLO, "stream": True}))
         await server.until(lambda it: len(it.requests) == 1)
         await server.__aexit__(None, None, None)
@@ -102,7 +108,7 @@ def test_it_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert [answer.json()["choices"][0]["message"]["content"] for answer in said] == ["first", "then this"]
 
 
-async def test_what_is_not_http_is_hung_up_on(server: OpenAIServer) -> None:
+async def test_what_is_not_http_is_hung_up_on(server: StubOpenAIServer) -> None:
     host, port = server.url.removeprefix("http://").removesuffix("/v1").split(":")
     async with asyncio.timeout(20):
         reader, writer = await asyncio.open_connection(host, int(port))
@@ -111,7 +117,7 @@ async def test_what_is_not_http_is_hung_up_on(server: OpenAIServer) -> None:
         writer.close()
 
 
-async def _ask(server: OpenAIServer) -> str:
+async def _ask(server: StubOpenAIServer) -> str:
     async with httpx2.AsyncClient() as http:
         answer = await http.post(f"{server.url}/chat/completions", json=HELLO)
     text: str = answer.json()["choices"][0]["message"]["content"]

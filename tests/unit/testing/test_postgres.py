@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import asyncpg
 import pytest
 
-from holdfast.testing.postgres import PostgresServer
+from tests.support.postgres import PostgresServer
 
 
 async def test_the_shared_server_is_as_durable_as_a_real_one(postgres_url: str) -> None:
@@ -66,7 +66,7 @@ async def test_a_server_that_cannot_start_says_why() -> None:
 def test_no_server_outlives_a_killed_test_run() -> None:
     program = """if True:
         import asyncio, time
-        from holdfast.testing.postgres import PostgresServer
+        from tests.support.postgres import PostgresServer
         server = PostgresServer()
         asyncio.run(server.start())
         print(server.url(), flush=True)

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.tool import ToolSpec
-from holdfast.testing.calls import Recorder, a_call, a_spec
 from holdfast.tools.arguments import MAX_PROBLEM_CHARS, MAX_PROBLEMS, MAX_SAMPLE_CHARS, check_arguments, parse_arguments
 from holdfast.tools.builtin.agents import AgentMessageArguments, AgentSendArguments, AgentSpawnArguments
 from holdfast.tools.builtin.catalog import BUILTIN_SPECS
@@ -44,6 +43,7 @@ from holdfast.tools.builtin.tool_search import ToolActivateArguments, ToolSearch
 from holdfast.tools.builtin.web import WebFetchArguments, WebSearchArguments
 from holdfast.tools.middleware import with_argument_checks
 from holdfast.tools.typed_tool import ToolArguments
+from tests.support.calls import Recorder, a_call, a_spec
 
 TAKEN: Final[dict[str, type[ToolArguments]]] = {
     "agent_message": AgentMessageArguments,

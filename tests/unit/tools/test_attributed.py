@@ -2,10 +2,10 @@
 
 from holdfast.domain.errors import Unavailable
 from holdfast.domain.tool import ToolClass, ToolReach
-from holdfast.testing.calls import Raiser, Recorder, a_call, a_spec
 from holdfast.tools.client_tools import client_tool_spec
 from holdfast.tools.middleware import with_standard_middleware
 from holdfast.tools.tool import ToolResult
+from tests.support.calls import Raiser, Recorder, a_call, a_spec
 
 
 async def test_an_answer_of_others_says_whose_it_is() -> None:

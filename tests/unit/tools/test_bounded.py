@@ -8,10 +8,10 @@ from holdfast.domain.artifact import ArtifactType, NewArtifact, check_new_artifa
 from holdfast.domain.content import Json
 from holdfast.domain.events.custom import ArtifactCreated
 from holdfast.domain.tool import ToolClass
-from holdfast.testing.calls import NOW, Recorder, a_call, a_spec
 from holdfast.tools.content import as_text, sanitize
 from holdfast.tools.middleware import output_artifact_id, with_output_limit
 from holdfast.tools.tool import TimerWait, ToolResult
+from tests.support.calls import NOW, Recorder, a_call, a_spec
 
 CALL = a_call()
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=600)

@@ -6,9 +6,9 @@ from holdfast.domain.agent import Agent
 from holdfast.domain.commit import Lease
 from holdfast.domain.tool import ToolClass, ToolSpec, check_tool_spec, reaches_outside
 from holdfast.ports.tools import SearchResult
-from holdfast.sandbox.files.folders import WorkspaceFolders
-from holdfast.sandbox.none import Refusing
+from holdfast.sandbox.detection import RefusingSandbox
 from holdfast.sandbox.processes import SupervisedProcesses
+from holdfast.sandbox.working_folders import WorkspaceFolders
 from holdfast.tools.builtin.catalog import BUILTIN_SPECS, builtin_tools, command_tools, file_tools, web_tools
 from holdfast.tools.child_runs import WorkspaceSpawner
 from holdfast.tools.commands.command_runner import CommandRunner
@@ -61,7 +61,7 @@ async def nobody(lease: Lease) -> list[Agent]:
 
 def in_a_worker() -> list[Tool]:
     folders = WorkspaceFolders(Path())
-    commands = CommandRunner(Refusing("not here"), folders, workspace=Path())
+    commands = CommandRunner(RefusingSandbox("not here"), folders, workspace=Path())
     return [
         *builtin_tools(WorkspaceSpawner(nobody), Office()),
         *file_tools(folders),

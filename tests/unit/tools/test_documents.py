@@ -9,7 +9,6 @@ from msgspec import Meta
 from holdfast.domain.artifact import MAX_ARTIFACT_CHARS
 from holdfast.domain.plan import MAX_OPEN_ITEMS, MAX_SUBTASKS, MAX_TODO_ITEMS, MAX_TODO_TEXT_CHARS
 from holdfast.domain.tool import DEFAULT_OUTPUT_LIMIT_CHARS, DEFAULT_TOOL_TIMEOUT_SECONDS, ToolClass, ToolSpec
-from holdfast.testing.calls import a_call
 from holdfast.tools.builtin.catalog import BUILTIN_SPECS
 from holdfast.tools.builtin.people import MAX_INTERRUPT_MESSAGE_CHARS, MAX_OPTIONS
 from holdfast.tools.builtin.sleep import MAX_SLEEP_SECONDS
@@ -20,6 +19,7 @@ from holdfast.tools.tool import ToolContext, ToolResult
 from holdfast.tools.typed_tool import ToolArguments, TypedTool, tool_spec
 from tests.architecture.markdown import python_blocks
 from tests.architecture.project import ROOT
+from tests.support.calls import a_call
 
 GUIDE: Final = ROOT / "docs" / "guides" / "tools.md"
 REFERENCE: Final = ROOT / "docs" / "reference" / "tools.md"

@@ -5,7 +5,6 @@ import pytest
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.ids import RunId
-from holdfast.testing.calls import Recorder, a_spec
 from holdfast.tools.builtin.catalog import BUILTIN_SPECS
 from holdfast.tools.exposure import (
     CORE_TOOLS,
@@ -16,6 +15,7 @@ from holdfast.tools.exposure import (
     visible_tools,
 )
 from holdfast.tools.tool import Tool
+from tests.support.calls import Recorder, a_spec
 
 RUN: Final = RunId("run_1")
 

@@ -1,8 +1,8 @@
 import pytest
 
-from holdfast.testing.calls import a_spec
 from holdfast.tools.builtin.catalog import BUILTIN_SPECS
 from holdfast.tools.builtin.tool_search import rank_tools
+from tests.support.calls import a_spec
 
 
 def found(query: str, limit: int = 10) -> list[str]:

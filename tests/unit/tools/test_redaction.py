@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from holdfast.domain.artifact import ArtifactType, NewArtifact
 from holdfast.domain.events.custom import FileAction, FileChanged
-from holdfast.testing.calls import Recorder, a_call
 from holdfast.tools.redaction import REDACTED, RedactedStream, Redaction, secret_values, with_redaction
 from holdfast.tools.tool import ToolResult
+from tests.support.calls import Recorder, a_call
 
 SECRET = "correct horse battery"
 REDACTION = Redaction([SECRET])

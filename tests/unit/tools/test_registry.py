@@ -2,10 +2,10 @@ import pytest
 
 from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.ids import RunId
-from holdfast.testing.calls import Recorder, a_call, a_spec
 from holdfast.tools.exposure import ToolExposure
 from holdfast.tools.registry import DUPLICATE_REASON, SHADOWED_REASON, ToolCatalog, Toolset, is_dynamic
 from holdfast.tools.tool import Tool
+from tests.support.calls import Recorder, a_call, a_spec
 
 FEW = ToolExposure(limit=2, core=frozenset({"look"}))
 

@@ -4,9 +4,9 @@ from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
 from holdfast.domain.errors import NotFound
 from holdfast.domain.tool import ToolInterrupt, ToolReply, ToolSpec
-from holdfast.testing.calls import KEY, a_call, a_lease, a_spec
 from holdfast.tools.remote_tools import remote_tools
 from holdfast.tools.tool import InterruptResolved, InterruptWait, Preempted, ResumableTool, ResumeCause, ToolResult
+from tests.support.calls import KEY, a_call, a_lease, a_spec
 
 
 class Elsewhere:

@@ -6,7 +6,6 @@ import pytest
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Conflict, HoldfastError, Invalid, LeaseLost, OutcomeUnknown, StoreFull, Unavailable
 from holdfast.domain.tool import ToolClass
-from holdfast.testing.calls import Raiser, Recorder, ResumableRecorder, a_call, a_spec
 from holdfast.tools.middleware import (
     with_argument_checks,
     with_error_results,
@@ -15,6 +14,7 @@ from holdfast.tools.middleware import (
     with_timeout,
 )
 from holdfast.tools.tool import ResumableTool, TimerFired, Tool, ToolContext, ToolResult
+from tests.support.calls import Raiser, Recorder, ResumableRecorder, a_call, a_spec
 
 WRAPPERS: list[Callable[[Tool], Tool]] = [
     with_output_limit,

@@ -14,14 +14,14 @@ from holdfast.domain.content import Json
 from holdfast.domain.errors import Unavailable
 from holdfast.domain.web_settings import PrivateHost
 from holdfast.sandbox.processes import SupervisedProcesses
-from holdfast.testing.calls import a_call
-from holdfast.testing.web_server import HTML, Page, StandInWeb, WebServer
 from holdfast.tools.builtin.web import web_fetch
 from holdfast.tools.middleware import with_standard_middleware
 from holdfast.tools.tool import ToolResult
 from holdfast.tools.web import fetch as fetching
 from holdfast.tools.web.client import SystemResolver
 from holdfast.tools.web.fetch import MarkdownConverter
+from tests.support.calls import a_call
+from tests.support.web_server import HTML, StubWeb, WebPage, WebServer
 
 UNUSED: Final = MarkdownConverter(SupervisedProcesses())
 """The pages of these tests are small: no process is ever started."""
@@ -34,24 +34,24 @@ async def site() -> AsyncIterator[WebServer]:
 
 
 @pytest.fixture
-def web(site: WebServer) -> StandInWeb:
-    return StandInWeb({"example.com": site, "www.example.com": site, "other.org": site})
+def web(site: WebServer) -> StubWeb:
+    return StubWeb({"example.com": site, "www.example.com": site, "other.org": site})
 
 
-async def fetched(web: StandInWeb, url: str, **arguments: Json) -> ToolResult:
+async def fetched(web: StubWeb, url: str, **arguments: Json) -> ToolResult:
     """Return what comes of a call."""
     return await with_standard_middleware(web_fetch(web.http(), UNUSED)).run(a_call(), {"url": url, **arguments})
 
 
-async def read(site: WebServer, page: Page, **arguments: Json) -> str:
+async def read(site: WebServer, page: WebPage, **arguments: Json) -> str:
     """Return what is read of a page."""
     site.pages["/page"] = page
-    outcome = await fetched(StandInWeb({"example.com": site}), "http://example.com/page", **arguments)
+    outcome = await fetched(StubWeb({"example.com": site}), "http://example.com/page", **arguments)
     return str(outcome.content)
 
 
 async def test_a_page_comes_as_markdown_with_whole_addresses_and_without_what_is_hidden(site: WebServer) -> None:
-    page = Page(
+    page = WebPage(
         body=b"""<html><head><title>Tea &amp; more</title><script>alert(1)</script></head><body>
         <h1>Tea</h1><p>Boil <a href="water">water</a>.</p><p hidden>obey me</p><p style="display:none">and me</p>
         <img alt="a cup" src="data:image/png;base64,AAAA"></body></html>"""
@@ -64,7 +64,7 @@ async def test_a_page_comes_as_markdown_with_whole_addresses_and_without_what_is
 
 
 async def test_a_page_can_be_read_as_it_was_sent(site: WebServer) -> None:
-    assert await read(site, Page(body=b"<html><b>x</b></html>"), raw=True) == (
+    assert await read(site, WebPage(body=b"<html><b>x</b></html>"), raw=True) == (
         "[http://example.com/page; text/html]\n<html><b>x</b></html>"
     )
 
@@ -83,36 +83,39 @@ async def test_a_page_can_be_read_as_it_was_sent(site: WebServer) -> None:
     ],
 )
 async def test_other_text_comes_as_it_is(site: WebServer, header: str, body: bytes) -> None:
-    assert (await read(site, Page(body=body, headers={"Content-Type": header}))).endswith(f"]\n{body.decode()}")
+    assert (await read(site, WebPage(body=body, headers={"Content-Type": header}))).endswith(f"]\n{body.decode()}")
 
 
 async def test_without_a_type_a_page_is_known_by_how_it_begins(site: WebServer) -> None:
-    assert (await read(site, Page(body=b"\n<!DOCTYPE HTML><p><b>x</b>", headers={}))).endswith("]\n**x**")
-    assert (await read(site, Page(body=b"a < b", headers={}))).endswith("; text/plain]\na < b")
+    assert (await read(site, WebPage(body=b"\n<!DOCTYPE HTML><p><b>x</b>", headers={}))).endswith("]\n**x**")
+    assert (await read(site, WebPage(body=b"a < b", headers={}))).endswith("; text/plain]\na < b")
 
 
 @pytest.mark.parametrize("header", ["application/pdf", "image/png", "application/octet-stream", "video/mp4"])
 async def test_what_is_no_text_is_refused_by_its_type(site: WebServer, header: str) -> None:
-    said = await read(site, Page(body=b"%PDF", headers={"Content-Type": header}))
+    said = await read(site, WebPage(body=b"%PDF", headers={"Content-Type": header}))
     assert said == f"INVALID: `http://example.com/page` is `{header}`, and only text can be read"
 
 
 async def test_what_only_says_that_it_is_text_is_refused(site: WebServer) -> None:
-    said = await read(site, Page(body=b"ELF\x00\x01", headers={"Content-Type": "text/plain"}))
+    said = await read(site, WebPage(body=b"ELF\x00\x01", headers={"Content-Type": "text/plain"}))
     assert said == "INVALID: `http://example.com/page` says that it is `text/plain`, but is no text"
 
 
 @pytest.mark.parametrize(
     ("page", "text"),
     [
-        (Page(body="日本語".encode("cp932"), headers={"Content-Type": "text/plain; charset=Shift_JIS"}), "日本語"),
-        (Page(body="naïve".encode("cp1252"), headers={"Content-Type": "text/plain"}), "naïve"),
-        (Page(body="naïve".encode(), headers={"Content-Type": "text/plain"}), "naïve"),
-        (Page(body="\ufeffx".encode("utf-16"), headers={"Content-Type": "text/plain"}), "x"),
-        (Page(body=b'<meta charset="koi8-r">' + "Чай".encode("koi8-r"), headers={"Content-Type": "text/html"}), "Чай"),
-        (Page(body=b"x", headers={"Content-Type": "text/plain; charset=unicode_escape"}), "x"),
+        (WebPage(body="日本語".encode("cp932"), headers={"Content-Type": "text/plain; charset=Shift_JIS"}), "日本語"),
+        (WebPage(body="naïve".encode("cp1252"), headers={"Content-Type": "text/plain"}), "naïve"),
+        (WebPage(body="naïve".encode(), headers={"Content-Type": "text/plain"}), "naïve"),
+        (WebPage(body="\ufeffx".encode("utf-16"), headers={"Content-Type": "text/plain"}), "x"),
         (
-            Page(
+            WebPage(body=b'<meta charset="koi8-r">' + "Чай".encode("koi8-r"), headers={"Content-Type": "text/html"}),
+            "Чай",
+        ),
+        (WebPage(body=b"x", headers={"Content-Type": "text/plain; charset=unicode_escape"}), "x"),
+        (
+            WebPage(
                 body=b'<?xml version="1.0" encoding="euc-jp"?>' + "茶".encode("euc-jp"),
                 headers={"Content-Type": "text/xml"},
             ),
@@ -120,12 +123,12 @@ async def test_what_only_says_that_it_is_text_is_refused(site: WebServer) -> Non
         ),
     ],
 )
-async def test_the_characters_of_a_page_are_found_out(site: WebServer, page: Page, text: str) -> None:
+async def test_the_characters_of_a_page_are_found_out(site: WebServer, page: WebPage, text: str) -> None:
     assert text in await read(site, page)
 
 
 async def test_a_long_text_is_read_in_parts(site: WebServer) -> None:
-    page = Page(body=b"0123456789" * 10, headers={"Content-Type": "text/plain"})
+    page = WebPage(body=b"0123456789" * 10, headers={"Content-Type": "text/plain"})
     first = await read(site, page, length=30)
     assert first == (
         "[http://example.com/page; text/plain; characters 0 to 30 of 100; go on with offset 30]\n" + "0123456789" * 3
@@ -137,10 +140,10 @@ async def test_a_long_text_is_read_in_parts(site: WebServer) -> None:
 
 
 async def test_a_page_without_text_says_so(site: WebServer) -> None:
-    assert await read(site, Page(body=b"<p></p>")) == "[http://example.com/page; text/html; there is no text]\n"
+    assert await read(site, WebPage(body=b"<p></p>")) == "[http://example.com/page; text/html; there is no text]\n"
 
 
-async def test_an_error_of_the_server_is_a_failed_call_that_tells_what_it_says(web: StandInWeb) -> None:
+async def test_an_error_of_the_server_is_a_failed_call_that_tells_what_it_says(web: StubWeb) -> None:
     outcome = await fetched(web, "http://example.com/nowhere")
     assert (outcome.failed, outcome.content) == (
         True,
@@ -148,9 +151,9 @@ async def test_an_error_of_the_server_is_a_failed_call_that_tells_what_it_says(w
     )
 
 
-async def test_whatever_is_answered_is_the_words_of_others(web: StandInWeb, site: WebServer) -> None:
-    site.pages["/page"] = Page(body=b"x")
-    site.pages["/away"] = Page(status=302, headers={"Location": "http://unknown.example/obey-me"})
+async def test_whatever_is_answered_is_the_words_of_others(web: StubWeb, site: WebServer) -> None:
+    site.pages["/page"] = WebPage(body=b"x")
+    site.pages["/away"] = WebPage(status=302, headers={"Location": "http://unknown.example/obey-me"})
     assert (await fetched(web, "http://example.com/page")).untrusted == "web:example.com"
     failed = await fetched(web, "http://example.com/away")
     assert (failed.failed, failed.untrusted) == (True, "tool:web_fetch")
@@ -167,7 +170,7 @@ async def test_whatever_is_answered_is_the_words_of_others(web: StandInWeb, site
     ],
 )
 async def test_what_is_packed_is_unpacked(site: WebServer, encoding: str, packed: bytes) -> None:
-    assert (await read(site, Page(body=packed, headers={**HTML, "Content-Encoding": encoding}))).endswith("hello")
+    assert (await read(site, WebPage(body=packed, headers={**HTML, "Content-Encoding": encoding}))).endswith("hello")
 
 
 @pytest.mark.parametrize(
@@ -187,12 +190,12 @@ async def test_what_is_packed_is_unpacked(site: WebServer, encoding: str, packed
 async def test_what_unpacks_to_too_much_or_to_nothing_is_refused(
     site: WebServer, encoding: str, packed: bytes, why: str
 ) -> None:
-    assert (await read(site, Page(body=packed, headers={**HTML, "Content-Encoding": encoding}))).startswith(why)
+    assert (await read(site, WebPage(body=packed, headers={**HTML, "Content-Encoding": encoding}))).startswith(why)
 
 
 async def test_an_answer_that_is_too_long_is_left(site: WebServer) -> None:
     endless = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n" + b"x" * (fetching.MAX_BODY_BYTES + 1)
-    assert (await read(site, Page(raw=endless, stalls=True))).startswith("TOO_LARGE: it has more than")
+    assert (await read(site, WebPage(raw=endless, stalls=True))).startswith("TOO_LARGE: it has more than")
 
 
 @pytest.mark.parametrize(
@@ -206,26 +209,26 @@ async def test_an_answer_that_is_too_long_is_left(site: WebServer) -> None:
     ],
 )
 async def test_a_server_that_talks_nonsense_is_not_available(site: WebServer, raw: bytes) -> None:
-    assert (await read(site, Page(raw=raw))).startswith("UNAVAILABLE: `example.com` cannot be read from: ")
+    assert (await read(site, WebPage(raw=raw))).startswith("UNAVAILABLE: `example.com` cannot be read from: ")
 
 
 async def test_a_server_that_never_ends_is_left(site: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetching, "FETCH_TIMEOUT_SECONDS", 0.05)
-    said = await read(site, Page(raw=b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", stalls=True))
+    said = await read(site, WebPage(raw=b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", stalls=True))
     assert said == "UNAVAILABLE: `example.com` did not answer within 0.05 seconds"
 
 
 async def test_redirects_within_a_site_are_followed_and_others_are_left_to_the_model(
-    web: StandInWeb, site: WebServer
+    web: StubWeb, site: WebServer
 ) -> None:
     site.pages = {
-        "/a": Page(status=301, headers={"Location": "/b c"}),
-        "/b%20c": Page(status=307, headers={"Location": "http://www.example.com/end"}),
-        "/end": Page(body=b"there"),
-        "/away": Page(status=302, headers={"Location": "//other.org/x"}),
-        "/strange": Page(status=302, headers={"Location": "ftp://example.com/x"}),
-        "/round": Page(status=302, headers={"Location": "/round"}),
-        "/nowhere": Page(status=302, body=b"no location"),
+        "/a": WebPage(status=301, headers={"Location": "/b c"}),
+        "/b%20c": WebPage(status=307, headers={"Location": "http://www.example.com/end"}),
+        "/end": WebPage(body=b"there"),
+        "/away": WebPage(status=302, headers={"Location": "//other.org/x"}),
+        "/strange": WebPage(status=302, headers={"Location": "ftp://example.com/x"}),
+        "/round": WebPage(status=302, headers={"Location": "/round"}),
+        "/nowhere": WebPage(status=302, body=b"no location"),
     }
     assert (await fetched(web, "http://example.com/a")).content == "[http://www.example.com/end; text/html]\nthere"
     assert (await fetched(web, "http://example.com/away")).content == (
@@ -241,7 +244,7 @@ async def test_redirects_within_a_site_are_followed_and_others_are_left_to_the_m
 
 
 async def test_nothing_is_sent_but_what_is_needed(
-    web: StandInWeb, site: WebServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    web: StubWeb, site: WebServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     netrc = tmp_path / "netrc"
     netrc.write_text("machine example.com login ada password secret")
@@ -249,8 +252,8 @@ async def test_nothing_is_sent_but_what_is_needed(
     for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     site.pages = {
-        "/a": Page(status=302, headers={"Location": "/b", "Set-Cookie": "id=1; Path=/"}),
-        "/b": Page(body=b"x"),
+        "/a": WebPage(status=302, headers={"Location": "/b", "Set-Cookie": "id=1; Path=/"}),
+        "/b": WebPage(body=b"x"),
     }
     await fetched(web, "http://example.com/a")
     assert [request.target for request in site.requests] == ["/a", "/b"]
@@ -259,8 +262,8 @@ async def test_nothing_is_sent_but_what_is_needed(
         assert (request.method, request.headers["host"]) == ("GET", "example.com")
 
 
-async def test_a_named_private_host_is_fetched_from_and_no_other(web: StandInWeb, site: WebServer) -> None:
-    site.pages["/"] = Page(body=b"intern")
+async def test_a_named_private_host_is_fetched_from_and_no_other(web: StubWeb, site: WebServer) -> None:
+    site.pages["/"] = WebPage(body=b"intern")
     tool = with_standard_middleware(
         web_fetch(web.http(private=[PrivateHost(host="127.0.0.1", port=site.port)]), UNUSED)
     )
@@ -276,8 +279,8 @@ async def test_a_named_private_host_is_fetched_from_and_no_other(web: StandInWeb
 
 
 async def test_a_private_host_that_is_named_without_a_port_is_fetched_from_at_any_for_the_web(site: WebServer) -> None:
-    site.pages["/"] = Page(body=b"intern")
-    web = StandInWeb({}, answers={"wiki.corp": ["127.0.0.1"], "mail.corp": ["127.0.0.1"]})
+    site.pages["/"] = WebPage(body=b"intern")
+    web = StubWeb({}, answers={"wiki.corp": ["127.0.0.1"], "mail.corp": ["127.0.0.1"]})
     tool = with_standard_middleware(web_fetch(web.http(private=[PrivateHost(host="wiki.corp")]), UNUSED))
     assert "intern" in str((await tool.run(a_call(), {"url": f"http://wiki.corp:{site.port}/"})).content)
     for url in ("http://wiki.corp:22/", f"http://mail.corp:{site.port}/", f"http://127.0.0.1:{site.port}/"):
@@ -292,8 +295,8 @@ async def test_a_name_that_nobody_knows_is_not_available() -> None:
 
 
 async def test_the_next_address_is_tried_when_one_does_not_answer(site: WebServer) -> None:
-    site.pages["/"] = Page(body=b"x")
-    web = StandInWeb({"example.com": site}, down=["93.184.216.200"])
+    site.pages["/"] = WebPage(body=b"x")
+    web = StubWeb({"example.com": site}, down=["93.184.216.200"])
     web.answers["two.example"] = deque([f"93.184.216.200 {web.address('example.com')}"])
     assert (await fetched(web, "http://two.example/")).content == "[http://two.example/; text/html]\nx"
     assert web.dialed == ["93.184.216.200", web.address("example.com")]

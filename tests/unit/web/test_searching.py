@@ -10,12 +10,12 @@ from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid, Unavailable
 from holdfast.domain.web_settings import JsonSearch, SearxngSearch, WebSettings, private_hosts
 from holdfast.ports.tools import SearchResult
-from holdfast.testing.calls import a_call
-from holdfast.testing.web_server import Page, WebServer
 from holdfast.tools.builtin.web import web_search
 from holdfast.tools.middleware import with_standard_middleware
 from holdfast.tools.web.client import SystemResolver
 from holdfast.tools.web.search import HttpWebSearch, as_json_search
+from tests.support.calls import a_call
+from tests.support.web_server import WebPage, WebServer
 
 
 @pytest.fixture
@@ -24,9 +24,9 @@ async def engine() -> AsyncIterator[WebServer]:
         yield server
 
 
-def answering(said: Json, **fields: Any) -> Page:
+def answering(said: Json, **fields: Any) -> WebPage:
     """Return an answer in JSON."""
-    return Page(body=msgspec.json.encode(said), headers={"Content-Type": "application/json"}, **fields)
+    return WebPage(body=msgspec.json.encode(said), headers={"Content-Type": "application/json"}, **fields)
 
 
 def searxng(engine: WebServer) -> HttpWebSearch:
@@ -87,15 +87,17 @@ async def test_an_api_may_want_a_body(engine: WebServer) -> None:
 @pytest.mark.parametrize(
     ("page", "why"),
     [
-        (Page(status=429), "the search engine answers 429"),
-        (Page(status=302, headers={"Location": "http://127.0.0.1/"}), "the search engine answers 302"),
-        (Page(body=b"<html>"), "the search engine answers with something else than JSON"),
-        (Page(body=b"[" * 100_000), "the search engine answers with something else than JSON"),
+        (WebPage(status=429), "the search engine answers 429"),
+        (WebPage(status=302, headers={"Location": "http://127.0.0.1/"}), "the search engine answers 302"),
+        (WebPage(body=b"<html>"), "the search engine answers with something else than JSON"),
+        (WebPage(body=b"[" * 100_000), "the search engine answers with something else than JSON"),
         (answering({"hits": []}), "the answer of the search engine has no list at `results`"),
         (answering([1]), "the answer of the search engine has no list at `results`"),
     ],
 )
-async def test_an_engine_that_answers_something_else_is_not_available(engine: WebServer, page: Page, why: str) -> None:
+async def test_an_engine_that_answers_something_else_is_not_available(
+    engine: WebServer, page: WebPage, why: str
+) -> None:
     engine.pages["/search"] = page
     with pytest.raises(Unavailable, match=why):
         await searxng(engine).search("tea", limit=3)

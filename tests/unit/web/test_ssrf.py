@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from holdfast.domain.errors import Unavailable
 from holdfast.domain.web_url import IPAddress, is_public
-from holdfast.testing.calls import a_call
-from holdfast.testing.web_server import Page, StandInWeb, WebServer
 from holdfast.tools.builtin.web import web_fetch
 from holdfast.tools.middleware import with_standard_middleware
 from holdfast.tools.tool import ToolResult
 from holdfast.tools.web.fetch import MarkdownConverter
+from tests.support.calls import a_call
+from tests.support.web_server import StubWeb, WebPage, WebServer
 from tests.unit.web.hostile_addresses import hostile_urls, rebinding
 
 LEAST: Final = 500
@@ -26,7 +26,7 @@ LEAST: Final = 500
 AT_ONCE: Final = 20
 
 
-class CredulousWeb(StandInWeb):
+class CredulousWeb(StubWeb):
     """A web whose resolver takes whatever the machine takes for an address, as resolvers do."""
 
     async def addresses(self, host: str) -> Sequence[IPAddress]:
@@ -42,7 +42,7 @@ class CredulousWeb(StandInWeb):
 @pytest.fixture(scope="module")
 async def canary() -> AsyncIterator[WebServer]:
     """Yield a server on loopback that nobody may reach."""
-    async with WebServer({"/": Page(body=b"the secret")}) as server:
+    async with WebServer({"/": WebPage(body=b"the secret")}) as server:
         yield server
 
 
@@ -52,7 +52,7 @@ async def site() -> AsyncIterator[WebServer]:
         yield server
 
 
-async def fetched(web: StandInWeb, pages: MarkdownConverter, urls: Sequence[str]) -> list[ToolResult]:
+async def fetched(web: StubWeb, pages: MarkdownConverter, urls: Sequence[str]) -> list[ToolResult]:
     """Return what comes of fetching each of them."""
     tool, few = with_standard_middleware(web_fetch(web.http(), pages)), asyncio.Semaphore(AT_ONCE)
 
@@ -75,10 +75,11 @@ async def test_no_encoded_redirected_or_rebound_address_reaches_loopback(
     leading = [url for url in direct if not set("\r\n\x00") & set(url)]
     statuses = (301, 302, 303, 307, 308)
     site.pages = {
-        f"/{number}": Page(status=statuses[number % 5], headers={"Location": url}) for number, url in enumerate(leading)
+        f"/{number}": WebPage(status=statuses[number % 5], headers={"Location": url})
+        for number, url in enumerate(leading)
     }
-    site.pages["/again"] = Page(status=302, headers={"Location": "/again"})
-    public = StandInWeb({"example.com": site}).address("example.com")
+    site.pages["/again"] = WebPage(status=302, headers={"Location": "/again"})
+    public = StubWeb({"example.com": site}).address("example.com")
     names = {name: [each.replace("%", public) for each in answers] for name, answers in rebinding()}
     web = CredulousWeb({"example.com": site}, answers=names)
     redirected = [f"http://example.com/{number}" for number in range(len(leading))]

@@ -12,11 +12,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from holdfast.testing.calls import a_call
-from holdfast.testing.web_server import Page, StandInWeb, WebServer
 from holdfast.tools.builtin.web import web_fetch
 from holdfast.tools.middleware import with_standard_middleware
 from holdfast.tools.web.fetch import MarkdownConverter
+from tests.support.calls import a_call
+from tests.support.web_server import StubWeb, WebPage, WebServer
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def certificate(tmp_path: Path) -> Path:
 async def site(certificate: Path) -> AsyncIterator[WebServer]:
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate)
-    async with WebServer({"/": Page(body=b"secret tea")}, tls=tls) as server:
+    async with WebServer({"/": WebPage(body=b"secret tea")}, tls=tls) as server:
         yield server
 
 
@@ -51,7 +51,7 @@ async def test_a_page_is_read_from_whoever_has_the_certificate_of_the_name(
     site: WebServer, certificate: Path, pages: MarkdownConverter
 ) -> None:
     trusting = ssl.create_default_context(cafile=str(certificate))
-    web = StandInWeb({"example.com": site, "other.org": site})
+    web = StubWeb({"example.com": site, "other.org": site})
     tool = with_standard_middleware(web_fetch(web.http(tls=trusting), pages))
     read = await tool.run(a_call(), {"url": "https://example.com/"})
     assert read.content == "[https://example.com/; text/html]\nsecret tea"
@@ -62,7 +62,7 @@ async def test_a_page_is_read_from_whoever_has_the_certificate_of_the_name(
 
 
 async def test_a_certificate_that_nobody_vouches_for_is_refused(site: WebServer, pages: MarkdownConverter) -> None:
-    tool = with_standard_middleware(web_fetch(StandInWeb({"example.com": site}).http(), pages))
+    tool = with_standard_middleware(web_fetch(StubWeb({"example.com": site}).http(), pages))
     refused = await tool.run(a_call(), {"url": "https://example.com/"})
     assert (refused.failed, site.requests) == (True, [])
     assert "certificate_verify_failed" in str(refused.content)
@@ -71,9 +71,9 @@ async def test_a_certificate_that_nobody_vouches_for_is_refused(site: WebServer,
 async def test_a_page_does_not_lead_from_tls_to_no_tls(
     site: WebServer, certificate: Path, pages: MarkdownConverter
 ) -> None:
-    site.pages["/down"] = Page(status=302, headers={"Location": "http://example.com/"})
+    site.pages["/down"] = WebPage(status=302, headers={"Location": "http://example.com/"})
     trusting = ssl.create_default_context(cafile=str(certificate))
-    tool = with_standard_middleware(web_fetch(StandInWeb({"example.com": site}).http(tls=trusting), pages))
+    tool = with_standard_middleware(web_fetch(StubWeb({"example.com": site}).http(tls=trusting), pages))
     refused = await tool.run(a_call(), {"url": "https://example.com/down"})
     assert refused.content == (
         "INVALID: it leads on without encryption, to `http://example.com/`: fetch that if you want it"

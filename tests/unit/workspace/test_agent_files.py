@@ -8,7 +8,7 @@ from holdfast.domain.agent import ModeSettings, Permissions, UnknownOutcome
 from holdfast.domain.errors import Invalid, TooLarge
 from holdfast.domain.limits import Limits
 from holdfast.domain.mcp_server import McpServer
-from holdfast.workspace.agent_files import read_agent
+from holdfast.workspace.agents import read_agent
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.text_files import MAX_FILE_BYTES
 from tests.unit.workspace.workshop import write_agent, write_json

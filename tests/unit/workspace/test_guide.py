@@ -8,11 +8,11 @@ from typing import Any, Final
 import pytest
 
 from holdfast.domain.errors import Invalid
-from holdfast.workspace.agent_files import AgentFile, read_agent
+from holdfast.workspace.agents import AgentFile, read_agent
 from holdfast.workspace.folder import Workspace
-from holdfast.workspace.schemas import schema
+from holdfast.workspace.json_files import decode_json
+from holdfast.workspace.schemas import json_schema
 from holdfast.workspace.settings import Settings
-from holdfast.workspace.typed_json import decode
 from tests.unit.workspace.workshop import write_agent
 
 GUIDE: Final = (Path(__file__).parents[3] / "docs" / "guides" / "agents.md").read_text(encoding="utf-8")
@@ -42,14 +42,14 @@ def test_the_examples_can_be_read() -> None:
     examples = [(example["file"], example["text"]) for example in EXAMPLE.finditer(GUIDE)]
     assert {file for file, _ in examples} == set(KINDS)
     for file, text in examples:
-        decode(text, KINDS[file], file=file)
+        decode_json(text, KINDS[file], file=file)
 
 
 @pytest.mark.parametrize("file", KINDS)
 def test_every_key_is_in_the_table_of_its_file(file: str) -> None:
     _, _, table = GUIDE.partition(f"## Every key of `{file}`")
     written = re.findall(r"^\| `([^`]+)` \|", table.partition("\n## ")[0], re.MULTILINE)
-    made = schema(file.replace(".json", ".schema.json"))
+    made = json_schema(file.replace(".json", ".schema.json"))
     keys = list(_keys(made["$defs"], made))
     told_once = {key for key in keys if file == "settings.json" and key.startswith(TOLD_ABOVE)}
     assert written == [key for key in keys if key not in told_once]

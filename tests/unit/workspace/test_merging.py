@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.content import Json
-from holdfast.workspace.merging import merged
+from holdfast.workspace.settings_file import merge_patch
 
 
 class Inner(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,12 +64,12 @@ class Outer(msgspec.Struct, frozen=True, kw_only=True):
     ],
 )
 def test_objects_are_merged_and_all_else_is_replaced(old: Any, patch: Any, new: Any) -> None:
-    assert merged(Outer, old, patch) == new
+    assert merge_patch(Outer, old, patch) == new
 
 
 def test_what_was_there_keeps_its_place() -> None:
     old = {"names": [], "locale": "ja", "inner": {}}
-    assert list(merged(Outer, old, {"inner": {"name": "y"}, "locale": "en", "either": "z"})) == [*old, "either"]
+    assert list(merge_patch(Outer, old, {"inner": {"name": "y"}, "locale": "en", "either": "z"})) == [*old, "either"]
 
 
 _INNER = st.fixed_dictionaries({}, optional={"often": st.none() | st.integers(), "name": st.text()})
@@ -86,7 +86,7 @@ _OUTER = st.fixed_dictionaries(
 
 @given(_OUTER, _OUTER)
 def test_a_patch_that_is_made_again_changes_nothing(old: dict[str, Json], patch: dict[str, Json]) -> None:
-    once = merged(Outer, old, patch)
-    assert merged(Outer, once, patch) == once
+    once = merge_patch(Outer, old, patch)
+    assert merge_patch(Outer, once, patch) == once
     assert msgspec.convert(once, Outer)
     assert {**old, **once} == once

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from holdfast.domain.errors import Conflict, Invalid, Unavailable
 from holdfast.workspace.agents import FolderAgents
 from holdfast.workspace.folder import Workspace
-from holdfast.workspace.places import line_of
+from holdfast.workspace.json_files import line_of
 from holdfast.workspace.settings import FolderSettings
 
 AGENT = """\

@@ -13,8 +13,8 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from holdfast.domain.errors import Invalid
-from holdfast.workspace.schemas import SCHEMAS, render, schema
-from holdfast.workspace.typed_json import decode
+from holdfast.workspace.json_files import decode_json
+from holdfast.workspace.schemas import SCHEMAS, json_schema, render_schema
 
 REFERENCE: Final = Path(__file__).parents[3] / "docs" / "reference"
 
@@ -165,18 +165,18 @@ def near(draw: st.DrawFn, documents: Strategy) -> Any:
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_the_published_schema_is_current(name: str) -> None:
-    assert (REFERENCE / name).read_bytes() == render(name), "run `python -m holdfast.workspace.schemas`"
+    assert (REFERENCE / name).read_bytes() == render_schema(name), "run `python -m holdfast.workspace.schemas`"
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_the_schema_is_one_of_draft_2020_12(name: str) -> None:
-    assert schema(name)["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    jsonschema_rs.meta.validate(schema(name))
+    assert json_schema(name)["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    jsonschema_rs.meta.validate(json_schema(name))
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_every_key_has_a_description(name: str) -> None:
-    keys = list(_keys(schema(name)))
+    keys = list(_keys(json_schema(name)))
     assert keys
     assert [key for key, said in keys if not said.get("description")] == []
 
@@ -185,7 +185,7 @@ def test_every_key_has_a_description(name: str) -> None:
 @given(data=st.data())
 def test_the_schema_accepts_what_the_reader_accepts_and_nothing_else(name: str, data: st.DataObject) -> None:
     document = data.draw(near(DOCUMENTS[name]))
-    validator = jsonschema_rs.validator_for(schema(name))
+    validator = jsonschema_rs.validator_for(json_schema(name))
     accepted = _is_read(json.dumps(document), SCHEMAS[name])
     event("accepted" if accepted else "refused")
     assert validator.is_valid(document) == accepted
@@ -194,12 +194,14 @@ def test_the_schema_accepts_what_the_reader_accepts_and_nothing_else(name: str, 
 def test_the_schemas_are_written_where_they_are_wanted(tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", "-m", "holdfast.workspace.schemas", str(tmp_path)]
     subprocess.run(command, check=True, timeout=60)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {name: render(name) for name in SCHEMAS}
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
+        name: render_schema(name) for name in SCHEMAS
+    }
 
 
 def _is_read(text: str, kind: Any) -> bool:
     try:
-        decode(text, kind, file="the.json")
+        decode_json(text, kind, file="the.json")
     except Invalid:
         return False
     return True

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.errors import Invalid
-from holdfast.workspace.agent_files import AgentFile
+from holdfast.workspace.agents import AgentFile
+from holdfast.workspace.json_files import decode_json
 from holdfast.workspace.settings import Settings
-from holdfast.workspace.typed_json import decode
 
 SERVER = {"api": "openai", "base_url": "http://127.0.0.1/v1"}
 NPX = {"command": "npx"}
@@ -229,19 +229,19 @@ def test_a_key_that_looks_like_a_place_leads_nobody_astray(key: str) -> None:
     _refused(json.dumps({"model": "a:b", "mcp_servers": {"a": {key: [1]}, key: 1}}), AgentFile)
 
 
-@pytest.mark.parametrize("kind", ["agent_files.AgentFile", "settings.Settings"])
+@pytest.mark.parametrize("kind", ["agents.AgentFile", "settings.Settings"])
 def test_reading_leaves_the_memory_of_the_process_as_it_should_be(kind: str) -> None:
     module, name = kind.split(".")
     program = f"""
 import json
 from holdfast.domain.errors import Invalid
 from holdfast.workspace.{module} import {name}
-from holdfast.workspace.typed_json import decode
+from holdfast.workspace.json_files import decode_json
 for key in {name}.__struct_encode_fields__:
     for value in (None, True, 1, 0.5, "a", "a b", [], ["a b"], {{}}, {{"a b": 1}}, {{"a": {{"b": []}}}}):
         for others in ({{}}, {{"model": "a:b"}}, {{"model": ["a"]}}):
             try:
-                decode(json.dumps({{**others, key: value}}), {name}, file="the.json")
+                decode_json(json.dumps({{**others, key: value}}), {name}, file="the.json")
             except Invalid:
                 pass
 """
@@ -252,7 +252,7 @@ for key in {name}.__struct_encode_fields__:
 
 def _refused(text: str, kind: type) -> str:
     with pytest.raises(Invalid) as refused:
-        decode(text, kind, file="the.json")
+        decode_json(text, kind, file="the.json")
     assert refused.value.details == {"file": "the.json"}
     assert refused.value.message.startswith("the.json: ")
     return refused.value.message.removeprefix("the.json: ").removeprefix("line 1: ")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.workspace.folder import Workspace
-from holdfast.workspace.reload import SECONDS_BETWEEN_LOOKS, SETTLED_AFTER
+from holdfast.workspace.reload import POLL_INTERVAL_SECONDS, SETTLE_SECONDS
 
 
 class Seconds:
@@ -19,11 +19,11 @@ class Seconds:
 
     def pass_a_look(self) -> None:
         """Go on until files are looked at again."""
-        self.now += SECONDS_BETWEEN_LOOKS
+        self.now += POLL_INTERVAL_SECONDS
 
     def settle(self) -> None:
         """Go on until what has not changed is taken for settled."""
-        self.now += SETTLED_AFTER
+        self.now += SETTLE_SECONDS
 
 
 def write_agent(workspace: Workspace, name: str = "bot", *, says: str = "Help people.", **settings: Any) -> Path:

@@ -4,7 +4,7 @@ from litestar import Response, get
 from litestar.di import NamedDependency
 
 from holdfast.control.metrics import MetricsControl
-from holdfast.metrics.exposition import MEDIA_TYPE
+from holdfast.metrics.instruments import PROMETHEUS_MEDIA_TYPE
 
 
 @get(
@@ -15,7 +15,7 @@ from holdfast.metrics.exposition import MEDIA_TYPE
 )
 async def read_metrics(metrics: NamedDependency[MetricsControl]) -> Response[str]:
     """Return the numbers; a store that does not answer is told of, and does not keep the others back."""
-    return Response(await metrics.read(), media_type=MEDIA_TYPE)
+    return Response(await metrics.read(), media_type=PROMETHEUS_MEDIA_TYPE)
 
 
 ROUTES = [read_metrics]

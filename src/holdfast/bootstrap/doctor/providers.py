@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from holdfast.bootstrap.doctor.finding import Finding, warning, well
 from holdfast.domain.agent import SCRIPTED_PROVIDER, Agent
 from holdfast.domain.model_provider import KnownProvider, Providers
-from holdfast.models.known import ListedModels
+from holdfast.models.registry import ListedModels
 
 
 async def look_at_providers(settings: Providers, agents: Sequence[Agent]) -> list[Finding]:

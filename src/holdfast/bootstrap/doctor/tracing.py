@@ -21,6 +21,6 @@ def look_at_tracing(settings: TelemetrySettings) -> list[Finding]:
 
 def _check() -> None:
     check_installed()
-    from holdfast.telemetry.exporting import processor
+    from holdfast.telemetry.tracing import span_processor
 
-    processor().shutdown()
+    span_processor().shutdown()

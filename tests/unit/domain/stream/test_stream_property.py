@@ -24,7 +24,7 @@ from holdfast.domain.events import (
 from holdfast.domain.ids import RunId, ThreadId, ToolCallId
 from holdfast.domain.instant import Millis
 from holdfast.domain.stream import STRUCTURAL_TYPES, StreamNormaliser
-from holdfast.testing.verifier import verify
+from holdfast.testing.stream_verifier import verify_stream
 from tests.unit.domain.stream.producers import steady, tidy, twisted
 
 THREAD: Final = ThreadId("thread")
@@ -43,9 +43,9 @@ many: Final = settings(max_examples=100, deadline=None)
 def test_any_sequence_of_events_becomes_a_legal_stream_with_times(said: list[Event]) -> None:
     stream = StreamNormaliser(THREAD, RUN, BASE)
     logged = _fed(stream, said)
-    verify(logged, complete=False)
+    verify_stream(logged, complete=False)
     logged += stream.end(DONE, at=NOW)
-    verify(logged)
+    verify_stream(logged)
     assert all(isinstance(event.timestamp, int) for event in logged)
 
 

@@ -49,7 +49,7 @@ from holdfast.domain.events.messages import (
     RunAgentInput,
 )
 from holdfast.domain.ids import MessageId, RunId, ThreadId, ToolCallId
-from holdfast.testing.verifier import IllegalStream, verify
+from holdfast.testing.stream_verifier import IllegalStream, verify_stream
 
 THREAD: Final = ThreadId("t")
 RUN: Final = RunId("r")
@@ -279,20 +279,20 @@ LEGAL: Final[dict[str, tuple[Event, ...]]] = {
 
 @pytest.mark.parametrize("events", ILLEGAL.values(), ids=ILLEGAL)
 def test_a_broken_rule_is_found_where_it_is_broken(events: tuple[Event, ...]) -> None:
-    verify(events[:-1], complete=False)
+    verify_stream(events[:-1], complete=False)
     with pytest.raises(IllegalStream) as illegal:
-        verify(events, complete=False)
+        verify_stream(events, complete=False)
     assert illegal.value.index == len(events) - 1
     assert illegal.value.why in str(illegal.value)
 
 
 @pytest.mark.parametrize("events", LEGAL.values(), ids=LEGAL)
 def test_a_legal_stream_is_accepted(events: tuple[Event, ...]) -> None:
-    verify(events)
+    verify_stream(events)
 
 
 @pytest.mark.parametrize("events", [(STARTED,), (STARTED, FINISHED, STARTED, TEXT, TEXT_END)])
 def test_a_complete_stream_has_a_terminal_event_at_its_end(events: tuple[Event, ...]) -> None:
-    verify(events, complete=False)
+    verify_stream(events, complete=False)
     with pytest.raises(IllegalStream, match="terminal"):
-        verify(events)
+        verify_stream(events)

@@ -7,11 +7,8 @@ from typing import Final
 
 import pytest
 
-from holdfast.sandbox.files.folder import OpenFolder
-from holdfast.sandbox.files.folders import WorkspaceFolders
-from holdfast.sandbox.files.openat2 import has_openat2, open_by_openat2
-from holdfast.sandbox.files.opening import Opener
-from holdfast.sandbox.files.walk import open_by_walk
+from holdfast.sandbox.safe_open import Opener, has_openat2, open_by_openat2, open_by_walk
+from holdfast.sandbox.working_folders import OpenFolder, WorkspaceFolders
 
 OPENERS: Final = {"openat2": open_by_openat2, "walk": open_by_walk}
 

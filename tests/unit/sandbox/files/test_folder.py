@@ -12,9 +12,8 @@ import pytest
 from holdfast.domain.errors import Conflict, Invalid, NotFound, TooLarge, Unavailable
 from holdfast.domain.working_path import WORKING_ROOT, WorkingPath
 from holdfast.ports.tools import EntryKind, FileSnapshot, FolderEntry, WorkingFolder
-from holdfast.sandbox.files.folder import HIDDEN
-from holdfast.sandbox.files.folders import WorkspaceFolders
-from holdfast.sandbox.files.opening import Opener
+from holdfast.sandbox.safe_open import Opener
+from holdfast.sandbox.working_folders import TEMPORARY_PREFIX, WorkspaceFolders
 
 A = WorkingPath("a")
 DEEP = WorkingPath("x/y/a")
@@ -230,10 +229,10 @@ def test_the_folder_itself_is_no_file(folder: WorkingFolder) -> None:
 
 def test_what_a_killed_writer_left_is_hidden_and_taken_away_by_the_next_try(folder: WorkingFolder, place: Path) -> None:
     for mark in ("m", "other"):
-        (place / f"{HIDDEN}{mark}-1").write_text("half")
+        (place / f"{TEMPORARY_PREFIX}{mark}-1").write_text("half")
     assert folder.list(WORKING_ROOT, most=9).entries == []
     write(folder, A, b"whole", mark="m")
-    assert names(place) == [f"{HIDDEN}other-1", "a"]
+    assert names(place) == [f"{TEMPORARY_PREFIX}other-1", "a"]
 
 
 def test_a_name_that_the_disk_cannot_have_is_told(folder: WorkingFolder) -> None:

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.sandbox.files.openat2 import has_openat2, open_by_openat2
-from holdfast.sandbox.files.opening import Opener, best_opener
-from holdfast.sandbox.files.walk import open_by_walk
+from holdfast.sandbox.safe_open import Opener, default_opener, has_openat2, open_by_openat2, open_by_walk
 
 READ = os.O_RDONLY | os.O_NONBLOCK
 
@@ -110,7 +108,7 @@ def test_a_failure_leaves_no_handle_open(opener: Opener, place: Path, root: int)
 
 
 def test_the_one_that_the_kernel_answers_for_is_taken_where_there_is_one() -> None:
-    assert best_opener() is (open_by_openat2 if has_openat2() else open_by_walk)
+    assert default_opener() is (open_by_openat2 if has_openat2() else open_by_walk)
     if sys.platform != "linux":
         assert not has_openat2()
 

@@ -11,7 +11,7 @@ from holdfast.domain.limits import check_children
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.thread import NewThread
-from holdfast.testing.calls import a_run
+from tests.support.calls import a_run
 
 
 class Office:

@@ -6,7 +6,6 @@ import msgspec
 
 from holdfast.domain.content import Json
 from holdfast.domain.plan import Boundary, Plan
-from holdfast.testing.calls import HERE, a_call, numbers
 from holdfast.tools.builtin.plan import (
     PLAN_BLOCK,
     PLAN_CANCEL,
@@ -18,6 +17,7 @@ from holdfast.tools.builtin.plan import (
 )
 from holdfast.tools.middleware import with_standard_middleware
 from holdfast.tools.tool import Tool, ToolResult
+from tests.support.calls import HERE, a_call, numbers
 
 _TOOLS: Final[dict[str, Tool]] = {
     tool.spec.name.removeprefix("plan_"): with_standard_middleware(tool)

@@ -7,11 +7,11 @@ from holdfast.domain.errors import Conflict
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import InterruptId, ToolCallId
 from holdfast.domain.interrupt import InterruptKind, NewInterrupt
-from holdfast.testing.calls import KEY, a_call
 from holdfast.tools.builtin.people import ASK_USER, MAX_OPTIONS, TASK_RESPOND
 from holdfast.tools.middleware import with_standard_middleware
 from holdfast.tools.tool import InterruptResolved, InterruptWait, Preempted, TimerFired, ToolResult
 from holdfast.tools.typed_tool import TypedResumableTool
+from tests.support.calls import KEY, a_call
 
 ASKING: Final[dict[str, tuple[TypedResumableTool[Any], dict[str, Json]]]] = {
     "ask_user": (ASK_USER, {"question": "Which one?"}),

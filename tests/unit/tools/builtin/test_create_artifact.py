@@ -2,10 +2,10 @@ from holdfast.domain.artifact import ArtifactType, NewArtifact, check_new_artifa
 from holdfast.domain.events.custom import ArtifactCreated
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import ArtifactId
-from holdfast.testing.calls import KEY, a_call
 from holdfast.tools.builtin.notes import CREATE_ARTIFACT
 from holdfast.tools.middleware import output_artifact_id, with_standard_middleware
 from holdfast.tools.tool import ToolResult
+from tests.support.calls import KEY, a_call
 
 ASKED = {"type": "report", "title": "Tides", "content": "höher"}
 ID = ArtifactId(derived_id("art", key=KEY))

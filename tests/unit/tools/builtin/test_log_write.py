@@ -1,8 +1,8 @@
 from holdfast.domain.events.custom import AgentLogged
-from holdfast.testing.calls import a_call
 from holdfast.tools.builtin.notes import LOG_WRITE, MAX_LOG_MESSAGE_CHARS
 from holdfast.tools.middleware import with_standard_middleware
 from holdfast.tools.tool import ToolResult
+from tests.support.calls import a_call
 
 
 async def test_a_line_is_written_into_the_log() -> None:

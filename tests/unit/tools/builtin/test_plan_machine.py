@@ -15,7 +15,7 @@ from holdfast.domain.content import Json
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.events.custom import PlanChanged
 from holdfast.domain.plan import Boundary, Plan, PlanPriority, PlanStatus, Subtask
-from holdfast.testing.calls import HERE
+from tests.support.calls import HERE
 from tests.unit.tools.builtin.plan_tools import Planner
 
 IDS: Final = st.integers(1, 5)

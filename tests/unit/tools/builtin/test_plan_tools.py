@@ -16,8 +16,8 @@ from holdfast.domain.plan import (
     Subtask,
     SubtaskStatus,
 )
-from holdfast.testing.calls import HERE
 from holdfast.tools.tool import ToolResult
+from tests.support.calls import HERE
 from tests.unit.tools.builtin.plan_tools import Planner
 
 LATER: Final = Boundary(message_sequence_num=9, content_sequence_num=0)

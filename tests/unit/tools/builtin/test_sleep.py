@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 from holdfast.domain.errors import Conflict
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.instant import Instant, millis
-from holdfast.testing.calls import KEY, NOW, a_call
 from holdfast.tools.builtin.sleep import MAX_SLEEP_SECONDS, SLEEP
 from holdfast.tools.middleware import with_standard_middleware
 from holdfast.tools.tool import InterruptResolved, Preempted, TimerFired, TimerWait, ToolResult
+from tests.support.calls import KEY, NOW, a_call
 
 
 async def test_sleeping_waits_for_a_time_under_a_timer_of_the_call() -> None:

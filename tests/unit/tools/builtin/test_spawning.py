@@ -14,7 +14,6 @@ from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.new_run import NewRun, check_new_run
 from holdfast.domain.run import Mode, Priority, RunError, RunStatus
 from holdfast.domain.thread import NewThread
-from holdfast.testing.calls import KEY, a_call, a_run, an_agent
 from holdfast.tools.builtin.agents import AgentSpawnArguments, agent_spawn
 from holdfast.tools.builtin.tasks import TaskCreateArguments, task_create
 from holdfast.tools.child_runs import MAX_CHILD_INPUT_CHARS, WorkspaceSpawner
@@ -22,6 +21,7 @@ from holdfast.tools.middleware import with_standard_middleware
 from holdfast.tools.permissions.policy import values_for_child
 from holdfast.tools.tool import ChildEnded, ChildWait, Preempted, TimerFired, ToolResult
 from holdfast.tools.typed_tool import TypedResumableTool, TypedTool
+from tests.support.calls import KEY, a_call, a_run, an_agent
 from tests.unit.tools.builtin.office import Office
 
 CHILD: Final = RunId(derived_id("run", key=KEY))

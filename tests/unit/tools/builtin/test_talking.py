@@ -15,7 +15,6 @@ from holdfast.domain.limits import Limits
 from holdfast.domain.permission import RIGHTS_VALUE
 from holdfast.domain.run import Mode, Run, RunError, RunStatus
 from holdfast.domain.thread import NewThread
-from holdfast.testing.calls import KEY, a_call, a_run, an_agent
 from holdfast.tools.builtin.agents import (
     AgentMessageArguments,
     AgentMessenger,
@@ -37,6 +36,7 @@ from holdfast.tools.child_runs import WorkspaceSpawner
 from holdfast.tools.middleware import with_standard_middleware
 from holdfast.tools.tool import ChildEnded, ChildWait, Preempted, TaskEnded, TaskWait, TimerFired, ToolResult
 from holdfast.tools.typed_tool import TypedResumableTool, TypedTool
+from tests.support.calls import KEY, a_call, a_run, an_agent
 from tests.unit.tools.builtin.office import Office
 
 CHILD: Final = RunId(derived_id("run", key=KEY))

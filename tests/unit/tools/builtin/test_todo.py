@@ -1,9 +1,9 @@
 from holdfast.domain.content import Json
 from holdfast.domain.plan import MAX_TODO_ITEMS, MAX_TODO_TEXT_CHARS
-from holdfast.testing.calls import a_call
 from holdfast.tools.builtin.notes import TODO_READ, TODO_WRITE
 from holdfast.tools.middleware import with_standard_middleware
 from holdfast.tools.tool import ToolResult
+from tests.support.calls import a_call
 
 
 async def test_what_was_written_is_read() -> None:

@@ -1,11 +1,11 @@
 from typing import Final
 
 from holdfast.domain.content import Json
-from holdfast.testing.calls import a_call, a_run, a_spec
 from holdfast.tools.builtin.tool_search import MAX_FOUND_TOOLS, tool_activate, tool_search
 from holdfast.tools.exposure import activated_tools
 from holdfast.tools.middleware import with_standard_middleware
 from holdfast.tools.tool import ToolContext, ToolResult
+from tests.support.calls import a_call, a_run, a_spec
 
 SPECS: Final = [a_spec(f"tool_{letter}") for letter in "abcdefghijklmnop"]
 

@@ -6,9 +6,9 @@ import msgspec
 
 from holdfast.domain.events import ActivityDelta, ActivitySnapshot
 from holdfast.domain.events.ag_ui import ActivityEvent
-from holdfast.testing.calls import a_call
 from holdfast.tools.commands.live_output import MAX_LIVE_CHARS, TRUNCATED_NOTE, LiveOutput
 from holdfast.tools.redaction import REDACTED, Redaction
+from tests.support.calls import a_call
 
 
 class Screen:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.domain.working_path import WorkingPath
-from holdfast.sandbox.files.folders import WorkspaceFolders
+from holdfast.sandbox.working_folders import WorkspaceFolders
 from holdfast.tools.commands.path_masks import ReservedPaths, paths_to_reserve
 from holdfast.tools.permissions.policy import DeniedPaths
 

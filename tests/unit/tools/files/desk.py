@@ -9,11 +9,11 @@ from holdfast.domain.agent import Permissions
 from holdfast.domain.content import Json
 from holdfast.domain.events.custom import FileChanged
 from holdfast.domain.ids import ToolCallId
-from holdfast.sandbox.files.folders import WorkspaceFolders
-from holdfast.testing.calls import a_call
+from holdfast.sandbox.working_folders import WorkspaceFolders
 from holdfast.tools.builtin.catalog import file_tools
 from holdfast.tools.middleware import with_standard_middleware
 from holdfast.tools.tool import ToolContext, ToolResult
+from tests.support.calls import a_call
 
 FOLDER: Final = "files"
 

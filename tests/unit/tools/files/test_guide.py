@@ -14,8 +14,8 @@ from holdfast.tools.files.patterns import MAX_MATCH_CHARS, MAX_PATTERN_CHARS
 from holdfast.tools.files.text import MAX_FILE_BYTES, MAX_LINE_CHARS, MAX_LINES, MAX_SHOWN_CHARS
 from holdfast.tools.files.walk import MAX_SEARCH_BYTES, MAX_SEARCH_ENTRIES, MAX_SEARCH_SECONDS
 from holdfast.tools.files.write import MAX_KNOWN_FILES
-from holdfast.workspace.agent_files import AgentFile
-from holdfast.workspace.typed_json import decode
+from holdfast.workspace.agents import AgentFile
+from holdfast.workspace.json_files import decode_json
 from tests.architecture.project import ROOT
 
 GUIDE: Final = ROOT / "docs" / "guides" / "files.md"
@@ -45,7 +45,7 @@ def test_the_limits_in_the_guide_are_those_of_the_code(row: str) -> None:
 
 def test_the_agent_in_the_guide_can_be_read() -> None:
     (example,) = re.findall(r"^```json agent.json\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
-    agent = decode(example, AgentFile, file="agent.json")
+    agent = decode_json(example, AgentFile, file="agent.json")
     assert agent.working_folder == "projects/site"
     assert set(agent.tools) <= {spec.name for spec in BUILTIN_SPECS}
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.working_path import MAX_PATH_DEPTH, WORKING_ROOT, WorkingPath, parse_working_path
-from holdfast.sandbox.files.folders import WorkspaceFolders
+from holdfast.sandbox.working_folders import WorkspaceFolders
 from holdfast.tools.files.walk import MAX_SEARCH_ENTRIES, MAX_SEARCH_SECONDS, FolderWalk, SearchBudget
 from tests.unit.tools.files.desk import Desk
 

@@ -1,1 +1,0 @@
-"""Working folders: files beneath a folder, and nothing outside of it."""

@@ -1,0 +1,61 @@
+"""Read-only access to a store's database that bypasses the store."""
+
+import sqlite3
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+Row: TypeAlias = Mapping[str, Any]
+
+
+class Probe(Protocol):
+    """Reads what is committed."""
+
+    async def rows(self, sql: str) -> Sequence[Row]:
+        """Return what `sql`, which both databases must understand, finds."""
+
+
+def is_postgres(where: str | Path) -> bool:
+    """Say whether `where` names a PostgreSQL database rather than a file."""
+    return str(where).startswith(("postgresql://", "postgres://"))
+
+
+@asynccontextmanager
+async def open_probe(where: str | Path) -> AsyncIterator[Probe]:
+    """Look into the database at `where`, a SQLite file or a `postgresql://` URL."""
+    if is_postgres(where):
+        import asyncpg
+
+        connection = await asyncpg.connect(str(where), server_settings={"application_name": "probe"})
+        try:
+            yield _PostgresProbe(connection)
+        finally:
+            await connection.close()
+    else:
+        with closing(_connect(Path(where))) as file:
+            yield _SqliteProbe(file)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """Open read only, so that the WAL that a dead process left stays for the next one to recover."""
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    connection.row_factory = sqlite3.Row
+    return connection
+
+
+class _SqliteProbe:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    async def rows(self, sql: str) -> Sequence[Row]:
+        return [dict(row) for row in self._connection.execute(sql)]
+
+
+class _PostgresProbe:
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    async def rows(self, sql: str) -> Sequence[Row]:
+        found: Sequence[Row] = await self._connection.fetch(sql)
+        return found

@@ -1,0 +1,163 @@
+"""Victim processes that die by SIGKILL, forked from a warmed process so that a death is cheap.
+
+    test ──(order, pipe)──► fork server ──fork──► victim ──► works, reports what it has done ──► pipe ──► test
+                                 └── SIGKILL, if the order says when ──┘
+
+A victim opens what it needs after the fork: neither threads nor connections survive one.
+"""
+
+import asyncio
+import gc
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from importlib import import_module
+from types import TracebackType
+from typing import Any, Final, NoReturn, Self, TypeAlias
+
+import msgspec
+
+Say: TypeAlias = Callable[[Any], None]
+VictimFunction: TypeAlias = Callable[[Any, Say], None]
+"""What a victim does: it is given the order's `task` and a way to say something, as JSON."""
+
+HANG_TIMEOUT_SECONDS: Final = 60.0
+"""Seconds after which a victim that was to end by itself is taken for hung."""
+
+_MAX_ORDER_BYTES: Final = 1 << 16  # bytes of an order
+_SERVE_PROGRAM: Final = "import sys; from tests.support.fork_server import serve; serve(sys.argv[1], int(sys.argv[2]))"
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What the next victim is to do, and after how many seconds it is killed, if it still lives."""
+
+    task: Any
+    seconds: float
+
+
+class End(msgspec.Struct, frozen=True):
+    """How a victim ended, and whether it was because its time was over."""
+
+    status: int
+    overdue: bool
+
+
+class Death(msgspec.Struct, frozen=True):
+    """The end of a victim, and all that it had said by then."""
+
+    said: list[Any]
+    killed: bool
+    """By SIGKILL, from whatever side; otherwise it came to the end of its work."""
+
+
+class ForkServer:
+    """A warmed process that forks one victim at a time.
+
+    async with ForkServer("package.module:work") as server:
+        death = await server.send({"do": "this"}, seconds=0.05)
+    """
+
+    def __init__(self, work: str) -> None:
+        """Prepare a server whose victims do `work`, a `VictimFunction` named as `module:function`."""
+        self._work = work
+        self._channel, self._far_end = socket.socketpair()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._process = self._start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._channel.close()
+        if self._process is not None:
+            await asyncio.to_thread(self._process.wait)
+
+    async def send(self, task: Any, *, seconds: float | None = None) -> Death:
+        """Have a victim do `task`, kill it after `seconds`, and return when it is dead.
+
+        Raises:
+            AssertionError: it failed, or hung.
+
+        """
+        order = Order(task, HANG_TIMEOUT_SECONDS if seconds is None else seconds)
+        said, end = await asyncio.to_thread(self._exchange, order)
+        if seconds is None and end.overdue:
+            raise AssertionError(f"a victim hung after it had said {said[-3:]}")
+        killed = os.WIFSIGNALED(end.status) and os.WTERMSIG(end.status) == signal.SIGKILL
+        if end.status != 0 and not killed:
+            raise AssertionError(f"a victim failed ({end.status}): {said[-1] if said else 'it said nothing'}")
+        return Death(said, killed)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        with self._far_end as channel:
+            return subprocess.Popen(
+                [sys.executable, "-c", _SERVE_PROGRAM, self._work, str(channel.fileno())],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+                stdin=subprocess.DEVNULL,
+                pass_fds=[channel.fileno()],
+            )
+
+    def _exchange(self, order: Order) -> tuple[list[Any], End]:
+        reading, writing = os.pipe()
+        with open(reading, "rb") as heard:
+            socket.send_fds(self._channel, [msgspec.json.encode(order)], [writing])
+            os.close(writing)
+            *lines, _ = heard.read().split(b"\n")  # what follows the last line break was cut off by the death
+        return [msgspec.json.decode(line) for line in lines], msgspec.json.decode(
+            self._channel.recv(_MAX_ORDER_BYTES), type=End
+        )
+
+
+def serve(work: str, channel_number: int) -> None:
+    """Fork a victim for each order until the other side closes. This is the whole life of the fork server."""
+    module, _, function = work.partition(":")
+    does: VictimFunction = getattr(import_module(module), function)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    gc.collect()
+    gc.freeze()  # a collection in a victim would copy every page
+    with socket.socket(fileno=channel_number) as channel:
+        while True:
+            data, pipes, _, _ = socket.recv_fds(channel, _MAX_ORDER_BYTES, 1)
+            if not data:
+                return
+            order = msgspec.json.decode(data, type=Order)
+            pid = os.fork()
+            if pid == 0:
+                channel.close()
+                _run_victim(does, order.task, pipes[0])
+            os.close(pipes[0])
+            channel.send(msgspec.json.encode(_await_end(pid, order.seconds)))
+
+
+def _await_end(pid: int, seconds: float) -> End:
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        dead, status = os.waitpid(pid, os.WNOHANG)
+        if dead:
+            return End(status, overdue=False)
+        signal.sigtimedwait({signal.SIGCHLD}, left)
+    os.kill(pid, signal.SIGKILL)
+    return End(os.waitpid(pid, 0)[1], overdue=True)
+
+
+def _run_victim(work: VictimFunction, task: Any, pipe: int) -> NoReturn:
+    def say(something: Any) -> None:
+        os.write(pipe, msgspec.json.encode(something) + b"\n")
+
+    code = 1
+    try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+        work(task, say)
+        code = 0
+    except BaseException:
+        say(traceback.format_exc())
+        raise
+    finally:
+        os._exit(code)

@@ -1,0 +1,178 @@
+"""A stub of the web on this machine: servers that answer as they are told, and host names that resolve to them.
+
+    async with WebServer({"/": WebPage(body=b"hello")}) as site:
+        web = StubWeb({"example.com": site})
+        tool = web_fetch(web.http())
+
+A name has a public address, and a connection to that address reaches its server. Any other address is connected to
+as it is, so that a canary notices forbidden connections.
+"""
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
+from itertools import count
+from types import MappingProxyType, TracebackType
+from typing import Any, Final, Self
+
+import httpcore2
+import msgspec
+
+from holdfast.domain.errors import Unavailable
+from holdfast.domain.web_settings import PrivateHost
+from holdfast.domain.web_url import IPAddress
+from holdfast.tools.web.client import GuardedResolver, WebClient
+
+HTML: Final = MappingProxyType({"Content-Type": "text/html; charset=utf-8"})
+
+
+class WebPage(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server answers at a path."""
+
+    body: bytes = b""
+    status: int = 200
+    headers: Mapping[str, str] = HTML
+    raw: bytes | None = None
+    """Sent instead of an answer of HTTP."""
+    stalls: bool = False
+    """Whether it never ends."""
+
+
+class ReceivedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request, as a server saw it."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
+NOT_FOUND_PAGE: Final = WebPage(status=404, body=b"there is nothing")
+
+
+class WebServer:
+    """A server on loopback. It counts whoever connects, also those who say nothing."""
+
+    def __init__(self, pages: Mapping[str, WebPage] | None = None, *, tls: ssl.SSLContext | None = None) -> None:
+        self.pages = dict(pages or {})
+        """By path, with the query or without."""
+        self.requests: Final[list[ReceivedRequest]] = []
+        self.connections = 0
+        self._tls = tls
+        self._server: asyncio.Server | None = None
+        self._talks: set[asyncio.Task[Any]] = set()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        assert self._server is not None
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._talk, "127.0.0.1", 0, ssl=self._tls)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._server is not None
+        self._server.close()
+        for talk in self._talks:
+            talk.cancel()
+        if self._talks:
+            await asyncio.wait(self._talks)
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        talk = asyncio.current_task()
+        assert talk is not None
+        self._talks.add(talk)
+        try:
+            await self._answer(await _read_request(reader), writer)
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
+            pass  # whoever came left again, or does not speak HTTP
+        except asyncio.CancelledError:
+            pass  # the server closes
+        finally:
+            writer.transport.abort()
+            self._talks.discard(talk)
+
+    async def _answer(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        self.requests.append(request)
+        page = self.pages.get(request.target) or self.pages.get(request.target.partition("?")[0]) or NOT_FOUND_PAGE
+        if page.raw is not None:
+            writer.write(page.raw)
+        else:
+            headers = {"Content-Length": str(len(page.body)), "Connection": "close", **page.headers}
+            head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+            writer.write(f"HTTP/1.1 {page.status} So\r\n{head}\r\n".encode("utf-8", "surrogateescape") + page.body)
+        await writer.drain()
+        if page.stalls:
+            await asyncio.Event().wait()
+        writer.close()
+        await writer.wait_closed()
+
+
+class StubWeb:
+    """Names with public addresses that lead to servers of this machine."""
+
+    def __init__(
+        self,
+        sites: Mapping[str, WebServer],
+        *,
+        answers: Mapping[str, Sequence[str]] | None = None,
+        down: Sequence[str] = (),
+    ) -> None:
+        """Have names lead to `sites`; a name of `answers` has other addresses, others each time that it is asked for.
+
+        Nobody can connect to addresses that are `down`.
+        """
+        numbers = count(1)
+        self._addresses = {host: ip_address(f"93.184.216.{next(numbers)}") for host in sites}
+        self._servers = {self._addresses[host]: site for host, site in sites.items()}
+        self.answers = {host: deque(said) for host, said in (answers or {}).items()}
+        """Addresses of names, some at a time, with a space between them."""
+        self._down = frozenset(map(ip_address, down))
+        self.looked_up: Final[list[str]] = []
+        self.dialed: Final[list[str]] = []
+
+    def http(self, *, private: Sequence[PrivateHost] = (), tls: ssl.SSLContext | None = None) -> WebClient:
+        """Return what makes requests in this web."""
+        return WebClient(GuardedResolver(self, private=private), dial=self.dial, tls=tls)
+
+    def address(self, host: str) -> str:
+        """Return the public address of a name."""
+        return str(self._addresses[host])
+
+    async def addresses(self, host: str) -> Sequence[IPAddress]:
+        """Look a name up: it has one address, or the next of its answers; the last one stays."""
+        self.looked_up.append(host)
+        answers = self.answers.get(host)
+        if answers:
+            said = answers.popleft() if len(answers) > 1 else answers[0]
+            return [ip_address(each) for each in said.split()]
+        if host not in self._addresses:
+            raise Unavailable(f"there is no host `{host}`, or nobody who knows it answers")
+        return [self._addresses[host]]
+
+    async def dial(self, address: IPAddress, port: int) -> httpcore2.AsyncNetworkStream:
+        """Connect to the server of an address, or to the address itself."""
+        self.dialed.append(str(address))
+        if address in self._down:
+            raise httpcore2.ConnectError("nobody is there")
+        site = self._servers.get(address)
+        if site is not None:
+            address, port = ip_address("127.0.0.1"), site.port
+        return await httpcore2.AnyIOBackend().connect_tcp(str(address), port, timeout=10)
+
+
+async def _read_request(reader: asyncio.StreamReader) -> ReceivedRequest:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    first, *lines = head.rstrip().split("\r\n")
+    method, target, _ = first.split(" ")
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    body = await reader.readexactly(int(headers.get("content-length", "0")))
+    return ReceivedRequest(method=method, target=target, headers=headers, body=body)
