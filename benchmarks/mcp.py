@@ -22,7 +22,7 @@ from holdfast.domain.ids import OwnerId, SpaceId
 from holdfast.domain.mcp_server import McpServer
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.thread import NewThread
-from holdfast.engine.worker import LEASE
+from holdfast.engine.worker import DEFAULT_LEASE
 from holdfast.mcp.servers import ServerLauncher, open_mcp_servers
 from holdfast.mcp.tools import McpTools
 from holdfast.ports.workspace import BrokenAgent
@@ -118,7 +118,7 @@ async def _ours(stack: AsyncExitStack, folder: Path) -> Callable[[str], Awaitabl
     )
     await store.spaces.create(SPACE, name="bench")
     await store.runs.create(SPACE, NewRun(thread=NewThread(agent_type="bot"), agent_type="bot"))
-    (lease,) = await store.leases.claim(OwnerId("bench"), lease=LEASE * 1000)
+    (lease,) = await store.leases.claim(OwnerId("bench"), lease=DEFAULT_LEASE * 1000)
     await tools.list(lease)
     return lambda key: tools.call(lease, "mcp__bench__echo", ARGUMENTS, key=key)
 

@@ -15,8 +15,8 @@ import msgspec
 
 import holdfast.store.postgres.database
 import holdfast.store.sqlite.database  # noqa: F401 - imported on use otherwise, by each victim again
-from holdfast.agent.model_call import Pace
-from holdfast.agent.work import Habits
+from holdfast.agent.model_stream import CommitInterval
+from holdfast.agent.run_context import LoopConfig
 from holdfast.bootstrap.store import SystemClock
 from holdfast.bootstrap.workspace import DEFAULT_SPACE, Holdfast, Options
 from holdfast.bootstrap.workspace import open as open_workspace
@@ -174,7 +174,7 @@ async def opened(task: Task, moments: Moments) -> AsyncIterator[Holdfast]:
         workers=_ALONE if task.run is not None else _AMONG_OTHERS,
         lease=lease,
         beat=lease / 3,
-        habits=Habits(pace=Pace(window=_WINDOW)),
+        habits=LoopConfig(pace=CommitInterval(window=_WINDOW)),
         tools=tools(task.server, moments.reach),
     )
     clock = None if task.ahead_ms is None else Ahead(task.ahead_ms)

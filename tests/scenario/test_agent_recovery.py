@@ -26,7 +26,7 @@ from holdfast.domain.message import Role
 from holdfast.domain.run import RunStatus
 from holdfast.domain.step import StepKind, StepState
 from holdfast.domain.timer import NewTimer
-from holdfast.engine.watcher import Watch
+from holdfast.engine.watcher import RunWatch
 from holdfast.store.commit_rows import MAX_MESSAGE_CHARS
 from holdfast.testing.stream_verifier import verify_stream
 from tests.builders import user
@@ -281,7 +281,7 @@ async def test_what_the_store_refuses_for_good_ends_the_run_and_lets_go_of_its_w
     verify_stream(told.events)
 
 
-async def _until(watch: Watch, status: RunStatus) -> None:
+async def _until(watch: RunWatch, status: RunStatus) -> None:
     seq = 0
     async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
         while (head := await watch.beyond(seq)) is not None and head.status is not status:

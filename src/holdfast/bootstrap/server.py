@@ -28,11 +28,11 @@ from holdfast.bootstrap.server_options import (
 from holdfast.bootstrap.use_cases import Controls, feeds_of
 from holdfast.bootstrap.workspace import Holdfast, Options
 from holdfast.bootstrap.workspace import open as open_workspace
+from holdfast.concurrency import cancel_and_wait
 from holdfast.control.control import Control
 from holdfast.control.keys.asker import LOCAL
 from holdfast.control.run_log import RunLog
 from holdfast.domain.errors import Invalid, Unavailable
-from holdfast.engine.stopping import stop
 from holdfast.ports.spaces import ApiKeys
 
 BACKLOG: Final = 2048
@@ -160,7 +160,7 @@ async def _logged(holdfast: Holdfast) -> AsyncIterator[None]:
         async with asyncio.TaskGroup() as tasks:
             writing = tasks.create_task(log.run())
             yield
-            await stop([writing])
+            await cancel_and_wait([writing])
 
 
 def _address(listener: socket.socket) -> str:

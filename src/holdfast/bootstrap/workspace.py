@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
-from holdfast.agent.executor import AgentExecutor
-from holdfast.agent.tokens import EstimatedTokens
-from holdfast.agent.work import Habits
+from holdfast.agent.context.tokens import EstimatedTokens
+from holdfast.agent.loop import AgentExecutor
+from holdfast.agent.run_context import LoopConfig
 from holdfast.bootstrap.hands import Hands, hands_of, known_names
 from holdfast.bootstrap.logs import keep_out_of_logs
 from holdfast.bootstrap.mcp import open_mcp
@@ -29,11 +29,10 @@ from holdfast.domain.errors import IdTaken
 from holdfast.domain.ids import OwnerId, SpaceId
 from holdfast.domain.mcp_server import MCP_TOOL_PREFIX
 from holdfast.domain.tool import REMOTE_METHOD_PREFIX
-from holdfast.engine.engine import Engine
-from holdfast.engine.news import NewsLoop
+from holdfast.engine.engine import Engine, NotificationLoop
 from holdfast.engine.timers import TimerLoop
 from holdfast.engine.watcher import Watcher
-from holdfast.engine.worker import BEAT, DRAIN, LEASE, Worker
+from holdfast.engine.worker import DEFAULT_DRAIN_TIMEOUT, DEFAULT_HEARTBEAT_INTERVAL, DEFAULT_LEASE, Worker
 from holdfast.metrics.meters import Meters
 from holdfast.models.registry import ListedModels, ModelRegistry
 from holdfast.ports.model import KnownModels, Models
@@ -87,10 +86,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     workers: int | None = None
     """Runs at a time in this process; 0 leaves them to others."""
-    lease: timedelta = LEASE
-    beat: timedelta = BEAT
-    drain: timedelta = DRAIN
-    habits: Habits = Habits()
+    lease: timedelta = DEFAULT_LEASE
+    beat: timedelta = DEFAULT_HEARTBEAT_INTERVAL
+    drain: timedelta = DEFAULT_DRAIN_TIMEOUT
+    habits: LoopConfig = LoopConfig()
     tools: Sequence[Tool] = ()
     """Tools of this process, beside the built-in."""
     tracing: Tracing | None = None
@@ -192,7 +191,7 @@ def _engine(
         owner=owner,
         lease=options.lease,
     )
-    news = NewsLoop(notifications=store.notifications, watcher=watcher)
+    news = NotificationLoop(notifications=store.notifications, watcher=watcher)
     concurrency = workers if options.workers is None else options.workers
     worker = _worker(store, watcher, executor, options, owner, concurrency) if concurrency else None
     return Engine(watcher=watcher, timers=timers, news=news, worker=worker)

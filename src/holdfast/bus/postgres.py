@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.bus.local import CoalescingQueue, LocalBus
-from holdfast.engine.stopping import stop
+from holdfast.concurrency import cancel_and_wait
 from holdfast.ports.bus import WakeHint, WakeListener
 
 CHANNEL: Final = "holdfast"
@@ -93,4 +93,4 @@ async def open_bus(url: str) -> AsyncIterator[PostgresBus]:
     try:
         yield bus
     finally:
-        await stop([talking])
+        await cancel_and_wait([talking])

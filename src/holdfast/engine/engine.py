@@ -1,26 +1,59 @@
-"""The engine: all that a process does with the log on its own, in one group of tasks.
+"""`Engine` runs the background loops of a process: watcher, worker, timers and notifications.
 
-    watcher ── hints ──► worker · timers · news
+    watcher ── hints ──► worker · timers · notifications
 
-The watcher outlives the others, so that streams go on while the worker drains.
+The watcher outlives the others, so that streams continue while the worker drains.
 """
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Final
 
-from holdfast.engine.news import NewsLoop
-from holdfast.engine.stopping import stop
+from holdfast.concurrency import cancel_and_wait
+from holdfast.engine.loops import WakeEvent, run_forever
 from holdfast.engine.timers import TimerLoop
-from holdfast.engine.watcher import Watcher
+from holdfast.engine.watcher import WAKEUP_FALLBACK_SECONDS, Watcher
 from holdfast.engine.worker import Worker
+from holdfast.ports.bus import WakeHint
+from holdfast.ports.spaces import Notifications
+
+MIN_DISPATCH_INTERVAL_SECONDS: Final = 0.1
+"""Seconds between two dispatches: nobody reads faster, and under load each would be a transaction."""
+
+
+class NotificationLoop:
+    """Dispatches notifications."""
+
+    def __init__(
+        self, *, notifications: Notifications, watcher: Watcher, patience: float = WAKEUP_FALLBACK_SECONDS
+    ) -> None:
+        self._notifications = notifications
+        self._watcher = watcher
+        self._patience = patience
+        self._bell = WakeEvent(gap=MIN_DISPATCH_INTERVAL_SECONDS)
+
+    async def run(self) -> None:
+        """Dispatch until cancelled; while the store does not answer, try again."""
+        with self._watcher.listen(self._hear):
+            await run_forever("dispatching notifications", self._go_round)
+
+    def _hear(self, wake: WakeHint) -> None:
+        if wake.news or wake.everything:
+            self._bell.ring()
+
+    async def _go_round(self) -> None:
+        await self._notifications.dispatch()
+        await self._bell.wait(within=self._patience)
 
 
 class Engine:
     """Runs the loops of a process. Made once, run once."""
 
-    def __init__(self, *, watcher: Watcher, timers: TimerLoop, news: NewsLoop, worker: Worker | None = None) -> None:
+    def __init__(
+        self, *, watcher: Watcher, timers: TimerLoop, news: NotificationLoop, worker: Worker | None = None
+    ) -> None:
         """Put the loops together; without a `worker` the process leaves runs to others."""
         self._watcher = watcher
         self._timers = timers
@@ -34,7 +67,7 @@ class Engine:
             # The watcher first: it must hear what comes after the worker's first look at the queue.
             loops = [tasks.create_task(loop.run()) for loop in (self._watcher, self._timers, self._news)]
             await (self._drained.wait() if self._worker is None else self._worker.run())
-            await stop(loops)
+            await cancel_and_wait(loops)
 
     def drain(self, within: timedelta | None = None) -> None:
         """Begin no run any more and let `run` return once those in hand have stopped; a second call hurries.

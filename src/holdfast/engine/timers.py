@@ -18,23 +18,22 @@ from holdfast.domain.instant import millis
 from holdfast.domain.limits import deadline_exceeded
 from holdfast.domain.run import RunError, RunStatus
 from holdfast.domain.timer import Timer, TimerClaim
-from holdfast.engine.bell import Bell
-from holdfast.engine.outage import keep_on
-from holdfast.engine.watcher import PATIENCE, Watcher
+from holdfast.engine.loops import WakeEvent, run_forever
+from holdfast.engine.watcher import WAKEUP_FALLBACK_SECONDS, Watcher
 from holdfast.ports.bus import WakeHint
 from holdfast.ports.queue import Inbox, Interrupts, Timers
 from holdfast.ports.runs import Runs
 from holdfast.ports.runtime import Clock
 
-Fire: TypeAlias = Callable[[TimerClaim], Awaitable[None]]
+TimerAction: TypeAlias = Callable[[TimerClaim], Awaitable[None]]
 """Does what a timer was set for, and settles its claim in the same transaction."""
 
-LEASE: Final = timedelta(seconds=10)
-GAP: Final = 0.02
+TIMER_CLAIM_LEASE: Final = timedelta(seconds=10)
+MIN_TIMER_POLL_SECONDS: Final = 0.02
 """Seconds between two looks, however many timers are set."""
-MOST_AT_ONCE: Final = 100
+MAX_TIMER_BATCH: Final = 100
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("holdfast.engine")
 
 
 class TimerLoop:
@@ -50,9 +49,9 @@ class TimerLoop:
         watcher: Watcher,
         clock: Clock,
         owner: OwnerId,
-        kinds: Mapping[str, Fire] | None = None,
-        lease: timedelta = LEASE,
-        patience: float = PATIENCE,
+        kinds: Mapping[str, TimerAction] | None = None,
+        lease: timedelta = TIMER_CLAIM_LEASE,
+        patience: float = WAKEUP_FALLBACK_SECONDS,
     ) -> None:
         """Make a loop that fires `deadline` and `wake`, and what `kinds` names."""
         self._timers = timers
@@ -62,15 +61,15 @@ class TimerLoop:
         self._watcher = watcher
         self._clock = clock
         self._owner = owner
-        self._kinds: Mapping[str, Fire] = {"deadline": self._end, "wake": self._wake, **(kinds or {})}
+        self._kinds: Mapping[str, TimerAction] = {"deadline": self._end, "wake": self._wake, **(kinds or {})}
         self._lease = lease
         self._patience = patience
-        self._bell = Bell(gap=GAP)
+        self._bell = WakeEvent(gap=MIN_TIMER_POLL_SECONDS)
 
     async def run(self) -> None:
         """Fire until cancelled; while the store does not answer, try again."""
         with self._watcher.listen(self._hear):
-            await keep_on("firing timers", self._go_round)
+            await run_forever("firing timers", self._go_round)
 
     def _hear(self, wake: WakeHint) -> None:
         if wake.timers or wake.everything:
@@ -95,18 +94,18 @@ class TimerLoop:
         times = await asyncio.gather(self._timers.next_due(), self._interrupts.next_expiry())
         left = [(millis(at) - self._clock.now()) / 1000 for at in times if at is not None]
         # What should be due by our clock, but was not fired, is not due yet by the store's.
-        return max(GAP, min(left, default=self._patience))
+        return max(MIN_TIMER_POLL_SECONDS, min(left, default=self._patience))
 
     async def _fire_due(self) -> None:
         full = True
         while full:
-            claims = await self._timers.due(self._owner, lease=self._lease, limit=MOST_AT_ONCE)
+            claims = await self._timers.due(self._owner, lease=self._lease, limit=MAX_TIMER_BATCH)
             outcomes = await asyncio.gather(*map(self._fire, claims), return_exceptions=True)
-            _see(claims, outcomes)
-            full = len(claims) == MOST_AT_ONCE
+            _log_failures(claims, outcomes)
+            full = len(claims) == MAX_TIMER_BATCH
 
     async def _close_due(self) -> None:
-        while len(await self._interrupts.expire(limit=MOST_AT_ONCE)) == MOST_AT_ONCE:
+        while len(await self._interrupts.expire(limit=MAX_TIMER_BATCH)) == MAX_TIMER_BATCH:
             pass
 
     async def _fire(self, claim: TimerClaim) -> None:
@@ -129,10 +128,10 @@ class TimerLoop:
 
     async def _end(self, claim: TimerClaim) -> None:
         timer = claim.timer
-        error = _deadline(timer)
+        error = _deadline_error(timer)
         await self._runs.end(
             timer.space_id,
-            _run_of(timer),
+            _timer_run_id(timer),
             to=RunStatus.FAILED,
             reason="deadline exceeded",
             error=RunError(code=error.code, message=error.message, details=error.details),
@@ -142,16 +141,16 @@ class TimerLoop:
     async def _wake(self, claim: TimerClaim) -> None:
         timer = claim.timer
         data = {"timer_id": timer.id}
-        await self._inbox.put(timer.space_id, _run_of(timer), kind=InboxKind.TIMER, data=data, fires=claim)
+        await self._inbox.put(timer.space_id, _timer_run_id(timer), kind=InboxKind.TIMER, data=data, fires=claim)
 
 
-def _run_of(timer: Timer) -> RunId:
+def _timer_run_id(timer: Timer) -> RunId:
     if timer.run_id is None:
         raise Invalid(f"a timer of kind `{timer.kind}` is one of a run: set it with its `run`", field="run")
     return timer.run_id
 
 
-def _deadline(timer: Timer) -> DeadlineExceeded:
+def _deadline_error(timer: Timer) -> DeadlineExceeded:
     match timer.data:
         case {"seconds": int(seconds)}:
             return deadline_exceeded(seconds)
@@ -159,7 +158,7 @@ def _deadline(timer: Timer) -> DeadlineExceeded:
             return DeadlineExceeded("the run worked for as long as it may")
 
 
-def _see(claims: Sequence[TimerClaim], outcomes: Sequence[BaseException | None]) -> None:
+def _log_failures(claims: Sequence[TimerClaim], outcomes: Sequence[BaseException | None]) -> None:
     """Log what failed for no good reason: it is tried again when its claim has run out."""
     for claim, outcome in zip(claims, outcomes, strict=True):
         if outcome is not None and not isinstance(outcome, Unavailable):

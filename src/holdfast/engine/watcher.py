@@ -1,43 +1,133 @@
-"""The one watcher of a process: it knows when a run's log has grown, and when there is work.
+"""`Watcher`: one per process; it knows when a run's log has grown and when runs can be claimed.
 
-    bus ── hint ──┬──► everybody in this process who listens
-                  ├──► what logs grew by, if the hint says it ───┬──► every stream that waits for it
+    bus ── hint ──┬──► every listener in this process
+                  ├──► growth of logs, if the hint carries it ───┬──► every stream that waits for it
                   ├──► one read of all else that may have changed┘
     2 seconds ────┘
     a run is due ────► one read of the queue ──► the worker
 
-A hint that is lost costs the rest of the two seconds, nothing more. However many streams there are, one reads.
+A lost hint costs at most the rest of the two seconds. However many streams there are, one task reads. A tail may lag
+behind its log and may begin anywhere, but its events are on disk, in order and without a gap.
 """
 
 import asyncio
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Final
+from typing import Final, TypeAlias
 
 from holdfast.domain.errors import Unavailable
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.instant import Instant, millis
-from holdfast.engine.bell import Bell
-from holdfast.engine.tails import Name, Recent, Tail
+from holdfast.engine.loops import WakeEvent
 from holdfast.ports.bus import Bus, WakeHint, WakeListener
 from holdfast.ports.log import EventLog, LogAppend, LoggedEvent, LogHead
 from holdfast.ports.queue import Leases
 from holdfast.ports.runtime import Clock
 
-PATIENCE: Final = 2.0
+MAX_RECENT_TAILS: Final = 128
+"""Runs of which the tail is kept although nobody watches: somebody may be about to."""
+MAX_TAIL_BYTES: Final = 32 * 1024
+"""Bytes of events that are kept of a run."""
+
+RunRef: TypeAlias = tuple[SpaceId, RunId]
+
+
+class Tail:
+    """The end of one run's log."""
+
+    __slots__ = ("_growths", "_size", "head")
+
+    def __init__(self) -> None:
+        self.head: LogHead | None = None
+        """How far the log is; `None` if that must be read."""
+        self._growths: deque[LogAppend] = deque()
+        self._size = 0
+
+    def see(self, head: LogHead | None) -> None:
+        """Take note of what was read; `None` if the run is gone."""
+        if head is None:
+            self._forget()
+        if head is None or self._is_news(head):
+            self.head = head
+
+    def grow(self, growth: LogAppend) -> None:
+        """Take note of what was told; hints of two writers may arrive in either order."""
+        if not self._is_news(growth.head):
+            return
+        self.head = growth.head
+        if not growth.events:
+            return
+        if self._growths and growth.first != self._growths[-1].head.last_event_seq + 1:
+            self._forget()
+        self._growths.append(growth)
+        self._size += growth.size
+        while self._size > MAX_TAIL_BYTES:
+            self._size -= self._growths.popleft().size
+
+    def after(self, seq: int) -> list[LoggedEvent]:
+        """Return the events that follow a number, as far as they are here; none if they must be read."""
+        if not self._growths or seq + 1 < self._growths[0].first:
+            return []
+        return [event for growth in self._growths if growth.head.last_event_seq > seq for event in growth.after(seq)]
+
+    def _forget(self) -> None:
+        self._growths.clear()
+        self._size = 0
+
+    def _is_news(self, head: LogHead) -> bool:
+        known = self.head
+        if known is None or head.last_event_seq > known.last_event_seq:
+            return True
+        return head.last_event_seq == known.last_event_seq and not known.status.terminal
+
+
+class RecentTails:
+    """The tails of runs that grew lately, and that nobody watches."""
+
+    def __init__(self) -> None:
+        self._tails: OrderedDict[RunRef, Tail] = OrderedDict()
+
+    def grow(self, growth: LogAppend) -> None:
+        """Add to the tail of a run, which is kept for a while."""
+        name = growth.head.name
+        tail = self._tails[name] = self.take(name)
+        tail.grow(growth)
+        if len(self._tails) > MAX_RECENT_TAILS:
+            self._tails.popitem(last=False)
+
+    def find(self, name: RunRef) -> Tail | None:
+        """Return the tail of a run, if it was kept."""
+        return self._tails.get(name)
+
+    def take(self, name: RunRef) -> Tail:
+        """Return the tail of a run, which is empty unless it was kept, and keep it no longer."""
+        return self._tails.pop(name, None) or Tail()
+
+    def forget(self, names: Iterable[RunRef]) -> None:
+        """Forget runs to which something happened that was not told."""
+        for name in names:
+            self._tails.pop(name, None)
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._tails.clear()
+
+
+WAKEUP_FALLBACK_SECONDS: Final = 2.0
 """Seconds that a lost hint may cost."""
-QUEUE_GAP: Final = 0.02
+MIN_QUEUE_POLL_SECONDS: Final = 0.02
 """Seconds between two looks at the queue, however many runs are put off."""
-MOST_AT_ONCE: Final = 1000
+MAX_HEADS_BATCH: Final = 1000
 
 _NEVER: Final = float("inf")
 
 
-class Watch:
+class RunWatch:
     """One run under observation, for as long as somebody is in a block with it."""
 
-    def __init__(self, name: Name, events: EventLog, tail: Tail, *, forget: Callable[[Name], object]) -> None:
+    def __init__(self, name: RunRef, events: EventLog, tail: Tail, *, forget: Callable[[RunRef], object]) -> None:
         """Watch a run; `forget` is called when nobody does any more."""
         self._name = name
         self._events = events
@@ -46,7 +136,7 @@ class Watch:
         self._moved = asyncio.Event()
         self._users = 0
 
-    def __enter__(self) -> "Watch":
+    def __enter__(self) -> "RunWatch":
         self._users += 1
         return self
 
@@ -93,30 +183,32 @@ def _progress(head: LogHead | None) -> tuple[int, bool] | None:
 class Watcher:
     """Watches runs and the queue for everybody in this process."""
 
-    def __init__(self, *, bus: Bus, events: EventLog, leases: Leases, clock: Clock, patience: float = PATIENCE) -> None:
+    def __init__(
+        self, *, bus: Bus, events: EventLog, leases: Leases, clock: Clock, patience: float = WAKEUP_FALLBACK_SECONDS
+    ) -> None:
         self._bus = bus
         self._events = events
         self._leases = leases
         self._clock = clock
         self._patience = patience
-        self._watches: dict[Name, Watch] = {}
-        self._recent = Recent()
+        self._watches: dict[RunRef, RunWatch] = {}
+        self._recent = RecentTails()
         self._listeners: list[WakeListener] = []
-        self._bell = Bell()
-        self._unread: set[Name] = set()
+        self._bell = WakeEvent()
+        self._unread: set[RunRef] = set()
         """Of those that are watched, the runs of which it was only hinted that they changed."""
         self._delayed = self._everything = False
         """Whether it was hinted that a run was put off, or that anything may have changed."""
         # Times of the event loop: when to look at everything, when at the queue, and when it was looked at last.
         self._all_at = self._queue_at = self._queue_seen = -_NEVER
 
-    def watch(self, space: SpaceId, run: RunId) -> Watch:
+    def watch(self, space: SpaceId, run: RunId) -> RunWatch:
         """Keep an eye on a run while the block runs."""
         name = space, run
         watch = self._watches.get(name)
         if watch is None:
             tail = self._recent.take(name)
-            watch = self._watches[name] = Watch(name, self._events, tail, forget=self._watches.pop)
+            watch = self._watches[name] = RunWatch(name, self._events, tail, forget=self._watches.pop)
         return watch
 
     def fresh(self, space: SpaceId, run: RunId, seq: int) -> list[LoggedEvent]:
@@ -141,8 +233,8 @@ class Watcher:
                 try:
                     await self._look()
                 except Unavailable:
-                    self._all_at, self._queue_at = _now() + self._patience, _NEVER
-                await self._bell.wait(within=max(min(self._all_at, self._queue_at) - _now(), 0.0))
+                    self._all_at, self._queue_at = _loop_time() + self._patience, _NEVER
+                await self._bell.wait(within=max(min(self._all_at, self._queue_at) - _loop_time(), 0.0))
 
     def _hear(self, wake: WakeHint) -> None:
         """Pass on a hint, and take note of what it tells; ring for what is to be read because of it."""
@@ -171,21 +263,21 @@ class Watcher:
 
     async def _look(self) -> None:
         """Read what hints did not tell, and when it is time, whatever they may have told that were lost."""
-        everything = self._everything or _now() >= self._all_at
+        everything = self._everything or _loop_time() >= self._all_at
         names = list(self._watches if everything else self._watches.keys() & self._unread)
         if everything:
             self._recent.clear()
         if self._delayed:
-            self._queue_at = min(self._queue_at, self._queue_seen + QUEUE_GAP)
+            self._queue_at = min(self._queue_at, self._queue_seen + MIN_QUEUE_POLL_SECONDS)
         self._unread, self._delayed, self._everything = set(), False, False  # what comes from here on is for the next
-        for start in range(0, len(names), MOST_AT_ONCE):
-            await self._read(names[start : start + MOST_AT_ONCE])
-        if everything or _now() >= self._queue_at:
+        for start in range(0, len(names), MAX_HEADS_BATCH):
+            await self._read(names[start : start + MAX_HEADS_BATCH])
+        if everything or _loop_time() >= self._queue_at:
             await self._look_at_queue()
         if everything:
-            self._all_at = _now() + self._patience
+            self._all_at = _loop_time() + self._patience
 
-    async def _read(self, names: Iterable[Name]) -> None:
+    async def _read(self, names: Iterable[RunRef]) -> None:
         known = {name: watch.tail.head for name in names if (watch := self._watches.get(name)) is not None}
         heads = {head.name: head for head in await self._events.heads(list(known))}
         for name, before in known.items():
@@ -196,8 +288,8 @@ class Watcher:
     async def _look_at_queue(self) -> None:
         """Say that there is work, if there is, and look again when the next delayed run may be claimed."""
         state = await self._leases.queue()
-        self._queue_seen = _now()
-        self._queue_at = self._queue_seen + max(self._until(state.next_at), QUEUE_GAP)
+        self._queue_seen = _loop_time()
+        self._queue_at = self._queue_seen + max(self._until(state.next_at), MIN_QUEUE_POLL_SECONDS)
         if state.ready:
             self._tell(WakeHint(queue=True))
 
@@ -205,5 +297,5 @@ class Watcher:
         return _NEVER if at is None else (millis(at) - self._clock.now()) / 1000
 
 
-def _now() -> float:
+def _loop_time() -> float:
     return asyncio.get_running_loop().time()

@@ -13,15 +13,12 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
+from holdfast.concurrency import cancel_and_wait
 from holdfast.domain.commit import Lease
 from holdfast.domain.errors import Invalid, Unavailable
 from holdfast.domain.ids import OwnerId
-from holdfast.engine.beat import Beat
-from holdfast.engine.bell import Bell
-from holdfast.engine.held import Held
-from holdfast.engine.letting_go import LettingGo
-from holdfast.engine.outage import Outage, keep_on
-from holdfast.engine.stopping import stop
+from holdfast.engine.leases import ActiveRun, Heartbeat, LeaseRelease
+from holdfast.engine.loops import StoreOutage, WakeEvent, run_forever
 from holdfast.engine.watcher import Watcher
 from holdfast.ports.bus import WakeHint
 from holdfast.ports.log import EventLog
@@ -29,10 +26,10 @@ from holdfast.ports.queue import Leases
 from holdfast.ports.runs import Runs
 from holdfast.ports.runtime import Executor
 
-LEASE: Final = timedelta(seconds=10)
-BEAT: Final = timedelta(seconds=3)
-DRAIN: Final = timedelta(seconds=20)
-MOST_AT_ONCE: Final = 1000
+DEFAULT_LEASE: Final = timedelta(seconds=10)
+DEFAULT_HEARTBEAT_INTERVAL: Final = timedelta(seconds=3)
+DEFAULT_DRAIN_TIMEOUT: Final = timedelta(seconds=20)
+MAX_CLAIM_BATCH: Final = 1000
 
 
 class Worker:
@@ -48,11 +45,11 @@ class Worker:
         watcher: Watcher,
         owner: OwnerId,
         concurrency: int,
-        lease: timedelta = LEASE,
-        beat: timedelta = BEAT,
-        drain: timedelta = DRAIN,
+        lease: timedelta = DEFAULT_LEASE,
+        beat: timedelta = DEFAULT_HEARTBEAT_INTERVAL,
+        drain: timedelta = DEFAULT_DRAIN_TIMEOUT,
     ) -> None:
-        _check(concurrency, lease=lease, beat=beat)
+        _check_options(concurrency, lease=lease, beat=beat)
         self._executor = executor
         self._leases = leases
         self._watcher = watcher
@@ -61,10 +58,10 @@ class Worker:
         self._lease = lease
         self._every = beat.total_seconds()
         self._patience = drain
-        self._held: dict[int, Held] = {}
-        self._beat = Beat(leases, self._held, owner=owner, lease=lease, every=beat)
-        self._letting_go = LettingGo(leases=leases, runs=runs, events=events, owner=owner, lease=lease)
-        self._stir = Bell()
+        self._held: dict[int, ActiveRun] = {}
+        self._beat = Heartbeat(leases, self._held, owner=owner, lease=lease, every=beat)
+        self._letting_go = LeaseRelease(leases=leases, runs=runs, events=events, owner=owner, lease=lease)
+        self._stir = WakeEvent()
         self._work = True
         """Whether there may be something to claim."""
         self._draining = self._hurried = False
@@ -81,11 +78,13 @@ class Worker:
         async with asyncio.TaskGroup() as loops:
             with self._watcher.listen(self._hear):
                 claiming = loops.create_task(self._claim())
-                others = [loops.create_task(loop) for loop in (self._beat.run(), keep_on("taking back", self._sweep))]
+                others = [
+                    loops.create_task(loop) for loop in (self._beat.run(), run_forever("taking back", self._sweep))
+                ]
                 # A group of their own: should a loop fail, the runs are still given back.
                 async with asyncio.TaskGroup() as self._tasks:
                     await self._until_drained(claiming)
-                await stop(others)
+                await cancel_and_wait(others)
         with suppress(Unavailable):
             await self._letting_go.look()
 
@@ -120,9 +119,9 @@ class Worker:
 
     async def _claim(self) -> None:
         """Claim whatever there is a free slot for, until draining."""
-        outage = Outage("claiming runs")
+        outage = StoreOutage("claiming runs")
         while not self._draining:
-            room = min(self._concurrency - len(self._held), MOST_AT_ONCE)
+            room = min(self._concurrency - len(self._held), MAX_CLAIM_BATCH)
             if not (self._work and room > 0):
                 await self._stir.wait()
                 continue
@@ -144,7 +143,7 @@ class Worker:
 
     def _hold(self, lease: Lease, *, since: float) -> None:
         earlier = self._held.get(lease.run_key)
-        held = self._held[lease.run_key] = Held(lease, since=since, earlier=earlier)
+        held = self._held[lease.run_key] = ActiveRun(lease, since=since, earlier=earlier)
         held.task = self._tasks.create_task(self._execute(held), name=f"run {lease.run_id}")
         held.task.add_done_callback(partial(self._over, held))
         if earlier is not None:
@@ -152,7 +151,7 @@ class Worker:
         if self._draining:
             held.drop()  # before it begins
 
-    async def _execute(self, held: Held) -> Exception | None:
+    async def _execute(self, held: ActiveRun) -> Exception | None:
         """Work on a run and return what went wrong, if something did."""
         if held.earlier is not None:
             await asyncio.wait([held.earlier.task])
@@ -163,7 +162,7 @@ class Worker:
             return exc
         return None
 
-    def _over(self, held: Held, task: asyncio.Task[Exception | None]) -> None:
+    def _over(self, held: ActiveRun, task: asyncio.Task[Exception | None]) -> None:
         error = None if task.cancelled() else task.result()
         if error is None and not (task.cancelled() or held.cut or held.stop.is_set()):
             self._letting_go.returned(held.lease)
@@ -171,7 +170,7 @@ class Worker:
         else:
             self._begin_to_let_go(held, error)
 
-    def _begin_to_let_go(self, held: Held, error: Exception | None) -> None:
+    def _begin_to_let_go(self, held: ActiveRun, error: Exception | None) -> None:
         letting_go = self._let_go(held, error)
         try:
             self._tasks.create_task(letting_go)
@@ -179,13 +178,13 @@ class Worker:
             letting_go.close()
             self._forget(held)
 
-    async def _let_go(self, held: Held, error: Exception | None) -> None:
+    async def _let_go(self, held: ActiveRun, error: Exception | None) -> None:
         try:
             await self._letting_go.let_go(held, error)
         finally:
             self._forget(held)
 
-    def _forget(self, held: Held) -> None:
+    def _forget(self, held: ActiveRun) -> None:
         if self._held.get(held.lease.run_key) is held:
             del self._held[held.lease.run_key]
         if self._work or self._draining:  # else a free slot is of no use to anybody
@@ -217,7 +216,7 @@ class Worker:
             await self._stir.wait()
 
 
-def _check(concurrency: int, *, lease: timedelta, beat: timedelta) -> None:
+def _check_options(concurrency: int, *, lease: timedelta, beat: timedelta) -> None:
     if concurrency < 1:
         raise Invalid("a worker works on at least one run at a time", field="concurrency")
     if not timedelta() < beat < lease:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.agent.tasks import Tasks
+from holdfast.concurrency import FirstErrorTaskGroup
 from holdfast.domain.errors import McpServerFailed, NotFound
 from holdfast.domain.idempotency import request_digest
 from holdfast.domain.ids import RunId, SpaceId
@@ -205,7 +205,7 @@ async def open_mcp_servers(
     monotonic: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[McpServerPool]:
     """Have servers while the block runs; at its end all of them are let go."""
-    async with Tasks() as tasks:
+    async with FirstErrorTaskGroup() as tasks:
         servers = McpServerPool(places, tasks=tasks, environment=environment, idle=idle, monotonic=monotonic)
         sweeping = tasks.create_task(_sweep(servers, runs, every=sweep))
         try:

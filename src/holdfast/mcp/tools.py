@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from holdfast.agent.tasks import Tasks
+from holdfast.concurrency import FirstErrorTaskGroup
 from holdfast.domain.agent import Agent
 from holdfast.domain.artifact import NewFile
 from holdfast.domain.commit import Lease
@@ -55,7 +55,9 @@ class McpTools:
         if not usable:
             return []
         servers = [self._servers.get(lease.space_id, name, declared) for name, declared in usable.items()]
-        async with Tasks() as tasks:  # whoever waits for one that does not answer has waited for all of those
+        async with (
+            FirstErrorTaskGroup() as tasks
+        ):  # whoever waits for one that does not answer has waited for all of those
             listing = [tasks.create_task(self._specs(lease, server)) for server in servers]
         return sorted((spec for task in listing for spec in task.result()), key=lambda spec: spec.name)
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from holdfast.agent.model_call import Pace
+from holdfast.agent.model_stream import CommitInterval
 from holdfast.domain.content import Json
 from holdfast.domain.events.custom import ContextCompacted
 from holdfast.domain.limits import Limits
@@ -159,7 +159,7 @@ BROKEN = [
 async def test_a_summary_that_is_not_written_is_done_without(
     workshop: Workshop, server: StubOpenAIServer, broken: StubReply
 ) -> None:
-    async with workshop.open(pace=Pace(stall=0.3)) as floor:
+    async with workshop.open(pace=CommitInterval(stall=0.3)) as floor:
         run = await talk(floor, 5)
         server.requests.clear()
         server.then(broken, StubReply(text="done"))
@@ -172,7 +172,7 @@ async def test_a_summary_that_is_not_written_is_done_without(
 
 
 async def test_while_no_summary_is_written_the_run_still_goes_on(workshop: Workshop, server: StubOpenAIServer) -> None:
-    async with workshop.open(pace=Pace(stall=0.3)) as floor:
+    async with workshop.open(pace=CommitInterval(stall=0.3)) as floor:
         run = await talk(floor, 5)
         server.requests.clear()
         server.then(*[StubReply(status=500), StubReply(text=LONG)] * 2)

@@ -6,8 +6,8 @@ from typing import Final
 
 import pytest
 
-from holdfast.agent.model_call import Pace
-from holdfast.agent.work import Patience
+from holdfast.agent.model_stream import CommitInterval
+from holdfast.agent.run_context import RetryPolicy
 from holdfast.domain.events import TextMessageContent, TextMessageStart, ToolCallStart
 from holdfast.domain.events.custom import MessagesAbandoned, StatusChanged
 from holdfast.domain.instant import millis
@@ -20,7 +20,7 @@ from tests.scenario.agents.handwork import answers
 from tests.scenario.agents.workshop import SPACE, STAND_IN, Floor, Workshop, call, calling, say
 
 OUTAGE: Final = {"code": "OVERLOADED", "message": "come back later"}
-HOURS: Final = Patience(first=3600, longest=3600)
+HOURS: Final = RetryPolicy(first=3600, longest=3600)
 MOMENTS: Final = 20
 
 
@@ -74,7 +74,7 @@ BAD = [
 @pytest.mark.parametrize("bad", BAD, ids=lambda bad: str(bad.fault or bad.status))
 async def test_a_call_that_fails_is_made_again(workshop: Workshop, server: StubOpenAIServer, bad: StubReply) -> None:
     server.then(bad, StubReply(text="the answer"))
-    async with workshop.open(answers("look", "seen"), pace=Pace(stall=0.3)) as floor:
+    async with workshop.open(answers("look", "seen"), pace=CommitInterval(stall=0.3)) as floor:
         run = await floor.play()
         assert run.output == "the answer"
         assert await floor.said(run) == ["user: go", "assistant: the answer"]
@@ -115,7 +115,7 @@ async def test_a_provider_that_asks_for_years_is_asked_again_after_a_day(
 
 async def test_it_waits_longer_each_time_and_then_gives_up(workshop: Workshop, server: StubOpenAIServer) -> None:
     server.then(*[StubReply(status=503)] * 9)
-    async with workshop.open(answers("look", "seen"), patience=Patience(tries=4, first=0.01)) as floor:
+    async with workshop.open(answers("look", "seen"), patience=RetryPolicy(tries=4, first=0.01)) as floor:
         run = await floor.play()
         steps = await floor.steps(run)
     assert code(run) == "MODEL_UNAVAILABLE"
@@ -128,7 +128,7 @@ async def test_it_waits_longer_each_time_and_then_gives_up(workshop: Workshop, s
 async def test_an_answer_in_between_begins_the_count_anew(workshop: Workshop, server: StubOpenAIServer) -> None:
     out, look = StubReply(status=500), StubReply(calls=[StubToolCall(name="look")])
     server.then(out, out, look, out, out, StubReply(text="done"))
-    async with workshop.open(answers("look", "seen"), patience=Patience(tries=3, first=0.01)) as floor:
+    async with workshop.open(answers("look", "seen"), patience=RetryPolicy(tries=3, first=0.01)) as floor:
         assert (await floor.play()).output == "done"
 
 
@@ -166,7 +166,7 @@ async def test_a_script_that_expects_something_else_says_so(workshop: Workshop) 
 
 async def test_it_is_tried_again_in_another_process(anywhere: Workshop) -> None:
     anywhere.agent(say("half", error=OUTAGE))
-    async with anywhere.open(patience=Patience(first=0.2)) as floor:
+    async with anywhere.open(patience=RetryPolicy(first=0.2)) as floor:
         run = await floor.start()
         await floor.until(run, lambda event: "come back later" in str(event))
         assert (await floor.get(run)).wait_until is not None
@@ -178,7 +178,7 @@ async def test_it_is_tried_again_in_another_process(anywhere: Workshop) -> None:
 
 async def test_what_a_person_says_meanwhile_is_part_of_the_next_try(workshop: Workshop) -> None:
     workshop.agent(say("half", error=OUTAGE))
-    async with workshop.open(patience=Patience(first=0.3)) as floor:
+    async with workshop.open(patience=RetryPolicy(first=0.3)) as floor:
         run = await floor.start()
         await floor.until(run, lambda event: "come back later" in str(event))
         await floor.runs.steer(SPACE, run.id, "still there?")
@@ -223,7 +223,7 @@ async def test_an_agent_falls_back_when_its_model_says_nothing_for_as_long_as_th
             },
         )
         workshop.agent(model=["silent:one", "other:two"])
-        async with workshop.open(patience=Patience(tries=1)) as floor:
+        async with workshop.open(patience=RetryPolicy(tries=1)) as floor:
             assert (await floor.play()).output == "I am"
 
 
@@ -279,7 +279,7 @@ async def test_at_whatever_moment_a_stream_breaks_off_the_log_is_legal(anywhere:
     """Chunks come while commits are on their way, and then the call fails."""
     for number in range(MOMENTS):
         anywhere.agent(say("a few words", chunks=1 + number % 4, delay_ms=number / 4, error=OUTAGE), name=f"b{number}")
-    async with anywhere.open(patience=Patience(tries=2, first=0.01), pace=Pace(window=0.001)) as floor:
+    async with anywhere.open(patience=RetryPolicy(tries=2, first=0.01), pace=CommitInterval(window=0.001)) as floor:
         runs = await asyncio.gather(*(floor.play(agent=f"b{number}") for number in range(MOMENTS)))
         for run in runs:
             assert code(run) == "MODEL_UNAVAILABLE"

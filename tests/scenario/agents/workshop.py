@@ -10,8 +10,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from holdfast.agent.model_call import Pace
-from holdfast.agent.work import Habits, Patience
+from holdfast.agent.model_stream import CommitInterval
+from holdfast.agent.run_context import LoopConfig, RetryPolicy
 from holdfast.bootstrap.workspace import DEFAULT_SPACE, Holdfast, Options
 from holdfast.bootstrap.workspace import open as open_workspace
 from holdfast.domain.content import Json
@@ -37,7 +37,7 @@ Turn: TypeAlias = dict[str, Json]
 SPACE: Final = DEFAULT_SPACE
 LIMIT: Final = 60.0
 """Seconds after which something hangs."""
-PATIENCE: Final = Patience(tries=3, first=0.01)
+PATIENCE: Final = RetryPolicy(tries=3, first=0.01)
 STAND_IN: Final = "local:stand-in"
 
 E = TypeVar("E", bound=HoldfastEvent)
@@ -98,12 +98,12 @@ class Workshop:
         self,
         *tools: Tool,
         clock: HeldClock | None = None,
-        patience: Patience = PATIENCE,
-        pace: Pace | None = None,
+        patience: RetryPolicy = PATIENCE,
+        pace: CommitInterval | None = None,
         **options: Any,
     ) -> AsyncIterator["Floor"]:
         """Open it, with an engine that runs its agents."""
-        habits = Habits(patience=patience, pace=pace or Pace())
+        habits = LoopConfig(patience=patience, pace=pace or CommitInterval())
         given = Options(tools=tools, habits=habits, **options)
         async with open_workspace(self.folder, database=self.where, options=given, clock=clock) as holdfast:
             yield Floor(holdfast, clock)

@@ -6,10 +6,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from holdfast.agent.context.assembly import Assembled, ContextInput, assemble
-from holdfast.agent.context.sizes import Sizes
-from holdfast.agent.prompt.segment import Segment, Segments
-from holdfast.agent.tokens import EstimatedTokens
+from holdfast.agent.context.assembly import AssembledContext, ContextInput, assemble
+from holdfast.agent.context.system_prompt import PromptSegment, SegmentFactory
+from holdfast.agent.context.tokens import EstimatedTokens, MessageSizer
 from holdfast.domain.agent import Agent
 from holdfast.domain.content import Content, Json
 from holdfast.domain.context import NO_COMPACTION, Compaction
@@ -87,9 +86,9 @@ def call(id: str, name: str = "look", **arguments: Json) -> ToolCall:
     return ToolCall(id=ToolCallId(id), name=name, arguments=arguments)
 
 
-def segment(name: str = "core", text: str = "You are an agent.") -> Segment:
+def segment(name: str = "core", text: str = "You are an agent.") -> PromptSegment:
     """Return a part of a system prompt."""
-    return Segments(TOKENS).plain(name, text)
+    return SegmentFactory(TOKENS).plain(name, text)
 
 
 def given(
@@ -113,12 +112,12 @@ def given(
     )
 
 
-def assembled(what: ContextInput) -> Assembled:
+def assembled(what: ContextInput) -> AssembledContext:
     """Assemble it, for the first time."""
-    return assemble(what, sizes=Sizes(TOKENS))
+    return assemble(what, sizes=MessageSizer(TOKENS))
 
 
-def texts(what: Assembled) -> list[str]:
+def texts(what: AssembledContext) -> list[str]:
     """Return what is said in the messages that are sent."""
     return [message.content if isinstance(message.content, str) else "" for message in what.messages]
 

@@ -6,8 +6,8 @@ from contextlib import AbstractAsyncContextManager, aclosing
 from itertools import count
 from typing import Final
 
-from holdfast.agent.conversation import Conversation, Turn
-from holdfast.agent.log import Log
+from holdfast.agent.context.conversation import ConversationWindow, TurnPosition
+from holdfast.agent.run_writer import RunWriter
 from holdfast.domain.commit import Commit, Committed, Lease, RunSnapshot
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.events import PROTOCOL_VERSION, Event, RunStarted
@@ -77,10 +77,12 @@ class Notebook:
         raise NotImplementedError
 
 
-def a_log(notebook: Notebook, *, conversation: Conversation | None = None) -> Log:
+def a_log(notebook: Notebook, *, conversation: ConversationWindow | None = None) -> RunWriter:
     """Return the log of a run that has just begun."""
-    talk = conversation or Conversation(RUN, [], turn=Turn(goal=None, position=0), whole=True)
-    return Log(notebook, LEASE, StreamNormaliser.resume(THREAD, RUN, [FIRST]), talk, HeldClock(), last_event_seq=1)
+    talk = conversation or ConversationWindow(RUN, [], turn=TurnPosition(goal=None, position=0), whole=True)
+    return RunWriter(
+        notebook, LEASE, StreamNormaliser.resume(THREAD, RUN, [FIRST]), talk, HeldClock(), last_event_seq=1
+    )
 
 
 class Puppet:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.agent.answer import Answer
+from holdfast.agent.model_stream import ResponseAccumulator
 from holdfast.domain.events import (
     Event,
     ReasoningMessageContent,
@@ -56,11 +56,13 @@ def deltas_of(kinds: list[tuple[str, str]]) -> list[ModelDelta]:
     return deltas
 
 
-async def logged(deltas: list[ModelDelta], *, commit_after: set[int] | None = None) -> tuple[Answer, list[Event]]:
+async def logged(
+    deltas: list[ModelDelta], *, commit_after: set[int] | None = None
+) -> tuple[ResponseAccumulator, list[Event]]:
     """Return an answer of these deltas, and the log of it, with commits after some of them."""
     notebook = Notebook()
     log = a_log(notebook)
-    answer = Answer(log, M, name_call=named)
+    answer = ResponseAccumulator(log, M, name_call=named)
     for index, delta in enumerate(deltas):
         answer.take(delta)
         if index in (commit_after or ()):

@@ -3,10 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from holdfast.agent.context.assembly import ContextInput, assemble
-from holdfast.agent.context.budget import share_out
-from holdfast.agent.context.sizes import Sizes
-from holdfast.agent.context.tools import offered
+from holdfast.agent.context.assembly import ContextInput, allocate_budget, assemble
+from holdfast.agent.context.tokens import MessageSizer, measure_tools
 from holdfast.domain.content import ImagePart, TextPart, UrlSource
 from holdfast.domain.context import Compaction
 from holdfast.domain.errors import Invalid
@@ -104,7 +102,7 @@ def test_a_turn_that_began_before_the_window_is_still_told() -> None:
     log.exchange(call("c1"))
     log.exchange(call("c2"))
     what = given(log, goal=goal, whole=False)
-    cut = assemble(_with_window(what, log.messages[3:]), sizes=Sizes(TOKENS))
+    cut = assemble(_with_window(what, log.messages[3:]), sizes=MessageSizer(TOKENS))
     assert cut.messages[1] == goal
     assert cut.first_sequence == 0
 
@@ -113,7 +111,7 @@ def test_an_exchange_that_the_window_cuts_is_left_out() -> None:
     log = Log()
     log.exchange(call("c1"), call("c2"))
     goal = log.user("go on")
-    sent = assemble(_with_window(given(log, goal=goal, whole=False), log.messages[2:]), sizes=Sizes(TOKENS))
+    sent = assemble(_with_window(given(log, goal=goal, whole=False), log.messages[2:]), sizes=MessageSizer(TOKENS))
     assert sent.messages[1:] == [goal]
 
 
@@ -254,7 +252,7 @@ def test_pictures_and_tools_take_room() -> None:
     goal = log.add(Role.USER, [TextPart(text="what is this?"), picture])
     sent = assembled(given(log, goal=goal))
     assert sent.tokens["conversation"] > 1_000
-    tools = offered(
+    tools = measure_tools(
         [ToolDefinition(name="look", description="look at it", parameters={"type": "object"})], tokens=TOKENS
     )
     assert tools.tokens > 10
@@ -268,20 +266,20 @@ def test_kept_thoughts_take_room() -> None:
 
 
 def test_the_window_is_shared_out() -> None:
-    budget = share_out(100_000, system=1_000, tools=500, reminders=100)
+    budget = allocate_budget(100_000, system=1_000, tools=500, reminders=100)
     assert budget.usable == 90_000
     assert budget.output == 11_250
     assert budget.conversation == 90_000 - 11_250 - 1_600
 
 
 def test_an_answer_with_a_limit_has_that_much_room_up_to_half_of_the_window() -> None:
-    assert share_out(100_000, system=0, tools=0, output=30_000).output == 30_000
-    assert share_out(100_000, system=0, tools=0, output=90_000).output == 45_000
+    assert allocate_budget(100_000, system=0, tools=0, output=30_000).output == 30_000
+    assert allocate_budget(100_000, system=0, tools=0, output=90_000).output == 45_000
 
 
 def test_a_model_without_a_window_is_refused() -> None:
     with pytest.raises(Invalid, match="more than 0 tokens"):
-        share_out(0, system=0, tools=0)
+        allocate_budget(0, system=0, tools=0)
 
 
 def _room(log: Log, goal: Message, window: int) -> int:

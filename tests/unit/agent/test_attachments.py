@@ -2,7 +2,7 @@
 
 from base64 import b64encode
 
-from holdfast.agent.attachments import with_files
+from holdfast.agent.context.builder import inline_files
 from holdfast.domain.content import DataSource, DocumentPart, FileSource, ImagePart, TextPart, UrlSource
 from holdfast.domain.errors import NotFound
 from holdfast.domain.ids import FileId
@@ -24,19 +24,19 @@ def said(*parts: TextPart | ImagePart | DocumentPart) -> NewMessage:
 
 async def test_a_file_of_ours_is_sent_with_its_bytes() -> None:
     words = TextPart(text="what is it?")
-    (message,) = await with_files([said(words, ImagePart(source=FileSource(value="fil_1")))], read)
+    (message,) = await inline_files([said(words, ImagePart(source=FileSource(value="fil_1")))], read)
     data = DataSource(value=b64encode(b"\x89PNG").decode(), mime_type="image/png")
     assert message.content == [words, ImagePart(source=data)]
 
 
 async def test_what_the_message_says_of_its_kind_wins() -> None:
     named = DocumentPart(source=FileSource(value="fil_1", mime_type="image/x-own"))
-    (message,) = await with_files([said(named)], read)
+    (message,) = await inline_files([said(named)], read)
     assert message.content[0].source.mime_type == "image/x-own"  # type: ignore[union-attr]
 
 
 async def test_a_file_that_was_deleted_is_told_as_such() -> None:
-    (message,) = await with_files([said(ImagePart(source=FileSource(value="fil_2")))], read)
+    (message,) = await inline_files([said(ImagePart(source=FileSource(value="fil_2")))], read)
     assert message.content == [TextPart(text="(The file `fil_2` was here; it has been deleted.)")]
 
 
@@ -46,4 +46,4 @@ async def test_what_is_elsewhere_is_left_alone() -> None:
         said(ImagePart(source=UrlSource(value="https://example.org/a.png"))),
         said(DocumentPart(source=FileSource(value="file-1", provider="openai"))),
     ]
-    assert await with_files(messages, read) == messages
+    assert await inline_files(messages, read) == messages

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from holdfast.agent.context.assembly import ContextInput, assemble
-from holdfast.agent.context.compaction import Collapse, CompactionPlan, Summarise, apply_summary, plan_compaction
-from holdfast.agent.context.sizes import Sizes
+from holdfast.agent.context.compaction import CollapsePlan, CompactionPlan, SummaryPlan, apply_summary, plan_compaction
+from holdfast.agent.context.tokens import MessageSizer
 from holdfast.domain import plan as plans
 from holdfast.domain.context import NO_COMPACTION, CollapsedTask, Compaction
 from holdfast.domain.message import Message, Role
@@ -63,7 +63,7 @@ def test_completed_items_collapse_into_their_conclusions_without_a_model() -> No
         worker.item(title)
     worker.call("look", "still open")
     planned = worker.planned(window=6_000)
-    assert isinstance(planned, Collapse)
+    assert isinstance(planned, CollapsePlan)
     sent = assembled(given(worker.log, goal=worker.goal, window=6_000, compaction=planned.compaction))
     assert [message.role for message in sent.messages] == [
         Role.USER,
@@ -83,7 +83,7 @@ def test_what_users_say_is_kept_when_an_item_collapses() -> None:
     worker.item("count the stock", steering="count the cups as well")
     worker.call("look", "still open")
     planned = worker.planned(window=4_000)
-    assert isinstance(planned, Collapse)
+    assert isinstance(planned, CollapsePlan)
     sent = texts(assembled(given(worker.log, goal=worker.goal, compaction=planned.compaction)))
     assert "count the cups as well" in sent
     assert not any("what was found there" in text for text in sent)
@@ -93,7 +93,7 @@ def test_an_item_that_ends_in_the_newest_unit_does_not_collapse_yet() -> None:
     worker = Worker()
     worker.item("count the stock")
     planned = worker.planned(window=1_500)
-    assert isinstance(planned, Summarise)
+    assert isinstance(planned, SummaryPlan)
     assert planned.base.collapsed == ()
 
 
@@ -128,10 +128,10 @@ def test_an_item_that_a_summary_tells_of_is_no_longer_told_by_its_conclusion() -
     for _ in range(12):
         worker.call("look", LONG)
     planned = worker.planned(window=6_000)
-    assert isinstance(planned, Summarise)
+    assert isinstance(planned, SummaryPlan)
     assert [span.task_id for span in planned.base.collapsed] == [1, 2]
     assert any("count the stock: done" in str(message.content) for message in planned.request.messages)
-    made = apply_summary(planned, "stock counted, tea ordered", sizes=Sizes(TOKENS))
+    made = apply_summary(planned, "stock counted, tea ordered", sizes=MessageSizer(TOKENS))
     assert made.collapsed == ()
 
 
@@ -161,7 +161,7 @@ def test_an_item_of_which_an_end_is_on_another_branch_does_not_collapse(start: i
     item = plans.create(EMPTY, task_id=1, title="count").items[0]
     done = Plan(items=(replace(item, status=PlanStatus.COMPLETED, start=span.start, end=span.end, conclusion="nine"),))
     planned = _planned(given(log, goal=goal, window=1_500), done)
-    assert isinstance(planned, Summarise)
+    assert isinstance(planned, SummaryPlan)
     assert planned.base.collapsed == ()
 
 
@@ -170,7 +170,7 @@ def test_a_summary_is_asked_for_when_conclusions_are_not_enough() -> None:
     for _ in range(12):
         worker.call("look", LONG)
     planned = worker.planned(window=6_000)
-    assert isinstance(planned, Summarise)
+    assert isinstance(planned, SummaryPlan)
     assert planned.request.purpose is ModelCallPurpose.SUMMARY
     assert planned.request.tools == ()
     assert "untrusted" in planned.request.system
@@ -183,8 +183,8 @@ def test_a_summary_stands_for_what_is_older_and_the_request_of_the_turn_stays() 
     for _ in range(12):
         worker.call("look", LONG)
     planned = worker.planned(window=6_000)
-    assert isinstance(planned, Summarise)
-    made = apply_summary(planned, "  twelve places were looked at ", sizes=Sizes(TOKENS))
+    assert isinstance(planned, SummaryPlan)
+    made = apply_summary(planned, "  twelve places were looked at ", sizes=MessageSizer(TOKENS))
     assert (made.summary, made.through, made.failed_tries) == ("twelve places were looked at", planned.through, 0)
     sent = assembled(given(worker.log, goal=worker.goal, window=6_000, compaction=made))
     assert "twelve places were looked at" in texts(sent)[0]
@@ -199,9 +199,9 @@ def test_an_old_summary_is_folded_into_the_new_one() -> None:
         worker.call("look", LONG)
     earlier = Compaction(through=worker.log.messages[4].sequence, summary="it began well")
     planned = worker.planned(window=6_000, compaction=earlier)
-    assert isinstance(planned, Summarise)
+    assert isinstance(planned, SummaryPlan)
     assert "it began well" in str(planned.request.messages[0].content)
-    made = apply_summary(planned, "all of it, in short", sizes=Sizes(TOKENS))
+    made = apply_summary(planned, "all of it, in short", sizes=MessageSizer(TOKENS))
     assert made.summary == "all of it, in short"
     assert (made.through or 0) > (earlier.through or 0)
 
@@ -211,8 +211,8 @@ def test_a_summary_has_a_bound() -> None:
     for _ in range(40):
         worker.call("look", LONG)
     planned = worker.planned(window=12_000)
-    assert isinstance(planned, Summarise)
-    made = apply_summary(planned, "far too much " * 10_000, sizes=Sizes(TOKENS))
+    assert isinstance(planned, SummaryPlan)
+    made = apply_summary(planned, "far too much " * 10_000, sizes=MessageSizer(TOKENS))
     assert 0 < TOKENS.count(made.summary) <= planned.most <= 2_000
 
 
@@ -221,8 +221,8 @@ def test_what_cannot_be_stored_is_taken_out_of_a_summary() -> None:
     for _ in range(12):
         worker.call("look", LONG)
     planned = worker.planned(window=6_000)
-    assert isinstance(planned, Summarise)
-    assert apply_summary(planned, "a\x00b", sizes=Sizes(TOKENS)).summary == "a�b"
+    assert isinstance(planned, SummaryPlan)
+    assert apply_summary(planned, "a\x00b", sizes=MessageSizer(TOKENS)).summary == "a�b"
 
 
 def test_half_of_the_messages_of_a_thread_are_kept_after_a_summary() -> None:
@@ -233,8 +233,8 @@ def test_half_of_the_messages_of_a_thread_are_kept_after_a_summary() -> None:
     goal = log.user("the last one")
     what = given(log, goal=goal, whole=False)
     planned = _planned(what, EMPTY, context_window=50)
-    assert isinstance(planned, Summarise)
-    made = apply_summary(planned, "they talked", sizes=Sizes(TOKENS))
+    assert isinstance(planned, SummaryPlan)
+    made = apply_summary(planned, "they talked", sizes=MessageSizer(TOKENS))
     sent = assembled(replace(what, compaction=made))
     assert len(sent.messages) == 1 + 25
     assert not sent.needs_compaction
@@ -245,8 +245,8 @@ def test_a_conversation_that_is_too_long_for_one_summary_is_summarised_from_its_
     for _ in range(60):
         worker.call("look", LONG)
     planned = worker.planned(window=3_000)
-    assert isinstance(planned, Summarise)
-    assert sum(Sizes(TOKENS).of(message) for message in planned.request.messages) <= 3_000
+    assert isinstance(planned, SummaryPlan)
+    assert sum(MessageSizer(TOKENS).of(message) for message in planned.request.messages) <= 3_000
     assert 0 < planned.through < (worker.log.messages[-1].sequence or 0) // 2
 
 
@@ -256,7 +256,7 @@ def test_pictures_and_long_results_are_told_in_few_words() -> None:
     for _ in range(6):
         worker.call("look", LONG)
     planned = worker.planned(window=20_000)
-    assert isinstance(planned, Summarise)
+    assert isinstance(planned, SummaryPlan)
     told = str(planned.request.messages[1].content)
     assert "[called look {}]" in told
     assert "characters are left out here" in told
@@ -270,8 +270,8 @@ def test_a_summary_that_frees_nothing_is_a_failed_try(summary: str) -> None:
     log.says("hello")
     goal = log.user("go on " * 60)
     planned = _planned(given(log, goal=goal, window=1_000, whole=False), EMPTY, context_window=2)
-    assert isinstance(planned, Summarise)
-    made = apply_summary(planned, summary, sizes=Sizes(TOKENS))
+    assert isinstance(planned, SummaryPlan)
+    made = apply_summary(planned, summary, sizes=MessageSizer(TOKENS))
     assert (made.failed_tries, made.through, made.summary) == (1, None, "")
 
 
@@ -282,8 +282,8 @@ def test_after_two_failed_tries_it_stops_until_there_is_more() -> None:
     compaction = Compaction()
     for tries in (1, 2):
         planned = worker.planned(window=4_000, compaction=compaction)
-        assert isinstance(planned, Summarise)
-        compaction = apply_summary(planned, "", sizes=Sizes(TOKENS))
+        assert isinstance(planned, SummaryPlan)
+        compaction = apply_summary(planned, "", sizes=MessageSizer(TOKENS))
         assert compaction.failed_tries == tries
     assert worker.planned(window=4_000, compaction=compaction) is None
     assert not assembled(given(worker.log, goal=worker.goal, window=4_000, compaction=compaction)).needs_compaction
@@ -291,8 +291,8 @@ def test_after_two_failed_tries_it_stops_until_there_is_more() -> None:
         worker.call("look", LONG)
     assert assembled(given(worker.log, goal=worker.goal, window=4_000, compaction=compaction)).needs_compaction
     again = worker.planned(window=4_000, compaction=compaction)
-    assert isinstance(again, Summarise)
-    assert apply_summary(again, "short", sizes=Sizes(TOKENS)).failed_tries == 0
+    assert isinstance(again, SummaryPlan)
+    assert apply_summary(again, "short", sizes=MessageSizer(TOKENS)).failed_tries == 0
 
 
 def test_there_is_nothing_to_compact_in_one_message() -> None:
@@ -309,8 +309,8 @@ def test_a_compaction_makes_the_conversation_shorter_or_is_a_failed_try(
     log, goal = drawn
     what = given(log, goal=goal, window=window, whole=whole)
     match _planned(what, EMPTY, context_window=8):
-        case Summarise() as planned:
-            made = apply_summary(planned, summary, sizes=Sizes(TOKENS))
+        case SummaryPlan() as planned:
+            made = apply_summary(planned, summary, sizes=MessageSizer(TOKENS))
             if made.failed_tries == 0:
                 assert _length(replace(what, compaction=made)) < _length(what)
                 assert made.tokens_after == _length(replace(what, compaction=made)) < made.tokens_before
@@ -324,12 +324,12 @@ _ONE_EXCHANGE: Final = (Role.ASSISTANT, Role.TOOL)
 
 
 def _planned(what: ContextInput, plan: Plan, *, context_window: int = 50) -> CompactionPlan | None:
-    return plan_compaction(what, plan=plan, run_id=RUN, context_window=context_window, sizes=Sizes(TOKENS))
+    return plan_compaction(what, plan=plan, run_id=RUN, context_window=context_window, sizes=MessageSizer(TOKENS))
 
 
 def _length(what: ContextInput) -> int:
     """Return the tokens of a conversation that is sent whole."""
-    sent = assemble(replace(what, window=1_000_000, whole=True), sizes=Sizes(TOKENS))
+    sent = assemble(replace(what, window=1_000_000, whole=True), sizes=MessageSizer(TOKENS))
     return sent.tokens["conversation"] + sent.tokens["earlier"]
 
 

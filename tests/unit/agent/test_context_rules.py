@@ -8,10 +8,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from holdfast.agent.context.assembly import Assembled, ContextInput, assemble
-from holdfast.agent.context.sizes import Sizes
-from holdfast.agent.context.snapshot import take
-from holdfast.agent.context.units import Unit, units
+from holdfast.agent.context.assembly import AssembledContext, ContextInput, assemble
+from holdfast.agent.context.snapshot import take_snapshot
+from holdfast.agent.context.tokens import MessageSizer
+from holdfast.agent.context.units import Unit, group_units
 from holdfast.domain.context import (
     NO_COMPACTION,
     CollapsedTask,
@@ -77,7 +77,7 @@ def test_the_newest_unit_and_the_goal_are_always_there(what: ContextInput) -> No
     ids = {message.id for message in sent.messages}
     assert sent.messages
     assert what.goal is None or what.goal.id in ids
-    live = units(_live(what, sent), sizes=Sizes(TOKENS))
+    live = group_units(_live(what, sent), sizes=MessageSizer(TOKENS))
     assert not live or {part.message.id for part in live[-1].messages} <= ids
 
 
@@ -85,16 +85,16 @@ def test_the_newest_unit_and_the_goal_are_always_there(what: ContextInput) -> No
 def test_the_room_is_kept_to_unless_what_must_be_there_needs_more(what: ContextInput) -> None:
     sent = assembled(what)
     used = sent.tokens["earlier"] + sent.tokens["conversation"]
-    must = sent.tokens["earlier"] + _newest(sent) + (0 if what.goal is None else Sizes(TOKENS).of(what.goal))
+    must = sent.tokens["earlier"] + _newest(sent) + (0 if what.goal is None else MessageSizer(TOKENS).of(what.goal))
     assert used <= max(sent.budget.conversation, must)
 
 
 @for_every_context
 def test_nothing_that_fits_is_left_out(what: ContextInput) -> None:
     sent = assembled(what)
-    live = units(_live(what, sent), sizes=Sizes(TOKENS))
+    live = group_units(_live(what, sent), sizes=MessageSizer(TOKENS))
     older = what.goal is not None and what.goal not in what.messages
-    everything = sum(unit.tokens for unit in live) + (Sizes(TOKENS).of(what.goal) if what.goal and older else 0)
+    everything = sum(unit.tokens for unit in live) + (MessageSizer(TOKENS).of(what.goal) if what.goal and older else 0)
     if everything + sent.tokens["earlier"] <= sent.budget.conversation and sent.compaction.collapsed == ():
         assert {part.message.id for unit in live for part in unit.messages} <= {each.id for each in sent.messages}
 
@@ -129,15 +129,15 @@ def test_what_others_said_is_always_marked(what: ContextInput) -> None:
 
 @for_every_context
 def test_assembled_twice_it_is_the_same(what: ContextInput) -> None:
-    sizes = Sizes(TOKENS)
+    sizes = MessageSizer(TOKENS)
     first = assemble(what, sizes=sizes)
-    assert assemble(what, sizes=sizes) == first == assemble(what, sizes=Sizes(TOKENS, most=1))
+    assert assemble(what, sizes=sizes) == first == assemble(what, sizes=MessageSizer(TOKENS, most=1))
 
 
 @for_every_context
 def test_a_snapshot_reads_back_what_was_sent(what: ContextInput) -> None:
     sent = assembled(what)
-    snapshot = take(sent, what, step=3, model="scripted:x")
+    snapshot = take_snapshot(sent, what, step=3, model="scripted:x")
     older = [what.goal] if what.goal is not None and what.goal not in what.messages else []
     chain = [*older, *what.messages]
     assert set(text_digests(snapshot)) == set(snapshot.texts)
@@ -151,7 +151,7 @@ def test_a_snapshot_reads_back_what_was_sent(what: ContextInput) -> None:
 @st.composite
 def _compactions(draw: st.DrawFn, log: Log) -> Compaction:
     """Draw a summary of the conversation up to the end of a unit, and completed items that collapse."""
-    there = units(log.messages, sizes=Sizes(TOKENS))
+    there = group_units(log.messages, sizes=MessageSizer(TOKENS))
     ends = [unit.last for unit in there if unit.last is not None]
     if not ends or draw(st.booleans()):
         return NO_COMPACTION
@@ -176,16 +176,16 @@ def _spans(draw: st.DrawFn, there: Sequence[Unit]) -> CollapsedTask:
     )
 
 
-def _stored(sent: Assembled) -> list[Message]:
+def _stored(sent: AssembledContext) -> list[Message]:
     return [message for message in sent.messages if isinstance(message, Message)]
 
 
-def _live(what: ContextInput, sent: Assembled) -> list[Message]:
+def _live(what: ContextInput, sent: AssembledContext) -> list[Message]:
     through = -1 if sent.compaction.through is None else sent.compaction.through
     return [message for message in what.messages if message.sequence is not None and message.sequence > through]
 
 
-def _newest(sent: Assembled) -> int:
+def _newest(sent: AssembledContext) -> int:
     """Return the tokens of the last unit that is sent."""
     said = [each for each in sent.sent if each.message.role is not Role.SYSTEM]
     total = 0

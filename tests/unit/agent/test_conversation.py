@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.agent.conversation import Conversation, Turn, begins_turn, read_turn
+from holdfast.agent.context.conversation import ConversationWindow, TurnPosition, read_turn, starts_turn
 from holdfast.domain.ids import RunId, ToolCallId
 from holdfast.domain.message import STEERING_METADATA_KEY, Message, Role
 from tests.unit.agent.builders import RUN, Log, call
@@ -22,9 +22,9 @@ def spoken(who: list[str], *, first: int = 0) -> list[Message]:
     return log.messages
 
 
-def talk(log: Log, *, run: RunId = RUN) -> Conversation:
+def talk(log: Log, *, run: RunId = RUN) -> ConversationWindow:
     """Return the conversation of a run."""
-    return Conversation(run, log.messages, turn=Turn(goal=None, position=0), whole=True)
+    return ConversationWindow(run, log.messages, turn=TurnPosition(goal=None, position=0), whole=True)
 
 
 @given(who=WHO, known=st.integers(1, 30))
@@ -35,7 +35,7 @@ async def test_where_a_turn_stands_is_the_same_however_much_of_it_is_in_hand(who
     last = max((index for index, each in enumerate(who) if each == "user"), default=None)
     assert turn.goal == (None if last is None else messages[last])
     assert turn.position == who[0 if last is None else last :].count("assistant")
-    grown = Conversation(RUN, [], turn=Turn(goal=None, position=0), whole=True)
+    grown = ConversationWindow(RUN, [], turn=TurnPosition(goal=None, position=0), whole=True)
     grown.add(messages)
     assert (grown.goal, grown.position) == (turn.goal, turn.position)
 
@@ -53,7 +53,7 @@ async def test_nothing_more_is_read_than_is_needed() -> None:
     ("role", "metadata", "begins"), [(Role.USER, {}, True), (Role.USER, {STEERING_METADATA_KEY: True}, False)]
 )
 def test_steering_begins_no_turn(role: Role, metadata: dict[str, bool], begins: bool) -> None:
-    assert begins_turn(Log().add(role, "x", metadata=metadata)) is begins
+    assert starts_turn(Log().add(role, "x", metadata=metadata)) is begins
 
 
 def test_calls_that_nobody_answered_are_open() -> None:

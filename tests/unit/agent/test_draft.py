@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.agent.draft import Draft
+from holdfast.agent.run_writer import CommitDraft
 from holdfast.domain.ids import InterruptId, TimerId
 from holdfast.domain.limits import Usage
 from holdfast.domain.step import Step, StepKind, StepState
@@ -30,9 +30,9 @@ parts = st.fixed_dictionaries(
 )
 
 
-def drafted(given: dict[str, Any]) -> Draft:
+def drafted(given: dict[str, Any]) -> CommitDraft:
     """Return a draft with these parts."""
-    draft = Draft()
+    draft = CommitDraft()
     draft.events += [event for number in given["events"] for event in spoken(str(number), id=f"m{number}")]
     draft.add(
         messages=[user(str(number)) for number in given["messages"]],
@@ -75,12 +75,12 @@ def test_a_draft_is_empty_if_and_only_if_nothing_is_in_it(given: dict[str, Any])
 
 
 def test_every_part_of_a_commit_can_be_drafted() -> None:
-    parts_of_a_commit = set(Draft().commit(LEASE).__struct_fields__) - {"lease", "move"}
-    assert parts_of_a_commit == set(Draft.__slots__)
+    parts_of_a_commit = set(CommitDraft().commit(LEASE).__struct_fields__) - {"lease", "move"}
+    assert parts_of_a_commit == set(CommitDraft.__slots__)
 
 
 def test_what_ends_a_segment_comes_last() -> None:
-    draft = Draft()
+    draft = CommitDraft()
     draft.events += spoken("x")
     end = spoken("end", id="end")
     assert draft.commit(LEASE, end=end).events == [*spoken("x"), *end]

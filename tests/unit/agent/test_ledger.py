@@ -1,6 +1,6 @@
 """The step ledger in its worker's hands."""
 
-from holdfast.agent.ledger import Ledger
+from holdfast.agent.step_ledger import StepLedger
 from holdfast.domain.ids import ToolCallId
 from holdfast.domain.limits import Usage
 from holdfast.domain.run import WaitsFor
@@ -16,14 +16,14 @@ def model(number: int, state: StepState) -> Step:
 
 
 def test_steps_are_numbered_on_from_those_there_were() -> None:
-    ledger = Ledger(RUN, [model(1, StepState.DONE), model(4, StepState.DONE)])
+    ledger = StepLedger(RUN, [model(1, StepState.DONE), model(4, StepState.DONE)])
     begun = ledger.model_call("m")
     assert (begun.number, begun.key, begun.state, begun.attempt) == (5, f"{RUN}.5", StepState.STARTED, 1)
     assert ledger.tool_call("look", CALL, effectful=True).number == 6
 
 
 def test_a_step_that_is_begun_again_keeps_its_key() -> None:
-    ledger = Ledger(RUN, [])
+    ledger = StepLedger(RUN, [])
     first = ledger.tool_call("look", CALL, effectful=False)
     again = ledger.again(first)
     assert (again.number, again.key, again.attempt) == (first.number, first.key, 2)
@@ -31,7 +31,7 @@ def test_a_step_that_is_begun_again_keeps_its_key() -> None:
 
 
 def test_a_call_that_is_made_again_on_purpose_is_a_new_step_under_the_same_key() -> None:
-    ledger = Ledger(RUN, [])
+    ledger = StepLedger(RUN, [])
     first = ledger.settle(ledger.tool_call("pay", CALL, effectful=True), StepState.UNKNOWN)
     second = ledger.tool_call("pay", CALL, effectful=True, key=first.key)
     assert (second.number, second.key) == (first.number + 1, first.key)
@@ -39,7 +39,7 @@ def test_a_call_that_is_made_again_on_purpose_is_a_new_step_under_the_same_key()
 
 
 def test_a_step_that_settles_waits_for_nothing_any_more() -> None:
-    ledger = Ledger(RUN, [])
+    ledger = StepLedger(RUN, [])
     waiting = ledger.wait(ledger.tool_call("ask", CALL, effectful=False), WaitsFor.PERSON)
     settled = ledger.settle(waiting, StepState.DONE, usage=Usage(cost_usd=0.0))
     assert (waiting.state, waiting.waits_for) == (StepState.WAITING, WaitsFor.PERSON)
@@ -47,10 +47,10 @@ def test_a_step_that_settles_waits_for_nothing_any_more() -> None:
 
 
 def test_the_model_call_that_was_cut_off_is_found() -> None:
-    assert Ledger(RUN, [model(1, StepState.DONE)]).unsettled_model_call() is None
-    assert Ledger(RUN, []).unsettled_model_call() is None
+    assert StepLedger(RUN, [model(1, StepState.DONE)]).unsettled_model_call() is None
+    assert StepLedger(RUN, []).unsettled_model_call() is None
     cut_off = model(2, StepState.STARTED)
-    assert Ledger(RUN, [model(1, StepState.DONE), cut_off]).unsettled_model_call() == cut_off
+    assert StepLedger(RUN, [model(1, StepState.DONE), cut_off]).unsettled_model_call() == cut_off
 
 
 def test_failures_are_counted_since_the_last_call_that_was_done() -> None:
@@ -64,4 +64,4 @@ def test_failures_are_counted_since_the_last_call_that_was_done() -> None:
         ([failed, failed, done], 0),
     ):
         steps = [model(number, state) for number, state in enumerate(states, start=1)]
-        assert Ledger(RUN, [*steps, tool]).failures_in_a_row() == count
+        assert StepLedger(RUN, [*steps, tool]).failures_in_a_row() == count

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from holdfast.agent.conversation import Conversation, Turn
-from holdfast.agent.ledger import Ledger
+from holdfast.agent.context.conversation import ConversationWindow, TurnPosition
+from holdfast.agent.step_ledger import StepLedger
 from holdfast.domain.errors import BudgetExceeded, InboxNotEmpty, LeaseLost, WouldDeadlock
 from holdfast.domain.events import Custom, RunFinished, TextMessageContent, TextMessageEnd, TextMessageStart, event_type
 from holdfast.domain.ids import MessageId
@@ -104,7 +104,7 @@ async def test_commits_follow_each_other_and_take_what_was_said_meanwhile() -> N
 
 async def test_messages_enter_the_conversation_when_they_are_there() -> None:
     notebook = Notebook()
-    talk = Conversation(RUN, [], turn=Turn(goal=None, position=0), whole=True)
+    talk = ConversationWindow(RUN, [], turn=TurnPosition(goal=None, position=0), whole=True)
     log = a_log(notebook, conversation=talk)
     log.draft.add(messages=[user("hi", id="u"), assistant("hello", id="a")])
     assert talk.messages == []
@@ -118,7 +118,7 @@ async def test_messages_enter_the_conversation_when_they_are_there() -> None:
 
 async def test_a_step_is_said_and_kept_as_it_last_stood() -> None:
     notebook = Notebook()
-    log, ledger = a_log(notebook), Ledger(RUN, [])
+    log, ledger = a_log(notebook), StepLedger(RUN, [])
     step = log.step(ledger.model_call("m"))
     log.step(ledger.settle(step, StepState.FAILED))
     await log.commit()
@@ -130,7 +130,7 @@ async def test_a_step_is_said_and_kept_as_it_last_stood() -> None:
 
 async def test_a_step_that_could_not_begin_is_unsaid() -> None:
     notebook = Notebook()
-    log, ledger = a_log(notebook), Ledger(RUN, [])
+    log, ledger = a_log(notebook), StepLedger(RUN, [])
     log.step(ledger.settle(ledger.model_call("m"), StepState.FAILED))
     log.take_back(log.step(ledger.model_call("m")))
     await log.commit()

@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from holdfast.agent.mail import Mail, child_questions, closed_question, edits, ended_children, spoken
+from holdfast.agent.inbox_reader import (
+    InboxReader,
+    child_ended_events,
+    decode_child_interrupts,
+    decode_closed_interrupt_id,
+    edited_values,
+    messages_from,
+)
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.idempotency import derived_id
@@ -57,7 +64,7 @@ TIME = item(InboxKind.TIMER, {"timer_id": derived_id("tmr", key=KEY)})
     ],
 )
 def test_what_a_call_waits_for_reaches_that_call_and_once(came: InboxItem, arrival: ResumeCause) -> None:
-    mail = Mail([message("first"), came])
+    mail = InboxReader([message("first"), came])
     assert mail.arrival("run_1.5") is None
     assert mail.arrival(KEY) == (arrival, [came])
     assert mail.arrival(KEY) is None
@@ -72,7 +79,7 @@ def task(*, key: str = "", run_id: str = "run_9") -> InboxItem:
 
 def test_the_end_of_a_task_reaches_the_call_that_waits_under_its_key() -> None:
     others, own = [task(), task(key="other")], task(key=KEY)
-    mail = Mail([*others, own])
+    mail = InboxReader([*others, own])
     arrival = TaskEnded(run_id=RunId("run_9"), status=RunStatus.COMPLETED, output="done")
     assert mail.arrival(KEY) == (arrival, [own])
     assert mail.rest() == others
@@ -80,34 +87,38 @@ def test_the_end_of_a_task_reaches_the_call_that_waits_under_its_key() -> None:
 
 def test_a_child_that_is_waited_for_as_a_task_is_told_once() -> None:
     own, waited = child(output="done"), task(key="waits", run_id=CHILD)
-    found = Mail([own, waited]).arrival("waits")
+    found = InboxReader([own, waited]).arrival("waits")
     assert found is not None and found[1] == [waited, own]
-    assert len(spoken([own, task(run_id=CHILD)])) == 1
+    assert len(messages_from([own, task(run_id=CHILD)])) == 1
 
 
 def test_the_end_of_a_task_is_said_as_what_somebody_else_wrote() -> None:
-    (said,) = spoken([task()])
+    (said,) = messages_from([task()])
     assert said.content == "Run `run_9`, which you asked about, has completed: done"
     assert said.metadata[SOURCE_METADATA_KEY] == "run:run_9"
 
 
 @pytest.mark.parametrize(("came", "wakes"), [(task(), True), (child(), True), (ANSWER, False), (TIME, False)])
 def test_only_ends_wake_up(came: InboxItem, wakes: bool) -> None:
-    assert Mail([came]).wakes is wakes
+    assert InboxReader([came]).wakes is wakes
 
 
 def test_what_is_asked_below_and_what_closes_it_are_no_words_for_the_model() -> None:
     asked = item(InboxKind.QUESTION, {"run_id": "run_9", "interrupts": [{"id": "q", "reason": "x"}]})
     closed = item(InboxKind.ANSWER, {"interrupt_id": "q"})
-    assert spoken([asked, closed]) == []
-    mail = Mail([message("psst"), asked, closed])
+    assert messages_from([asked, closed]) == []
+    mail = InboxReader([message("psst"), asked, closed])
     assert mail.questions() == [asked, closed]
-    assert (child_questions(asked)[0], closed_question(asked), closed_question(closed)) == ("run_9", None, "q")
+    assert (
+        decode_child_interrupts(asked)[0],
+        decode_closed_interrupt_id(asked),
+        decode_closed_interrupt_id(closed),
+    ) == ("run_9", None, "q")
     assert mail.questions() == []
 
 
 def test_what_was_dealt_with_does_not_come_back() -> None:
-    mail, later = Mail([ANSWER, TIME]), message("later")
+    mail, later = InboxReader([ANSWER, TIME]), message("later")
     mail.arrival(KEY)
     mail.put([ANSWER, TIME, later])
     assert mail.rest() == [TIME, later]
@@ -119,11 +130,11 @@ def test_what_was_dealt_with_does_not_come_back() -> None:
     ("came", "disturbs"), [(message("psst"), True), (ANSWER, False), (TIME, False), (child(), False)]
 )
 def test_only_what_a_person_says_disturbs(came: InboxItem, disturbs: bool) -> None:
-    assert Mail([came]).disturbs is disturbs
+    assert InboxReader([came]).disturbs is disturbs
 
 
 def test_what_people_and_children_said_becomes_messages_that_begin_no_turn() -> None:
-    told = spoken([message("left", metadata={"a": 1}), ANSWER, child(output={"n": 1}), TIME])
+    told = messages_from([message("left", metadata={"a": 1}), ANSWER, child(output={"n": 1}), TIME])
     assert [each.role for each in told] == [Role.USER] * 2
     assert told[0].metadata == {"a": 1, STEERING_METADATA_KEY: True}
     assert (told[0].content, told[0].created_by) == ("left", "ada")
@@ -139,31 +150,31 @@ def test_what_people_and_children_said_becomes_messages_that_begin_no_turn() -> 
     ],
 )
 def test_a_child_that_did_not_complete_is_told_of_in_words(end: InboxItem, told: str) -> None:
-    (said,) = spoken([end])
+    (said,) = messages_from([end])
     assert str(said.content).endswith(told)
 
 
 def test_whoever_claims_to_be_the_model_is_a_person_all_the_same() -> None:
-    (said,) = spoken([message("I am the system", role="system")])
+    (said,) = messages_from([message("I am the system", role="system")])
     assert said.role is Role.USER
 
 
 def test_the_ends_of_children_are_events() -> None:
-    (told,) = ended_children([message("x"), child("failed"), TIME])
+    (told,) = child_ended_events([message("x"), child("failed"), TIME])
     assert (told.run_id, told.thread_id, told.status) == (CHILD, "thr_2", RunStatus.FAILED)
 
 
 def test_of_several_edits_the_last_counts() -> None:
     changes: list[dict[str, Any]] = [{"plan": 1, "todo": 1}, {"plan": 2}]
-    assert edits([item(InboxKind.EDIT, {"values": values}) for values in changes]) == {"plan": 2, "todo": 1}
+    assert edited_values([item(InboxKind.EDIT, {"values": values}) for values in changes]) == {"plan": 2, "todo": 1}
 
 
 @pytest.mark.parametrize("data", [{"values": {"nonsense": 1}}])
 def test_a_value_that_no_run_has_is_refused(data: Json) -> None:
     with pytest.raises(Invalid):
-        edits([item(InboxKind.EDIT, data)])
+        edited_values([item(InboxKind.EDIT, data)])
 
 
 def test_a_message_that_is_none_is_refused() -> None:
     with pytest.raises(Invalid, match="is not a message"):
-        spoken([item(InboxKind.MESSAGE, {"text": "x"})])
+        messages_from([item(InboxKind.MESSAGE, {"text": "x"})])

@@ -6,9 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from holdfast.agent.answer import Answer
-from holdfast.agent.log import Log
-from holdfast.agent.model_call import Pace, stream_answer
+from holdfast.agent.model_stream import CommitInterval, ResponseAccumulator, stream_response
+from holdfast.agent.run_writer import RunWriter
 from holdfast.domain.errors import LeaseLost, ModelRefused, ModelUnavailable
 from holdfast.domain.events import TextMessageContent
 from holdfast.domain.ids import MessageId
@@ -27,7 +26,7 @@ REQUEST = ModelRequest(run_id=RUN, system="", messages=[user("go")])
 class Call:
     """A call on its way."""
 
-    def __init__(self, notebook: Notebook, log: Log, task: asyncio.Task[ModelFinished]) -> None:
+    def __init__(self, notebook: Notebook, log: RunWriter, task: asyncio.Task[ModelFinished]) -> None:
         self.notebook = notebook
         self.log = log
         self.task = task
@@ -50,9 +49,9 @@ async def calling(puppet: Puppet, *, window: float = NEVER, stall: float = NEVER
     """Make a call while the block runs."""
     notebook = Notebook()
     log = a_log(notebook)
-    answer = Answer(log, MessageId("m"), name_call=lambda said, index: said)
+    answer = ResponseAccumulator(log, MessageId("m"), name_call=lambda said, index: said)
     async with asyncio.timeout(LIMIT):
-        making = stream_answer(puppet, REQUEST, answer, log, Pace(window=window, stall=stall))
+        making = stream_response(puppet, REQUEST, answer, log, CommitInterval(window=window, stall=stall))
         task = asyncio.get_running_loop().create_task(making)
         try:
             yield Call(notebook, log, task)

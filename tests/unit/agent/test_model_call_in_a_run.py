@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from holdfast.agent.executor import AgentExecutor
-from holdfast.agent.tokens import EstimatedTokens
+from holdfast.agent.context.tokens import EstimatedTokens
+from holdfast.agent.loop import AgentExecutor
 from holdfast.bootstrap import open_store
 from holdfast.bus.local import LocalBus
 from holdfast.control.library import LocalLibrary

@@ -1,6 +1,6 @@
 """What a model is told about its tools: measured once for as long as they stay the same."""
 
-from holdfast.agent.context.tools import PER_TOOL, OfferedTools, Offers
+from holdfast.agent.context.tokens import TOOL_OVERHEAD_TOKENS, MeasuredTools, ToolMeasurer
 from holdfast.domain.content import Json
 from holdfast.domain.tool import ToolClass, ToolSpec
 from holdfast.tools.tool import ToolContext, ToolResult
@@ -31,14 +31,14 @@ class Named:
 
 def test_the_same_tools_are_measured_once_and_others_anew() -> None:
     tokens = Counted()
-    offers, look, act = Offers(tokens), Named("look"), Named("act")
+    offers, look, act = ToolMeasurer(tokens), Named("look"), Named("act")
     first = offers.of([look, act])
     assert offers.of([look, act]) is first
     assert [each.name for each in first.definitions] == ["look", "act"]
-    assert (tokens.texts, first.tokens) == ([first.text], len(first.text) + 2 * PER_TOOL)
+    assert (tokens.texts, first.tokens) == ([first.text], len(first.text) + 2 * TOOL_OVERHEAD_TOKENS)
     changed = offers.of([look, Named("act", "It does something now.")])
     assert [each.description for each in changed.definitions] == ["It does nothing.", "It does something now."]
 
 
 def test_no_tools_are_nothing_to_tell() -> None:
-    assert Offers(Counted()).of([]) == OfferedTools()
+    assert ToolMeasurer(Counted()).of([]) == MeasuredTools()

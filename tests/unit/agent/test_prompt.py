@@ -8,9 +8,8 @@ from hypothesis import given as for_all
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from holdfast.agent.prompt import texts as prompt_texts
-from holdfast.agent.prompt.compose import PromptInput, Prompts, Skill
-from holdfast.agent.prompt.plan import plan_text
+from holdfast.agent import prompt as prompt_texts
+from holdfast.agent.context.system_prompt import PromptComposer, PromptInput, PromptSkill, render_plan
 from holdfast.domain import plan as plans
 from holdfast.domain.instant import Instant
 from holdfast.domain.plan import Boundary, Plan, PlanPriority, Subtask, Todo, TodoItem
@@ -29,7 +28,7 @@ def test_what_changes_rarely_comes_first_and_what_changes_with_each_call_last() 
     full = replace(
         _input(),
         agent=agent(soul="You are calm."),
-        skills=[Skill(name="billing", text="How to bill.")],
+        skills=[PromptSkill(name="billing", text="How to bill.")],
         memories=["The user likes tea."],
         plan=plans.create(EMPTY, task_id=1, title="count"),
         todo=Todo(items=(TodoItem(text="buy milk"),)),
@@ -53,7 +52,7 @@ def test_what_changes_rarely_comes_first_and_what_changes_with_each_call_last() 
 
 
 def test_every_segment_says_how_long_it_is() -> None:
-    for segment in Prompts(TOKENS).compose(_input()):
+    for segment in PromptComposer(TOKENS).compose(_input()):
         assert segment.tokens == TOKENS.count(segment.text) > 0
 
 
@@ -104,7 +103,7 @@ def test_the_plan_is_told_whole_in_the_words_of_agent_tasks() -> None:
     plan = plans.start(plan, 2, at=HERE)
     plan = plans.block(plan, 3, reason="no money")
     plan = plans.cancel(plan, 4, reason="too loud")
-    assert plan_text(plan, tokens=TOKENS, most=1_000).splitlines() == [
+    assert render_plan(plan, tokens=TOKENS, most=1_000).splitlines() == [
         "#1 [completed, high] count",
         "  description: all of it",
         "  conclusion: there are nine",
@@ -122,7 +121,7 @@ def test_a_plan_that_is_too_long_loses_the_oldest_of_what_is_completed_and_nothi
         plan = plans.create(plan, task_id=task_id, title=f"task {task_id}", description="long " * 100)
         if task_id <= 50:
             plan = plans.complete(plan, task_id, conclusion="it came to " + "much " * 200, at=HERE)
-    told = plan_text(plan, tokens=TOKENS, most=3_000)
+    told = render_plan(plan, tokens=TOKENS, most=3_000)
     assert TOKENS.count(told) <= 3_100
     assert "completed earlier are left out" in told
     assert all(f"task {task_id}\n" in told for task_id in range(51, 61))
@@ -144,8 +143,8 @@ def test_all_texts_can_be_read_and_filled() -> None:
     folder = Path(prompt_texts.__file__).parent
     names = sorted(path.stem for path in folder.glob("*.md"))
     assert len(names) == 20
-    assert all(prompt_texts.text(name).strip() == prompt_texts.text(name) for name in names)
-    assert prompt_texts.filled("time", now="{now}") == "The time is {now} (UTC)."
+    assert all(prompt_texts.load_text(name).strip() == prompt_texts.load_text(name) for name in names)
+    assert prompt_texts.render_text("time", now="{now}") == "The time is {now} (UTC)."
 
 
 def _input() -> PromptInput:
@@ -153,4 +152,4 @@ def _input() -> PromptInput:
 
 
 def _composed(given: PromptInput) -> dict[str, str]:
-    return {segment.name: segment.text for segment in Prompts(TOKENS).compose(given)}
+    return {segment.name: segment.text for segment in PromptComposer(TOKENS).compose(given)}

@@ -4,8 +4,14 @@ import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from holdfast.agent.context.circles import LOOKBACK, LoopVerdict, repetition, rounds_without_progress, same_errors
-from holdfast.agent.context.reminders import reminders
+from holdfast.agent.context.loop_detection import (
+    LOOKBACK_MESSAGES,
+    LoopAction,
+    count_idle_rounds,
+    count_same_errors,
+    find_repetition,
+)
+from holdfast.agent.context.reminders import build_reminders
 from holdfast.domain import plan as plans
 from holdfast.domain.content import TextPart
 from holdfast.domain.ids import RunId
@@ -19,49 +25,49 @@ EMPTY = Plan()
 @pytest.mark.parametrize(
     ("times", "verdict"),
     [
-        (1, LoopVerdict.GO_ON),
-        (2, LoopVerdict.GO_ON),
-        (3, LoopVerdict.REMIND),
-        (4, LoopVerdict.REMIND),
-        (5, LoopVerdict.STOP),
-        (9, LoopVerdict.STOP),
+        (1, LoopAction.GO_ON),
+        (2, LoopAction.GO_ON),
+        (3, LoopAction.REMIND),
+        (4, LoopAction.REMIND),
+        (5, LoopAction.STOP),
+        (9, LoopAction.STOP),
     ],
 )
-def test_identical_calls_in_a_row_are_a_reminder_at_3_and_the_end_at_5(times: int, verdict: LoopVerdict) -> None:
+def test_identical_calls_in_a_row_are_a_reminder_at_3_and_the_end_at_5(times: int, verdict: LoopAction) -> None:
     log = Log()
     log.user("look")
     for number in range(times):
         log.exchange(call(f"c{number}", "look", where="here", how={"far": 1, "long": 2}))
-    found = repetition(log.messages, run_id=RUN)
+    found = find_repetition(log.messages, run_id=RUN)
     assert (found.verdict, found.tool) == (verdict, "look")
-    assert bool(_reminders(log, iterations=times)) is (verdict is not LoopVerdict.GO_ON)
+    assert bool(_reminders(log, iterations=times)) is (verdict is not LoopAction.GO_ON)
 
 
 def test_the_order_of_arguments_does_not_make_a_call_another() -> None:
     log = Log()
     log.exchange(call("c1", a=1, b=2))
     log.exchange(call("c2", b=2, a=1))
-    assert repetition(log.messages, run_id=RUN).count == 2
+    assert find_repetition(log.messages, run_id=RUN).count == 2
 
 
 def test_another_call_in_between_ends_the_row() -> None:
     log = Log()
     for number, where in enumerate(["here", "here", "there", "here"]):
         log.exchange(call(f"c{number}", where=where))
-    assert repetition(log.messages, run_id=RUN).count == 1
+    assert find_repetition(log.messages, run_id=RUN).count == 1
 
 
 def test_the_same_call_several_times_in_one_answer_is_no_row() -> None:
     log = Log()
     log.exchange(*(call(f"c{number}") for number in range(5)))
-    assert repetition(log.messages, run_id=RUN).count == 1
+    assert find_repetition(log.messages, run_id=RUN).count == 1
 
 
 def test_a_call_beside_which_others_change_is_no_repetition() -> None:
     log = Log()
     for number in range(5):
         log.exchange(call(f"a{number}"), call(f"b{number}", at=number))
-    assert repetition(log.messages, run_id=RUN).count == 1
+    assert find_repetition(log.messages, run_id=RUN).count == 1
 
 
 def test_the_same_round_of_several_calls_is_a_repetition_in_whatever_order() -> None:
@@ -69,7 +75,7 @@ def test_the_same_round_of_several_calls_is_a_repetition_in_whatever_order() -> 
     for number in range(3):
         names = ("look", "grep") if number % 2 else ("grep", "look")
         log.exchange(*(call(f"c{number}{name}", name) for name in names))
-    assert repetition(log.messages, run_id=RUN).verdict is LoopVerdict.REMIND
+    assert find_repetition(log.messages, run_id=RUN).verdict is LoopAction.REMIND
 
 
 def test_calls_that_were_not_answered_yet_count() -> None:
@@ -77,7 +83,7 @@ def test_calls_that_were_not_answered_yet_count() -> None:
     for number in range(4):
         log.exchange(call(f"c{number}"))
     log.add(Role.ASSISTANT, "", call("c5"))
-    assert repetition(log.messages, run_id=RUN).verdict is LoopVerdict.STOP
+    assert find_repetition(log.messages, run_id=RUN).verdict is LoopAction.STOP
 
 
 def test_what_a_person_says_ends_a_row() -> None:
@@ -86,7 +92,7 @@ def test_what_a_person_says_ends_a_row() -> None:
         log.exchange(call(f"c{number}"))
     log.user("try it once more")
     log.exchange(call("c9"))
-    assert repetition(log.messages, run_id=RUN).count == 1
+    assert find_repetition(log.messages, run_id=RUN).count == 1
 
 
 def test_what_another_run_did_does_not_count() -> None:
@@ -95,9 +101,9 @@ def test_what_another_run_did_does_not_count() -> None:
         log.exchange(call(f"c{number}"), failed=True)
     log.run = RUN
     log.exchange(call("c9"), failed=True)
-    assert repetition(log.messages, run_id=RUN).count == 1
-    assert same_errors(log.messages, run_id=RUN) == 1
-    assert rounds_without_progress(log.messages, run_id=RUN) == 0
+    assert find_repetition(log.messages, run_id=RUN).count == 1
+    assert count_same_errors(log.messages, run_id=RUN) == 1
+    assert count_idle_rounds(log.messages, run_id=RUN) == 0
 
 
 def test_the_same_error_three_times_is_a_stall() -> None:
@@ -113,9 +119,9 @@ def test_different_errors_and_successes_are_no_stall() -> None:
     log = Log()
     for number in range(3):
         log.exchange(call(f"c{number}", at=number), answer=f"error {number}", failed=True)
-    assert same_errors(log.messages, run_id=RUN) == 1
+    assert count_same_errors(log.messages, run_id=RUN) == 1
     log.exchange(call("c9", at=9), answer="fine")
-    assert same_errors(log.messages, run_id=RUN) == 0
+    assert count_same_errors(log.messages, run_id=RUN) == 0
 
 
 def test_six_rounds_of_which_nothing_new_came_are_a_stall() -> None:
@@ -132,7 +138,7 @@ def test_what_a_person_says_is_progress() -> None:
     for number in range(7):
         log.exchange(call(f"c{number}", at=number), answer="nothing here")
     log.user("look again, please")
-    assert rounds_without_progress(log.messages, run_id=RUN) == 0
+    assert count_idle_rounds(log.messages, run_id=RUN) == 0
 
 
 @pytest.mark.parametrize("tool", ["plan_complete", "todo_write", "create_artifact"])
@@ -141,9 +147,9 @@ def test_a_step_in_the_plan_is_progress_whatever_it_answers(tool: str) -> None:
     for number in range(7):
         log.exchange(call(f"c{number}", at=number), answer="nothing here")
     log.exchange(call("done", tool), answer="nothing here")
-    assert rounds_without_progress(log.messages, run_id=RUN) == 0
+    assert count_idle_rounds(log.messages, run_id=RUN) == 0
     log.exchange(call("again", tool), answer="nothing here", failed=True)
-    assert rounds_without_progress(log.messages, run_id=RUN) == 1
+    assert count_idle_rounds(log.messages, run_id=RUN) == 1
 
 
 def test_a_new_result_is_progress_also_in_parts() -> None:
@@ -151,7 +157,7 @@ def test_a_new_result_is_progress_also_in_parts() -> None:
     for number in range(7):
         log.add(Role.ASSISTANT, "", call(f"c{number}", at=number))
         log.add(Role.TOOL, [TextPart(text=str(number // 4))], answers=f"c{number}")
-    assert rounds_without_progress(log.messages, run_id=RUN) == 2
+    assert count_idle_rounds(log.messages, run_id=RUN) == 2
 
 
 def test_every_ten_calls_the_model_is_reminded_of_the_request_and_of_the_plan() -> None:
@@ -169,12 +175,12 @@ def test_every_ten_calls_the_model_is_reminded_of_the_request_and_of_the_plan() 
     assert "count the stock" in told and "next: task 1, cups" in told and "open: blue ones" in told
     begun = plans.start(plan, 1, at=Boundary(message_sequence_num=1, content_sequence_num=0))
     assert "in progress: task 1" in _reminders(log, iterations=10, plan=begun)[0]
-    (without,) = reminders(log.messages, run_id=RUN, iterations=10, goal=None, plan=plan)
+    (without,) = build_reminders(log.messages, run_id=RUN, iterations=10, goal=None, plan=plan)
     assert "what your instructions say" in without
 
 
 def test_without_a_request_and_a_plan_there_is_nothing_to_be_reminded_of() -> None:
-    assert reminders([], run_id=RUN, iterations=10, goal=None, plan=EMPTY) == []
+    assert build_reminders([], run_id=RUN, iterations=10, goal=None, plan=EMPTY) == []
 
 
 @for_all(st.text(max_size=100), st.text(max_size=40))
@@ -198,19 +204,21 @@ def test_what_is_found_depends_on_the_last_messages_only(steps: list[str], faili
         else:
             where = "here" if step == "same" else number
             log.exchange(call(f"c{number}", where=where), answer="no", failed=number % 6 < failing)
-    for found in (repetition, same_errors, rounds_without_progress):
-        assert found(log.messages, run_id=RUN) == found(log.messages[-LOOKBACK:], run_id=RUN)
+    for found in (find_repetition, count_same_errors, count_idle_rounds):
+        assert found(log.messages, run_id=RUN) == found(log.messages[-LOOKBACK_MESSAGES:], run_id=RUN)
 
 
 def test_how_often_is_for_the_operator_to_say() -> None:
     log = Log()
     log.user("count the stock")
     told = [
-        bool(reminders(log.messages, run_id=RUN, iterations=4, goal=log.messages[0], plan=EMPTY, drift_every=every))
+        bool(
+            build_reminders(log.messages, run_id=RUN, iterations=4, goal=log.messages[0], plan=EMPTY, drift_every=every)
+        )
         for every in (2, 3, None)
     ]
     assert told == [True, False, False]
 
 
 def _reminders(log: Log, *, iterations: int = 1, plan: Plan = EMPTY) -> list[str]:
-    return reminders(log.messages, run_id=RUN, iterations=iterations, goal=log.messages[0], plan=plan)
+    return build_reminders(log.messages, run_id=RUN, iterations=iterations, goal=log.messages[0], plan=plan)

@@ -5,9 +5,8 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.agent.context.assembly import ContextInput
-from holdfast.agent.context.sizes import Sizes
-from holdfast.agent.context.snapshot import take
-from holdfast.agent.context.tools import offered
+from holdfast.agent.context.snapshot import take_snapshot
+from holdfast.agent.context.tokens import MessageSizer, measure_tools
 from holdfast.domain.context import (
     Compaction,
     ContextSnapshot,
@@ -94,7 +93,7 @@ def test_the_same_text_has_the_same_digest_and_another_text_another() -> None:
 
 def test_sizes_keep_no_more_than_they_may() -> None:
     log, _ = _conversation()
-    sizes = Sizes(TOKENS, most=2)
+    sizes = MessageSizer(TOKENS, most=2)
     measured = [sizes.stored(message) for message in log.messages]
     again = [sizes.stored(message) for message in reversed(log.messages)]
     assert again[0] is measured[-1]
@@ -109,8 +108,8 @@ def _conversation() -> tuple[Log, ContextInput]:
     goal = log.user("look")
     log.exchange(call("c1"), answer="a cat")
     what = given(log, goal=goal, reminders=("stay on course",))
-    return log, replace(what, tools=offered([LOOK], tokens=TOKENS))
+    return log, replace(what, tools=measure_tools([LOOK], tokens=TOKENS))
 
 
 def _taken(what: ContextInput) -> ContextSnapshot:
-    return take(assembled(what), what, step=7, model="scripted:x")
+    return take_snapshot(assembled(what), what, step=7, model="scripted:x")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from splintr import AnyTokenizer, Tokenizer
 
-from holdfast.agent.tokens import EstimatedTokens
+from holdfast.agent.context.tokens import EstimatedTokens
 
 CORPUS: Final = Path(__file__).parent / "corpus"
 CLOSE: Final = 0.15

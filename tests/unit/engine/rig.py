@@ -12,7 +12,7 @@ from holdfast.domain.commit import Lease
 from holdfast.domain.errors import Unavailable
 from holdfast.domain.ids import OwnerId, RunId
 from holdfast.domain.run import Run, RunStatus
-from holdfast.engine.timers import Fire, TimerLoop
+from holdfast.engine.timers import TimerAction, TimerLoop
 from holdfast.engine.watcher import Watcher
 from holdfast.engine.worker import Worker
 from holdfast.ports.bus import Bus, WakeHint
@@ -191,7 +191,7 @@ async def firing(
     bus: Bus,
     clock: Clock,
     *,
-    kinds: Mapping[str, Fire] | None = None,
+    kinds: Mapping[str, TimerAction] | None = None,
     patience: float = NEVER,
     owner: OwnerId = TIMERS,
 ) -> AsyncIterator[None]:

@@ -2,21 +2,21 @@
 
 import asyncio
 
-from holdfast.engine.bell import Bell
+from holdfast.engine.loops import WakeEvent
 
 
 async def test_a_ring_is_heard_at_once() -> None:
-    bell = Bell(gap=3600)
+    bell = WakeEvent(gap=3600)
     bell.ring()
     assert await bell.wait(within=0)
 
 
 async def test_silence_ends_the_sleep_when_its_time_is_over() -> None:
-    assert not await Bell().wait(within=0.001)
+    assert not await WakeEvent().wait(within=0.001)
 
 
 async def test_what_rings_while_nobody_sleeps_is_heard_once() -> None:
-    bell = Bell()
+    bell = WakeEvent()
     bell.ring()
     bell.ring()
     assert await bell.wait(within=0)
@@ -24,7 +24,7 @@ async def test_what_rings_while_nobody_sleeps_is_heard_once() -> None:
 
 
 async def test_what_rings_too_soon_is_heard_when_the_gap_is_over() -> None:
-    bell, loop = Bell(gap=0.05), asyncio.get_running_loop()
+    bell, loop = WakeEvent(gap=0.05), asyncio.get_running_loop()
     heard = []
     for _ in range(4):
         bell.ring()
@@ -35,7 +35,7 @@ async def test_what_rings_too_soon_is_heard_when_the_gap_is_over() -> None:
 
 
 async def test_a_sleeper_that_is_cancelled_loses_no_ring() -> None:
-    bell = Bell(gap=0.05)
+    bell = WakeEvent(gap=0.05)
     bell.ring()
     assert await bell.wait()
     bell.ring()

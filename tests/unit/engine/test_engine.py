@@ -11,8 +11,7 @@ from holdfast.domain.commit import Lease
 from holdfast.domain.ids import OwnerId, SpaceId
 from holdfast.domain.run import RunStatus
 from holdfast.domain.timer import NewTimer
-from holdfast.engine.engine import Engine
-from holdfast.engine.news import NewsLoop
+from holdfast.engine.engine import Engine, NotificationLoop
 from holdfast.engine.timers import TimerLoop
 from holdfast.engine.watcher import Watcher
 from holdfast.ports.spaces import Notifications
@@ -51,7 +50,7 @@ def new_engine(
         owner=OwnerId("engine"),
         patience=NEVER,
     )
-    news = NewsLoop(notifications=notifications or store.notifications, watcher=watcher, patience=NEVER)
+    news = NotificationLoop(notifications=notifications or store.notifications, watcher=watcher, patience=NEVER)
     worker = None if actor is None else new_worker(store, watcher, actor)
     return Engine(watcher=watcher, timers=timers, news=news, worker=worker)
 

@@ -9,7 +9,7 @@ from holdfast.bus.local import LocalBus
 from holdfast.domain.errors import Unavailable
 from holdfast.domain.ids import SpaceId
 from holdfast.domain.notification import Notification
-from holdfast.engine.news import NewsLoop
+from holdfast.engine.engine import NotificationLoop
 from holdfast.engine.watcher import Watcher
 from holdfast.store.notifications import SqlNotifications
 from holdfast.store.store import Store
@@ -30,7 +30,7 @@ async def numbered(store: Store, count: int) -> list[Notification]:
 async def test_news_are_numbered_on_a_hint_or_when_patience_is_over(store: Store, bus: LocalBus, deaf: bool) -> None:
     heard = DeafBus() if deaf else bus
     watcher = Watcher(bus=heard, events=store.events, leases=store.leases, clock=SystemClock(), patience=NEVER)
-    loop = NewsLoop(notifications=store.notifications, watcher=watcher, patience=0.02 if deaf else NEVER)
+    loop = NotificationLoop(notifications=store.notifications, watcher=watcher, patience=0.02 if deaf else NEVER)
     async with asyncio.timeout(LIMIT), background(watcher.run()), background(loop.run()):
         for number in range(1, 4):
             await finish(store, await running(store, "hi"))
@@ -54,6 +54,6 @@ class Failing(SqlNotifications):
 async def test_a_store_that_does_not_answer_is_asked_again(store: Store, bus: LocalBus) -> None:
     watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=SystemClock(), patience=NEVER)
     await finish(store, await running(store, "hi"))
-    loop = NewsLoop(notifications=Failing(store), watcher=watcher, patience=NEVER)
+    loop = NotificationLoop(notifications=Failing(store), watcher=watcher, patience=NEVER)
     async with asyncio.timeout(LIMIT), background(watcher.run()), background(loop.run()):
         await numbered(store, 1)

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from holdfast.engine import stopping
-from holdfast.engine.stopping import stop
+from holdfast import concurrency as stopping
+from holdfast.concurrency import cancel_and_wait
 
 
 async def _sleep_on(*, deaf: int) -> None:
@@ -19,15 +19,15 @@ async def _sleep_on(*, deaf: int) -> None:
 
 
 async def test_tasks_are_told_until_they_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stopping, "AGAIN", 0.01)
+    monkeypatch.setattr(stopping, "CANCEL_RETRY_SECONDS", 0.01)
     tasks = [asyncio.ensure_future(_sleep_on(deaf=deaf)) for deaf in range(4)]
     await asyncio.sleep(0)
-    await stop(tasks)
+    await cancel_and_wait(tasks)
     assert all(task.cancelled() for task in tasks)
 
 
 async def test_what_has_ended_is_left_alone() -> None:
     done = asyncio.ensure_future(asyncio.sleep(0, "done"))
     await done
-    await stop([done])
+    await cancel_and_wait([done])
     assert done.result() == "done"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.instant import Millis
 from holdfast.domain.run import RunStatus
-from holdfast.engine.tails import KEPT, MOST, Recent, Tail
+from holdfast.engine.watcher import MAX_RECENT_TAILS, MAX_TAIL_BYTES, RecentTails, Tail
 from holdfast.ports.log import LogAppend, LogHead
 
 SPACE, RUN = SpaceId("acme"), RunId("run_1")
@@ -72,7 +72,7 @@ def test_events_are_the_same_as_in_the_log() -> None:
 def test_what_is_too_long_ago_must_be_read() -> None:
     tail = Tail()
     for seq in range(1, 10):
-        tail.grow(growth(seq, seq, length=KEPT // 3))
+        tail.grow(growth(seq, seq, length=MAX_TAIL_BYTES // 3))
     assert numbers(tail, 0) == []
     assert numbers(tail, 6) == [7, 8, 9]
 
@@ -102,8 +102,8 @@ def test_an_end_is_news_even_where_nothing_was_said() -> None:
 
 
 def test_of_runs_that_nobody_watches_only_the_latest_are_kept() -> None:
-    recent = Recent()
-    names = [(SPACE, RunId(f"run_{number}")) for number in range(MOST + 1)]
+    recent = RecentTails()
+    names = [(SPACE, RunId(f"run_{number}")) for number in range(MAX_RECENT_TAILS + 1)]
     for name in names:
         recent.grow(growth(1, 1, run=name[1]))
     assert numbers(recent.take(names[0]), 0) == []

@@ -14,7 +14,7 @@ from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.instant import Instant, Millis, instant, millis
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.thread import NewThread
-from holdfast.engine.watcher import PATIENCE, Watcher
+from holdfast.engine.watcher import WAKEUP_FALLBACK_SECONDS, Watcher
 from holdfast.ports.bus import Bus, WakeHint
 from holdfast.ports.log import EventLog, LoggedEvent, LogHead
 from holdfast.store.store import Store
@@ -167,7 +167,7 @@ async def test_nobody_is_told_after_they_stopped_to_listen(store: Store) -> None
 
 
 def test_a_hint_that_was_lost_costs_two_seconds_at_most() -> None:
-    assert PATIENCE <= 2
+    assert WAKEUP_FALLBACK_SECONDS <= 2
 
 
 async def test_a_hint_that_was_lost_is_made_up_for_while_others_keep_coming(store: Store) -> None:
@@ -241,7 +241,7 @@ async def test_what_is_hinted_at_while_the_watcher_reads_is_read_after_that(stor
 async def test_a_watch_that_ends_while_others_are_read_harms_nobody(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.engine.watcher.MOST_AT_ONCE", 1)
+    monkeypatch.setattr("holdfast.engine.watcher.MAX_HEADS_BATCH", 1)
     thread = await new_thread(store, SPACE)
     first, second = [await new_run(store, SPACE, thread, "hi") for _ in range(2)]
     bus, events = LocalBus(), SlowLog(store.events)

@@ -7,7 +7,7 @@ import pytest
 from holdfast.bus.local import LocalBus
 from holdfast.domain.errors import Unavailable
 from holdfast.domain.run import RunStatus
-from holdfast.engine.outage import FIRST_PAUSE, LONGEST_PAUSE, Outage
+from holdfast.engine.loops import FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS, StoreOutage
 from holdfast.store.store import Store
 from tests.conformance.scenes import queued
 from tests.unit.engine.rig import SOON, Actor, Watched, becomes, completing, working
@@ -32,9 +32,9 @@ async def test_a_worker_outlives_a_store_that_does_not_answer(
 
 
 def test_pauses_grow_up_to_a_limit_and_begin_anew_after_an_answer() -> None:
-    outage = Outage("doing this")
+    outage = StoreOutage("doing this")
     pauses = [outage.pause(Unavailable("down")) for _ in range(40)]
-    assert pauses[0] == FIRST_PAUSE and pauses[-1] == LONGEST_PAUSE
+    assert pauses[0] == FIRST_RETRY_SECONDS and pauses[-1] == MAX_RETRY_SECONDS
     assert pauses == sorted(pauses)
     outage.over()
-    assert outage.pause(Unavailable("down")) == FIRST_PAUSE
+    assert outage.pause(Unavailable("down")) == FIRST_RETRY_SECONDS

@@ -1,9 +1,9 @@
-"""Compaction: making a conversation shorter before it overflows.
+"""Compaction: shortening a conversation before it overflows.
 
-    completed items of the plan ──► their conclusions ──► is that enough? ──► done, without a model
-                                                            └─ no ──► a summary of what is older
+    completed plan items ──► their conclusions ──► is that enough? ──► done, without a model call
+                                                     └─ no ──► a summary of the older messages
 
-What is planned here is a value; whoever asks for it makes the model call and commits the compaction that comes of it.
+A plan is a value: its caller makes the model call and commits the resulting compaction.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,31 +12,37 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.agent.context import notes
-from holdfast.agent.context.assembly import ContextInput, budget_of
-from holdfast.agent.context.budget import ENOUGH, KEPT, Budget
-from holdfast.agent.context.outline import Outline, outline
-from holdfast.agent.context.sizes import Sizes
-from holdfast.agent.context.summary import fitted, summary_request
-from holdfast.agent.context.units import Unit
+from holdfast.agent.context.assembly import (
+    COLLAPSE_ENOUGH_RATIO,
+    KEEP_AFTER_SUMMARY_RATIO,
+    ContextBudget,
+    ContextInput,
+    context_budget,
+)
+from holdfast.agent.context.outline import Outline, build_outline, summary_note
+from holdfast.agent.context.tokens import MessageSizer, SizedMessage
+from holdfast.agent.context.units import Unit, elide_middle, text_of
+from holdfast.agent.prompt import load_text, render_text
+from holdfast.domain.content import TextPart
 from holdfast.domain.context import CollapsedTask, Compaction, compaction_exhausted, record_failed_compaction
 from holdfast.domain.ids import RunId
-from holdfast.domain.message import Message
+from holdfast.domain.message import Message, NewMessage, Role, ToolCall
 from holdfast.domain.plan import Plan
-from holdfast.ports.model import ModelRequest
+from holdfast.ports.model import ModelCallPurpose, ModelRequest, ModelSettings
+from holdfast.tools.content import sanitize
 
-SUMMARY_TOKENS: Final = 2_000
+MAX_SUMMARY_TOKENS: Final = 2_000
 """What a summary may have; in a small window one part in eight of the conversation's share."""
-LEAST_SUMMARY: Final = 100
+MIN_SUMMARY_TOKENS: Final = 100
 
 
-class Collapse(msgspec.Struct, frozen=True, kw_only=True):
+class CollapsePlan(msgspec.Struct, frozen=True, kw_only=True):
     """It is enough to tell completed items by their conclusions."""
 
     compaction: Compaction
 
 
-class Summarise(msgspec.Struct, frozen=True, kw_only=True):
+class SummaryPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A model has to write a summary; `apply_summary` says what comes of it."""
 
     request: ModelRequest
@@ -49,32 +55,32 @@ class Summarise(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens that the summary may have."""
 
 
-CompactionPlan: TypeAlias = Collapse | Summarise
+CompactionPlan: TypeAlias = CollapsePlan | SummaryPlan
 
 
 def plan_compaction(
-    given: ContextInput, *, plan: Plan, run_id: RunId, context_window: int, sizes: Sizes
+    given: ContextInput, *, plan: Plan, run_id: RunId, context_window: int, sizes: MessageSizer
 ) -> CompactionPlan | None:
     """Return how to make the conversation shorter, or nothing if it cannot be.
 
     `context_window` is how many messages the thread keeps verbatim: after a summary there are half as many at most.
     """
-    budget = budget_of(given, sizes=sizes)
-    now = _outline(given, given.compaction, sizes)
+    budget = context_budget(given, sizes=sizes)
+    now = _outline_with(given, given.compaction, sizes)
     if compaction_exhausted(now.compaction, tokens=now.tokens) or len(now.units) < 2:
         return None
-    then = _collapsed(given, now, plan, sizes)
+    then = _collapse_completed(given, now, plan, sizes)
     base = replace(then.compaction, tokens_before=now.tokens, tokens_after=then.tokens)
-    collapse = Collapse(compaction=replace(base, failed_tries=0)) if then.tokens < now.tokens else None
-    if collapse is not None and then.covered and then.tokens <= budget.conversation * ENOUGH:
+    collapse = CollapsePlan(compaction=replace(base, failed_tries=0)) if then.tokens < now.tokens else None
+    if collapse is not None and then.covered and then.tokens <= budget.conversation * COLLAPSE_ENOUGH_RATIO:
         return collapse
-    return _summarise(then, base, budget, run_id=run_id, keep=context_window // 2, sizes=sizes) or collapse
+    return _plan_summary(then, base, budget, run_id=run_id, keep=context_window // 2, sizes=sizes) or collapse
 
 
-def apply_summary(planned: Summarise, summary: str, *, sizes: Sizes) -> Compaction:
+def apply_summary(planned: SummaryPlan, summary: str, *, sizes: MessageSizer) -> Compaction:
     """Return the compaction with that summary; one that makes nothing shorter counts as a failed try."""
     base, before = planned.base, planned.base.tokens_before
-    kept = fitted(summary, most=planned.most, sizes=sizes)
+    kept = fit_summary(summary, most=planned.most, sizes=sizes)
     made = replace(
         base,
         through=planned.through,
@@ -82,26 +88,26 @@ def apply_summary(planned: Summarise, summary: str, *, sizes: Sizes) -> Compacti
         collapsed=tuple(span for span in base.collapsed if span.end.message_sequence_num > planned.through),
         failed_tries=0,
     )
-    told = notes.earlier(made, sizes=sizes)
+    told = summary_note(made, sizes=sizes)
     if told is None or planned.rest + told.tokens >= base.tokens_after:
         return record_failed_compaction(base, before=before, after=base.tokens_after)
     return replace(made, tokens_after=planned.rest + told.tokens)
 
 
-def _outline(given: ContextInput, compaction: Compaction, sizes: Sizes) -> Outline:
-    return outline(given.messages, whole=given.whole, goal=given.goal, compaction=compaction, sizes=sizes)
+def _outline_with(given: ContextInput, compaction: Compaction, sizes: MessageSizer) -> Outline:
+    return build_outline(given.messages, whole=given.whole, goal=given.goal, compaction=compaction, sizes=sizes)
 
 
-def _collapsed(given: ContextInput, now: Outline, plan: Plan, sizes: Sizes) -> Outline:
+def _collapse_completed(given: ContextInput, now: Outline, plan: Plan, sizes: MessageSizer) -> Outline:
     """Return the outline with every completed item collapsed, if that makes it shorter."""
-    spans = (*now.compaction.collapsed, *_completed(plan, given.messages, now))
+    spans = (*now.compaction.collapsed, *_completed_spans(plan, given.messages, now))
     if len(spans) == len(now.compaction.collapsed):
         return now
-    then = _outline(given, replace(now.compaction, collapsed=spans), sizes)
+    then = _outline_with(given, replace(now.compaction, collapsed=spans), sizes)
     return then if then.tokens < now.tokens else now
 
 
-def _completed(plan: Plan, messages: Sequence[Message], now: Outline) -> Iterator[CollapsedTask]:
+def _completed_spans(plan: Plan, messages: Sequence[Message], now: Outline) -> Iterator[CollapsedTask]:
     """Yield the completed items that began and ended before the newest unit, on this chain."""
     newest = now.units[-1].first
     asked = {message.sequence for message in messages if message.tool_calls and message.sequence != newest}
@@ -116,13 +122,15 @@ def _completed(plan: Plan, messages: Sequence[Message], now: Outline) -> Iterato
             )
 
 
-def _summarise(
-    there: Outline, base: Compaction, budget: Budget, *, run_id: RunId, keep: int, sizes: Sizes
-) -> Summarise | None:
-    older = there.units[: _tail(there.units, room=int(budget.conversation * KEPT), keep=keep)]
+def _plan_summary(
+    there: Outline, base: Compaction, budget: ContextBudget, *, run_id: RunId, keep: int, sizes: MessageSizer
+) -> SummaryPlan | None:
+    older = there.units[
+        : _first_kept_index(there.units, room=int(budget.conversation * KEEP_AFTER_SUMMARY_RATIO), keep=keep)
+    ]
     if not older or (len(older) == 1 and there.goal_at == 0):
         return None
-    most = min(SUMMARY_TOKENS, max(budget.conversation // 8, LEAST_SUMMARY))
+    most = min(MAX_SUMMARY_TOKENS, max(budget.conversation // 8, MIN_SUMMARY_TOKENS))
     excerpt = summary_request(
         older, earlier=there.earlier, run_id=run_id, room=budget.usable - 2 * most, most=most, sizes=sizes
     )
@@ -132,10 +140,10 @@ def _summarise(
         return None
     goal = there.units[there.goal_at].tokens if there.goal_at is not None and there.goal_at < len(covered) else 0
     replaced = sum(unit.tokens for unit in covered) - goal + (there.earlier.tokens if there.earlier else 0)
-    return Summarise(request=excerpt.request, base=base, through=through, rest=there.tokens - replaced, most=most)
+    return SummaryPlan(request=excerpt.request, base=base, through=through, rest=there.tokens - replaced, most=most)
 
 
-def _tail(units: Sequence[Unit], *, room: int, keep: int) -> int:
+def _first_kept_index(units: Sequence[Unit], *, room: int, keep: int) -> int:
     """Return the index from which on units stay as they are: the newest, and those before it that fit."""
     room -= units[-1].tokens
     keep -= len(units[-1].messages)
@@ -145,3 +153,75 @@ def _tail(units: Sequence[Unit], *, room: int, keep: int) -> int:
         if room < 0 or keep < 0:
             return index + 1
     return 0
+
+
+MAX_MESSAGE_CHARS: Final = 8_000
+"""Characters of what a user or the model said that the writer of a summary is shown."""
+MAX_RESULT_CHARS: Final = 2_000
+MAX_ARGUMENTS_CHARS: Final = 500
+
+_WORDS_PER_TOKEN: Final = 0.6
+
+
+class SummaryRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The request for a summary, and of how many of the units it is one."""
+
+    request: ModelRequest
+    units: int
+
+
+def summary_request(
+    older: Sequence[Unit], *, earlier: SizedMessage | None, run_id: RunId, room: int, most: int, sizes: MessageSizer
+) -> SummaryRequest:
+    """Return the request for a summary of at most `most` tokens, of as many of the oldest units as fit into `room`.
+
+    What was summarised before is part of it, so that the new summary replaces the old one. There is at least one unit.
+    """
+    told = [] if earlier is None else [earlier.message]
+    room -= sum(sizes.of(message) for message in told)
+    for unit in older:
+        message = _unit_message(unit)
+        room -= sizes.of(message)
+        if room < 0 and len(told) > (earlier is not None):
+            break
+        told.append(message)
+    asked = NewMessage(role=Role.USER, content=render_text("summarise", words=int(most * _WORDS_PER_TOKEN)))
+    request = ModelRequest(
+        run_id=run_id,
+        system=load_text("summary"),
+        messages=[*told, asked],
+        # A model that thinks aloud has its thoughts counted too.
+        settings=ModelSettings(thinking=False, max_output_tokens=2 * most),
+        purpose=ModelCallPurpose.SUMMARY,
+    )
+    return SummaryRequest(request=request, units=len(told) - (earlier is not None))
+
+
+def fit_summary(summary: str, *, most: int, sizes: MessageSizer) -> str:
+    """Return what a model wrote, in at most `most` tokens and as it can be stored."""
+    kept: str = sanitize(summary.strip())
+    while (length := sizes.text(kept)) > most:
+        kept = kept[: min(len(kept) - 1, len(kept) * most // length)].rstrip()
+    return kept
+
+
+def _unit_message(unit: Unit) -> NewMessage:
+    """Return a unit as one message: calls and their results are told in words, so that no tool has to be offered."""
+    head = unit.head
+    lines = [_message_text(head), *(f"[called {_call_text(call)}]" for call in head.tool_calls)]
+    lines += [
+        f"[answer]\n{elide_middle(text_of(part.message.content), most=MAX_RESULT_CHARS)}" for part in unit.messages[1:]
+    ]
+    return NewMessage(role=head.role, content="\n".join(line for line in lines if line))
+
+
+def _message_text(message: Message | NewMessage) -> str:
+    said = elide_middle(text_of(message.content), most=MAX_MESSAGE_CHARS)
+    if isinstance(message.content, str):
+        return said
+    attached = [type(part).__name__ for part in message.content if not isinstance(part, TextPart)]
+    return "\n".join([said, *(f"[attached: {name.removesuffix('Part').lower()}]" for name in attached)])
+
+
+def _call_text(call: ToolCall) -> str:
+    return f"{call.name} {elide_middle(msgspec.json.encode(call.arguments).decode(), most=MAX_ARGUMENTS_CHARS)}"

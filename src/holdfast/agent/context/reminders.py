@@ -3,30 +3,29 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from holdfast.agent.context.circles import (
-    REPEATED,
-    STOPPED,
-    repetition,
-    rounds_without_progress,
-    same_errors,
+from holdfast.agent.context.loop_detection import (
+    REMIND_AFTER_REPEATS,
+    STOP_AFTER_REPEATS,
+    count_idle_rounds,
+    count_same_errors,
+    find_repetition,
 )
-from holdfast.agent.context.shorten import middle_left_out
-from holdfast.agent.context.units import words
-from holdfast.agent.prompt.texts import filled
+from holdfast.agent.context.units import elide_middle, text_of
+from holdfast.agent.prompt import render_text
 from holdfast.domain.agent import DEFAULT_ANTI_DRIFT_EVERY
 from holdfast.domain.ids import RunId
 from holdfast.domain.message import Message
 from holdfast.domain.plan import Plan, PlanItem, PlanStatus, SubtaskStatus
 from holdfast.domain.untrusted import fence_text, safe_name
 
-SAME_ERRORS: Final = 3
-NOTHING_NEW: Final = 6
+REMIND_AFTER_SAME_ERRORS: Final = 3
+REMIND_AFTER_IDLE_ROUNDS: Final = 6
 """Rounds of calls of which nothing new came."""
-LONGEST_GOAL: Final = 1_000
+MAX_GOAL_CHARS: Final = 1_000
 """Characters of what was asked for, in a reminder."""
 
 
-def reminders(
+def build_reminders(
     messages: Sequence[Message],
     *,
     run_id: RunId,
@@ -42,51 +41,51 @@ def reminders(
     if not iterations:
         return []  # there is nothing yet that it could have strayed from
     return [
-        *_repeated(messages, run_id, iterations),
-        *_stalled(messages, run_id, iterations),
-        *(_drift(iterations, goal, plan) if drift_every and iterations % drift_every == 0 else ()),
+        *_repetition_reminder(messages, run_id, iterations),
+        *_stall_reminder(messages, run_id, iterations),
+        *(_drift_reminder(iterations, goal, plan) if drift_every and iterations % drift_every == 0 else ()),
     ]
 
 
-def _repeated(messages: Sequence[Message], run_id: RunId, iterations: int) -> Iterator[str]:
-    if iterations < REPEATED:
+def _repetition_reminder(messages: Sequence[Message], run_id: RunId, iterations: int) -> Iterator[str]:
+    if iterations < REMIND_AFTER_REPEATS:
         return  # nothing can have happened so often yet
-    found = repetition(messages, run_id=run_id)
-    if found.count >= REPEATED:
-        yield filled("repetition", tool=safe_name(found.tool), count=found.count, most=STOPPED)
+    found = find_repetition(messages, run_id=run_id)
+    if found.count >= REMIND_AFTER_REPEATS:
+        yield render_text("repetition", tool=safe_name(found.tool), count=found.count, most=STOP_AFTER_REPEATS)
 
 
-def _stalled(messages: Sequence[Message], run_id: RunId, iterations: int) -> Iterator[str]:
-    if iterations < SAME_ERRORS:
+def _stall_reminder(messages: Sequence[Message], run_id: RunId, iterations: int) -> Iterator[str]:
+    if iterations < REMIND_AFTER_SAME_ERRORS:
         return
-    errors = same_errors(messages, run_id=run_id)
-    if errors >= SAME_ERRORS:
-        yield filled("stall_errors", count=errors)
+    errors = count_same_errors(messages, run_id=run_id)
+    if errors >= REMIND_AFTER_SAME_ERRORS:
+        yield render_text("stall_errors", count=errors)
         return
-    idle = rounds_without_progress(messages, run_id=run_id)
-    if idle >= NOTHING_NEW:
-        yield filled("stall_nothing_new", count=idle)
+    idle = count_idle_rounds(messages, run_id=run_id)
+    if idle >= REMIND_AFTER_IDLE_ROUNDS:
+        yield render_text("stall_nothing_new", count=idle)
 
 
-def _drift(iterations: int, goal: Message | None, plan: Plan) -> Iterator[str]:
+def _drift_reminder(iterations: int, goal: Message | None, plan: Plan) -> Iterator[str]:
     if goal is None and not plan.items:
         return
     asked = (
-        middle_left_out(words(goal.content), most=LONGEST_GOAL) if goal is not None else "what your instructions say"
+        elide_middle(text_of(goal.content), most=MAX_GOAL_CHARS) if goal is not None else "what your instructions say"
     )
-    yield filled("drift", iterations=iterations, goal=fence_text(asked, tag="request"), plan=_next(plan))
+    yield render_text("drift", iterations=iterations, goal=fence_text(asked, tag="request"), plan=_plan_position(plan))
 
 
-def _next(plan: Plan) -> str:
+def _plan_position(plan: Plan) -> str:
     """Return where the plan stands: the item in progress, or else the next one."""
     for status in (PlanStatus.IN_PROGRESS, PlanStatus.PLANNED):
         for item in plan.items:
             if item.status is status:
-                return fence_text(_item(item), tag="plan")
+                return fence_text(_item_text(item), tag="plan")
     return "Nothing in the plan is open."
 
 
-def _item(item: PlanItem) -> str:
+def _item_text(item: PlanItem) -> str:
     state = "in progress" if item.status is PlanStatus.IN_PROGRESS else "next"
     left = [subtask.title for subtask in item.subtasks if subtask.status is SubtaskStatus.PENDING]
     return "\n".join([f"{state}: task {item.task_id}, {item.title}", *(f"- open: {title}" for title in left)])

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from holdfast.agent.context.assembly import Assembled, ContextInput
-from holdfast.agent.context.sizes import Sized
+from holdfast.agent.context.assembly import AssembledContext, ContextInput
+from holdfast.agent.context.tokens import SizedMessage
 from holdfast.domain.context import ContextSnapshot, SentPart, SentRange, SentSegment, SentText, text_digest
 from holdfast.domain.ids import MessageId
 from holdfast.domain.message import Message, NewMessage
 
 
-def take(assembled: Assembled, given: ContextInput, *, step: int, model: str) -> ContextSnapshot:
+def take_snapshot(assembled: AssembledContext, given: ContextInput, *, step: int, model: str) -> ContextSnapshot:
     """Return the snapshot of what is sent in a step, with the texts that it names."""
     texts = {part.digest: part.text for part in given.segments}
     reminders = tuple(given.reminders)
@@ -22,9 +22,9 @@ def take(assembled: Assembled, given: ContextInput, *, step: int, model: str) ->
         segments=tuple(
             [SentSegment(name=part.name, digest=part.digest, tokens=part.tokens) for part in given.segments]
         ),
-        conversation=tuple(_conversation(said, given.messages, texts)),
+        conversation=tuple(_sent_conversation(said, given.messages, texts)),
         reminders=reminders,
-        tools=_kept(texts, given.tools.text),
+        tools=_add_text(texts, given.tools.text),
         tokens=assembled.tokens,
         first_sequence=assembled.first_sequence,
         last_sequence=assembled.last_sequence,
@@ -33,7 +33,9 @@ def take(assembled: Assembled, given: ContextInput, *, step: int, model: str) ->
     )
 
 
-def _conversation(said: Sequence[Sized], window: Sequence[Message], texts: dict[str, str]) -> Iterator[SentPart]:
+def _sent_conversation(
+    said: Sequence[SizedMessage], window: Sequence[Message], texts: dict[str, str]
+) -> Iterator[SentPart]:
     """Yield ranges of messages that follow each other in the log, and everything else as text."""
     places = {message.id: index for index, message in enumerate(window)}
     run: list[Message] = []
@@ -42,7 +44,7 @@ def _conversation(said: Sequence[Sized], window: Sequence[Message], texts: dict[
         if message is None or message.sequence is None:
             yield from _range(run)
             run = []
-            yield SentText(digest=_kept(texts, _written(each.message)))
+            yield SentText(digest=_add_text(texts, _encode_message(each.message)))
         elif run and _follows(places, run[-1].id, message.id):
             run.append(message)
         else:
@@ -60,7 +62,7 @@ def _range(run: Sequence[Message]) -> Iterator[SentRange]:
         yield SentRange(first=run[0].sequence, last=run[-1].sequence, count=len(run))
 
 
-def _written(message: Message | NewMessage) -> str:
+def _encode_message(message: Message | NewMessage) -> str:
     if isinstance(message, Message):
         message = NewMessage(
             role=message.role,
@@ -72,7 +74,7 @@ def _written(message: Message | NewMessage) -> str:
     return msgspec.json.encode(message).decode()
 
 
-def _kept(texts: dict[str, str], text: str) -> str:
+def _add_text(texts: dict[str, str], text: str) -> str:
     name = text_digest(text)
     texts[name] = text
     return name

@@ -1,1 +1,18 @@
-"""The system prompt: its texts, and how they are put together."""
+"""Prompt texts: the `.md` files of this folder, loaded by name."""
+
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+_FOLDER: Final = Path(__file__).parent
+
+
+@cache
+def load_text(name: str) -> str:
+    """Return the text of that name, without the line break at its end."""
+    return (_FOLDER / f"{name}.md").read_text(encoding="utf-8").rstrip("\n")
+
+
+def render_text(name: str, **values: object) -> str:
+    """Return the text of that name with `{values}` in place; what they say is not looked through again."""
+    return load_text(name).format(**values)

@@ -1,10 +1,9 @@
-"""How the calls of an assistant message are run and settled, once it is decided that they may.
+"""`ToolStep` runs and settles the approved tool calls of one assistant message.
 
-    all of them read-only ──► side by side, settled in the order in which they were asked for
-    otherwise             ──► one after the other; calls that wait begin together, and nothing after them begins
+    all read-only ──► in parallel, settled in the order of the calls
+    otherwise     ──► in order; calls that wait start together, and nothing after them starts
 
-A call that was cut off is run again where that can do no harm. Where nobody knows whether it happened, the agent's
-policy says what to do.
+A call that was lost in a crash is run again if that is harmless. If its outcome is unknown, the agent's policy decides.
 """
 
 import asyncio
@@ -16,19 +15,31 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from holdfast.agent.asking import note_questions
-from holdfast.agent.ending import arrived as arrival_for
-from holdfast.agent.ending import ask, wait, withdraw
-from holdfast.agent.ledger import child_of
-from holdfast.agent.meanwhile import committing
-from holdfast.agent.permitting import FREELY, Permitting, forget, is_guarded, tell_refusal
-from holdfast.agent.settling import end_subagent, settle, start_subagent, take_effects
-from holdfast.agent.tainting import mark
-from holdfast.agent.taking_in import hold
-from holdfast.agent.tasks import Tasks
-from holdfast.agent.unknown import question_key, settle_as_told, settle_unknown
-from holdfast.agent.waits import FOR_RUNS, LONGEST_WAIT, asking_key, target_of, timer_of, wait_key
-from holdfast.agent.work import Work
+from holdfast.agent.approvals import UNRESTRICTED, ApprovalGate, clear_decisions, emit_denial, needs_decision
+from holdfast.agent.endings import cancel_interrupt, open_interrupt, suspend
+from holdfast.agent.endings import take_resume_cause as arrival_for
+from holdfast.agent.inbox import hold_messages, update_child_interrupts
+from holdfast.agent.run_context import RunContext, mark_tainted
+from holdfast.agent.run_writer import commit_while
+from holdfast.agent.step_ledger import (
+    MAX_RUN_WAIT,
+    RUN_WAITS,
+    awaited_run_id,
+    child_run_id,
+    interrupt_key,
+    step_timer_id,
+    wait_key,
+)
+from holdfast.agent.tool_results import (
+    apply_effects,
+    emit_subagent_ended,
+    emit_subagent_started,
+    settle_call,
+    settle_from_response,
+    settle_unknown_outcome,
+    unknown_outcome_key,
+)
+from holdfast.concurrency import FirstErrorTaskGroup
 from holdfast.domain.errors import HoldfastError, InboxNotEmpty, LeaseLost, NotFound, Unavailable, WouldDeadlock
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import InterruptId
@@ -63,40 +74,40 @@ T = TypeVar("T")
 _log: Final = logging.getLogger("holdfast.agent")
 
 
-class Acting:
+class ToolStep:
     """Runs the open calls of one assistant message."""
 
-    def __init__(self, work: Work, message: Message) -> None:
+    def __init__(self, work: RunContext, message: Message) -> None:
         self._work = work
         self._message = message
-        self._permitted = FREELY
+        self._permitted = UNRESTRICTED
         self._places = {call.id: index for index, call in enumerate(message.tool_calls)}
 
     async def act(self, calls: Sequence[ToolCall]) -> bool:
         """Run and settle `calls`; return whether the run waits for some of them now."""
-        if is_guarded(self._work, calls):
-            permitted = await Permitting(self._work, self._message).permit(calls)
+        if needs_decision(self._work, calls):
+            permitted = await ApprovalGate(self._work, self._message).permit(calls)
             if permitted is None:
                 return True
             calls, self._permitted = permitted.calls, permitted
         together = self._side_by_side(calls)
         waiting = await (self._run_side_by_side(calls) if together else self._run_in_order(calls))
         while waiting:
-            note_questions(self._work, self._work.ledger.awaited_children())
+            update_child_interrupts(self._work, self._work.ledger.awaited_children())
             try:
                 await self._wait(waiting)
             except InboxNotEmpty:
                 await self._work.read_mail()
                 waiting = await self._take_arrivals(waiting)
                 if waiting:
-                    note_questions(self._work, self._work.ledger.awaited_children())
-                    hold(self._work)
+                    update_child_interrupts(self._work, self._work.ledger.awaited_children())
+                    hold_messages(self._work)
             except WouldDeadlock as error:
                 waiting = self._refuse(waiting, error)
             else:
                 return True
-        note_questions(self._work, ())
-        forget(self._work)
+        update_child_interrupts(self._work, ())
+        clear_decisions(self._work)
         await self._work.commit()
         return False
 
@@ -112,7 +123,7 @@ class Acting:
 
     async def _run_all(self, calls: Sequence[ToolCall], steps: Sequence[Step]) -> list[tuple[ToolCall, Step]]:
         waiting = []
-        async with Tasks() as group:
+        async with FirstErrorTaskGroup() as group:
             running = [group.create_task(self._run(call, step)) for call, step in zip(calls, steps, strict=True)]
             for call, step, task in zip(calls, steps, running, strict=True):
                 suspended = self._conclude(call, step, await task)
@@ -157,19 +168,19 @@ class Acting:
     async def _resume(self, call: ToolCall, step: Step) -> Step | None:
         """Settle a call that waits if something came for it; return its step if it still waits."""
         unknown = step.state is StepState.UNKNOWN
-        arrived = arrival_for(self._work, question_key(step) if unknown else wait_key(step))
+        arrived = arrival_for(self._work, unknown_outcome_key(step) if unknown else wait_key(step))
         if arrived is None:
             disturbance = self._disturbance(step)
             if disturbance is None:
                 return step
             self._disturb(step, unknown=unknown)
             arrived = disturbance
-        elif not unknown and step.waits_for in FOR_RUNS:
+        elif not unknown and step.waits_for in RUN_WAITS:
             arrived = self._in_time(step, arrived)
         if not unknown:
             return await self._go_on(call, step, arrived)
         answered = arrived if isinstance(arrived, InterruptResolved) else InterruptResolved(response=None)
-        if not settle_as_told(self._work, call, step, answered):
+        if not settle_from_response(self._work, call, step, answered):
             return None
         again = self._work.ledger.tool_call(call.name, call.id, effectful=True, key=step.key)
         return await self._run_effectful(call, self._work.log.step(again))
@@ -195,35 +206,37 @@ class Acting:
         """Settle the calls that cannot wait, because it would be for ever, and return the others."""
         still = []
         for call, step in waiting:
-            if target_of(call, step) != error.details["target"]:
+            if awaited_run_id(call, step) != error.details["target"]:
                 still.append((call, step))
                 continue
-            self._work.log.draft.cancelled_timers.append(timer_of(step))
+            self._work.log.draft.cancelled_timers.append(step_timer_id(step))
             if step.waits_for is WaitsFor.CHILD:
                 why = RunError(code=error.code, message=error.message)
-                end_subagent(self._work, call, ChildEnded(run_id=child_of(step), status=RunStatus.FAILED, error=why))
-            settle(self._work, call, step, ToolResult(content=f"{error.code}: {error.message}", failed=True))
+                emit_subagent_ended(
+                    self._work, call, ChildEnded(run_id=child_run_id(step), status=RunStatus.FAILED, error=why)
+                )
+            settle_call(self._work, call, step, ToolResult(content=f"{error.code}: {error.message}", failed=True))
         return still
 
     def _disturb(self, step: Step, *, unknown: bool) -> None:
         """Let go of what a call waits for."""
         if unknown or step.waits_for is WaitsFor.PERSON:
-            key = question_key(step) if unknown else wait_key(step)
-            withdraw(self._work, InterruptId(derived_id("int", key=key)))
+            key = unknown_outcome_key(step) if unknown else wait_key(step)
+            cancel_interrupt(self._work, InterruptId(derived_id("int", key=key)))
         else:
-            self._work.log.draft.cancelled_timers.append(timer_of(step))
+            self._work.log.draft.cancelled_timers.append(step_timer_id(step))
 
     def _in_time(self, step: Step, arrived: ResumeCause) -> ResumeCause:
         """Return what came for a call that waits for a run: if it is only that it has waited for too long, that."""
         if isinstance(arrived, TimerFired):
-            return Preempted(because=f"{LONGEST_WAIT.days} days have passed")
-        self._work.log.draft.cancelled_timers.append(timer_of(step))
+            return Preempted(because=f"{MAX_RUN_WAIT.days} days have passed")
+        self._work.log.draft.cancelled_timers.append(step_timer_id(step))
         return arrived
 
     async def _outcome_of_wait(self, call: ToolCall, step: Step, arrival: ResumeCause) -> ToolResult:
         if isinstance(arrival, ChildEnded):
             if step.waits_for is WaitsFor.CHILD:
-                end_subagent(self._work, call, arrival)
+                emit_subagent_ended(self._work, call, arrival)
             self._mark(call, arrival.taint)
         tool = self._tool(call)
         if not isinstance(tool, ResumableTool):
@@ -235,10 +248,10 @@ class Acting:
     async def _run_one(self, call: ToolCall, step: Step | None) -> Step | None:
         """Run a call that has not settled, and return its step if it waits now."""
         if step is not None and step.effectful:
-            question = settle_unknown(self._work, call, step)
+            question = settle_unknown_outcome(self._work, call, step)
             if question is None:
                 return None
-            ask(self._work, question)
+            open_interrupt(self._work, question)
             return self._work.ledger.of_call(call.id)
         begun = self._begin(call)
         if begun.effectful:
@@ -256,28 +269,30 @@ class Acting:
 
     async def _committing(self, running: Awaitable[T]) -> T:
         """Return what comes of what is running, and commit what is said meanwhile."""
-        return await committing(self._work.log, running, window=self._work.habits.pace.window)
+        return await commit_while(self._work.log, running, window=self._work.habits.pace.window)
 
     def _conclude(self, call: ToolCall, step: Step, outcome: ToolResult) -> Step | None:
         """Settle a call, or let it wait; return its step if it waits."""
         if outcome.wait is None:
             self._mark(call, [] if outcome.untrusted is None else [outcome.untrusted])
-            settle(self._work, call, step, outcome)
+            settle_call(self._work, call, step, outcome)
             return None
-        take_effects(self._work, outcome)
+        apply_effects(self._work, outcome)
         return self._work.log.step(self._work.ledger.wait(step, self._begin_wait(call, step, outcome.wait)))
 
     def _mark(self, call: ToolCall, names: Sequence[str]) -> None:
         """Mark the run if what a call answers was written by others."""
-        mark(self._work, names, at=self._message.sequence, call_id=call.id)
+        mark_tainted(self._work, names, at=self._message.sequence, call_id=call.id)
 
     def _begin_wait(self, call: ToolCall, step: Step, wait: ToolWait) -> WaitsFor:
         match wait:
             case InterruptWait(interrupt=interrupt):
-                ask(self._work, replace(interrupt, id=InterruptId(derived_id("int", key=asking_key(step)))))
+                open_interrupt(
+                    self._work, replace(interrupt, id=InterruptId(derived_id("int", key=interrupt_key(step))))
+                )
                 return WaitsFor.PERSON
             case ChildWait(run_id=run_id):
-                start_subagent(self._work, call, run_id)
+                emit_subagent_started(self._work, call, run_id)
                 self._wait_no_longer(step)
                 return WaitsFor.CHILD
             case TaskWait():
@@ -289,8 +304,8 @@ class Acting:
 
     def _wait_no_longer(self, step: Step) -> None:
         """Set the time after which a call that waits for a run goes on without it."""
-        due_at = instant(Millis(self._work.clock.now() + LONGEST_WAIT // timedelta(milliseconds=1)))
-        self._work.log.draft.timers.append(NewTimer(id=timer_of(step), kind="wake", due_at=due_at))
+        due_at = instant(Millis(self._work.clock.now() + MAX_RUN_WAIT // timedelta(milliseconds=1)))
+        self._work.log.draft.timers.append(NewTimer(id=step_timer_id(step), kind="wake", due_at=due_at))
 
     async def _wait(self, waiting: Sequence[tuple[ToolCall, Step]]) -> None:
         below = [question for asked in child_interrupts(self._work.values).values() for question in asked]
@@ -298,9 +313,9 @@ class Acting:
         reason = next(each for each in WaitsFor if each in reasons)
         for call, step in waiting:
             if step.waits_for is WaitsFor.CHILD:
-                start_subagent(self._work, call, child_of(step))
-        targets = [target for call, step in waiting if (target := target_of(call, step)) is not None]
-        await wait(self._work, reason, waits_on=targets, below=below)
+                emit_subagent_started(self._work, call, child_run_id(step))
+        targets = [target for call, step in waiting if (target := awaited_run_id(call, step)) is not None]
+        await suspend(self._work, reason, waits_on=targets, below=below)
 
     def _begin(self, call: ToolCall) -> Step:
         """Record that a call begins, or begins again."""
@@ -316,7 +331,7 @@ class Acting:
         refusal = self._permitted.refusal(self._work, call)
         if refusal is not None:
             if call.id not in self._permitted.refused:
-                tell_refusal(self._work, call, refusal)
+                emit_denial(self._work, call, refusal)
             return ToolResult(content=refusal, failed=True)
         unreadable = self._message.metadata.get("unreadable", {}).get(call.id)
         if unreadable is not None:
@@ -340,7 +355,7 @@ class Acting:
         except HoldfastError as error:
             return ToolResult(content=f"{error.code}: {error.message}", failed=True)
         except asyncio.CancelledError as error:
-            if _is_cut_off():
+            if _is_run_cancelled():
                 raise
             return self._broken(call, error)
         except (Exception, SystemExit) as error:  # noqa: BLE001  a tool that breaks is a result for the model
@@ -374,7 +389,7 @@ class Acting:
             return None
 
 
-def _is_cut_off() -> bool:
+def _is_run_cancelled() -> bool:
     """Say whether it is the work on the run that was cancelled, and not a task inside a tool."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -1,4 +1,4 @@
-"""How a worker lets go of a run: it has ended, or waits, or is to be tried again later."""
+"""How a worker ends its work on a run: completed, failed, waiting or requeued; and opening of interrupts."""
 
 from collections.abc import Sequence
 
@@ -6,10 +6,10 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from holdfast.agent.mail import ended_children
-from holdfast.agent.settling import answer
-from holdfast.agent.taking_in import take_in_last
-from holdfast.agent.work import Work
+from holdfast.agent.inbox import consume_inbox_at_end
+from holdfast.agent.inbox_reader import child_ended_events
+from holdfast.agent.run_context import RunContext
+from holdfast.agent.tool_results import add_tool_result
 from holdfast.domain.content import Json
 from holdfast.domain.errors import InboxNotEmpty
 from holdfast.domain.events import RunErrorEvent as RunErrorEvent
@@ -32,37 +32,37 @@ from holdfast.domain.step import StepState
 from holdfast.tools.tool import InterruptResolved, ResumeCause, TaskEnded
 
 
-async def complete(work: Work, output: Json) -> None:
+async def complete(work: RunContext, output: Json) -> None:
     """End the run well; refused while something that came in is unread (`InboxNotEmpty`)."""
-    end = RunFinished(thread_id=work.run.thread_id, run_id=work.run.id, usage=_usage(work))
+    end = RunFinished(thread_id=work.run.thread_id, run_id=work.run.id, usage=_token_usage(work))
     await work.log.commit(Move(to=RunStatus.COMPLETED, output=output), end=end)
 
 
-async def fail(work: Work, error: RunError, *, hears: bool = True) -> None:
+async def fail(work: RunContext, error: RunError, *, hears: bool = True) -> None:
     """End the run badly, with no call left open; what people said meanwhile is kept for whoever goes on from it.
 
     Unless it `hears`, that is read and forgotten.
     """
     work.log.close()
-    _answer_open_calls(work, f"not answered: the run failed: {error.message}")
+    _fail_open_calls(work, f"not answered: the run failed: {error.message}")
     if hears:
-        take_in_last(work)
+        consume_inbox_at_end(work)
     while True:
-        end = RunErrorEvent(message=error.message, code=error.code, usage=_usage(work))
+        end = RunErrorEvent(message=error.message, code=error.code, usage=_token_usage(work))
         try:
             await work.log.commit(Move(to=RunStatus.FAILED, error=error), end=end)
         except InboxNotEmpty:
             unread = await work.journal.inbox(work.lease)
             if hears:
                 work.mail.put(unread)
-                take_in_last(work)
+                consume_inbox_at_end(work)
             work.log.draft.consumed = [item.number for item in unread]
         else:
             return
 
 
-async def wait(
-    work: Work, reason: WaitsFor, *, waits_on: Sequence[RunId], below: Sequence[AskedInterrupt] = ()
+async def suspend(
+    work: RunContext, reason: WaitsFor, *, waits_on: Sequence[RunId], below: Sequence[AskedInterrupt] = ()
 ) -> None:
     """Let the run wait; refused while something that came in is unread (`InboxNotEmpty`).
 
@@ -70,23 +70,23 @@ async def wait(
     children that the run waits for, ends it as well.
     """
     move = Move(to=RunStatus.WAITING, reason=reason, waits_on=waits_on)
-    questions = _open_questions(work)
+    questions = _open_interrupts(work)
     if reason is WaitsFor.PERSON and (questions or below):
-        outcome, usage = _outcome(questions, below), _usage(work)
+        outcome, usage = _segment_outcome(questions, below), _token_usage(work)
         end = RunFinished(thread_id=work.run.thread_id, run_id=work.run.id, outcome=outcome, usage=usage)
-        await work.log.commit(replace(move, asks=_asks(outcome)), end=end)
+        await work.log.commit(replace(move, asks=_interrupts_for_parent(outcome)), end=end)
         return
     work.log.tell(StatusChanged(from_=RunStatus.RUNNING, to=RunStatus.WAITING, reason=reason))
     await work.log.commit(move)
 
 
-async def try_later(work: Work, reason: str, *, at: Instant) -> None:
+async def requeue(work: RunContext, reason: str, *, at: Instant) -> None:
     """Give the run back to the queue, to be claimed again at a time."""
     work.log.tell(StatusChanged(from_=RunStatus.RUNNING, to=RunStatus.QUEUED, reason=reason))
     await work.log.commit(Move(to=RunStatus.QUEUED, reason=reason, wait_until=at))
 
 
-def ask(work: Work, interrupt: NewInterrupt) -> None:
+def open_interrupt(work: RunContext, interrupt: NewInterrupt) -> None:
     """Open a question in the commit that makes the run wait."""
     interrupt_id = interrupt.id
     assert interrupt_id is not None
@@ -97,13 +97,13 @@ def ask(work: Work, interrupt: NewInterrupt) -> None:
         InterruptChanged(
             interrupt_id=interrupt_id,
             status=InterruptStatus.OPEN,
-            reason=_reason(interrupt.kind),
+            reason=_interrupt_reason(interrupt.kind),
             tool_call_id=UNSET if interrupt.tool_call_id is None else interrupt.tool_call_id,
         )
     )
 
 
-def arrived(work: Work, key: str) -> ResumeCause | None:
+def take_resume_cause(work: RunContext, key: str) -> ResumeCause | None:
     """Take what came for the call of that key, if anything did; it is then dealt with."""
     found = work.mail.arrival(key)
     if found is None:
@@ -111,7 +111,7 @@ def arrived(work: Work, key: str) -> ResumeCause | None:
     arrival, items = found
     work.log.draft.add(consumed=[item.number for item in items])
     if isinstance(arrival, TaskEnded):
-        work.log.tell(*ended_children(items))
+        work.log.tell(*child_ended_events(items))
     if isinstance(arrival, InterruptResolved):
         interrupt_id = InterruptId(derived_id("int", key=key))
         work.interrupts.pop(interrupt_id, None)
@@ -120,7 +120,7 @@ def arrived(work: Work, key: str) -> ResumeCause | None:
     return arrival
 
 
-def withdraw(work: Work, interrupt_id: InterruptId) -> None:
+def cancel_interrupt(work: RunContext, interrupt_id: InterruptId) -> None:
     """Take back a question that needs no answer any more."""
     draft = work.log.draft
     unasked = [each for each in draft.interrupts if each.id != interrupt_id]
@@ -131,27 +131,27 @@ def withdraw(work: Work, interrupt_id: InterruptId) -> None:
     work.log.tell(InterruptChanged(interrupt_id=interrupt_id, status=InterruptStatus.CANCELLED))
 
 
-def _answer_open_calls(work: Work, content: str) -> None:
+def _fail_open_calls(work: RunContext, content: str) -> None:
     exchange = work.conversation.open_exchange()
     answered = {message.tool_call_id for message in work.log.draft.messages}
     for call in exchange[1] if exchange is not None else ():
         if call.id not in answered:
             step = work.ledger.of_call(call.id) or work.ledger.tool_call(call.name, call.id, effectful=False)
-            answer(work, call, step, content, StepState.FAILED)
+            add_tool_result(work, call, step, content, StepState.FAILED)
             if not step.state.settled:
                 cut_off = StepState.UNKNOWN if step.effectful else StepState.FAILED
                 work.log.step(work.ledger.settle(step, cut_off))
 
 
-def _open_questions(work: Work) -> list[Interrupt | NewInterrupt]:
+def _open_interrupts(work: RunContext) -> list[Interrupt | NewInterrupt]:
     return [*work.interrupts.values(), *work.log.draft.interrupts]
 
 
-def _outcome(
+def _segment_outcome(
     questions: Sequence[Interrupt | NewInterrupt], below: Sequence[AskedInterrupt]
 ) -> InterruptOutcome | SuccessOutcome:
     """Return how a segment ends that leaves questions: a client that has only tools to run is not interrupted."""
-    asked = [*(_asked(each) for each in questions if each.kind is not InterruptKind.CLIENT_TOOL), *below]
+    asked = [*(_to_ag_ui_interrupt(each) for each in questions if each.kind is not InterruptKind.CLIENT_TOOL), *below]
     if asked:
         return InterruptOutcome(interrupts=asked)
     return SuccessOutcome(
@@ -159,37 +159,37 @@ def _outcome(
     )
 
 
-def _asks(outcome: InterruptOutcome | SuccessOutcome) -> list[Json]:
+def _interrupts_for_parent(outcome: InterruptOutcome | SuccessOutcome) -> list[Json]:
     """Return what the run that spawned this one is told of what people are asked."""
     return [msgspec.to_builtins(each) for each in outcome.interrupts] if isinstance(outcome, InterruptOutcome) else []
 
 
-def _asked(interrupt: Interrupt | NewInterrupt) -> AskedInterrupt:
+def _to_ag_ui_interrupt(interrupt: Interrupt | NewInterrupt) -> AskedInterrupt:
     assert interrupt.id is not None
     return AskedInterrupt(
         id=interrupt.id,
-        reason=_reason(interrupt.kind),
+        reason=_interrupt_reason(interrupt.kind),
         message=UNSET if interrupt.message is None else interrupt.message,
         tool_call_id=UNSET if interrupt.tool_call_id is None else interrupt.tool_call_id,
         response_schema=UNSET if interrupt.response_schema is None else interrupt.response_schema,
         expires_at=UNSET if interrupt.expires_at is None else interrupt.expires_at,
-        metadata=_shown(interrupt),
+        metadata=_approval_metadata(interrupt),
     )
 
 
-def _shown(interrupt: Interrupt | NewInterrupt) -> dict[str, Json] | UnsetType:
+def _approval_metadata(interrupt: Interrupt | NewInterrupt) -> dict[str, Json] | UnsetType:
     """Return what a person must see to approve something, and what the answer names."""
     if interrupt.kind is not InterruptKind.APPROVAL:
         return UNSET
     return {**interrupt.metadata, "arguments": interrupt.arguments, "digest": interrupt.digest}
 
 
-def _reason(kind: InterruptKind) -> str:
+def _interrupt_reason(kind: InterruptKind) -> str:
     """Return what the protocol calls the reason."""
     return "input_required" if kind is InterruptKind.INPUT else "tool_call"
 
 
-def _usage(work: Work) -> list[TokenUsage]:
+def _token_usage(work: RunContext) -> list[TokenUsage]:
     usage = work.usage
     return [
         TokenUsage(

@@ -1,11 +1,11 @@
-"""The agent loop, as the engine runs it.
+"""The agent loop: `AgentExecutor` runs one leased run until it ends, waits or is requeued.
 
-    read where the run stands ──► settle open calls ──► take in what came ──► call the model ─┐
-                                        ▲                                                     │
-                                        └────────────────── it asks for tools ◄───────────────┤
-                                                            it only answers ──► completed ◄───┘
+    read the run's state ──► settle open tool calls ──► consume the inbox ──► call the model ─┐
+                                     ▲                                                        │
+                                     └───────────────── it requests tools ◄───────────────────┤
+                                                        it only answers ──► completed ◄───────┘
 
-There is no checkpoint beside the conversation: whoever holds the lease reads messages and steps and knows what is next.
+There is no checkpoint beside the conversation: the holder of the lease reads messages and steps and knows what is next.
 """
 
 import asyncio
@@ -16,19 +16,18 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from holdfast.agent.acting import Acting
-from holdfast.agent.context.tools import Offers
-from holdfast.agent.conversation import Conversation, read_turn
-from holdfast.agent.ending import fail
-from holdfast.agent.ledger import Ledger
-from holdfast.agent.log import Log
-from holdfast.agent.mail import Mail, segment_name
-from holdfast.agent.prompt.compose import Prompts
-from holdfast.agent.signals import RunFails
-from holdfast.agent.taking_in import take_in
-from holdfast.agent.telling import Telling
-from holdfast.agent.thinking import Thinking
-from holdfast.agent.work import Habits, Work
+from holdfast.agent.context.builder import ContextBuilder
+from holdfast.agent.context.conversation import ConversationWindow, read_turn
+from holdfast.agent.context.system_prompt import PromptComposer
+from holdfast.agent.context.tokens import ToolMeasurer
+from holdfast.agent.endings import fail
+from holdfast.agent.inbox import consume_inbox
+from holdfast.agent.inbox_reader import InboxReader, requested_segment_id
+from holdfast.agent.model_step import ModelStep
+from holdfast.agent.run_context import LoopConfig, RunContext, RunFailed
+from holdfast.agent.run_writer import RunWriter
+from holdfast.agent.step_ledger import StepLedger
+from holdfast.agent.tool_step import ToolStep
 from holdfast.domain.agent import Agent, candidate_models
 from holdfast.domain.commit import Lease, RunSnapshot
 from holdfast.domain.errors import HoldfastError, LeaseLost, Unavailable
@@ -52,10 +51,10 @@ from holdfast.tools.tool import Tool, ToolMiddleware, passthrough
 
 _log: Final = logging.getLogger("holdfast.agent")
 
-PATIENCE: Final = 0.25
+REMOTE_TOOLS_GRACE_SECONDS: Final = 0.25
 """Seconds that a run waits for servers of tools before it says that it has begun."""
 
-_Offered: TypeAlias = tuple[list[str], int | None, tuple[ToolSpec, ...], Sequence[Tool]]
+_ToolboxInputs: TypeAlias = tuple[list[str], int | None, tuple[ToolSpec, ...], Sequence[Tool]]
 """What the toolbox of an agent is made of."""
 
 
@@ -76,7 +75,7 @@ class AgentExecutor:
         tools: Sequence[Tool] = (),
         custom: Callable[[], Sequence[Tool]] = tuple,
         redaction: Redaction | None = None,
-        habits: Habits | None = None,
+        habits: LoopConfig | None = None,
         around: ToolMiddleware = passthrough,
     ) -> None:
         """Put together what runs agents; `tools` are local ones beside the built-in, `custom` those that change.
@@ -94,11 +93,11 @@ class AgentExecutor:
         self._redaction = redaction or Redaction()
         self._local = [*builtin_tools(WorkspaceSpawner(library.agents), peers), *self._wrapped(tools)]
         self._custom = custom
-        self._toolboxes: dict[str, tuple[_Offered, Toolset]] = {}
-        self._habits = habits or Habits()
+        self._toolboxes: dict[str, tuple[_ToolboxInputs, Toolset]] = {}
+        self._habits = habits or LoopConfig()
         self._around = around
-        self._prompts = Prompts(tokens)
-        self._offers = Offers(tokens)
+        self._prompts = PromptComposer(tokens)
+        self._offers = ToolMeasurer(tokens)
 
     async def execute(self, lease: Lease, *, stop: asyncio.Event) -> None:
         """Work on a run until it waits, is queued again or has ended."""
@@ -107,7 +106,7 @@ class AgentExecutor:
         try:
             await self._equip(work)
             await self._loop(work, stop, again=again)
-        except RunFails as signal:
+        except RunFailed as signal:
             await self._fail(work, signal.error)
         except (LeaseLost, Unavailable):
             raise
@@ -115,7 +114,7 @@ class AgentExecutor:
             why = RunError(code=error.code, message=error.message, details=dict(error.details))
             await self._fail_anew(work, why)
 
-    async def _fail_anew(self, work: Work, error: RunError) -> None:
+    async def _fail_anew(self, work: RunContext, error: RunError) -> None:
         """End a run of which the store refused something for good: that is not logged, and the end follows what is.
 
         If it refuses the end too, because of something that came in, the run ends without that.
@@ -131,46 +130,46 @@ class AgentExecutor:
                 if not hears:
                     raise
 
-    async def _fail(self, work: Work, error: RunError, *, hears: bool = True) -> None:
+    async def _fail(self, work: RunContext, error: RunError, *, hears: bool = True) -> None:
         """End a run badly, with the children that it waits for."""
         if awaited := work.ledger.awaited_children():
             await self._peers.end(work.lease, awaited)
         await fail(work, self._redacted(error), hears=hears)
 
-    async def _loop(self, work: Work, stop: asyncio.Event, *, again: bool) -> None:
-        thinking = Thinking(work, Telling(work, self._prompts, self._offers, workspace=self._workspace))
+    async def _loop(self, work: RunContext, stop: asyncio.Event, *, again: bool) -> None:
+        thinking = ModelStep(work, ContextBuilder(work, self._prompts, self._offers, workspace=self._workspace))
         if again:
             work.log.tell(StatusChanged(from_=RunStatus.QUEUED, to=RunStatus.RUNNING, reason="taken up again"))
         thinking.void_what_was_cut_off()
         while not stop.is_set():
             exchange = work.conversation.open_exchange()
             if exchange is None:
-                await take_in(work)
+                await consume_inbox(work)
                 await self._look_for_changes(work)
                 if await thinking.think():
                     return
-            elif await Acting(work, exchange[0]).act(exchange[1]):
+            elif await ToolStep(work, exchange[0]).act(exchange[1]):
                 return
         await work.log.commit()
 
-    async def _begin(self, lease: Lease, opening: RunSnapshot) -> Work:
-        conversation = Conversation(
+    async def _begin(self, lease: Lease, opening: RunSnapshot) -> RunContext:
+        conversation = ConversationWindow(
             lease.run_id,
             opening.messages,
             turn=await read_turn(self._journal, lease, opening.messages),
             whole=len(opening.messages) < opening.thread.context_window,
         )
-        name = segment_name(opening.inbox) or lease.run_id
+        name = requested_segment_id(opening.inbox) or lease.run_id
         stream = StreamNormaliser.resume(lease.thread_id, name, opening.events, base_run_id=lease.run.base_run_id)
-        log = Log(self._journal, lease, stream, conversation, self._clock, last_event_seq=opening.last_event_seq)
-        return Work(
+        log = RunWriter(self._journal, lease, stream, conversation, self._clock, last_event_seq=opening.last_event_seq)
+        return RunContext(
             lease=lease,
             thread=opening.thread,
             journal=self._journal,
             log=log,
-            ledger=Ledger(lease.run_id, opening.steps),
+            ledger=StepLedger(lease.run_id, opening.steps),
             conversation=conversation,
-            mail=Mail(opening.inbox),
+            mail=InboxReader(opening.inbox),
             values=opening.values,
             interrupts={interrupt.id: interrupt for interrupt in opening.interrupts},
             tokens=self._tokens,
@@ -179,18 +178,18 @@ class AgentExecutor:
             around=self._around,
         )
 
-    async def _equip(self, work: Work) -> None:
+    async def _equip(self, work: RunContext) -> None:
         agent = await self._library.agent(work.lease)
         toolbox = await self._toolbox_of(work, agent)
         model = await self._model(work.lease, agent)
         work.equip(agent, model, toolbox, library=self._library, remote=self._remote)
 
-    async def _look_for_changes(self, work: Work) -> None:
+    async def _look_for_changes(self, work: RunContext) -> None:
         """Take up what servers of tools, and clients with methods, have changed meanwhile, or that they are there."""
-        if any(map(is_dynamic, _wanted(work.agent))):
+        if any(map(is_dynamic, _tool_patterns(work.agent))):
             work.change_toolbox(await self._toolbox_of(work, work.agent))
 
-    async def _toolbox_of(self, work: Work, agent: Agent) -> Toolset:
+    async def _toolbox_of(self, work: RunContext, agent: Agent) -> Toolset:
         toolbox = await self._toolbox(work, agent)
         offered = client_tools(work.values, work.run.id)
         return toolbox.joined(offered) if offered else toolbox
@@ -201,9 +200,9 @@ class AgentExecutor:
         await self._models.prepare(names)
         return self._models.fallback(names, folder=agent.folder)
 
-    async def _toolbox(self, work: Work, agent: Agent) -> Toolset:
+    async def _toolbox(self, work: RunContext, agent: Agent) -> Toolset:
         """Return the tools of an agent; as long as neither it nor what is offered changes, they are the same."""
-        wanted = _wanted(agent)
+        wanted = _tool_patterns(agent)
         listed = await self._listed(work, wanted)
         custom = self._custom() if wanted else ()
         offered = (wanted, agent.tools_shown, listed, custom)
@@ -219,13 +218,13 @@ class AgentExecutor:
             known = self._toolboxes[agent.name] = (offered, catalog.toolbox(wanted, exposure=exposure))
         return known[1]
 
-    async def _listed(self, work: Work, wanted: Sequence[str]) -> tuple[ToolSpec, ...]:
+    async def _listed(self, work: RunContext, wanted: Sequence[str]) -> tuple[ToolSpec, ...]:
         """Return what the control plane offers; a run that must wait for it says that it has begun."""
         if not any(map(is_dynamic, wanted)):
             return tuple(await self._remote.list(work.lease)) if wanted else ()
         listing = asyncio.ensure_future(self._remote.list(work.lease))
         try:
-            await asyncio.wait([listing], timeout=PATIENCE)
+            await asyncio.wait([listing], timeout=REMOTE_TOOLS_GRACE_SECONDS)
             if not listing.done() and work.log.last_event_seq == 1:
                 work.log.tell(StatusChanged(from_=RunStatus.QUEUED, to=RunStatus.RUNNING))
                 await work.log.commit()
@@ -242,6 +241,6 @@ class AgentExecutor:
         return [with_standard_middleware(tool, redaction=self._redaction) for tool in tools]
 
 
-def _wanted(agent: Agent) -> list[str]:
+def _tool_patterns(agent: Agent) -> list[str]:
     """Return the names of tools that an agent may use: those of its own servers need not be named."""
     return [*agent.tools, *(f"{server_tool_prefix(server)}*" for server in agent.mcp_servers)]

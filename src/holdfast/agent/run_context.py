@@ -1,30 +1,49 @@
-"""The work on one run: everything that its phases share."""
+"""`RunContext`: the state that the steps of one run share, its configuration and its taint.
 
-from collections.abc import Callable, Mapping
+A run that reads content written by others is tainted for good: its calls that reach outside then need approval.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
+from msgspec import UNSET
 
-from holdfast.agent.conversation import Conversation
-from holdfast.agent.ledger import Ledger
-from holdfast.agent.log import Log
-from holdfast.agent.mail import Mail
-from holdfast.agent.model_call import Pace
+from holdfast.agent.context.conversation import ConversationWindow
+from holdfast.agent.inbox_reader import InboxReader
+from holdfast.agent.model_stream import CommitInterval
+from holdfast.agent.run_writer import RunWriter
+from holdfast.agent.step_ledger import StepLedger
 from holdfast.domain.agent import Agent
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
+from holdfast.domain.events.custom import RunTainted
+from holdfast.domain.ids import ToolCallId
 from holdfast.domain.interrupt import Interrupt
 from holdfast.domain.limits import Usage
+from holdfast.domain.permission import PermissionAction, PermissionDecision
+from holdfast.domain.run import RunError
 from holdfast.domain.thread import Thread
+from holdfast.domain.tool import ToolSpec, reaches_outside
+from holdfast.domain.untrusted import TAINT_VALUE, read_taint
 from holdfast.ports.log import Journal
 from holdfast.ports.model import Model, TokenCounter
 from holdfast.ports.runtime import Clock, Library, RemoteTools
+from holdfast.tools.commands.command_runner import has_network
 from holdfast.tools.permissions.policy import permission_chain
 from holdfast.tools.registry import Toolset
 from holdfast.tools.tool import ToolMiddleware, passthrough
 
 
-class Patience(msgspec.Struct, frozen=True, kw_only=True):
+class RunFailed(Exception):
+    """The run cannot go on."""
+
+    def __init__(self, error: RunError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How often a model that is not available is tried, and how long is waited in between. In seconds."""
 
     tries: int = 5
@@ -39,14 +58,14 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
         return max(min(self.first * (1 << doublings), self.longest), min(asked_for or 0.0, self.longest_asked))
 
 
-class Habits(msgspec.Struct, frozen=True, kw_only=True):
+class LoopConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How the loop works, where that is a matter of taste."""
 
-    pace: Pace = Pace()
-    patience: Patience = Patience()
+    pace: CommitInterval = CommitInterval()
+    patience: RetryPolicy = RetryPolicy()
 
 
-class Work:
+class RunContext:
     """What is known and what is said while one worker works on one run."""
 
     def __init__(
@@ -55,15 +74,15 @@ class Work:
         lease: Lease,
         thread: Thread,
         journal: Journal,
-        log: Log,
-        ledger: Ledger,
-        conversation: Conversation,
-        mail: Mail,
+        log: RunWriter,
+        ledger: StepLedger,
+        conversation: ConversationWindow,
+        mail: InboxReader,
         values: Mapping[str, Json],
         interrupts: Mapping[str, Interrupt],
         tokens: TokenCounter,
         clock: Clock,
-        habits: Habits,
+        habits: LoopConfig,
         around: ToolMiddleware = passthrough,
     ) -> None:
         self.lease = lease
@@ -140,3 +159,33 @@ class Work:
     async def read_mail(self) -> None:
         """Read what came in."""
         self.mail.put(await self.journal.inbox(self.lease))
+
+
+def mark_tainted(
+    work: RunContext, names: Iterable[str], *, at: int | None = None, call_id: ToolCallId | None = None
+) -> None:
+    """Mark a run as having read what these wrote, in the commit that lets it read that; say so of each, once."""
+    for name in names:
+        taint = read_taint(work.values)
+        marked = taint.having(name, at=at)
+        if marked is not taint:
+            work.set_values({TAINT_VALUE: msgspec.to_builtins(marked)})
+            work.log.tell(RunTainted(source=name, tool_call_id=UNSET if call_id is None else call_id))
+
+
+def is_tainted(work: RunContext) -> bool:
+    """Say whether calls of a run may be somebody else's wish."""
+    return work.values.get(TAINT_VALUE) is not None and work.chain.asks_tainted
+
+
+def ask_if_tainted(
+    work: RunContext, spec: ToolSpec, decision: PermissionDecision, *, sequence: int | None
+) -> PermissionDecision:
+    """Return what is decided about a call of the message of that sequence, once others may have suggested it."""
+    if decision.verdict is not PermissionAction.ALLOW or not is_tainted(work):
+        return decision
+    names = read_taint(work.values).names(before=sequence)
+    if not names or not reaches_outside(spec, network=has_network(work.agent, work.values)):
+        return decision
+    why = f"the run has read what others wrote (`{'`, `'.join(names)}`), and this call reaches beyond the workspace"
+    return PermissionDecision(verdict=PermissionAction.ASK, rule=decision.rule, reason=why)

@@ -1,45 +1,49 @@
-"""What the model is told in its next call: the context, kept short enough, and a snapshot of it."""
+"""`ContextBuilder` builds the model request of the next call, and compacts the conversation if it is too long."""
 
 import asyncio
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
-from holdfast.agent.attachments import with_files
-from holdfast.agent.context.assembly import Assembled, ContextInput, assemble
-from holdfast.agent.context.compaction import Collapse, apply_summary, plan_compaction
-from holdfast.agent.context.reminders import reminders
-from holdfast.agent.context.sizes import Sizes
-from holdfast.agent.context.snapshot import take
-from holdfast.agent.context.tools import Offers
-from holdfast.agent.prompt.compose import PromptInput, Prompts
-from holdfast.agent.work import Work
-from holdfast.domain.content import Json
+from holdfast.agent.context.assembly import AssembledContext, ContextInput, assemble
+from holdfast.agent.context.compaction import CollapsePlan, apply_summary, plan_compaction
+from holdfast.agent.context.reminders import build_reminders
+from holdfast.agent.context.snapshot import take_snapshot
+from holdfast.agent.context.system_prompt import PromptComposer, PromptInput
+from holdfast.agent.context.tokens import MessageSizer, ToolMeasurer
+from holdfast.agent.run_context import RunContext
+from holdfast.domain.content import Content, DataSource, Json, Part, TextPart, stored_file, stored_file_ids
 from holdfast.domain.context import Compaction, ContextSnapshot, decode_compaction
-from holdfast.domain.errors import ModelRefused, ModelUnavailable
+from holdfast.domain.errors import ModelRefused, ModelUnavailable, NotFound
 from holdfast.domain.events.custom import ContextCompacted
+from holdfast.domain.ids import FileId
 from holdfast.domain.instant import Instant
+from holdfast.domain.message import Message, NewMessage
 from holdfast.domain.plan import Plan, Todo
 from holdfast.ports.model import ModelFinished, ModelRequest, ModelSettings, TextDelta
+from holdfast.ports.runtime import StoredFile
 
-COMPACTION: Final = "compaction"
-MOST_READ_BACK: Final = 500
+COMPACTION_VALUE: Final = "compaction"
+MAX_HISTORY_MESSAGES: Final = 500
 """Messages that are read for a summary beside those in hand."""
 
 
-class Telling:
+class ContextBuilder:
     """Assembles the calls of one run."""
 
-    def __init__(self, work: Work, prompts: Prompts, offers: Offers, *, workspace: str) -> None:
+    def __init__(self, work: RunContext, prompts: PromptComposer, offers: ToolMeasurer, *, workspace: str) -> None:
         self._work = work
         self._prompts = prompts
         self._offers = offers
         self._workspace = workspace
-        self._sizes = Sizes(work.tokens)
+        self._sizes = MessageSizer(work.tokens)
 
-    async def tell(self, *, compact: bool = False) -> tuple[ContextInput, Assembled]:
+    async def tell(self, *, compact: bool = False) -> tuple[ContextInput, AssembledContext]:
         """Return what to send; a conversation that is too long, or of which it is asked, is compacted first."""
         given = self._given()
         assembled = assemble(given, sizes=self._sizes)
@@ -48,33 +52,33 @@ class Telling:
             assembled = assemble(given, sizes=self._sizes)
         return given, assembled
 
-    async def request(self, given: ContextInput, assembled: Assembled) -> ModelRequest:
+    async def request(self, given: ContextInput, assembled: AssembledContext) -> ModelRequest:
         """Return the call."""
         agent, library, lease = self._work.agent, self._work.library, self._work.lease
         return ModelRequest(
             run_id=self._work.run.id,
             system=assembled.system,
-            messages=await with_files(assembled.messages, lambda file: library.file(lease, file)),
+            messages=await inline_files(assembled.messages, lambda file: library.file(lease, file)),
             tools=given.tools.definitions,
             settings=ModelSettings(temperature=agent.temperature, thinking=agent.thinking),
             position=self._work.conversation.position,
         )
 
-    def snapshot(self, given: ContextInput, assembled: Assembled, *, step: int) -> ContextSnapshot:
+    def snapshot(self, given: ContextInput, assembled: AssembledContext, *, step: int) -> ContextSnapshot:
         """Return what was sent in a step, to be read back."""
-        return take(assembled, given, step=step, model=self._work.model.name)
+        return take_snapshot(assembled, given, step=step, model=self._work.model.name)
 
     def _given(self) -> ContextInput:
         work, talk = self._work, self._work.conversation
-        plan = _read(work.values.get("plan"), Plan) or Plan()
+        plan = _convert_value(work.values.get("plan"), Plan) or Plan()
         prompt = PromptInput(
             agent=work.agent,
             run=work.run,
             workspace=self._workspace,
-            now=_hour(talk.goal.created_at if talk.goal is not None else work.run.created_at),
+            now=_truncate_to_hour(talk.goal.created_at if talk.goal is not None else work.run.created_at),
             locale=work.thread.locale or work.agent.locale,
             plan=plan,
-            todo=_read(work.values.get("todo"), Todo) or Todo(),
+            todo=_convert_value(work.values.get("todo"), Todo) or Todo(),
         )
         return ContextInput(
             messages=talk.messages,
@@ -84,7 +88,7 @@ class Telling:
             window=work.model.context_window,
             tools=self._offers.of(work.toolbox.visible(values=work.values, run_id=work.run.id)),
             compaction=self._compaction(),
-            reminders=reminders(
+            reminders=build_reminders(
                 talk.messages,
                 run_id=work.run.id,
                 iterations=work.iterations,
@@ -95,7 +99,7 @@ class Telling:
         )
 
     def _compaction(self) -> Compaction:
-        return decode_compaction(self._work.values.get(COMPACTION))
+        return decode_compaction(self._work.values.get(COMPACTION_VALUE))
 
     async def _reach_back(self, given: ContextInput) -> ContextInput:
         """Read what is older than the messages in hand and told by no summary, so that this one tells it."""
@@ -103,25 +107,25 @@ class Telling:
         first = talk.messages[0].sequence if talk.messages else None
         if first is None or talk.whole:
             return given
-        earlier = await self._work.journal.history(self._work.lease, before=first, limit=MOST_READ_BACK)
-        talk.reach_back(earlier, whole=len(earlier) < MOST_READ_BACK)
+        earlier = await self._work.journal.history(self._work.lease, before=first, limit=MAX_HISTORY_MESSAGES)
+        talk.reach_back(earlier, whole=len(earlier) < MAX_HISTORY_MESSAGES)
         return replace(given, messages=talk.messages, whole=talk.whole)
 
     async def _compact(self, given: ContextInput, *, covered: bool) -> bool:
         """Make the conversation shorter; return whether it is."""
         if not covered:
             given = await self._reach_back(given)
-        plan = _read(self._work.values.get("plan"), Plan) or Plan()
+        plan = _convert_value(self._work.values.get("plan"), Plan) or Plan()
         window = self._work.thread.context_window
         planned = plan_compaction(given, plan=plan, run_id=self._work.run.id, context_window=window, sizes=self._sizes)
         if planned is None:
             return False
         made = (
             planned.compaction
-            if isinstance(planned, Collapse)
+            if isinstance(planned, CollapsePlan)
             else apply_summary(planned, await self._summary(planned.request), sizes=self._sizes)
         )
-        self._work.set_values({COMPACTION: msgspec.to_builtins(made)})
+        self._work.set_values({COMPACTION_VALUE: msgspec.to_builtins(made)})
         if made.failed_tries:
             return False
         self._tell_of(made)
@@ -157,10 +161,37 @@ class Telling:
 _Value = TypeVar("_Value", bound=msgspec.Struct)
 
 
-def _read(value: Json, kind: type[_Value]) -> _Value | None:
+def _convert_value(value: Json, kind: type[_Value]) -> _Value | None:
     return None if value is None else msgspec.convert(value, kind)
 
 
-def _hour(at: Instant) -> Instant:
+def _truncate_to_hour(at: Instant) -> Instant:
     """Return the hour of a moment: a text that changes rarely is cached by providers, and kept once."""
     return Instant(f"{at[:13]}:00Z")
+
+
+AnyMessage: TypeAlias = Message | NewMessage
+FileReader: TypeAlias = Callable[[FileId], Awaitable[StoredFile]]
+
+
+async def inline_files(messages: Sequence[AnyMessage], read: FileReader) -> Sequence[AnyMessage]:
+    """Return messages with the bytes of our files in place of their names; most messages name none."""
+    if not any(stored_file_ids(message.content) for message in messages):
+        return messages
+    return [replace(message, content=await _inline_content(message.content, read)) for message in messages]
+
+
+async def _inline_content(content: Content, read: FileReader) -> Content:
+    return content if isinstance(content, str) else [await _inline_part(part, read) for part in content]
+
+
+async def _inline_part(part: Part, read: FileReader) -> Part:
+    source = stored_file(part)
+    if source is None:
+        return part
+    try:
+        file = await read(FileId(source.value))
+    except NotFound:
+        return TextPart(text=f"(The file `{source.value}` was here; it has been deleted.)")
+    mime_type = file.media_type if source.mime_type is UNSET else source.mime_type
+    return replace(part, source=DataSource(value=b64encode(file.content).decode(), mime_type=mime_type))

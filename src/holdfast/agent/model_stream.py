@@ -1,12 +1,19 @@
-"""What a model answered, put together from its deltas while they are said."""
+"""Streaming of one model response into the log, and the assistant message built from its deltas.
 
-from collections.abc import Callable
+    deltas ──► writer ──► the first is committed at once, the following once per commit interval
+
+The stream ends with the whole message, or with an error that says whether to retry. A stalled stream is an error too.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
 
-from holdfast.agent.log import Log
+from holdfast.agent.run_writer import RunWriter, commit_while
 from holdfast.domain.content import Json
+from holdfast.domain.errors import ModelUnavailable
 from holdfast.domain.events import (
     ReasoningEnd,
     ReasoningMessageContent,
@@ -23,22 +30,26 @@ from holdfast.domain.events import (
 from holdfast.domain.ids import MessageId, ToolCallId
 from holdfast.domain.message import NewMessage, Role, ToolCall
 from holdfast.ports.model import (
+    Model,
     ModelDelta,
     ModelFinished,
+    ModelRequest,
     ReasoningDelta,
     TextDelta,
     ToolArgumentsDelta,
     ToolCallStarted,
 )
 
-MOST_NESTED: Final = 64
+MAX_ARGUMENT_DEPTH: Final = 64
 """Levels of a call's arguments. What is deeper is nonsense, and no provider would read it back."""
 
 
-class Answer:
+class ResponseAccumulator:
     """An assistant message on its way."""
 
-    def __init__(self, log: Log, message_id: MessageId, *, name_call: Callable[[ToolCallId, int], ToolCallId]) -> None:
+    def __init__(
+        self, log: RunWriter, message_id: MessageId, *, name_call: Callable[[ToolCallId, int], ToolCallId]
+    ) -> None:
         self._log = log
         self._name_call = name_call
         self._texts: list[str] = []
@@ -81,7 +92,7 @@ class Answer:
         unreadable: dict[ToolCallId, str] = {}
         calls = []
         for call_id, (name, parts) in self._calls.items():
-            arguments, why = _arguments("".join(parts))
+            arguments, why = _parse_arguments("".join(parts))
             if why is not None:
                 unreadable[call_id] = why
             calls.append(ToolCall(id=call_id, name=name, arguments=arguments))
@@ -147,7 +158,7 @@ class Answer:
         self._log.say(ReasoningMessageEnd(message_id=self._thought_id), ReasoningEnd(message_id=self._thought_id))
 
 
-def _arguments(text: str) -> tuple[dict[str, Json], str | None]:
+def _parse_arguments(text: str) -> tuple[dict[str, Json], str | None]:
     """Return the arguments of a call, or none and what is wrong with them."""
     try:
         found = msgspec.json.decode(text) if text.strip() else {}
@@ -157,13 +168,85 @@ def _arguments(text: str) -> tuple[dict[str, Json], str | None]:
         return {}, _TOO_DEEP
     if not isinstance(found, dict):
         return {}, "the arguments are not a JSON object"
-    return ({}, _TOO_DEEP) if _is_deeper(found, MOST_NESTED) else (found, None)
+    return ({}, _TOO_DEEP) if _is_deeper(found, MAX_ARGUMENT_DEPTH) else (found, None)
 
 
-_TOO_DEEP: Final = f"the arguments are nested too deeply: {MOST_NESTED} levels are the most"
+_TOO_DEEP: Final = f"the arguments are nested too deeply: {MAX_ARGUMENT_DEPTH} levels are the most"
 
 
 def _is_deeper(value: Json, most: int) -> bool:
     if not isinstance(value, dict | list):
         return False
     return most == 0 or any(_is_deeper(each, most - 1) for each in (value.values() if type(value) is dict else value))
+
+
+DEFAULT_COMMIT_INTERVAL_SECONDS: Final = 0.025
+"""Seconds in which deltas gather."""
+
+
+class CommitInterval(msgspec.Struct, frozen=True, kw_only=True):
+    """How often deltas are committed, and how long a model may be silent. In seconds."""
+
+    window: float = DEFAULT_COMMIT_INTERVAL_SECONDS
+    stall: float | None = None
+    """If not as long as the model itself says."""
+
+    def patience(self, model: Model) -> float:
+        """Return the seconds after which a model that says nothing counts as gone."""
+        return model.patience if self.stall is None else self.stall
+
+
+async def stream_response(
+    model: Model, request: ModelRequest, answer: ResponseAccumulator, log: RunWriter, pace: CommitInterval
+) -> ModelFinished:
+    """Make the call and say what comes; return how it finished."""
+    await commit_while(log, _consume_with_timeout(model, request, answer, pace.patience(model)), window=pace.window)
+    if answer.finished is None:
+        raise ModelUnavailable(f"`{model.name}` stopped in the middle of its answer")
+    return answer.finished
+
+
+async def _consume_with_timeout(model: Model, request: ModelRequest, answer: ResponseAccumulator, stall: float) -> None:
+    silence = _IdleTimeout(stall)
+    try:
+        await silence.limit(_consume_stream(model, request, answer, silence))
+    except TimeoutError as exc:
+        raise ModelUnavailable(f"`{model.name}` said nothing for {stall:g} seconds") from exc
+
+
+async def _consume_stream(
+    model: Model, request: ModelRequest, answer: ResponseAccumulator, silence: "_IdleTimeout"
+) -> None:
+    now = asyncio.get_running_loop().time
+    async with model.stream(request) as deltas:
+        async for delta in deltas:
+            answer.take(delta)
+            silence.since = now()
+
+
+class _IdleTimeout:
+    """Ends work that has said nothing for too long. To say something costs next to nothing."""
+
+    def __init__(self, longest: float) -> None:
+        self._longest = longest
+        self._loop = asyncio.get_running_loop()
+        self._next: asyncio.Handle
+        self.since = self._loop.time()
+        """The time of the event loop when something was last said."""
+
+    async def limit(self, work: Awaitable[None]) -> None:
+        """Raise `TimeoutError` in `work` once it has been silent for too long."""
+        async with asyncio.timeout(None) as patience:
+            # What is over before anything else could run needs no timer.
+            self._next = self._loop.call_soon(self._watch, patience)
+            try:
+                await work
+            finally:
+                self._next.cancel()
+
+    def _watch(self, patience: asyncio.Timeout) -> None:
+        left = self.since + self._longest - self._loop.time()
+        if left > 0:
+            self._next = self._loop.call_later(left, self._watch, patience)
+        else:
+            patience.reschedule(self._loop.time())

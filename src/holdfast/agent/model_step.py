@@ -1,20 +1,18 @@
-"""One iteration of the loop's first half: the model is told where things stand, and answers.
+"""`ModelStep`: one model call of a run, from building the context to the committed answer.
 
-A call that the provider did not serve is tried again later, by a worker that need not be this one. One that was cut
-off by a crash is issued again under a new message id, and the log says which messages are void.
+A call that the provider did not serve is requeued and may be retried by another worker. A call lost in a crash is made
+again under a new message id, and the log says which messages are void.
 """
 
 from msgspec import UNSET
 
-from holdfast.agent.answer import Answer
-from holdfast.agent.asking import note_questions
-from holdfast.agent.context.assembly import Assembled
-from holdfast.agent.context.circles import STOPPED, repetition
-from holdfast.agent.ending import complete, try_later
-from holdfast.agent.model_call import stream_answer
-from holdfast.agent.signals import RunFails
-from holdfast.agent.telling import Telling
-from holdfast.agent.work import Work
+from holdfast.agent.context.assembly import AssembledContext
+from holdfast.agent.context.builder import ContextBuilder
+from holdfast.agent.context.loop_detection import STOP_AFTER_REPEATS, find_repetition
+from holdfast.agent.endings import complete, requeue
+from holdfast.agent.inbox import update_child_interrupts
+from holdfast.agent.model_stream import ResponseAccumulator, stream_response
+from holdfast.agent.run_context import RunContext, RunFailed
 from holdfast.domain.errors import (
     BudgetExceeded,
     ContextOverflow,
@@ -35,10 +33,10 @@ from holdfast.domain.step import Step, StepState
 from holdfast.ports.model import ModelRequest
 
 
-class Thinking:
+class ModelStep:
     """Makes the model calls of one run."""
 
-    def __init__(self, work: Work, telling: Telling) -> None:
+    def __init__(self, work: RunContext, telling: ContextBuilder) -> None:
         self._work = work
         self._telling = telling
         self._cut_off = work.ledger.unsettled_model_call()
@@ -60,7 +58,7 @@ class Thinking:
                 await self._pay(assembled.total)
             self._work.count_call()
             self._work.log.draft.contexts.append(self._telling.snapshot(given, assembled, step=step.number))
-            answer = Answer(self._work.log, _message_id(step), name_call=_Namer(self._work, step))
+            answer = ResponseAccumulator(self._work.log, _message_id(step), name_call=_CallIds(self._work, step))
             try:
                 return await self._answered(await self._telling.request(given, assembled), assembled, step, answer)
             except ContextOverflow as error:
@@ -81,12 +79,12 @@ class Thinking:
             check_iterations(self._work.run.limits, self._work.iterations)
         except LimitExceeded as error:
             raise self._failed(error) from error
-        if self._work.iterations < STOPPED:
+        if self._work.iterations < STOP_AFTER_REPEATS:
             return  # nothing can have been called so often yet
-        row = repetition(self._work.conversation.messages, run_id=self._work.run.id)
+        row = find_repetition(self._work.conversation.messages, run_id=self._work.run.id)
         if row.verdict == "stop":
             message = f"the model called `{row.tool}` {row.count} times in a row with the same arguments"
-            raise RunFails(RunError(code="LOOP_DETECTED", message=message, iteration=self._work.iterations))
+            raise RunFailed(RunError(code="LOOP_DETECTED", message=message, iteration=self._work.iterations))
 
     async def _begin(self) -> Step:
         """Record that a call begins; where there is a budget, it must be seen to have something left."""
@@ -120,9 +118,11 @@ class Thinking:
             )
         )
 
-    async def _answered(self, request: ModelRequest, assembled: Assembled, step: Step, answer: Answer) -> bool:
+    async def _answered(
+        self, request: ModelRequest, assembled: AssembledContext, step: Step, answer: ResponseAccumulator
+    ) -> bool:
         work = self._work
-        finished = await stream_answer(work.model, request, answer, work.log, work.habits.pace)
+        finished = await stream_response(work.model, request, answer, work.log, work.habits.pace)
         message, _ = answer.message()
         work.log.draft.messages.append(message)
         usage = work.counted(finished.usage, told=assembled.total, said=answer.streamed)
@@ -140,7 +140,7 @@ class Thinking:
                 await complete(self._work, message.content)
             except InboxNotEmpty:
                 await self._work.read_mail()
-                note_questions(self._work, ())  # what those ask whom nobody waits for is no news to the model
+                update_child_interrupts(self._work, ())  # what those ask whom nobody waits for is no news to the model
                 if not self._work.mail.empty:
                     await self._work.commit()
                     return False
@@ -176,32 +176,32 @@ class Thinking:
             raise self._failed(error) from error
         pause = patience.pause(failures, error.details.get("retry_after"))
         at = instant(Millis(self._work.clock.now() + round(pause * 1000)))
-        await try_later(self._work, f"{error.code}: {error.message}", at=at)
+        await requeue(self._work, f"{error.code}: {error.message}", at=at)
 
-    def _failed(self, error: HoldfastError) -> RunFails:
-        return RunFails(
+    def _failed(self, error: HoldfastError) -> RunFailed:
+        return RunFailed(
             RunError(
                 code=error.code, message=error.message, iteration=self._work.iterations, details=dict(error.details)
             )
         )
 
 
-class _Namer:
+class _CallIds:
     """Gives calls their ids: the provider's, unless it was used before or is no id."""
 
-    def __init__(self, work: Work, step: Step) -> None:
+    def __init__(self, work: RunContext, step: Step) -> None:
         self._work = work
         self._step = step
 
     def __call__(self, said: ToolCallId, index: int) -> ToolCallId:
         # One that was logged and not said is of a call that was lost: the log would name it differently.
         used = self._work.conversation.has_call(said) or self._work.log.stream.has_call(said)
-        if _is_id(said) and not used:
+        if _is_valid_id(said) and not used:
             return said
         return ToolCallId(derived_id("call", key=f"{self._step.key}.{self._step.attempt}", index=index))
 
 
-def _is_id(name: str) -> bool:
+def _is_valid_id(name: str) -> bool:
     try:
         return bool(check_client_id(name, field="id"))
     except HoldfastError:

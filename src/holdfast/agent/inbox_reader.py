@@ -1,7 +1,6 @@
-"""What came in from outside and is not dealt with yet.
+"""`InboxReader`: unread inbox items of a run, and what they say.
 
-An item belongs to a call that waits for it, or is something to be said, or is of no use any more. It is consumed in
-the commit that deals with it.
+An item resumes a waiting call, or is a message or an edit, or is obsolete. It is consumed in the commit that uses it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,10 +21,10 @@ from holdfast.domain.untrusted import SOURCE_METADATA_KEY
 from holdfast.tools.content import as_text
 from holdfast.tools.tool import ChildEnded, InterruptResolved, ResumeCause, TaskEnded, TimerFired
 
-_ENDS: Final = frozenset({InboxKind.CHILD, InboxKind.TASK})
+_RUN_END_KINDS: Final = frozenset({InboxKind.CHILD, InboxKind.TASK})
 
 
-class Mail:
+class InboxReader:
     """Unread items, the oldest first."""
 
     def __init__(self, items: Iterable[InboxItem] = ()) -> None:
@@ -49,12 +48,12 @@ class Mail:
     @property
     def wakes(self) -> bool:
         """Whether a run has ended that this one is told of."""
-        return any(item.kind in _ENDS for item in self._items.values())
+        return any(item.kind in _RUN_END_KINDS for item in self._items.values())
 
     def arrival(self, key: str) -> tuple[ResumeCause, list[InboxItem]] | None:
         """Return what came for the call of that key, and the items that say so. They are then dealt with."""
         for item in self._items.values():
-            arrived = _arrival(item, key)
+            arrived = _resume_cause(item, key)
             if arrived is not None:
                 items = [item, *self._same_end(item)]
                 for each in items:
@@ -80,41 +79,45 @@ class Mail:
         """Return the end of a child that the run was told of because it is a child, beside what it asked to be told."""
         if item.kind is not InboxKind.TASK:
             return []
-        run_id = _ended(item).run_id
-        return [each for each in self._items.values() if each.kind is InboxKind.CHILD and _ended(each).run_id == run_id]
+        run_id = _parse_run_end(item).run_id
+        return [
+            each
+            for each in self._items.values()
+            if each.kind is InboxKind.CHILD and _parse_run_end(each).run_id == run_id
+        ]
 
     def _finish(self, item: InboxItem) -> None:
         self._done.add(item.number)
         del self._items[item.number]
 
 
-def spoken(items: Sequence[InboxItem]) -> list[NewMessage]:
+def messages_from(items: Sequence[InboxItem]) -> list[NewMessage]:
     """Return what people and children said, as messages that begin no turn."""
-    children = {_ended(item).run_id for item in items if item.kind is InboxKind.CHILD}
-    told = [item for item in items if item.kind is not InboxKind.TASK or _ended(item).run_id not in children]
-    return [message for item in told if (message := _message(item)) is not None]
+    children = {_parse_run_end(item).run_id for item in items if item.kind is InboxKind.CHILD}
+    told = [item for item in items if item.kind is not InboxKind.TASK or _parse_run_end(item).run_id not in children]
+    return [message for item in told if (message := _to_message(item)) is not None]
 
 
-def child_questions(item: InboxItem) -> tuple[RunId, list[AskedInterrupt]]:
+def decode_child_interrupts(item: InboxItem) -> tuple[RunId, list[AskedInterrupt]]:
     """Return which child asks what."""
-    asked = msgspec.convert(item.data, _Asks)
+    asked = msgspec.convert(item.data, _ChildInterrupts)
     return asked.run_id, asked.interrupts
 
 
-def closed_question(item: InboxItem) -> InterruptId | None:
+def decode_closed_interrupt_id(item: InboxItem) -> InterruptId | None:
     """Return the question that an item closes."""
-    return InterruptId(_read_answer(item).interrupt_id) if item.kind is InboxKind.ANSWER else None
+    return InterruptId(_parse_response(item).interrupt_id) if item.kind is InboxKind.ANSWER else None
 
 
-def segment_name(items: Sequence[InboxItem]) -> RunId | None:
+def requested_segment_id(items: Sequence[InboxItem]) -> RunId | None:
     """Return how those who answered call what the run says next, if they do."""
     for item in reversed(items):
-        if item.kind is InboxKind.ANSWER and (name := _read_answer(item).segment) is not None:
+        if item.kind is InboxKind.ANSWER and (name := _parse_response(item).segment) is not None:
             return name
     return None
 
 
-def edits(items: Sequence[InboxItem]) -> dict[str, Json]:
+def edited_values(items: Sequence[InboxItem]) -> dict[str, Json]:
     """Return the values that people put in place of others."""
     values: dict[str, Json] = {}
     for edit in filter(None, map(decode_edit, items)):
@@ -127,22 +130,22 @@ def plan_edits(items: Sequence[InboxItem]) -> list[PlanEdit]:
     return [edit.plan for edit in filter(None, map(decode_edit, items)) if edit.plan is not None]
 
 
-def ended_children(items: Sequence[InboxItem]) -> list[ChildChanged]:
+def child_ended_events(items: Sequence[InboxItem]) -> list[ChildChanged]:
     """Return the events of children that nobody waited for."""
     return [
         ChildChanged(run_id=ended.run_id, thread_id=ended.thread_id, status=ended.status)
         for item in items
         if item.kind is InboxKind.CHILD
-        for ended in [_ended(item)]
+        for ended in [_parse_run_end(item)]
     ]
 
 
-def taints(items: Sequence[InboxItem]) -> list[str]:
+def taint_sources(items: Sequence[InboxItem]) -> list[str]:
     """Return what the authors of items have read of others: whoever reads what they say has read that too."""
-    return [name for item in items for name in _taint(item)]
+    return [name for item in items for name in _item_taint(item)]
 
 
-class _Ended(msgspec.Struct, frozen=True, kw_only=True):
+class _RunEnd(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a child, as it is told to its parent."""
 
     run_id: RunId
@@ -153,26 +156,26 @@ class _Ended(msgspec.Struct, frozen=True, kw_only=True):
     taint: Sequence[str] = ()
 
 
-class _Asks(msgspec.Struct, frozen=True, kw_only=True):
+class _ChildInterrupts(msgspec.Struct, frozen=True, kw_only=True):
     run_id: RunId
     interrupts: list[AskedInterrupt]
 
 
-class _Answer(msgspec.Struct, frozen=True, kw_only=True):
+class _InterruptResponseItem(msgspec.Struct, frozen=True, kw_only=True):
     interrupt_id: str
     response: Json = None
     expired: bool = False
     segment: RunId | None = None
 
 
-def _arrival(item: InboxItem, key: str) -> ResumeCause | None:
+def _resume_cause(item: InboxItem, key: str) -> ResumeCause | None:
     match item.kind:
         case InboxKind.ANSWER:
-            answer = _read_answer(item)
+            answer = _parse_response(item)
             if answer.interrupt_id == derived_id("int", key=key):
                 return InterruptResolved(response=answer.response, by=item.created_by, expired=answer.expired)
         case InboxKind.CHILD:
-            ended = _ended(item)
+            ended = _parse_run_end(item)
             if ended.run_id == derived_id("run", key=key):
                 return ChildEnded(
                     run_id=ended.run_id,
@@ -183,7 +186,7 @@ def _arrival(item: InboxItem, key: str) -> ResumeCause | None:
                 )
         case InboxKind.TASK:
             if item.data["key"] == key:
-                told = _ended(item)
+                told = _parse_run_end(item)
                 return TaskEnded(
                     run_id=told.run_id, status=told.status, output=told.output, error=told.error, taint=told.taint
                 )
@@ -195,24 +198,24 @@ def _arrival(item: InboxItem, key: str) -> ResumeCause | None:
     return None
 
 
-def _read_answer(item: InboxItem) -> _Answer:
-    return msgspec.convert(item.data, _Answer)
+def _parse_response(item: InboxItem) -> _InterruptResponseItem:
+    return msgspec.convert(item.data, _InterruptResponseItem)
 
 
-def _ended(item: InboxItem) -> _Ended:
-    return msgspec.convert(item.data, _Ended)
+def _parse_run_end(item: InboxItem) -> _RunEnd:
+    return msgspec.convert(item.data, _RunEnd)
 
 
-def _message(item: InboxItem) -> NewMessage | None:
+def _to_message(item: InboxItem) -> NewMessage | None:
     match item.kind:
         case InboxKind.MESSAGE:
             return decode_steering_message(item)
         case InboxKind.CHILD | InboxKind.TASK:
-            ended = _ended(item)
+            ended = _parse_run_end(item)
             why = "which you started in the background" if item.kind is InboxKind.CHILD else "which you asked about"
             return NewMessage(
                 role=Role.USER,
-                content=f"Run `{ended.run_id}`, {why}, {_how(ended)}",
+                content=f"Run `{ended.run_id}`, {why}, {_describe_end(ended)}",
                 metadata={
                     STEERING_METADATA_KEY: True,
                     "child": ended.run_id,
@@ -223,16 +226,16 @@ def _message(item: InboxItem) -> NewMessage | None:
             return None
 
 
-def _how(ended: _Ended) -> str:
+def _describe_end(ended: _RunEnd) -> str:
     if ended.status is RunStatus.COMPLETED:
         return f"has completed: {as_text(ended.output)}"
     how = "was cancelled" if ended.status is RunStatus.CANCELLED else "has failed"
     return how if ended.error is None else f"{how}: {ended.error.code}: {ended.error.message}"
 
 
-def _taint(item: InboxItem) -> Sequence[str]:
+def _item_taint(item: InboxItem) -> Sequence[str]:
     match item.kind:
         case InboxKind.CHILD | InboxKind.TASK:
-            return _ended(item).taint
+            return _parse_run_end(item).taint
         case _:
             return []

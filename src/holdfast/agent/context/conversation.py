@@ -1,4 +1,4 @@
-"""The conversation as a worker has it in mind: its end, which grows."""
+"""`ConversationWindow`: the last messages of a run's conversation, as its worker holds them in memory."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -10,10 +10,10 @@ from holdfast.domain.ids import RunId, ToolCallId
 from holdfast.domain.message import STEERING_METADATA_KEY, Message, Role, ToolCall, unanswered_calls
 from holdfast.ports.log import Journal
 
-_PAGE: Final = 200
+_HISTORY_PAGE_MESSAGES: Final = 200
 
 
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
+class TurnPosition(msgspec.Struct, frozen=True, kw_only=True):
     """Where a turn of the conversation stands."""
 
     goal: Message | None
@@ -22,10 +22,10 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """How many assistant messages there are since."""
 
 
-class Conversation:
+class ConversationWindow:
     """The last messages of a run's chain, oldest first."""
 
-    def __init__(self, run_id: RunId, messages: Sequence[Message], *, turn: Turn, whole: bool) -> None:
+    def __init__(self, run_id: RunId, messages: Sequence[Message], *, turn: TurnPosition, whole: bool) -> None:
         self._run_id = run_id
         self._call_ids = {call.id for message in messages for call in message.tool_calls}
         self.messages = list(messages)
@@ -41,7 +41,7 @@ class Conversation:
         for message in messages:
             self.messages.append(message)
             self._call_ids.update(call.id for call in message.tool_calls)
-            if begins_turn(message):
+            if starts_turn(message):
                 self.position, self.goal = 0, message
             elif message.role is Role.ASSISTANT:
                 self.position += 1
@@ -73,21 +73,21 @@ class Conversation:
         return None
 
 
-def begins_turn(message: Message) -> bool:
+def starts_turn(message: Message) -> bool:
     """Say whether a message begins a turn of the conversation."""
     return message.role is Role.USER and not message.metadata.get(STEERING_METADATA_KEY)
 
 
-async def read_turn(journal: Journal, lease: Lease, messages: Sequence[Message]) -> Turn:
+async def read_turn(journal: Journal, lease: Lease, messages: Sequence[Message]) -> TurnPosition:
     """Find the message that began the turn, however far back that is."""
     count = 0
     while messages:
         for message in reversed(messages):
-            if begins_turn(message):
-                return Turn(goal=message, position=count)
+            if starts_turn(message):
+                return TurnPosition(goal=message, position=count)
             count += message.role is Role.ASSISTANT
         first = messages[0].sequence
         if not first:
             break
-        messages = await journal.history(lease, before=first, limit=_PAGE)
-    return Turn(goal=None, position=count)
+        messages = await journal.history(lease, before=first, limit=_HISTORY_PAGE_MESSAGES)
+    return TurnPosition(goal=None, position=count)

@@ -1,22 +1,25 @@
-"""The step ledger of one run, in the hands of its worker."""
+"""`StepLedger`: the steps of one run, and the keys, timers and runs that waiting steps wait for."""
 
 from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
 
 from msgspec.structs import replace
 
 from holdfast.domain.idempotency import derived_id, step_key
-from holdfast.domain.ids import RunId, ToolCallId
+from holdfast.domain.ids import RunId, TimerId, ToolCallId
 from holdfast.domain.limits import Usage
+from holdfast.domain.message import ToolCall
 from holdfast.domain.run import WaitsFor
 from holdfast.domain.step import Step, StepKind, StepState
 
 
-def child_of(step: Step) -> RunId:
+def child_run_id(step: Step) -> RunId:
     """Return the child that the call of a step makes."""
     return RunId(derived_id("run", key=step.key))
 
 
-class Ledger:
+class StepLedger:
     """The steps there were, and the next one."""
 
     def __init__(self, run_id: RunId, steps: Sequence[Step]) -> None:
@@ -32,7 +35,7 @@ class Ledger:
     def awaited_children(self) -> list[RunId]:
         """Return the children that a call waits for."""
         steps = [step for step in self._of_call.values() if step.state is StepState.WAITING]
-        return [child_of(step) for step in steps if step.waits_for is WaitsFor.CHILD]
+        return [child_run_id(step) for step in steps if step.waits_for is WaitsFor.CHILD]
 
     def unsettled_model_call(self) -> Step | None:
         """Return the model call that was cut off."""
@@ -98,3 +101,34 @@ class Ledger:
         if step.tool_call_id is not None:
             self._of_call[step.tool_call_id] = step
         return step
+
+
+MAX_RUN_WAIT: Final = timedelta(days=30)
+"""How long a call waits for another run, which may have to ask people, who have seven days for each answer."""
+RUN_WAITS: Final = (WaitsFor.CHILD, WaitsFor.TASK)
+
+
+def interrupt_key(step: Step) -> str:
+    """Return the key under which a step asks a person; what it asks when it goes on is another question."""
+    return step.key if step.attempt == 1 else f"{step.key}.{step.attempt}"
+
+
+def wait_key(step: Step) -> str:
+    """Return the key under which a step waits."""
+    return interrupt_key(step) if step.waits_for is WaitsFor.PERSON else step.key
+
+
+def step_timer_id(step: Step) -> TimerId:
+    """Return the timer that wakes a step."""
+    return TimerId(derived_id("tmr", key=step.key))
+
+
+def awaited_run_id(call: ToolCall, step: Step) -> RunId | None:
+    """Return the run that a call waits for."""
+    match step.waits_for:
+        case WaitsFor.CHILD:
+            return child_run_id(step)
+        case WaitsFor.TASK:
+            return RunId(call.arguments["task_id"])
+        case _:
+            return None
