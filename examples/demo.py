@@ -21,11 +21,11 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.cli.following import Following, first_look
-from holdfast.cli.output import take_any_text
-from holdfast.cli.remote import Remote
+from holdfast.cli.client import ServerClient
+from holdfast.cli.follow import RunFollower, read_first
+from holdfast.cli.output import escape_unencodable
 from holdfast.cli.runs import EXIT_CODES
-from holdfast.cli.screen import Screen, terminal
+from holdfast.cli.terminal_view import TerminalView, stdout_console
 from holdfast.domain.events import TextMessageContent, decode_event
 from holdfast.domain.ids import RunId
 from holdfast.domain.run import Run
@@ -83,7 +83,7 @@ async def show(workspace: Path, port: int) -> int:
     server = Server(workspace, port)
     try:
         await server.start()
-        async with Remote(server.url) as remote:
+        async with ServerClient(server.url) as remote:
             run = await _begin(remote)
             _introduce(server, run)
             ended = await _follow(remote, run, server)
@@ -96,9 +96,9 @@ async def show(workspace: Path, port: int) -> int:
         await server.stop()
 
 
-async def _begin(remote: Remote) -> Run:
+async def _begin(remote: ServerClient) -> Run:
     answer = await remote.http.post("/agents/planner/task", headers=JSON, content=msgspec.json.encode({"input": TASK}))
-    return await first_look(remote, RunId(answer.raise_for_status().json()["taskId"]))
+    return await read_first(remote, RunId(answer.raise_for_status().json()["taskId"]))
 
 
 def _introduce(server: Server, run: Run) -> None:
@@ -114,11 +114,11 @@ def _introduce(server: Server, run: Run) -> None:
     print(f"\nThis is `holdfast run follow {run.id} --transport ws --url {server.url}`:\n", flush=True)
 
 
-async def _follow(remote: Remote, run: Run, server: Server) -> Run:
-    screen = Screen(terminal())
+async def _follow(remote: ServerClient, run: Run, server: Server) -> Run:
+    screen = TerminalView(stdout_console())
     screen.begin(run)
     said, restarting = "", None
-    following = Following(remote, run, transport="ws", tell=screen.tell)
+    following = RunFollower(remote, run, transport="ws", tell=screen.tell)
     async with asyncio.TaskGroup() as tasks:
         async for data in following.events():
             screen.show(data)
@@ -129,13 +129,13 @@ async def _follow(remote: Remote, run: Run, server: Server) -> Run:
     return following.run
 
 
-async def _die_and_come_back(server: Server, screen: Screen) -> None:
+async def _die_and_come_back(server: Server, screen: TerminalView) -> None:
     screen.tell("── the server gets a SIGKILL, and another one is started on the same workspace ──")
     await server.kill()
     await server.start()
 
 
-async def _sum_up(remote: Remote, run: Run) -> None:
+async def _sum_up(remote: ServerClient, run: Run) -> None:
     """Print what the log says in the end."""
     print("\nEvery step settled once:")
     for step in (await _read(remote, f"/api/runs/{run.id}/steps"))["items"]:
@@ -147,7 +147,7 @@ async def _sum_up(remote: Remote, run: Run) -> None:
         print("\n".join(f"  {line}" for line in artifact["content"].splitlines()))
 
 
-async def _read(remote: Remote, path: str) -> Any:
+async def _read(remote: ServerClient, path: str) -> Any:
     return (await remote.http.get(path)).raise_for_status().json()
 
 
@@ -175,7 +175,7 @@ if __name__ == "__main__":
     parser.add_argument("--workspace", type=Path, default=BAKERY, help="the workspace to serve")
     parser.add_argument("--port", type=int, default=5050, help="the port to serve it at, if it is free")
     arguments = parser.parse_args()
-    take_any_text()
+    escape_unencodable()
     try:
         sys.exit(asyncio.run(show(arguments.workspace, _free(arguments.port))))
     except (KeyboardInterrupt, asyncio.CancelledError):

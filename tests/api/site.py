@@ -10,14 +10,14 @@ import httpx2
 import uvicorn
 
 from holdfast.api.app import create_app
-from holdfast.api.auth.door import Door
-from holdfast.api.auth.rates import Rates
-from holdfast.api.gate import Gate
-from holdfast.api.http import uvicorn_config
-from holdfast.bootstrap.server import listening
-from holdfast.bootstrap.use_cases import Controls, feeds_of
-from holdfast.control.feeds.feeds import Feeds, Habits
-from holdfast.control.keys.asker import LOCAL
+from holdfast.api.auth.middleware import AuthMiddleware
+from holdfast.api.auth.rate_limit import RequestRateLimiter
+from holdfast.api.middleware import HostOriginMiddleware
+from holdfast.api.uvicorn_protocols import uvicorn_config
+from holdfast.bootstrap.holdfast import PrincipalUseCases, make_live_streams
+from holdfast.bootstrap.server import open_listener
+from holdfast.control.principal import LOCAL_PRINCIPAL
+from holdfast.control.streams.live_streams import LiveStreams, StreamLimits
 from holdfast.domain.content import Json
 from holdfast.domain.ids import RunId
 from holdfast.ports.log import LoggedEvent
@@ -32,7 +32,9 @@ LIMIT: Final = 30.0
 class Site:
     """A server that is up, and a client of it."""
 
-    def __init__(self, *, url: str, client: httpx2.AsyncClient, workshop: Workshop, floor: Floor, feeds: Feeds) -> None:
+    def __init__(
+        self, *, url: str, client: httpx2.AsyncClient, workshop: Workshop, floor: Floor, feeds: LiveStreams
+    ) -> None:
         self.url = url
         self.host = url.removeprefix("http://")
         self.client = client
@@ -99,14 +101,14 @@ async def served(
     workshop: Workshop,
     *,
     origins: tuple[str, ...] = (),
-    habits: Habits | None = None,
+    habits: StreamLimits | None = None,
     last_words: int = 1,
     **options: Any,
 ) -> AsyncIterator[Site]:
     """Serve a workspace while the block runs, to everybody."""
-    async with workshop.open(**options) as floor, feeds_of(floor.holdfast, habits) as feeds:
-        control = Controls(floor.holdfast, feeds, version="0").of(LOCAL)
-        app = Gate(create_app(control), origins=origins, meters=floor.holdfast.meters)
+    async with workshop.open(**options) as floor, make_live_streams(floor.holdfast, habits) as feeds:
+        control = PrincipalUseCases(floor.holdfast, feeds, version="0").of(LOCAL_PRINCIPAL)
+        app = HostOriginMiddleware(create_app(control), origins=origins, meters=floor.holdfast.meters)
         async with _visited(app, workshop, floor, feeds, last_words) as site:
             yield site
 
@@ -116,22 +118,24 @@ async def guarded(
     workshop: Workshop,
     *,
     clock: Clock | None = None,
-    rates: Rates | None = None,
+    rates: RequestRateLimiter | None = None,
     most_queued: int | None = None,
     **door: Any,
 ) -> AsyncIterator[Site]:
     """Serve a workspace behind a door while the block runs: to everybody until there is a key."""
-    async with workshop.open() as floor, feeds_of(floor.holdfast) as feeds:
-        controls = Controls(floor.holdfast, feeds, version="0", clock=clock, most_queued=most_queued)
-        async with Door(controls.of, controls.ring, rates=rates, **door) as behind:
-            app = Gate(create_app(controls.of(LOCAL), door=behind), meters=floor.holdfast.meters)
+    async with workshop.open() as floor, make_live_streams(floor.holdfast) as feeds:
+        controls = PrincipalUseCases(floor.holdfast, feeds, version="0", clock=clock, most_queued=most_queued)
+        async with AuthMiddleware(controls.of, controls.ring, rates=rates, **door) as behind:
+            app = HostOriginMiddleware(
+                create_app(controls.of(LOCAL_PRINCIPAL), door=behind), meters=floor.holdfast.meters
+            )
             async with _visited(app, workshop, floor, feeds) as site:
                 yield site
 
 
 @asynccontextmanager
 async def _visited(
-    app: Gate, workshop: Workshop, floor: Floor, feeds: Feeds, last_words: int = 1
+    app: HostOriginMiddleware, workshop: Workshop, floor: Floor, feeds: LiveStreams, last_words: int = 1
 ) -> AsyncIterator[Site]:
     async with (
         answering(app, last_words=last_words) as url,
@@ -144,7 +148,7 @@ async def _visited(
 
 
 @asynccontextmanager
-async def answering(app: Gate, *, last_words: int = 1) -> AsyncIterator[str]:
+async def answering(app: HostOriginMiddleware, *, last_words: int = 1) -> AsyncIterator[str]:
     """Answer on a free port while the block runs, and yield the address."""
     up = asyncio.Event()
 
@@ -154,7 +158,7 @@ async def answering(app: Gate, *, last_words: int = 1) -> AsyncIterator[str]:
             up.set()
 
     server = Server(uvicorn_config(app, last_words=last_words))
-    with listening("127.0.0.1", 0) as listener:
+    with open_listener("127.0.0.1", 0) as listener:
         async with asyncio.TaskGroup() as tasks:
             serving = tasks.create_task(server._serve([listener]))
             await up.wait()

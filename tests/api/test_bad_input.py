@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.api.errors import TooDeep
-from holdfast.api.json_body import MAX_BODY, MAX_DEPTH, check_depth
-from holdfast.api.openapi import document
+from holdfast.api.json_body import MAX_BODY_BYTES, MAX_JSON_DEPTH, check_depth
+from holdfast.api.openapi import openapi_document
 from holdfast.domain.content import Json
 from tests.api.site import Site
 
@@ -33,7 +33,7 @@ def operations(method: str | None = None) -> list[tuple[str, str, Json]]:
     """Return every route once: its method, its path and what is documented of it."""
     return [
         (each, path, operation)
-        for path, item in document()["paths"].items()
+        for path, item in openapi_document()["paths"].items()
         for each, operation in item.items()
         if method in (None, each)
         and not operation["operationId"].endswith("_in_space")
@@ -215,7 +215,7 @@ async def test_an_idempotency_key_is_printable_and_short(site: Site) -> None:
 
 
 async def test_a_body_is_too_large_whether_it_says_so_or_not(site: Site) -> None:
-    large = b'{"title": "' + b"x" * MAX_BODY + b'"}'
+    large = b'{"title": "' + b"x" * MAX_BODY_BYTES + b'"}'
 
     async def chunks() -> Any:
         for start in range(0, len(large), 1 << 16):
@@ -224,7 +224,7 @@ async def test_a_body_is_too_large_whether_it_says_so_or_not(site: Site) -> None
     for content in (large, chunks()):
         answer = await site.ask("POST", "/api/threads", content=content, headers=JSON)
         error = refused(answer, 413, "BODY_TOO_LARGE")
-        assert error["details"] == {"limit": MAX_BODY}
+        assert error["details"] == {"limit": MAX_BODY_BYTES}
 
 
 async def test_text_of_any_language_and_any_json_come_back_as_they_were_sent(anywhere_shared: Site) -> None:
@@ -238,7 +238,7 @@ async def test_text_of_any_language_and_any_json_come_back_as_they_were_sent(any
 @given(st.integers(min_value=1, max_value=300), st.text(alphabet='[]{}"\\ a', max_size=20))
 def test_depth_counts_brackets_outside_of_strings(depth: int, text: str) -> None:
     body = b"[" * depth + msgspec.json.encode([text] * 70)[1:-1] + b"]" * depth
-    if depth > MAX_DEPTH:
+    if depth > MAX_JSON_DEPTH:
         with pytest.raises(TooDeep):
             check_depth(body)
     else:

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from holdfast.bootstrap.logs import JsonLines, TextLines
+from holdfast.bootstrap.logs import JsonLogFormatter, TextLogFormatter
 from tests.api.conftest import fill
 from tests.api.site import Site, served
 from tests.scenario.agents.workshop import Workshop
@@ -92,11 +92,11 @@ async def test_each_request_leaves_one_line(guarded: Site, caplog: pytest.LogCap
     with caplog.at_level(logging.INFO, logger="holdfast.requests"):
         answer = await guarded.ask("GET", "/api/threads?title=secret")
     (record,) = [record for record in caplog.records if record.name == "holdfast.requests"]
-    assert " GET /api/threads 200 " in TextLines().format(record)
-    said = json.loads(JsonLines().format(record))
+    assert " GET /api/threads 200 " in TextLogFormatter().format(record)
+    said = json.loads(JsonLogFormatter().format(record))
     assert (said["method"], said["path"], said["status"]) == ("GET", "/api/threads", 200)
     assert said["request_id"] == answer.headers["x-request-id"]
-    assert "secret" not in TextLines().format(record) + JsonLines().format(record)
+    assert "secret" not in TextLogFormatter().format(record) + JsonLogFormatter().format(record)
 
 
 async def test_what_breaks_is_in_the_log_and_not_in_the_answer(

@@ -4,7 +4,7 @@ from itertools import groupby
 
 import pytest
 
-from holdfast.api.routes import ROUTES
+from holdfast.api.router import ROUTES
 from tests.api.site import Site
 
 

@@ -6,10 +6,10 @@ from typing import Final
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from holdfast.api.routes import ROUTES
+from holdfast.api.router import ROUTES
 from holdfast.bootstrap import open_store
 from holdfast.bus.local import LocalBus
-from holdfast.control.metrics import MetricsControl
+from holdfast.control.monitoring import MetricsControl
 from holdfast.metrics.meters import MAX_ROUTES, Meters
 from holdfast.testing.openai_server import StubOpenAIServer, StubReply, StubToolCall
 from tests.api.site import Site, eventually, served

@@ -3,14 +3,12 @@
 import json
 from typing import Final
 
-from holdfast.api.errors import OWN, STATUS, status_of
-from holdfast.api.links import MADE
-from holdfast.api.openapi import document, encoded
-from holdfast.api.routes import ROUTES
-from holdfast.api.streams.websocket import Close
-from holdfast.control.feeds.errors import BadCursor, TooManyStreams
-from holdfast.control.keys.errors import KEY_ERRORS
-from holdfast.control.task_contract.errors import CONTRACT_ERRORS
+from holdfast.api.errors import HTTP_ERRORS, STATUS_BY_ERROR, status_of
+from holdfast.api.openapi import CREATED_IDS, openapi_document, openapi_json
+from holdfast.api.router import ROUTES
+from holdfast.api.streams.websocket import WebSocketCloseCode
+from holdfast.api.tasks.errors import TASK_ERRORS
+from holdfast.control.errors import KEY_ERRORS, BadCursor, TooManyStreams
 from holdfast.domain.errors import HoldfastError
 from tests.api.site import Site
 from tests.architecture.markdown import rows
@@ -21,16 +19,16 @@ REFERENCE: Final = ROOT / "docs" / "reference"
 
 def test_the_document_in_the_docs_is_current() -> None:
     written = (REFERENCE / "openapi.json").read_bytes()
-    assert written == encoded(), "run `holdfast openapi > docs/reference/openapi.json`"
+    assert written == openapi_json(), "run `holdfast openapi > docs/reference/openapi.json`"
 
 
 async def test_the_server_serves_it(site: Site) -> None:
     answer = await site.ask("GET", "/openapi.json")
-    assert (answer.headers["content-type"], answer.content) == ("application/json", encoded())
+    assert (answer.headers["content-type"], answer.content) == ("application/json", openapi_json())
 
 
 def test_every_route_parameter_body_answer_and_error_is_described() -> None:
-    whole = document()
+    whole = openapi_document()
     names = [operation["operationId"] for item in whole["paths"].values() for operation in item.values()]
     assert len(names) == len(set(names)) == sum(len(route.paths) for route in ROUTES)
     for path, item in whole["paths"].items():
@@ -48,14 +46,14 @@ def test_every_route_parameter_body_answer_and_error_is_described() -> None:
 
 
 def test_bodies_refuse_what_they_do_not_know() -> None:
-    schemas = document()["components"]["schemas"]
+    schemas = openapi_document()["components"]["schemas"]
     for name, schema in schemas.items():
         if name.endswith(("Body", "Changes", "Patch")):
             assert schema["additionalProperties"] is False, name
 
 
 def test_every_reference_leads_somewhere() -> None:
-    whole = document()
+    whole = openapi_document()
     for target in {part.split('"')[0] for part in json.dumps(whole).split('"$ref": "#/')[1:]}:
         found = whole
         for step in target.split("/"):
@@ -67,7 +65,7 @@ def test_the_reference_has_the_routes_and_no_others() -> None:
     written = dict(rows(REFERENCE / "api.md", "route", "what it does"))
     assert written == {
         f"`{method.upper()} {path}`": operation["summary"]
-        for path, item in document()["paths"].items()
+        for path, item in openapi_document()["paths"].items()
         for method, operation in item.items()
         if not operation["operationId"].endswith("_in_space")  # the same again, in a named space
     }
@@ -77,7 +75,7 @@ def test_the_reference_has_the_errors_of_a_request_and_no_others() -> None:
     written = rows(REFERENCE / "api.md", "code", "status", "meaning")
     assert sorted(written) == sorted(
         [f"`{error.code}`", str(status_of(error(""))), (error.__doc__ or "").splitlines()[0]]
-        for error in (*OWN, BadCursor, TooManyStreams, *CONTRACT_ERRORS, *KEY_ERRORS)
+        for error in (*HTTP_ERRORS, BadCursor, TooManyStreams, *TASK_ERRORS, *KEY_ERRORS)
     )
 
 
@@ -87,18 +85,20 @@ def test_the_reference_has_the_status_of_each_class_of_the_platform() -> None:
         for names, status in rows(REFERENCE / "api.md", "class", "status")
         for name in names.split(", ")
     }
-    classes = {error: status for error, status in STATUS.items() if error.__module__ == HoldfastError.__module__}
+    classes = {
+        error: status for error, status in STATUS_BY_ERROR.items() if error.__module__ == HoldfastError.__module__
+    }
     other = classes.pop(HoldfastError)
     assert written == {f"`{error.__name__}`": status for error, status in classes.items()} | {"anything else": other}
 
 
 def test_the_reference_has_the_ways_a_socket_is_closed_and_no_others() -> None:
     written = [int(code) for code, _ in rows(REFERENCE / "api.md", "close code", "meaning")]
-    assert written == sorted(Close)
+    assert written == sorted(WebSocketCloseCode)
 
 
 def test_what_is_made_is_linked_to_what_goes_on_with_it() -> None:
-    whole = document()
+    whole = openapi_document()
     names = {operation["operationId"] for item in whole["paths"].values() for operation in item.values()}
     linked = {
         operation["operationId"]: answer["links"]
@@ -107,7 +107,7 @@ def test_what_is_made_is_linked_to_what_goes_on_with_it() -> None:
         for answer in operation["responses"].values()
         if "links" in answer
     }
-    assert set(linked) == set(MADE)
+    assert set(linked) == set(CREATED_IDS)
     assert {link["operationId"] for links in linked.values() for link in links.values()} <= names
     assert linked["create_run"]["read_thread_run"]["parameters"] == {
         "run_id": "$response.body#/id",
@@ -116,13 +116,13 @@ def test_what_is_made_is_linked_to_what_goes_on_with_it() -> None:
 
 
 def test_the_answer_to_a_new_run_has_its_headers() -> None:
-    answers = document()["paths"]["/api/threads/{thread_id}/runs"]["post"]["responses"]
+    answers = openapi_document()["paths"]["/api/threads/{thread_id}/runs"]["post"]["responses"]
     assert set(answers["201"]["headers"]) == {"Idempotency-Replayed"}
     assert set(answers["200"]["headers"]) == {"Idempotency-Replayed", "X-Run-Id", "Content-Location"}
 
 
 def test_what_is_too_long_is_said_beforehand() -> None:
-    schemas = document()["components"]["schemas"]
+    schemas = openapi_document()["components"]["schemas"]
 
     def limit(body: str, field: str, keyword: str) -> int:
         found = schemas[body]["properties"][field]
@@ -132,6 +132,6 @@ def test_what_is_too_long_is_said_beforehand() -> None:
     assert [limit(body, "name", "maxLength") for body in ("SpaceBody", "SpacePatch")] == [200, 200]
     assert (limit("RunBody", "tags", "maxItems"), limit("RunBody", "messages", "maxItems")) == (50, 1000)
     assert schemas["RunBody"]["properties"]["tags"]["items"]["maxLength"] == 128
-    parameters = document()["paths"]["/api/threads/{thread_id}/runs"]["post"]["parameters"]
+    parameters = openapi_document()["paths"]["/api/threads/{thread_id}/runs"]["post"]["parameters"]
     (key,) = [each["schema"] for each in parameters if each["name"] == "Idempotency-Key"]
     assert (key["minLength"], key["maxLength"]) == (1, 255)

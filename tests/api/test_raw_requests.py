@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from holdfast.api.http import MAX_HEAD
+from holdfast.api.uvicorn_protocols import MAX_UNFINISHED_HEAD_BYTES
 from tests.api.site import LIMIT, Site
 
 JSON: Final = "Content-Type: application/json\r\n"
@@ -102,7 +102,7 @@ async def test_what_is_not_http_is_refused(site: Site, headers: str, body: bytes
 async def test_a_head_without_an_end_is_refused(site: Site) -> None:
     for line in (b"X-Large: " + b"x" * 100_000, b"X: y\r\n" * 20_000):
         head = request(site, "GET", "/health").removesuffix(b"\r\n") + line
-        status, body = await sent(site, head + b"z" * MAX_HEAD)
+        status, body = await sent(site, head + b"z" * MAX_UNFINISHED_HEAD_BYTES)
         assert (status, json.loads(body)["error"]["code"]) == (431, "HEADERS_TOO_LARGE")
 
 

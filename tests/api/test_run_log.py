@@ -6,14 +6,14 @@ import logging
 
 import pytest
 
-from holdfast.bootstrap.logs import JsonLines, TextLines
-from holdfast.control.run_log import RunLog
+from holdfast.bootstrap.logs import JsonLogFormatter, TextLogFormatter
+from holdfast.control.run_logging import RunStatusLogger
 from tests.api.site import Site, eventually
 from tests.api.test_runs import asking
 
 
 async def test_a_run_leaves_a_line_when_it_starts_waits_and_ends(site: Site, caplog: pytest.LogCaptureFixture) -> None:
-    log = RunLog(events=site.store.events, runs=site.store.runs, pause=0)
+    log = RunStatusLogger(events=site.store.events, runs=site.store.runs, pause=0)
 
     def lines(run: str) -> list[logging.LogRecord]:
         told = [record for record in caplog.records if record.name == "holdfast.runs"]
@@ -35,10 +35,10 @@ async def test_a_run_leaves_a_line_when_it_starts_waits_and_ends(site: Site, cap
 
             await eventually(is_over)
             writing.cancel()
-    text = [TextLines().format(record).partition(" ")[2] for record in lines(run["id"])]
+    text = [TextLogFormatter().format(record).partition(" ")[2] for record in lines(run["id"])]
     assert text[:2] == [f"run {run['id']} started", f"run {run['id']} waits"]
     assert text[2].startswith(f"run {run['id']} cancelled after ")
-    said = [json.loads(JsonLines().format(record)) for record in lines(run["id"])]
+    said = [json.loads(JsonLogFormatter().format(record)) for record in lines(run["id"])]
     assert {each["logger"] for each in said} == {"holdfast.runs"}
     assert [each["status"] for each in said] == ["running", "waiting", "cancelled"]
     assert said[-1]["agent"] == "asker"
@@ -47,7 +47,7 @@ async def test_a_run_leaves_a_line_when_it_starts_waits_and_ends(site: Site, cap
 async def test_a_run_that_is_over_at_once_leaves_a_line_when_it_starts_too(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
-    log = RunLog(events=site.store.events, runs=site.store.runs, pause=0)
+    log = RunStatusLogger(events=site.store.events, runs=site.store.runs, pause=0)
     with site.floor.holdfast.watcher.listen(log.hear), caplog.at_level(logging.INFO, logger="holdfast.runs"):
         run = await site.play((await site.post("/api/threads", {"agent_type": "bot"}))["id"], "go")
         async with asyncio.TaskGroup() as tasks:  # which hears nothing of it before it has ended

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from holdfast.api.openapi import document
+from holdfast.api.openapi import openapi_document
 from tests.api.explored import Explored
 from tests.api.exploring import AS_SENT, AT_LENGTH, ENDLESS, check_nothing_found, explorer
 from tests.api.furnished import furnished
@@ -119,7 +119,7 @@ def check_it_came_far(explored: Explored, *, without: str) -> None:
 
 
 def _operations() -> Iterator[tuple[str, Any]]:
-    for path, item in document()["paths"].items():
+    for path, item in openapi_document()["paths"].items():
         for method, operation in item.items():
             yield f"{method.upper()} {path}", operation
 

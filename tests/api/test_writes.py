@@ -8,14 +8,11 @@ import httpx2
 import pytest
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from holdfast.api.asgi import Receive, Scope, Send
-from holdfast.api.gate import Gate
-from holdfast.api.http import HeadWithBody, Http
-from holdfast.api.streams.body import Body
-from holdfast.api.streams.frames import KEEPALIVE
-from holdfast.control.feeds.chunk import MOST
-from holdfast.control.feeds.feed import PAGE, Ending, Feed
-from holdfast.control.feeds.follower import Follower
+from holdfast.api.asgi import AsgiScope, Receive, Send
+from holdfast.api.middleware import HostOriginMiddleware
+from holdfast.api.streams.sse import KEEPALIVE, StreamBody
+from holdfast.api.uvicorn_protocols import HeadCoalescingTransport, HttpProtocol
+from holdfast.control.streams.broadcast import MAX_BATCH_BYTES, PAGE_ITEMS, Channel, StreamEnd, Subscriber
 from holdfast.domain.instant import Millis, instant
 from holdfast.ports.log import LoggedEvent
 from tests.api.site import answering
@@ -44,7 +41,7 @@ class Answer:
 
     def __init__(self, wire: Wire) -> None:
         self.transport: Any = wire
-        HeadWithBody(cast(RequestResponseCycle, self), asyncio.get_running_loop())
+        HeadCoalescingTransport(cast(RequestResponseCycle, self), asyncio.get_running_loop())
 
 
 async def test_a_head_goes_out_with_what_follows_it_at_once() -> None:
@@ -107,31 +104,31 @@ class Recorder:
 async def test_each_answer_of_a_connection_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
     recorders: list[Recorder] = []
 
-    class Recorded(Http):
+    class Recorded(HttpProtocol):
         def connection_made(self, transport: Any) -> None:
             recorders.append(Recorder(transport))
             super().connection_made(cast(asyncio.Transport, recorders[-1]))
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
         await send({"type": "http.response.body", "body": b"hello"})
 
-    monkeypatch.setattr("holdfast.api.http.Http", Recorded)
-    async with answering(Gate(app)) as url, httpx2.AsyncClient(base_url=url, trust_env=False) as client:
+    monkeypatch.setattr("holdfast.api.uvicorn_protocols.HttpProtocol", Recorded)
+    async with answering(HostOriginMiddleware(app)) as url, httpx2.AsyncClient(base_url=url, trust_env=False) as client:
         for _ in range(3):
             assert (await client.get("/")).text == "hello"
     (recorder,) = recorders
     assert [(each[:15], each[-9:]) for each in recorder.written] == [(b"HTTP/1.1 200 OK", b"\r\n\r\nhello")] * 3
 
 
-class Numbers(Feed):
+class Numbers(Channel):
     """A feed that grows by what it is told."""
 
     def grow(self, *sizes: int) -> None:
         first = self.last + 1
         self.add([_event(seq, size) for seq, size in enumerate(sizes, first)])
 
-    async def page(self, after: int, *, limit: int = PAGE) -> Sequence[LoggedEvent]:
+    async def page(self, after: int, *, limit: int = PAGE_ITEMS) -> Sequence[LoggedEvent]:
         raise AssertionError("all of it is in the window")
 
     async def _follow(self) -> None:
@@ -142,14 +139,14 @@ def _event(seq: int, size: int) -> LoggedEvent:
     return LoggedEvent(seq=seq, type="X", data=b"x" * size, created_at=instant(Millis(0)))
 
 
-def _body() -> tuple[Numbers, Body, list[dict[str, Any]]]:
+def _body() -> tuple[Numbers, StreamBody, list[dict[str, Any]]]:
     sent: list[dict[str, Any]] = []
 
     async def send(message: Any) -> None:
         sent.append(message)
 
     feed = Numbers(0)
-    return feed, Body(Follower(feed, 0, joined_at=0, leave=lambda _: None), send), sent
+    return feed, StreamBody(Subscriber(feed, 0, joined_at=0, leave=lambda _: None), send), sent
 
 
 async def test_what_is_at_hand_goes_out_together_before_more_is_waited_for() -> None:
@@ -164,15 +161,15 @@ async def test_what_is_at_hand_goes_out_together_before_more_is_waited_for() -> 
     feed.grow(1)
     assert await waiting is not None
     body.write(b"last")
-    feed.end(Ending.ENDED)
-    assert await body.next() is Ending.ENDED
+    feed.end(StreamEnd.ENDED)
+    assert await body.next() is StreamEnd.ENDED
     body.write(b" end")
     await body.end()
     assert [(message["body"], message.get("more_body")) for message in sent[1:]] == [(b"last end", None)]
 
 
-async def _piece_by_piece(body: Body) -> Ending:
-    while not isinstance(found := await body.next(), Ending):
+async def _piece_by_piece(body: StreamBody) -> StreamEnd:
+    while not isinstance(found := await body.next(), StreamEnd):
         body.write(KEEPALIVE if found is None else _lengths(found.items))
     return found
 
@@ -186,7 +183,7 @@ async def test_what_comes_while_a_reader_is_slow_goes_out_as_soon_as_it_can(writ
         sent.append(message["body"])
         await room.wait()
 
-    body = Body(Follower(feed, 0, joined_at=0, leave=lambda _: None), send)
+    body = StreamBody(Subscriber(feed, 0, joined_at=0, leave=lambda _: None), send)
     feed.grow(1)
     writing = asyncio.ensure_future(write_all(body))
     await asyncio.sleep(0)
@@ -198,21 +195,21 @@ async def test_what_comes_while_a_reader_is_slow_goes_out_as_soon_as_it_can(writ
     room.clear()
     feed.grow(3)
     await asyncio.sleep(0)
-    feed.end(Ending.ENDED)
+    feed.end(StreamEnd.ENDED)
     room.set()
-    assert await writing is Ending.ENDED
+    assert await writing is StreamEnd.ENDED
     assert sent == [b"1;", b"2;", b"3;"]
 
 
 async def test_not_more_is_gathered_than_is_written_at_once() -> None:
     feed, body, sent = _body()
     for _ in range(4):
-        feed.grow(MOST)
+        feed.grow(MAX_BATCH_BYTES)
     for _ in range(4):
         await body.next()
-        body.write(b"x" * MOST)
+        body.write(b"x" * MAX_BATCH_BYTES)
     await body.end()
-    assert [len(message["body"]) for message in sent] == [MOST] * 4
+    assert [len(message["body"]) for message in sent] == [MAX_BATCH_BYTES] * 4
 
 
 async def test_what_many_share_is_gathered_and_sent_in_the_same_way() -> None:
@@ -227,22 +224,22 @@ async def test_what_many_share_is_gathered_and_sent_in_the_same_way() -> None:
     assert not writing.done()
     feed.grow(2)
     await asyncio.sleep(0)
-    feed.grow(MOST)
+    feed.grow(MAX_BATCH_BYTES)
     feed.grow(3)
-    feed.end(Ending.ENDED)
-    assert await writing is Ending.ENDED
+    feed.end(StreamEnd.ENDED)
+    assert await writing is StreamEnd.ENDED
     await body.end()
-    assert b"".join(message["body"] for message in sent) == b"begin 1,1;%b2;%d;3;" % (KEEPALIVE, MOST)
+    assert b"".join(message["body"] for message in sent) == b"begin 1,1;%b2;%d;3;" % (KEEPALIVE, MAX_BATCH_BYTES)
 
 
 async def test_not_more_is_gathered_of_what_many_share_than_is_written_at_once() -> None:
     feed, body, sent = _body()
     for _ in range(4):
-        feed.grow(MOST // 2)
-    feed.end(Ending.ENDED)
-    assert await body.write_all(lambda items: b"x" * len(items[0].data)) is Ending.ENDED
+        feed.grow(MAX_BATCH_BYTES // 2)
+    feed.end(StreamEnd.ENDED)
+    assert await body.write_all(lambda items: b"x" * len(items[0].data)) is StreamEnd.ENDED
     await body.end()
-    assert [len(message["body"]) for message in sent] == [MOST, MOST, 0]
+    assert [len(message["body"]) for message in sent] == [MAX_BATCH_BYTES, MAX_BATCH_BYTES, 0]
 
 
 def _lengths(items: Sequence[LoggedEvent]) -> bytes:

@@ -8,9 +8,9 @@ from functools import cache
 from typing import Final
 
 from holdfast.api.errors import Refused, status_of
-from holdfast.api.openai.refusals import CODES
-from holdfast.control.keys.errors import TooMany
-from holdfast.control.openai.errors import RunStopped
+from holdfast.api.openai.completions import RunStopped
+from holdfast.api.openai.responses import OPENAI_ERROR_CODES
+from holdfast.control.errors import TooMany
 from holdfast.domain import errors
 from tests.architecture.markdown import rows
 from tests.architecture.project import PACKAGE, ROOT, package_modules, tree
@@ -97,7 +97,7 @@ def _all() -> list[type[errors.HoldfastError]]:
 
 def _on_the_wire(error: type[errors.HoldfastError]) -> set[str]:
     """Return the codes that clients read: one API has words of its own, for its own errors and for some of all."""
-    words = {CODES.get(error.code, error.code)}
+    words = {OPENAI_ERROR_CODES.get(error.code, error.code)}
     return words | {error.code} if error.__module__ == errors.__name__ else words
 
 

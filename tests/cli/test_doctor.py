@@ -11,8 +11,8 @@ from typing import Final, TypeAlias
 import pytest
 
 from holdfast.bootstrap import open_store
-from holdfast.bootstrap.doctor.examination import examine
-from holdfast.bootstrap.doctor.finding import Finding, Verdict
+from holdfast.bootstrap.doctor.checks import diagnose
+from holdfast.bootstrap.doctor.finding import Finding, Severity
 from holdfast.bus.local import LocalBus
 from holdfast.domain.ids import SpaceId
 from holdfast.workspace.folder import Workspace
@@ -39,12 +39,12 @@ async def database(workspace: Workspace) -> Path:
 
 async def look(workspace: Workspace, database: str | None = None) -> Found:
     found: Found = {}
-    for finding in await examine(workspace.path, database=database):
+    for finding in await diagnose(workspace.path, database=database):
         found.setdefault(finding.about, []).append(finding)
     return found
 
 
-def only(found: Found, about: str, verdict: Verdict) -> Finding:
+def only(found: Found, about: str, verdict: Severity) -> Finding:
     (finding,) = found[about]
     assert finding.verdict is verdict, finding
     return finding
@@ -93,11 +93,11 @@ async def test_files_that_do_not_load_are_named_with_what_is_wrong(workspace: Wo
         ("permissions", "permissions.json", "bash("),
         ("tools", "tools/broken/tool.json", "name"),
     ):
-        finding = only(found, about, Verdict.FAILED)
+        finding = only(found, about, Severity.FAILED)
         assert file in str(finding.remedy) and key in finding.message, finding
     broken, loaded = found["agents"]
-    assert (broken.verdict, "agents/hello/agent.json" in str(broken.remedy)) == (Verdict.FAILED, True)
-    assert (loaded.verdict, loaded.message) == (Verdict.OK, "these load: assistant")
+    assert (broken.verdict, "agents/hello/agent.json" in str(broken.remedy)) == (Severity.FAILED, True)
+    assert (loaded.verdict, loaded.message) == (Severity.OK, "these load: assistant")
 
 
 async def test_an_agent_whose_provider_has_no_key_is_named_with_the_variable(
@@ -108,15 +108,15 @@ async def test_an_agent_whose_provider_has_no_key_is_named_with_the_variable(
     agent.write_text('{"model": ["anthropic:claude", "nobody:knows"]}')
     messages = [(finding.verdict, finding.message) for finding in (await look(workspace))["providers"]]
     unset = "agent `hello` uses `anthropic:claude`, and `ANTHROPIC_API_KEY` is not set"
-    assert (Verdict.WARNING, unset) in messages
-    assert (Verdict.WARNING, "agent `hello` uses `nobody:knows`, and `nobody` is not known") in messages
+    assert (Severity.WARNING, unset) in messages
+    assert (Severity.WARNING, "agent `hello` uses `nobody:knows`, and `nobody` is not known") in messages
 
 
 async def test_a_database_that_is_whole_is_well(workspace: Workspace, database: Path) -> None:
     found = await look(workspace)
-    assert "its schema is that of this version" in only(found, "database", Verdict.OK).message
-    assert only(found, "integrity", Verdict.OK)
-    assert only(found, "server", Verdict.OK).message == "no process writes to the database"
+    assert "its schema is that of this version" in only(found, "database", Severity.OK).message
+    assert only(found, "integrity", Severity.OK)
+    assert only(found, "server", Severity.OK).message == "no process writes to the database"
 
 
 def _scribble(database: Path) -> None:
@@ -146,14 +146,14 @@ def _change(database: Path, statement: str) -> None:
 @pytest.mark.parametrize(
     ("harm", "about", "verdict", "words"),
     [
-        (_scribble, "integrity", Verdict.FAILED, "damaged"),
-        (_replace, "database", Verdict.FAILED, "not a database"),
-        (_forget_a_migration, "database", Verdict.WARNING, "older"),
-        (_add_a_migration, "database", Verdict.FAILED, "later version"),
+        (_scribble, "integrity", Severity.FAILED, "damaged"),
+        (_replace, "database", Severity.FAILED, "not a database"),
+        (_forget_a_migration, "database", Severity.WARNING, "older"),
+        (_add_a_migration, "database", Severity.FAILED, "later version"),
     ],
 )
 async def test_what_is_wrong_with_a_database_is_found(
-    harm: Callable[[Path], None], about: str, verdict: Verdict, words: str, workspace: Workspace, database: Path
+    harm: Callable[[Path], None], about: str, verdict: Severity, words: str, workspace: Workspace, database: Path
 ) -> None:
     harm(database)
     finding = only(await look(workspace), about, verdict)
@@ -164,12 +164,12 @@ async def test_an_address_that_is_none_and_a_server_that_is_not_there_are_told_w
     workspace: Workspace,
 ) -> None:
     for url in (f"mysql://me:{SECRET}@127.0.0.1/x", f"postgresql://me:{SECRET}@127.0.0.1:1/x"):
-        finding = only(await look(workspace, url), "database", Verdict.FAILED)
+        finding = only(await look(workspace, url), "database", Severity.FAILED)
         assert finding.remedy and SECRET not in f"{finding}"
 
 
 async def test_a_file_whose_folder_is_not_there_is_told(workspace: Workspace) -> None:
-    finding = only(await look(workspace, str(workspace.path / "missing" / "log.db")), "database", Verdict.FAILED)
+    finding = only(await look(workspace, str(workspace.path / "missing" / "log.db")), "database", Severity.FAILED)
     assert "missing" in str(finding.remedy)
 
 
@@ -178,10 +178,10 @@ async def test_postgres_is_looked_at_before_and_after_its_schema_is_there(
 ) -> None:
     url = await postgres.create_database("doctor")
     try:
-        assert "still to be applied" in only(await look(workspace, url), "database", Verdict.WARNING).message
+        assert "still to be applied" in only(await look(workspace, url), "database", Severity.WARNING).message
         async with open_store(url):
             found = await look(workspace, url)
-        assert "its schema is that of this version" in only(found, "database", Verdict.OK).message
+        assert "its schema is that of this version" in only(found, "database", Severity.OK).message
         assert "disk sync" not in found, "the log is not on this machine's disk"
     finally:
         await postgres.drop_database("doctor")
@@ -192,8 +192,8 @@ async def test_a_process_that_uses_the_database_is_seen_and_not_disturbed(worksp
         await store.spaces.create(SpaceId("before"), name="Before")
         found = await look(workspace)
         await store.spaces.create(SpaceId("after"), name="After")
-    assert only(found, "server", Verdict.OK).message == f"process {os.getpid()} uses it now"
-    assert only(found, "database", Verdict.OK) and only(found, "integrity", Verdict.OK)
+    assert only(found, "server", Severity.OK).message == f"process {os.getpid()} uses it now"
+    assert only(found, "database", Severity.OK) and only(found, "integrity", Severity.OK)
 
 
 async def test_traces_that_cannot_be_sent_are_told_and_those_that_can(
@@ -202,11 +202,11 @@ async def test_traces_that_cannot_be_sent_are_told_and_those_that_can(
     assert "traces" not in await look(workspace)
     workspace.settings.write_text('{"telemetry": {"traces": true}}')
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "pigeon")
-    assert "`pigeon`" in only(await look(workspace), "traces", Verdict.FAILED).message
+    assert "`pigeon`" in only(await look(workspace), "traces", Severity.FAILED).message
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "console")
-    assert "without what was said" in only(await look(workspace), "traces", Verdict.OK).message
+    assert "without what was said" in only(await look(workspace), "traces", Severity.OK).message
 
 
 async def test_a_sandbox_that_is_turned_off_is_told(workspace: Workspace) -> None:
     workspace.settings.write_text('{"sandbox": "off"}')
-    assert "all rights of the server" in only(await look(workspace), "sandbox", Verdict.WARNING).message
+    assert "all rights of the server" in only(await look(workspace), "sandbox", Severity.WARNING).message

@@ -6,8 +6,8 @@ from typing import Any, Final
 import typer
 
 from holdfast.cli.main import app
-from holdfast.cli.output import UNPRINTED
-from holdfast.cli.runs import DETACHED, EXIT_CODES
+from holdfast.cli.output import EXIT_STDOUT_FAILED
+from holdfast.cli.runs import EXIT_CODES, EXIT_DETACHED
 from tests.architecture.project import ROOT
 
 REFERENCE: Final = ROOT / "docs" / "reference" / "cli.md"
@@ -55,4 +55,6 @@ def test_every_command_prints_json_when_it_is_asked_to() -> None:
 
 def test_every_exit_code_is_in_the_reference() -> None:
     written = REFERENCE.read_text()
-    assert [code for code in (*EXIT_CODES.values(), DETACHED, UNPRINTED, 2) if f"\n| {code} |" not in written] == []
+    assert [
+        code for code in (*EXIT_CODES.values(), EXIT_DETACHED, EXIT_STDOUT_FAILED, 2) if f"\n| {code} |" not in written
+    ] == []

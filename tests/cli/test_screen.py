@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from holdfast.cli.screen import Screen
+from holdfast.cli.terminal_view import TerminalView
 from holdfast.domain.events import (
     EVENT_TYPES,
     Event,
@@ -51,7 +51,7 @@ def shown(*events: Event | HoldfastEvent, terminal: bool = False) -> str:
     """Return what a screen shows of events."""
     paper = io.StringIO()
     console = Console(file=paper, soft_wrap=True, highlight=False, markup=False, force_terminal=terminal, width=40)
-    screen = Screen(console)
+    screen = TerminalView(console)
     for event in events:
         own = type(event) in CUSTOM_EVENT_TYPES.values()
         screen.show(encode_event(to_custom(event) if own else event))  # type: ignore[arg-type] # told apart in this line
@@ -167,7 +167,7 @@ def test_a_terminal_gets_styles_and_the_same_words() -> None:
 
 
 def test_an_event_that_this_version_does_not_know_is_passed_over() -> None:
-    screen = Screen(Console(file=io.StringIO()))
+    screen = TerminalView(Console(file=io.StringIO()))
     assert "LATER" not in EVENT_TYPES
     screen.show(b'{"type":"LATER"}')
     screen.show(b'{"type":"CUSTOM","name":"holdfast.step","value":{"number":"one"}}')

@@ -18,7 +18,7 @@ from tests.cli.batch import run_all
 # Root may read everything, so it has to become somebody else; before that, all is imported that others may not read.
 UNPRIVILEGED: Final = """
 import os
-import holdfast.bootstrap.doctor.examination, holdfast.bootstrap.server, pydantic.main, uvloop, zoneinfo
+import holdfast.bootstrap.doctor.checks, holdfast.bootstrap.server, pydantic.main, uvloop, zoneinfo
 from holdfast.cli.main import main
 
 if os.getuid() == 0:

@@ -7,15 +7,14 @@ from typing import Any, Final
 import typer
 
 from holdfast.api.errors import AddressTooLong, BodyTooLarge, HeadersTooLarge, TooDeep
-from holdfast.api.gate import MAX_ADDRESS, MAX_HEADERS
-from holdfast.api.json_body import MAX_BODY, MAX_DEPTH
-from holdfast.api.routes import ROUTES
-from holdfast.api.routes.artifacts import create_artifact
-from holdfast.api.routes.files import upload_file
+from holdfast.api.json_body import MAX_BODY_BYTES, MAX_JSON_DEPTH
+from holdfast.api.middleware import MAX_HEADER_BYTES, MAX_URL_BYTES
+from holdfast.api.router import ROUTES
+from holdfast.api.routes.artifacts import create_artifact, upload_file
 from holdfast.bootstrap.logs import LogFormat
 from holdfast.cli.main import app
-from holdfast.control.feeds.errors import TooManyStreams
-from holdfast.control.feeds.feeds import Habits
+from holdfast.control.errors import TooManyStreams
+from holdfast.control.streams.live_streams import StreamLimits
 from holdfast.workspace.settings import DEFAULT_WORKERS
 from tests.architecture.markdown import rows
 from tests.architecture.project import ROOT, package_modules
@@ -71,13 +70,13 @@ def test_the_guide_says_which_options_take_a_value_and_which_formats_there_are()
 
 def test_the_guide_has_the_limits_of_the_server_with_their_codes_and_no_others() -> None:
     artifact, file = create_artifact.request_max_body_size, upload_file.request_max_body_size
-    body = f"{mebibytes(MAX_BODY)}; an artifact {mebibytes(artifact)}, a file {mebibytes(file)}"
+    body = f"{mebibytes(MAX_BODY_BYTES)}; an artifact {mebibytes(artifact)}, a file {mebibytes(file)}"
     assert rows(GUIDE, "what", "at most", "code") == [
         ["a body", body, f"`{BodyTooLarge.code}`"],
-        ["its nesting", str(MAX_DEPTH), f"`{TooDeep.code}`"],
-        ["the address of a request", f"{MAX_ADDRESS // 2**10} KiB", f"`{AddressTooLong.code}`"],
-        ["its headers", f"{MAX_HEADERS // 2**10} KiB", f"`{HeadersTooLarge.code}`"],
-        ["open streams of a process", f"{Habits().most:,}", f"`{TooManyStreams.code}`"],
+        ["its nesting", str(MAX_JSON_DEPTH), f"`{TooDeep.code}`"],
+        ["the address of a request", f"{MAX_URL_BYTES // 2**10} KiB", f"`{AddressTooLong.code}`"],
+        ["its headers", f"{MAX_HEADER_BYTES // 2**10} KiB", f"`{HeadersTooLarge.code}`"],
+        ["open streams of a process", f"{StreamLimits().most:,}", f"`{TooManyStreams.code}`"],
     ]
 
 

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.api.streams.frames import KEEPALIVE, RETRY, numbered
-from holdfast.cli.transports import Sent, parsed
+from holdfast.api.streams.sse import KEEPALIVE, RETRY, sse_frames_with_ids
+from holdfast.cli.follow import StreamedEvent, parse_sse
 from holdfast.domain.events import TextMessageContent, encode_event
 from holdfast.domain.ids import MessageId
 from holdfast.domain.instant import Instant
@@ -26,15 +26,15 @@ def logged(texts: list[str]) -> list[LoggedEvent]:
     ]
 
 
-def read(chunks: list[bytes]) -> list[Sent]:
+def read(chunks: list[bytes]) -> list[StreamedEvent]:
     """Return what a client reads."""
 
     async def network() -> AsyncIterator[bytes]:
         for chunk in chunks:
             yield chunk
 
-    async def client() -> list[Sent]:
-        return [sent async for sent in parsed(network())]
+    async def client() -> list[StreamedEvent]:
+        return [sent async for sent in parse_sse(network())]
 
     return asyncio.run(client())
 
@@ -42,7 +42,7 @@ def read(chunks: list[bytes]) -> list[Sent]:
 @given(texts=TEXTS, data=st.data())
 def test_a_stream_is_read_the_same_wherever_it_is_cut(texts: list[str], data: st.DataObject) -> None:
     log = logged(texts)
-    stream = RETRY + KEEPALIVE.join(numbered([event]) for event in log) + KEEPALIVE
+    stream = RETRY + KEEPALIVE.join(sse_frames_with_ids([event]) for event in log) + KEEPALIVE
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=10)))
     chunks = [stream[start:end] for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
     assert read(chunks) == [(event.seq, event.data) for event in log]
@@ -51,6 +51,6 @@ def test_a_stream_is_read_the_same_wherever_it_is_cut(texts: list[str], data: st
 @given(texts=TEXTS, data=st.data())
 def test_an_event_that_was_cut_off_is_not_taken_for_a_whole_one(texts: list[str], data: st.DataObject) -> None:
     log = logged(texts)
-    stream = numbered(log)
+    stream = sse_frames_with_ids(log)
     received = read([stream[: data.draw(st.integers(0, len(stream)))]])
     assert received == [(event.seq, event.data) for event in log][: len(received)]

@@ -1,61 +1,98 @@
-"""The API as one ASGI app."""
+"""The Litestar application: all routes, HEAD and OPTIONS for each path, and the use cases as dependencies."""
 
-from typing import Any
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from copy import copy
+from typing import Any, Final
 
-from litestar import Litestar, Request
+from litestar import Litestar, Request, Response
 from litestar.di import Provide
+from litestar.handlers import HTTPRouteHandler
 
-from holdfast.api.asgi import Scope
-from holdfast.api.auth.asked import asked
-from holdfast.api.auth.door import Door
-from holdfast.api.errors import EXCEPTION_HANDLERS, refused_handshake
-from holdfast.api.gate import note_refusal
-from holdfast.api.json_body import MAX_BODY, JsonBody, check_empty
-from holdfast.api.methods import with_methods
+from holdfast.api.asgi import AsgiScope
+from holdfast.api.auth.middleware import AuthMiddleware, request_use_case
+from holdfast.api.errors import EXCEPTION_HANDLERS, handshake_error
+from holdfast.api.json_body import MAX_BODY_BYTES, JsonBody, check_no_body
+from holdfast.api.middleware import record_refusal
 from holdfast.api.openapi import read_openapi
 from holdfast.api.parameters import check_request, takes_no_body
-from holdfast.api.routes import ROUTES, SOCKETS
-from holdfast.control.control import Control
+from holdfast.api.router import ROUTES, SOCKETS
+from holdfast.api.use_cases import UseCases
 
 
-def create_app(control: Control, *, door: Door | None = None) -> Litestar:
+def create_app(control: UseCases, *, door: AuthMiddleware | None = None) -> Litestar:
     """Make the app over the use cases of a workspace. It belongs behind a `Gate`.
 
     Behind a `door`, a request is answered by the use cases of who asks. A route asks for at most one of them by its
     name: the framework opens a task group for more.
     """
-    provide = _provide if door is None else _provide_asked
+    provide = _provide_shared if door is None else _provide_for_principal
     return Litestar(
-        route_handlers=[*with_methods([*ROUTES, read_openapi]), *SOCKETS],
+        route_handlers=[*with_head_and_options([*ROUTES, read_openapi]), *SOCKETS],
         dependencies={name: provide(name, use_case) for name, use_case in control._asdict().items()},
         middleware=[] if door is None else [door.before],
         dto=JsonBody,
         return_dto=None,
-        before_request=_check,
-        after_exception=[_note],
+        before_request=_check_request,
+        after_exception=[_record_handshake_refusal],
         exception_handlers=EXCEPTION_HANDLERS,
-        request_max_body_size=MAX_BODY,
+        request_max_body_size=MAX_BODY_BYTES,
         openapi_config=None,
         logging_config=None,
     )
 
 
-async def _check(request: Request[Any, Any, Any]) -> None:
+async def _check_request(request: Request[Any, Any, Any]) -> None:
     """Check a request before its body is read. A guard would do it too, on a copy of the route and in a thread."""
     check_request(request, request.route_handler)
     if takes_no_body(request.route_handler):
-        check_empty(await request.body())
+        check_no_body(await request.body())
 
 
-async def _note(error: Exception, scope: Scope) -> None:
+async def _record_handshake_refusal(error: Exception, scope: AsgiScope) -> None:
     """Let the gate say why a handshake is refused: the framework only closes the socket."""
     if scope["type"] == "websocket":
-        note_refusal(scope, refused_handshake(error, scope["path"]))
+        record_refusal(scope, handshake_error(error, scope["path"]))
 
 
-def _provide(_: str, use_case: Any) -> Provide:
+def _provide_shared(_: str, use_case: Any) -> Provide:
     return Provide(lambda: use_case, use_cache=True, sync_to_thread=False)
 
 
-def _provide_asked(name: str, _: Any) -> Provide:
-    return Provide(asked(name), sync_to_thread=False)
+def _provide_for_principal(name: str, _: Any) -> Provide:
+    return Provide(request_use_case(name), sync_to_thread=False)
+
+
+_EVENT_STREAM: Final = "text/event-stream"
+
+
+def with_head_and_options(routes: Iterable[HTTPRouteHandler]) -> Iterator[HTTPRouteHandler]:
+    """Yield routes that also answer HEAD, after those that answer OPTIONS.
+
+    These come first, as the framework would make them for each address out of the first of its routes.
+    """
+    answering = [_with_head(route) for route in routes]
+    known: dict[str, set[str]] = defaultdict(set)
+    for route in answering:
+        for path in route.paths:
+            known[path] |= route.http_methods
+    yield from (_options_route(path, methods) for path, methods in known.items())
+    yield from answering
+
+
+def _with_head(route: HTTPRouteHandler) -> HTTPRouteHandler:
+    """Return a route that answers HEAD as it does GET; the server leaves out the body. A stream is nothing but body."""
+    if "GET" not in route.http_methods or _EVENT_STREAM in route.opt.get("content", {}):
+        return route
+    both = copy(route)
+    both.http_methods = {*route.http_methods, "HEAD"}
+    return both
+
+
+def _options_route(path: str, methods: Iterable[str]) -> HTTPRouteHandler:
+    allow = ", ".join(sorted({*methods, "OPTIONS"}))
+
+    async def read_methods() -> Response[None]:
+        return Response(None, status_code=204, headers={"Allow": allow})
+
+    return HTTPRouteHandler(path, http_method="OPTIONS")(read_methods)

@@ -1,6 +1,6 @@
-"""What clients send. A field that a type does not have is refused, so that a misspelt one is never without effect.
+"""Request bodies of the native API. Unknown fields are rejected, so a misspelt field never goes unnoticed.
 
-Who did something is not for its body to say: there is no `created_by` here.
+The author of a change comes from the API key, not from the body: there is no `created_by` here.
 """
 
 from typing import Annotated, Literal
@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from holdfast.control.task_contract.ids import run_id_of
 from holdfast.domain.artifact import ArtifactType, NewArtifact
 from holdfast.domain.content import Content, Json
 from holdfast.domain.errors import Invalid
@@ -19,6 +18,7 @@ from holdfast.domain.new_run import MAX_TAG_CHARS, MAX_TAGS, NewRun, RunBase
 from holdfast.domain.placement import OnBusy
 from holdfast.domain.run import Priority
 from holdfast.domain.space import MAX_SPACE_NAME_CHARS
+from holdfast.domain.task_ids import run_id_of
 from holdfast.domain.thread import DEFAULT_CONTEXT_WINDOW, MAX_THREAD_TITLE_CHARS, NewThread, ThreadPatch
 
 _Sequence = Annotated[int, Meta(ge=0, le=MAX_SAFE_INTEGER)]
@@ -167,7 +167,7 @@ class CancelBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     reason: Annotated[str, Meta(max_length=500)] | None = None
 
 
-class AnswerBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class InterruptResponseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An answer to a question of a run."""
 
     response: Json

@@ -1,14 +1,14 @@
-"""How an error becomes an answer: one table from classes to status codes, one envelope.
+"""HTTP errors: one table from error classes to status codes, and one JSON envelope.
 
 HoldfastError (domain)
 ├── Invalid
-│   ├── BadRequest            it is no request of HTTP
-│   ├── BadHandshake          it asks for a WebSocket, but not as one does
-│   ├── BadJson               the body is no JSON, or not in UTF-8
-│   ├── TooDeep               it is nested deeper than anybody needs
-│   ├── UnsupportedMediaType  the body is of another kind than the route reads
-│   ├── HeaderRepeated        a header that can be meant once comes twice
-│   └── BodyCutOff            the client left before its body had ended
+│   ├── BadRequest            not a valid HTTP request
+│   ├── BadHandshake          not a valid WebSocket handshake
+│   ├── BadJson               the body is not JSON, or not UTF-8
+│   ├── TooDeep               the body is nested too deeply
+│   ├── UnsupportedMediaType  the route does not accept this content type
+│   ├── HeaderRepeated        a single-value header is sent twice
+│   └── BodyCutOff            the client disconnected before the end of its body
 ├── TooLarge
 │   ├── BodyTooLarge
 │   ├── AddressTooLong
@@ -16,7 +16,7 @@ HoldfastError (domain)
 ├── NotFound
 │   └── NoSuchRoute
 ├── MethodNotAllowed
-└── Refused                   the request comes from where none may come from
+└── Refused                   the host or the origin is not allowed
     ├── HostRefused
     └── OriginRefused
 """
@@ -32,25 +32,16 @@ from litestar.exceptions import HTTPException, ValidationException
 from litestar.params import HeaderParameter
 from litestar.types import ExceptionHandlersMap
 
-from holdfast.control.feeds.errors import TooManyStreams
-from holdfast.control.keys.errors import Forbidden, TooMany, Unauthenticated
-from holdfast.control.settings.errors import SettingsChanged
+from holdfast.control.errors import Forbidden, TooMany, TooManyStreams, Unauthenticated
+from holdfast.control.settings import SettingsChanged
 from holdfast.domain.content import Json
-from holdfast.domain.errors import (
-    Conflict,
-    HoldfastError,
-    Invalid,
-    LimitExceeded,
-    NotFound,
-    TooLarge,
-    Unavailable,
-)
+from holdfast.domain.errors import Conflict, HoldfastError, Invalid, LimitExceeded, NotFound, TooLarge, Unavailable
 from holdfast.domain.validation import describe_error, lowercase_first
 
 _log: Final = logging.getLogger("holdfast.api")
-_LEFT: Final = "client disconnected prematurely"
+_DISCONNECTED_DETAIL: Final = "client disconnected prematurely"
 """How the framework calls a body that breaks off."""
-_MISSING: Final = re.compile(r"Missing required \w+ parameter '(\w+)'")
+_MISSING_PARAMETER: Final = re.compile(r"Missing required \w+ parameter '(\w+)'")
 """How it calls a parameter that is not given."""
 
 
@@ -158,7 +149,7 @@ class ErrorEnvelope(msgspec.Struct, frozen=True, kw_only=True):
     error: Problem
 
 
-STATUS: Final[Mapping[type[HoldfastError], int]] = {
+STATUS_BY_ERROR: Final[Mapping[type[HoldfastError], int]] = {
     HoldfastError: 500,
     NotFound: 404,
     Conflict: 409,
@@ -178,7 +169,7 @@ STATUS: Final[Mapping[type[HoldfastError], int]] = {
 }
 """A class that is not here has the status of the nearest one above it that is."""
 
-OWN: Final = (
+HTTP_ERRORS: Final = (
     BadRequest,
     BadHandshake,
     BadJson,
@@ -199,7 +190,7 @@ OWN: Final = (
 
 def status_of(error: HoldfastError) -> int:
     """Return the status code of an error."""
-    return next(STATUS[each] for each in type(error).__mro__ if each in STATUS)
+    return next(STATUS_BY_ERROR[each] for each in type(error).__mro__ if each in STATUS_BY_ERROR)
 
 
 def headers_of(error: HoldfastError) -> dict[str, str]:
@@ -220,50 +211,50 @@ def envelope(error: HoldfastError) -> ErrorEnvelope:
     return ErrorEnvelope(error=Problem(code=error.code, message=error.message, details=error.details))
 
 
-def encoded(error: HoldfastError) -> bytes:
+def encode_error(error: HoldfastError) -> bytes:
     """Return that body as JSON; what cannot be written as JSON is written as text."""
     return msgspec.json.encode(envelope(error), enc_hook=str)
 
 
-def _answer(error: HoldfastError, headers: Mapping[str, str] | None = None) -> Response[bytes]:
+def _error_response(error: HoldfastError, headers: Mapping[str, str] | None = None) -> Response[bytes]:
     status = status_of(error)
     if status >= 500 and not isinstance(error, TooManyStreams):  # of that only its clients are the cause
         _log.error("%s: %s", error.code, error.message)
     headers = {**headers_of(error), **(headers or {})}
-    return Response(encoded(error), status_code=status, media_type="application/json", headers=headers)
+    return Response(encode_error(error), status_code=status, media_type="application/json", headers=headers)
 
 
-def _on_error(_: Request[Any, Any, Any], error: HoldfastError) -> Response[bytes]:
-    return _answer(error)
+def _on_holdfast_error(_: Request[Any, Any, Any], error: HoldfastError) -> Response[bytes]:
+    return _error_response(error)
 
 
-def _on_http(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+def _on_http_exception(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
     """Say in our words what the framework refused."""
     path = request.scope["path"]
     match error.status_code:
         case 404:
-            return _answer(NoSuchRoute(f"there is nothing at `{path}`", path=path))
+            return _error_response(NoSuchRoute(f"there is nothing at `{path}`", path=path))
         case 405:
             method = request.scope["method"]
-            return _answer(MethodNotAllowed(f"`{path}` does not know {method}", method=method), error.headers)
+            return _error_response(MethodNotAllowed(f"`{path}` does not know {method}", method=method), error.headers)
         case 413:
-            return _answer(body_too_large(request.route_handler.resolve_request_max_body_size()))
+            return _error_response(body_too_large(request.route_handler.resolve_request_max_body_size()))
         case status if status < 500:
-            return _answer(_invalid(error, request))
-        case _ if error.detail == _LEFT:
-            return _answer(BodyCutOff("the client left before its body had ended"))
+            return _error_response(_validation_error(error, request))
+        case _ if error.detail == _DISCONNECTED_DETAIL:
+            return _error_response(BodyCutOff("the client left before its body had ended"))
         case _:
-            return _on_crash(request, error)
+            return _on_unexpected_error(request, error)
 
 
-def _on_crash(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+def _on_unexpected_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """Answer for an error that nobody foresaw: the log has all of it, the client only where to find it."""
     name = request.scope.get("state", {}).get("request_id", "-")
     _log.error("%s %s broke [%s]", request.scope["method"], request.scope["path"], name, exc_info=error)
-    return _answer(HoldfastError("something broke here: the server's log says what", request_id=name))
+    return _error_response(HoldfastError("something broke here: the server's log says what", request_id=name))
 
 
-def refused_handshake(error: Exception, path: str) -> HoldfastError:
+def handshake_error(error: Exception, path: str) -> HoldfastError:
     """Return why a handshake is refused that met an error; the framework would close the socket without a word."""
     match error:
         case HoldfastError():
@@ -284,33 +275,33 @@ def body_too_large(most: int | None) -> BodyTooLarge:
     return BodyTooLarge(f"the body may have at most {most} bytes", limit=most)
 
 
-def _invalid(error: HTTPException, request: Request[Any, Any, Any]) -> Invalid:
+def _validation_error(error: HTTPException, request: Request[Any, Any, Any]) -> Invalid:
     """Return what is wrong with a request, in one sentence."""
     extra = error.extra if isinstance(error, ValidationException) and isinstance(error.extra, list) else []
     if not extra:
-        missing = _MISSING.match(error.detail)
-        return _missing(missing[1]) if missing else Invalid(lowercase_first(error.detail))
+        missing = _MISSING_PARAMETER.match(error.detail)
+        return _missing_parameter(missing[1]) if missing else Invalid(lowercase_first(error.detail))
     field, message = extra[0].get("key", ""), extra[0].get("message", "")
     if field == "data":
         return Invalid("this needs a body: send it as JSON", field="body")
     if not field:
         return Invalid(lowercase_first(message), field=field)
-    name = _called(request, field)
-    return Invalid(f"`{name}`: {describe_error(message, _kind_of(request, field))}", field=name)
+    name = _public_name(request, field)
+    return Invalid(f"`{name}`: {describe_error(message, _parameter_type(request, field))}", field=name)
 
 
-def _missing(field: str) -> Invalid:
+def _missing_parameter(field: str) -> Invalid:
     return Invalid(f"`{field}`: missing", field=field)
 
 
-def _called(request: Request[Any, Any, Any], field: str) -> str:
+def _public_name(request: Request[Any, Any, Any], field: str) -> str:
     """Return how clients call a parameter: a header has another name in the code."""
     parameter = request.route_handler.parsed_fn_signature.parameters.get(field)
     header = parameter.kwarg_definition if parameter is not None else None
     return header.name or field if isinstance(header, HeaderParameter) else field
 
 
-def _kind_of(request: Request[Any, Any, Any], field: str) -> Any:
+def _parameter_type(request: Request[Any, Any, Any], field: str) -> Any:
     """Return what a parameter may be; its name may be another one in the code."""
     parameters = request.route_handler.parsed_fn_signature.parameters
     if field in parameters:
@@ -320,7 +311,7 @@ def _kind_of(request: Request[Any, Any, Any], field: str) -> Any:
 
 
 EXCEPTION_HANDLERS: Final[ExceptionHandlersMap] = {
-    HoldfastError: _on_error,
-    HTTPException: _on_http,
-    Exception: _on_crash,
+    HoldfastError: _on_holdfast_error,
+    HTTPException: _on_http_exception,
+    Exception: _on_unexpected_error,
 }

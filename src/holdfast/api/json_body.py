@@ -1,4 +1,4 @@
-"""JSON bodies: read once, into the type that a route names, and refused with a reason."""
+"""JSON request bodies: decoded once into the type of the route, and rejected with a reason."""
 
 import re
 from collections.abc import Generator
@@ -20,17 +20,17 @@ from holdfast.domain.validation import (
     raw_validation_message,
 )
 
-MAX_DEPTH: Final = 64
-MAX_BODY: Final = 10 * 1024 * 1024
+MAX_JSON_DEPTH: Final = 64
+MAX_BODY_BYTES: Final = 10 * 1024 * 1024
 """Bytes of a body, where a route does not say so itself."""
 
 _STRINGS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-_PAIRS: Final = re.compile(rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+_ESCAPED_PAIRS: Final = re.compile(rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 """What needs no other half: a backslash that is meant, and a whole surrogate pair."""
-_HALF: Final = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
-_SQUARE: Final = bytes.maketrans(b"{}", b"[]")
-_OTHERS: Final = bytes(set(range(256)) - set(b"[]{}"))
-_EXPLAINED: Final = 256 * 1024
+_LONE_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_TO_SQUARE_BRACKETS: Final = bytes.maketrans(b"{}", b"[]")
+_NON_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
+_MAX_EXPLAINED_BYTES: Final = 256 * 1024
 """Bytes of a body of which it is looked for what does not fit: that reads it again and again."""
 
 
@@ -66,7 +66,7 @@ class JsonBody(AbstractDTO[Any]):
         """Return the body as the type that the route names."""
         connection = self.asgi_connection
         check_json_type(connection.headers.get("content-type"))
-        return decode(self._decoders[connection.route_handler.handler_id], value)
+        return decode_json(self._decoders[connection.route_handler.handler_id], value)
 
 
 def check_json_type(content_type: str | None) -> None:
@@ -79,19 +79,19 @@ def check_json_type(content_type: str | None) -> None:
         )
 
 
-def decode(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
+def decode_json(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
     """Return what `body` says, or raise what is wrong with it."""
     check_depth(body)
     try:
         body.decode()  # all of it: the decoder stops at the first thing that does not fit
         return decoder.decode(body)
     except msgspec.ValidationError as exc:
-        raise _refusal(exc, decoder, body) from exc
+        raise _explain_mismatch(exc, decoder, body) from exc
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise _broken(exc, body) from exc
+        raise _bad_json(exc, body) from exc
 
 
-def check_empty(body: bytes) -> None:
+def check_no_body(body: bytes) -> None:
     """Raise if `body` says something to a route that listens to nothing; clients that must send one send `{}`."""
     if body.strip() not in (b"", b"{}"):
         raise Invalid("this takes no body: leave it out", field="body")
@@ -99,40 +99,40 @@ def check_empty(body: bytes) -> None:
 
 def check_depth(body: bytes) -> None:
     """Raise if `body` is nested too deeply to be read; whether it is JSON at all is for the decoder to say."""
-    if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
+    if body.count(b"[") + body.count(b"{") <= MAX_JSON_DEPTH:
         return
-    brackets = _STRINGS.sub(b"", body).translate(_SQUARE, _OTHERS)
-    for _ in range(MAX_DEPTH):  # each time the innermost pairs go
+    brackets = _STRINGS.sub(b"", body).translate(_TO_SQUARE_BRACKETS, _NON_BRACKETS)
+    for _ in range(MAX_JSON_DEPTH):  # each time the innermost pairs go
         brackets = brackets.replace(b"[]", b"")
         if not brackets:
             return
     if brackets:
-        raise TooDeep(f"the body may be nested at most {MAX_DEPTH} deep", limit=MAX_DEPTH)
+        raise TooDeep(f"the body may be nested at most {MAX_JSON_DEPTH} deep", limit=MAX_JSON_DEPTH)
 
 
-def mismatch(error: msgspec.ValidationError, value: Json, kind: Any) -> Invalid:
+def mismatch_error(error: msgspec.ValidationError, value: Json, kind: Any) -> Invalid:
     """Return the error of a value that is no `kind`, with what does not fit and what would."""
-    return _invalid(explain_validation_error(error, value, kind))
+    return _invalid_body(explain_validation_error(error, value, kind))
 
 
-def _refusal(error: msgspec.ValidationError, decoder: msgspec.json.Decoder[Any], body: bytes) -> Invalid:
-    if len(body) > _EXPLAINED:
-        return _invalid(raw_validation_message(error))
+def _explain_mismatch(error: msgspec.ValidationError, decoder: msgspec.json.Decoder[Any], body: bytes) -> Invalid:
+    if len(body) > _MAX_EXPLAINED_BYTES:
+        return _invalid_body(raw_validation_message(error))
     try:
-        return mismatch(error, msgspec.json.decode(body), decoder.type)
+        return mismatch_error(error, msgspec.json.decode(body), decoder.type)
     except msgspec.ValidationError:  # it has a number that is none
-        return _invalid(raw_validation_message(error))
+        return _invalid_body(raw_validation_message(error))
     except msgspec.DecodeError as exc:  # it is broken too, further on
-        return _broken(exc, body)
+        return _bad_json(exc, body)
 
 
-def _broken(error: msgspec.DecodeError | UnicodeDecodeError, body: bytes) -> BadJson:
+def _bad_json(error: msgspec.DecodeError | UnicodeDecodeError, body: bytes) -> BadJson:
     """Return what is wrong with a body that is no JSON; the decoder may call half of a pair at its end truncated."""
-    half = _HALF.search(_PAIRS.sub(b"", body))
+    half = _LONE_SURROGATE.search(_ESCAPED_PAIRS.sub(b"", body))
     why = f"`{half[0].decode()}` is half of a surrogate pair" if half else lowercase_first(str(error))
     return BadJson(f"the body is not JSON in UTF-8: {why}")
 
 
-def _invalid(complaint: ValidationMessage) -> Invalid:
+def _invalid_body(complaint: ValidationMessage) -> Invalid:
     place, reason = format_path(complaint.steps), lowercase_first(complaint.reason)
     return Invalid(f"`{place}`: {reason}" if place else f"the body does not fit: {reason}", field=place or "body")

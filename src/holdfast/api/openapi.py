@@ -1,10 +1,9 @@
-"""The OpenAPI document, from the same types that requests are read into.
+"""The OpenAPI document, generated from the types that decode requests.
 
-The framework's own generator leaves out constraints, refused fields and our error envelope; msgspec knows its types to
-the letter. What a route takes and returns is read from its signature; `opt` says what a signature cannot: `content` is
-what it answers instead of JSON, `also` what it may answer besides, by status, and `body` what it reads instead of JSON,
-each from media type to type; `headers` is what an answer may have, by status, each from name to meaning; `errors` is
-the type of its errors, if they have another shape.
+The framework's own generator omits constraints, rejected fields, and our error envelope; msgspec describes its types
+exactly. Parameters and return types come from the handler's signature. `opt` of a handler adds what a signature cannot
+say: `content` (response types other than JSON), `also` (further responses by status), `body` (request types other than
+JSON), each by media type; `headers` (response headers by status, name to meaning); `errors` (another error type).
 """
 
 import inspect
@@ -19,17 +18,16 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import HeaderParameter, ParameterKwarg
 from litestar.typing import FieldDefinition
 
-from holdfast.api.auth.rules import OPEN, RULES
+from holdfast.api.auth.rules import PUBLIC_ROUTES, ROUTE_RULES
 from holdfast.api.errors import ErrorEnvelope
-from holdfast.api.links import link_all
-from holdfast.api.parameters import REPEATED
-from holdfast.api.routes import ROUTES
-from holdfast.control.control import Control
+from holdfast.api.parameters import REPEATABLE_PARAMETERS
+from holdfast.api.router import ROUTES
+from holdfast.api.use_cases import UseCases
 from holdfast.domain.limits import MAX_SAFE_INTEGER
 
-_REF: Final = "#/components/schemas/{name}"
+_REF_TEMPLATE: Final = "#/components/schemas/{name}"
 _PARAMETER: Final = re.compile(r"{(\w+)(?::\w+)?}")
-_NUMBER: Final = {"type": "integer", "minimum": 1, "maximum": MAX_SAFE_INTEGER}
+_NUMBER_SCHEMA: Final = {"type": "integer", "minimum": 1, "maximum": MAX_SAFE_INTEGER}
 _RESERVED: Final = frozenset({"data", "request", "accept"})
 """Arguments that are no parameters: what a client accepts is told by the answers that there are."""
 _CONSTRAINTS: Final = {
@@ -39,19 +37,19 @@ _CONSTRAINTS: Final = {
     "min_length": "minLength",
     "max_length": "maxLength",
 }
-_ID: Final = {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,128}$"}
+_ID_SCHEMA: Final = {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,128}$"}
 EVENT_STREAM: Final = "text/event-stream"
-_EVENT: Final = {
+_EVENT_SCHEMA: Final = {
     "type": "object",
     "description": "One event of the stream; the fields are those of server-sent events.",
     "properties": {name: {"type": "string"} for name in ("id", "event", "data")},
 }
-_RULES: Final[Mapping[str, Mapping[str, Any]]] = {  # what types cannot say, by the name of their schema
+_EXTRA_CONSTRAINTS: Final[Mapping[str, Mapping[str, Any]]] = {  # what types cannot say, by the name of their schema
     "RunBody": {"oneOf": [{"required": ["messages"]}, {"required": ["input"]}]},
     "ArtifactBody": {"anyOf": [{"required": ["content"]}, {"required": ["file_id"]}]},
     **dict.fromkeys(("SpacePatch", "ThreadChanges", "PlanItemPatch"), {"minProperties": 1}),
 }
-_ERRORS: Final = {  # by status; each is a response that all routes share
+_ERROR_DESCRIPTIONS: Final = {  # by status; each is a response that all routes share
     "400": "The request can never succeed as written.",
     "401": "The request needs a key, or its key opens nothing.",
     "403": "The request is for another host, comes from a page of another site, or its key does not allow it.",
@@ -66,33 +64,33 @@ _ERRORS: Final = {  # by status; each is a response that all routes share
     "503": "Something that the server needs does not answer; the same request may succeed later.",
 }
 
-Schemas = Callable[[Any], dict[str, Any]]
+SchemaLookup = Callable[[Any], dict[str, Any]]
 
 
 @get("/openapi.json", media_type=MediaType.JSON, include_in_schema=False)
 async def read_openapi() -> bytes:
     """Return this document."""
-    return encoded()
+    return openapi_json()
 
 
 @cache
-def encoded() -> bytes:
+def openapi_json() -> bytes:
     """Return the document as JSON for people."""
-    return msgspec.json.format(msgspec.json.encode(document()), indent=2) + b"\n"
+    return msgspec.json.format(msgspec.json.encode(openapi_document()), indent=2) + b"\n"
 
 
-def document(routes: Iterable[HTTPRouteHandler] = ROUTES) -> dict[str, Any]:
+def openapi_document(routes: Iterable[HTTPRouteHandler] = ROUTES) -> dict[str, Any]:
     """Describe `routes`."""
     handlers = list(routes)
     types = list(dict.fromkeys([ErrorEnvelope, *(each for handler in handlers for each in _types(handler))]))
-    schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
+    schemas, components = msgspec.json.schema_components(types, ref_template=_REF_TEMPLATE)
     by_type = dict(zip(types, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for handler in handlers:
         for path in sorted(handler.paths):
             operations = paths.setdefault(_PARAMETER.sub(r"{\1}", path), {})
             operations[_method(handler)] = _operation(handler, path, by_type.__getitem__)
-    link_all(paths)
+    add_links(paths)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -104,58 +102,64 @@ def document(routes: Iterable[HTTPRouteHandler] = ROUTES) -> dict[str, Any]:
         "paths": dict(sorted(paths.items())),
         "components": {
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "A key, or a token."}},
-            "responses": {f"Error{status}": _error(said, by_type[ErrorEnvelope]) for status, said in _ERRORS.items()},
-            "schemas": {name: _plain(schema | _RULES.get(name, {})) for name, schema in sorted(components.items())},
+            "responses": {
+                f"Error{status}": _error_schema(said, by_type[ErrorEnvelope])
+                for status, said in _ERROR_DESCRIPTIONS.items()
+            },
+            "schemas": {
+                name: _with_portable_patterns(schema | _EXTRA_CONSTRAINTS.get(name, {}))
+                for name, schema in sorted(components.items())
+            },
         },
     }
 
 
-def _operation(handler: HTTPRouteHandler, path: str, schema: Schemas) -> dict[str, Any]:
+def _operation(handler: HTTPRouteHandler, path: str, schema: SchemaLookup) -> dict[str, Any]:
     operation: dict[str, Any] = {
-        "operationId": _name(handler, path),
+        "operationId": _operation_id(handler, path),
         "summary": handler.summary,
         "description": inspect.getdoc(handler.fn) or "",
         "tags": sorted(handler.tags or ()),
-        "parameters": [*_path_parameters(path, handler), *_other_parameters(path, handler, schema)],
+        "parameters": [*_path_parameters(path, handler), *_query_and_header_parameters(path, handler, schema)],
     }
-    if handler.handler_name in OPEN:
+    if handler.handler_name in PUBLIC_ROUTES:
         operation["security"] = []
-    if (rule := RULES.get(handler.handler_name)) is not None:
+    if (rule := ROUTE_RULES.get(handler.handler_name)) is not None:
         operation["x-scope"] = rule.scope
-    if body := _bodies(handler):
-        operation["requestBody"] = {"required": _is_required(handler), "content": _content(schema, body)}
+    if body := _request_types(handler):
+        operation["requestBody"] = {"required": _is_required(handler), "content": _content_schema(schema, body)}
     operation["responses"] = _responses(handler, path, schema, has_body=bool(body))
     return operation
 
 
-def _responses(handler: HTTPRouteHandler, path: str, schema: Schemas, *, has_body: bool) -> dict[str, Any]:
-    content = _content(schema, _answers(handler))
+def _responses(handler: HTTPRouteHandler, path: str, schema: SchemaLookup, *, has_body: bool) -> dict[str, Any]:
+    content = _content_schema(schema, _response_types(handler))
     done: dict[str, Any] = {"description": handler.summary}
     responses = {str(handler.status_code): done | ({"content": content} if content else {})}
     for status, kinds in handler.opt.get("also", {}).items():
-        responses[status] = done | {"content": _content(schema, kinds)}
+        responses[status] = done | {"content": _content_schema(schema, kinds)}
     for status, headers in handler.opt.get("headers", {}).items():
-        responses[status] |= {"headers": {name: _header(meaning) for name, meaning in headers.items()}}
-    statuses = _statuses(handler, path, has_body=has_body)
+        responses[status] |= {"headers": {name: _header_schema(meaning) for name, meaning in headers.items()}}
+    statuses = _error_statuses(handler, path, has_body=has_body)
     if (shape := handler.opt.get("errors")) is not None:
-        return responses | {status: _error(_ERRORS[status], schema(shape)) for status in statuses}
+        return responses | {status: _error_schema(_ERROR_DESCRIPTIONS[status], schema(shape)) for status in statuses}
     return responses | {status: {"$ref": f"#/components/responses/Error{status}"} for status in statuses}
 
 
-def _header(meaning: str) -> dict[str, Any]:
+def _header_schema(meaning: str) -> dict[str, Any]:
     return {"description": meaning, "schema": {"type": "string"}}
 
 
-def _error(description: str, envelope: dict[str, Any]) -> dict[str, Any]:
+def _error_schema(description: str, envelope: dict[str, Any]) -> dict[str, Any]:
     return {"description": description, "content": {"application/json": {"schema": envelope}}}
 
 
-def _statuses(handler: HTTPRouteHandler, path: str, *, has_body: bool) -> Iterator[str]:
+def _error_statuses(handler: HTTPRouteHandler, path: str, *, has_body: bool) -> Iterator[str]:
     changes = _method(handler) != "get"
-    for status in _ERRORS:
+    for status in _ERROR_DESCRIPTIONS:
         if (
             status in ("400", "403", "414", "415", "431", "500", "503")
-            or (status in ("401", "429") and handler.handler_name not in OPEN)
+            or (status in ("401", "429") and handler.handler_name not in PUBLIC_ROUTES)
             or (status == "404" and (path.startswith(("/api", "/v1")) or "{" in path))
             or (status == "409" and changes)
             or (status == "413" and has_body)
@@ -165,11 +169,15 @@ def _statuses(handler: HTTPRouteHandler, path: str, *, has_body: bool) -> Iterat
 
 def _path_parameters(path: str, handler: HTTPRouteHandler) -> Iterator[dict[str, Any]]:
     for name in _PARAMETER.findall(path):
-        schema = _NUMBER if f"{{{name}:int}}" in path else _ID if name.endswith("_id") else {"type": "string"}
+        schema = (
+            _NUMBER_SCHEMA if f"{{{name}:int}}" in path else _ID_SCHEMA if name.endswith("_id") else {"type": "string"}
+        )
         yield {"name": name, "in": "path", "required": True, "schema": schema}
 
 
-def _other_parameters(path: str, handler: HTTPRouteHandler, schema: Schemas) -> Iterator[dict[str, Any]]:
+def _query_and_header_parameters(
+    path: str, handler: HTTPRouteHandler, schema: SchemaLookup
+) -> Iterator[dict[str, Any]]:
     for field in _parameters(handler):
         kwarg = field.kwarg_definition if isinstance(field.kwarg_definition, ParameterKwarg) else None
         described: dict[str, Any] = {
@@ -180,12 +188,12 @@ def _other_parameters(path: str, handler: HTTPRouteHandler, schema: Schemas) -> 
         }
         if kwarg is not None and kwarg.description:
             described["description"] = kwarg.description
-        if described["name"] in REPEATED:
+        if described["name"] in REPEATABLE_PARAMETERS:
             described |= {"style": "form", "explode": True}
         yield described
 
 
-def _parameter_schema(field: FieldDefinition, kwarg: ParameterKwarg | None, schema: Schemas) -> dict[str, Any]:
+def _parameter_schema(field: FieldDefinition, kwarg: ParameterKwarg | None, schema: SchemaLookup) -> dict[str, Any]:
     described = dict(schema(_without_none(field.annotation)))
     for name, keyword in _CONSTRAINTS.items():
         if kwarg is not None and (value := getattr(kwarg, name)) is not None:
@@ -197,21 +205,21 @@ def _parameter_schema(field: FieldDefinition, kwarg: ParameterKwarg | None, sche
 
 def _parameters(handler: HTTPRouteHandler) -> Iterator[FieldDefinition]:
     """Yield what a route reads from its query and its headers."""
-    elsewhere = {*_RESERVED, *Control._fields, *_PARAMETER.findall(" ".join(handler.paths))}
+    elsewhere = {*_RESERVED, *UseCases._fields, *_PARAMETER.findall(" ".join(handler.paths))}
     for name, field in handler.parsed_fn_signature.parameters.items():
         if name not in elsewhere:
             yield field
 
 
 def _types(handler: HTTPRouteHandler) -> Iterator[Any]:
-    kinds = [*_bodies(handler).values(), *_answers(handler).values()]
+    kinds = [*_request_types(handler).values(), *_response_types(handler).values()]
     if "errors" in handler.opt:
         kinds.append(handler.opt["errors"])
     yield from (each for each in kinds if each not in (bytes, str))
     yield from (_without_none(field.annotation) for field in _parameters(handler))
 
 
-def _bodies(handler: HTTPRouteHandler) -> Mapping[str, Any]:
+def _request_types(handler: HTTPRouteHandler) -> Mapping[str, Any]:
     if "body" in handler.opt:
         return handler.opt["body"]  # type: ignore[no-any-return]
     data = handler.parsed_fn_signature.parameters.get("data")
@@ -224,7 +232,7 @@ def _is_required(handler: HTTPRouteHandler) -> bool:
     return data is not None and not data.has_default
 
 
-def _answers(handler: HTTPRouteHandler) -> Mapping[str, Any]:
+def _response_types(handler: HTTPRouteHandler) -> Mapping[str, Any]:
     if "content" in handler.opt:
         return handler.opt["content"]  # type: ignore[no-any-return]
     returned = handler.parsed_fn_signature.return_type.annotation
@@ -233,13 +241,14 @@ def _answers(handler: HTTPRouteHandler) -> Mapping[str, Any]:
     return {"application/json": get_args(returned)[0] if get_origin(returned) is Response else returned}
 
 
-def _content(schema: Schemas, kinds: Mapping[str, Any]) -> dict[str, Any]:
+def _content_schema(schema: SchemaLookup, kinds: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        kind: {"schema": _EVENT if kind == EVENT_STREAM else _described(schema, each)} for kind, each in kinds.items()
+        kind: {"schema": _EVENT_SCHEMA if kind == EVENT_STREAM else _schema_of(schema, each)}
+        for kind, each in kinds.items()
     }
 
 
-def _described(schema: Schemas, kind: Any) -> dict[str, Any]:
+def _schema_of(schema: SchemaLookup, kind: Any) -> dict[str, Any]:
     if kind is bytes:
         return {"type": "string", "format": "binary"}
     return {"type": "string"} if kind is str else schema(kind)
@@ -250,7 +259,7 @@ def _method(handler: HTTPRouteHandler) -> str:
     return str(getattr(method, "value", method)).lower()
 
 
-def _name(handler: HTTPRouteHandler, path: str) -> str:
+def _operation_id(handler: HTTPRouteHandler, path: str) -> str:
     in_space = len(handler.paths) > 1 and "{space_id" in path
     return f"{handler.handler_name}_in_space" if in_space else handler.handler_name
 
@@ -261,6 +270,49 @@ def _without_none(annotation: Any) -> Any:
     return given[0] if type(None) in get_args(annotation) and len(given) == 1 else annotation
 
 
-def _plain(schema: dict[str, Any]) -> dict[str, Any]:
+def _with_portable_patterns(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a schema whose patterns every reader of them understands."""
     return msgspec.json.decode(msgspec.json.encode(schema).replace(rb"\\Z", b"$"))  # type: ignore[no-any-return]
+
+
+CREATED_IDS: Final[Mapping[str, tuple[str, str]]] = {
+    "create_space": ("space_id", "id"),
+    "create_thread": ("thread_id", "id"),
+    "create_run": ("run_id", "id"),
+    "retry_run": ("run_id", "id"),
+    "create_plan_item": ("task_id", "task_id"),
+    "create_artifact": ("artifact_id", "id"),
+    "upload_file": ("file_id", "id"),
+    "create_task": ("task_id", "taskId"),
+}
+"""What an operation makes: the parameter by which others know it, and the field of the answer that it is in."""
+
+
+def add_links(paths: Mapping[str, Mapping[str, Any]]) -> None:
+    """Add to each operation that makes something those that go on with it, from wherever they are."""
+    operations = [(path, operation) for path, item in paths.items() for operation in item.values()]
+    for path, operation in operations:
+        if operation["operationId"] in CREATED_IDS:
+            links = dict(_links_from(path, operation, operations))
+            made = next(status for status in ("201", "202") if status in operation["responses"])
+            operation["responses"][made]["links"] = links
+
+
+def _links_from(path: str, maker: Any, operations: list[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    parameter, field = CREATED_IDS[maker["operationId"]]
+    known = {name: f"$request.path.{name}" for name in _path_parameter_names(maker)}
+    for other, operation in operations:
+        names = _path_parameter_names(operation)
+        if parameter not in names or not names <= {parameter, *known} or _is_native(path) != _is_native(other):
+            continue
+        made = {parameter: f"$response.body#/{field}"}
+        values = {name: made.get(name) or known[name] for name in sorted(names)}
+        yield operation["operationId"], {"operationId": operation["operationId"], "parameters": values}
+
+
+def _path_parameter_names(operation: Any) -> set[str]:
+    return {each["name"] for each in operation["parameters"] if each["in"] == "path"}
+
+
+def _is_native(path: str) -> bool:
+    return path.startswith("/api")

@@ -1,4 +1,4 @@
-"""How a process writes its log: one line for each thing, for people or for machines, to stderr."""
+"""Logging of a process: text or JSON lines on stderr, with secrets redacted."""
 
 import logging
 import os
@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.tools.redaction import Redaction, secret_values
 
-_QUIET: Final = ("uvicorn", "uvicorn.error", "asyncio", "websockets")
+_QUIET_LOGGERS: Final = ("uvicorn", "uvicorn.error", "asyncio", "websockets")
 
 
 class LogFormat(StrEnum):
@@ -22,23 +22,23 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
-class TextLines(logging.Formatter):
+class TextLogFormatter(logging.Formatter):
     """`12:00:01.250 GET /health 200 0.4 ms`, with the level where it is not the usual one."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Write a line, and below it what was raised."""
         level = "" if record.levelno == logging.INFO else f"{record.levelname} "
-        line = f"{_second(int(record.created), '%H:%M:%S')}.{int(record.msecs):03d} {level}{record.getMessage()}"
+        line = f"{_format_second(int(record.created), '%H:%M:%S')}.{int(record.msecs):03d} {level}{record.getMessage()}"
         return line if record.exc_info is None else f"{line}\n{self.formatException(record.exc_info)}"
 
 
-class JsonLines(logging.Formatter):
+class JsonLogFormatter(logging.Formatter):
     """One object for each line, with what the message says as fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Write an object."""
         line = {
-            "time": f"{_second(int(record.created), '%Y-%m-%dT%H:%M:%S')}.{int(record.msecs):03d}Z",
+            "time": f"{_format_second(int(record.created), '%Y-%m-%dT%H:%M:%S')}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
@@ -49,14 +49,14 @@ class JsonLines(logging.Formatter):
         return msgspec.json.encode(line, enc_hook=str).decode()
 
 
-class LineOutput(logging.StreamHandler[TextIO]):
+class StderrStream(logging.StreamHandler[TextIO]):
     """Writes to a stream that sends off each line by itself, as stderr does."""
 
     def flush(self) -> None:
         """Leave it to the stream."""
 
 
-class RedactedLines(logging.Formatter):
+class RedactingFormatter(logging.Formatter):
     """Lines of another kind, without secrets."""
 
     def __init__(self, lines: logging.Formatter, redaction: Redaction) -> None:
@@ -69,32 +69,32 @@ class RedactedLines(logging.Formatter):
         return self.redaction.text(self._lines.format(record))
 
 
-def set_up_logs(kind: LogFormat, *, level: int = logging.INFO) -> None:
+def configure_logging(kind: LogFormat, *, level: int = logging.INFO) -> None:
     """Send the log of this process to stderr."""
-    handler = LineOutput(sys.stderr)
-    lines = TextLines() if kind is LogFormat.TEXT else JsonLines()
-    handler.setFormatter(RedactedLines(lines, Redaction(secret_values(os.environ))))
+    handler = StderrStream(sys.stderr)
+    lines = TextLogFormatter() if kind is LogFormat.TEXT else JsonLogFormatter()
+    handler.setFormatter(RedactingFormatter(lines, Redaction(secret_values(os.environ))))
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
-    _leave_out_what_no_line_says()
+    _skip_unused_record_fields()
     logging.getLogger("holdfast").setLevel(level)
-    for name in _QUIET:
+    for name in _QUIET_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-def keep_out_of_logs(redaction: Redaction) -> None:
+def redact_logs(redaction: Redaction) -> None:
     """Take more secrets out of the log of this process, once they are known."""
     for handler in logging.getLogger().handlers:
-        if isinstance(handler.formatter, RedactedLines):
+        if isinstance(handler.formatter, RedactingFormatter):
             handler.formatter.redaction = redaction
 
 
-def _leave_out_what_no_line_says() -> None:
+def _skip_unused_record_fields() -> None:
     """Spare each line the search for who wrote it, as the manual of `logging` advises: under load that costs most."""
     logging._srcfile = None
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
 
 
 @lru_cache(maxsize=8)
-def _second(seconds: int, pattern: str) -> str:
+def _format_second(seconds: int, pattern: str) -> str:
     """Write a second, which most lines share with those before them."""
     return datetime.fromtimestamp(seconds, tz=UTC).strftime(pattern)

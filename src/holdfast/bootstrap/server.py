@@ -1,4 +1,4 @@
-"""The server: a workspace, its engine, and the API in one process."""
+"""The server: a workspace, its engine and the HTTP API in one process."""
 
 import asyncio
 import gc
@@ -12,35 +12,35 @@ from typing import Final
 import uvicorn
 
 from holdfast.api.app import create_app
-from holdfast.api.auth.door import Door
-from holdfast.api.auth.rates import Rates
-from holdfast.api.gate import LOOPBACK, Gate
-from holdfast.api.http import uvicorn_config
+from holdfast.api.auth.middleware import AuthMiddleware
+from holdfast.api.auth.rate_limit import RequestRateLimiter
+from holdfast.api.middleware import LOOPBACK_HOSTS, HostOriginMiddleware
+from holdfast.api.use_cases import UseCases
+from holdfast.api.uvicorn_protocols import uvicorn_config
+from holdfast.bootstrap.holdfast import PrincipalUseCases, make_live_streams
 from holdfast.bootstrap.server_options import (
-    EVERYWHERE,
+    WILDCARD_ADDRESSES,
     ServerOptions,
     check_database,
     check_host_name,
     check_origin,
     is_local,
-    read_people,
+    read_oidc_authenticator,
 )
-from holdfast.bootstrap.use_cases import Controls, feeds_of
 from holdfast.bootstrap.workspace import Holdfast, Options
 from holdfast.bootstrap.workspace import open as open_workspace
 from holdfast.concurrency import cancel_and_wait
-from holdfast.control.control import Control
-from holdfast.control.keys.asker import LOCAL
-from holdfast.control.run_log import RunLog
+from holdfast.control.principal import LOCAL_PRINCIPAL
+from holdfast.control.run_logging import RunStatusLogger
 from holdfast.domain.errors import Invalid, Unavailable
 from holdfast.ports.spaces import ApiKeys
 
-BACKLOG: Final = 2048
-STUCK: Final = 60
+LISTEN_BACKLOG: Final = 2048
+TCP_USER_TIMEOUT_SECONDS: Final = 60
 """Seconds after which a connection is dropped whose other end takes nothing."""
-LAST_WORDS: Final = 5
+SHUTDOWN_GRACE_SECONDS: Final = 5
 """Seconds that open answers have to end when the server shuts down."""
-COLLECT_AFTER: Final = (10_000, 20, 20)
+GC_THRESHOLDS: Final = (10_000, 20, 20)
 """How many new objects make the garbage collector look: a run makes hundreds, and most go without its help."""
 
 
@@ -49,39 +49,39 @@ async def serve(options: ServerOptions, *, tell: Callable[[str], None]) -> None:
     local = is_local(options.host)
     check_database(options.database)
     origins = [check_origin(origin) for origin in options.cors_origins]
-    hosts = LOOPBACK | {_named(options.host), *map(check_host_name, options.allowed_hosts)}
-    rates = Rates(options.rate_limit)
-    people = None if options.oidc is None else read_people(options.oidc)
+    hosts = LOOPBACK_HOSTS | {_url_host(options.host), *map(check_host_name, options.allowed_hosts)}
+    rates = RequestRateLimiter(options.rate_limit)
+    people = None if options.oidc is None else read_oidc_authenticator(options.oidc)
     engine = Options(workers=options.workers)
-    with listening(options.host, options.port) as listener:
+    with open_listener(options.host, options.port) as listener:
         async with open_workspace(options.workspace, database=options.database, options=engine) as holdfast:
             holdfast.agents.broken()  # each is logged when it is first looked at, and that should be now
-            await _check_keys(options.host, holdfast.store.api_keys, local=local or people is not None)
-            async with feeds_of(holdfast) as feeds, _logged(holdfast):
-                controls = Controls(
+            await _check_keys_exist(options.host, holdfast.store.api_keys, local=local or people is not None)
+            async with make_live_streams(holdfast) as feeds, _run_status_logging(holdfast):
+                controls = PrincipalUseCases(
                     holdfast,
                     feeds,
                     version=options.version,
                     default_agent=holdfast.default_agent,
                     most_queued=options.queue_depth,
                 )
-                control = controls.of(LOCAL)
-                door = Door(controls.of, controls.ring, people=people, always=not local, rates=rates)
+                control = controls.of(LOCAL_PRINCIPAL)
+                door = AuthMiddleware(controls.of, controls.ring, people=people, always=not local, rates=rates)
                 async with door:
-                    app = Gate(
+                    app = HostOriginMiddleware(
                         create_app(control, door=door),
                         hosts=hosts,
-                        addresses=options.host in EVERYWHERE,
+                        addresses=options.host in WILDCARD_ADDRESSES,
                         origins=origins,
                         meters=holdfast.meters,
                     )
-                    server = _Server(app, tell=lambda: tell(_address(listener)))
-                    with _stopped_by_signals(server, holdfast, control):
+                    server = _Server(app, tell=lambda: tell(_listener_url(listener)))
+                    with _stop_on_signals(server, holdfast, control):
                         await server.serve(sockets=[listener])
 
 
 @contextmanager
-def listening(host: str, port: int) -> Iterator[socket.socket]:
+def open_listener(host: str, port: int) -> Iterator[socket.socket]:
     """Yield a socket that listens."""
     # The protocol is named, because asyncio sends small pieces at once only on a socket that says it is TCP: otherwise
     # each answer waits 40 ms for an acknowledgement.
@@ -90,16 +90,16 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setblocking(False)
         if sys.platform == "linux":  # connections inherit it; a reader that is cut off may never take what is left
-            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STUCK * 1000)
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, TCP_USER_TIMEOUT_SECONDS * 1000)
         try:
             listener.bind((host, port))
-            listener.listen(BACKLOG)
+            listener.listen(LISTEN_BACKLOG)
         except OSError as exc:
             raise Unavailable(f"cannot listen on {host}:{port}: {exc.strerror or exc}") from exc
         yield listener
 
 
-async def _check_keys(host: str, keys: ApiKeys, *, local: bool) -> None:
+async def _check_keys_exist(host: str, keys: ApiKeys, *, local: bool) -> None:
     """Raise if others could reach a server that has no key to tell them apart."""
     if not local and not await keys.any():
         hint = "make a key first, with `holdfast key create NAME`"
@@ -109,14 +109,14 @@ async def _check_keys(host: str, keys: ApiKeys, *, local: bool) -> None:
 class _Server(uvicorn.Server):
     """A server that leaves signals to others, and tells when it answers."""
 
-    def __init__(self, app: Gate, *, tell: Callable[[], None]) -> None:
+    def __init__(self, app: HostOriginMiddleware, *, tell: Callable[[], None]) -> None:
         self._tell = tell
-        super().__init__(uvicorn_config(app, last_words=LAST_WORDS))
+        super().__init__(uvicorn_config(app, last_words=SHUTDOWN_GRACE_SECONDS))
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to answer."""
         await super().startup(sockets)
-        _settle_memory()
+        _tune_garbage_collector()
         self._tell()
 
     @contextmanager
@@ -125,15 +125,15 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _settle_memory() -> None:
+def _tune_garbage_collector() -> None:
     """Let the garbage collector leave alone what lives as long as the server, instead of looking through it again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*COLLECT_AFTER)
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 @contextmanager
-def _stopped_by_signals(server: _Server, holdfast: Holdfast, control: Control) -> Iterator[None]:
+def _stop_on_signals(server: _Server, holdfast: Holdfast, control: UseCases) -> Iterator[None]:
     """Let a signal begin the end: no new work, runs go back to the queue, answers are finished. A second hurries."""
 
     def stop() -> None:
@@ -154,8 +154,8 @@ def _stopped_by_signals(server: _Server, holdfast: Holdfast, control: Control) -
 
 
 @asynccontextmanager
-async def _logged(holdfast: Holdfast) -> AsyncIterator[None]:
-    log = RunLog(events=holdfast.store.events, runs=holdfast.store.runs)
+async def _run_status_logging(holdfast: Holdfast) -> AsyncIterator[None]:
+    log = RunStatusLogger(events=holdfast.store.events, runs=holdfast.store.runs)
     with holdfast.watcher.listen(log.hear):
         async with asyncio.TaskGroup() as tasks:
             writing = tasks.create_task(log.run())
@@ -163,10 +163,10 @@ async def _logged(holdfast: Holdfast) -> AsyncIterator[None]:
             await cancel_and_wait([writing])
 
 
-def _address(listener: socket.socket) -> str:
+def _listener_url(listener: socket.socket) -> str:
     host, port, *_ = listener.getsockname()
-    return f"http://{_named(host)}:{port}"
+    return f"http://{_url_host(host)}:{port}"
 
 
-def _named(host: str) -> str:
+def _url_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host

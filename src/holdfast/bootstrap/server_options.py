@@ -1,4 +1,4 @@
-"""What a server is told when it starts, and what of that can never be."""
+"""Server options and their validation before anything is opened."""
 
 import ipaddress
 import re
@@ -10,16 +10,16 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from holdfast.api.auth.door import Known
+from holdfast.api.auth.middleware import Authenticator
 from holdfast.bootstrap.store import SystemClock
 from holdfast.domain.errors import Invalid
 from holdfast.workspace.json_files import decode_json
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 5050
-EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})
+WILDCARD_ADDRESSES: Final = frozenset({"0.0.0.0", "::"})
 """Addresses that stand for all of this machine."""
-_HOST_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+_HOST_NAME_PATTERN: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 
 
 class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +53,7 @@ def is_local(host: str) -> bool:
 
 def check_host_name(name: str) -> str:
     """Return a name as `Host` has it, if it can be one."""
-    if _HOST_NAME.fullmatch(name.lower()) is None:
+    if _HOST_NAME_PATTERN.fullmatch(name.lower()) is None:
         raise Invalid(f"`{name}` is no name of a host: write it like `agents.example.org`", field="allow_host")
     return name.lower()
 
@@ -76,26 +76,24 @@ def check_database(database: str | None) -> None:
         )
     if is_url and find_spec("asyncpg") is None:
         raise Invalid("PostgreSQL needs a package: run `pip install 'holdfast[postgres]'`", field="database")
-    if is_url and not _is_readable(str(database)):
+    if is_url and not _is_valid_url(str(database)):
         raise Invalid("the URL of the database cannot be read: its host or its port is no such thing", field="database")
 
 
-def _is_readable(url: str) -> bool:
+def _is_valid_url(url: str) -> bool:
     try:
         return urlsplit(url).port != 0
     except ValueError:
         return False
 
 
-def read_people(file: Path) -> Known:
+def read_oidc_authenticator(file: Path) -> Authenticator:
     """Return those who come with tokens of the issuer that a file names."""
-    from holdfast.api.auth.oidc.admissions import OidcSettings
-    from holdfast.api.auth.oidc.issuer import Issuer
-    from holdfast.api.auth.oidc.tokens import Tokens
+    from holdfast.api.auth.oidc import Issuer, OidcAuthenticator, OidcSettings
 
     try:
         text = file.read_text()
     except (OSError, UnicodeDecodeError) as exc:
         raise Invalid(f"`{file}` cannot be read: {exc}", field="oidc") from exc
     settings = decode_json(text, OidcSettings, file=str(file))
-    return Tokens(settings, Issuer(settings.issuer), SystemClock())
+    return OidcAuthenticator(settings, Issuer(settings.issuer), SystemClock())

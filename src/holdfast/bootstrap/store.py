@@ -1,4 +1,4 @@
-"""Opening the log: a store, and the bus of those who use it. A database's driver is imported when it is needed."""
+"""Opening a store and its bus; a database driver is imported only when it is used."""
 
 import time
 from collections.abc import AsyncIterator

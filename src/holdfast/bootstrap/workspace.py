@@ -1,4 +1,4 @@
-"""Opening a workspace: its log, its agents, and the engine that runs them."""
+"""Opening a workspace: its store, agents, tools and engine, wired together."""
 
 import os
 import secrets
@@ -13,19 +13,17 @@ import msgspec
 from holdfast.agent.context.tokens import EstimatedTokens
 from holdfast.agent.loop import AgentExecutor
 from holdfast.agent.run_context import LoopConfig
-from holdfast.bootstrap.hands import Hands, hands_of, known_names
-from holdfast.bootstrap.logs import keep_out_of_logs
-from holdfast.bootstrap.mcp import open_mcp
-from holdfast.bootstrap.observing import Observing, Tracing, open_observing
+from holdfast.bootstrap.logs import redact_logs
+from holdfast.bootstrap.observability import Observability, Tracer, open_observability
 from holdfast.bootstrap.store import SystemClock, open_bus, open_store
-from holdfast.control.library import LocalLibrary
-from holdfast.control.peers import LocalPeers
-from holdfast.control.platform_tools import PlatformTools
-from holdfast.control.remote_methods.remote_methods import RemoteMethods
-from holdfast.control.remote_tools import JoinedTools
+from holdfast.bootstrap.workspace_tools import WorkspaceTools, known_tool_names, open_mcp, workspace_tools
+from holdfast.control.api_keys import CachedKeyAuthenticator, KeyControl
+from holdfast.control.local_runtime import LocalLibrary, LocalSubagentRuns
+from holdfast.control.platform_tools import CombinedTools, PlatformTools
+from holdfast.control.remote_methods import RemoteMethods
 from holdfast.control.runs import RunControl
-from holdfast.control.settings.settings import SettingsControl
-from holdfast.domain.errors import IdTaken
+from holdfast.control.settings import SettingsControl
+from holdfast.domain.errors import IdTaken, StoreOwned
 from holdfast.domain.ids import OwnerId, SpaceId
 from holdfast.domain.mcp_server import MCP_TOOL_PREFIX
 from holdfast.domain.tool import REMOTE_METHOD_PREFIX
@@ -92,7 +90,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     habits: LoopConfig = LoopConfig()
     tools: Sequence[Tool] = ()
     """Tools of this process, beside the built-in."""
-    tracing: Tracing | None = None
+    tracing: Tracer | None = None
     """What emits spans of what is done."""
 
 
@@ -111,32 +109,32 @@ async def open(
     folder = Workspace(workspace)
     folder.prepare()
     where, now = database or folder.database, clock or SystemClock()
-    names = known_names(folder, (options or Options()).tools)
+    names = known_tool_names(folder, (options or Options()).tools)
     settings = FolderSettings(folder, known=names)
     async with AsyncExitStack() as stack:
         tracing = (options or Options()).tracing
-        observing = await stack.enter_async_context(open_observing(settings.get().telemetry, tracing=tracing))
+        observing = await stack.enter_async_context(open_observability(settings.get().telemetry, tracing=tracing))
         bus = await stack.enter_async_context(open_bus(where))
         store = await stack.enter_async_context(open_store(where, bus=bus, clock=clock, meters=observing.meters))
         models = await stack.enter_async_context(ModelRegistry(settings.get().providers, wrapped=observing.model))
         agents = FolderAgents(folder, settings=settings.get, known=names)
         watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=now)
         processes = await stack.enter_async_context(open_processes())
-        hands = hands_of(folder, processes, settings.get(), (options or Options()).tools)
-        keep_out_of_logs(hands.redaction)
+        hands = workspace_tools(folder, processes, settings.get(), (options or Options()).tools)
+        redact_logs(hands.redaction)
         methods = RemoteMethods(store.journal)
         mcp = await stack.enter_async_context(open_mcp(folder, processes, settings.get, store=store, agents=agents))
         platform = PlatformTools(store.runs, store.journal, store.values)
-        remote = JoinedTools(platform, prefixed={REMOTE_METHOD_PREFIX: methods, MCP_TOOL_PREFIX: mcp})
+        remote = CombinedTools(platform, prefixed={REMOTE_METHOD_PREFIX: methods, MCP_TOOL_PREFIX: mcp})
         executor = observing.executor(
-            _executor(store, agents, models, now, folder, options or Options(), hands, remote, observing)
+            _make_executor(store, agents, models, now, folder, options or Options(), hands, remote, observing)
         )
-        engine = _engine(store, watcher, executor, now, options or Options(), workers=settings.get().workers)
-        await make_default_space(store)
+        engine = _make_engine(store, watcher, executor, now, options or Options(), workers=settings.get().workers)
+        await create_default_space(store)
         await stack.enter_async_context(engine.running())
         yield Holdfast(
             store=store,
-            runs=_run_control(store, agents, models),
+            runs=_make_run_control(store, agents, models),
             agents=agents,
             models=models,
             known_models=ListedModels(lambda: settings.get().providers),
@@ -149,21 +147,21 @@ async def open(
         )
 
 
-def _executor(
+def _make_executor(
     store: Store,
     agents: Agents,
     models: Models,
     clock: Clock,
     workspace: Workspace,
     options: Options,
-    hands: Hands,
+    hands: WorkspaceTools,
     remote: RemoteTools,
-    observing: Observing,
+    observing: Observability,
 ) -> AgentExecutor:
     return AgentExecutor(
         journal=observing.journal(store.journal),
         library=LocalLibrary(agents, store.files, store.interrupts),
-        peers=LocalPeers(store.runs, store.subscriptions, store.journal, store.values),
+        peers=LocalSubagentRuns(store.runs, store.subscriptions, store.journal, store.values),
         remote=remote,
         models=models,
         tokens=EstimatedTokens(),
@@ -177,7 +175,7 @@ def _executor(
     )
 
 
-def _engine(
+def _make_engine(
     store: Store, watcher: Watcher, executor: Executor, clock: Clock, options: Options, *, workers: int
 ) -> Engine:
     owner = OwnerId(f"{os.getpid()}-{secrets.token_hex(8)}")
@@ -193,11 +191,11 @@ def _engine(
     )
     news = NotificationLoop(notifications=store.notifications, watcher=watcher)
     concurrency = workers if options.workers is None else options.workers
-    worker = _worker(store, watcher, executor, options, owner, concurrency) if concurrency else None
+    worker = _make_worker(store, watcher, executor, options, owner, concurrency) if concurrency else None
     return Engine(watcher=watcher, timers=timers, news=news, worker=worker)
 
 
-def _worker(
+def _make_worker(
     store: Store, watcher: Watcher, executor: Executor, options: Options, owner: OwnerId, concurrency: int
 ) -> Worker:
     return Worker(
@@ -214,7 +212,7 @@ def _worker(
     )
 
 
-def _run_control(store: Store, agents: Agents, models: Models) -> RunControl:
+def _make_run_control(store: Store, agents: Agents, models: Models) -> RunControl:
     return RunControl(
         runs=store.runs,
         threads=store.threads,
@@ -227,7 +225,23 @@ def _run_control(store: Store, agents: Agents, models: Models) -> RunControl:
     )
 
 
-async def make_default_space(store: Store) -> None:
+async def create_default_space(store: Store) -> None:
     """Make the space that every workspace begins with, where it is not there yet."""
     with suppress(IdTaken):
         await store.spaces.create(DEFAULT_SPACE, name="default")
+
+
+@asynccontextmanager
+async def open_keys(workspace: Path, *, database: str | None = None) -> AsyncIterator[KeyControl]:
+    """Yield what can be done with the keys of a workspace, by whoever has its files."""
+    folder = Workspace(workspace)
+    folder.prepare()
+    try:
+        async with open_store(database or folder.database) as store:
+            await create_default_space(store)
+            clock = SystemClock()
+            yield KeyControl(store.api_keys, CachedKeyAuthenticator(store.api_keys, clock), clock)
+    except StoreOwned as exc:
+        raise StoreOwned(
+            "a server has this workspace open: go through it, with `--url` and its address, or stop it"
+        ) from exc

@@ -1,7 +1,7 @@
-"""`holdfast`.
+"""`holdfast`: the command line application and its exit codes.
 
-Exit codes: 0 it was done, 1 it was refused or failed and stderr says why, 2 the command line itself is wrong, 4 stdout
-did not take what was printed. Those of `run follow` mirror the run.
+Exit codes: 0 success, 1 refused or failed (stderr says why), 2 invalid command line, 4 stdout could not be written.
+Those of `run follow` mirror the run.
 """
 
 import sys
@@ -9,14 +9,19 @@ from typing import Final, NoReturn
 
 import typer
 
-from holdfast.cli.doctor import doctor
 from holdfast.cli.keys import key
-from holdfast.cli.output import UNPRINTED, Unprinted, give_up_stdout, take_any_text, watch_stdout
-from holdfast.cli.printing import say
-from holdfast.cli.refusal import ServerRefused
+from holdfast.cli.output import (
+    EXIT_STDOUT_FAILED,
+    ServerRefused,
+    StdoutError,
+    detect_stdout_errors,
+    discard_stdout,
+    escape_unencodable,
+    print_message,
+)
 from holdfast.cli.runs import run
 from holdfast.cli.serve import serve
-from holdfast.cli.workspace import init, openapi, version
+from holdfast.cli.workspace import doctor, init, openapi, version
 from holdfast.domain.errors import HoldfastError
 
 app: Final = typer.Typer(
@@ -35,21 +40,21 @@ app.add_typer(key, name="key")
 
 def main() -> None:
     """Run the command that the command line names."""
-    take_any_text()
-    watch_stdout()
+    escape_unencodable()
+    detect_stdout_errors()
     try:
         app(prog_name="holdfast")
     except HoldfastError as exc:
         _fail(exc.message, exc.code)
     except ServerRefused as exc:
         _fail(exc.problem.message, exc.problem.code)
-    except Unprinted as exc:
-        give_up_stdout()
+    except StdoutError as exc:
+        discard_stdout()
         if not exc.quiet:
-            say(f"holdfast: cannot print to stdout: {exc}")
-        sys.exit(UNPRINTED)
+            print_message(f"holdfast: cannot print to stdout: {exc}")
+        sys.exit(EXIT_STDOUT_FAILED)
 
 
 def _fail(message: str, code: str) -> NoReturn:
-    say(f"holdfast: {message} [{code}]")
+    print_message(f"holdfast: {message} [{code}]")
     sys.exit(1)

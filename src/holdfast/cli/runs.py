@@ -1,26 +1,54 @@
-"""`holdfast run …`: what concerns one run."""
+"""`holdfast run …`: commands about one run."""
 
 import asyncio
 import shlex
 from collections.abc import Mapping
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Protocol
 
 import typer
 
-from holdfast.cli.printing import JsonFlag, say
-from holdfast.cli.views import JsonLines, View
+from holdfast.cli.output import JsonFlag, print_line, print_message
 from holdfast.domain.ids import RunId
 from holdfast.domain.run import Run, RunStatus
 
+
+class RunView(Protocol):
+    """Where a run is shown that is followed."""
+
+    def begin(self, run: Run) -> None:
+        """Show what is followed."""
+
+    def show(self, data: bytes) -> None:
+        """Show an event, as the log holds it."""
+
+    def tell(self, words: str) -> None:
+        """Say something about the following itself."""
+
+
+class JsonLinesView:
+    """`RunView` for programs: one event on each line, byte for byte as in the log."""
+
+    def begin(self, run: Run) -> None:
+        """Print nothing: the log says it all."""
+
+    def show(self, data: bytes) -> None:
+        """Print an event."""
+        print_line(data)
+
+    def tell(self, words: str) -> None:
+        """Say something on stderr."""
+        print_message(words)
+
+
 EXIT_CODES: Final[Mapping[RunStatus, int]] = {RunStatus.COMPLETED: 0, RunStatus.FAILED: 1, RunStatus.CANCELLED: 3}
-DETACHED: Final = 130
+EXIT_DETACHED: Final = 130
 """What a shell expects of a command that Ctrl-C ended."""
 
 run: Final = typer.Typer(help="Follow a run.", no_args_is_help=True)
 
 
 @run.callback()
-def _group() -> None:
+def _run_group() -> None:
     """Keep `follow` a command of its own, although there is no other yet."""
 
 
@@ -42,20 +70,20 @@ def follow(
     where = f"{shlex.quote(run_id)} --transport {transport} --url {shlex.quote(url)}"
     again = f"holdfast run follow {where}{' --json' if as_json else ''}"
     try:
-        ended = asyncio.run(_follow(RunId(run_id), transport, url, after, _view(as_json=as_json), again=again))
+        ended = asyncio.run(_follow(RunId(run_id), transport, url, after, _make_view(as_json=as_json), again=again))
     except KeyboardInterrupt:
-        raise typer.Exit(DETACHED) from None
-    say(_ending(ended))
+        raise typer.Exit(EXIT_DETACHED) from None
+    print_message(_end_message(ended))
     raise typer.Exit(EXIT_CODES[ended.status])
 
 
-async def _follow(run_id: RunId, transport: str, url: str, after: int, view: View, *, again: str) -> Run:
-    from holdfast.cli.following import Following, first_look
-    from holdfast.cli.remote import Remote
+async def _follow(run_id: RunId, transport: str, url: str, after: int, view: RunView, *, again: str) -> Run:
+    from holdfast.cli.client import ServerClient
+    from holdfast.cli.follow import RunFollower, read_first
 
-    async with Remote(url) as remote:
-        found = await first_look(remote, run_id)
-        following = Following(remote, found, transport=transport, after=after, tell=view.tell)
+    async with ServerClient(url) as remote:
+        found = await read_first(remote, run_id)
+        following = RunFollower(remote, found, transport=transport, after=after, tell=view.tell)
         view.begin(found)
         try:
             async for event in following.events():
@@ -66,12 +94,12 @@ async def _follow(run_id: RunId, transport: str, url: str, after: int, view: Vie
         return following.run
 
 
-def _view(*, as_json: bool) -> View:
-    from holdfast.cli.screen import Screen, terminal
+def _make_view(*, as_json: bool) -> RunView:
+    from holdfast.cli.terminal_view import TerminalView, stdout_console
 
-    return JsonLines() if as_json else Screen(terminal())
+    return JsonLinesView() if as_json else TerminalView(stdout_console())
 
 
-def _ending(ended: Run) -> str:
+def _end_message(ended: Run) -> str:
     reason = f": {ended.error.message} [{ended.error.code}]" if ended.error is not None else ""
     return f"run {ended.id} is {ended.status}{reason}"

@@ -1,4 +1,4 @@
-"""`holdfast serve`."""
+"""`holdfast serve`: run the server of a workspace."""
 
 import asyncio
 import logging
@@ -10,8 +10,8 @@ from typing import Annotated, Final
 import typer
 
 import holdfast
-from holdfast.bootstrap.logs import LogFormat, set_up_logs
-from holdfast.cli.printing import JsonFlag, print_json, say
+from holdfast.bootstrap.logs import LogFormat, configure_logging
+from holdfast.cli.output import JsonFlag, print_json, print_message
 
 _log: Final = logging.getLogger("holdfast.server")
 
@@ -58,7 +58,7 @@ def serve(
     from holdfast.bootstrap.server import serve as serve_workspace
     from holdfast.bootstrap.server_options import ServerOptions
 
-    set_up_logs(log_format, level=logging.WARNING if quiet else logging.INFO)
+    configure_logging(log_format, level=logging.WARNING if quiet else logging.INFO)
     options = ServerOptions(
         workspace=workspace,
         host=host,
@@ -72,12 +72,12 @@ def serve(
         oidc=oidc,
         version=holdfast.__version__,
     )
-    tell = partial(_tell, workspace, as_json=as_json, log_format=log_format)
+    tell = partial(_announce, workspace, as_json=as_json, log_format=log_format)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve_workspace(options, tell=tell))
 
 
-def _tell(workspace: Path, address: str, *, as_json: bool, log_format: LogFormat) -> None:
+def _announce(workspace: Path, address: str, *, as_json: bool, log_format: LogFormat) -> None:
     """Say where a workspace is served: to who asked for JSON, in the log, or in words."""
     found = {"url": address, "workspace": str(workspace.resolve())}
     if as_json:
@@ -86,4 +86,4 @@ def _tell(workspace: Path, address: str, *, as_json: bool, log_format: LogFormat
         said = {**found, "version": holdfast.__version__}
         _log.info("serves %s at %s", workspace, address, extra={"said": said})
     else:
-        say(f"holdfast {holdfast.__version__} serves {workspace} at {address}")
+        print_message(f"holdfast {holdfast.__version__} serves {workspace} at {address}")

@@ -1,5 +1,6 @@
-"""Commands that need no server."""
+"""`holdfast init`, `doctor`, `version` and `openapi`: commands that need no server."""
 
+import asyncio
 import shlex
 from pathlib import Path
 from typing import Annotated
@@ -8,10 +9,10 @@ import msgspec
 import typer
 
 import holdfast
-from holdfast.cli.printing import JsonFlag, print_json, print_line, say
+from holdfast.cli.output import JsonFlag, print_json, print_line, print_message, strip_control_chars
 
 
-def _named(folder: str) -> Path:
+def _folder_argument(folder: str) -> Path:
     if not folder:  # a variable that is not set: it must not mean the folder that one happens to be in
         raise typer.BadParameter("a folder has a name; `.` is the one you are in")
     return Path(folder)
@@ -21,7 +22,9 @@ def init(
     folder: Annotated[
         Path,
         typer.Argument(
-            metavar="DIR", parser=_named, help="The folder to make; it may exist, if it holds no workspace yet."
+            metavar="DIR",
+            parser=_folder_argument,
+            help="The folder to make; it may exist, if it holds no workspace yet.",
         ),
     ],
     as_json: JsonFlag = False,
@@ -33,9 +36,9 @@ def init(
     if as_json:
         print_json({"workspace": str(made.path)})
     else:
-        say(f"made a workspace in {folder}")
-        say(f"serve it:                holdfast serve --workspace {shlex.quote(str(folder))}")
-        say(f"give it a real model:    {folder / 'agents' / 'assistant' / 'README.md'}")
+        print_message(f"made a workspace in {folder}")
+        print_message(f"serve it:                holdfast serve --workspace {shlex.quote(str(folder))}")
+        print_message(f"give it a real model:    {folder / 'agents' / 'assistant' / 'README.md'}")
 
 
 def version(as_json: JsonFlag = False) -> None:
@@ -48,9 +51,38 @@ def version(as_json: JsonFlag = False) -> None:
 
 def openapi(as_json: JsonFlag = False) -> None:
     """Print the OpenAPI document of the server; with `--json`, on one line."""
-    from holdfast.api.openapi import encoded
+    from holdfast.api.openapi import openapi_json
 
     if as_json:
-        print_line(msgspec.json.format(encoded(), indent=-1))
+        print_line(msgspec.json.format(openapi_json(), indent=-1))
     else:
-        typer.echo(encoded().decode(), nl=False)
+        typer.echo(openapi_json().decode(), nl=False)
+
+
+def doctor(
+    workspace: Annotated[
+        Path, typer.Option("--workspace", "-w", readable=False, help="The folder to look at.")
+    ] = Path(),
+    database: Annotated[
+        str | None,
+        typer.Option(help="A `postgresql://` URL, or a SQLite file; the workspace's own, unless given."),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Look at all that a server needs, and say what is wrong and what to do. A server that runs is not disturbed.
+
+    Exit codes: 0 nothing failed, 1 something did.
+    """
+    from holdfast.bootstrap.doctor.checks import diagnose
+    from holdfast.bootstrap.doctor.finding import Severity
+
+    findings = asyncio.run(diagnose(workspace, database=database))
+    healthy = all(finding.verdict is not Severity.FAILED for finding in findings)
+    if as_json:
+        print_json({"healthy": healthy, "findings": findings})
+    else:
+        for finding in findings:
+            typer.echo(strip_control_chars(f"{finding.verdict:<8} {finding.about:<12} {finding.message}"))
+            if finding.remedy is not None:
+                typer.echo(strip_control_chars(f"{'':<8} {'':<12} → {finding.remedy}"))
+    raise typer.Exit(0 if healthy else 1)

@@ -1,8 +1,8 @@
-"""The agents of a workspace, as people and clients read them."""
+"""Agents as the API shows them: their definition without folder paths and server addresses."""
 
 import msgspec
 
-from holdfast.control.ag_ui.capabilities import Capabilities, capabilities_of
+from holdfast.control.agent_capabilities import AgentCapabilities, agent_capabilities
 from holdfast.domain.agent import Agent, Permissions, ThinkingLevel, UnknownOutcome
 from holdfast.domain.limits import Limits
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, check_page_size
@@ -32,7 +32,7 @@ class AgentView(msgspec.Struct, frozen=True, kw_only=True):
     soul: str | None
     digest: str
     """It changes with any file of the agent."""
-    capabilities: Capabilities
+    capabilities: AgentCapabilities
     """What a client of AG-UI may expect of it."""
 
 
@@ -57,24 +57,24 @@ class AgentControl:
 
     def all(self) -> AgentList:
         """Return all agents."""
-        return AgentList(items=[_view(agent) for agent in self._agents.all()], broken=self._agents.broken())
+        return AgentList(items=[_agent_view(agent) for agent in self._agents.all()], broken=self._agents.broken())
 
     def page(self, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None) -> AgentPage:
         """Return agents by name; the cursor is the last name of the page before, also if that agent is gone by now."""
         found = [agent for agent in self._agents.all() if cursor is None or agent.name > cursor]
         shown = found[: check_page_size(limit)]
         return AgentPage(
-            items=[_view(agent) for agent in shown],
+            items=[_agent_view(agent) for agent in shown],
             broken=self._agents.broken(),
             next_cursor=shown[-1].name if len(found) > limit else None,
         )
 
     def get(self, name: str) -> AgentView:
         """Return one agent."""
-        return _view(self._agents.get(name))
+        return _agent_view(self._agents.get(name))
 
 
-def _view(agent: Agent) -> AgentView:
+def _agent_view(agent: Agent) -> AgentView:
     modes = {Mode.CHAT: agent.chat, Mode.TASK: agent.task, Mode.DAEMON: agent.daemon}
     return AgentView(
         name=agent.name,
@@ -92,5 +92,5 @@ def _view(agent: Agent) -> AgentView:
         instructions=agent.instructions,
         soul=agent.soul,
         digest=agent.digest,
-        capabilities=capabilities_of(agent),
+        capabilities=agent_capabilities(agent),
     )

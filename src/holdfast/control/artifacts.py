@@ -1,4 +1,4 @@
-"""Artifacts and files in the hands of people and clients."""
+"""Artifacts of runs and files of a space: create, list and read them."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.ports.artifacts import Artifacts, Files
 from holdfast.ports.runs import RunFilter, Runs, Threads
 
-RUNS_AT_ONCE: Final = 50
+MAX_RUNS_PER_PAGE: Final = 50
 
 
 class ArtifactDetail(Artifact, frozen=True, kw_only=True):
@@ -54,7 +54,9 @@ class ArtifactControl:
         """
         await self._threads.get(space, thread)
         after, _, within = (cursor or "").partition(".")
-        runs = await self._runs.page(space, where=RunFilter(thread_id=thread), limit=RUNS_AT_ONCE, cursor=after or None)
+        runs = await self._runs.page(
+            space, where=RunFilter(thread_id=thread), limit=MAX_RUNS_PER_PAGE, cursor=after or None
+        )
         items: list[Artifact] = []
         for run in runs.items:
             page = await self._artifacts.page(space, run=run.id, limit=limit - len(items), cursor=within or None)

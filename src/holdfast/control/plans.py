@@ -1,8 +1,8 @@
-"""The plans of agents, as people and clients read and change them."""
+"""Plans of agents: read and edit the plan of a thread, or list those of a space."""
 
 import msgspec
 
-from holdfast.control.conversations import newest_run, run_of_thread
+from holdfast.control.threads import newest_run, run_of_thread
 from holdfast.domain.agent_task import AgentTask, agent_tasks
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page

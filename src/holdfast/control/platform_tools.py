@@ -1,6 +1,6 @@
-"""The tools of the platform itself: they read what a run's lease alone does not show."""
+"""Tools that the control plane runs: the platform's own, combined with MCP tools and client methods."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
 from holdfast.domain.commit import Lease
@@ -11,10 +11,11 @@ from holdfast.domain.tool import ToolInterrupt, ToolReply, ToolSpec
 from holdfast.domain.untrusted import read_taint, taint_source_name
 from holdfast.ports.log import Journal, Values
 from holdfast.ports.runs import Runs
+from holdfast.ports.runtime import RemoteTools
 from holdfast.tools.arguments import check_arguments
 from holdfast.tools.builtin.tasks import TASK_STATUS_SPEC
 
-Do: TypeAlias = Callable[[Lease, dict[str, Json]], Awaitable[ToolReply]]
+PlatformToolCall: TypeAlias = Callable[[Lease, dict[str, Json]], Awaitable[ToolReply]]
 
 
 class PlatformTools:
@@ -24,7 +25,7 @@ class PlatformTools:
         self._runs = runs
         self._journal = journal
         self._values = values
-        self._tools: dict[str, tuple[ToolSpec, Do]] = {
+        self._tools: dict[str, tuple[ToolSpec, PlatformToolCall]] = {
             TASK_STATUS_SPEC.name: (TASK_STATUS_SPEC, self._task_status),
         }
         self._specs = [spec for _, (spec, _) in sorted(self._tools.items())]
@@ -64,3 +65,38 @@ class PlatformTools:
             told["error"] = {"code": run.error.code, "message": run.error.message}
         taint = read_taint(await self._values.of_run(lease.space_id, run.id)).names()
         return ToolReply(content=told, untrusted=taint_source_name("run", run.id) if taint else None)
+
+
+class CombinedTools:
+    """`RemoteTools` of all sources of the control plane."""
+
+    def __init__(self, platform: RemoteTools, *, prefixed: Mapping[str, RemoteTools]) -> None:
+        """Join sources: a name that begins with a prefix is for the source of it, any other for the platform."""
+        self._platform = platform
+        self._prefixed = prefixed
+
+    async def list(self, lease: Lease) -> list[ToolSpec]:
+        """Return all tools that the run may use."""
+        found = [*await self._platform.list(lease)]
+        for source in self._prefixed.values():
+            found += await source.list(lease)
+        return sorted(found, key=lambda spec: spec.name)
+
+    async def call(self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str) -> ToolReply:
+        """Run a tool, where it comes from."""
+        return await self._source(name).call(lease, name, arguments, key=key)
+
+    async def answer(
+        self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, question: ToolInterrupt, response: Json
+    ) -> ToolReply:
+        """Go on with a call that asked, where the tool comes from."""
+        source = self._source(name)
+        return await source.answer(lease, name, arguments, key=key, question=question, response=response)
+
+    async def trust(self, lease: Lease, name: str, digest: str) -> None:
+        """Let a tool be called that has changed."""
+        await self._source(name).trust(lease, name, digest)
+
+    def _source(self, name: str) -> RemoteTools:
+        sources = (source for prefix, source in self._prefixed.items() if name.startswith(prefix))
+        return next(sources, self._platform)

@@ -1,9 +1,8 @@
-"""What can be read of runs."""
+"""Run queries: runs, their events, steps, contexts, children and interrupts."""
 
 import msgspec
 
-from holdfast.control.conversations import run_of_thread
-from holdfast.control.cursors import number_of
+from holdfast.control.threads import parse_number_cursor, run_of_thread
 from holdfast.domain.content import Json
 from holdfast.domain.context import ReadContext
 from holdfast.domain.errors import Invalid, NotFound
@@ -28,14 +27,14 @@ class EventView(msgspec.Struct, frozen=True, kw_only=True):
     created_at: Instant
 
 
-class RunContext(msgspec.Struct, frozen=True, kw_only=True):
+class RunContextView(msgspec.Struct, frozen=True, kw_only=True):
     """What the model was told in one call, and which other calls can be asked for. Null before the first call."""
 
     steps: list[int]
     context: ReadContext | None
 
 
-class RunDetails:
+class RunDetailsControl:
     """Runs, and all that they leave behind."""
 
     def __init__(
@@ -84,7 +83,7 @@ class RunDetails:
         cursor: str | None = None,
     ) -> Page[EventView]:
         """Return the log of a run. A full page has a cursor, the number to go on after; a later one is refused."""
-        after = 0 if cursor is None else number_of(cursor)
+        after = 0 if cursor is None else parse_number_cursor(cursor)
         for each in types or ():
             check_search_text(each, field="type", most=128)
         last = (await self._runs.get(space, run)).last_event_seq
@@ -92,23 +91,25 @@ class RunDetails:
             raise Invalid(f"there is no event {after} yet: the last one is {last}", field="cursor", last=last)
         found = await self._events.after(space, run, seq=after, limit=limit, types=types)
         following = str(found[-1].seq) if len(found) == limit else None
-        return Page(items=[_event(event) for event in found], next_cursor=following)
+        return Page(items=[_event_view(event) for event in found], next_cursor=following)
 
     async def steps(self, space: SpaceId, run: RunId, *, limit: int, cursor: str | None = None) -> Page[Step]:
         """Return the calls of a run, the first first."""
-        after = -1 if cursor is None else number_of(cursor)
+        after = -1 if cursor is None else parse_number_cursor(cursor)
         steps = [step for step in await self._steps.of_run(space, run) if step.number > after]
         cut = steps[:limit]
         return Page(items=cut, next_cursor=str(cut[-1].number) if len(steps) > limit else None)
 
-    async def context(self, space: SpaceId, run: RunId, *, step: int | None = None) -> RunContext:
+    async def context(self, space: SpaceId, run: RunId, *, step: int | None = None) -> RunContextView:
         """Return what the model was told in a step, the newest unless told."""
         await self._runs.get(space, run)
         steps = await self._contexts.steps(space, run)
         if step is not None and step not in steps:
             raise NotFound(f"step {step} of run `{run}` called no model, or what it was told is gone", steps=steps)
         chosen = step if step is not None else max(steps, default=None)
-        return RunContext(steps=steps, context=None if chosen is None else await self._contexts.get(space, run, chosen))
+        return RunContextView(
+            steps=steps, context=None if chosen is None else await self._contexts.get(space, run, chosen)
+        )
 
     async def children(
         self, space: SpaceId, run: RunId, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None
@@ -124,5 +125,5 @@ class RunDetails:
         return await self._interrupts.page(space, status=status, limit=limit, cursor=cursor)
 
 
-def _event(event: LoggedEvent) -> EventView:
+def _event_view(event: LoggedEvent) -> EventView:
     return EventView(seq=event.seq, type=event.type, data=msgspec.Raw(event.data), created_at=event.created_at)

@@ -1,14 +1,15 @@
-"""Runs in the hands of people and clients."""
+"""Run commands: start, retry, cancel and steer a run, and respond to its interrupts."""
 
 from copy import copy
+from functools import lru_cache
 from itertools import takewhile
+from typing import Final
 
+import jsonschema_rs
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.control.answers import check_response
-from holdfast.control.queue_room import QueueRoom
-from holdfast.control.thread_agents import ThreadAgents
+from holdfast.control.errors import QueueFull
 from holdfast.domain.agent import candidate_models, check_mode, check_requested_model
 from holdfast.domain.content import Content, Json, stored_file_ids
 from holdfast.domain.errors import AlreadyAnswered, Conflict, HoldfastError, Invalid, NotFound, Waiting
@@ -23,11 +24,84 @@ from holdfast.domain.thread import NewThread
 from holdfast.ports.artifacts import Files
 from holdfast.ports.log import Messages
 from holdfast.ports.model import Models
-from holdfast.ports.queue import Inbox, Interrupts
+from holdfast.ports.queue import Inbox, Interrupts, RunCounts
 from holdfast.ports.runs import Runs, Threads
 from holdfast.ports.workspace import Agents
 
-_STOPPED = frozenset({RunStatus.FAILED, RunStatus.CANCELLED})
+MAX_PROBLEM_CHARS: Final = 500
+
+
+def check_response(asked: Interrupt, response: Json) -> None:
+    """Raise `Invalid` unless `response` fits the schema that the question came with, if it came with one."""
+    validator = (
+        None if asked.response_schema is None else _response_validator(msgspec.json.encode(asked.response_schema))
+    )
+    if validator is None:
+        return
+    try:
+        problem = next(validator.iter_errors(response), None)
+    except (ValueError, TypeError, RecursionError) as exc:
+        raise Invalid(f"the answer is no JSON: {exc}", field="response") from exc
+    if problem is not None:
+        why = problem.message[:MAX_PROBLEM_CHARS]
+        raise Invalid(f"the answer to `{asked.id}` does not fit: {why}", field="response", schema=asked.response_schema)
+
+
+@lru_cache(maxsize=256)
+def _response_validator(schema: bytes) -> jsonschema_rs.Validator | None:
+    """Return what checks answers; a schema that is none is no reason to leave a question without an answer."""
+    try:
+        return jsonschema_rs.validator_for(schema.decode(), offline=True)
+    except ValueError:
+        return None
+
+
+QUEUE_RETRY_AFTER_SECONDS: Final = 5
+"""Seconds after which somebody may try again."""
+
+
+class QueueLimit:
+    """Whether one more may. Who asks at the same moment is not counted, so it may be a few more."""
+
+    def __init__(self, census: RunCounts, *, most: int) -> None:
+        self._census = census
+        self._most = most
+
+    async def check(self, space: SpaceId) -> None:
+        """Raise `QueueFull` unless there is room for one more run of a space."""
+        if await self._census.queued(space) >= self._most:
+            raise QueueFull(
+                f"{self._most} runs of the space wait already: try again in {QUEUE_RETRY_AFTER_SECONDS} s",
+                limit=self._most,
+                retry_after=QUEUE_RETRY_AFTER_SECONDS,
+            )
+
+
+MAX_CACHED_THREADS: Final = 4096
+
+
+class ThreadAgentCache:
+    """What was seen of threads lately. It may have changed since: whoever relies on it has it checked."""
+
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
+        self._seen: dict[tuple[SpaceId, ThreadId], str] = {}
+
+    def recall(self, space: SpaceId, thread: ThreadId) -> str | None:
+        """Return the agent that a thread had, if that is known."""
+        return self._seen.get((space, thread))
+
+    async def read(self, space: SpaceId, thread: ThreadId) -> str:
+        """Return the agent that a thread has, and remember it."""
+        self._seen.pop((space, thread), None)
+        agent = (await self._threads.get(space, thread)).agent_type
+        self._seen[space, thread] = agent
+        if len(self._seen) > MAX_CACHED_THREADS:
+            del self._seen[next(iter(self._seen))]
+        return agent
+
+
+_RETRYABLE = frozenset({RunStatus.FAILED, RunStatus.CANCELLED})
 
 
 class RunControl:
@@ -46,9 +120,9 @@ class RunControl:
         models: Models,
     ) -> None:
         self._by: str | None = None
-        self._room: QueueRoom | None = None
+        self._room: QueueLimit | None = None
         self._runs = runs
-        self._thread_agents = ThreadAgents(threads)
+        self._thread_agents = ThreadAgentCache(threads)
         self._messages = messages
         self._inbox = inbox
         self._interrupts = interrupts
@@ -56,7 +130,7 @@ class RunControl:
         self._agents = agents
         self._models = models
 
-    def signed(self, by: str | None, *, room: QueueRoom | None = None) -> "RunControl":
+    def signed(self, by: str | None, *, room: QueueLimit | None = None) -> "RunControl":
         """Return what somebody can do: what they do is written down as theirs, and they start runs as there is room."""
         theirs = copy(self)
         theirs._by, theirs._room = by, room
@@ -122,7 +196,9 @@ class RunControl:
         found = self._models.fallback(names, folder=agent.folder)
         check_price_known(limits, price_known=found.price_known)
         made = replace(self._sign(new), agent_type=agent.name, model=model, limits=limits)
-        return await self._runs.create(space, made, body=_body(new), thread_agent=name if checked else None)
+        return await self._runs.create(
+            space, made, body=_idempotency_digest(new), thread_agent=name if checked else None
+        )
 
     async def cancel(self, space: SpaceId, run: RunId, *, by: str | None = None, reason: str | None = None) -> Run:
         """End a run and all below it; one that has ended is refused (`IllegalMove`)."""
@@ -180,7 +256,7 @@ class RunControl:
         With `from_start` it is a fork that begins with the same input as if nothing had happened.
         """
         failed = await self._runs.get(space, run)
-        if failed.status not in _STOPPED:
+        if failed.status not in _RETRYABLE:
             raise Conflict(f"run `{run}` is {failed.status}: only one that failed or was cancelled is tried again")
         again = NewRun(
             thread=failed.thread_id,
@@ -248,6 +324,6 @@ class RunControl:
         return [each for each in asked if each.status is InterruptStatus.OPEN]
 
 
-def _body(new: NewRun) -> str | None:
+def _idempotency_digest(new: NewRun) -> str | None:
     """Return what makes a request the same as another: what was asked for, not what the agent makes of it."""
     return None if new.idempotency_key is None else body_digest(new)

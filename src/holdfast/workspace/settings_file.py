@@ -15,7 +15,7 @@ from typing import Any, Final, get_args, get_origin
 import msgspec
 from msgspec import structs
 
-from holdfast.control.settings.errors import SettingsChanged
+from holdfast.control.settings import SettingsChanged
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Conflict, Invalid, TooLarge, Unavailable
 from holdfast.domain.validation import explain_validation_error, format_message, is_struct, type_alternatives

@@ -3,8 +3,8 @@
 import httpx2
 import pytest
 
-from holdfast.api.asgi import Receive, Scope, Send
-from holdfast.api.gate import LOOPBACK, Gate
+from holdfast.api.asgi import AsgiScope, Receive, Send
+from holdfast.api.middleware import LOOPBACK_HOSTS, HostOriginMiddleware
 from holdfast.bootstrap.server_options import check_host_name, is_local
 from holdfast.domain.errors import Invalid
 from tests.api.site import LIMIT, answering
@@ -14,14 +14,17 @@ REFUSED = ["evil.example", "192.168.1.5.nip.io", "bakery.local.evil.example", "[
 
 
 async def test_every_address_of_the_machine_is_accepted_and_no_name_but_those_that_were_given() -> None:
-    gate = Gate(_answer, hosts=LOOPBACK | {check_host_name("Bakery.local")}, addresses=True)
+    gate = HostOriginMiddleware(_answer, hosts=LOOPBACK_HOSTS | {check_host_name("Bakery.local")}, addresses=True)
     async with answering(gate) as url, httpx2.AsyncClient(base_url=url, timeout=LIMIT, trust_env=False) as client:
         found = [(await client.get("/", headers={"Host": host})).status_code for host in [*PASS, *REFUSED]]
     assert found == [200] * len(PASS) + [403] * len(REFUSED)
 
 
 async def test_a_server_on_one_address_is_not_reached_under_another() -> None:
-    async with answering(Gate(_answer)) as url, httpx2.AsyncClient(base_url=url, trust_env=False) as client:
+    async with (
+        answering(HostOriginMiddleware(_answer)) as url,
+        httpx2.AsyncClient(base_url=url, trust_env=False) as client,
+    ):
         assert (await client.get("/", headers={"Host": "192.168.1.5"})).status_code == 403
 
 
@@ -39,6 +42,6 @@ def test_only_loopback_is_for_this_machine_alone(host: str, local: bool) -> None
     assert is_local(host) is local
 
 
-async def _answer(scope: Scope, receive: Receive, send: Send) -> None:
+async def _answer(scope: AsgiScope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": b""})

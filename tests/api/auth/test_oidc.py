@@ -11,14 +11,22 @@ from typing import Any, Final
 import pytest
 from joserfc import jwk, jwt
 
-from holdfast.api.asgi import Receive, Scope, Send
-from holdfast.api.auth.oidc.admissions import Admission, OidcSettings, asker_with
-from holdfast.api.auth.oidc.issuer import LIFE, PAUSE, Issuer
-from holdfast.api.auth.oidc.tokens import LEEWAY, MEMORY, Tokens
-from holdfast.api.gate import Gate
-from holdfast.bootstrap.server_options import read_people
-from holdfast.control.keys.asker import Asker
-from holdfast.control.keys.errors import Forbidden, Unauthenticated
+from holdfast.api.asgi import AsgiScope, Receive, Send
+from holdfast.api.auth.oidc import (
+    CLOCK_LEEWAY_SECONDS,
+    ISSUER_KEYS_TTL_SECONDS,
+    MIN_REFRESH_INTERVAL_SECONDS,
+    TOKEN_CACHE_SECONDS,
+    AdmissionRule,
+    Issuer,
+    OidcAuthenticator,
+    OidcSettings,
+    principal_from_claims,
+)
+from holdfast.api.middleware import HostOriginMiddleware
+from holdfast.bootstrap.server_options import read_oidc_authenticator
+from holdfast.control.errors import Forbidden, Unauthenticated
+from holdfast.control.principal import Principal
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid, Unavailable
 from holdfast.domain.ids import SpaceId
@@ -31,9 +39,9 @@ from tests.scenario.agents.workshop import Workshop
 
 AUDIENCE: Final = "holdfast"
 ADMITTED: Final = [
-    Admission(claim="groups", value="bakers", scope=KeyScope.RUN, spaces=[SpaceId(OURS)]),
-    Admission(claim="realm.roles", value="operator", scope=KeyScope.ADMIN, every_space=True),
-    Admission(claim="tenanted", value="yes", scope=KeyScope.READ, spaces_from="tenants"),
+    AdmissionRule(claim="groups", value="bakers", scope=KeyScope.RUN, spaces=[SpaceId(OURS)]),
+    AdmissionRule(claim="realm.roles", value="operator", scope=KeyScope.ADMIN, every_space=True),
+    AdmissionRule(claim="tenanted", value="yes", scope=KeyScope.READ, spaces_from="tenants"),
 ]
 
 
@@ -66,7 +74,7 @@ class Provider:
         header = {"alg": alg, "kid": kid or self.key.kid}
         return jwt.encode(header, said, key or self.key, algorithms=[alg])
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Answer like an issuer."""
         self.asked += 1
         configuration = {"issuer": self.url, "jwks_uri": f"{self.url}/keys"} | self.changes
@@ -91,7 +99,7 @@ class Watch:
 async def issuing() -> AsyncIterator[Provider]:
     """Yield an issuer that is up."""
     provider = Provider()
-    async with answering(Gate(provider)) as url:
+    async with answering(HostOriginMiddleware(provider)) as url:
         provider.url = url
         yield provider
 
@@ -108,28 +116,28 @@ def watch() -> Watch:
 
 
 @pytest.fixture
-def tokens(provider: Provider, watch: Watch) -> Tokens:
+def tokens(provider: Provider, watch: Watch) -> OidcAuthenticator:
     return tokens_of(provider, watch)
 
 
-def tokens_of(provider: Provider, watch: Watch) -> Tokens:
+def tokens_of(provider: Provider, watch: Watch) -> OidcAuthenticator:
     settings = OidcSettings(issuer=provider.url, audience=AUDIENCE, admit=ADMITTED)
-    return Tokens(settings, Issuer(provider.url, monotonic=watch), provider.clock)
+    return OidcAuthenticator(settings, Issuer(provider.url, monotonic=watch), provider.clock)
 
 
 async def test_a_token_says_who_somebody_is_and_the_admissions_what_they_may(
-    provider: Provider, tokens: Tokens
+    provider: Provider, tokens: OidcAuthenticator
 ) -> None:
-    assert await tokens.asker(provider.token()) == Asker(
+    assert await tokens.asker(provider.token()) == Principal(
         name="oidc:ann", scope=KeyScope.RUN, space_ids=(SpaceId(OURS),)
     )
     operator = await tokens.asker(provider.token(sub="eve", groups=None, realm={"roles": ["x", "operator"]}))
-    assert operator == Asker(name="oidc:eve", scope=KeyScope.ADMIN, space_ids=None)
+    assert operator == Principal(name="oidc:eve", scope=KeyScope.ADMIN, space_ids=None)
     tenant = await tokens.asker(provider.token(groups="none", tenanted="yes", tenants=["b", "a", "not a space!", 7]))
-    assert tenant == Asker(name="oidc:ann", scope=KeyScope.READ, space_ids=(SpaceId("b"), SpaceId("a")))
+    assert tenant == Principal(name="oidc:ann", scope=KeyScope.READ, space_ids=(SpaceId("b"), SpaceId("a")))
 
 
-async def test_the_first_admission_that_fits_counts(provider: Provider, tokens: Tokens) -> None:
+async def test_the_first_admission_that_fits_counts(provider: Provider, tokens: OidcAuthenticator) -> None:
     both = provider.token(groups=["bakers"], realm={"roles": ["operator"]})
     assert (await tokens.asker(both)).scope is KeyScope.RUN
 
@@ -147,7 +155,9 @@ async def test_the_first_admission_that_fits_counts(provider: Provider, tokens: 
         {"sub": "a\nb"},
     ],
 )
-async def test_who_is_not_admitted_is_told_so(provider: Provider, tokens: Tokens, claims: dict[str, Json]) -> None:
+async def test_who_is_not_admitted_is_told_so(
+    provider: Provider, tokens: OidcAuthenticator, claims: dict[str, Json]
+) -> None:
     with pytest.raises(Forbidden, match="nothing here is for you"):
         await tokens.asker(provider.token(**claims))
 
@@ -168,13 +178,15 @@ async def test_who_is_not_admitted_is_told_so(provider: Provider, tokens: Tokens
     ],
 )
 async def test_a_token_that_is_for_something_else_opens_nothing(
-    provider: Provider, tokens: Tokens, claims: dict[str, Json]
+    provider: Provider, tokens: OidcAuthenticator, claims: dict[str, Json]
 ) -> None:
     with pytest.raises(Unauthenticated):
         await tokens.asker(provider.token(**claims))
 
 
-async def test_a_token_that_the_issuer_did_not_sign_opens_nothing(provider: Provider, tokens: Tokens) -> None:
+async def test_a_token_that_the_issuer_did_not_sign_opens_nothing(
+    provider: Provider, tokens: OidcAuthenticator
+) -> None:
     good = provider.token()
     stranger = jwk.ECKey.generate_key("P-256", {"kid": "first"})
     shared = jwk.OctKey.import_key("a secret that the server might share with its issuer")
@@ -196,28 +208,30 @@ async def test_a_token_that_the_issuer_did_not_sign_opens_nothing(provider: Prov
     assert (await tokens.asker(good)).name == "oidc:ann"
 
 
-async def test_the_keys_are_asked_for_once_in_a_while(provider: Provider, tokens: Tokens, watch: Watch) -> None:
+async def test_the_keys_are_asked_for_once_in_a_while(
+    provider: Provider, tokens: OidcAuthenticator, watch: Watch
+) -> None:
     await asyncio.gather(*(tokens.asker(provider.token(sub=str(number))) for number in range(20)))
     assert provider.asked == 2  # where they are, and what they are
-    watch.now += LIFE
+    watch.now += ISSUER_KEYS_TTL_SECONDS
     await tokens.asker(provider.token(sub="later"))
     assert provider.asked == 4
 
 
 async def test_a_new_key_of_the_issuer_is_found_and_an_old_one_forgotten(
-    provider: Provider, tokens: Tokens, watch: Watch
+    provider: Provider, tokens: OidcAuthenticator, watch: Watch
 ) -> None:
     old, stale = provider.token(sub="old"), provider.token(sub="stale")
     await tokens.asker(old)
     provider.rotate("second")
-    watch.now += PAUSE
+    watch.now += MIN_REFRESH_INTERVAL_SECONDS
     assert (await tokens.asker(provider.token(sub="new"))).name == "oidc:new"
     with pytest.raises(Unauthenticated, match="a key that its issuer does not have"):
         await tokens.asker(stale)
 
 
 async def test_a_stranger_cannot_make_the_server_ask_again_and_again(
-    provider: Provider, tokens: Tokens, watch: Watch
+    provider: Provider, tokens: OidcAuthenticator, watch: Watch
 ) -> None:
     await tokens.asker(provider.token())
     for number in range(10):
@@ -226,33 +240,33 @@ async def test_a_stranger_cannot_make_the_server_ask_again_and_again(
     assert provider.asked == 2
 
 
-async def test_a_token_is_believed_until_it_expires(provider: Provider, tokens: Tokens) -> None:
+async def test_a_token_is_believed_until_it_expires(provider: Provider, tokens: OidcAuthenticator) -> None:
     token = provider.token(exp=provider.clock.now() // 1000 + 10)
     await tokens.asker(token)
-    provider.clock.tick(timedelta(seconds=10 + LEEWAY))
+    provider.clock.tick(timedelta(seconds=10 + CLOCK_LEEWAY_SECONDS))
     with pytest.raises(Unauthenticated, match="it has expired"):
         await tokens.asker(token)
 
 
 async def test_a_token_that_was_checked_is_checked_again_after_a_while(
-    provider: Provider, tokens: Tokens, watch: Watch
+    provider: Provider, tokens: OidcAuthenticator, watch: Watch
 ) -> None:
     token = provider.token()
     await tokens.asker(token)
     provider.rotate("second")
-    watch.now += LIFE
+    watch.now += ISSUER_KEYS_TTL_SECONDS
     await tokens.asker(token)
-    provider.clock.tick(timedelta(seconds=MEMORY))
+    provider.clock.tick(timedelta(seconds=TOKEN_CACHE_SECONDS))
     with pytest.raises(Unauthenticated):
         await tokens.asker(token)
 
 
 async def test_an_issuer_that_is_down_is_no_reason_to_refuse_what_is_known(
-    provider: Provider, tokens: Tokens, watch: Watch
+    provider: Provider, tokens: OidcAuthenticator, watch: Watch
 ) -> None:
     await tokens.asker(provider.token())
     provider.down = True
-    watch.now += LIFE
+    watch.now += ISSUER_KEYS_TTL_SECONDS
     assert (await tokens.asker(provider.token(sub="bob"))).name == "oidc:bob"
 
 
@@ -286,9 +300,11 @@ def test_what_can_be_no_issuer_is_refused(url: str) -> None:
 
 def test_an_admission_without_a_claim_is_for_everybody() -> None:
     settings = OidcSettings(
-        issuer="https://x", audience="x", admit=[Admission(scope=KeyScope.READ, spaces=[SpaceId("a")])]
+        issuer="https://x", audience="x", admit=[AdmissionRule(scope=KeyScope.READ, spaces=[SpaceId("a")])]
     )
-    assert asker_with(settings, {"sub": "x"}) == Asker(name="oidc:x", scope=KeyScope.READ, space_ids=(SpaceId("a"),))
+    assert principal_from_claims(settings, {"sub": "x"}) == Principal(
+        name="oidc:x", scope=KeyScope.READ, space_ids=(SpaceId("a"),)
+    )
 
 
 @pytest.mark.parametrize(
@@ -304,9 +320,9 @@ def test_an_admission_without_a_claim_is_for_everybody() -> None:
 def test_a_file_that_says_no_such_thing_is_refused(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "oidc.json").write_text(text)
     with pytest.raises(Invalid, match=said):
-        read_people(tmp_path / "oidc.json")
+        read_oidc_authenticator(tmp_path / "oidc.json")
     with pytest.raises(Invalid, match="cannot be read"):
-        read_people(tmp_path / "missing.json")
+        read_oidc_authenticator(tmp_path / "missing.json")
 
 
 async def test_somebody_with_a_token_is_let_in_like_somebody_with_a_key(tmp_path: Path) -> None:

@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from holdfast.api.auth.rates import Rates
-from holdfast.control.keys.asker import LOCAL
-from holdfast.control.keys.errors import RateLimited
+from holdfast.api.auth.rate_limit import RequestRateLimiter
+from holdfast.control.errors import RateLimited
+from holdfast.control.principal import LOCAL_PRINCIPAL
 from holdfast.domain.errors import Invalid
 from tests.api.auth.conftest import OURS, House, checked
 
@@ -38,18 +38,21 @@ async def test_what_needs_no_key_is_not_counted(house: House) -> None:
 
 
 async def test_a_server_limits_those_whose_key_does_not_say_how_much() -> None:
-    rates, ann = Rates("2/day"), replace(LOCAL, name="key_ann")
+    rates, ann = RequestRateLimiter("2/day"), replace(LOCAL_PRINCIPAL, name="key_ann")
     for _ in range(2):
         await rates.count(ann)
     with pytest.raises(RateLimited, match="2 requests in a day"):
         await rates.count(ann)
-    await rates.count(replace(LOCAL, name="key_bob"))
+    await rates.count(replace(LOCAL_PRINCIPAL, name="key_bob"))
     for _ in range(3):
-        await rates.count(replace(LOCAL, name="key_cat", rate_limit="3/day"))
+        await rates.count(replace(LOCAL_PRINCIPAL, name="key_cat", rate_limit="3/day"))
 
 
 async def test_where_no_limit_is_set_and_where_no_key_is_needed_nothing_is_counted() -> None:
-    for rates, asker in ((Rates(), replace(LOCAL, name="key_ann")), (Rates("1/day"), LOCAL)):
+    for rates, asker in (
+        (RequestRateLimiter(), replace(LOCAL_PRINCIPAL, name="key_ann")),
+        (RequestRateLimiter("1/day"), LOCAL_PRINCIPAL),
+    ):
         for _ in range(10):
             await rates.count(asker)
         assert rates._limiter is None
@@ -57,4 +60,4 @@ async def test_where_no_limit_is_set_and_where_no_key_is_needed_nothing_is_count
 
 def test_a_default_that_is_no_rate_is_refused() -> None:
     with pytest.raises(Invalid, match="is no rate"):
-        Rates("fast")
+        RequestRateLimiter("fast")

@@ -11,9 +11,9 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from holdfast.api.auth.connections import PERIOD
-from holdfast.api.auth.door import REVOKED
-from holdfast.control.keys.ring import MEMORY
+from holdfast.api.auth.connections import RECHECK_INTERVAL_SECONDS
+from holdfast.api.auth.middleware import REVOKED_COMMENT
+from holdfast.control.api_keys import KEY_CACHE_SECONDS
 from holdfast.domain.content import Json
 from holdfast.domain.instant import Millis, instant
 from holdfast.testing.clock import HeldClock
@@ -73,7 +73,7 @@ async def closed(connection: ClientConnection) -> tuple[int, str]:
 
 
 def test_a_key_that_is_revoked_elsewhere_and_what_it_has_open_are_over_within_a_second() -> None:
-    assert MEMORY + PERIOD < 1
+    assert KEY_CACHE_SECONDS + RECHECK_INTERVAL_SECONDS < 1
 
 
 async def test_a_revoked_key_is_refused_at_once_where_it_was_revoked(house: House) -> None:
@@ -109,7 +109,7 @@ async def test_a_run_that_is_streamed_to_a_key_goes_on_without_it(house: House, 
     task = (await house.post(key["secret"], "/agents/staller/task", {"input": "go"}, expect=202))["taskId"]
     async with stream(house, key["secret"], path.format(thread=thread, task=task), body) as rest:
         await revoke(house, key)
-        assert (await rest()).endswith(REVOKED.decode())
+        assert (await rest()).endswith(REVOKED_COMMENT.decode())
     live = [
         run for run in (await house.get(house.keys["acme run"], "/api/runs"))["items"] if run["completed_at"] is None
     ]

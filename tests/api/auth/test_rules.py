@@ -7,12 +7,11 @@ import pytest
 from litestar import Litestar
 from litestar.handlers import HTTPRouteHandler
 
-from holdfast.api.app import create_app
-from holdfast.api.auth.rules import OPEN, RULES
-from holdfast.api.methods import with_methods
+from holdfast.api.app import create_app, with_head_and_options
+from holdfast.api.auth.rules import PUBLIC_ROUTES, ROUTE_RULES
 from holdfast.api.openapi import read_openapi
-from holdfast.api.routes import ROUTES, SOCKETS
-from holdfast.control.control import Control
+from holdfast.api.router import ROUTES, SOCKETS
+from holdfast.api.use_cases import UseCases
 from holdfast.domain.ids import SpaceId
 from holdfast.domain.space import Scope
 from tests.api.auth.conftest import OURS, THEIRS, House, bearer, checked
@@ -21,7 +20,7 @@ ALL: Final = (*ROUTES, *SOCKETS, read_openapi)
 REQUESTS: Final = sorted(
     (route.handler_name, str(method), path)
     for route in ROUTES
-    if route.handler_name not in OPEN
+    if route.handler_name not in PUBLIC_ROUTES
     for method in route.http_methods
     for path in route.paths
 )
@@ -29,7 +28,7 @@ NAMED: Final = [request for request in REQUESTS if "{space_id" in request[2]]
 
 
 def test_no_route_is_without_a_rule_and_no_rule_without_a_route() -> None:
-    assert {route.handler_name for route in (*with_methods(ROUTES), *ALL)} == {*RULES, *OPEN}
+    assert {route.handler_name for route in (*with_head_and_options(ROUTES), *ALL)} == {*ROUTE_RULES, *PUBLIC_ROUTES}
 
 
 def test_no_two_routes_share_a_name() -> None:
@@ -40,7 +39,7 @@ def test_no_two_routes_share_a_name() -> None:
 def test_what_changes_something_needs_more_than_to_read() -> None:
     for route in ROUTES:
         if isinstance(route, HTTPRouteHandler) and route.http_methods != {"GET"}:
-            assert RULES[route.handler_name].scope.includes(Scope.RUN), route.handler_name
+            assert ROUTE_RULES[route.handler_name].scope.includes(Scope.RUN), route.handler_name
 
 
 def test_a_space_comes_only_from_the_path() -> None:
@@ -51,14 +50,17 @@ def test_a_space_comes_only_from_the_path() -> None:
 
 
 def test_the_app_of_a_server_has_no_route_that_is_not_in_the_table() -> None:
-    app: Litestar = create_app(Control(*[object()] * len(Control._fields)))  # type: ignore[arg-type]
+    app: Litestar = create_app(UseCases(*[object()] * len(UseCases._fields)))  # type: ignore[arg-type]
     names = {handler.handler_name for handler in app.asgi_router.route_handler_index.values()}
-    assert names - {"options_handler"} == {*RULES, *OPEN}  # that of the framework is for those who may do everything
+    assert names - {"options_handler"} == {
+        *ROUTE_RULES,
+        *PUBLIC_ROUTES,
+    }  # that of the framework is for those who may do everything
 
 
 @pytest.mark.parametrize(("name", "method", "path"), REQUESTS, ids=lambda value: str(value))
 async def test_a_route_is_for_keys_that_go_so_far(house: House, name: str, method: str, path: str) -> None:
-    rule = RULES[name]
+    rule = ROUTE_RULES[name]
     assert (await house.ask(None, method, _filled(path, OURS))).status_code == 401
     for scope in Scope:
         status, code = await _asked(house, house.keys[f"{OURS} {scope}"], method, _filled(path, "missing"))

@@ -4,10 +4,10 @@ from typing import Final
 
 import pytest
 
-from holdfast.control.task_contract.ids import run_id_of
 from holdfast.domain.content import Json
 from holdfast.domain.ids import SpaceId
 from holdfast.domain.interrupt import Interrupt
+from holdfast.domain.task_ids import run_id_of
 from tests.api.auth.conftest import OURS, House, checked
 from tests.api.site import eventually
 

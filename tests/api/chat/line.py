@@ -9,8 +9,8 @@ import pytest
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
-from holdfast.api.chat.socket.wire import SocketClose
-from holdfast.api.streams.frames import PING
+from holdfast.api.chat.socket_frames import SocketClose
+from holdfast.api.streams.sse import PING
 from holdfast.domain.content import Json
 from tests.api.streams.readers import ws
 from tests.api.streams.stage import soon

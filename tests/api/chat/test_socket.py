@@ -12,18 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from holdfast.api.chat.socket.following import MOST
-from holdfast.api.chat.socket.socket import MAX_FRAME
-from holdfast.api.chat.socket.wire import SocketClose
-from holdfast.api.json_body import MAX_DEPTH
-from holdfast.api.streams.frames import PING
-from holdfast.control.feeds.errors import BadCursor
-from holdfast.control.feeds.feeds import Habits
-from holdfast.control.live.trail import Trail, trail_of
-from holdfast.control.task_contract.ids import task_id_of
+from holdfast.api.chat.client_socket import MAX_FRAME_BYTES
+from holdfast.api.chat.live_sessions import SessionCursor, parse_session_cursor
+from holdfast.api.chat.socket_frames import SocketClose
+from holdfast.api.chat.subscriptions import MAX_SUBSCRIPTIONS
+from holdfast.api.json_body import MAX_JSON_DEPTH
+from holdfast.api.streams.sse import PING
+from holdfast.control.errors import BadCursor
+from holdfast.control.streams.live_streams import StreamLimits
 from holdfast.domain.content import Json
 from holdfast.domain.ids import RunId, ThreadId
 from holdfast.domain.new_run import NewRun, RunBase
+from holdfast.domain.task_ids import task_id_of
 from holdfast.ports.runs import RunFilter
 from tests.api.chat.line import Line, line
 from tests.api.conftest import fill
@@ -295,15 +295,15 @@ async def test_a_cursor_of_another_session_is_refused(stage: Site) -> None:
 async def test_a_socket_follows_so_much_and_no_more(stage: Site) -> None:
     hand = await begun(stage)
     async with line(stage.host) as found:
-        for number in range(MOST):
+        for number in range(MAX_SUBSCRIPTIONS):
             await found.send("subscribe", task_id=task_id_of(hand.id) if number else hand.id, after=1)
             if number < 2:
                 await found.expect("subscribed")
             else:
                 assert (await found.refusal())["code"] == "ALREADY_SUBSCRIBED"
-    runs = [hand, *[await begun(stage) for _ in range(MOST)]]
+    runs = [hand, *[await begun(stage) for _ in range(MAX_SUBSCRIPTIONS)]]
     async with line(stage.host) as found:
-        for each in runs[:MOST]:
+        for each in runs[:MAX_SUBSCRIPTIONS]:
             await found.send("subscribe", task_id=each.id, after=1)
             await found.expect("subscribed")
         await found.send("subscribe", task_id=runs[-1].id)
@@ -314,9 +314,9 @@ async def test_a_socket_follows_so_much_and_no_more(stage: Site) -> None:
     ("frame", "why"),
     [
         (b'{"type":"ping"}', SocketClose.UNSUPPORTED),
-        ("x" * (MAX_FRAME + 1), SocketClose.TOO_LARGE),
-        ("\u3042" * (MAX_FRAME // 2), SocketClose.TOO_LARGE),
-        ("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1), SocketClose.TOO_DEEP),
+        ("x" * (MAX_FRAME_BYTES + 1), SocketClose.TOO_LARGE),
+        ("\u3042" * (MAX_FRAME_BYTES // 2), SocketClose.TOO_LARGE),
+        ("[" * (MAX_JSON_DEPTH + 1) + "]" * (MAX_JSON_DEPTH + 1), SocketClose.TOO_DEEP),
     ],
     ids=["bytes", "long", "long in bytes", "deep"],
 )
@@ -335,7 +335,7 @@ async def test_text_that_is_not_utf8_closes_the_socket(stage: Site) -> None:
 
 
 async def test_a_silent_socket_shows_signs_of_life(workshop: Workshop) -> None:
-    async with served(workshop, workers=0, habits=Habits(keepalive=0.03)) as own, line(own.host) as found:
+    async with served(workshop, workers=0, habits=StreamLimits(keepalive=0.03)) as own, line(own.host) as found:
         assert [await soon(found.connection.recv()) for _ in range(3)] == 3 * [PING]
 
 
@@ -347,7 +347,7 @@ async def test_a_server_that_stops_closes_the_socket(workshop: Workshop) -> None
 
 
 async def test_more_sockets_than_may_be_open_are_refused(workshop: Workshop) -> None:
-    async with served(workshop, workers=0, habits=Habits(most=1)) as own, line(own.host):
+    async with served(workshop, workers=0, habits=StreamLimits(most=1)) as own, line(own.host):
         with pytest.raises(InvalidStatus) as refused:
             async with line(own.host):
                 pass
@@ -356,7 +356,7 @@ async def test_more_sockets_than_may_be_open_are_refused(workshop: Workshop) -> 
 
 
 async def test_a_reader_that_takes_nothing_is_cut_off_and_misses_nothing(workshop: Workshop) -> None:
-    async with served(workshop, workers=0, habits=Habits(patience=0.1)) as own:
+    async with served(workshop, workers=0, habits=StreamLimits(patience=0.1)) as own:
         hand = await begun(own)
         async with line(own.host) as found:
             await found.send("subscribe", session_id=hand.run.thread_id)
@@ -409,14 +409,14 @@ _IDS = st.integers(0, 10**9).map(lambda number: RunId(f"run_{number:x}"))
 @given(st.dictionaries(_IDS, st.integers(0, 10**12), min_size=1, max_size=20))
 def test_a_cursor_stands_for_its_trail(positions: dict[RunId, int]) -> None:
     newest = next(reversed(positions))
-    read = trail_of(Trail(dict(positions), newest, last=positions[newest]).cursor())
+    read = parse_session_cursor(SessionCursor(dict(positions), newest, last=positions[newest]).cursor())
     assert (read.positions, read.newest) == (positions, newest)
 
 
 @given(st.text())
 def test_any_text_is_a_cursor_or_is_refused(text: str) -> None:
     try:
-        trail = trail_of(text)
+        trail = parse_session_cursor(text)
     except BadCursor:
         return
-    assert trail_of(trail.cursor()).cursor() == trail.cursor()
+    assert parse_session_cursor(trail.cursor()).cursor() == trail.cursor()

@@ -6,9 +6,8 @@ from typing import Final
 
 import pytest
 
-from holdfast.api.chat.socket.wire import SocketClose
-from holdfast.control.remote_methods.client import MOST_CALLS
-from holdfast.control.remote_methods.method import MOST_METHODS, MOST_PARAMETERS
+from holdfast.api.chat.socket_frames import SocketClose
+from holdfast.control.remote_methods import MAX_METHODS, MAX_OPEN_CALLS, MAX_PARAMETERS_BYTES
 from holdfast.domain.content import Json
 from holdfast.domain.events import ToolCallResult
 from holdfast.domain.run import Run, RunStatus
@@ -35,7 +34,7 @@ async def desk(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     workshop.agent(push, look, ANSWER, name="learner", tools=TOOLS, permissions=FREE)
     workshop.agent(push, ANSWER, name="asker", tools=["remote__*"])
     workshop.agent(calling(call("remote__push", button="x")), ANSWER, name="clumsy", tools=TOOLS, permissions=FREE)
-    many = calling(*(call("remote__look") for _ in range(MOST_CALLS + 1)))
+    many = calling(*(call("remote__look") for _ in range(MAX_OPEN_CALLS + 1)))
     workshop.agent(many, say("all looked at"), name="busy", tools=TOOLS, permissions=FREE)
     async with served(workshop) as site:
         yield site
@@ -264,13 +263,15 @@ async def test_a_client_is_called_for_so_much_and_no_more(desk: Site) -> None:
     async with line(desk.host) as found:
         await found.offer({**LOOK, "read_only": True})
         run = await start(desk, "busy")
-        asked = [await found.expect("call") for _ in range(MOST_CALLS)]
-        assert len({each["key"] for each in asked}) == MOST_CALLS
+        asked = [await found.expect("call") for _ in range(MAX_OPEN_CALLS)]
+        assert len({each["key"] for each in asked}) == MAX_OPEN_CALLS
         for each in asked:
             await found.answer(each, content="seen")
         await desk.floor.ended(run)
         said = await desk.floor.said(run)
-        assert sum("CLIENT_BUSY" in each for each in said) == 1 and sum("seen" in each for each in said) == MOST_CALLS
+        assert (
+            sum("CLIENT_BUSY" in each for each in said) == 1 and sum("seen" in each for each in said) == MAX_OPEN_CALLS
+        )
 
 
 @pytest.mark.parametrize(
@@ -284,13 +285,13 @@ async def test_a_client_is_called_for_so_much_and_no_more(desk: Site) -> None:
         [{**LOOK, "parameters": {"type": "array"}}],
         [{**LOOK, "parameters": {"type": "object", "properties": 7}}],
         [{**LOOK, "parameters": {"type": "object", "$ref": "http://127.0.0.1/schema"}}],
-        [{**LOOK, "parameters": {"type": "object", "description": "x" * MOST_PARAMETERS}}],
+        [{**LOOK, "parameters": {"type": "object", "description": "x" * MAX_PARAMETERS_BYTES}}],
         [{**LOOK, "class": "transactional"}],
         [{**LOOK, "timeout_seconds": 0}],
         [{**LOOK, "timeout_seconds": 1e9}],
         [{**LOOK, "more": 1}],
         [LOOK, LOOK],
-        [{"name": f"m{number}", "description": "x"} for number in range(MOST_METHODS + 1)],
+        [{"name": f"m{number}", "description": "x"} for number in range(MAX_METHODS + 1)],
     ],
 )
 async def test_methods_that_can_be_none_are_refused_and_the_others_stay(desk: Site, methods: Json) -> None:

@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.api.errors import status_of
-from holdfast.api.openai.bodies import CompletionRequest
-from holdfast.api.openai.reading import UNSERVED
-from holdfast.api.openai.refusals import CODES, STOPPED
-from holdfast.api.openapi import document
-from holdfast.api.routes.openai import ROUTES
-from holdfast.control.openai.completions import WAIT
-from holdfast.control.openai.errors import COMPLETION_ERRORS, RunStopped
+from holdfast.api.openai.completions import COMPLETION_ERRORS, MAX_WAIT_SECONDS, RunStopped
+from holdfast.api.openai.requests import UNSUPPORTED_PARAMETERS, CompletionRequest
+from holdfast.api.openai.responses import OPENAI_ERROR_CODES, RUN_STOPPED_STATUS
+from holdfast.api.openai.routes import ROUTES
+from holdfast.api.openapi import openapi_document
 from holdfast.domain.message import MAX_INPUT_MESSAGES
 from holdfast.tools.client_tools import MAX_CLIENT_TOOLS
 from tests.api.site import Site
@@ -28,7 +26,7 @@ GUIDE: Final = ROOT / "docs" / "guides" / "openai.md"
 def test_the_routes_are_there_and_no_others() -> None:
     routes = {
         (f"`{method.upper()} {path}`", operation["summary"])
-        for path, item in document(ROUTES)["paths"].items()
+        for path, item in openapi_document(ROUTES)["paths"].items()
         for method, operation in item.items()
     }
     written = rows(REFERENCE, "route", "what it does", "answer")
@@ -39,20 +37,20 @@ def test_the_routes_are_there_and_no_others() -> None:
 def test_every_parameter_is_there_with_why_it_is_not_served() -> None:
     for name in CompletionRequest.__struct_fields__:
         assert f"\n| `{name}` | " in PAGE
-    for name, (_, why) in UNSERVED.items():
+    for name, (_, why) in UNSUPPORTED_PARAMETERS.items():
         assert re.search(rf"^\| `{name}` \| .* \| {re.escape(why)} \|$", PAGE, re.MULTILINE)
     assert f"up to {MAX_INPUT_MESSAGES} messages" in PAGE and f"up to {MAX_CLIENT_TOOLS} functions" in PAGE
-    assert f"within {WAIT:.0f} seconds" in PAGE
+    assert f"within {MAX_WAIT_SECONDS:.0f} seconds" in PAGE
 
 
 def test_the_errors_are_there_and_no_others() -> None:
-    told = {f"`{CODES.get(error.code, error.code)}`": error for error in COMPLETION_ERRORS}
+    told = {f"`{OPENAI_ERROR_CODES.get(error.code, error.code)}`": error for error in COMPLETION_ERRORS}
     del told[f"`{RunStopped.code}`"]  # it is told by its reason
     written = {code: (status, meaning) for code, status, meaning in rows(REFERENCE, "code", "status", "meaning")}
-    assert set(written) == {*told, *(f"`{code}`" for code in CODES.values())}
+    assert set(written) == {*told, *(f"`{code}`" for code in OPENAI_ERROR_CODES.values())}
     for code, error in told.items():
         assert written[code] == (str(status_of(error(""))), (error.__doc__ or "").splitlines()[0])
-    assert [code for code in STOPPED if f"`{code}`" not in PAGE] == []
+    assert [code for code in RUN_STOPPED_STATUS if f"`{code}`" not in PAGE] == []
 
 
 async def test_the_programs_of_the_guide_run(lounge: Site, tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from typing import Any, Final
 import pytest
 from openai import APIError, APIStatusError, AsyncOpenAI
 
-from holdfast.api.json_body import MAX_BODY
-from holdfast.api.openai.reading import UNSERVED
+from holdfast.api.json_body import MAX_BODY_BYTES
+from holdfast.api.openai.requests import UNSUPPORTED_PARAMETERS
 from holdfast.domain.content import Json
 from tests.api.openai.callers import WEATHER, user
 from tests.api.site import Site
@@ -90,7 +90,7 @@ async def test_what_can_never_be_completed_is_refused_and_leaves_nothing(
 
 
 def test_all_that_is_not_served_is_tried() -> None:
-    assert set(UNSERVED) <= {name for body, _ in BODIES if isinstance(body, dict) for name in body}
+    assert set(UNSUPPORTED_PARAMETERS) <= {name for body, _ in BODIES if isinstance(body, dict) for name in body}
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_all_that_is_not_served_is_tried() -> None:
         (b'{"a": "\xff"}', JSON, 400, "BAD_JSON"),
         (b"[" * 100_000, JSON, 400, "TOO_DEEP"),
         (b"{}", {"Content-Type": "text/plain"}, 415, "UNSUPPORTED_MEDIA_TYPE"),
-        (b" " * (MAX_BODY + 1), JSON, 413, "BODY_TOO_LARGE"),
+        (b" " * (MAX_BODY_BYTES + 1), JSON, 413, "BODY_TOO_LARGE"),
         (b"", JSON, 400, "INVALID"),
         (b'{"model": "bot", "messages": []}', {**JSON, "X-Holdfast-Thread": "a b"}, 400, "INVALID"),
     ],

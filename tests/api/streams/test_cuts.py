@@ -7,9 +7,8 @@ from typing import Final
 
 import pytest
 
-from holdfast.api.streams.frames import PING
-from holdfast.control.feeds.feed import WINDOW
-from holdfast.control.feeds.follower import Follower
+from holdfast.api.streams.sse import PING
+from holdfast.control.streams.broadcast import WINDOW_BYTES, Subscriber
 from tests.api.site import Site
 from tests.api.streams.readers import event_of, sse, ws
 from tests.api.streams.stage import Hand, begun
@@ -81,13 +80,13 @@ class Cuts:
 def replays(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Yield the places from which somebody read the log, not what is kept of it."""
     places: list[int] = []
-    catch_up = Follower._catch_up
+    catch_up = Subscriber._catch_up
 
-    async def noted(follower: Follower) -> None:
+    async def noted(follower: Subscriber) -> None:
         places.append(follower.position)
         await catch_up(follower)
 
-    monkeypatch.setattr(Follower, "_catch_up", noted)
+    monkeypatch.setattr(Subscriber, "_catch_up", noted)
     yield places
 
 
@@ -103,7 +102,7 @@ async def test_2560_cuts_lose_and_double_nothing(everywhere: Site, replays: list
         ]
         await pump.run(readers, cuts.made)
     log = await everywhere.log(hand.id)
-    assert sum(len(data) for _, data in log) > 4 * WINDOW
+    assert sum(len(data) for _, data in log) > 4 * WINDOW_BYTES
     assert len(replays) > REPLAYS
     for each in seen:
         assert each == log

@@ -12,8 +12,8 @@ import httpx2
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from holdfast.api.streams.frames import PING
-from holdfast.api.streams.websocket import Close
+from holdfast.api.streams.sse import PING
+from holdfast.api.streams.websocket import WebSocketCloseCode
 from holdfast.bootstrap import open_store
 from holdfast.domain.errors import Unavailable
 from holdfast.domain.ids import RunId
@@ -52,7 +52,7 @@ async def test_a_run_that_is_deleted_while_it_is_replayed_closes_its_socket(stag
         with pytest.raises(ConnectionClosed):
             while True:
                 await soon(reader.recv())
-        assert reader.close_code == Close.GONE
+        assert reader.close_code == WebSocketCloseCode.GONE
 
 
 async def test_streams_outlive_a_restart_of_the_database(own_postgres: PostgresServer, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ async def _follow_until_stopped(server: Server, run: RunId, seen: Seen) -> Frame
         with pytest.raises(ConnectionClosed):
             while True:
                 await soon(by_ws.recv())
-        assert by_ws.close_code in (Close.CLOSING, Close.RESTARTING)
+        assert by_ws.close_code in (WebSocketCloseCode.CLOSING, WebSocketCloseCode.RESTARTING)
     seen += _events(frames)
     return frames[-1]
 

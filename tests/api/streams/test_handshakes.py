@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from holdfast.api.streams.websocket import Close
+from holdfast.api.streams.websocket import WebSocketCloseCode
 from tests.api.site import LIMIT, Site
 from tests.api.streams.stage import begun, soon
 
@@ -106,7 +106,7 @@ async def test_what_breaks_the_rules_is_told_so(stage: Site) -> None:
     reader, writer = await opened(stage, f"GET /api/runs/{hand.id}/ws {RIGHT}")
     await soon(reader.readuntil(b"\r\n\r\n"))
     writer.write(b"\xff" * 16)
-    assert Close.BROKEN.to_bytes(2, "big") in await soon(reader.read())
+    assert WebSocketCloseCode.BROKEN.to_bytes(2, "big") in await soon(reader.read())
     writer.close()
 
 

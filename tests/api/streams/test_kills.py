@@ -9,11 +9,11 @@ from typing import Final
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
-from holdfast.api.streams.frames import PING
-from holdfast.api.streams.websocket import Close
-from holdfast.control.task_contract.ids import run_id_of
+from holdfast.api.streams.sse import PING
+from holdfast.api.streams.websocket import WebSocketCloseCode
 from holdfast.domain.ids import RunId
 from holdfast.domain.run import RunStatus
+from holdfast.domain.task_ids import run_id_of
 from tests.api.conftest import fill
 from tests.api.site import Site, served
 from tests.api.streams.mortal import Mortal, mortal
@@ -107,7 +107,7 @@ async def _follow_ws(server: Mortal, run: RunId, seen: Seen) -> None:
                 async for text in socket:
                     if text != PING:
                         seen.append(event_of(text))
-                ended = socket.close_code == Close.ENDED
+                ended = socket.close_code == WebSocketCloseCode.ENDED
         await asyncio.sleep(0.01)
 
 

@@ -3,14 +3,14 @@
 import re
 from typing import Final
 
-from holdfast.api.auth.door import REVOKED
-from holdfast.api.openapi import document
-from holdfast.api.socket import LINGER
-from holdfast.api.streams.routes import ROUTES, SOCKETS
-from holdfast.api.streams.sse import LAST_WORDS
-from holdfast.api.streams.websocket import MAX_MESSAGE, Close
-from holdfast.control.feeds.feed import WINDOW
-from holdfast.control.feeds.feeds import Habits
+from holdfast.api.auth.middleware import REVOKED_COMMENT
+from holdfast.api.openapi import openapi_document
+from holdfast.api.routes.streams import ROUTES, SOCKETS
+from holdfast.api.streams.sse import CLOSING_FRAMES
+from holdfast.api.streams.websocket import MAX_CLIENT_MESSAGE_BYTES, WebSocketCloseCode
+from holdfast.api.uvicorn_protocols import DRAIN_CHECK_SECONDS
+from holdfast.control.streams.broadcast import WINDOW_BYTES
+from holdfast.control.streams.live_streams import StreamLimits
 from tests.architecture.markdown import rows
 from tests.architecture.project import ROOT
 
@@ -23,7 +23,7 @@ COMMENT: Final = re.compile(r"^\| `([a-z]+)` \| ", re.MULTILINE)
 def test_every_address_of_a_stream_is_in_the_reference_and_no_other_is() -> None:
     streams = {
         f"`{method.upper()} {path}`"
-        for path, item in document(ROUTES)["paths"].items()
+        for path, item in openapi_document(ROUTES)["paths"].items()
         for method, operation in item.items()
         if not operation["operationId"].endswith("_in_space")
     }
@@ -33,23 +33,23 @@ def test_every_address_of_a_stream_is_in_the_reference_and_no_other_is() -> None
 
 def test_every_close_code_is_in_the_reference() -> None:
     written = [(int(code), name) for code, name, _ in CODE.findall(REFERENCE)]
-    assert written == [(close.value, close.name) for close in sorted(Close)]
+    assert written == [(close.value, close.name) for close in sorted(WebSocketCloseCode)]
 
 
 def test_every_last_comment_is_in_the_reference() -> None:
-    words = [*LAST_WORDS.values(), REVOKED]
+    words = [*CLOSING_FRAMES.values(), REVOKED_COMMENT]
     said = {each.decode().removeprefix(": ").split(":")[0] for each in words if each[:1] == b":"}
     assert set(COMMENT.findall(REFERENCE)) == said
 
 
 def test_the_limits_are_in_the_reference() -> None:
-    habits = Habits()
+    habits = StreamLimits()
     for limit in (
         f"every {habits.keepalive:g} s",
         f"after {habits.patience:g} to {2 * habits.patience:g} s",
-        f"after {LINGER:g} s more",
-        f"{MAX_MESSAGE} bytes",
+        f"after {DRAIN_CHECK_SECONDS:g} s more",
+        f"{MAX_CLIENT_MESSAGE_BYTES} bytes",
         f"{habits.most:,};",
-        f"{WINDOW // 1024} KiB;",
+        f"{WINDOW_BYTES // 1024} KiB;",
     ):
         assert limit in REFERENCE, limit

@@ -10,10 +10,14 @@ from typing import Final
 
 import pytest
 
-from holdfast.api.http import MAX_HEAD, Http
-from holdfast.api.socket import LINGER, Socket
-from holdfast.api.streams.websocket import MAX_MESSAGE, Close
-from holdfast.control.feeds.feeds import Habits
+from holdfast.api.streams.websocket import MAX_CLIENT_MESSAGE_BYTES, WebSocketCloseCode
+from holdfast.api.uvicorn_protocols import (
+    DRAIN_CHECK_SECONDS,
+    MAX_UNFINISHED_HEAD_BYTES,
+    HttpProtocol,
+    WebSocketProtocol,
+)
+from holdfast.control.streams.live_streams import StreamLimits
 from tests.api.site import LIMIT, Site, served
 from tests.api.streams.readers import sse, ws
 from tests.api.streams.stage import Hand, begun, soon
@@ -52,7 +56,9 @@ async def fill(hand: Hand) -> None:
 
 def transports() -> list[asyncio.Transport]:
     """Return the connections that the servers in this process hold."""
-    held = [each for each in gc.get_objects() if type(each) in (Http, Socket)]  # which asks no weak reference
+    held = [
+        each for each in gc.get_objects() if type(each) in (HttpProtocol, WebSocketProtocol)
+    ]  # which asks no weak reference
     return [each.transport for each in held if each in each.connections]
 
 
@@ -69,7 +75,7 @@ async def test_pings_that_nobody_reads_the_answers_of_are_not_kept(own_stage: Si
 
 
 async def test_who_pings_and_reads_nothing_is_cut_off(workshop: Workshop) -> None:
-    habits = Habits(keepalive=0.3, patience=0.1)
+    habits = StreamLimits(keepalive=0.3, patience=0.1)
     async with served(workshop, workers=0, habits=habits) as stage:
         hand = await begun(stage)
         with closing(await stuck(stage, f"/api/runs/{hand.id}/ws", headers=RIGHT)) as flood:
@@ -82,13 +88,13 @@ async def test_who_pings_and_reads_nothing_is_cut_off(workshop: Workshop) -> Non
 
 @pytest.mark.parametrize(("kind", "headers"), [("sse", ""), ("ws", RIGHT)])
 async def test_a_reader_that_is_cut_off_loses_its_connection(workshop: Workshop, kind: str, headers: str) -> None:
-    async with served(workshop, workers=0, habits=Habits(patience=0.1)) as stage:
+    async with served(workshop, workers=0, habits=StreamLimits(patience=0.1)) as stage:
         hand = await begun(stage)
         await fill(hand)
         with closing(await stuck(stage, f"/api/runs/{hand.id}/{kind}", headers=headers)):
             held = transports()
             await until(lambda: stage.feeds.open == 0)
-            async with asyncio.timeout(3 * LINGER):
+            async with asyncio.timeout(3 * DRAIN_CHECK_SECONDS):
                 await until(lambda: not any(each.get_write_buffer_size() for each in held))
 
 
@@ -112,9 +118,9 @@ async def test_readers_that_take_nothing_do_not_hold_up_a_server_that_stops(
 async def test_a_message_that_is_too_large_to_be_a_ping_is_not_read(stage: Site) -> None:
     hand = await begun(stage)
     async with ws(stage.host, f"/api/runs/{hand.id}/ws?last_event_id=1") as stream:
-        await stream.send("x" * (MAX_MESSAGE + 1))
+        await stream.send("x" * (MAX_CLIENT_MESSAGE_BYTES + 1))
         await soon(stream.wait_closed())
-        assert stream.close_code == Close.TOO_LARGE
+        assert stream.close_code == WebSocketCloseCode.TOO_LARGE
 
 
 async def test_text_that_is_none_closes_the_socket(stage: Site) -> None:
@@ -122,10 +128,12 @@ async def test_text_that_is_none_closes_the_socket(stage: Site) -> None:
     async with ws(stage.host, f"/api/runs/{hand.id}/ws?last_event_id=1") as stream:
         await stream.send(b"\xff\xfe", text=True)
         await soon(stream.wait_closed())
-        assert stream.close_code == Close.MALFORMED
+        assert stream.close_code == WebSocketCloseCode.MALFORMED
 
 
-@pytest.mark.parametrize("garbage", [b"\x00garbage\r\n\r\n", b"GET / HTTP/1.1\r\nX: " + b"x" * MAX_HEAD])
+@pytest.mark.parametrize(
+    "garbage", [b"\x00garbage\r\n\r\n", b"GET / HTTP/1.1\r\nX: " + b"x" * MAX_UNFINISHED_HEAD_BYTES]
+)
 async def test_garbage_behind_a_stream_ends_it_and_is_not_answered_in_its_midst(stage: Site, garbage: bytes) -> None:
     hand = await begun(stage)
     address, port = stage.host.split(":")
@@ -171,7 +179,7 @@ async def test_a_cursor_that_says_null_is_none_of_ours(stage: Site) -> None:
 async def test_streams_that_are_one_too_many_are_no_error_of_ours(
     workshop: Workshop, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with served(workshop, workers=0, habits=Habits(most=1)) as stage:
+    async with served(workshop, workers=0, habits=StreamLimits(most=1)) as stage:
         path = f"/api/runs/{(await begun(stage)).id}/sse"
         async with sse(stage.host, path):
             assert (await stage.ask("GET", path)).status_code == 503

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.api.streams.frames import NO_RETRY
-from holdfast.control.feeds.feeds import Habits
+from holdfast.api.streams.sse import NO_RETRY
+from holdfast.control.streams.live_streams import StreamLimits
 from holdfast.domain.run import RunStatus
 from tests.api.site import LIMIT, Site, served
 from tests.api.streams.readers import sse
@@ -125,7 +125,7 @@ async def test_a_run_that_is_ended_from_outside_ends_its_stream(stage: Site) -> 
 
 
 async def test_a_silent_stream_shows_signs_of_life(workshop: Workshop) -> None:
-    async with served(workshop, workers=0, habits=Habits(keepalive=0.03)) as stage:
+    async with served(workshop, workers=0, habits=StreamLimits(keepalive=0.03)) as stage:
         hand = await begun(stage)
         async with sse(stage.host, f"/api/runs/{hand.id}/sse", after=1) as stream:
             comments = [(await soon(stream.frame())).comment for _ in range(4)]
@@ -133,7 +133,7 @@ async def test_a_silent_stream_shows_signs_of_life(workshop: Workshop) -> None:
 
 
 async def test_more_streams_than_may_be_open_are_refused(workshop: Workshop) -> None:
-    async with served(workshop, workers=0, habits=Habits(most=2)) as stage:
+    async with served(workshop, workers=0, habits=StreamLimits(most=2)) as stage:
         path = f"/api/runs/{(await begun(stage)).id}/sse"
         async with sse(stage.host, path), sse(stage.host, path):
             answer = await stage.ask("GET", path)
@@ -158,7 +158,7 @@ async def test_a_server_that_stops_lets_its_readers_go(own_stage: Site) -> None:
 async def test_a_reader_that_takes_nothing_is_cut_off_and_can_resume(
     workshop: Workshop, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with served(workshop, workers=0, habits=Habits(patience=0.1)) as stage:
+    async with served(workshop, workers=0, habits=StreamLimits(patience=0.1)) as stage:
         hand = await begun(stage)
         stuck = await _stuck(stage, f"/api/runs/{hand.id}/sse")
         try:

@@ -8,9 +8,9 @@ import pytest
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, ConnectionClosedError, InvalidStatus
 
-from holdfast.api.streams.frames import PING, PONG
-from holdfast.api.streams.websocket import Close
-from holdfast.control.feeds.feeds import Habits
+from holdfast.api.streams.sse import PING, PONG
+from holdfast.api.streams.websocket import WebSocketCloseCode
+from holdfast.control.streams.live_streams import StreamLimits
 from tests.api.site import LIMIT, Site, served
 from tests.api.streams.readers import ws
 from tests.api.streams.stage import begun, soon
@@ -28,7 +28,7 @@ async def test_each_event_is_a_message_and_the_end_of_the_run_closes_the_socket(
         async with asyncio.timeout(LIMIT):
             told = [msgspec.json.decode(text) async for text in stream]
         assert [each["seq"] for each in told] == list(range(2, len(told) + 2))
-        assert (stream.close_code, stream.close_reason) == (Close.ENDED, "the run has ended")
+        assert (stream.close_code, stream.close_reason) == (WebSocketCloseCode.ENDED, "the run has ended")
 
 
 @pytest.mark.parametrize("message", ["ping", PING, '{"type": "ping"}'])
@@ -46,11 +46,11 @@ async def test_anything_else_closes_the_socket(stage: Site, message: str | bytes
         await stream.send(message)
         with pytest.raises(ConnectionClosed):
             await soon(stream.recv())
-        assert stream.close_code == Close.UNSUPPORTED
+        assert stream.close_code == WebSocketCloseCode.UNSUPPORTED
 
 
 async def test_a_silent_socket_is_pinged(workshop: Workshop) -> None:
-    async with served(workshop, workers=0, habits=Habits(keepalive=0.03)) as stage:
+    async with served(workshop, workers=0, habits=StreamLimits(keepalive=0.03)) as stage:
         hand = await begun(stage)
         async with ws(stage.host, f"/api/runs/{hand.id}/ws?last_event_id=1") as stream:
             assert [await soon(stream.recv()) for _ in range(3)] == 3 * [PING]
@@ -70,7 +70,7 @@ async def test_what_is_refused_is_refused_with_its_own_error(stage: Site) -> Non
 
 
 async def test_more_streams_than_may_be_open_are_refused(workshop: Workshop) -> None:
-    async with served(workshop, workers=0, habits=Habits(most=1)) as stage:
+    async with served(workshop, workers=0, habits=StreamLimits(most=1)) as stage:
         path = f"/api/runs/{(await begun(stage)).id}/ws"
         async with ws(stage.host, path):
             assert await _refusal(stage, path) == (503, "TOO_MANY_STREAMS")
@@ -82,11 +82,11 @@ async def test_a_server_that_stops_closes_its_sockets(own_stage: Site) -> None:
         own_stage.feeds.close()
         with pytest.raises(ConnectionClosed):
             await soon(stream.recv())
-        assert stream.close_code == Close.CLOSING
+        assert stream.close_code == WebSocketCloseCode.CLOSING
 
 
 async def test_a_reader_that_takes_nothing_is_cut_off_with_its_own_code(workshop: Workshop) -> None:
-    async with served(workshop, workers=0, habits=Habits(patience=0.1)) as stage:
+    async with served(workshop, workers=0, habits=StreamLimits(patience=0.1)) as stage:
         hand = await begun(stage)
         async with ws(stage.host, f"/api/runs/{hand.id}/ws") as stream:
             stream.transport.pause_reading()
@@ -94,7 +94,7 @@ async def test_a_reader_that_takes_nothing_is_cut_off_with_its_own_code(workshop
                 await hand.say("x" * 100_000)
             stream.transport.resume_reading()
             seen = await _rest(stream)
-            assert stream.close_code == Close.TOO_SLOW
+            assert stream.close_code == WebSocketCloseCode.TOO_SLOW
         await hand.finish()
         async with ws(stage.host, f"/api/runs/{hand.id}/ws?last_event_id={seen[-1]}") as stream:
             seen += await _rest(stream)

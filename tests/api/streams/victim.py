@@ -11,17 +11,17 @@ import msgspec
 import holdfast.store.postgres.database
 import holdfast.store.sqlite.database  # noqa: F401 - imported on use otherwise, by each victim again
 from holdfast.api.app import create_app
-from holdfast.api.gate import Gate
-from holdfast.bootstrap.use_cases import Controls, feeds_of
+from holdfast.api.middleware import HostOriginMiddleware
+from holdfast.api.use_cases import UseCases
+from holdfast.bootstrap.holdfast import PrincipalUseCases, make_live_streams
 from holdfast.bootstrap.workspace import Options
 from holdfast.bootstrap.workspace import open as open_workspace
-from holdfast.control.control import Control
-from holdfast.control.keys.asker import LOCAL
+from holdfast.control.principal import LOCAL_PRINCIPAL
 from tests.api.site import answering
 from tests.support.fork_server import Say
 
 # Making the app takes longer than a whole life does: it is made before the fork, over use cases that are still empty.
-_EMPTY: Final = Control(*(kind.__new__(kind) for kind in Control.__annotations__.values()))
+_EMPTY: Final = UseCases(*(kind.__new__(kind) for kind in UseCases.__annotations__.values()))
 _APP: Final = create_app(_EMPTY)
 
 
@@ -57,11 +57,13 @@ async def _serve(serving: Serving) -> None:
     database = serving.database if "://" in serving.database else Path(serving.database)
     async with (
         open_workspace(serving.workspace, database=database, options=options) as holdfast,
-        feeds_of(holdfast) as feeds,
+        make_live_streams(holdfast) as feeds,
     ):
-        for empty, use_case in zip(_EMPTY, Controls(holdfast, feeds, version="0").of(LOCAL), strict=True):
+        for empty, use_case in zip(
+            _EMPTY, PrincipalUseCases(holdfast, feeds, version="0").of(LOCAL_PRINCIPAL), strict=True
+        ):
             vars(empty).update(vars(use_case))
-        async with answering(Gate(_APP)) as url:
+        async with answering(HostOriginMiddleware(_APP)) as url:
             _tell(Path(serving.address), Address(host=url.removeprefix("http://"), pid=os.getpid()))
             await asyncio.Event().wait()
 

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import pytest
 
-from holdfast.control.task_contract.answers import answer_to
-from holdfast.control.task_contract.errors import TaskInvalid
+from holdfast.api.tasks.errors import TaskInvalid
+from holdfast.api.tasks.tasks import parse_response
 from holdfast.domain.commit import Commit
 from holdfast.domain.content import Json
 from holdfast.domain.events import Event, ToolCallResult
@@ -180,7 +180,7 @@ class TestRespond:
     ],
 )
 def test_a_message_is_text_or_the_json_that_the_question_wants(schema: Json, message: str, answer: Json) -> None:
-    assert answer_to(_question(schema), message) == answer
+    assert parse_response(_question(schema), message) == answer
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_a_message_is_text_or_the_json_that_the_question_wants(schema: Json, mes
 )
 def test_what_is_neither_is_no_answer(schema: Json, message: str) -> None:
     with pytest.raises(TaskInvalid) as error:
-        answer_to(_question(schema), message)
+        parse_response(_question(schema), message)
     assert error.value.details == {"field": "message", "schema": schema}
 
 

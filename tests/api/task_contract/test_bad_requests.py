@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from holdfast.api.json_body import MAX_BODY
+from holdfast.api.json_body import MAX_BODY_BYTES
 from holdfast.domain.content import Json
 from tests.api.task_contract.desk import Desk, refused
 
@@ -74,7 +74,7 @@ class TestCreate:
         refused(answer, 415, "UNSUPPORTED_MEDIA_TYPE")
 
     async def test_a_body_that_is_too_large_keeps_its_code(self, still_desk: Desk) -> None:
-        answer = await still_desk.ask("POST", "/agents/bot/task", json={"input": "x" * MAX_BODY})
+        answer = await still_desk.ask("POST", "/agents/bot/task", json={"input": "x" * MAX_BODY_BYTES})
         refused(answer, 413, "BODY_TOO_LARGE")
 
     async def test_a_bad_key_or_parameter_is_refused(self, still_desk: Desk) -> None:

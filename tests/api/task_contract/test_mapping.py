@@ -8,11 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.control.task_contract.context import newest_context
-from holdfast.control.task_contract.events import TaskEvent
-from holdfast.control.task_contract.ids import run_id_of, task_id_of
-from holdfast.control.task_contract.log import PREVIEW, TYPES, TaskLog
-from holdfast.control.task_contract.task import PHASES, TaskStatus, listed, state_of, status_of
+from holdfast.api.tasks.bodies import PHASE_OF_STATUS, TaskStatus, listed_task, newest_context, task_state, task_status
+from holdfast.api.tasks.events import MAX_PREVIEW_CHARS, TASK_LOG_EVENT_TYPES, TaskEvent, TaskProjection
 from holdfast.domain.context import ReadContext
 from holdfast.domain.events import (
     Custom,
@@ -32,6 +29,7 @@ from holdfast.domain.ids import InterruptId, MessageId, RunId, SpaceId, ThreadId
 from holdfast.domain.instant import Millis, instant
 from holdfast.domain.run import Run, RunPhase, RunStatus, WaitsFor, run_phase
 from holdfast.domain.step import Step, StepKind, StepState
+from holdfast.domain.task_ids import run_id_of, task_id_of
 from holdfast.ports.log import LoggedEvent
 
 RUN, THREAD, MESSAGE = RunId("run_x"), ThreadId("thr_x"), MessageId("m")
@@ -86,15 +84,15 @@ def run_at(status: RunStatus, *, reason: str | None = None, began: bool = True, 
 )
 def test_a_run_stands_where_the_contract_says(status: RunStatus, reason: str | None, began: bool, task: str) -> None:
     run = run_at(status, reason=reason, began=began)
-    assert status_of(run) == listed(run).status == state_of(run).status == task
+    assert task_status(run) == listed_task(run).status == task_state(run).status == task
 
 
 @given(st.sampled_from(RunStatus), st.sampled_from([None, *WaitsFor]), st.booleans())
 def test_each_status_of_a_task_is_one_phase_of_a_run(status: RunStatus, reason: str | None, began: bool) -> None:
     run = run_at(status, reason=reason, began=began)
-    assert PHASES[status_of(run)] is run_phase(run)
-    assert set(PHASES) == set(TaskStatus) and set(PHASES.values()) == set(RunPhase)
-    assert status.terminal == (status_of(run) in ("finished", "failed", "canceled"))
+    assert PHASE_OF_STATUS[task_status(run)] is run_phase(run)
+    assert set(PHASE_OF_STATUS) == set(TaskStatus) and set(PHASE_OF_STATUS.values()) == set(RunPhase)
+    assert status.terminal == (task_status(run) in ("finished", "failed", "canceled"))
 
 
 @given(st.from_regex(r"\A(run_|task_|)[A-Za-z0-9_-]{1,40}\Z"))
@@ -106,7 +104,7 @@ def test_both_ids_of_a_run_name_it(name: str) -> None:
 
 @given(st.none() | st.text() | st.integers() | st.lists(st.text()))
 def test_input_and_output_are_text_whatever_they_were(value: object) -> None:
-    task = listed(run_at(RunStatus.COMPLETED, input=value, output=value))
+    task = listed_task(run_at(RunStatus.COMPLETED, input=value, output=value))
     assert isinstance(task.input, str)
     assert task.output is None if value is None else isinstance(task.output, str)
     if isinstance(value, str):
@@ -150,9 +148,9 @@ def logged(events: list[Event]) -> list[LoggedEvent]:
     ]
 
 
-def told(log: list[LoggedEvent], reader: TaskLog | None = None) -> list[TaskEvent]:
+def told(log: list[LoggedEvent], reader: TaskProjection | None = None) -> list[TaskEvent]:
     """Return what a log tells."""
-    reader = reader or TaskLog()
+    reader = reader or TaskProjection()
     return [event for item in log for event in reader.feed(item)]
 
 
@@ -165,10 +163,12 @@ def _type(event: Event) -> str:
 def test_what_is_read_live_is_what_is_replayed(events: list[Event], cut: int) -> None:
     log = logged(events)
     whole = told(log)
-    live = TaskLog()
+    live = TaskProjection()
     before = told(log[:cut], live)
     assert before + told(log, live) == whole, "what was read is passed over"
-    assert told([item for item in log if item.type in TYPES]) == whole, "what a model says changes nothing"
+    assert told([item for item in log if item.type in TASK_LOG_EVENT_TYPES]) == whole, (
+        "what a model says changes nothing"
+    )
     assert all(event.id <= cut for event in before)
     # Who has what was told before the cut, and asks for what comes after the last of it, has all of it, once.
     last = before[-1].id if before else 0
@@ -197,7 +197,7 @@ def test_each_event_has_all_that_either_shape_of_the_page_has(events: list[Event
                 assert set(event.data) == {"toolName", "toolInput"}
             case "tool.end":
                 assert set(event.data) == {"toolName", "durationMs", "success", "outputPreview"}
-                assert len(event.data["outputPreview"]) <= PREVIEW and event.data["durationMs"] >= 0
+                assert len(event.data["outputPreview"]) <= MAX_PREVIEW_CHARS and event.data["durationMs"] >= 0
             case _:
                 raise AssertionError(event)
 
@@ -205,7 +205,7 @@ def test_each_event_has_all_that_either_shape_of_the_page_has(events: list[Event
 @given(st.lists(EVENTS, max_size=25))
 def test_statuses_follow_one_another_and_tools_end_once_after_they_began(events: list[Event]) -> None:
     status, open_tools = "pending", list[str]()
-    reader = TaskLog()
+    reader = TaskProjection()
     for event in told(logged(events), reader):
         if event.type == "status.change":
             assert event.data["from"] == status != event.data["to"]

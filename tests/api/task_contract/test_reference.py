@@ -7,13 +7,11 @@ import msgspec
 import pytest
 
 from holdfast.api.errors import status_of
-from holdfast.api.openapi import document
-from holdfast.api.routes.tasks_contract import ROUTES
-from holdfast.api.task_contract.bodies import TaskBody
-from holdfast.control.task_contract.errors import CONTRACT_ERRORS
-from holdfast.control.task_contract.events import TaskEvent
-from holdfast.control.task_contract.log import PREVIEW
-from holdfast.control.task_contract.task import TaskStatus
+from holdfast.api.openapi import openapi_document
+from holdfast.api.tasks.bodies import TaskBody, TaskStatus
+from holdfast.api.tasks.errors import TASK_ERRORS
+from holdfast.api.tasks.events import MAX_PREVIEW_CHARS, TaskEvent
+from holdfast.api.tasks.routes import ROUTES
 from holdfast.domain.new_run import MAX_TAGS
 from tests.api.task_contract.desk import Desk
 from tests.architecture.project import ROOT
@@ -34,7 +32,7 @@ def first_words(heading: str) -> list[str]:
 
 
 def test_every_route_is_there_with_its_status() -> None:
-    described = document(ROUTES)["paths"]
+    described = openapi_document(ROUTES)["paths"]
     routes = {
         f"{method.upper()} {path}": (operation["summary"], next(iter(operation["responses"])))
         for path, item in described.items()
@@ -59,9 +57,7 @@ def test_every_field_of_a_new_task_is_there_with_its_default() -> None:
 
 
 def test_every_error_is_there_with_its_status_and_meaning() -> None:
-    codes = [
-        [f"`{each.code}`", str(status_of(each(""))), (each.__doc__ or "").splitlines()[0]] for each in CONTRACT_ERRORS
-    ]
+    codes = [[f"`{each.code}`", str(status_of(each(""))), (each.__doc__ or "").splitlines()[0]] for each in TASK_ERRORS]
     assert table("Errors") == codes
 
 
@@ -74,7 +70,7 @@ async def test_every_type_of_event_is_there_with_its_data(desk: Desk, agent: str
         assert {name for name in allowed if not name.endswith("?")} <= set(event["data"])
         assert set(event["data"]) <= {name.rstrip("?") for name in allowed}
     assert agent != "worker" or {event["type"] for event in events} == set(written)
-    assert f"up to {PREVIEW} characters" in PAGE
+    assert f"up to {MAX_PREVIEW_CHARS} characters" in PAGE
 
 
 def test_the_example_of_an_event_has_its_shape() -> None:

@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from holdfast.api.streams.frames import NO_RETRY
-from holdfast.control.feeds.feeds import Habits
+from holdfast.api.streams.sse import NO_RETRY
+from holdfast.control.streams.live_streams import StreamLimits
 from holdfast.domain.content import Json
 from holdfast.domain.events import TextMessageContent, TextMessageStart
 from holdfast.domain.ids import MessageId
@@ -148,7 +148,7 @@ async def test_a_task_that_is_deleted_ends_its_stream(any_desk: Desk) -> None:
 
 
 async def test_a_silent_stream_and_one_of_which_only_the_model_speaks_show_signs_of_life(workshop: Workshop) -> None:
-    async with served(workshop, workers=0, habits=Habits(keepalive=0.03)) as site:
+    async with served(workshop, workers=0, habits=StreamLimits(keepalive=0.03)) as site:
         hand = await taken(Desk(site))
         async with Desk(site).stream(hand.task) as stream:
             await _until_status(stream)
@@ -158,7 +158,7 @@ async def test_a_silent_stream_and_one_of_which_only_the_model_speaks_show_signs
                 await hand.log(TextMessageContent(message_id=MessageId("m"), delta=word))
             comments += [(await soon(stream.frame())).comment for _ in range(3)]
         assert comments == ["keepalive"] * 6
-    assert Habits().keepalive == 15, "unless told otherwise"
+    assert StreamLimits().keepalive == 15, "unless told otherwise"
 
 
 async def test_a_reader_that_goes_away_does_not_stop_the_task(desk: Desk) -> None:
@@ -171,7 +171,7 @@ async def test_a_reader_that_goes_away_does_not_stop_the_task(desk: Desk) -> Non
 
 
 async def test_a_reader_that_takes_nothing_of_the_replay_is_cut_off_and_can_resume(workshop: Workshop) -> None:
-    async with served(workshop, workers=0, habits=Habits(patience=0.1)) as site:
+    async with served(workshop, workers=0, habits=StreamLimits(patience=0.1)) as site:
         desk = Desk(site)
         hand = await taken(desk)
         await hand.do(25, input="x" * 200_000)
@@ -187,7 +187,7 @@ async def test_a_reader_that_takes_nothing_of_the_replay_is_cut_off_and_can_resu
 
 
 async def test_a_server_that_stops_lets_its_readers_go_and_takes_no_more(workshop: Workshop) -> None:
-    async with served(workshop, workers=0, habits=Habits(most=1)) as site:
+    async with served(workshop, workers=0, habits=StreamLimits(most=1)) as site:
         desk = Desk(site)
         hand = await taken(desk)
         async with desk.stream(hand.task) as stream:

@@ -7,10 +7,9 @@ from typing import cast
 
 import pytest
 
-from holdfast.control.library import LocalLibrary
-from holdfast.control.platform_tools import PlatformTools
-from holdfast.control.remote_methods.remote_methods import RemoteMethods
-from holdfast.control.remote_tools import JoinedTools
+from holdfast.control.local_runtime import LocalLibrary
+from holdfast.control.platform_tools import CombinedTools, PlatformTools
+from holdfast.control.remote_methods import RemoteMethods
 from holdfast.domain.tool import REMOTE_METHOD_PREFIX
 from holdfast.ports.workspace import Agents
 from holdfast.store.store import Store
@@ -73,7 +72,7 @@ async def runtime(
     served = Runtime(
         leases=control.leases,
         journal=control.journal,
-        remote=JoinedTools(
+        remote=CombinedTools(
             PlatformTools(control.runs, control.journal, control.values), prefixed={REMOTE_METHOD_PREFIX: methods}
         ),
         library=LocalLibrary(agents, control.files, control.interrupts),

@@ -6,10 +6,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from holdfast.control.remote_methods.client import Client
-from holdfast.control.remote_methods.method import Method
-from holdfast.control.remote_methods.remote_methods import RemoteMethods
-from holdfast.control.remote_methods.telling import CallCancelled, MethodCalled, Telling
+from holdfast.control.remote_methods import (
+    CallCancelledFrame,
+    MethodCallFrame,
+    MethodClient,
+    MethodFrame,
+    RemoteMethod,
+    RemoteMethods,
+)
 from holdfast.domain.content import Json
 from holdfast.domain.errors import LeaseLost, NotFound
 from holdfast.domain.ids import SpaceId
@@ -19,23 +23,23 @@ from tests.conformance.conftest import OTHER, SPACE
 from tests.conformance.runtime.implementations import Runtime
 from tests.conformance.scenes import running
 
-ECHO = Method(name="echo", description="Say it again.")
-READ = Method(name="read", description="Read something.", read_only=True)
+ECHO = RemoteMethod(name="echo", description="Say it again.")
+READ = RemoteMethod(name="read", description="Read something.", read_only=True)
 
 
 class Parrot:
     """A client that answers at once what it is called with, unless it is told to keep quiet."""
 
     def __init__(self, *, quiet: bool = False) -> None:
-        self.told: list[Telling] = []
+        self.told: list[MethodFrame] = []
         self.quiet = quiet
-        self.client: Client | None = None
+        self.client: MethodClient | None = None
         self.called = asyncio.Event()
 
-    def hear(self, telling: Telling) -> None:
+    def hear(self, telling: MethodFrame) -> None:
         """Take what it is told."""
         self.told.append(telling)
-        if not isinstance(telling, MethodCalled):
+        if not isinstance(telling, MethodCallFrame):
             return
         assert self.client is not None
         assert self.client.sending(telling.call_id)
@@ -44,13 +48,15 @@ class Parrot:
             self.client.answer(telling.call_id, ToolReply(content=telling.arguments))
 
     @property
-    def calls(self) -> list[MethodCalled]:
+    def calls(self) -> list[MethodCallFrame]:
         """What it was called for."""
-        return [each for each in self.told if isinstance(each, MethodCalled)]
+        return [each for each in self.told if isinstance(each, MethodCallFrame)]
 
 
 @contextmanager
-def offering(methods: RemoteMethods, *offered: Method, space: SpaceId = SPACE, quiet: bool = False) -> Iterator[Parrot]:
+def offering(
+    methods: RemoteMethods, *offered: RemoteMethod, space: SpaceId = SPACE, quiet: bool = False
+) -> Iterator[Parrot]:
     """Have a client while the block runs."""
     parrot = Parrot(quiet=quiet)
     with methods.connected(space, tell=parrot.hear) as parrot.client:
@@ -113,7 +119,7 @@ async def test_no_client_is_called_in_the_name_of_a_lease_that_is_lost(
 
 @pytest.mark.parametrize(("method", "unknown"), [(ECHO, True), (READ, False)])
 async def test_of_a_call_whose_client_goes_away_nobody_knows_more_than_its_class(
-    store: Store, runtime: Runtime, methods: RemoteMethods, method: Method, unknown: bool
+    store: Store, runtime: Runtime, methods: RemoteMethods, method: RemoteMethod, unknown: bool
 ) -> None:
     lease = await running(store, "go")
     async with asyncio.TaskGroup() as tasks:
@@ -134,7 +140,7 @@ async def test_a_call_that_is_given_up_is_cancelled_at_its_client(
             calling = tasks.create_task(runtime.remote.call(lease, "remote__echo", {}, key="k"))
             await parrot.called.wait()
             calling.cancel()
-        assert parrot.told[-1] == CallCancelled(call_id=parrot.calls[0].call_id)
+        assert parrot.told[-1] == CallCancelledFrame(call_id=parrot.calls[0].call_id)
 
 
 async def test_a_method_never_asks_and_needs_no_trust(store: Store, runtime: Runtime, methods: RemoteMethods) -> None:

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from holdfast.bootstrap.logs import JsonLines, RedactedLines, TextLines
+from holdfast.bootstrap.logs import JsonLogFormatter, RedactingFormatter, TextLogFormatter
 from holdfast.domain.run import RunStatus
 from holdfast.tools.redaction import REDACTED, Redaction
 from tests.scenario.agents.workshop import Workshop, call, calling, say
@@ -34,11 +34,11 @@ async def test_a_file_that_holds_a_key(workshop: Workshop, monkeypatch: pytest.M
         assert SECRET not in repr([*await floor.messages(run), *await floor.events(run)])
 
 
-@pytest.mark.parametrize("lines", [TextLines(), JsonLines()])
+@pytest.mark.parametrize("lines", [TextLogFormatter(), JsonLogFormatter()])
 def test_a_line_of_the_log(lines: logging.Formatter) -> None:
     written = io.StringIO()
     sink = logging.StreamHandler(written)
-    sink.setFormatter(RedactedLines(lines, Redaction([SECRET])))
+    sink.setFormatter(RedactingFormatter(lines, Redaction([SECRET])))
     logger = logging.Logger("test")
     logger.addHandler(sink)
     try:
@@ -59,7 +59,7 @@ async def test_the_log_of_a_server_knows_the_keys_of_its_providers(
     root = logging.getLogger()
     before = root.handlers[:]
     sink = logging.StreamHandler(io.StringIO())
-    sink.setFormatter(RedactedLines(TextLines(), Redaction()))
+    sink.setFormatter(RedactingFormatter(TextLogFormatter(), Redaction()))
     root.addHandler(sink)
     try:
         async with workshop.open():

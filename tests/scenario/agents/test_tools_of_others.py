@@ -5,13 +5,13 @@ from contextlib import ExitStack
 
 import pytest
 
-from holdfast.control.remote_methods.method import Method
+from holdfast.control.remote_methods import RemoteMethod
 from holdfast.domain.content import Json
 from holdfast.tools.tool import ToolResult
 from tests.scenario.agents.handwork import Handmade, answers
 from tests.scenario.agents.workshop import SPACE, Floor, Workshop, call, calling, say
 
-LOOK = Method(name="look", description="Looks.", read_only=True)
+LOOK = RemoteMethod(name="look", description="Looks.", read_only=True)
 
 
 @pytest.fixture

@@ -12,8 +12,7 @@ from holdfast.agent.context.tokens import EstimatedTokens
 from holdfast.agent.loop import AgentExecutor
 from holdfast.bootstrap import open_store
 from holdfast.bus.local import LocalBus
-from holdfast.control.library import LocalLibrary
-from holdfast.control.peers import LocalPeers
+from holdfast.control.local_runtime import LocalLibrary, LocalSubagentRuns
 from holdfast.control.platform_tools import PlatformTools
 from holdfast.domain.agent import Agent
 from holdfast.domain.artifact import NewFile
@@ -81,7 +80,7 @@ async def dancing(store: Store, puppet: Puppet, lease: Lease | None = None) -> A
     executor = AgentExecutor(
         journal=store.journal,
         library=LocalLibrary(one, store.files, store.interrupts),
-        peers=LocalPeers(store.runs, store.subscriptions, store.journal, store.values),
+        peers=LocalSubagentRuns(store.runs, store.subscriptions, store.journal, store.values),
         remote=PlatformTools(store.runs, store.journal, store.values),
         models=one,
         tokens=EstimatedTokens(),

@@ -2,13 +2,13 @@
 
 import pytest
 
-from holdfast.control.health import Health
+from holdfast.control.monitoring import HealthControl
 from holdfast.domain.errors import Unavailable
 from tests.scenario.agents.workshop import Floor
 
 
 async def test_a_process_is_ready_until_it_begins_to_stop(floor: Floor) -> None:
-    health = Health(floor.store.spaces, version="1")
+    health = HealthControl(floor.store.spaces, version="1")
     assert (await health.ready()).status == "ready"
     health.close()
     with pytest.raises(Unavailable, match="shutting down"):

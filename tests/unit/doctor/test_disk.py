@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.bootstrap.doctor.disk import file_system_of, judged, look_at_disk
-from holdfast.bootstrap.doctor.finding import Verdict
+from holdfast.bootstrap.doctor.finding import Severity
+from holdfast.bootstrap.doctor.storage import diagnose_disk, file_system_type, sync_finding
 
 MOUNTS = """\
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
@@ -29,27 +29,27 @@ def test_a_folder_is_on_the_file_system_that_is_mounted_nearest_above_it(
 ) -> None:
     mounts = tmp_path / "mountinfo"
     mounts.write_text(MOUNTS)
-    assert file_system_of(Path(folder), mounts=mounts) == kind
+    assert file_system_type(Path(folder), mounts=mounts) == kind
 
 
 def test_a_system_that_does_not_tell_its_mounts_is_believed(tmp_path: Path) -> None:
-    assert file_system_of(tmp_path, mounts=tmp_path / "missing") == ""
+    assert file_system_type(tmp_path, mounts=tmp_path / "missing") == ""
 
 
 @pytest.mark.parametrize(
     ("seconds", "verdict", "words"),
     [
-        (0.000_005, Verdict.WARNING, "less than a disk needs"),
-        (0.001, Verdict.OK, "about 1000 batches a second"),
-        (0.05, Verdict.WARNING, "about 20 batches of commits a second"),
+        (0.000_005, Severity.WARNING, "less than a disk needs"),
+        (0.001, Severity.OK, "about 1000 batches a second"),
+        (0.05, Severity.WARNING, "about 20 batches of commits a second"),
     ],
 )
-def test_what_a_sync_takes_says_what_it_is_worth(seconds: float, verdict: Verdict, words: str) -> None:
-    finding = judged(seconds)
+def test_what_a_sync_takes_says_what_it_is_worth(seconds: float, verdict: Severity, words: str) -> None:
+    finding = sync_finding(seconds)
     assert (finding.verdict, words in finding.message) == (verdict, True)
-    assert (finding.remedy is None) is (verdict is Verdict.OK)
+    assert (finding.remedy is None) is (verdict is Severity.OK)
 
 
 def test_a_look_leaves_nothing_behind(tmp_path: Path) -> None:
-    assert {finding.about for finding in look_at_disk(tmp_path)} >= {"disk sync", "disk space"}
+    assert {finding.about for finding in diagnose_disk(tmp_path)} >= {"disk sync", "disk space"}
     assert list(tmp_path.iterdir()) == []

@@ -7,7 +7,7 @@ import pytest
 from opentelemetry.sdk.trace import SpanProcessor
 from opentelemetry.sdk.trace.export import ConsoleSpanExporter
 
-from holdfast.bootstrap.observing import open_observing
+from holdfast.bootstrap.observability import open_observability
 from holdfast.domain.errors import Invalid
 from holdfast.telemetry.tracing import span_exporter, span_processor
 from holdfast.workspace.folder import Workspace
@@ -55,9 +55,9 @@ def test_none_sends_nothing(environment: pytest.MonkeyPatch) -> None:
 
 
 async def test_traces_without_the_extra_say_what_to_install(environment: pytest.MonkeyPatch) -> None:
-    environment.setattr("holdfast.bootstrap.observing.find_spec", lambda _: None)
+    environment.setattr("holdfast.bootstrap.observability.find_spec", lambda _: None)
     with pytest.raises(Invalid, match=r"pip install 'holdfast\[otel\]'"):
-        async with open_observing(TelemetrySettings(traces=True)):
+        async with open_observability(TelemetrySettings(traces=True)):
             pass
 
 

@@ -1,20 +1,20 @@
-"""Connections that are open, by what their clients came with. Once that opens nothing any more, they are cut off."""
+"""Open connections by credential: they are closed once their key or token is no longer valid."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import Final
 
-from holdfast.api.asgi import Message
-from holdfast.control.keys.asker import Asker
-from holdfast.control.keys.errors import Forbidden, Unauthenticated
+from holdfast.api.asgi import AsgiMessage
+from holdfast.control.errors import Forbidden, Unauthenticated
+from holdfast.control.principal import Principal
 from holdfast.domain.errors import Unavailable
 
-PERIOD: Final = 0.3
+RECHECK_INTERVAL_SECONDS: Final = 0.3
 """Seconds between two looks; a key is believed for less than half a second, so that both are less than one."""
 
 
-class Connection:
+class TrackedConnection:
     """One request that is being answered."""
 
     __slots__ = ("_headers", "answering", "begun", "cut_off", "hurries", "token")
@@ -30,7 +30,7 @@ class Connection:
         self.cut_off = False
         self._headers: Iterable[tuple[bytes, bytes]] = ()
 
-    def hear(self, message: Message) -> None:
+    def hear(self, message: AsgiMessage) -> None:
         """Learn how far the answer is, of what is sent before a stream goes its own way."""
         if not self.begun and message["type"] in ("http.response.start", "websocket.accept"):
             self.begun = True
@@ -48,16 +48,16 @@ class Connection:
             self.answering.cancel()
 
 
-class Connections:
+class ConnectionTracker:
     """All that are open. Entered, it looks after them."""
 
-    def __init__(self, known: Callable[[str], Awaitable[Asker]]) -> None:
+    def __init__(self, known: Callable[[str], Awaitable[Principal]]) -> None:
         self._known = known
-        self._open: dict[str, set[Connection]] = {}
+        self._open: dict[str, set[TrackedConnection]] = {}
         self._some = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> "Connections":
+    async def __aenter__(self) -> "ConnectionTracker":
         self._looking = asyncio.get_running_loop().create_task(self._look(), name="holdfast-door")
         return self
 
@@ -68,12 +68,12 @@ class Connections:
         self._looking.cancel()
         await asyncio.gather(self._looking, return_exceptions=True)
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: TrackedConnection) -> None:
         """Look after a connection from now on."""
         self._open.setdefault(connection.token, set()).add(connection)
         self._some.set()
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: TrackedConnection) -> None:
         """Leave a connection alone: it was answered."""
         together = self._open[connection.token]
         together.remove(connection)
@@ -83,7 +83,7 @@ class Connections:
     async def _look(self) -> None:
         while True:
             await self._some.wait()
-            await asyncio.sleep(PERIOD)
+            await asyncio.sleep(RECHECK_INTERVAL_SECONDS)
             if not self._open:
                 self._some.clear()
             for token in list(self._open):

@@ -1,19 +1,19 @@
-"""What each route needs: the one table, by the names of the functions that answer.
+"""The scope that each route requires: one table, by the name of the route's handler function.
 
-A route that is not here is for those who may do everything, and a test tells that it is missing.
+A route that is missing here requires an admin key for every space, and a test reports it.
 """
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from holdfast.control.keys.asker import Asker
-from holdfast.control.keys.errors import Forbidden
+from holdfast.control.errors import Forbidden
+from holdfast.control.principal import Principal
 from holdfast.domain.space import Scope
 
-OPEN: Final = frozenset({"read_health", "read_ready", "read_openapi", "read_methods"})
+PUBLIC_ROUTES: Final = frozenset({"read_health", "read_ready", "read_openapi", "read_methods"})
 """For everybody, also without a key: they show nothing of any space."""
 
-_READ: Final = """
+_READ_ROUTES: Final = """
     read_version list_spaces read_space list_agents read_agent
     list_threads read_thread list_messages list_run_messages read_history read_tree export_thread
     list_plan_items read_plan list_space_tasks
@@ -25,17 +25,17 @@ _READ: Final = """
     list_contract_agents read_contract_agent list_sessions read_session list_session_messages read_session_context
     list_known_models list_models read_model
 """
-_RUN: Final = """
+_RUN_ROUTES: Final = """
     create_thread update_thread delete_thread archive_thread unarchive_thread
     create_plan_item update_plan_item create_run cancel_run respond retry_run steer_run
     create_artifact upload_file delete_file mark_read run_agent
     create_task delete_task respond_to_task cancel_task
     chat delete_session cancel_session call_model complete_chat client_socket
 """
-_ADMIN: Final = "update_space delete_space list_keys create_key revoke_key"
+_ADMIN_ROUTES: Final = "update_space delete_space list_keys create_key revoke_key"
 
 
-class Rule(NamedTuple):
+class RouteRule(NamedTuple):
     """What somebody must have."""
 
     scope: Scope
@@ -43,19 +43,19 @@ class Rule(NamedTuple):
     """Whether it concerns all spaces at once."""
 
 
-RULES: Final[Mapping[str, Rule]] = {
-    **dict.fromkeys(_READ.split(), Rule(Scope.READ)),
-    **dict.fromkeys(_RUN.split(), Rule(Scope.RUN)),
-    **dict.fromkeys(_ADMIN.split(), Rule(Scope.ADMIN)),
-    "read_metrics": Rule(Scope.READ, everywhere=True),
-    **dict.fromkeys(("create_space", "read_settings", "update_settings"), Rule(Scope.ADMIN, everywhere=True)),
+ROUTE_RULES: Final[Mapping[str, RouteRule]] = {
+    **dict.fromkeys(_READ_ROUTES.split(), RouteRule(Scope.READ)),
+    **dict.fromkeys(_RUN_ROUTES.split(), RouteRule(Scope.RUN)),
+    **dict.fromkeys(_ADMIN_ROUTES.split(), RouteRule(Scope.ADMIN)),
+    "read_metrics": RouteRule(Scope.READ, everywhere=True),
+    **dict.fromkeys(("create_space", "read_settings", "update_settings"), RouteRule(Scope.ADMIN, everywhere=True)),
 }
-_UNKNOWN: Final = Rule(Scope.ADMIN, everywhere=True)
+_UNLISTED_RULE: Final = RouteRule(Scope.ADMIN, everywhere=True)
 
 
-def check_rule(asker: Asker, name: str) -> None:
+def check_route_allowed(asker: Principal, name: str) -> None:
     """Raise `Forbidden` unless somebody may use a route."""
-    rule = RULES.get(name, _UNKNOWN)
+    rule = ROUTE_RULES.get(name, _UNLISTED_RULE)
     if not asker.scope.includes(rule.scope):
         raise Forbidden(f"this needs a key with the scope `{rule.scope}`: yours has `{asker.scope}`", scope=rule.scope)
     if rule.everywhere and not asker.everywhere:

@@ -1,33 +1,94 @@
-"""What requests about chats and sessions carry, and what they are answered with."""
+"""Bodies of chats and sessions: requests, responses, and a thread shown as a session."""
 
 from typing import Annotated
 
 import msgspec
 
+from holdfast.api.tasks.bodies import ListedTask, SentMessage, TaskContext, listed_task, to_sent_message
 from holdfast.control.agents import AgentView
-from holdfast.control.chat.session import ListedSession, Session, SessionMessage
-from holdfast.control.task_contract.context import TaskContext
 from holdfast.domain.ids import ThreadId
+from holdfast.domain.instant import Instant
+from holdfast.domain.message import Message
+from holdfast.domain.run import Run
+from holdfast.domain.task_ids import task_id_of
+from holdfast.domain.thread import Thread, ThreadStatus
 from holdfast.ports.workspace import BrokenAgent
 
-_Id = msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,128}\Z")
+
+class ListedSession(msgspec.Struct, frozen=True, kw_only=True):
+    """A session in a list."""
+
+    id: ThreadId
+    agent_name: str
+    title: str | None
+    status: ThreadStatus
+    message_count: int
+    """On all branches of its thread."""
+    created_at: Instant
+    last_task_at: Instant | None
+
+
+class Session(ListedSession, frozen=True, kw_only=True):
+    """A session, and the newest thing that was done in it."""
+
+    last_task: ListedTask | None
+
+
+class SessionMessage(SentMessage, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that was said, and in which task."""
+
+    id: str
+    task_id: str
+    created_at: Instant
+
+
+def to_listed_session(thread: Thread) -> ListedSession:
+    """Return a thread as a list shows it."""
+    return ListedSession(
+        id=thread.id,
+        agent_name=thread.agent_type,
+        title=thread.title,
+        status=thread.status,
+        message_count=thread.next_sequence,
+        created_at=thread.created_at,
+        last_task_at=thread.last_run_at,
+    )
+
+
+def to_session(thread: Thread, newest: Run | None) -> Session:
+    """Return a thread with its newest run."""
+    last = None if newest is None else listed_task(newest)
+    return Session(**msgspec.structs.asdict(to_listed_session(thread)), last_task=last)
+
+
+def to_session_message(message: Message) -> SessionMessage:
+    """Return a message as the contract writes it."""
+    return SessionMessage(
+        **msgspec.structs.asdict(to_sent_message(message)),
+        id=message.id,
+        task_id=task_id_of(message.run_id),
+        created_at=message.created_at,
+    )
+
+
+_ID_PATTERN = msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,128}\Z")
 
 
 class ChatBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """Something to be said to an agent; without a session in a new one."""
 
     message: str
-    session_id: Annotated[str, _Id] | None = None
+    session_id: Annotated[str, _ID_PATTERN] | None = None
 
 
-class ContractAgents(msgspec.Struct, frozen=True, kw_only=True):
+class ContractAgentList(msgspec.Struct, frozen=True, kw_only=True):
     """All agents that can be used, by name, and those whose files are in error."""
 
     agents: list[AgentView]
     broken: list[BrokenAgent]
 
 
-class OneAgent(msgspec.Struct, frozen=True, kw_only=True):
+class ContractAgentResponse(msgspec.Struct, frozen=True, kw_only=True):
     """An agent."""
 
     agent: AgentView
@@ -40,7 +101,7 @@ class SessionPage(msgspec.Struct, frozen=True, kw_only=True):
     next_cursor: str | None
 
 
-class OneSession(msgspec.Struct, frozen=True, kw_only=True):
+class SessionResponse(msgspec.Struct, frozen=True, kw_only=True):
     """A session."""
 
     session: Session

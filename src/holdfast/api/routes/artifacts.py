@@ -1,16 +1,18 @@
-"""Artifacts."""
+"""Routes for artifacts and uploaded files."""
 
-from typing import Annotated
+from typing import Annotated, Any
+from urllib.parse import quote
 
-from litestar import get, post
+from litestar import Request, Response, delete, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from holdfast.api.bodies import ArtifactBody
-from holdfast.api.parameters import Cursor, Limit, anywhere
-from holdfast.control.artifacts import ArtifactControl, ArtifactDetail
-from holdfast.domain.artifact import MAX_ARTIFACT_CHARS, Artifact
-from holdfast.domain.ids import ArtifactId, RunId, SpaceId, ThreadId
+from holdfast.api.errors import UnsupportedMediaType
+from holdfast.api.parameters import Cursor, Limit, space_paths
+from holdfast.control.artifacts import ArtifactControl, ArtifactDetail, FileControl
+from holdfast.domain.artifact import MAX_ARTIFACT_CHARS, MAX_FILE_BYTES, Artifact, File, NewFile
+from holdfast.domain.ids import ArtifactId, FileId, RunId, SpaceId, ThreadId
 from holdfast.domain.limits import MAX_SAFE_INTEGER
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.space import DEFAULT_SPACE
@@ -22,7 +24,7 @@ VersionNumber = Annotated[
 ]
 
 
-@get(anywhere("/artifacts"), summary="List the artifacts of a space", tags=_TAGS)
+@get(space_paths("/artifacts"), summary="List the artifacts of a space", tags=_TAGS)
 async def list_artifacts(
     artifacts: NamedDependency[ArtifactControl],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
@@ -33,7 +35,7 @@ async def list_artifacts(
     return await artifacts.page(space_id, limit=limit, cursor=cursor)
 
 
-@get(anywhere("/artifacts/{artifact_id:str}"), summary="Read an artifact", tags=_TAGS)
+@get(space_paths("/artifacts/{artifact_id:str}"), summary="Read an artifact", tags=_TAGS)
 async def read_artifact(
     artifacts: NamedDependency[ArtifactControl],
     artifact_id: FromPath[ArtifactId],
@@ -44,7 +46,7 @@ async def read_artifact(
     return await artifacts.get(space_id, artifact_id, version=version)
 
 
-@get(anywhere("/runs/{run_id:str}/artifacts"), summary="List the artifacts of a run", tags=_TAGS)
+@get(space_paths("/runs/{run_id:str}/artifacts"), summary="List the artifacts of a run", tags=_TAGS)
 async def list_run_artifacts(
     artifacts: NamedDependency[ArtifactControl],
     run_id: FromPath[RunId],
@@ -57,7 +59,7 @@ async def list_run_artifacts(
 
 
 @post(
-    anywhere("/runs/{run_id:str}/artifacts"),
+    space_paths("/runs/{run_id:str}/artifacts"),
     summary="Keep an artifact of a run",
     tags=_TAGS,
     request_max_body_size=2 * MAX_ARTIFACT_CHARS,
@@ -72,7 +74,7 @@ async def create_artifact(
     return await artifacts.create(space_id, run_id, data.new_artifact())
 
 
-@get(anywhere("/threads/{thread_id:str}/artifacts"), summary="List the artifacts of a thread", tags=_TAGS)
+@get(space_paths("/threads/{thread_id:str}/artifacts"), summary="List the artifacts of a thread", tags=_TAGS)
 async def list_thread_artifacts(
     artifacts: NamedDependency[ArtifactControl],
     thread_id: FromPath[ThreadId],
@@ -88,3 +90,83 @@ async def list_thread_artifacts(
 
 
 ROUTES = [list_artifacts, read_artifact, list_run_artifacts, create_artifact, list_thread_artifacts]
+
+_FILE_TAGS = ["files"]
+_ONE_FILE = space_paths("/files/{file_id:str}")
+_OCTET_STREAM = "application/octet-stream"
+
+FileName = Annotated[str, QueryParameter(min_length=1, max_length=500, description="What the file is called.")]
+
+
+@post(
+    space_paths("/files"),
+    summary="Upload a file",
+    tags=_FILE_TAGS,
+    request_max_body_size=MAX_FILE_BYTES,
+    opt={"body": {"*/*": bytes}},
+)
+async def upload_file(
+    files: NamedDependency[FileControl],
+    request: Request[Any, Any, Any],
+    name: FileName,
+    space_id: FromPath[SpaceId] = DEFAULT_SPACE,
+) -> File:
+    """Keep the body as a file; its `Content-Type` is the file's. A form is refused: send the bytes themselves."""
+    kind = request.headers.get("content-type") or _OCTET_STREAM
+    if kind.startswith("multipart/"):
+        raise UnsupportedMediaType("send the bytes of the file as the body, not a form", content_type=kind)
+    return await files.create(space_id, NewFile(name=name, content=await request.body(), media_type=kind))
+
+
+@get(space_paths("/files"), summary="List files", tags=_FILE_TAGS)
+async def list_files(
+    files: NamedDependency[FileControl],
+    space_id: FromPath[SpaceId] = DEFAULT_SPACE,
+    limit: Limit = DEFAULT_PAGE_SIZE,
+    cursor: Cursor = None,
+) -> Page[File]:
+    """Return the files of a space, the newest first."""
+    return await files.page(space_id, limit=limit, cursor=cursor)
+
+
+@get(_ONE_FILE, summary="Read what is known of a file", tags=_FILE_TAGS)
+async def read_file(
+    files: NamedDependency[FileControl], file_id: FromPath[FileId], space_id: FromPath[SpaceId] = DEFAULT_SPACE
+) -> File:
+    """Return the name, the size, the type and the digest of a file."""
+    return await files.get(space_id, file_id)
+
+
+@get(
+    space_paths("/files/{file_id:str}/content"),
+    summary="Download a file",
+    tags=_FILE_TAGS,
+    opt={"content": {"*/*": bytes}},
+)
+async def read_file_content(
+    files: NamedDependency[FileControl], file_id: FromPath[FileId], space_id: FromPath[SpaceId] = DEFAULT_SPACE
+) -> Response[bytes]:
+    """Return the bytes of a file, to be saved: a browser shows none of them as a page of this server."""
+    file, content = await files.content(space_id, file_id)
+    headers = {
+        "Content-Type": _header_value(file.media_type),
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(file.name, safe='')}",
+        "Content-Security-Policy": "sandbox; default-src 'none'",
+        "ETag": f'"{file.digest}"',
+    }
+    return Response(content, headers=headers)
+
+
+@delete(_ONE_FILE, summary="Delete a file", tags=_FILE_TAGS)
+async def delete_file(
+    files: NamedDependency[FileControl], file_id: FromPath[FileId], space_id: FromPath[SpaceId] = DEFAULT_SPACE
+) -> None:
+    """Remove a file. One that an artifact is made of is refused."""
+    await files.delete(space_id, file_id)
+
+
+def _header_value(media_type: str) -> str:
+    return media_type if media_type.isascii() and media_type.isprintable() else _OCTET_STREAM
+
+
+FILE_ROUTES = [upload_file, list_files, read_file, read_file_content, delete_file]

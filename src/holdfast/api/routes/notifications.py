@@ -1,22 +1,22 @@
-"""Notifications."""
+"""Routes for notifications: list, count unread, and mark as read."""
 
 from litestar import get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 
 from holdfast.api.bodies import ReadBody
-from holdfast.api.parameters import Cursor, Limit, anywhere
-from holdfast.control.notifications import NotificationControl, Unread
+from holdfast.api.parameters import Cursor, Limit, space_paths
+from holdfast.control.spaces import NotificationControl, UnreadCount
 from holdfast.domain.ids import SpaceId
 from holdfast.domain.notification import Notification
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.space import DEFAULT_SPACE
 
 _TAGS = ["notifications"]
-_ALL = ReadBody()
+_MARK_ALL = ReadBody()
 
 
-@get(anywhere("/notifications"), summary="List notifications", tags=_TAGS)
+@get(space_paths("/notifications"), summary="List notifications", tags=_TAGS)
 async def list_notifications(
     notifications: NamedDependency[NotificationControl],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
@@ -27,20 +27,20 @@ async def list_notifications(
     return await notifications.page(space_id, limit=limit, cursor=cursor)
 
 
-@get(anywhere("/notifications/unread"), summary="Count unread notifications", tags=_TAGS)
+@get(space_paths("/notifications/unread"), summary="Count unread notifications", tags=_TAGS)
 async def count_unread(
     notifications: NamedDependency[NotificationControl], space_id: FromPath[SpaceId] = DEFAULT_SPACE
-) -> Unread:
+) -> UnreadCount:
     """Return how many notifications nobody has read yet."""
     return await notifications.unread(space_id)
 
 
-@post(anywhere("/notifications/read"), summary="Mark notifications as read", tags=_TAGS, status_code=200)
+@post(space_paths("/notifications/read"), summary="Mark notifications as read", tags=_TAGS, status_code=200)
 async def mark_read(
     notifications: NamedDependency[NotificationControl],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
-    data: JSONBody[ReadBody] = _ALL,
-) -> Unread:
+    data: JSONBody[ReadBody] = _MARK_ALL,
+) -> UnreadCount:
     """Mark one notification as read, all up to one, or all; return how many are left."""
     return await notifications.mark_read(space_id, through=data.through, number=data.number)
 

@@ -1,10 +1,10 @@
-"""What agents plan."""
+"""Routes for the plans of threads: read, add, and change plan items."""
 
 from litestar import get, patch, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 
-from holdfast.api.parameters import Cursor, Identifier, Limit, TaskNumber, anywhere, run_named
+from holdfast.api.parameters import Cursor, IdQuery, Limit, PlanItemNumber, parse_run_id, space_paths
 from holdfast.control.plans import PlanControl, PlanView, ThreadTasks
 from holdfast.domain.ids import SpaceId, ThreadId
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
@@ -15,18 +15,18 @@ from holdfast.domain.space import DEFAULT_SPACE
 _TAGS = ["plans"]
 
 
-@get(anywhere("/threads/{thread_id:str}/tasks"), summary="Read a thread's plan", tags=_TAGS)
+@get(space_paths("/threads/{thread_id:str}/tasks"), summary="Read a thread's plan", tags=_TAGS)
 async def list_plan_items(
     plans: NamedDependency[PlanControl],
     thread_id: FromPath[ThreadId],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
-    run_id: Identifier = None,
+    run_id: IdQuery = None,
 ) -> ThreadTasks:
     """Return the items of the plan at the newest run, or at `run_id`, in order."""
-    return await plans.tasks(space_id, thread_id, run=run_named(run_id))
+    return await plans.tasks(space_id, thread_id, run=parse_run_id(run_id))
 
 
-@post(anywhere("/threads/{thread_id:str}/tasks"), summary="Add to a thread's plan", tags=_TAGS)
+@post(space_paths("/threads/{thread_id:str}/tasks"), summary="Add to a thread's plan", tags=_TAGS)
 async def create_plan_item(
     plans: NamedDependency[PlanControl],
     thread_id: FromPath[ThreadId],
@@ -37,11 +37,11 @@ async def create_plan_item(
     return await plans.add(space_id, thread_id, data)
 
 
-@patch(anywhere("/threads/{thread_id:str}/tasks/{task_id:int}"), summary="Change a thread's plan", tags=_TAGS)
+@patch(space_paths("/threads/{thread_id:str}/tasks/{task_id:int}"), summary="Change a thread's plan", tags=_TAGS)
 async def update_plan_item(
     plans: NamedDependency[PlanControl],
     thread_id: FromPath[ThreadId],
-    task_id: TaskNumber,
+    task_id: PlanItemNumber,
     data: JSONBody[PlanItemPatch],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
 ) -> PlanItem:
@@ -52,18 +52,18 @@ async def update_plan_item(
     return await plans.change(space_id, thread_id, task_id, data)
 
 
-@get(anywhere("/threads/{thread_id:str}/plan"), summary="Read a thread's plan as agent tasks", tags=_TAGS)
+@get(space_paths("/threads/{thread_id:str}/plan"), summary="Read a thread's plan as agent tasks", tags=_TAGS)
 async def read_plan(
     plans: NamedDependency[PlanControl],
     thread_id: FromPath[ThreadId],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
-    run_id: Identifier = None,
+    run_id: IdQuery = None,
 ) -> PlanView:
     """Return the same plan with fewer statuses: planned and blocked items are `pending`, cancelled ones left out."""
-    return await plans.plan(space_id, thread_id, run=run_named(run_id))
+    return await plans.plan(space_id, thread_id, run=parse_run_id(run_id))
 
 
-@get(anywhere("/tasks"), summary="Read the plans of a space", tags=_TAGS)
+@get(space_paths("/tasks"), summary="Read the plans of a space", tags=_TAGS)
 async def list_space_tasks(
     plans: NamedDependency[PlanControl],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,

@@ -1,4 +1,4 @@
-"""What runs leave behind."""
+"""Routes for the records of a run: events, steps, model context, children, and interrupts."""
 
 from typing import Annotated
 
@@ -6,8 +6,8 @@ from litestar import get
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, QueryParameter
 
-from holdfast.api.parameters import Cursor, Limit, anywhere
-from holdfast.control.run_details import EventView, RunContext, RunDetails
+from holdfast.api.parameters import Cursor, Limit, space_paths
+from holdfast.control.run_details import EventView, RunContextView, RunDetailsControl
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.interrupt import Interrupt, InterruptStatus
 from holdfast.domain.limits import MAX_SAFE_INTEGER
@@ -28,9 +28,9 @@ StepNumber = Annotated[
 ]
 
 
-@get(anywhere("/runs/{run_id:str}/events"), summary="Read a run's log", tags=_TAGS)
+@get(space_paths("/runs/{run_id:str}/events"), summary="Read a run's log", tags=_TAGS)
 async def list_events(
-    details: NamedDependency[RunDetails],
+    details: NamedDependency[RunDetailsControl],
     run_id: FromPath[RunId],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
     types: EventTypes = None,
@@ -44,9 +44,9 @@ async def list_events(
     return await details.events(space_id, run_id, types=types, limit=limit, cursor=cursor)
 
 
-@get(anywhere("/runs/{run_id:str}/steps"), summary="Read a run's calls", tags=_TAGS)
+@get(space_paths("/runs/{run_id:str}/steps"), summary="Read a run's calls", tags=_TAGS)
 async def list_steps(
-    details: NamedDependency[RunDetails],
+    details: NamedDependency[RunDetailsControl],
     run_id: FromPath[RunId],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
     limit: Limit = DEFAULT_PAGE_SIZE,
@@ -56,20 +56,20 @@ async def list_steps(
     return await details.steps(space_id, run_id, limit=limit, cursor=cursor)
 
 
-@get(anywhere("/runs/{run_id:str}/context"), summary="Read what a model was told", tags=_TAGS)
+@get(space_paths("/runs/{run_id:str}/context"), summary="Read what a model was told", tags=_TAGS)
 async def read_context(
-    details: NamedDependency[RunDetails],
+    details: NamedDependency[RunDetailsControl],
     run_id: FromPath[RunId],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
     step: StepNumber = None,
-) -> RunContext:
+) -> RunContextView:
     """Return what the model was told in a call, to the letter, and the numbers of the other calls."""
     return await details.context(space_id, run_id, step=step)
 
 
-@get(anywhere("/runs/{run_id:str}/children"), summary="List the runs that a run spawned", tags=_TAGS)
+@get(space_paths("/runs/{run_id:str}/children"), summary="List the runs that a run spawned", tags=_TAGS)
 async def list_children(
-    details: NamedDependency[RunDetails],
+    details: NamedDependency[RunDetailsControl],
     run_id: FromPath[RunId],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
     limit: Limit = DEFAULT_PAGE_SIZE,
@@ -79,9 +79,9 @@ async def list_children(
     return await details.children(space_id, run_id, limit=limit, cursor=cursor)
 
 
-@get(anywhere("/interrupts"), summary="List questions", tags=["interrupts"])
+@get(space_paths("/interrupts"), summary="List questions", tags=["interrupts"])
 async def list_interrupts(
-    details: NamedDependency[RunDetails],
+    details: NamedDependency[RunDetailsControl],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
     status: FromQuery[InterruptStatus] = InterruptStatus.OPEN,
     limit: Limit = DEFAULT_PAGE_SIZE,

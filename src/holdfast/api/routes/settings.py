@@ -9,14 +9,15 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import HeaderParameter, JSONBody
 
 from holdfast.api.errors import ErrorEnvelope
-from holdfast.api.task_contract.refusals import refusals
-from holdfast.control.settings.errors import SETTINGS_ERRORS
-from holdfast.control.settings.settings import SettingsControl, SettingsView
+from holdfast.api.tasks.error_handlers import error_handlers
+from holdfast.api.tasks.errors import TaskInvalid
+from holdfast.control.settings import SettingsChanged, SettingsControl, SettingsView
 from holdfast.domain.errors import Invalid, NotFound
 
 _TAGS: Final = ["settings"]
-_REFUSALS: Final = refusals(SETTINGS_ERRORS, not_found=NotFound)
-_TAG: Final = re.compile(r'"([!#-~]*)"|(\*)')
+SETTINGS_ERRORS: Final = (TaskInvalid, SettingsChanged)
+_ERROR_HANDLERS: Final = error_handlers(SETTINGS_ERRORS, not_found=NotFound)
+_ETAG: Final = re.compile(r'"([!#-~]*)"|(\*)')
 
 IfMatch = Annotated[
     str | None,
@@ -28,35 +29,35 @@ IfMatch = Annotated[
 ]
 
 
-@get("/settings", summary="Read the settings", tags=_TAGS, exception_handlers=_REFUSALS)
+@get("/settings", summary="Read the settings", tags=_TAGS, exception_handlers=_ERROR_HANDLERS)
 async def read_settings(settings: NamedDependency[SettingsControl]) -> Response[SettingsView]:
     """Return the settings of the workspace, without secrets."""
-    return _answer(*settings.read())
+    return _settings_response(*settings.read())
 
 
 @patch(
     "/settings",
     summary="Change the settings",
     tags=_TAGS,
-    exception_handlers=_REFUSALS,
+    exception_handlers=_ERROR_HANDLERS,
     opt={"also": {"412": {"application/json": ErrorEnvelope}}},
 )
 async def update_settings(
     settings: NamedDependency[SettingsControl], data: JSONBody[dict[str, Any]], if_match: IfMatch = None
 ) -> Response[SettingsView]:
     """Change what the body names and leave the rest; null takes out what cannot be null."""
-    return _answer(*await settings.change(data, tags=_tags(if_match)))
+    return _settings_response(*await settings.change(data, tags=_parse_etags(if_match)))
 
 
-def _answer(view: SettingsView, tag: str) -> Response[SettingsView]:
+def _settings_response(view: SettingsView, tag: str) -> Response[SettingsView]:
     return Response(view, headers={"ETag": f'"{tag}"', "Cache-Control": "no-store"})
 
 
-def _tags(header: str | None) -> list[str]:
+def _parse_etags(header: str | None) -> list[str]:
     """Return the tags that a header names, each in quotes, or `*` for any."""
     if header is None:
         return []
-    found = [_TAG.fullmatch(part.strip()) for part in header.split(",")]
+    found = [_ETAG.fullmatch(part.strip()) for part in header.split(",")]
     if None in found:
         raise Invalid('`If-Match` must be an `ETag` of the settings, in quotes, such as `"3f9c"`', field="If-Match")
     return [each[1] or each[2] or "" for each in found if each is not None]

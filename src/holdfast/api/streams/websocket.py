@@ -1,4 +1,4 @@
-"""The log of a run over a WebSocket: one message for each event, after the same positions as over SSE."""
+"""A run's event log over WebSocket: one message per event, resumable at the same positions as SSE."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -7,25 +7,24 @@ from typing import Final
 
 from litestar.connection import ASGIConnection
 
-from holdfast.api.asgi import App, Message, Receive, Scope, Send
-from holdfast.api.errors import encoded, status_of
-from holdfast.api.gate import past_the_gate
+from holdfast.api.asgi import AsgiApp, AsgiMessage, AsgiScope, Receive, Send
+from holdfast.api.errors import encode_error, status_of
+from holdfast.api.middleware import unwrapped_send
 from holdfast.api.parameters import check_request
-from holdfast.api.socket import close_socket, limit_messages
-from holdfast.api.streams.frames import PING, PONG, envelopes
-from holdfast.control.feeds.feed import Ending
-from holdfast.control.feeds.follower import Follower
+from holdfast.api.streams.sse import PING, PONG, websocket_messages
+from holdfast.api.uvicorn_protocols import close_socket, limit_message_size
+from holdfast.control.streams.broadcast import StreamEnd, Subscriber
 from holdfast.domain.errors import HoldfastError
 
 _PINGS: Final = frozenset({"ping", PING})
 
-MAX_MESSAGE: Final = 1024
+MAX_CLIENT_MESSAGE_BYTES: Final = 1024
 """Bytes of what a client may send at once: a ping needs no more."""
-TOGETHER: Final = 16
+MESSAGES_PER_YIELD: Final = 16
 """Messages that are sent without a look at who else has work, or whether the reader is gone."""
 
 
-class Close(IntEnum):
+class WebSocketCloseCode(IntEnum):
     """Why the server closes a socket.
 
     `BROKEN`, `MALFORMED`, `TOO_LARGE`, `UNANSWERED` and `RESTARTING` are said below this app, `REVOKED` at its door.
@@ -55,62 +54,62 @@ class Close(IntEnum):
     """The key that the client came with was revoked, or has expired."""
 
 
-_CLOSES: Final = {
-    Ending.ENDED: (Close.ENDED, "the run has ended"),
-    Ending.GONE: (Close.GONE, "the run was deleted"),
-    Ending.CLOSING: (Close.CLOSING, "the server stops: reconnect"),
-    Ending.BEHIND: (Close.TOO_SLOW, "too slow: reconnect"),
+_CLOSE_BY_ENDING: Final = {
+    StreamEnd.ENDED: (WebSocketCloseCode.ENDED, "the run has ended"),
+    StreamEnd.GONE: (WebSocketCloseCode.GONE, "the run was deleted"),
+    StreamEnd.CLOSING: (WebSocketCloseCode.CLOSING, "the server stops: reconnect"),
+    StreamEnd.BEHIND: (WebSocketCloseCode.TOO_SLOW, "too slow: reconnect"),
 }
 
 
 class RunSocket:
     """One socket that follows a run."""
 
-    def __init__(self, follower: Follower, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, follower: Subscriber, scope: AsgiScope, receive: Receive, send: Send) -> None:
         self._follower = follower
         self._scope = scope
         self._receive = receive
         self._accept = send
-        self._send = past_the_gate(scope, send)
-        self._close: tuple[Close, str] | None = None
+        self._send = unwrapped_send(scope, send)
+        self._close: tuple[WebSocketCloseCode, str] | None = None
 
     async def serve(self) -> None:
         """Accept the socket, and send until there is no more, or nobody who listens."""
         with self._follower as follower:
-            limit_messages(self._scope, most=MAX_MESSAGE)
+            limit_message_size(self._scope, most=MAX_CLIENT_MESSAGE_BYTES)
             await self._accept({"type": "websocket.accept"})
             try:
                 async with asyncio.TaskGroup() as tasks:
                     sending = tasks.create_task(self._write_all())
-                    follower.cut_off = lambda: self._stop(sending, Close.TOO_SLOW, "too slow: reconnect")
+                    follower.cut_off = lambda: self._stop(sending, WebSocketCloseCode.TOO_SLOW, "too slow: reconnect")
                     listening = tasks.create_task(self._listen(sending))
                     sending.add_done_callback(lambda _: listening.cancel())
             except* OSError:
                 pass  # the reader is gone, and who sends learned it first
         if self._close is not None:
             code, reason = self._close
-            hurry = code is Close.TOO_SLOW
+            hurry = code is WebSocketCloseCode.TOO_SLOW
             await close_socket(self._scope, self._send, code=code, reason=reason, hurry=hurry)
 
     async def _write_all(self) -> None:
-        while not isinstance(found := await self._follower.next(), Ending):
-            for number, message in enumerate([PING] if found is None else found.rendered(envelopes), start=1):
+        while not isinstance(found := await self._follower.next(), StreamEnd):
+            for number, message in enumerate([PING] if found is None else found.rendered(websocket_messages), start=1):
                 await self._say(message)
-                if number % TOGETHER == 0:
+                if number % MESSAGES_PER_YIELD == 0:
                     await asyncio.sleep(0)  # a send that need not wait lets nobody else work
-        self._close = _CLOSES[found]
+        self._close = _CLOSE_BY_ENDING[found]
 
     async def _listen(self, sending: asyncio.Task[None]) -> None:
         """Answer pings; end the sending when the reader is gone. The run goes on."""
         while (message := await self._receive())["type"] != "websocket.disconnect":
             if message["type"] == "websocket.receive":
                 if not _is_ping(message):
-                    self._stop(sending, Close.UNSUPPORTED, "this stream takes nothing but pings")
+                    self._stop(sending, WebSocketCloseCode.UNSUPPORTED, "this stream takes nothing but pings")
                     return
                 await self._say(PONG)
         sending.cancel()
 
-    def _stop(self, sending: asyncio.Task[None], code: Close, reason: str) -> None:
+    def _stop(self, sending: asyncio.Task[None], code: WebSocketCloseCode, reason: str) -> None:
         self._close = (code, reason)
         sending.cancel()
 
@@ -118,29 +117,29 @@ class RunSocket:
         return self._send({"type": "websocket.send", "text": text})
 
 
-def checked(app: App) -> App:
+def check_handshake(app: AsgiApp) -> AsgiApp:
     """Check a handshake as any other request; the framework would refuse it without a word."""
 
-    async def call(scope: Scope, receive: Receive, send: Send) -> None:
+    async def call(scope: AsgiScope, receive: Receive, send: Send) -> None:
         try:
             check_request(ASGIConnection(scope), scope["route_handler"])
         except HoldfastError as error:
-            await deny(error, scope, send)
+            await deny_handshake(error, scope, send)
         else:
             await app(scope, receive, send)
 
     return call
 
 
-async def deny(error: HoldfastError, scope: Scope, send: Send) -> None:
+async def deny_handshake(error: HoldfastError, scope: AsgiScope, send: Send) -> None:
     """Answer a handshake with an error."""
     if "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": 1008, "reason": error.code})
         return
     headers = [(b"content-type", b"application/json")]
     await send({"type": "websocket.http.response.start", "status": status_of(error), "headers": headers})
-    await send({"type": "websocket.http.response.body", "body": encoded(error)})
+    await send({"type": "websocket.http.response.body", "body": encode_error(error)})
 
 
-def _is_ping(message: Message) -> bool:
+def _is_ping(message: AsgiMessage) -> bool:
     return (message.get("text") or "").replace(" ", "") in _PINGS

@@ -1,11 +1,11 @@
-"""What was found, and what to do about it."""
+"""A finding of `holdfast doctor`: what was checked, how bad it is, and the remedy."""
 
 from enum import StrEnum
 
 import msgspec
 
 
-class Verdict(StrEnum):
+class Severity(StrEnum):
     """How bad it is."""
 
     OK = "ok"
@@ -18,22 +18,22 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that was looked at."""
 
     about: str
-    verdict: Verdict
+    verdict: Severity
     message: str
     remedy: str | None = None
     """What to do; null where nothing is to be done."""
 
 
-def well(about: str, message: str) -> Finding:
+def ok(about: str, message: str) -> Finding:
     """Return that something is as it should be."""
-    return Finding(about=about, verdict=Verdict.OK, message=message)
+    return Finding(about=about, verdict=Severity.OK, message=message)
 
 
 def warning(about: str, message: str, *, remedy: str) -> Finding:
     """Return that something works, but not as people may think."""
-    return Finding(about=about, verdict=Verdict.WARNING, message=message, remedy=remedy)
+    return Finding(about=about, verdict=Severity.WARNING, message=message, remedy=remedy)
 
 
 def failure(about: str, message: str, *, remedy: str) -> Finding:
     """Return that something does not work."""
-    return Finding(about=about, verdict=Verdict.FAILED, message=message, remedy=remedy)
+    return Finding(about=about, verdict=Severity.FAILED, message=message, remedy=remedy)

@@ -9,10 +9,8 @@ import pytest
 
 from holdfast.bootstrap import SystemClock, open_store
 from holdfast.bus.local import LocalBus
-from holdfast.control.feeds.chunk import Chunk
-from holdfast.control.feeds.feed import Ending
-from holdfast.control.feeds.feeds import Feeds
-from holdfast.control.feeds.follower import Follower
+from holdfast.control.streams.broadcast import EventBatch, StreamEnd, Subscriber
+from holdfast.control.streams.live_streams import LiveStreams
 from holdfast.domain.ids import SpaceId
 from holdfast.engine.watcher import Watcher
 from holdfast.store.store import Store
@@ -35,12 +33,12 @@ async def store(tmp_path: Path, bus: LocalBus) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
-async def feeds(store: Store, bus: LocalBus) -> AsyncIterator[Feeds]:
+async def feeds(store: Store, bus: LocalBus) -> AsyncIterator[LiveStreams]:
     """Yield feeds of a process that never looks again at what it was told."""
     watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=SystemClock(), patience=3600)
     watching = asyncio.ensure_future(watcher.run())
     await asyncio.sleep(0)  # it hears hints from here on
-    made = Feeds(
+    made = LiveStreams(
         spaces=store.spaces,
         runs=store.runs,
         events=store.events,
@@ -53,27 +51,27 @@ async def feeds(store: Store, bus: LocalBus) -> AsyncIterator[Feeds]:
     await asyncio.wait([watching])
 
 
-def taken(follower: Follower) -> list[int]:
+def taken(follower: Subscriber) -> list[int]:
     found = follower.take()
-    return [item.seq for item in found.items] if isinstance(found, Chunk) else []
+    return [item.seq for item in found.items] if isinstance(found, EventBatch) else []
 
 
-async def rest(follower: Follower) -> list[int]:
+async def rest(follower: Subscriber) -> list[int]:
     """Return the numbers of all that comes until the run has ended."""
     seqs: list[int] = []
-    while (found := await follower.next()) is not Ending.ENDED:
-        if isinstance(found, Chunk):
+    while (found := await follower.next()) is not StreamEnd.ENDED:
+        if isinstance(found, EventBatch):
             seqs += [item.seq for item in found.items]
     return seqs
 
 
-async def test_what_a_new_run_begins_with_is_at_hand_at_once(store: Store, feeds: Feeds) -> None:
+async def test_what_a_new_run_begins_with_is_at_hand_at_once(store: Store, feeds: LiveStreams) -> None:
     run = await new_run(store, SPACE, await new_thread(store, SPACE), "hi")
     with feeds.new_run(run) as follower:
         assert taken(follower) == [1]
 
 
-async def test_nothing_is_missed_of_what_comes_before_the_feed_reads(store: Store, feeds: Feeds) -> None:
+async def test_nothing_is_missed_of_what_comes_before_the_feed_reads(store: Store, feeds: LiveStreams) -> None:
     run = await new_run(store, SPACE, await new_thread(store, SPACE), "hi")
     lease = await claim(store)
     with feeds.new_run(run) as follower:

@@ -7,10 +7,16 @@ from pathlib import Path
 import pytest
 
 from holdfast.bootstrap import open_store
-from holdfast.control.keys.asker import Asker
-from holdfast.control.keys.errors import Unauthenticated
-from holdfast.control.keys.keys import AskedKey, KeyControl, MadeKey
-from holdfast.control.keys.ring import MEMORY, MOST, KeyRing
+from holdfast.control.api_keys import (
+    KEY_CACHE_SECONDS,
+    MAX_CACHED_KEYS,
+    CachedKeyAuthenticator,
+    KeyControl,
+    KeyRequest,
+    MadeKey,
+)
+from holdfast.control.errors import Unauthenticated
+from holdfast.control.principal import Principal
 from holdfast.domain.ids import ApiKeyId, SpaceId
 from holdfast.domain.instant import Millis, instant
 from holdfast.domain.space import Scope, StoredApiKey
@@ -55,13 +61,13 @@ class Bunch:
     def __init__(self, store: Store) -> None:
         self.keys = Counted(store.api_keys._database)
         self.clock, self.watch = HeldClock(), Watch()
-        self.ring = KeyRing(self.keys, self.clock, monotonic=self.watch)
-        self.elsewhere = KeyControl(store.api_keys, KeyRing(store.api_keys, self.clock), self.clock)
+        self.ring = CachedKeyAuthenticator(self.keys, self.clock, monotonic=self.watch)
+        self.elsewhere = KeyControl(store.api_keys, CachedKeyAuthenticator(store.api_keys, self.clock), self.clock)
 
     async def make(self, minutes: int | None = None) -> MadeKey:
         """Make a key in another process."""
         end = None if minutes is None else instant(Millis(self.clock.now() + minutes * 60_000))
-        return await self.elsewhere.create(AskedKey(name="x", scope=Scope.RUN, space_ids=[ACME], expires_at=end))
+        return await self.elsewhere.create(KeyRequest(name="x", scope=Scope.RUN, space_ids=[ACME], expires_at=end))
 
 
 @pytest.fixture
@@ -74,9 +80,9 @@ async def bunch(tmp_path: Path) -> AsyncIterator[Bunch]:
 async def test_a_key_is_read_once_in_a_while_however_often_it_comes(bunch: Bunch) -> None:
     key = await bunch.make()
     found = [await bunch.ring.asker(key.secret) for _ in range(100)]
-    assert found == [Asker(name=key.id, scope=Scope.RUN, space_ids=(ACME,))] * 100
+    assert found == [Principal(name=key.id, scope=Scope.RUN, space_ids=(ACME,))] * 100
     assert bunch.keys.looks == 1
-    bunch.watch.now += MEMORY
+    bunch.watch.now += KEY_CACHE_SECONDS
     await bunch.ring.asker(key.secret)
     assert bunch.keys.looks == 2
 
@@ -85,7 +91,7 @@ async def test_a_key_revoked_elsewhere_is_refused_once_it_is_read_again(bunch: B
     key = await bunch.make()
     await bunch.ring.asker(key.secret)
     await bunch.elsewhere.revoke(key.id)
-    bunch.watch.now += MEMORY
+    bunch.watch.now += KEY_CACHE_SECONDS
     for _ in range(2):
         with pytest.raises(Unauthenticated):
             await bunch.ring.asker(key.secret)
@@ -132,18 +138,20 @@ async def test_keys_are_needed_once_there_is_one_and_from_then_on(bunch: Bunch) 
     assert not await bunch.ring.needed()
     key = await bunch.make()
     assert not await bunch.ring.needed()  # it looked a moment ago
-    bunch.watch.now += MEMORY
+    bunch.watch.now += KEY_CACHE_SECONDS
     assert await bunch.ring.needed()
     await bunch.elsewhere.revoke(key.id)
     looks = bunch.keys.looks
-    bunch.watch.now += MEMORY
+    bunch.watch.now += KEY_CACHE_SECONDS
     assert await bunch.ring.needed()
     assert bunch.keys.looks == looks
 
 
 async def test_who_makes_a_key_here_needs_one_at_once(bunch: Bunch) -> None:
     assert not await bunch.ring.needed()
-    await KeyControl(bunch.keys, bunch.ring, bunch.clock).create(AskedKey(name="x", scope=Scope.READ, every_space=True))
+    await KeyControl(bunch.keys, bunch.ring, bunch.clock).create(
+        KeyRequest(name="x", scope=Scope.READ, every_space=True)
+    )
     assert await bunch.ring.needed()
 
 
@@ -151,7 +159,7 @@ async def test_so_many_keys_are_remembered_and_no_more(bunch: Bunch) -> None:
     key = await bunch.make()
     await bunch.ring.asker(key.secret)
     known = bunch.ring._known
-    known.update({number.to_bytes(32): next(iter(known.values())) for number in range(MOST)})
-    bunch.watch.now += MEMORY
+    known.update({number.to_bytes(32): next(iter(known.values())) for number in range(MAX_CACHED_KEYS)})
+    bunch.watch.now += KEY_CACHE_SECONDS
     await bunch.ring.asker(key.secret)
     assert len(bunch.ring._known) == 1

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.control.settings.hiding import Hiding
+from holdfast.control.settings import SecretMask
 from holdfast.domain.content import Json
 from holdfast.tools.redaction import REDACTED, Redaction
 
-HIDING: Final = Hiding(Redaction(["correct horse"]))
+HIDING: Final = SecretMask(Redaction(["correct horse"]))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,46 @@
+"""Every route of the API, in the order of the OpenAPI document."""
+
+from typing import Final
+
+from litestar.handlers import HTTPRouteHandler
+
+from holdfast.api.ag_ui import routes as ag_ui
+from holdfast.api.chat import routes as chat
+from holdfast.api.openai import routes as openai
+from holdfast.api.routes import (
+    artifacts,
+    notifications,
+    plans,
+    run_details,
+    runs,
+    settings,
+    streams,
+    system,
+    threads,
+    workspace,
+)
+from holdfast.api.tasks import routes as tasks
+
+ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (
+    *system.ROUTES,
+    *system.METRICS_ROUTES,
+    *workspace.ROUTES,
+    *workspace.KEY_ROUTES,
+    *workspace.AGENT_ROUTES,
+    *threads.ROUTES,
+    *threads.CONVERSATION_ROUTES,
+    *plans.ROUTES,
+    *runs.ROUTES,
+    *run_details.ROUTES,
+    *artifacts.ROUTES,
+    *artifacts.FILE_ROUTES,
+    *notifications.ROUTES,
+    *streams.ROUTES,
+    *ag_ui.ROUTES,
+    *tasks.ROUTES,
+    *chat.ROUTES,
+    *settings.ROUTES,
+    *chat.MODEL_ROUTES,
+    *openai.ROUTES,
+)
+SOCKETS: Final = (*streams.SOCKETS, *chat.SOCKETS)

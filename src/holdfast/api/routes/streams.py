@@ -1,0 +1,74 @@
+"""Routes for live streams: runs over SSE and WebSocket, notifications, and the feed of a space."""
+
+from typing import Any, Final
+
+from litestar import WebSocket, get, websocket
+from litestar.di import NamedDependency
+from litestar.handlers import HTTPRouteHandler, WebsocketRouteHandler
+from litestar.params import FromPath
+
+from holdfast.api.parameters import LastEventHeader, LastEventId, resume_position, space_paths
+from holdfast.api.streams.sse import RETRY, EventStream, sse_frames
+from holdfast.api.streams.websocket import RunSocket, check_handshake, deny_handshake
+from holdfast.control.streams.live_streams import LiveStreams
+from holdfast.domain.errors import HoldfastError
+from holdfast.domain.ids import RunId, SpaceId
+from holdfast.domain.space import DEFAULT_SPACE
+from holdfast.domain.task_ids import run_id_of
+
+_SSE_OPTIONS: Final = {"content": {"text/event-stream": str}}
+
+
+@get(space_paths("/runs/{run_id:str}/sse"), summary="Follow a run", tags=["streams"], opt=_SSE_OPTIONS)
+async def follow_run(
+    feeds: NamedDependency[LiveStreams],
+    run_id: FromPath[RunId],
+    space_id: FromPath[SpaceId] = DEFAULT_SPACE,
+    header: LastEventHeader = None,
+    last_event_id: LastEventId = None,
+) -> EventStream:
+    """Send the log of a run after an event, then what is added to it, until the run has ended."""
+    after = resume_position(header, last_event_id) or 0
+    return EventStream(await feeds.run(space_id, run_id_of(run_id), after=after))
+
+
+@get(space_paths("/notifications/sse"), summary="Follow notifications", tags=["streams"], opt=_SSE_OPTIONS)
+async def follow_notifications(
+    feeds: NamedDependency[LiveStreams],
+    space_id: FromPath[SpaceId] = DEFAULT_SPACE,
+    header: LastEventHeader = None,
+    last_event_id: LastEventId = None,
+) -> EventStream:
+    """Send the notifications of a space after one of them, or from now on; `last_event_id=0` means all."""
+    follower = await feeds.news(space_id, after=resume_position(header, last_event_id))
+    # Who is cut off before the first notification comes back to where it began.
+    return EventStream(follower, prelude=b"%bid: %d\n\n" % (RETRY, follower.position))
+
+
+@get("/api/spaces/{space_id:str}/feed", summary="Follow the runs of a space", tags=["streams"], opt=_SSE_OPTIONS)
+async def follow_space(feeds: NamedDependency[LiveStreams], space_id: FromPath[SpaceId]) -> EventStream:
+    """Send hints from now on: where a run stands, each time that it moved. They are for lists, and are not kept."""
+    return EventStream(await feeds.space(space_id), render=sse_frames)
+
+
+@websocket(space_paths("/runs/{run_id:str}/ws"), middleware=[check_handshake])
+async def run_socket(
+    socket: WebSocket[Any, Any, Any],
+    feeds: NamedDependency[LiveStreams],
+    run_id: FromPath[RunId],
+    space_id: FromPath[SpaceId] = DEFAULT_SPACE,
+    header: LastEventHeader = None,
+    last_event_id: LastEventId = None,
+) -> None:
+    """Send the log of a run as messages `{type, seq, data}`, until the run has ended."""
+    try:
+        after = resume_position(header, last_event_id) or 0
+        follower = await feeds.run(space_id, run_id_of(run_id), after=after)
+    except HoldfastError as error:
+        await deny_handshake(error, socket.scope, socket.send)
+    else:
+        await RunSocket(follower, socket.scope, socket.receive, socket.send).serve()
+
+
+ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (follow_run, follow_notifications, follow_space)
+SOCKETS: Final[tuple[WebsocketRouteHandler, ...]] = (run_socket,)

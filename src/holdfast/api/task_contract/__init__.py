@@ -1,1 +1,0 @@
-"""The tasks contract over HTTP."""

@@ -1,0 +1,1 @@
+"""The tasks contract: runs of mode `task`, with its own names and events."""

@@ -1,0 +1,119 @@
+"""Workspace tools: built-in file, command and web tools, custom tools and MCP servers."""
+
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from holdfast.domain.mcp_server import env_references
+from holdfast.domain.web_settings import WebSettings, private_hosts
+from holdfast.mcp.servers import ServerLauncher, open_mcp_servers
+from holdfast.mcp.tools import McpTools
+from holdfast.ports.sandbox import Processes, Sandbox
+from holdfast.ports.workspace import Agents
+from holdfast.sandbox.detection import DetectedSandbox, UnconfinedSandbox
+from holdfast.sandbox.working_folders import WorkspaceFolders
+from holdfast.store.store import Store
+from holdfast.tools.builtin.catalog import command_tools, file_tools, web_tools
+from holdfast.tools.commands.command_runner import NETWORK_RULE, CommandRunner
+from holdfast.tools.permissions.rule_checks import KNOWN_TOOLS
+from holdfast.tools.redaction import Redaction, secret_values
+from holdfast.tools.tool import Tool
+from holdfast.tools.web.client import GuardedResolver, SystemResolver, WebClient
+from holdfast.tools.web.fetch import MarkdownConverter
+from holdfast.tools.web.search import HttpWebSearch, as_json_search
+from holdfast.workspace.folder import Workspace
+from holdfast.workspace.settings import Settings
+from holdfast.workspace.tools import FolderTools, KnownTools
+
+_RESERVED_NAMES: Final = KNOWN_TOOLS | {NETWORK_RULE}
+
+
+class WorkspaceTools(msgspec.Struct, frozen=True, kw_only=True):
+    """The tools of a workspace, and what is taken out of what they say."""
+
+    tools: Sequence[Tool]
+    custom: Callable[[], Sequence[Tool]]
+    redaction: Redaction
+
+
+def known_tool_names(workspace: Workspace, own: Sequence[Tool]) -> KnownTools:
+    """Return the names that rules may be about, where `own` are the tools of this process."""
+    return KnownTools(workspace, reserved_tool_names(own))
+
+
+def workspace_tools(
+    workspace: Workspace, processes: Processes, settings: Settings, own: Sequence[Tool]
+) -> WorkspaceTools:
+    """Put together the tools of a workspace; one of this process takes the place of ours with the same name."""
+    redaction = Redaction(secret_values(os.environ, named=_secret_variables(settings)))
+    folders = WorkspaceFolders(workspace.path)
+    commands = CommandRunner(
+        make_sandbox(processes, settings),
+        folders,
+        workspace=workspace.path,
+        redaction=redaction,
+        confined=settings.sandbox != "off",
+    )
+    names = {tool.spec.name for tool in own}
+    every = (*file_tools(folders), *command_tools(commands), *_web_tools(settings.web, processes))
+    usual = [tool for tool in every if tool.spec.name not in names]
+    return WorkspaceTools(
+        tools=[*usual, *own],
+        custom=FolderTools(workspace, commands, taken=reserved_tool_names(own)).get,
+        redaction=redaction,
+    )
+
+
+def _web_tools(settings: WebSettings, processes: Processes) -> list[Tool]:
+    resolver = SystemResolver()
+    http = WebClient(GuardedResolver(resolver, private=private_hosts(settings.allow_private)))
+    engine = None if settings.search is None else HttpWebSearch(as_json_search(settings.search), resolver)
+    return web_tools(http, MarkdownConverter(processes), engine)
+
+
+def _secret_variables(settings: Settings) -> list[str]:
+    """Return the variables that hold keys."""
+    search = settings.web.search
+    named = [provider.api_key_env for provider in settings.providers.values()]
+    given = [name for server in settings.mcp_servers.values() for name in env_references(server)]
+    return [
+        key for key in (*named, None if search is None else as_json_search(search).key_env, *given) if key is not None
+    ]
+
+
+def make_sandbox(processes: Processes, settings: Settings) -> Sandbox:
+    """Return what commands run in."""
+    if settings.sandbox == "off":
+        return UnconfinedSandbox(processes)
+    return DetectedSandbox(processes, readable=tuple(map(Path, settings.sandbox_reads)))
+
+
+def reserved_tool_names(own: Sequence[Tool]) -> frozenset[str]:
+    """Return the names that no custom tool can have, where `own` are the tools of this process."""
+    return _RESERVED_NAMES.union(tool.spec.name for tool in own)
+
+
+@asynccontextmanager
+async def open_mcp(
+    workspace: Workspace, processes: Processes, settings: Callable[[], Settings], *, store: Store, agents: Agents
+) -> AsyncIterator[McpTools]:
+    """Have the tools of MCP servers while the block runs; none is connected to before somebody needs it."""
+    places = ServerLauncher(
+        workspace=workspace.path,
+        own=workspace.own,
+        sandbox=make_sandbox(processes, settings()),
+        unconfined=UnconfinedSandbox(processes),
+    )
+    async with open_mcp_servers(places, runs=store.runs) as servers:
+        yield McpTools(
+            servers,
+            agents=agents,
+            declared=lambda: settings().mcp_servers,
+            trust=store.tool_trust,
+            journal=store.journal,
+            files=store.files,
+        )

@@ -1,1 +1,0 @@
-"""Chats and sessions, in the style of the tasks contract."""

@@ -1,1 +1,0 @@
-"""Who may come in, and what they may: API keys, and who asks."""

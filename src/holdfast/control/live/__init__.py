@@ -1,1 +1,0 @@
-"""What clients follow over one socket: tasks and sessions, each after a cursor, with nothing lost or doubled."""

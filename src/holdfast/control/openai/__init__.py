@@ -1,1 +1,0 @@
-"""Agents as models of chat completions."""

@@ -1,0 +1,68 @@
+"""Starting a run and optionally waiting until it ends or needs a person."""
+
+import asyncio
+
+from msgspec.structs import replace
+
+from holdfast.control.runs import RunControl
+from holdfast.control.streams.broadcast import Subscriber
+from holdfast.control.streams.live_streams import LiveStreams
+from holdfast.domain.ids import RunId, SpaceId
+from holdfast.domain.new_run import CreatedRun, NewRun
+from holdfast.domain.run import Run, RunStatus, WaitsFor
+from holdfast.ports.bus import RunWatcher, Watch
+from holdfast.ports.runs import Runs
+
+
+class RunStartControl:
+    """The ways in which a run begins. With `wait`, they return once it has ended or asks a person, or time is over."""
+
+    def __init__(self, *, control: RunControl, runs: Runs, watcher: RunWatcher, feeds: LiveStreams) -> None:
+        self._control = control
+        self._runs = runs
+        self._watcher = watcher
+        self._feeds = feeds
+
+    async def start(self, space: SpaceId, new: NewRun, *, wait: float = 0) -> CreatedRun:
+        """Make a run."""
+        return await self._settled(space, await self._control.start(space, new), wait=wait)
+
+    async def follow(self, space: SpaceId, new: NewRun) -> tuple[CreatedRun, Subscriber]:
+        """Make a run, and follow it from its beginning; where nothing can be followed, none is made."""
+        self._feeds.check_room()
+        created = await self._control.start(space, new)
+        return created, self._feeds.new_run(created.run)
+
+    async def retry(self, space: SpaceId, run: RunId, *, from_start: bool = False, wait: float = 0) -> CreatedRun:
+        """Try a run again that failed or was cancelled."""
+        return await self._settled(space, await self._control.retry(space, run, from_start=from_start), wait=wait)
+
+    async def _settled(self, space: SpaceId, created: CreatedRun, *, wait: float) -> CreatedRun:
+        if not wait:
+            return created
+        run = await wait_until_settled(self._watcher, self._runs, self._feeds, space, created.run.id, seconds=wait)
+        return replace(created, run=run)
+
+
+async def wait_until_settled(
+    watcher: RunWatcher, runs: Runs, feeds: LiveStreams, space: SpaceId, run: RunId, *, seconds: float
+) -> Run:
+    """Return a run once it has ended or asks a person, or as it is when the time is over or the process stops."""
+    with watcher.watch(space, run) as watch:
+        try:
+            async with asyncio.timeout(seconds) as time:
+                with feeds.until_closed(lambda: time.reschedule(0)):
+                    return await _wait_until_settled(watch, runs, space, run)
+        except TimeoutError:
+            return await runs.get(space, run)
+
+
+async def _wait_until_settled(watch: Watch, runs: Runs, space: SpaceId, run: RunId) -> Run:
+    seq = 0
+    while True:
+        head = await watch.beyond(seq)
+        if head is None or head.status.terminal or head.status is RunStatus.WAITING:
+            found = await runs.get(space, run)
+            if found.status.terminal or found.status_reason == WaitsFor.PERSON:
+                return found
+        seq = 0 if head is None else head.last_event_seq

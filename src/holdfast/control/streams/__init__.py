@@ -1,0 +1,1 @@
+"""Live streams: each log is read once per process and shared by its subscribers."""

@@ -1,1 +1,0 @@
-"""The tasks contract: runs of mode `task` in other words, with other names and another shape of events."""
