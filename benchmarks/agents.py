@@ -140,7 +140,7 @@ async def ended(holdfast: Holdfast, run: RunId) -> None:
     """Wait until a run has ended."""
     seq = 1
     with holdfast.watcher.watch(DEFAULT_SPACE, run) as watch:
-        while (head := await watch.beyond(seq)) is not None and not head.status.terminal:
+        while (head := await watch.wait_past(seq)) is not None and not head.status.terminal:
             seq = head.last_event_seq
 
 

@@ -104,7 +104,7 @@ async def _ours(stack: AsyncExitStack, folder: Path) -> Callable[[str], Awaitabl
     processes = await stack.enter_async_context(open_processes())
     store = await stack.enter_async_context(open_store(folder / "holdfast.db"))
     sandbox = UnconfinedSandbox(processes)
-    places = ServerLauncher(workspace=folder, own=folder / ".holdfast", sandbox=sandbox, unconfined=sandbox)
+    places = ServerLauncher(workspace=folder, data_folder=folder / ".holdfast", sandbox=sandbox, unconfined=sandbox)
     servers = await stack.enter_async_context(open_mcp_servers(places, runs=store.runs))
     declared = McpServer(command=sys.executable, args=["-I", "-c", SERVER])
     agent = Agent(name="bot", description="", models=["a:b"], instructions="", mcp_servers={"bench": declared})

@@ -116,12 +116,12 @@ def _introduce(server: Server, run: Run) -> None:
 
 async def _follow(remote: ServerClient, run: Run, server: Server) -> Run:
     screen = TerminalView(stdout_console())
-    screen.begin(run)
+    screen.show_run(run)
     said, restarting = "", None
-    following = RunFollower(remote, run, transport="ws", tell=screen.tell)
+    following = RunFollower(remote, run, transport="ws", notify=screen.notify)
     async with asyncio.TaskGroup() as tasks:
         async for data in following.events():
-            screen.show(data)
+            screen.show_event(data)
             event = decode_event(data)
             said += event.delta if isinstance(event, TextMessageContent) else ""
             if DEATH in said and restarting is None:
@@ -130,7 +130,7 @@ async def _follow(remote: ServerClient, run: Run, server: Server) -> Run:
 
 
 async def _die_and_come_back(server: Server, screen: TerminalView) -> None:
-    screen.tell("── the server gets a SIGKILL, and another one is started on the same workspace ──")
+    screen.notify("── the server gets a SIGKILL, and another one is started on the same workspace ──")
     await server.kill()
     await server.start()
 

@@ -39,18 +39,18 @@ async def main(answer: str | None) -> int:
 async def _accompany(here: Holdfast, run: Run, answer: str | None) -> Run:
     """Answer what is asked, by the conductor or by whoever it waits for, until it has ended."""
     with here.watcher.watch(DEFAULT_SPACE, run.id) as watch:
-        seq, head = 0, await watch.beyond(0)
+        seq, head = 0, await watch.wait_past(0)
         while head is not None and not head.status.terminal:
             if head.status == "waiting":
                 await _respond(here, run, answer)
             seq = head.last_event_seq
-            head = await watch.beyond(seq)
+            head = await watch.wait_past(seq)
     return await here.store.runs.get(DEFAULT_SPACE, run.id)
 
 
 async def _respond(here: Holdfast, run: Run, answer: str | None) -> None:
     """Ask the person at the terminal about each open question, until the answer fits."""
-    for asked in await here.store.interrupts.asked_by(DEFAULT_SPACE, run.id):
+    for asked in await here.store.interrupts.open_for_run(DEFAULT_SPACE, run.id):
         print(f"?  {asked.message} {(asked.response_schema or {}).get('enum', '')}", flush=True)
         while not await _fits(here, run, asked, await _said() if answer is None else answer):
             if answer is not None:

@@ -39,12 +39,12 @@ async def main(answer: str | None) -> int:
 async def _accompany(here: Holdfast, run: Run, answer: str | None) -> Run:
     """Answer what the agent asks, until it has ended."""
     with here.watcher.watch(DEFAULT_SPACE, run.id) as watch:
-        seq, head = 0, await watch.beyond(0)
+        seq, head = 0, await watch.wait_past(0)
         while head is not None and not head.status.terminal:
             if head.status == "waiting":
                 await _decide(here, run, answer)
             seq = head.last_event_seq
-            head = await watch.beyond(seq)
+            head = await watch.wait_past(seq)
     return await here.store.runs.get(DEFAULT_SPACE, run.id)
 
 

@@ -107,7 +107,7 @@ async def served(
 ) -> AsyncIterator[Site]:
     """Serve a workspace while the block runs, to everybody."""
     async with workshop.open(**options) as floor, make_live_streams(floor.holdfast, habits) as feeds:
-        control = PrincipalUseCases(floor.holdfast, feeds, version="0").of(LOCAL_PRINCIPAL)
+        control = PrincipalUseCases(floor.holdfast, feeds, version="0").as_principal(LOCAL_PRINCIPAL)
         app = HostOriginMiddleware(create_app(control), origins=origins, meters=floor.holdfast.meters)
         async with _visited(app, workshop, floor, feeds, last_words) as site:
             yield site
@@ -124,10 +124,10 @@ async def guarded(
 ) -> AsyncIterator[Site]:
     """Serve a workspace behind a door while the block runs: to everybody until there is a key."""
     async with workshop.open() as floor, make_live_streams(floor.holdfast) as feeds:
-        controls = PrincipalUseCases(floor.holdfast, feeds, version="0", clock=clock, most_queued=most_queued)
-        async with AuthMiddleware(controls.of, controls.ring, rates=rates, **door) as behind:
+        controls = PrincipalUseCases(floor.holdfast, feeds, version="0", clock=clock, max_queued_runs=most_queued)
+        async with AuthMiddleware(controls.as_principal, controls.authenticator, rate_limiter=rates, **door) as behind:
             app = HostOriginMiddleware(
-                create_app(controls.of(LOCAL_PRINCIPAL), door=behind), meters=floor.holdfast.meters
+                create_app(controls.as_principal(LOCAL_PRINCIPAL), auth=behind), meters=floor.holdfast.meters
             )
             async with _visited(app, workshop, floor, feeds) as site:
                 yield site
@@ -157,7 +157,7 @@ async def answering(app: HostOriginMiddleware, *, last_words: int = 1) -> AsyncI
             await super().startup(sockets)
             up.set()
 
-    server = Server(uvicorn_config(app, last_words=last_words))
+    server = Server(uvicorn_config(app, shutdown_grace_seconds=last_words))
     with open_listener("127.0.0.1", 0) as listener:
         async with asyncio.TaskGroup() as tasks:
             serving = tasks.create_task(server._serve([listener]))

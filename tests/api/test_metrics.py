@@ -44,7 +44,7 @@ class Numbers:
 @pytest.fixture(scope="module")
 async def provider() -> AsyncIterator[StubOpenAIServer]:
     async with StubOpenAIServer(
-        otherwise=StubReply(text="hello", input_tokens=20, output_tokens=8, cached_tokens=5)
+        default_reply=StubReply(text="hello", input_tokens=20, output_tokens=8, cached_tokens=5)
     ) as server:
         yield server
 
@@ -139,7 +139,7 @@ async def test_tools_are_counted_by_outcome(shop: Site) -> None:
 
 
 async def test_a_tool_that_a_model_makes_up_is_no_label(shop: Site, provider: StubOpenAIServer) -> None:
-    provider.then(StubReply(calls=[StubToolCall(name="made_up")]))
+    provider.add_replies(StubReply(calls=[StubToolCall(name="made_up")]))
     moments = await play(shop, "unpriced")
     assert grown(moments, "holdfast_model_call_seconds_count", model=STAND_IN, outcome="done") == 2
     assert "made_up" not in moments[1].labels("holdfast_tool_call_seconds_count", "tool")
@@ -215,7 +215,7 @@ async def test_without_a_store_that_answers_the_rest_is_told_all_the_same(
 ) -> None:
     meters = Meters()
     async with open_store(tmp_path_factory.mktemp("shut") / "holdfast.db", bus=LocalBus(), meters=meters) as store:
-        control = MetricsControl(meters, store.census, version="1.2.3")
+        control = MetricsControl(meters, store.run_counts, version="1.2.3")
         up = Numbers(await control.read())
     down = Numbers(await control.read())
     assert (up.of("holdfast_store_up"), down.of("holdfast_store_up")) == (1, 0)

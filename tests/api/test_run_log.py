@@ -13,13 +13,13 @@ from tests.api.test_runs import asking
 
 
 async def test_a_run_leaves_a_line_when_it_starts_waits_and_ends(site: Site, caplog: pytest.LogCaptureFixture) -> None:
-    log = RunStatusLogger(events=site.store.events, runs=site.store.runs, pause=0)
+    log = RunStatusLogger(events=site.store.events, runs=site.store.runs, gather_seconds=0)
 
     def lines(run: str) -> list[logging.LogRecord]:
         told = [record for record in caplog.records if record.name == "holdfast.runs"]
         return [record for record in told if record.__dict__["said"]["run_id"] == run]
 
-    with site.floor.holdfast.watcher.listen(log.hear), caplog.at_level(logging.INFO, logger="holdfast.runs"):
+    with site.floor.holdfast.watcher.listen(log.on_wake), caplog.at_level(logging.INFO, logger="holdfast.runs"):
         async with asyncio.TaskGroup() as tasks:
             writing = tasks.create_task(log.run())
             run = await asking(site)
@@ -47,8 +47,8 @@ async def test_a_run_leaves_a_line_when_it_starts_waits_and_ends(site: Site, cap
 async def test_a_run_that_is_over_at_once_leaves_a_line_when_it_starts_too(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
-    log = RunStatusLogger(events=site.store.events, runs=site.store.runs, pause=0)
-    with site.floor.holdfast.watcher.listen(log.hear), caplog.at_level(logging.INFO, logger="holdfast.runs"):
+    log = RunStatusLogger(events=site.store.events, runs=site.store.runs, gather_seconds=0)
+    with site.floor.holdfast.watcher.listen(log.on_wake), caplog.at_level(logging.INFO, logger="holdfast.runs"):
         run = await site.play((await site.post("/api/threads", {"agent_type": "bot"}))["id"], "go")
         async with asyncio.TaskGroup() as tasks:  # which hears nothing of it before it has ended
             writing = tasks.create_task(log.run())

@@ -84,7 +84,7 @@ async def test_what_is_refused_is_told_in_json(site: Site) -> None:
 
 async def test_where_no_stream_may_be_opened_no_run_is_made(tmp_path: Path) -> None:
     workshop = fill(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))
-    async with served(workshop, habits=StreamLimits(most=1)) as site:
+    async with served(workshop, habits=StreamLimits(max_streams=1)) as site:
         stalled = f"/api/threads/{await site.thread(agent_type='staller')}/runs"
         thread = await site.thread()
         async with site.client.stream("POST", stalled, json={"input": "go"}, headers=STREAM) as stream:

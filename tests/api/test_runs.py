@@ -16,7 +16,7 @@ async def ended(site: Site, run: Json) -> Json:
     with site.floor.holdfast.watcher.watch(run["space_id"], run["id"]) as watch:
         seq = 0
         async with asyncio.timeout(30):
-            while (head := await watch.beyond(seq)) is not None and not head.status.terminal:
+            while (head := await watch.wait_past(seq)) is not None and not head.status.terminal:
                 seq = head.last_event_seq
     return await site.get(f"/api/runs/{run['id']}")
 

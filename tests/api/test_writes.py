@@ -125,13 +125,13 @@ class Numbers(Channel):
     """A feed that grows by what it is told."""
 
     def grow(self, *sizes: int) -> None:
-        first = self.last + 1
-        self.add([_event(seq, size) for seq, size in enumerate(sizes, first)])
+        first = self.last_seq + 1
+        self.publish([_event(seq, size) for seq, size in enumerate(sizes, first)])
 
     async def page(self, after: int, *, limit: int = PAGE_ITEMS) -> Sequence[LoggedEvent]:
         raise AssertionError("all of it is in the window")
 
-    async def _follow(self) -> None:
+    async def _read_log(self) -> None:
         raise AssertionError("nobody reads for it")
 
 
@@ -161,7 +161,7 @@ async def test_what_is_at_hand_goes_out_together_before_more_is_waited_for() -> 
     feed.grow(1)
     assert await waiting is not None
     body.write(b"last")
-    feed.end(StreamEnd.ENDED)
+    feed.close(StreamEnd.ENDED)
     assert await body.next() is StreamEnd.ENDED
     body.write(b" end")
     await body.end()
@@ -195,7 +195,7 @@ async def test_what_comes_while_a_reader_is_slow_goes_out_as_soon_as_it_can(writ
     room.clear()
     feed.grow(3)
     await asyncio.sleep(0)
-    feed.end(StreamEnd.ENDED)
+    feed.close(StreamEnd.ENDED)
     room.set()
     assert await writing is StreamEnd.ENDED
     assert sent == [b"1;", b"2;", b"3;"]
@@ -219,14 +219,14 @@ async def test_what_many_share_is_gathered_and_sent_in_the_same_way() -> None:
     writing = asyncio.ensure_future(body.write_all(_lengths))
     await asyncio.sleep(0)
     assert [message["body"] for message in sent] == [b"begin 1,1;"]
-    feed.stir()
+    feed.wake_subscribers()
     await asyncio.sleep(0)
     assert not writing.done()
     feed.grow(2)
     await asyncio.sleep(0)
     feed.grow(MAX_BATCH_BYTES)
     feed.grow(3)
-    feed.end(StreamEnd.ENDED)
+    feed.close(StreamEnd.ENDED)
     assert await writing is StreamEnd.ENDED
     await body.end()
     assert b"".join(message["body"] for message in sent) == b"begin 1,1;%b2;%d;3;" % (KEEPALIVE, MAX_BATCH_BYTES)
@@ -236,7 +236,7 @@ async def test_not_more_is_gathered_of_what_many_share_than_is_written_at_once()
     feed, body, sent = _body()
     for _ in range(4):
         feed.grow(MAX_BATCH_BYTES // 2)
-    feed.end(StreamEnd.ENDED)
+    feed.close(StreamEnd.ENDED)
     assert await body.write_all(lambda items: b"x" * len(items[0].data)) is StreamEnd.ENDED
     await body.end()
     assert [len(message["body"]) for message in sent] == [MAX_BATCH_BYTES, MAX_BATCH_BYTES, 0]

@@ -54,7 +54,7 @@ def shown(*events: Event | HoldfastEvent, terminal: bool = False) -> str:
     screen = TerminalView(console)
     for event in events:
         own = type(event) in CUSTOM_EVENT_TYPES.values()
-        screen.show(encode_event(to_custom(event) if own else event))  # type: ignore[arg-type] # told apart in this line
+        screen.show_event(encode_event(to_custom(event) if own else event))  # type: ignore[arg-type] # told apart in this line
     return paper.getvalue()
 
 
@@ -169,5 +169,5 @@ def test_a_terminal_gets_styles_and_the_same_words() -> None:
 def test_an_event_that_this_version_does_not_know_is_passed_over() -> None:
     screen = TerminalView(Console(file=io.StringIO()))
     assert "LATER" not in EVENT_TYPES
-    screen.show(b'{"type":"LATER"}')
-    screen.show(b'{"type":"CUSTOM","name":"holdfast.step","value":{"number":"one"}}')
+    screen.show_event(b'{"type":"LATER"}')
+    screen.show_event(b'{"type":"CUSTOM","name":"holdfast.step","value":{"number":"one"}}')

@@ -76,7 +76,7 @@ def test_the_guide_has_the_limits_of_the_server_with_their_codes_and_no_others()
         ["its nesting", str(MAX_JSON_DEPTH), f"`{TooDeep.code}`"],
         ["the address of a request", f"{MAX_URL_BYTES // 2**10} KiB", f"`{AddressTooLong.code}`"],
         ["its headers", f"{MAX_HEADER_BYTES // 2**10} KiB", f"`{HeadersTooLarge.code}`"],
-        ["open streams of a process", f"{StreamLimits().most:,}", f"`{TooManyStreams.code}`"],
+        ["open streams of a process", f"{StreamLimits().max_streams:,}", f"`{TooManyStreams.code}`"],
     ]
 
 

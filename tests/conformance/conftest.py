@@ -91,7 +91,7 @@ async def opened(where: str | Path, clock: HeldClock) -> AsyncIterator[Store]:
     """Open the store at `where` on a clock of the test, through connections that are there if there are any."""
     async with open_bus(where) as bus:
         if isinstance(where, str) and where in _pools:
-            async with database_on(_pools[where], clock=clock, keeps_time=True, bus=bus) as database:
+            async with database_on(_pools[where], clock=clock, use_local_clock=True, bus=bus) as database:
                 yield Store(database)
         else:
             async with open_store(where, bus=bus, clock=clock) as store:

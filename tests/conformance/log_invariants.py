@@ -50,7 +50,7 @@ async def check_heads(store: Store, probe: Probe, model: Model, now: Millis) -> 
         _check_head(dict(head) | {"wait_until": _later(head["wait_until"], now)}, run, now)
     queued = [run for run in rows if run.status is RunStatus.QUEUED]
     later = [run.wait_until for run in queued if run.wait_until is not None and run.wait_until > now]
-    state = await store.leases.queue()
+    state = await store.leases.queue_state()
     assert state.ready == any(run.ready(now) for run in queued)
     assert state.next_at == maybe_instant(Millis(min(later)) if later else None)
 

@@ -315,7 +315,7 @@ def _what(item: InboxItem) -> str:
     match item.kind, item.data:
         case InboxKind.CHILD, {"run_id": run_id, "status": status}:
             return f"{run_id} {status}"
-        case InboxKind.ANSWER, {"interrupt_id": interrupt}:
+        case InboxKind.RESPONSE, {"interrupt_id": interrupt}:
             return str(interrupt)
         case InboxKind.MESSAGE, {"content": content}:
             return str(content)

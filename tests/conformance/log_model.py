@@ -302,7 +302,7 @@ class Model:
         told: ModelRun | None = run
         while told is not None:
             if told.live:
-                self.put(told, InboxKind.ANSWER, interrupt)
+                self.put(told, InboxKind.RESPONSE, interrupt)
             told = told.parent
 
     def give_back(self, run: ModelRun, to: RunStatus, *, wait_until: int | None = None) -> None:

@@ -68,7 +68,7 @@ def ports_of(store: Store) -> Ports:
         api_keys=store.api_keys,
         notifications=store.notifications,
         tool_trust=store.tool_trust,
-        census=store.census,
+        census=store.run_counts,
     )
 
 

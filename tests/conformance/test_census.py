@@ -12,11 +12,11 @@ from tests.builders import FIRST, MINUTE
 from tests.conformance.conftest import OTHER, SPACE
 from tests.conformance.scenes import COMPLETED, WAITING, after, at, commit, queued, running
 
-NOBODY = LiveRunCounts(pending=0, ready=0, delayed=0, running=0, waiting=0, longest_wait=0.0)
+NOBODY = LiveRunCounts(pending=0, ready=0, delayed=0, running=0, waiting=0, longest_wait_seconds=0.0)
 
 
 async def test_without_runs_there_is_nothing_to_count(store: Store) -> None:
-    assert await store.census.live() == NOBODY
+    assert await store.run_counts.live() == NOBODY
 
 
 async def test_each_run_that_has_not_ended_is_counted_where_it_stands(store: Store, clock: HeldClock) -> None:
@@ -27,8 +27,8 @@ async def test_each_run_that_has_not_ended_is_counted_where_it_stands(store: Sto
     await queued(store, wait_until=at(clock, 60))
     await queued(store)
     await queued(store)
-    assert await store.census.live() == LiveRunCounts(
-        pending=1, ready=2, delayed=1, running=1, waiting=1, longest_wait=0.0
+    assert await store.run_counts.live() == LiveRunCounts(
+        pending=1, ready=2, delayed=1, running=1, waiting=1, longest_wait_seconds=0.0
     )
 
 
@@ -36,23 +36,23 @@ async def test_runs_that_have_ended_are_not_counted(store: Store) -> None:
     await commit(store, await running(store), move=COMPLETED)
     cancelled = await queued(store)
     await store.runs.end(SPACE, cancelled.id, to=RunStatus.CANCELLED)
-    assert await store.census.live() == NOBODY
+    assert await store.run_counts.live() == NOBODY
 
 
 async def test_runs_of_all_spaces_are_counted_together(store: Store) -> None:
     await queued(store)
     await store.runs.create(OTHER, NewRun(thread=NewThread()))
-    assert (await store.census.live()).ready == 2
+    assert (await store.run_counts.live()).ready == 2
 
 
 async def test_the_runs_of_a_space_that_wait_are_counted_for_themselves(store: Store, clock: HeldClock) -> None:
-    assert await store.census.queued(SPACE) == 0
+    assert await store.run_counts.queued(SPACE) == 0
     busy = await running(store)
     await after(store, busy.run)
     await queued(store, wait_until=at(clock, 60))
     await queued(store)
     await store.runs.create(OTHER, NewRun(thread=NewThread()))
-    assert (await store.census.queued(SPACE), await store.census.queued(OTHER)) == (3, 1)
+    assert (await store.run_counts.queued(SPACE), await store.run_counts.queued(OTHER)) == (3, 1)
 
 
 async def test_the_longest_wait_is_that_of_the_oldest_run_that_is_ready(store: Store, clock: HeldClock) -> None:
@@ -61,13 +61,13 @@ async def test_the_longest_wait_is_that_of_the_oldest_run_that_is_ready(store: S
     await queued(store)
     clock.tick(timedelta(seconds=5))
     await queued(store)
-    assert (await store.census.live()).longest_wait == 5.0
+    assert (await store.run_counts.live()).longest_wait_seconds == 5.0
     await store.leases.claim(FIRST, lease=MINUTE, limit=2)
-    assert (await store.census.live()).longest_wait == 0.0
+    assert (await store.run_counts.live()).longest_wait_seconds == 0.0
 
 
 async def test_a_delayed_run_is_ready_when_its_time_has_come(store: Store, clock: HeldClock) -> None:
     await queued(store, wait_until=at(clock, 60))
     clock.tick(MINUTE)
-    live = await store.census.live()
+    live = await store.run_counts.live()
     assert (live.ready, live.delayed) == (1, 0)

@@ -76,7 +76,7 @@ async def check_told(store: Store, lease: Lease) -> None:
     """See that a lease tells the run as it is, and where it stands, if it says so."""
     assert lease.run == await store.runs.get(SPACE, lease.run_id)
     assert (lease.run_id, lease.thread_id, lease.space_id) == (lease.run.id, lease.run.thread_id, lease.run.space_id)
-    assert lease.opening in (None, await store.journal.open(lease))
+    assert lease.snapshot in (None, await store.journal.open(lease))
     await store.leases.release(lease)
     (again,) = await store.leases.claim(FIRST, lease=MINUTE)
     run = replace(lease.run, session_id=again.run.session_id, attempt=again.run.attempt)
@@ -90,7 +90,7 @@ async def test_a_lease_tells_the_run_as_it_is(store: Store, where: str | Path, t
     new = NewRun(**{"thread": thread, "messages": [user("hi")], **fields})
     _, (lease,) = await claim_at_birth(store, new)
     if isinstance(where, Path):  # it is made and claimed in one transaction
-        assert (lease.opening is not None) == (kind in ANEW)
+        assert (lease.snapshot is not None) == (kind in ANEW)
     await check_told(store, lease)
 
 
@@ -124,7 +124,7 @@ async def test_runs_whose_making_fails_are_not_taken_for_others(store: Store, th
     leases += await store.leases.claim(FIRST, lease=MINUTE, limit=100)
     assert {lease.run_id for lease in leases} == {first.run.id, second.run.id}
     for lease in leases:
-        opening = lease.opening or await store.journal.open(lease)
+        opening = lease.snapshot or await store.journal.open(lease)
         assert texts(opening.messages) == [lease.thread_id]
         assert lease.run == await store.runs.get(SPACE, lease.run_id)
     assert earlier.run_id == "used"

@@ -270,7 +270,7 @@ async def test_a_run_that_cannot_be_made_does_not_harm_those_made_with_it(store:
 async def test_a_run_settles_the_timer_that_it_fires(store: Store, clock: HeldClock) -> None:
     thread = await new_thread(store, SPACE)
     timer = await store.timers.set(SPACE, NewTimer(kind="reminder", due_at=instant(clock.now())))
-    (claim,) = await store.timers.due(FIRST, lease=MINUTE)
+    (claim,) = await store.timers.claim_due(FIRST, lease=MINUTE)
     async with refused(store, Invalid):
         await store.runs.create(SPACE, NewRun(thread=thread, values={"state": object()}), fires=claim)
     assert (await store.timers.get(SPACE, timer.id)).state is TimerState.SCHEDULED
@@ -281,9 +281,9 @@ async def test_a_run_settles_the_timer_that_it_fires(store: Store, clock: HeldCl
 async def test_a_timer_that_was_taken_over_makes_no_run(store: Store, clock: HeldClock) -> None:
     new = NewRun(thread=await new_thread(store, SPACE), messages=[user("wake up")])
     await store.timers.set(SPACE, NewTimer(kind="reminder", due_at=instant(clock.now())))
-    (stale,) = await store.timers.due(FIRST, lease=MINUTE)
+    (stale,) = await store.timers.claim_due(FIRST, lease=MINUTE)
     clock.tick(2 * MINUTE)
-    (fresh,) = await store.timers.due(SECOND, lease=MINUTE)
+    (fresh,) = await store.timers.claim_due(SECOND, lease=MINUTE)
     async with refused(store, LeaseLost):
         await store.runs.create(SPACE, new, fires=stale)
     await store.runs.create(SPACE, new, fires=fresh)

@@ -148,20 +148,20 @@ async def test_a_run_that_is_returned_again_settles_the_timer_that_fires_it(stor
     new = _new(await new_thread(store, SPACE))
     run = (await store.runs.create(SPACE, new)).run
     timer = await store.timers.set(SPACE, NewTimer(kind="daemon", due_at=instant(clock.now())))
-    (claim,) = await store.timers.due(FIRST, lease=MINUTE)
+    (claim,) = await store.timers.claim_due(FIRST, lease=MINUTE)
     assert (await store.runs.create(SPACE, new, fires=claim)).run == run
     assert (await store.timers.get(SPACE, timer.id)).state is TimerState.FIRED
 
 
 async def test_the_run_that_a_key_made_is_found_again_without_making_one(store: Store) -> None:
     new = _new(await new_thread(store, SPACE))
-    assert await store.runs.made_under(SPACE, "key", body=body_digest(new)) is None
+    assert await store.runs.find_by_idempotency_key(SPACE, "key", body=body_digest(new)) is None
     run = (await store.runs.create(SPACE, new)).run
-    assert await store.runs.made_under(SPACE, "key", body=body_digest(new)) == run
-    assert await store.runs.made_under(OTHER, "key", body=body_digest(new)) is None
+    assert await store.runs.find_by_idempotency_key(SPACE, "key", body=body_digest(new)) == run
+    assert await store.runs.find_by_idempotency_key(OTHER, "key", body=body_digest(new)) is None
     async with refused(store, IdempotencyMismatch):
-        await store.runs.made_under(SPACE, "key", body="other")
+        await store.runs.find_by_idempotency_key(SPACE, "key", body="other")
     await store.runs.end(SPACE, run.id)
     await store.runs.delete(SPACE, run.id)
     async with refused(store, Conflict):
-        await store.runs.made_under(SPACE, "key", body=body_digest(new))
+        await store.runs.find_by_idempotency_key(SPACE, "key", body=body_digest(new))

@@ -54,7 +54,7 @@ async def deadline(store: Store, where: str | Path) -> Timer:
 
 
 async def due(store: Store) -> list[TimerClaim]:
-    return await store.timers.due(FIRST, lease=MINUTE)
+    return await store.timers.claim_due(FIRST, lease=MINUTE)
 
 
 async def put(store: Store, run: RunId) -> None:
@@ -193,7 +193,7 @@ async def test_a_deadline_goes_on_with_exactly_what_was_left(store: Store, clock
 async def test_whatever_wakes_a_run_lets_its_deadline_go_on(store: Store, clock: HeldClock, where: str | Path) -> None:
     parent = await running(store, limits=HOUR)
     await asks(store, parent)
-    await store.interrupts.answer(SPACE, InterruptId("question"), InterruptResponse(response=True))
+    await store.interrupts.respond(SPACE, InterruptId("question"), InterruptResponse(response=True))
     assert (await deadline(store, where)).state is TimerState.SCHEDULED
     parent = await claim(store)
     child = await child_of(store, parent.run_id)

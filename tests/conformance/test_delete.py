@@ -56,7 +56,7 @@ async def worked(store: Store, clock: HeldClock, lease: Lease, *, said: str = "s
         interrupts=[asked(f"int-{name}")],
         move=ASKING,
     )
-    await store.interrupts.answer(SPACE, InterruptId(f"int-{name}"), InterruptResponse(response=said))
+    await store.interrupts.respond(SPACE, InterruptId(f"int-{name}"), InterruptResponse(response=said))
     again = await claim(store, SECOND)
     unread = [item.number for item in await store.journal.inbox(again)]
     await commit(store, again, consumed=unread, move=COMPLETED)

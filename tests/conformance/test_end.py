@@ -273,7 +273,7 @@ async def test_what_was_said_last_to_a_run_that_never_began_comes_before_what_wa
     for limit in (1, 2, 3):
         pages = [await store.messages.history(SPACE, last.id, limit=limit)]
         while len(pages[0]) == limit:
-            pages.insert(0, await store.messages.history(SPACE, last.id, limit=limit, before=pages[0][0].place))
+            pages.insert(0, await store.messages.history(SPACE, last.id, limit=limit, before=pages[0][0].cursor))
         assert [message for page in pages for message in page] == whole
 
 
@@ -354,7 +354,7 @@ async def test_a_timer_that_ends_a_run_is_settled_with_it(store: Store, clock: H
     deadline = TimerId("deadline")
     await commit(store, lease, timers=[NewTimer(kind="deadline", due_at=at(clock, 1), id=deadline)])
     clock.tick(MINUTE)
-    (due,) = await store.timers.due(FIRST, lease=MINUTE)
+    (due,) = await store.timers.claim_due(FIRST, lease=MINUTE)
     await end(store, lease.run_id, to=RunStatus.FAILED, error=WHY, fires=due)
     assert (await store.timers.get(SPACE, deadline)).state is TimerState.FIRED
 
@@ -363,9 +363,9 @@ async def test_a_timer_that_was_taken_over_ends_nothing(store: Store, where: str
     lease = await running(store)
     await commit(store, lease, timers=[NewTimer(kind="deadline", due_at=at(clock, 1))])
     clock.tick(MINUTE)
-    (lost,) = await store.timers.due(FIRST, lease=MINUTE)
+    (lost,) = await store.timers.claim_due(FIRST, lease=MINUTE)
     clock.tick(MINUTE)
-    await store.timers.due(FIRST, lease=MINUTE)
+    await store.timers.claim_due(FIRST, lease=MINUTE)
     before = await rows_of(where)
     with pytest.raises(LeaseLost):
         await end(store, lease.run_id, fires=lost)

@@ -157,7 +157,7 @@ async def test_a_run_that_waits_begins_the_count_anew(store: Store, clock: HeldC
             consumed=[] if number == 1 else [number - 1],
         )
         assert (await get(store, run.id)).attempt == 0
-        await store.inbox.put(SPACE, run.id, kind=InboxKind.ANSWER, data={"interrupt_id": "int_of_another"})
+        await store.inbox.put(SPACE, run.id, kind=InboxKind.RESPONSE, data={"interrupt_id": "int_of_another"})
     await die(store, clock)
     assert await status(store, run.id) is RunStatus.QUEUED
 

@@ -277,11 +277,11 @@ async def test_input_that_waits_is_paged_by_its_id_also_when_it_enters_meanwhile
     for limit in (1, 2, 3, 5, 7, 8):
         pages = [await store.messages.history(SPACE, last.id, limit=limit)]
         while len(pages[0]) == limit:
-            pages.insert(0, await store.messages.history(SPACE, last.id, limit=limit, before=pages[0][0].place))
+            pages.insert(0, await store.messages.history(SPACE, last.id, limit=limit, before=pages[0][0].cursor))
         assert [text for page in pages for text in texts(page)] == whole
     (six, _) = await store.messages.history(SPACE, last.id, limit=2)
     await complete(store, lease)
-    assert texts(await store.messages.history(SPACE, last.id, limit=2, before=six.place)) == ["4", "5"]
+    assert texts(await store.messages.history(SPACE, last.id, limit=2, before=six.cursor)) == ["4", "5"]
     for strange in ("missing", "1"):
         async with refused(store, Invalid):
             await store.messages.history(SPACE, last.id, before=MessageId(strange))

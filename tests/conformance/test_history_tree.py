@@ -170,7 +170,7 @@ class Tree:
         page = await self.store.messages.history(SPACE, node.run.id, limit=limit)
         heard = texts(page)
         while page:
-            page = await self.store.messages.history(SPACE, node.run.id, limit=limit, before=page[0].place)
+            page = await self.store.messages.history(SPACE, node.run.id, limit=limit, before=page[0].cursor)
             heard = texts(page) + heard
         return heard
 

@@ -156,7 +156,7 @@ async def test_a_timer_that_an_item_fires_is_settled_with_it(store: Store, clock
     nap = TimerId("nap")
     await commit(store, lease, timers=[NewTimer(kind="nap", due_at=at(clock, 1), id=nap)], move=WAITING)
     clock.tick(MINUTE)
-    (due,) = await store.timers.due(FIRST, lease=MINUTE)
+    (due,) = await store.timers.claim_due(FIRST, lease=MINUTE)
     await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.TIMER, data={"timer_id": nap}, fires=due)
     assert (await store.timers.get(SPACE, nap)).state is TimerState.FIRED
     assert await status(store, lease.run_id) is RunStatus.QUEUED
@@ -168,9 +168,9 @@ async def test_a_timer_that_somebody_else_fired_puts_nothing_in(
     run = await asking(store)
     await store.timers.set(SPACE, NewTimer(kind="nap", due_at=at(clock, 1)), run=run.id)
     clock.tick(MINUTE)
-    (lost,) = await store.timers.due(FIRST, lease=MINUTE)
+    (lost,) = await store.timers.claim_due(FIRST, lease=MINUTE)
     clock.tick(MINUTE)
-    await store.timers.due(FIRST, lease=MINUTE)
+    await store.timers.claim_due(FIRST, lease=MINUTE)
     before = await rows_of(where)
     with pytest.raises(LeaseLost):
         await store.inbox.put(SPACE, run.id, kind=InboxKind.TIMER, data=None, fires=lost)
@@ -182,7 +182,7 @@ async def test_a_refused_item_leaves_its_timer_to_fire_again(store: Store, clock
     timer = await store.timers.set(SPACE, NewTimer(kind="nap", due_at=at(clock, 1)))
     await commit(store, lease, move=COMPLETED)
     clock.tick(MINUTE)
-    (due,) = await store.timers.due(FIRST, lease=MINUTE)
+    (due,) = await store.timers.claim_due(FIRST, lease=MINUTE)
     with pytest.raises(Conflict):
         await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.TIMER, data=None, fires=due)
     assert (await store.timers.get(SPACE, timer.id)).state is TimerState.SCHEDULED

@@ -30,7 +30,7 @@ async def question(store: Store, name: InterruptId = QUESTION) -> Interrupt:
 
 
 async def answer(store: Store, name: InterruptId = QUESTION, by: str | None = None) -> Interrupt:
-    return await store.interrupts.answer(SPACE, name, InterruptResponse(response="yes", by=by))
+    return await store.interrupts.respond(SPACE, name, InterruptResponse(response="yes", by=by))
 
 
 async def read(store: Store, run: Run) -> list[InboxItem]:
@@ -51,7 +51,7 @@ async def test_a_question_that_ran_out_gives_its_run_the_default(store: Store, c
     )
     assert await status(store, run.id) is RunStatus.QUEUED
     (item,) = await read(store, run)
-    assert (item.kind, item.created_by, item.created_at) == (InboxKind.ANSWER, None, at(clock, 0))
+    assert (item.kind, item.created_by, item.created_at) == (InboxKind.RESPONSE, None, at(clock, 0))
     assert item.data == {"interrupt_id": "question", "response": {"approved": False}, "expired": True}
 
 
@@ -151,7 +151,7 @@ async def test_a_question_runs_out_while_its_run_does_something_else(store: Stor
     clock.tick(MILLISECOND)
     assert await store.interrupts.expire() == [QUESTION]
     assert await status(store, run.id) is RunStatus.RUNNING
-    assert [item.kind for item in await store.journal.inbox(lease)] == [InboxKind.MESSAGE, InboxKind.ANSWER]
+    assert [item.kind for item in await store.journal.inbox(lease)] == [InboxKind.MESSAGE, InboxKind.RESPONSE]
 
 
 async def test_however_many_ask_at_once_each_question_runs_out_once(stores: list[Store], clock: HeldClock) -> None:

@@ -30,7 +30,7 @@ QUESTION = InterruptId("question")
 
 
 async def answer(store: Store, response: Any = True, **options: Any) -> Interrupt:
-    return await store.interrupts.answer(SPACE, QUESTION, InterruptResponse(response=response, **options))
+    return await store.interrupts.respond(SPACE, QUESTION, InterruptResponse(response=response, **options))
 
 
 async def test_an_interrupt_is_kept_as_it_was_asked(store: Store, clock: HeldClock) -> None:
@@ -75,7 +75,7 @@ async def test_an_interrupt_is_given_an_id_and_a_deadline(store: Store, clock: H
 async def test_the_interrupts_of_a_run_come_the_oldest_first(store: Store) -> None:
     lease = await running(store)
     await commit(store, lease, interrupts=[asked("b"), asked("a")], move=ASKING)
-    await store.interrupts.answer(SPACE, InterruptId("b"), InterruptResponse(response=1))
+    await store.interrupts.respond(SPACE, InterruptId("b"), InterruptResponse(response=1))
     lease = await claim(store)
     await commit(store, lease, consumed=[1], interrupts=[asked("c")], move=ASKING)
     found = await store.interrupts.of_run(SPACE, lease.run_id)
@@ -104,7 +104,7 @@ async def test_the_interrupts_of_children_show_at_the_root(store: Store) -> None
 async def test_the_interrupts_of_a_space_come_in_pages_the_newest_first(store: Store) -> None:
     for name in ("a", "b", "c", "d", "e"):
         await asking(store, name)
-    await store.interrupts.answer(SPACE, InterruptId("c"), InterruptResponse(response=1))
+    await store.interrupts.respond(SPACE, InterruptId("c"), InterruptResponse(response=1))
 
     async def names(status: InterruptStatus | None) -> list[list[str]]:
         pages, cursor, more = [], None, True
@@ -134,7 +134,7 @@ async def test_an_answer_settles_its_interrupt_and_wakes_its_run(store: Store, c
     assert settled.answered_at == at(clock, 0)
     assert await status(store, run.id) is RunStatus.QUEUED
     (item,) = await store.journal.inbox(await claim(store))
-    assert (item.kind, item.created_by) == (InboxKind.ANSWER, "ann")
+    assert (item.kind, item.created_by) == (InboxKind.RESPONSE, "ann")
     assert item.data == {"interrupt_id": "question", "response": {"approved": True}}
 
 
@@ -151,7 +151,7 @@ async def test_an_interrupt_may_be_answered_while_its_run_does_something_else(st
     await store.inbox.put(SPACE, run.id, kind=InboxKind.MESSAGE, data="by the way")
     lease = await claim(store)
     await answer(store)
-    assert [item.kind for item in await store.journal.inbox(lease)] == [InboxKind.MESSAGE, InboxKind.ANSWER]
+    assert [item.kind for item in await store.journal.inbox(lease)] == [InboxKind.MESSAGE, InboxKind.RESPONSE]
     assert await status(store, run.id) is RunStatus.RUNNING
 
 

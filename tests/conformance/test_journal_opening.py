@@ -123,7 +123,7 @@ async def test_all_that_a_run_has_is_opened_with_it(store: Store) -> None:
         values={"state": {"n": 1}, "plan": ["look"]},
     )
     await commit(store, lease, interrupts=[asked("a"), asked("b")], move=ASKING)
-    await store.interrupts.answer(SPACE, InterruptId("a"), InterruptResponse(response="yes"))
+    await store.interrupts.respond(SPACE, InterruptId("a"), InterruptResponse(response="yes"))
     again = await claim(store, SECOND)
     await put(store, again.run_id)
     opening = await opened(store, again)
@@ -131,7 +131,7 @@ async def test_all_that_a_run_has_is_opened_with_it(store: Store) -> None:
     assert opening.steps == await store.steps.of_run(SPACE, lease.run_id)
     assert [step.number for step in opening.steps] == [1, 2, 3]
     assert opening.values == {"state": {"n": 1}, "plan": ["look"]}
-    assert [item.kind for item in opening.inbox] == [InboxKind.ANSWER, InboxKind.MESSAGE]
+    assert [item.kind for item in opening.inbox] == [InboxKind.RESPONSE, InboxKind.MESSAGE]
     assert opening.inbox == await store.journal.inbox(again)
     assert [question.id for question in opening.interrupts] == ["b"]
     logged = await stream(store, lease.run_id)
@@ -200,7 +200,7 @@ async def test_a_stream_goes_on_in_a_new_segment_after_a_wait(store: Store) -> N
     said = resumed(lease, await opened(store, lease))
     finished = said.end(RunFinished(thread_id=lease.thread_id, run_id=lease.run_id), at=NOW)
     await commit(store, lease, events=finished, interrupts=[asked("q")], move=ASKING)
-    await store.interrupts.answer(SPACE, InterruptId("q"), InterruptResponse(response="yes"))
+    await store.interrupts.respond(SPACE, InterruptId("q"), InterruptResponse(response="yes"))
     again = await claim(store)
     going_on = resumed(again, await opened(store, again))
     assert going_on.segment_id is None

@@ -260,18 +260,18 @@ async def test_an_ended_run_is_let_go_only_by_the_lease_that_it_was_ended_under(
 async def test_the_queue_says_whether_a_run_may_be_claimed_and_when_the_next_may(
     store: Store, clock: HeldClock
 ) -> None:
-    state = await store.leases.queue()
+    state = await store.leases.queue_state()
     assert (state.ready, state.next_at) == (False, None)
     later, soon = at(clock, 120), at(clock, 60)
     await queued(store, wait_until=later)
     await queued(store, wait_until=soon)
-    state = await store.leases.queue()
+    state = await store.leases.queue_state()
     assert (state.ready, state.next_at) == (False, soon)
     clock.tick(MINUTE)
-    state = await store.leases.queue()
+    state = await store.leases.queue_state()
     assert (state.ready, state.next_at) == (True, later)
     await claim(store)
-    state = await store.leases.queue()
+    state = await store.leases.queue_state()
     assert (state.ready, state.next_at) == (False, later)
     await queued(store)
-    assert (await store.leases.queue()).ready
+    assert (await store.leases.queue_state()).ready

@@ -103,7 +103,7 @@ async def test_enqueue_is_accepted_once_the_person_has_answered(store: Store) ->
     thread = await new_thread(store, SPACE)
     asked = await ask_a_person(store, await make(store, thread, "hello"), "really?")
     (interrupt,) = await store.interrupts.of_run(SPACE, asked.id)
-    await store.interrupts.answer(SPACE, interrupt.id, InterruptResponse(response="yes"))
+    await store.interrupts.respond(SPACE, interrupt.id, InterruptResponse(response="yes"))
     assert (await make(store, thread, "good")).base_run_id == asked.id
 
 

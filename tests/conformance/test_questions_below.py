@@ -40,15 +40,15 @@ async def heard(store: Store, lease: Lease) -> list[tuple[InboxKind, Any]]:
 async def test_a_parent_hears_what_its_child_asks(store: Store) -> None:
     root, mid, leaf = await family(store)
     await ask(store, leaf)
-    assert await heard(store, mid) == [(InboxKind.QUESTION, {"run_id": leaf.run_id, "interrupts": [QUESTION]})]
+    assert await heard(store, mid) == [(InboxKind.CHILD_INTERRUPT, {"run_id": leaf.run_id, "interrupts": [QUESTION]})]
     assert await heard(store, root) == []
 
 
 async def test_all_above_hear_of_an_answer(store: Store) -> None:
     root, mid, leaf = await family(store)
     await ask(store, leaf)
-    await store.interrupts.answer(SPACE, InterruptId("q"), InterruptResponse(response="yes"))
-    closed = (InboxKind.ANSWER, {"interrupt_id": "q"})
+    await store.interrupts.respond(SPACE, InterruptId("q"), InterruptResponse(response="yes"))
+    closed = (InboxKind.RESPONSE, {"interrupt_id": "q"})
     assert (await heard(store, root), (await heard(store, mid))[1:]) == ([closed], [closed])
 
 
@@ -57,7 +57,7 @@ async def test_all_above_hear_that_nobody_answered_in_time(store: Store, clock: 
     await ask(store, leaf, expires_at=at(clock, 1))
     clock.tick(MINUTE / 2)
     await store.interrupts.expire()
-    assert await heard(store, root) == [(InboxKind.ANSWER, {"interrupt_id": "q"})]
+    assert await heard(store, root) == [(InboxKind.RESPONSE, {"interrupt_id": "q"})]
 
 
 async def test_all_above_hear_that_a_question_was_taken_back(store: Store) -> None:
@@ -66,7 +66,7 @@ async def test_all_above_hear_that_a_question_was_taken_back(store: Store) -> No
     await store.inbox.put(SPACE, leaf.run_id, kind=InboxKind.MESSAGE, data={"role": "user", "content": "x"})
     again = await claimed(store, leaf.run)
     await commit(store, again, consumed=[1], withdrawn=[InterruptId("q")])
-    assert await heard(store, root) == [(InboxKind.ANSWER, {"interrupt_id": "q"})]
+    assert await heard(store, root) == [(InboxKind.RESPONSE, {"interrupt_id": "q"})]
     assert len(await heard(store, mid)) == 2
 
 
@@ -75,10 +75,10 @@ async def test_a_question_below_is_answered_at_the_root_in_the_name_of_a_segment
     await ask(store, leaf)
     await commit(store, root, move=Move(to=RunStatus.WAITING, reason=WaitsFor.CHILD))
     answers = {InterruptId("q"): InterruptResponse(response="yes")}
-    await store.interrupts.answer_all(SPACE, root.run_id, answers, segment=RunId("next"))
+    await store.interrupts.respond_all(SPACE, root.run_id, answers, segment=RunId("next"))
     assert await status(store, leaf.run_id) is await status(store, root.run_id) is RunStatus.QUEUED
     again = await claimed(store, root.run)
-    assert await heard(store, again) == [(InboxKind.ANSWER, {"interrupt_id": "q", "segment": "next"})]
+    assert await heard(store, again) == [(InboxKind.RESPONSE, {"interrupt_id": "q", "segment": "next"})]
     (item,) = await _items(store, leaf)
     assert item.data == {"interrupt_id": "q", "response": "yes"}
     assert (await store.runs.get(SPACE, RunId("next"))).id == root.run_id
@@ -92,7 +92,7 @@ async def test_a_run_beside_does_not_answer(store: Store) -> None:
     root, mid, leaf = await family(store)
     await ask(store, mid)
     with pytest.raises(NotFound, match="does not ask `q`"):
-        await store.interrupts.answer_all(SPACE, leaf.run_id, {InterruptId("q"): InterruptResponse(response="yes")})
+        await store.interrupts.respond_all(SPACE, leaf.run_id, {InterruptId("q"): InterruptResponse(response="yes")})
     assert await heard(store, leaf) == []
     assert len(await heard(store, root)) == 1
 
@@ -113,9 +113,9 @@ async def test_only_a_run_that_waits_for_people_asks_them(store: Store, move: Mo
 async def test_what_a_run_asks_is_its_own_and_what_it_shows(store: Store) -> None:
     root, mid, leaf = await family(store)
     await ask(store, leaf)
-    assert await store.interrupts.asked_by(SPACE, root.run_id) == []
+    assert await store.interrupts.open_for_run(SPACE, root.run_id) == []
     await commit(store, root, values={"asking": {mid.run_id: [QUESTION]}})
-    (shown,) = await store.interrupts.asked_by(SPACE, root.run_id)
+    (shown,) = await store.interrupts.open_for_run(SPACE, root.run_id)
     assert (shown.id, shown.run_id) == ("q", leaf.run_id)
-    await store.interrupts.answer(SPACE, InterruptId("q"), InterruptResponse(response="yes"))
-    assert await store.interrupts.asked_by(SPACE, root.run_id) == []
+    await store.interrupts.respond(SPACE, InterruptId("q"), InterruptResponse(response="yes"))
+    assert await store.interrupts.open_for_run(SPACE, root.run_id) == []

@@ -277,7 +277,7 @@ class RunLog(LogMachine):
         asked = {interrupt: run for run in self._model.runs for interrupt in run.asked}
         interrupt = data.draw(st.sampled_from(list(asked)))
         run = asked[interrupt]
-        answer = self._store.interrupts.answer(SPACE, interrupt, InterruptResponse(response="yes"))
+        answer = self._store.interrupts.respond(SPACE, interrupt, InterruptResponse(response="yes"))
         if run.deleted:
             self._refused(NotFound, answer)
         elif run.asked[interrupt] is not InterruptStatus.OPEN:
@@ -349,7 +349,7 @@ class RunLog(LogMachine):
             for name, timer in run.timers.items()
             if timer.state is TimerState.SCHEDULED and timer.due_at <= self._clock.now()
         }
-        claims = self._run(self._store.timers.due(owner, lease=timedelta(seconds=1)))
+        claims = self._run(self._store.timers.claim_due(owner, lease=timedelta(seconds=1)))
         assert {claim.timer.id for claim in claims} == due.keys()
         for claim in claims:
             run = due[claim.timer.id]

@@ -95,10 +95,10 @@ async def test_runs_are_found_by_their_names_and_those_that_are_gone_or_elsewher
     (live,) = await _made(store, 1)
     await store.runs.delete(SPACE, gone.id)
     names = [(SPACE, run) for run in (gone.id, kept.id, live, RunId("nobody"))]
-    found = await store.runs.named([*names, *names, (OTHER, kept.id)])
+    found = await store.runs.get_many([*names, *names, (OTHER, kept.id)])
     wanted = [await store.runs.get(SPACE, run) for run in (kept.id, live)]
     assert sorted(found, key=lambda run: run.id) == sorted(wanted, key=lambda run: run.id)
-    assert await store.runs.named([]) == []
+    assert await store.runs.get_many([]) == []
 
 
 async def test_runs_of_another_space_are_not_listed(store: Store) -> None:

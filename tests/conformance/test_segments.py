@@ -34,7 +34,7 @@ async def asking_twice(store: Store) -> Run:
 
 async def test_all_answers_are_taken_at_once_and_name_the_segment(store: Store) -> None:
     run = await asking_twice(store)
-    last = await store.interrupts.answer_all(SPACE, run.id, {ONE: YES, TWO: YES}, segment=NEXT)
+    last = await store.interrupts.respond_all(SPACE, run.id, {ONE: YES, TWO: YES}, segment=NEXT)
     assert last == run.last_event_seq
     for name in (ONE, TWO):
         assert (await store.interrupts.get(SPACE, name)).status is InterruptStatus.ANSWERED
@@ -49,16 +49,16 @@ async def test_what_is_said_beside_the_answers_reaches_the_run_with_them_or_not_
     run = await asking_twice(store)
     said = [replace(user("and more"), created_by="kim")]
     with pytest.raises(NotFound):
-        await store.interrupts.answer_all(SPACE, run.id, {InterruptId("three"): YES}, besides=said)
-    await store.interrupts.answer_all(SPACE, run.id, {ONE: YES, TWO: YES}, besides=said)
+        await store.interrupts.respond_all(SPACE, run.id, {InterruptId("three"): YES}, messages=said)
+    await store.interrupts.respond_all(SPACE, run.id, {ONE: YES, TWO: YES}, messages=said)
     *answers, beside = await store.journal.inbox(await claim(store))
-    assert [item.kind for item in answers] == [InboxKind.ANSWER] * 2
+    assert [item.kind for item in answers] == [InboxKind.RESPONSE] * 2
     assert (beside.kind, beside.data["content"], beside.created_by) == (InboxKind.MESSAGE, "and more", "kim")
 
 
 async def test_the_name_of_a_segment_is_another_id_of_its_run(store: Store) -> None:
     run = await asking(store)
-    await store.interrupts.answer_all(SPACE, run.id, {InterruptId("question"): YES}, segment=NEXT)
+    await store.interrupts.respond_all(SPACE, run.id, {InterruptId("question"): YES}, segment=NEXT)
     assert (await store.runs.get(SPACE, NEXT)).id == run.id
     assert [head.run_id for head in await store.events.heads([(SPACE, NEXT)])] == [run.id]
     with pytest.raises(IdTaken):
@@ -67,17 +67,17 @@ async def test_the_name_of_a_segment_is_another_id_of_its_run(store: Store) -> N
 
 async def test_a_segment_need_not_be_named(store: Store) -> None:
     run = await asking(store)
-    await store.interrupts.answer_all(SPACE, run.id, {InterruptId("question"): YES})
+    await store.interrupts.respond_all(SPACE, run.id, {InterruptId("question"): YES})
     (item,) = await store.journal.inbox(await claim(store))
     assert item.data == {"interrupt_id": "question", "response": "yes"}
 
 
 async def test_the_number_that_is_returned_is_of_the_last_end_also_while_the_run_is_at_work(store: Store) -> None:
     run = await asking_twice(store)
-    await store.interrupts.answer(SPACE, ONE, YES)
+    await store.interrupts.respond(SPACE, ONE, YES)
     lease = await claim(store)
     await commit(store, lease, events=[TextMessageStart(message_id=MessageId("m"))])
-    assert await store.interrupts.answer_all(SPACE, run.id, {TWO: YES}, segment=NEXT) == run.last_event_seq
+    assert await store.interrupts.respond_all(SPACE, run.id, {TWO: YES}, segment=NEXT) == run.last_event_seq
 
 
 @pytest.mark.parametrize(
@@ -102,15 +102,15 @@ async def test_of_answers_that_are_refused_none_is_taken(
     await store.runs.create(SPACE, NewRun(thread=NewThread(), id=RunId("used")))
     before = await rows_of(where)
     with pytest.raises(error):
-        await store.interrupts.answer_all(SPACE, run.id, answers, segment=segment)
+        await store.interrupts.respond_all(SPACE, run.id, answers, segment=segment)
     assert await rows_of(where) == before
 
 
 async def test_an_answer_that_was_given_is_not_taken_again(store: Store) -> None:
     run = await asking_twice(store)
-    await store.interrupts.answer(SPACE, ONE, YES)
+    await store.interrupts.respond(SPACE, ONE, YES)
     with pytest.raises(AlreadyAnswered):
-        await store.interrupts.answer_all(SPACE, run.id, {ONE: YES, TWO: YES}, segment=NEXT)
+        await store.interrupts.respond_all(SPACE, run.id, {ONE: YES, TWO: YES}, segment=NEXT)
     assert (await store.interrupts.get(SPACE, TWO)).status is InterruptStatus.OPEN
 
 
@@ -119,16 +119,16 @@ async def test_the_messages_of_one_id_are_found_on_every_branch_the_newest_first
     for text in ("first", "second", "third"):
         await store.runs.create(SPACE, NewRun(thread=thread, base=None, messages=[user(text, id="m")]))
     await store.runs.create(SPACE, NewRun(thread=thread, base=None, messages=[user("other", id="n")]))
-    found = await store.messages.named(SPACE, thread, MessageId("m"))
+    found = await store.messages.find_in_thread(SPACE, thread, MessageId("m"))
     assert [message.content for message in found] == ["third", "second", "first"]
-    assert await store.messages.named(SPACE, thread, MessageId("nobody")) == []
+    assert await store.messages.find_in_thread(SPACE, thread, MessageId("nobody")) == []
 
 
 async def test_messages_are_not_found_in_another_space_or_thread(store: Store) -> None:
     thread = await new_thread(store, SPACE)
     await store.runs.create(SPACE, NewRun(thread=thread, messages=[user("first", id="m")]))
-    assert await store.messages.named(SPACE, await new_thread(store, SPACE), MessageId("m")) == []
+    assert await store.messages.find_in_thread(SPACE, await new_thread(store, SPACE), MessageId("m")) == []
     with pytest.raises(NotFound):
-        await store.messages.named(OTHER, thread, MessageId("m"))
+        await store.messages.find_in_thread(OTHER, thread, MessageId("m"))
     with pytest.raises(NotFound):
-        await store.messages.named(SPACE, ThreadId("nowhere"), MessageId("m"))
+        await store.messages.find_in_thread(SPACE, ThreadId("nowhere"), MessageId("m"))

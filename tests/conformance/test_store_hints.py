@@ -120,7 +120,7 @@ async def test_what_comes_from_outside_tells_of_the_run_and_the_queue(watched: W
     await store.inbox.put(SPACE, waiting.run_id, kind=InboxKind.MESSAGE, data="hi")
     assert await watched.said() == hint(waiting.run_id, queue=True)
     assert question.id is not None
-    await store.interrupts.answer(SPACE, question.id, InterruptResponse(response=True))
+    await store.interrupts.respond(SPACE, question.id, InterruptResponse(response=True))
     assert await watched.said() == hint(asking.run_id, queue=True)
 
 
@@ -167,7 +167,7 @@ async def test_every_timer_that_is_set_is_told(watched: Watched, clock: HeldCloc
     store = watched.store
     timer = await store.timers.set(SPACE, NewTimer(kind="nap", due_at=at(clock, 0)))
     assert await watched.said() == hint(timers=True)
-    (due,) = await store.timers.due(FIRST, lease=MINUTE)
+    (due,) = await store.timers.claim_due(FIRST, lease=MINUTE)
     await store.timers.settle(due, next_due=at(clock, 60))
     assert await watched.said() == hint(timers=True)
     await store.timers.cancel(SPACE, timer.id)

@@ -121,9 +121,9 @@ async def test_only_children_that_have_not_ended_are_at_work(store: Store) -> No
     children = [
         (await store.runs.create(SPACE, NewRun(thread=NewThread(), parent_run_id=one.run_id))).run for _ in range(3)
     ]
-    assert await store.runs.at_work(SPACE, one.run_id) == 3
+    assert await store.runs.count_active_children(SPACE, one.run_id) == 3
     await store.runs.end(SPACE, children[0].id)
-    assert await store.runs.at_work(SPACE, one.run_id) == 2
+    assert await store.runs.count_active_children(SPACE, one.run_id) == 2
 
 
 async def test_a_child_that_could_only_begin_after_its_parent_cannot_be_awaited(

@@ -300,7 +300,7 @@ async def test_a_space_that_does_not_exist_has_nothing_and_takes_nothing(
 async def test_a_foreign_run_is_left_out_where_many_are_named(store: Store, ours: World, theirs: World) -> None:
     names = [(SPACE, ours.run), (SPACE, theirs.run), (OTHER, ours.run)]
     assert [head.name for head in await store.events.heads(names)] == [(SPACE, ours.run)]
-    assert [(run.space_id, run.id) for run in await store.runs.named(names)] == [(SPACE, ours.run)]
+    assert [(run.space_id, run.id) for run in await store.runs.get_many(names)] == [(SPACE, ours.run)]
 
 
 async def test_a_commit_cannot_make_an_artifact_of_a_foreign_file(

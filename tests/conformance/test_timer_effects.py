@@ -25,7 +25,7 @@ TIMER = TimerId("alarm")
 async def claimed_timer(store: Store, clock: HeldClock, *, run: RunId | None = None) -> TimerClaim:
     """Set a timer that is due, and claim it."""
     await store.timers.set(SPACE, NewTimer(kind="alarm", due_at=at(clock, 0), id=TIMER), run=run)
-    (claim,) = await store.timers.due(FIRST, lease=MINUTE)
+    (claim,) = await store.timers.claim_due(FIRST, lease=MINUTE)
     return claim
 
 
@@ -37,7 +37,7 @@ async def assert_claimable(store: Store, clock: HeldClock) -> None:
     """See that the timer is as if nobody had claimed it, once the claim has run out."""
     assert await state(store) is TimerState.SCHEDULED
     clock.tick(MINUTE)
-    (again,) = await store.timers.due(SECOND, lease=MINUTE)
+    (again,) = await store.timers.claim_due(SECOND, lease=MINUTE)
     await store.timers.settle(again)
 
 
@@ -71,7 +71,7 @@ async def test_a_create_that_fails_leaves_the_timer_claimable(
 async def test_a_stale_claim_creates_nothing(store: Store, clock: HeldClock, where: str | Path) -> None:
     stale = await claimed_timer(store, clock)
     clock.tick(MINUTE)
-    (fresh,) = await store.timers.due(SECOND, lease=MINUTE)
+    (fresh,) = await store.timers.claim_due(SECOND, lease=MINUTE)
     before = await rows_of(where)
     with pytest.raises(LeaseLost):
         await store.runs.create(SPACE, NewRun(thread=NewThread()), fires=stale)
@@ -170,7 +170,7 @@ async def test_a_run_that_finishes_while_its_deadline_fires_ends_once(stores: li
         lease = await running(stores[0], "a")
         timer = NewTimer(kind="deadline", due_at=at(clock, 0), id=TimerId(f"t-{number}"))
         await stores[0].timers.set(SPACE, timer, run=lease.run_id)
-        (claim,) = await stores[-1].timers.due(SECOND, lease=MINUTE)
+        (claim,) = await stores[-1].timers.claim_due(SECOND, lease=MINUTE)
         finished, ended = await asyncio.gather(
             finish(stores[0], lease), stores[-1].runs.end(SPACE, lease.run_id, fires=claim), return_exceptions=True
         )

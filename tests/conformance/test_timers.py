@@ -38,7 +38,7 @@ def set_timer(store: Store, clock: HeldClock) -> Setter:
 
 
 async def due(store: Store, owner: OwnerId = FIRST, *, lease: timedelta = MINUTE, limit: int = 100) -> list[TimerClaim]:
-    return await store.timers.due(owner, lease=lease, limit=limit)
+    return await store.timers.claim_due(owner, lease=lease, limit=limit)
 
 
 def ids(claims: list[TimerClaim]) -> list[str]:

@@ -47,7 +47,7 @@ async def _work(task: Task) -> None:
             await holdfast.runs.start(DEFAULT_SPACE, new)
         death = group.create_task(_die(Path(task.workspace, "files", "ran"), task.fatal))
         with holdfast.watcher.watch(DEFAULT_SPACE, task.run) as watch:
-            await watch.beyond(sys.maxsize)  # nothing but its end is
+            await watch.wait_past(sys.maxsize)  # nothing but its end is
         death.cancel()
 
 

@@ -47,7 +47,7 @@ class Person:
     async def _follow(self) -> Run:
         seq = 0
         with self._holdfast.watcher.watch(DEFAULT_SPACE, self._run) as watch:
-            while (head := await watch.beyond(seq)) is not None and not head.status.terminal:
+            while (head := await watch.wait_past(seq)) is not None and not head.status.terminal:
                 seq = head.last_event_seq
                 if head.status is RunStatus.WAITING:
                     await self._act()
@@ -56,7 +56,7 @@ class Person:
     async def _act(self) -> None:
         run = await self._holdfast.store.runs.get(DEFAULT_SPACE, self._run)
         if run.status_reason == WaitsFor.PERSON:
-            for asked in await self._holdfast.store.interrupts.asked_by(DEFAULT_SPACE, self._run):
+            for asked in await self._holdfast.store.interrupts.open_for_run(DEFAULT_SPACE, self._run):
                 with suppress(AlreadyAnswered):
                     await self._holdfast.runs.respond(DEFAULT_SPACE, self._run, self._answer, interrupt=asked.id)
         elif run.status_reason == WaitsFor.TIMER and await self._sleeps_long():

@@ -173,8 +173,8 @@ async def opened(task: Task, moments: Moments) -> AsyncIterator[Holdfast]:
     options = Options(
         workers=_ALONE if task.run is not None else _AMONG_OTHERS,
         lease=lease,
-        beat=lease / 3,
-        habits=LoopConfig(pace=CommitInterval(window=_WINDOW)),
+        heartbeat=lease / 3,
+        loop_config=LoopConfig(commit_interval=CommitInterval(seconds=_WINDOW)),
         tools=tools(task.server, moments.reach),
     )
     clock = None if task.ahead_ms is None else Ahead(task.ahead_ms)

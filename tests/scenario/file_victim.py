@@ -68,4 +68,4 @@ async def _work(task: Task) -> None:
             new = NewRun(id=task.run, thread=NewThread(agent_type="bot"), messages=[user("go")])
             await holdfast.runs.start(DEFAULT_SPACE, new)
         with holdfast.watcher.watch(DEFAULT_SPACE, task.run) as watch:
-            await watch.beyond(sys.maxsize)  # nothing but its end is
+            await watch.wait_past(sys.maxsize)  # nothing but its end is

@@ -256,10 +256,10 @@ async def test_a_timer_that_a_dead_process_had_claimed_is_free_when_the_file_is_
     async with open_store(place) as store:
         await store.spaces.create(DEFAULT_SPACE, name="default")
         await store.timers.set(DEFAULT_SPACE, NewTimer(kind="wake", due_at=Instant("2020-01-01T00:00:00.000Z")))
-        (claim,) = await store.timers.due(owner, lease=timedelta(hours=1))
-        assert await store.timers.due(owner, lease=timedelta(hours=1)) == []
+        (claim,) = await store.timers.claim_due(owner, lease=timedelta(hours=1))
+        assert await store.timers.claim_due(owner, lease=timedelta(hours=1)) == []
     async with open_store(place) as store:
-        (again,) = await store.timers.due(owner, lease=timedelta(hours=1))
+        (again,) = await store.timers.claim_due(owner, lease=timedelta(hours=1))
         assert again.timer.id == claim.timer.id
         with pytest.raises(LeaseLost):
             await store.timers.settle(claim)
@@ -284,6 +284,6 @@ async def test_what_the_store_refuses_for_good_ends_the_run_and_lets_go_of_its_w
 async def _until(watch: RunWatch, status: RunStatus) -> None:
     seq = 0
     async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
-        while (head := await watch.beyond(seq)) is not None and head.status is not status:
+        while (head := await watch.wait_past(seq)) is not None and head.status is not status:
             assert not head.status.terminal
             seq = head.last_event_seq

@@ -46,7 +46,9 @@ async def impatient(server: StubOpenAIServer) -> AsyncIterator[Model]:
 
 
 async def test_an_answer_comes_in_the_chunks_that_were_sent(server: StubOpenAIServer, model: Model) -> None:
-    server.then(StubReply(text="hello, world", chunks=4, think="hm", input_tokens=20, output_tokens=8, cached_tokens=5))
+    server.add_replies(
+        StubReply(text="hello, world", chunks=4, think="hm", input_tokens=20, output_tokens=8, cached_tokens=5)
+    )
     said = await deltas(model)
     assert [delta.text for delta in said if isinstance(delta, TextDelta)] == ["hel", "lo,", " wo", "rld"]
     assert thoughts(said) == "hm"
@@ -55,7 +57,7 @@ async def test_an_answer_comes_in_the_chunks_that_were_sent(server: StubOpenAISe
 
 async def test_calls_come_side_by_side_with_their_arguments_in_pieces(server: StubOpenAIServer, model: Model) -> None:
     first = StubToolCall(name="look", arguments={"at": "the sea", "for": [1, 2]}, chunks=5)
-    server.then(StubReply(text="I will", calls=[first, StubToolCall(name="jump")]))
+    server.add_replies(StubReply(text="I will", calls=[first, StubToolCall(name="jump")]))
     said = await deltas(model, asking(tools=["look", "jump"]))
     assert calls(said) == [("look", {"at": "the sea", "for": [1, 2]}), ("jump", {})]
     assert finished(said).reason == "tool_calls"
@@ -63,33 +65,37 @@ async def test_calls_come_side_by_side_with_their_arguments_in_pieces(server: St
 
 
 async def test_ids_that_a_server_only_counts_are_made_unique(server: StubOpenAIServer, model: Model) -> None:
-    server.then(StubReply(calls=[StubToolCall(name="look", id="0"), StubToolCall(name="look", id="0")]))
+    server.add_replies(StubReply(calls=[StubToolCall(name="look", id="0"), StubToolCall(name="look", id="0")]))
     assert len(calls(await deltas(model, asking(tools=["look"])))) == 2
 
 
 async def test_thoughts_go_back_with_the_answer_that_they_led_to(server: StubOpenAIServer, model: Model) -> None:
-    server.then(StubReply(text="so", think="hm"), StubReply(text="ok"))
+    server.add_replies(StubReply(text="so", think="hm"), StubReply(text="ok"))
     said = await deltas(model)
-    answer = NewMessage(role=Role.ASSISTANT, content="so", metadata={PROVIDER_METADATA_KEY: finished(said).keep})
+    answer = NewMessage(
+        role=Role.ASSISTANT, content="so", metadata={PROVIDER_METADATA_KEY: finished(said).provider_data}
+    )
     await deltas(model, asking(user("hi"), answer, user("go on")))
     assert "hm" in str(server.requests[1]["messages"])
 
 
 @pytest.mark.parametrize(("finish", "reason"), [("length", "length"), ("content_filter", "refused"), ("eos", "stop")])
 async def test_why_it_ended_is_told(server: StubOpenAIServer, model: Model, finish: str, reason: str) -> None:
-    server.then(StubReply(text="so far", finish=finish))
+    server.add_replies(StubReply(text="so far", finish=finish))
     assert finished(await deltas(model)).reason == reason
 
 
 async def test_what_it_says_when_it_refuses_is_told(server: StubOpenAIServer, model: Model) -> None:
-    server.then(StubReply(refusal="not this"))
+    server.add_replies(StubReply(refusal="not this"))
     said = await deltas(model)
     assert (text(said), finished(said).reason) == ("not this", "refused")
 
 
 @pytest.mark.filterwarnings("ignore:Failed to extract usage")
 async def test_usage_that_is_not_told_has_no_cost_and_neither_has_nonsense(server: StubOpenAIServer) -> None:
-    server.then(StubReply(text="x"), StubReply(text="x", input_tokens=None), StubReply(text="x", input_tokens=-7))
+    server.add_replies(
+        StubReply(text="x"), StubReply(text="x", input_tokens=None), StubReply(text="x", input_tokens=-7)
+    )
     async with _models(server, input_usd_per_million=1, output_usd_per_million=2) as models:
         told, untold, nonsense = [finished(await deltas(models.find(NAME))).usage for _ in range(3)]
     assert told.cost_usd == pytest.approx((10 * 1 + 5 * 2) / 1_000_000)
@@ -123,7 +129,7 @@ async def test_usage_that_is_not_told_has_no_cost_and_neither_has_nonsense(serve
 async def test_a_status_is_one_of_our_errors_after_one_request(
     server: StubOpenAIServer, model: Model, reply: StubReply, kind: type[HoldfastError], details: dict[str, Any]
 ) -> None:
-    server.then(reply)
+    server.add_replies(reply)
     said, error = await _failing(model)
     assert said == []
     assert type(error) is kind
@@ -136,7 +142,7 @@ async def test_a_status_is_one_of_our_errors_after_one_request(
 async def test_whatever_goes_wrong_in_an_answer_is_an_outage_after_what_was_said(
     server: StubOpenAIServer, impatient: Model, fault: StubFault
 ) -> None:
-    server.then(StubReply(text="so far", chunks=2, fault=fault, status=500))
+    server.add_replies(StubReply(text="so far", chunks=2, fault=fault, status=500))
     said, error = await _failing(impatient)
     assert type(error) is ModelUnavailable
     assert text(said) == ("" if fault in AT_ONCE else "so far")
@@ -149,19 +155,21 @@ async def test_whatever_goes_wrong_in_an_answer_is_an_outage_after_what_was_said
 async def test_an_answer_that_goes_wrong_before_its_first_word_is_an_outage_too(
     server: StubOpenAIServer, impatient: Model, fault: StubFault
 ) -> None:
-    server.then(StubReply(fault=fault))
+    server.add_replies(StubReply(fault=fault))
     said, error = await _failing(impatient)
     assert (said, type(error)) == ([], ModelUnavailable)
 
 
 async def test_calls_that_were_cut_are_an_outage_and_never_an_answer(server: StubOpenAIServer, model: Model) -> None:
-    server.then(StubReply(calls=[StubToolCall(name="look", arguments={"at": 1}, chunks=3)], fault=StubFault.UNFINISHED))
+    server.add_replies(
+        StubReply(calls=[StubToolCall(name="look", arguments={"at": 1}, chunks=3)], fault=StubFault.UNFINISHED)
+    )
     _, error = await _failing(model)
     assert type(error) is ModelUnavailable
 
 
 async def test_a_server_that_is_slow_but_not_silent_is_waited_for(server: StubOpenAIServer, impatient: Model) -> None:
-    server.then(StubReply(text="slowly but surely", chunks=8, delay_ms=150))
+    server.add_replies(StubReply(text="slowly but surely", chunks=8, delay_ms=150))
     assert text(await deltas(impatient)) == "slowly but surely"
 
 
@@ -175,46 +183,46 @@ async def test_nobody_at_the_address_is_an_outage() -> None:
 
 async def test_after_every_fault_the_next_call_is_served(server: StubOpenAIServer, impatient: Model) -> None:
     for fault in StubFault:
-        server.then(StubReply(text="so far", fault=fault, status=500), StubReply(text="well again"))
+        server.add_replies(StubReply(text="so far", fault=fault, status=500), StubReply(text="well again"))
         await _failing(impatient)
         assert text(await deltas(impatient)) == "well again"
 
 
 async def test_a_call_that_is_left_closes_its_connection(server: StubOpenAIServer, model: Model) -> None:
-    server.then(StubReply(text="hello", fault=StubFault.STALL))
+    server.add_replies(StubReply(text="hello", fault=StubFault.STALL))
     async with asyncio.timeout(PATIENCE):
         async with model.stream(asking()) as stream:
             assert await anext(stream) == TextDelta("hello")
             assert server.open_connections == 1
-        await server.until(_nobody_is_connected)
+        await server.wait_until(_nobody_is_connected)
 
 
 @pytest.mark.parametrize("fault", [StubFault.SILENCE, StubFault.STALL])
 async def test_a_call_that_is_cancelled_closes_its_connection(
     server: StubOpenAIServer, model: Model, fault: StubFault
 ) -> None:
-    server.then(StubReply(text="hello", fault=fault))
+    server.add_replies(StubReply(text="hello", fault=fault))
     async with asyncio.timeout(PATIENCE):
         calling = asyncio.ensure_future(deltas(model))
-        await server.until(lambda it: len(it.requests) == 1)
+        await server.wait_until(lambda it: len(it.requests) == 1)
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await calling
-        await server.until(_nobody_is_connected)
+        await server.wait_until(_nobody_is_connected)
 
 
 async def test_a_catalog_that_is_closed_leaves_no_connection_open(server: StubOpenAIServer) -> None:
-    server.then(StubReply(text="one"), StubReply(text="two"))
+    server.add_replies(StubReply(text="one"), StubReply(text="two"))
     async with _models(server) as models:
         await deltas(models.find(NAME))
         await deltas(models.find(NAME))
         assert server.open_connections == 1  # kept for the next call
     async with asyncio.timeout(PATIENCE):
-        await server.until(_nobody_is_connected)
+        await server.wait_until(_nobody_is_connected)
 
 
 async def test_the_next_model_answers_when_the_first_is_down(server: StubOpenAIServer) -> None:
-    server.then(StubReply(status=529), StubReply(text="from the second"))
+    server.add_replies(StubReply(status=529), StubReply(text="from the second"))
     async with _models(server) as models:
         assert text(await deltas(models.fallback(["local:first", "local:second"]))) == "from the second"
     assert [request["model"] for request in server.requests] == ["first", "second"]
@@ -222,7 +230,7 @@ async def test_the_next_model_answers_when_the_first_is_down(server: StubOpenAIS
 
 async def test_the_key_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatch, server: StubOpenAIServer) -> None:
     monkeypatch.setenv("HOUSE_KEY", "not-the-right-one")
-    server.then(StubReply(status=401))
+    server.add_replies(StubReply(status=401))
     async with _models(server, api_key_env="HOUSE_KEY") as models:
         _, error = await _failing(models.find(NAME))
     assert type(error) is ModelRefused

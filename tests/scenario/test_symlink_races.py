@@ -86,7 +86,7 @@ def _read(opener: Opener, root: int) -> str:
 
 def _write(folder: WorkingFolder, name: str) -> str:
     try:
-        folder.write(WorkingPath(f"shelf/{name}"), b"new", instead_of=None, mark=name, before=lambda: None)
+        folder.write(WorkingPath(f"shelf/{name}"), b"new", replacing=None, mark=name, before_rename=lambda: None)
     except (Conflict, Invalid):
         return "refused"
     return "written"

@@ -85,10 +85,10 @@ async def tidy_up(store: Store, spaces: list[SpaceId]) -> None:
         for run in await _live_runs(store, space):
             if (await store.runs.get(space, run.id)).status in LIVE_STATUSES:
                 await store.runs.end(space, run.id)
-    for claim in await store.timers.due(WORKER, lease=LEASE):
+    for claim in await store.timers.claim_due(WORKER, lease=LEASE):
         await store.timers.settle(claim)
     await store.notifications.dispatch()
-    state = await store.leases.queue()
+    state = await store.leases.queue_state()
     assert not state.ready and state.next_at is None, "a run that nobody works on is left"
 
 

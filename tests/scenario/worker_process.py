@@ -87,7 +87,7 @@ def say(what: What, code: str | None = None) -> None:
 async def _work(part: Part) -> None:
     async with open_bus(part.url) as bus, open_store(part.url, bus=bus) as store:
         leases = Heard(store)
-        watcher = Watcher(bus=bus, events=store.events, leases=leases, clock=SystemClock(), patience=0.1)
+        watcher = Watcher(bus=bus, events=store.events, leases=leases, clock=SystemClock(), fallback_seconds=0.1)
         worker = Worker(
             executor=Performer(store, part),
             leases=leases,

@@ -102,7 +102,7 @@ async def waiting(stage: Stage) -> None:
         move=Move(to=RunStatus.WAITING, reason=WaitsFor.PERSON),
     )
     async with stage.queue:
-        await stage.do(store.interrupts.answer(space, interrupt, InterruptResponse(response="yes", by="ann")))
+        await stage.do(store.interrupts.respond(space, interrupt, InterruptResponse(response="yes", by="ann")))
         worker = await stage.claim()
     await worker.commit(
         StateSnapshot(snapshot={"answer": "yes"}), consumed=[1], cancelled_timers=["deadline"], withdrawn=[spare]
@@ -315,7 +315,7 @@ async def _due(stage: Stage, name: str) -> TimerClaim:
     new = NewTimer(id=TimerId(name), kind="k", due_at=stage.at(-SECOND), data={"n": name})
     async with stage.queue:
         await stage.do(stage.store.timers.set(stage.space, new))
-        (claim,) = await stage.do(stage.store.timers.due(WORKER, lease=LEASE))
+        (claim,) = await stage.do(stage.store.timers.claim_due(WORKER, lease=LEASE))
     return claim
 
 

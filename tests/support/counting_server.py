@@ -176,7 +176,7 @@ class _CallLog:
         self._calls: list[CountedCall] = []
         self._gates: dict[str, _Gate] = {}
 
-    async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request."""
         with suppress(ConnectionError):  # whoever asked is dead
             if line := await reader.readline():
@@ -209,7 +209,7 @@ class _CallLog:
 
 
 async def _serve(path: str) -> None:
-    await asyncio.start_unix_server(_CallLog().talk, path)
+    await asyncio.start_unix_server(_CallLog().handle, path)
     sys.stdout.buffer.write(_READY)
     sys.stdout.buffer.flush()
     await asyncio.to_thread(sys.stdin.buffer.read)

@@ -66,8 +66,8 @@ def approval_interrupt(
     spec: ToolSpec,
     decision: PermissionDecision,
     *,
-    asking: Sequence[str],
-    offers: Sequence[Sequence[str]],
+    asking_agents: Sequence[str],
+    offered_rules: Sequence[Sequence[str]],
     folder: str | None,
 ) -> NewInterrupt:
     """Return what a person is asked about a call: the answer holds for exactly this one.
@@ -89,11 +89,11 @@ def approval_interrupt(
         tool_call_id=call.id,
         arguments=call.arguments,
         digest=call_digest(call.name, call.arguments),
-        response_schema=_response_schema(spec, offers),
+        response_schema=_response_schema(spec, offered_rules),
         metadata={
             "tool": call.name,
-            "asking": asking,
-            "offers": offers,
+            "asking": asking_agents,
+            "offers": offered_rules,
             **{key: said for key, said in told.items() if said is not None},
         },
     )

@@ -63,151 +63,151 @@ class ApprovedCalls(msgspec.Struct, frozen=True, kw_only=True):
     """The calls of a message, as they may be run, and why some may not."""
 
     calls: Sequence[ToolCall]
-    refused: Mapping[ToolCallId, str] = {}
-    edited: Mapping[ToolCallId, str] = {}
+    denied: Mapping[ToolCallId, str] = {}
+    edit_notes: Mapping[ToolCallId, str] = {}
     """What the model is told of calls whose arguments a person changed."""
-    folders: Mapping[ToolCallId, str] = {}
+    shell_folders: Mapping[ToolCallId, str] = {}
     """Where the shell was for which commands were decided on."""
 
-    def refusal(self, work: RunContext, call: ToolCall) -> str | None:
+    def denial(self, ctx: RunContext, call: ToolCall) -> str | None:
         """Return what the model is told of a call that may not run, as things are now."""
-        if call.id in self.refused:
-            return self.refused[call.id]
-        meant, now = self.folders.get(call.id), shell_folder(work.values)
+        if call.id in self.denied:
+            return self.denied[call.id]
+        meant, now = self.shell_folders.get(call.id), shell_folder(ctx.values)
         if meant is None or meant == now:
             return None
-        decision = work.chain.decide(call.name, arguments_for_rules(call.name, call.arguments, work.values))
-        return None if decision.verdict is PermissionAction.ALLOW else FOLDER_CHANGED_RESULT.format(meant, now)
+        decision = ctx.permission_chain.decide(call.name, arguments_for_rules(call.name, call.arguments, ctx.values))
+        return None if decision.action is PermissionAction.ALLOW else FOLDER_CHANGED_RESULT.format(meant, now)
 
 
 UNRESTRICTED: Final = ApprovedCalls(calls=())
 """Nothing is decided about any call."""
 
 
-def needs_decision(work: RunContext, calls: Sequence[ToolCall]) -> bool:
+def needs_decision(ctx: RunContext, calls: Sequence[ToolCall]) -> bool:
     """Say whether there is anything to decide about calls; mostly there is not."""
     return (
-        work.values.get(APPROVALS_VALUE) is not None
-        or is_tainted(work)
-        or any(call.name in work.guarded for call in calls)
+        ctx.values.get(APPROVALS_VALUE) is not None
+        or is_tainted(ctx)
+        or any(call.name in ctx.guarded_tools for call in calls)
     )
 
 
 class ApprovalGate:
     """Decides about the calls of one assistant message."""
 
-    def __init__(self, work: RunContext, message: Message) -> None:
-        self._work = work
+    def __init__(self, ctx: RunContext, message: Message) -> None:
+        self._ctx = ctx
         self._message = message
-        self._rulings: dict[ToolCallId, ApprovalDecision] = {}
+        self._decisions: dict[ToolCallId, ApprovalDecision] = {}
 
-    async def permit(self, calls: Sequence[ToolCall]) -> ApprovedCalls | None:
+    async def decide(self, calls: Sequence[ToolCall]) -> ApprovedCalls | None:
         """Return how the calls may be run, or null if the run waits for people to decide about some of them."""
-        self._rulings = dict(load_decisions(self._work.values, self._work.run.id))
-        asked = await self._decide([call for call in calls if call.id not in self._rulings])
-        if asked and not await self._wait(asked):
+        self._decisions = dict(load_decisions(self._ctx.values, self._ctx.run.id))
+        asked = await self._decide_new_calls([call for call in calls if call.id not in self._decisions])
+        if asked and not await self._wait_for_responses(asked):
             return None
-        refused = {call: ruling.why for call, ruling in self._rulings.items() if ruling.why is not None}
+        refused = {call: ruling.why for call, ruling in self._decisions.items() if ruling.why is not None}
         edited = {
             call: EDITED_ARGUMENTS_NOTE.format(as_text(ruling.arguments))
-            for call, ruling in self._rulings.items()
+            for call, ruling in self._decisions.items()
             if ruling.arguments is not None
         }
-        folders = {call: ruling.folder for call, ruling in self._rulings.items() if ruling.folder is not None}
-        approved = [self._as_approved(call) for call in calls]
-        return ApprovedCalls(calls=approved, refused=refused, edited=edited, folders=folders)
+        folders = {call: ruling.folder for call, ruling in self._decisions.items() if ruling.folder is not None}
+        approved = [self._with_approved_arguments(call) for call in calls]
+        return ApprovedCalls(calls=approved, denied=refused, edit_notes=edited, shell_folders=folders)
 
-    async def _decide(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
+    async def _decide_new_calls(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
         """Decide about calls that have not begun, and return those that somebody is asked about."""
-        ledger = self._work.ledger
-        begun = any(ledger.of_call(call.id) is not None for call in self._message.tool_calls)
+        ledger = self._ctx.ledger
+        begun = any(ledger.step_for_call(call.id) is not None for call in self._message.tool_calls)
         asked = []
         for call in calls:
-            if ledger.of_call(call.id) is not None or await self._take_answer(call):
+            if ledger.step_for_call(call.id) is not None or await self._apply_response(call):
                 continue
-            if self._question_id(call) in self._work.interrupts:
+            if self._interrupt_id(call) in self._ctx.interrupts:
                 asked.append(call)
                 continue
-            decision = self._decision(call)
-            if decision.verdict is PermissionAction.ASK and begun:
+            decision = self._decide_by_rules(call)
+            if decision.action is PermissionAction.ASK and begun:
                 decision = PermissionDecision(
-                    verdict=PermissionAction.DENY, rule=decision.rule, reason=RULES_CHANGED_RESULT
+                    action=PermissionAction.DENY, rule=decision.rule, reason=RULES_CHANGED_RESULT
                 )
-            if decision.verdict is PermissionAction.ASK:
+            if decision.action is PermissionAction.ASK:
                 asked.append(call)
-                self._open(call, decision)
-            self._note(call, decision)
+                self._open_interrupt(call, decision)
+            self._record_decision(call, decision)
         return asked
 
-    def _decision(self, call: ToolCall) -> PermissionDecision:
+    def _decide_by_rules(self, call: ToolCall) -> PermissionDecision:
         """Return what the rules say. What would fail anyway is left to do so: nobody is asked about it."""
-        tool = self._spec(call.name)
+        tool = self._tool_spec(call.name)
         if tool is None or call.id in self._message.metadata.get("unreadable", {}):
-            return PermissionDecision(verdict=PermissionAction.ALLOW)
-        decision = self._work.chain.decide(call.name, self._ruled(call), default=self._default(call))
-        if tool.changed is not None and decision.verdict is not PermissionAction.DENY:
-            return PermissionDecision(verdict=PermissionAction.ASK, rule=decision.rule, reason=TOOL_CHANGED_REASON)
-        decision = ask_if_tainted(self._work, tool, decision, sequence=self._message.sequence)
-        if decision.verdict is PermissionAction.ASK and _argument_problem(tool, call.arguments) is not None:
-            return PermissionDecision(verdict=PermissionAction.ALLOW)
+            return PermissionDecision(action=PermissionAction.ALLOW)
+        decision = self._ctx.permission_chain.decide(call.name, self._rule_arguments(call), default=self._default(call))
+        if tool.changed is not None and decision.action is not PermissionAction.DENY:
+            return PermissionDecision(action=PermissionAction.ASK, rule=decision.rule, reason=TOOL_CHANGED_REASON)
+        decision = ask_if_tainted(self._ctx, tool, decision, sequence=self._message.sequence)
+        if decision.action is PermissionAction.ASK and _argument_problem(tool, call.arguments) is not None:
+            return PermissionDecision(action=PermissionAction.ALLOW)
         return decision
 
-    def _note(self, call: ToolCall, decision: PermissionDecision) -> None:
+    def _record_decision(self, call: ToolCall, decision: PermissionDecision) -> None:
         """Say what was decided, unless nothing is said about such calls, and keep it."""
-        if decision.verdict is PermissionAction.ALLOW and decision.rule is None:
+        if decision.action is PermissionAction.ALLOW and decision.rule is None:
             return
-        self._tell(call, decision)
-        if decision.verdict is not PermissionAction.ASK:
-            self._rulings[call.id] = ApprovalDecision(why=_denial_text(decision), folder=self._folder(call))
+        self._emit_decision(call, decision)
+        if decision.action is not PermissionAction.ASK:
+            self._decisions[call.id] = ApprovalDecision(why=_denial_text(decision), folder=self._shell_folder(call))
 
-    def _open(self, call: ToolCall, decision: PermissionDecision) -> None:
-        spec = self._spec(call.name)
+    def _open_interrupt(self, call: ToolCall, decision: PermissionDecision) -> None:
+        spec = self._tool_spec(call.name)
         assert spec is not None
         asked = approval_interrupt(
-            self._work.run.id,
+            self._ctx.run.id,
             call,
             spec,
             decision,
-            asking=[name for name, _ in self._asking(call)],
-            offers=self._offers(call),
-            folder=self._folder(call),
+            asking_agents=[name for name, _ in self._asking_agents(call)],
+            offered_rules=self._offered_rules(call),
+            folder=self._shell_folder(call),
         )
-        open_interrupt(self._work, asked)
+        open_interrupt(self._ctx, asked)
 
-    async def _wait(self, asked: list[ToolCall]) -> bool:
+    async def _wait_for_responses(self, asked: list[ToolCall]) -> bool:
         """Wait for people, and return whether all is decided by now."""
         while asked:
-            self._keep()
+            self._save_decisions()
             try:
-                await suspend(self._work, WaitsFor.PERSON, waits_on=())
+                await suspend(self._ctx, WaitsFor.PERSON, waits_on=())
             except InboxNotEmpty:
-                await self._work.read_mail()
-                asked = await self._still_asked(asked)
+                await self._ctx.read_inbox()
+                asked = await self._apply_responses(asked)
                 if asked:
-                    hold_messages(self._work)
+                    hold_messages(self._ctx)
             else:
                 return False
         return True
 
-    async def _still_asked(self, asked: Sequence[ToolCall]) -> list[ToolCall]:
+    async def _apply_responses(self, asked: Sequence[ToolCall]) -> list[ToolCall]:
         """Take in what came, and return the calls that nothing came for."""
-        open_ = [call for call in asked if not await self._take_answer(call)]
-        if not self._work.mail.disturbs:
+        open_ = [call for call in asked if not await self._apply_response(call)]
+        if not self._ctx.inbox.has_message:
             return open_
         for call in open_:
-            cancel_interrupt(self._work, self._question_id(call))
-            self._rule(call, ApprovalDecision(why=PREEMPTED_RESULT))
+            cancel_interrupt(self._ctx, self._interrupt_id(call))
+            self._store_decision(call, ApprovalDecision(why=PREEMPTED_RESULT))
         return []
 
-    async def _take_answer(self, call: ToolCall) -> bool:
+    async def _apply_response(self, call: ToolCall) -> bool:
         """Decide about a call as a person answered, if one did."""
-        answered = take_resume_cause(self._work, approval_key(self._work.run.id, call, self._spec(call.name)))
+        answered = take_resume_cause(self._ctx, approval_key(self._ctx.run.id, call, self._tool_spec(call.name)))
         if not isinstance(answered, InterruptResolved):
             return False
-        self._rule(call, await self._answer(call, answered), by=answered.by)
+        self._store_decision(call, await self._decide_by_response(call, answered), by=answered.by)
         return True
 
-    async def _answer(self, call: ToolCall, answered: InterruptResolved) -> ApprovalDecision:
+    async def _decide_by_response(self, call: ToolCall, answered: InterruptResolved) -> ApprovalDecision:
         """Return what a person decided. The rules are asked once more: what they deny now, nobody can approve."""
         response = _parse_response(answered)
         if response is None:
@@ -215,61 +215,63 @@ class ApprovalGate:
         if response.decision == "deny":
             return ApprovalDecision(why=f"refused: a person said no{f': {response.reason}' if response.reason else ''}")
         edited = response.arguments
-        spec = self._spec(call.name)
+        spec = self._tool_spec(call.name)
         unfit = None if edited is None or spec is None else _argument_problem(spec, edited)
         if unfit is not None:
             return ApprovalDecision(why=f"refused: a person changed the arguments, but {unfit}")
         final = call if edited is None else replace(call, arguments=edited)
-        decision = self._work.chain.decide(final.name, self._ruled(final), default=self._default(final))
-        if decision.verdict is PermissionAction.DENY:
+        decision = self._ctx.permission_chain.decide(
+            final.name, self._rule_arguments(final), default=self._default(final)
+        )
+        if decision.action is PermissionAction.DENY:
             return ApprovalDecision(why=_denial_text(decision))
         if spec is not None and spec.changed is not None:
-            await self._work.remote.trust(self._work.lease, spec.name, spec.changed.digest)
+            await self._ctx.remote_tools.trust(self._ctx.lease, spec.name, spec.changed.digest)
         granted = await self._grant(final, response) if response.decision == "always" else None
-        return ApprovalDecision(arguments=edited, granted=granted, folder=self._folder(call))
+        return ApprovalDecision(arguments=edited, granted=granted, folder=self._shell_folder(call))
 
     async def _grant(self, call: ToolCall, response: ApprovalResponse) -> list[str] | None:
         """Write the rules that a person chose, for every agent whose rules asked; return them, if they are written."""
-        work, offered = self._work, self._offers(call)
+        work, offered = self._ctx, self._offered_rules(call)
         rules = response.rules if response.rules in offered else offered[0] if offered else None
         if rules is None:
             return None
         try:
-            for agent, _ in self._asking(call):
+            for agent, _ in self._asking_agents(call):
                 await work.library.grant(work.lease, agent=agent, rules=rules)
         except Conflict as error:
             if isinstance(error, LeaseLost):
                 raise
             _log.warning("run `%s`: what a person always allows is not written: %s", work.run.id, error.message)
             return None
-        work.change_agent(await work.library.agent(work.lease))
+        work.update_agent(await work.library.agent(work.lease))
         return rules
 
-    def _rule(self, call: ToolCall, ruling: ApprovalDecision, *, by: str | None = None) -> None:
+    def _store_decision(self, call: ToolCall, decision: ApprovalDecision, *, by: str | None = None) -> None:
         """Keep what was decided about a call, and say so."""
-        self._rulings[call.id] = ruling
-        self._keep()
-        verdict = PermissionAction.ALLOW if ruling.why is None else PermissionAction.DENY
-        self._tell(call, PermissionDecision(verdict=verdict, reason=ruling.why), ruling=ruling, by=by)
+        self._decisions[call.id] = decision
+        self._save_decisions()
+        verdict = PermissionAction.ALLOW if decision.why is None else PermissionAction.DENY
+        self._emit_decision(call, PermissionDecision(action=verdict, reason=decision.why), approval=decision, by=by)
 
-    def _keep(self) -> None:
-        kept = ApprovalState(run_id=self._work.run.id, calls=self._rulings)
-        self._work.set_values({APPROVALS_VALUE: msgspec.to_builtins(kept)})
+    def _save_decisions(self) -> None:
+        kept = ApprovalState(run_id=self._ctx.run.id, calls=self._decisions)
+        self._ctx.set_values({APPROVALS_VALUE: msgspec.to_builtins(kept)})
 
-    def _tell(
+    def _emit_decision(
         self,
         call: ToolCall,
         decision: PermissionDecision,
         *,
-        ruling: ApprovalDecision | None = None,
+        approval: ApprovalDecision | None = None,
         by: str | None = None,
     ) -> None:
-        ruled = ruling or ApprovalDecision()
-        self._work.log.tell(
+        ruled = approval or ApprovalDecision()
+        self._ctx.writer.emit_custom(
             PermissionDecided(
                 tool_call_id=call.id,
                 tool=call.name,
-                decision=decision.verdict,
+                decision=decision.action,
                 rule=_or_unset(decision.rule),
                 reason=_or_unset(decision.reason),
                 agent=_or_unset(decision.agent),
@@ -279,55 +281,57 @@ class ApprovalGate:
             )
         )
 
-    def _offers(self, call: ToolCall) -> list[list[str]]:
+    def _offered_rules(self, call: ToolCall) -> list[list[str]]:
         """Return the rules that would allow a call from now on, whoever's rules ask."""
-        asking = self._asking(call)
-        return suggest_grants(asking[0][1], call.name, self._ruled(call)) if asking else []
+        asking = self._asking_agents(call)
+        return suggest_grants(asking[0][1], call.name, self._rule_arguments(call)) if asking else []
 
-    def _asking(self, call: ToolCall) -> list[tuple[str, PermissionPolicy]]:
+    def _asking_agents(self, call: ToolCall) -> list[tuple[str, PermissionPolicy]]:
         """Return the agents whose rules ask about a call, with these."""
-        decisions = self._work.chain.decisions(call.name, self._ruled(call), default=self._default(call))
+        decisions = self._ctx.permission_chain.decisions(
+            call.name, self._rule_arguments(call), default=self._default(call)
+        )
         return [
             link
-            for link, decision in zip(self._work.chain.links, decisions, strict=True)
-            if decision.verdict is PermissionAction.ASK
+            for link, decision in zip(self._ctx.permission_chain.links, decisions, strict=True)
+            if decision.action is PermissionAction.ASK
         ]
 
-    def _ruled(self, call: ToolCall) -> dict[str, Json]:
-        return arguments_for_rules(call.name, call.arguments, self._work.values)
+    def _rule_arguments(self, call: ToolCall) -> dict[str, Json]:
+        return arguments_for_rules(call.name, call.arguments, self._ctx.values)
 
-    def _folder(self, call: ToolCall) -> str | None:
-        return shell_folder(self._work.values) if call.name == BASH_TOOL else None
+    def _shell_folder(self, call: ToolCall) -> str | None:
+        return shell_folder(self._ctx.values) if call.name == BASH_TOOL else None
 
-    def _as_approved(self, call: ToolCall) -> ToolCall:
-        ruling = self._rulings.get(call.id)
+    def _with_approved_arguments(self, call: ToolCall) -> ToolCall:
+        ruling = self._decisions.get(call.id)
         return call if ruling is None or ruling.arguments is None else replace(call, arguments=ruling.arguments)
 
-    def _question_id(self, call: ToolCall) -> InterruptId:
-        return InterruptId(derived_id("int", key=approval_key(self._work.run.id, call, self._spec(call.name))))
+    def _interrupt_id(self, call: ToolCall) -> InterruptId:
+        return InterruptId(derived_id("int", key=approval_key(self._ctx.run.id, call, self._tool_spec(call.name))))
 
     def _default(self, call: ToolCall) -> PermissionAction:
-        asked = call.name in DEFAULT_APPROVAL_TOOLS or call.name in self._work.toolbox.foreign
+        asked = call.name in DEFAULT_APPROVAL_TOOLS or call.name in self._ctx.toolbox.remote_names
         return PermissionAction.ASK if asked else PermissionAction.ALLOW
 
-    def _spec(self, name: str) -> ToolSpec | None:
+    def _tool_spec(self, name: str) -> ToolSpec | None:
         try:
-            return self._work.toolbox.find(name).spec
+            return self._ctx.toolbox.find(name).spec
         except NotFound:
             return None
 
 
-def emit_denial(work: RunContext, call: ToolCall, reason: str) -> None:
+def emit_denial(ctx: RunContext, call: ToolCall, reason: str) -> None:
     """Say that a call is refused after all, now that it was about to begin."""
-    work.log.tell(
+    ctx.writer.emit_custom(
         PermissionDecided(tool_call_id=call.id, tool=call.name, decision=PermissionAction.DENY, reason=reason)
     )
 
 
-def clear_decisions(work: RunContext) -> None:
+def clear_decisions(ctx: RunContext) -> None:
     """Forget what was decided about calls, now that they have settled."""
-    if work.values.get(APPROVALS_VALUE) is not None:
-        work.set_values({APPROVALS_VALUE: None})
+    if ctx.values.get(APPROVALS_VALUE) is not None:
+        ctx.set_values({APPROVALS_VALUE: None})
 
 
 def _parse_response(answered: InterruptResolved) -> ApprovalResponse | None:
@@ -348,7 +352,7 @@ def _argument_problem(spec: ToolSpec, arguments: dict[str, Json]) -> str | None:
 
 def _denial_text(decision: PermissionDecision) -> str | None:
     """Return what the model is told of a call that is refused."""
-    if decision.verdict is not PermissionAction.DENY:
+    if decision.action is not PermissionAction.DENY:
         return None
     if decision.reason is not None:
         return decision.reason

@@ -32,37 +32,37 @@ from holdfast.domain.step import StepState
 from holdfast.tools.tool import InterruptResolved, ResumeCause, TaskEnded
 
 
-async def complete(work: RunContext, output: Json) -> None:
+async def complete(ctx: RunContext, output: Json) -> None:
     """End the run well; refused while something that came in is unread (`InboxNotEmpty`)."""
-    end = RunFinished(thread_id=work.run.thread_id, run_id=work.run.id, usage=_token_usage(work))
-    await work.log.commit(Move(to=RunStatus.COMPLETED, output=output), end=end)
+    end = RunFinished(thread_id=ctx.run.thread_id, run_id=ctx.run.id, usage=_token_usage(ctx))
+    await ctx.writer.commit(Move(to=RunStatus.COMPLETED, output=output), end=end)
 
 
-async def fail(work: RunContext, error: RunError, *, hears: bool = True) -> None:
+async def fail(ctx: RunContext, error: RunError, *, keep_messages: bool = True) -> None:
     """End the run badly, with no call left open; what people said meanwhile is kept for whoever goes on from it.
 
     Unless it `hears`, that is read and forgotten.
     """
-    work.log.close()
-    _fail_open_calls(work, f"not answered: the run failed: {error.message}")
-    if hears:
-        consume_inbox_at_end(work)
+    ctx.writer.close_open_messages()
+    _fail_open_calls(ctx, f"not answered: the run failed: {error.message}")
+    if keep_messages:
+        consume_inbox_at_end(ctx)
     while True:
-        end = RunErrorEvent(message=error.message, code=error.code, usage=_token_usage(work))
+        end = RunErrorEvent(message=error.message, code=error.code, usage=_token_usage(ctx))
         try:
-            await work.log.commit(Move(to=RunStatus.FAILED, error=error), end=end)
+            await ctx.writer.commit(Move(to=RunStatus.FAILED, error=error), end=end)
         except InboxNotEmpty:
-            unread = await work.journal.inbox(work.lease)
-            if hears:
-                work.mail.put(unread)
-                consume_inbox_at_end(work)
-            work.log.draft.consumed = [item.number for item in unread]
+            unread = await ctx.journal.inbox(ctx.lease)
+            if keep_messages:
+                ctx.inbox.add(unread)
+                consume_inbox_at_end(ctx)
+            ctx.writer.draft.consumed = [item.number for item in unread]
         else:
             return
 
 
 async def suspend(
-    work: RunContext, reason: WaitsFor, *, waits_on: Sequence[RunId], below: Sequence[AskedInterrupt] = ()
+    ctx: RunContext, reason: WaitsFor, *, waits_on: Sequence[RunId], child_interrupts: Sequence[AskedInterrupt] = ()
 ) -> None:
     """Let the run wait; refused while something that came in is unread (`InboxNotEmpty`).
 
@@ -70,30 +70,30 @@ async def suspend(
     children that the run waits for, ends it as well.
     """
     move = Move(to=RunStatus.WAITING, reason=reason, waits_on=waits_on)
-    questions = _open_interrupts(work)
-    if reason is WaitsFor.PERSON and (questions or below):
-        outcome, usage = _segment_outcome(questions, below), _token_usage(work)
-        end = RunFinished(thread_id=work.run.thread_id, run_id=work.run.id, outcome=outcome, usage=usage)
-        await work.log.commit(replace(move, asks=_interrupts_for_parent(outcome)), end=end)
+    questions = _open_interrupts(ctx)
+    if reason is WaitsFor.PERSON and (questions or child_interrupts):
+        outcome, usage = _segment_outcome(questions, child_interrupts), _token_usage(ctx)
+        end = RunFinished(thread_id=ctx.run.thread_id, run_id=ctx.run.id, outcome=outcome, usage=usage)
+        await ctx.writer.commit(replace(move, asks=_interrupts_for_parent(outcome)), end=end)
         return
-    work.log.tell(StatusChanged(from_=RunStatus.RUNNING, to=RunStatus.WAITING, reason=reason))
-    await work.log.commit(move)
+    ctx.writer.emit_custom(StatusChanged(from_=RunStatus.RUNNING, to=RunStatus.WAITING, reason=reason))
+    await ctx.writer.commit(move)
 
 
-async def requeue(work: RunContext, reason: str, *, at: Instant) -> None:
+async def requeue(ctx: RunContext, reason: str, *, at: Instant) -> None:
     """Give the run back to the queue, to be claimed again at a time."""
-    work.log.tell(StatusChanged(from_=RunStatus.RUNNING, to=RunStatus.QUEUED, reason=reason))
-    await work.log.commit(Move(to=RunStatus.QUEUED, reason=reason, wait_until=at))
+    ctx.writer.emit_custom(StatusChanged(from_=RunStatus.RUNNING, to=RunStatus.QUEUED, reason=reason))
+    await ctx.writer.commit(Move(to=RunStatus.QUEUED, reason=reason, wait_until=at))
 
 
-def open_interrupt(work: RunContext, interrupt: NewInterrupt) -> None:
+def open_interrupt(ctx: RunContext, interrupt: NewInterrupt) -> None:
     """Open a question in the commit that makes the run wait."""
     interrupt_id = interrupt.id
     assert interrupt_id is not None
     if interrupt.expires_at is None:
-        interrupt = replace(interrupt, expires_at=instant(Millis(work.clock.now() + DEFAULT_INTERRUPT_TIMEOUT_MS)))
-    work.log.draft.interrupts.append(interrupt)
-    work.log.tell(
+        interrupt = replace(interrupt, expires_at=instant(Millis(ctx.clock.now() + DEFAULT_INTERRUPT_TIMEOUT_MS)))
+    ctx.writer.draft.interrupts.append(interrupt)
+    ctx.writer.emit_custom(
         InterruptChanged(
             interrupt_id=interrupt_id,
             status=InterruptStatus.OPEN,
@@ -103,59 +103,62 @@ def open_interrupt(work: RunContext, interrupt: NewInterrupt) -> None:
     )
 
 
-def take_resume_cause(work: RunContext, key: str) -> ResumeCause | None:
+def take_resume_cause(ctx: RunContext, key: str) -> ResumeCause | None:
     """Take what came for the call of that key, if anything did; it is then dealt with."""
-    found = work.mail.arrival(key)
+    found = ctx.inbox.take_resume_cause(key)
     if found is None:
         return None
     arrival, items = found
-    work.log.draft.add(consumed=[item.number for item in items])
+    ctx.writer.draft.add(consumed=[item.number for item in items])
     if isinstance(arrival, TaskEnded):
-        work.log.tell(*child_ended_events(items))
+        ctx.writer.emit_custom(*child_ended_events(items))
     if isinstance(arrival, InterruptResolved):
         interrupt_id = InterruptId(derived_id("int", key=key))
-        work.interrupts.pop(interrupt_id, None)
+        ctx.interrupts.pop(interrupt_id, None)
         status = InterruptStatus.EXPIRED if arrival.expired else InterruptStatus.ANSWERED
-        work.log.tell(InterruptChanged(interrupt_id=interrupt_id, status=status))
+        ctx.writer.emit_custom(InterruptChanged(interrupt_id=interrupt_id, status=status))
     return arrival
 
 
-def cancel_interrupt(work: RunContext, interrupt_id: InterruptId) -> None:
+def cancel_interrupt(ctx: RunContext, interrupt_id: InterruptId) -> None:
     """Take back a question that needs no answer any more."""
-    draft = work.log.draft
+    draft = ctx.writer.draft
     unasked = [each for each in draft.interrupts if each.id != interrupt_id]
     if len(unasked) == len(draft.interrupts):
         draft.withdrawn.append(interrupt_id)
     draft.interrupts = unasked
-    work.interrupts.pop(interrupt_id, None)
-    work.log.tell(InterruptChanged(interrupt_id=interrupt_id, status=InterruptStatus.CANCELLED))
+    ctx.interrupts.pop(interrupt_id, None)
+    ctx.writer.emit_custom(InterruptChanged(interrupt_id=interrupt_id, status=InterruptStatus.CANCELLED))
 
 
-def _fail_open_calls(work: RunContext, content: str) -> None:
-    exchange = work.conversation.open_exchange()
-    answered = {message.tool_call_id for message in work.log.draft.messages}
+def _fail_open_calls(ctx: RunContext, content: str) -> None:
+    exchange = ctx.conversation.open_exchange()
+    answered = {message.tool_call_id for message in ctx.writer.draft.messages}
     for call in exchange[1] if exchange is not None else ():
         if call.id not in answered:
-            step = work.ledger.of_call(call.id) or work.ledger.tool_call(call.name, call.id, effectful=False)
-            add_tool_result(work, call, step, content, StepState.FAILED)
+            step = ctx.ledger.step_for_call(call.id) or ctx.ledger.start_tool_call(call.name, call.id, effectful=False)
+            add_tool_result(ctx, call, step, content, StepState.FAILED)
             if not step.state.settled:
                 cut_off = StepState.UNKNOWN if step.effectful else StepState.FAILED
-                work.log.step(work.ledger.settle(step, cut_off))
+                ctx.writer.record_step(ctx.ledger.settle(step, cut_off))
 
 
-def _open_interrupts(work: RunContext) -> list[Interrupt | NewInterrupt]:
-    return [*work.interrupts.values(), *work.log.draft.interrupts]
+def _open_interrupts(ctx: RunContext) -> list[Interrupt | NewInterrupt]:
+    return [*ctx.interrupts.values(), *ctx.writer.draft.interrupts]
 
 
 def _segment_outcome(
-    questions: Sequence[Interrupt | NewInterrupt], below: Sequence[AskedInterrupt]
+    interrupts: Sequence[Interrupt | NewInterrupt], child_interrupts: Sequence[AskedInterrupt]
 ) -> InterruptOutcome | SuccessOutcome:
     """Return how a segment ends that leaves questions: a client that has only tools to run is not interrupted."""
-    asked = [*(_to_ag_ui_interrupt(each) for each in questions if each.kind is not InterruptKind.CLIENT_TOOL), *below]
+    asked = [
+        *(_to_ag_ui_interrupt(each) for each in interrupts if each.kind is not InterruptKind.CLIENT_TOOL),
+        *child_interrupts,
+    ]
     if asked:
         return InterruptOutcome(interrupts=asked)
     return SuccessOutcome(
-        pending_tool_call_ids=[each.tool_call_id for each in questions if each.tool_call_id is not None]
+        pending_tool_call_ids=[each.tool_call_id for each in interrupts if each.tool_call_id is not None]
     )
 
 
@@ -189,11 +192,11 @@ def _interrupt_reason(kind: InterruptKind) -> str:
     return "input_required" if kind is InterruptKind.INPUT else "tool_call"
 
 
-def _token_usage(work: RunContext) -> list[TokenUsage]:
-    usage = work.usage
+def _token_usage(ctx: RunContext) -> list[TokenUsage]:
+    usage = ctx.usage
     return [
         TokenUsage(
-            model=UNSET if work.run.model is None else work.run.model,
+            model=UNSET if ctx.run.model is None else ctx.run.model,
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
             total_tokens=usage.total_tokens,

@@ -36,67 +36,67 @@ HELD_MESSAGES: Final = "mail"
 """The value of a run that keeps what the model is to be told once its calls are answered."""
 
 
-async def consume_inbox(work: RunContext) -> None:
+async def consume_inbox(ctx: RunContext) -> None:
     """Let everything that came in enter the conversation."""
-    items = work.mail.rest()
-    held = _held_messages(work)
+    items = ctx.inbox.take_all()
+    held = _held_messages(ctx)
     if not items and not held:
         return
-    work.log.draft.add(messages=_without_used_ids(work, [*held, *messages_from(items)]))
+    ctx.writer.draft.add(messages=_without_used_ids(ctx, [*held, *messages_from(items)]))
     if held:
-        work.set_values({HELD_MESSAGES: None})
-    _apply_items(work, items)
-    await work.commit()
+        ctx.set_values({HELD_MESSAGES: None})
+    _apply_items(ctx, items)
+    await ctx.commit()
 
 
-def hold_messages(work: RunContext) -> None:
+def hold_messages(ctx: RunContext) -> None:
     """Keep what came in for later, so that the run can go on waiting."""
-    items = work.mail.rest()
+    items = ctx.inbox.take_all()
     if messages := messages_from(items):
-        work.set_values({HELD_MESSAGES: msgspec.to_builtins([*_held_messages(work), *messages])})
-    _apply_items(work, items)
+        ctx.set_values({HELD_MESSAGES: msgspec.to_builtins([*_held_messages(ctx), *messages])})
+    _apply_items(ctx, items)
 
 
-def consume_inbox_at_end(work: RunContext) -> None:
+def consume_inbox_at_end(ctx: RunContext) -> None:
     """Keep what people said and changed, though the run ends before it reads it: whoever goes on from it does.
 
     The rest of what came in is of no use any more.
     """
-    items = work.mail.rest()
+    items = ctx.inbox.take_all()
     kept = [item for item in items if is_from_person(item)]
-    work.log.draft.add(
-        messages=_without_used_ids(work, [*_held_messages(work), *messages_from(kept)]),
+    ctx.writer.draft.add(
+        messages=_without_used_ids(ctx, [*_held_messages(ctx), *messages_from(kept)]),
         consumed=[i.number for i in items],
     )
-    if _held_messages(work):
-        work.set_values({HELD_MESSAGES: None})
-    _apply_edits(work, kept)
+    if _held_messages(ctx):
+        ctx.set_values({HELD_MESSAGES: None})
+    _apply_edits(ctx, kept)
 
 
-def _apply_items(work: RunContext, items: list[InboxItem]) -> None:
-    work.log.draft.add(consumed=[item.number for item in items])
-    exchange = work.conversation.open_exchange()
-    mark_tainted(work, taint_sources(items), at=None if exchange is None else exchange[0].sequence)
-    _apply_edits(work, items)
-    work.log.tell(*child_ended_events(items))
+def _apply_items(ctx: RunContext, items: list[InboxItem]) -> None:
+    ctx.writer.draft.add(consumed=[item.number for item in items])
+    exchange = ctx.conversation.open_exchange()
+    mark_tainted(ctx, taint_sources(items), at=None if exchange is None else exchange[0].sequence)
+    _apply_edits(ctx, items)
+    ctx.writer.emit_custom(*child_ended_events(items))
 
 
-def _apply_edits(work: RunContext, items: Sequence[InboxItem]) -> None:
-    work.set_values(edited_values(items))
+def _apply_edits(ctx: RunContext, items: Sequence[InboxItem]) -> None:
+    ctx.set_values(edited_values(items))
     if changes := plan_edits(items):
-        _apply_plan_edits(work, changes)
+        _apply_plan_edits(ctx, changes)
 
 
-def _apply_plan_edits(work: RunContext, changes: Sequence[PlanEdit]) -> None:
+def _apply_plan_edits(ctx: RunContext, changes: Sequence[PlanEdit]) -> None:
     """Take in what people changed of the plan, and tell what it is then, even if nothing of it fits any more."""
-    plan = apply_edits(msgspec.convert(work.values.get(PLAN) or {}, Plan), changes)
-    work.set_values({PLAN: encode_value(plan)})
-    work.log.tell(PlanChanged(items=plan.items))
+    plan = apply_edits(msgspec.convert(ctx.values.get(PLAN) or {}, Plan), changes)
+    ctx.set_values({PLAN: encode_value(plan)})
+    ctx.writer.emit_custom(PlanChanged(items=plan.items))
 
 
-def _without_used_ids(work: RunContext, messages: Sequence[NewMessage]) -> list[NewMessage]:
+def _without_used_ids(ctx: RunContext, messages: Sequence[NewMessage]) -> list[NewMessage]:
     """Return messages without the ids that were used before: somebody who says a thing twice must not end the run."""
-    used = {message.id for message in work.conversation.messages}
+    used = {message.id for message in ctx.conversation.messages}
     said = []
     for message in messages:
         said.append(replace(message, id=None) if message.id in used else message)
@@ -105,22 +105,22 @@ def _without_used_ids(work: RunContext, messages: Sequence[NewMessage]) -> list[
     return said
 
 
-def _held_messages(work: RunContext) -> list[NewMessage]:
-    held = work.values.get(HELD_MESSAGES)
+def _held_messages(ctx: RunContext) -> list[NewMessage]:
+    held = ctx.values.get(HELD_MESSAGES)
     return msgspec.convert(held, list[NewMessage]) if held else []
 
 
-def update_child_interrupts(work: RunContext, awaited: Collection[RunId]) -> None:
+def update_child_interrupts(ctx: RunContext, awaited: Collection[RunId]) -> None:
     """Take in what children ask and what was answered, and keep what those ask that the run waits for."""
-    before = child_interrupts(work.values)
+    before = child_interrupts(ctx.values)
     asked = dict(before)
-    items = work.mail.questions()
+    items = ctx.inbox.take_interrupt_items()
     for item in items:
         asked = _apply_interrupt_item(asked, item)
-    work.log.draft.add(consumed=[item.number for item in items])
+    ctx.writer.draft.add(consumed=[item.number for item in items])
     kept = {child: questions for child, questions in asked.items() if child in awaited and questions}
     if kept != before:
-        work.set_values({CHILD_INTERRUPTS_VALUE: msgspec.to_builtins(kept) or None})
+        ctx.set_values({CHILD_INTERRUPTS_VALUE: msgspec.to_builtins(kept) or None})
 
 
 def _apply_interrupt_item(

@@ -29,11 +29,11 @@ class InboxReader:
 
     def __init__(self, items: Iterable[InboxItem] = ()) -> None:
         self._items = {item.number: item for item in items}
-        self._done: set[int] = set()
+        self._consumed: set[int] = set()
 
-    def put(self, items: Iterable[InboxItem]) -> None:
+    def add(self, items: Iterable[InboxItem]) -> None:
         """Add what was read; what was dealt with before is left."""
-        self._items |= {item.number: item for item in items if item.number not in self._done}
+        self._items |= {item.number: item for item in items if item.number not in self._consumed}
 
     @property
     def empty(self) -> bool:
@@ -41,41 +41,41 @@ class InboxReader:
         return not self._items
 
     @property
-    def disturbs(self) -> bool:
+    def has_message(self) -> bool:
         """Whether a person said something that should not wait."""
         return any(item.kind is InboxKind.MESSAGE for item in self._items.values())
 
     @property
-    def wakes(self) -> bool:
+    def has_run_end(self) -> bool:
         """Whether a run has ended that this one is told of."""
         return any(item.kind in _RUN_END_KINDS for item in self._items.values())
 
-    def arrival(self, key: str) -> tuple[ResumeCause, list[InboxItem]] | None:
+    def take_resume_cause(self, key: str) -> tuple[ResumeCause, list[InboxItem]] | None:
         """Return what came for the call of that key, and the items that say so. They are then dealt with."""
         for item in self._items.values():
             arrived = _resume_cause(item, key)
             if arrived is not None:
-                items = [item, *self._same_end(item)]
+                items = [item, *self._duplicate_run_ends(item)]
                 for each in items:
-                    self._finish(each)
+                    self._mark_consumed(each)
                 return arrived, items
         return None
 
-    def questions(self) -> list[InboxItem]:
+    def take_interrupt_items(self) -> list[InboxItem]:
         """Return what says that children ask something, or that a question was closed. It is then dealt with."""
-        items = [item for item in self._items.values() if item.kind in (InboxKind.QUESTION, InboxKind.ANSWER)]
+        items = [item for item in self._items.values() if item.kind in (InboxKind.CHILD_INTERRUPT, InboxKind.RESPONSE)]
         for item in items:
-            self._finish(item)
+            self._mark_consumed(item)
         return items
 
-    def rest(self) -> list[InboxItem]:
+    def take_all(self) -> list[InboxItem]:
         """Return all that is left. It is then dealt with."""
         items = list(self._items.values())
         for item in items:
-            self._finish(item)
+            self._mark_consumed(item)
         return items
 
-    def _same_end(self, item: InboxItem) -> list[InboxItem]:
+    def _duplicate_run_ends(self, item: InboxItem) -> list[InboxItem]:
         """Return the end of a child that the run was told of because it is a child, beside what it asked to be told."""
         if item.kind is not InboxKind.TASK:
             return []
@@ -86,8 +86,8 @@ class InboxReader:
             if each.kind is InboxKind.CHILD and _parse_run_end(each).run_id == run_id
         ]
 
-    def _finish(self, item: InboxItem) -> None:
-        self._done.add(item.number)
+    def _mark_consumed(self, item: InboxItem) -> None:
+        self._consumed.add(item.number)
         del self._items[item.number]
 
 
@@ -106,13 +106,13 @@ def decode_child_interrupts(item: InboxItem) -> tuple[RunId, list[AskedInterrupt
 
 def decode_closed_interrupt_id(item: InboxItem) -> InterruptId | None:
     """Return the question that an item closes."""
-    return InterruptId(_parse_response(item).interrupt_id) if item.kind is InboxKind.ANSWER else None
+    return InterruptId(_parse_response(item).interrupt_id) if item.kind is InboxKind.RESPONSE else None
 
 
 def requested_segment_id(items: Sequence[InboxItem]) -> RunId | None:
     """Return how those who answered call what the run says next, if they do."""
     for item in reversed(items):
-        if item.kind is InboxKind.ANSWER and (name := _parse_response(item).segment) is not None:
+        if item.kind is InboxKind.RESPONSE and (name := _parse_response(item).segment) is not None:
             return name
     return None
 
@@ -170,7 +170,7 @@ class _InterruptResponseItem(msgspec.Struct, frozen=True, kw_only=True):
 
 def _resume_cause(item: InboxItem, key: str) -> ResumeCause | None:
     match item.kind:
-        case InboxKind.ANSWER:
+        case InboxKind.RESPONSE:
             answer = _parse_response(item)
             if answer.interrupt_id == derived_id("int", key=key):
                 return InterruptResolved(response=answer.response, by=item.created_by, expired=answer.expired)
@@ -193,7 +193,7 @@ def _resume_cause(item: InboxItem, key: str) -> ResumeCause | None:
         case InboxKind.TIMER:
             if item.data["timer_id"] == derived_id("tmr", key=key):
                 return TimerFired()
-        case InboxKind.MESSAGE | InboxKind.EDIT | InboxKind.QUESTION:
+        case InboxKind.MESSAGE | InboxKind.EDIT | InboxKind.CHILD_INTERRUPT:
             pass
     return None
 

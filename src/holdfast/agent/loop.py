@@ -66,17 +66,17 @@ class AgentExecutor:
         *,
         journal: Journal,
         library: Library,
-        peers: SubagentRuns,
+        subagents: SubagentRuns,
         remote: RemoteTools,
         models: Models,
         tokens: TokenCounter,
         clock: Clock,
         workspace: str,
         tools: Sequence[Tool] = (),
-        custom: Callable[[], Sequence[Tool]] = tuple,
+        custom_tools: Callable[[], Sequence[Tool]] = tuple,
         redaction: Redaction | None = None,
-        habits: LoopConfig | None = None,
-        around: ToolMiddleware = passthrough,
+        config: LoopConfig | None = None,
+        middleware: ToolMiddleware = passthrough,
     ) -> None:
         """Put together what runs agents; `tools` are local ones beside the built-in, `custom` those that change.
 
@@ -84,75 +84,77 @@ class AgentExecutor:
         """
         self._journal = journal
         self._library = library
-        self._peers = peers
+        self._subagents = subagents
         self._remote = remote
         self._models = models
         self._tokens = tokens
         self._clock = clock
         self._workspace = workspace
         self._redaction = redaction or Redaction()
-        self._local = [*builtin_tools(WorkspaceSpawner(library.agents), peers), *self._wrapped(tools)]
-        self._custom = custom
+        self._local_tools = [*builtin_tools(WorkspaceSpawner(library.agents), subagents), *self._wrap_tools(tools)]
+        self._custom_tools = custom_tools
         self._toolboxes: dict[str, tuple[_ToolboxInputs, Toolset]] = {}
-        self._habits = habits or LoopConfig()
-        self._around = around
-        self._prompts = PromptComposer(tokens)
-        self._offers = ToolMeasurer(tokens)
+        self._config = config or LoopConfig()
+        self._middleware = middleware
+        self._prompt_composer = PromptComposer(tokens)
+        self._tool_measurer = ToolMeasurer(tokens)
 
     async def execute(self, lease: Lease, *, stop: asyncio.Event) -> None:
         """Work on a run until it waits, is queued again or has ended."""
-        work = await self._begin(lease, lease.opening or await self._journal.open(lease))
-        again = work.log.last_event_seq > 1
+        work = await self._open_context(lease, lease.snapshot or await self._journal.open(lease))
+        again = work.writer.last_event_seq > 1
         try:
-            await self._equip(work)
-            await self._loop(work, stop, again=again)
+            await self._load_agent(work)
+            await self._run_loop(work, stop, resumed=again)
         except RunFailed as signal:
             await self._fail(work, signal.error)
         except (LeaseLost, Unavailable):
             raise
         except HoldfastError as error:
             why = RunError(code=error.code, message=error.message, details=dict(error.details))
-            await self._fail_anew(work, why)
+            await self._fail_from_log(work, why)
 
-    async def _fail_anew(self, work: RunContext, error: RunError) -> None:
+    async def _fail_from_log(self, ctx: RunContext, error: RunError) -> None:
         """End a run of which the store refused something for good: that is not logged, and the end follows what is.
 
         If it refuses the end too, because of something that came in, the run ends without that.
         """
         for hears in (True, False):
-            logged = await self._begin(work.lease, await self._journal.open(work.lease))
-            logged.usage = work.usage
+            logged = await self._open_context(ctx.lease, await self._journal.open(ctx.lease))
+            logged.usage = ctx.usage
             try:
-                return await self._fail(logged, error, hears=hears)
+                return await self._fail(logged, error, keep_messages=hears)
             except (LeaseLost, Unavailable):
                 raise
             except HoldfastError:
                 if not hears:
                     raise
 
-    async def _fail(self, work: RunContext, error: RunError, *, hears: bool = True) -> None:
+    async def _fail(self, ctx: RunContext, error: RunError, *, keep_messages: bool = True) -> None:
         """End a run badly, with the children that it waits for."""
-        if awaited := work.ledger.awaited_children():
-            await self._peers.end(work.lease, awaited)
-        await fail(work, self._redacted(error), hears=hears)
+        if awaited := ctx.ledger.awaited_children():
+            await self._subagents.end(ctx.lease, awaited)
+        await fail(ctx, self._redact_error(error), keep_messages=keep_messages)
 
-    async def _loop(self, work: RunContext, stop: asyncio.Event, *, again: bool) -> None:
-        thinking = ModelStep(work, ContextBuilder(work, self._prompts, self._offers, workspace=self._workspace))
-        if again:
-            work.log.tell(StatusChanged(from_=RunStatus.QUEUED, to=RunStatus.RUNNING, reason="taken up again"))
-        thinking.void_what_was_cut_off()
+    async def _run_loop(self, ctx: RunContext, stop: asyncio.Event, *, resumed: bool) -> None:
+        thinking = ModelStep(
+            ctx, ContextBuilder(ctx, self._prompt_composer, self._tool_measurer, workspace=self._workspace)
+        )
+        if resumed:
+            ctx.writer.emit_custom(StatusChanged(from_=RunStatus.QUEUED, to=RunStatus.RUNNING, reason="taken up again"))
+        thinking.void_lost_call()
         while not stop.is_set():
-            exchange = work.conversation.open_exchange()
+            exchange = ctx.conversation.open_exchange()
             if exchange is None:
-                await consume_inbox(work)
-                await self._look_for_changes(work)
-                if await thinking.think():
+                await consume_inbox(ctx)
+                await self._refresh_toolbox(ctx)
+                if await thinking.run():
                     return
-            elif await ToolStep(work, exchange[0]).act(exchange[1]):
+            elif await ToolStep(ctx, exchange[0]).run(exchange[1]):
                 return
-        await work.log.commit()
+        await ctx.writer.commit()
 
-    async def _begin(self, lease: Lease, opening: RunSnapshot) -> RunContext:
+    async def _open_context(self, lease: Lease, opening: RunSnapshot) -> RunContext:
         conversation = ConversationWindow(
             lease.run_id,
             opening.messages,
@@ -166,78 +168,78 @@ class AgentExecutor:
             lease=lease,
             thread=opening.thread,
             journal=self._journal,
-            log=log,
+            writer=log,
             ledger=StepLedger(lease.run_id, opening.steps),
             conversation=conversation,
-            mail=InboxReader(opening.inbox),
+            inbox=InboxReader(opening.inbox),
             values=opening.values,
             interrupts={interrupt.id: interrupt for interrupt in opening.interrupts},
             tokens=self._tokens,
             clock=self._clock,
-            habits=self._habits,
-            around=self._around,
+            config=self._config,
+            middleware=self._middleware,
         )
 
-    async def _equip(self, work: RunContext) -> None:
-        agent = await self._library.agent(work.lease)
-        toolbox = await self._toolbox_of(work, agent)
-        model = await self._model(work.lease, agent)
-        work.equip(agent, model, toolbox, library=self._library, remote=self._remote)
+    async def _load_agent(self, ctx: RunContext) -> None:
+        agent = await self._library.agent(ctx.lease)
+        toolbox = await self._toolbox_with_client_tools(ctx, agent)
+        model = await self._choose_model(ctx.lease, agent)
+        ctx.attach_agent(agent, model, toolbox, library=self._library, remote_tools=self._remote)
 
-    async def _look_for_changes(self, work: RunContext) -> None:
+    async def _refresh_toolbox(self, ctx: RunContext) -> None:
         """Take up what servers of tools, and clients with methods, have changed meanwhile, or that they are there."""
-        if any(map(is_dynamic, _tool_patterns(work.agent))):
-            work.change_toolbox(await self._toolbox_of(work, work.agent))
+        if any(map(is_dynamic, _tool_patterns(ctx.agent))):
+            ctx.update_toolbox(await self._toolbox_with_client_tools(ctx, ctx.agent))
 
-    async def _toolbox_of(self, work: RunContext, agent: Agent) -> Toolset:
-        toolbox = await self._toolbox(work, agent)
-        offered = client_tools(work.values, work.run.id)
-        return toolbox.joined(offered) if offered else toolbox
+    async def _toolbox_with_client_tools(self, ctx: RunContext, agent: Agent) -> Toolset:
+        toolbox = await self._cached_toolbox(ctx, agent)
+        offered = client_tools(ctx.values, ctx.run.id)
+        return toolbox.merged_with(offered) if offered else toolbox
 
-    async def _model(self, lease: Lease, agent: Agent) -> Model:
+    async def _choose_model(self, lease: Lease, agent: Agent) -> Model:
         """Return the model that was frozen when the run was made; the agent's own may fall back on others."""
         names = candidate_models(agent, lease.run.model)
         await self._models.prepare(names)
         return self._models.fallback(names, folder=agent.folder)
 
-    async def _toolbox(self, work: RunContext, agent: Agent) -> Toolset:
+    async def _cached_toolbox(self, ctx: RunContext, agent: Agent) -> Toolset:
         """Return the tools of an agent; as long as neither it nor what is offered changes, they are the same."""
         wanted = _tool_patterns(agent)
-        listed = await self._listed(work, wanted)
-        custom = self._custom() if wanted else ()
+        listed = await self._list_remote_tools(ctx, wanted)
+        custom = self._custom_tools() if wanted else ()
         offered = (wanted, agent.tools_shown, listed, custom)
         known = self._toolboxes.get(agent.name)
         if known is None or known[0] != offered:
-            local = [*self._local, *self._wrapped(custom)]
+            local = [*self._local_tools, *self._wrap_tools(custom)]
             away = partial(offline_tool, remote=self._remote, redaction=self._redaction)
             remote = remote_tools(listed, self._remote, redaction=self._redaction)
             exposure = DEFAULT_EXPOSURE if agent.tools_shown is None else ToolExposure(limit=agent.tools_shown)
-            catalog = ToolCatalog(local, remote=remote, away=away)
-            for name, why in catalog.left_out.items():
+            catalog = ToolCatalog(local, remote=remote, offline=away)
+            for name, why in catalog.rejected.items():
                 _log.warning("the agent `%s` does not have the remote tool `%s`: %s", agent.name, name, why)
-            known = self._toolboxes[agent.name] = (offered, catalog.toolbox(wanted, exposure=exposure))
+            known = self._toolboxes[agent.name] = (offered, catalog.toolset(wanted, exposure=exposure))
         return known[1]
 
-    async def _listed(self, work: RunContext, wanted: Sequence[str]) -> tuple[ToolSpec, ...]:
+    async def _list_remote_tools(self, ctx: RunContext, wanted: Sequence[str]) -> tuple[ToolSpec, ...]:
         """Return what the control plane offers; a run that must wait for it says that it has begun."""
         if not any(map(is_dynamic, wanted)):
-            return tuple(await self._remote.list(work.lease)) if wanted else ()
-        listing = asyncio.ensure_future(self._remote.list(work.lease))
+            return tuple(await self._remote.list(ctx.lease)) if wanted else ()
+        listing = asyncio.ensure_future(self._remote.list(ctx.lease))
         try:
             await asyncio.wait([listing], timeout=REMOTE_TOOLS_GRACE_SECONDS)
-            if not listing.done() and work.log.last_event_seq == 1:
-                work.log.tell(StatusChanged(from_=RunStatus.QUEUED, to=RunStatus.RUNNING))
-                await work.log.commit()
+            if not listing.done() and ctx.writer.last_event_seq == 1:
+                ctx.writer.emit_custom(StatusChanged(from_=RunStatus.QUEUED, to=RunStatus.RUNNING))
+                await ctx.writer.commit()
             return tuple(await listing)
         finally:
             listing.cancel()
 
-    def _redacted(self, error: RunError) -> RunError:
+    def _redact_error(self, error: RunError) -> RunError:
         """Return an error without secrets: what a provider says may quote the key that it refuses."""
         details = self._redaction.json(error.details)
         return replace(error, message=self._redaction.text(error.message), details=details)
 
-    def _wrapped(self, tools: Iterable[Tool]) -> list[Tool]:
+    def _wrap_tools(self, tools: Iterable[Tool]) -> list[Tool]:
         return [with_standard_middleware(tool, redaction=self._redaction) for tool in tools]
 
 

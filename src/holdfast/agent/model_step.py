@@ -36,80 +36,82 @@ from holdfast.ports.model import ModelRequest
 class ModelStep:
     """Makes the model calls of one run."""
 
-    def __init__(self, work: RunContext, telling: ContextBuilder) -> None:
-        self._work = work
-        self._telling = telling
-        self._cut_off = work.ledger.unsettled_model_call()
+    def __init__(self, ctx: RunContext, builder: ContextBuilder) -> None:
+        self._ctx = ctx
+        self._builder = builder
+        self._lost_step = ctx.ledger.unsettled_model_call()
         """The call that a lost worker had begun: it is the next one to be made, and not settled before."""
 
-    def void_what_was_cut_off(self) -> None:
+    def void_lost_call(self) -> None:
         """Void what a lost worker had streamed of its model call."""
-        if self._cut_off is not None:
-            self._void(self._cut_off)
+        if self._lost_step is not None:
+            self._void(self._lost_step)
 
-    async def think(self) -> bool:
+    async def run(self) -> bool:
         """Call the model once; return whether the worker has let go of the run."""
         self._check_limits()
         for compact in (False, True):
-            again = self._cut_off is not None
-            step = await self._begin()  # first of all: a summary is paid for from the same budget
-            given, assembled = await self._telling.tell(compact=compact)
+            again = self._lost_step is not None
+            step = await self._start_step()  # first of all: a summary is paid for from the same budget
+            given, assembled = await self._builder.build(compact=compact)
             if again:
-                await self._pay(assembled.total)
-            self._work.count_call()
-            self._work.log.draft.contexts.append(self._telling.snapshot(given, assembled, step=step.number))
-            answer = ResponseAccumulator(self._work.log, _message_id(step), name_call=_CallIds(self._work, step))
+                await self._charge_lost_call(assembled.total_tokens)
+            self._ctx.count_model_call()
+            self._ctx.writer.draft.contexts.append(self._builder.take_snapshot(given, assembled, step=step.number))
+            answer = ResponseAccumulator(self._ctx.writer, _message_id(step), assign_call_id=_CallIds(self._ctx, step))
             try:
-                return await self._answered(await self._telling.request(given, assembled), assembled, step, answer)
+                return await self._stream_and_settle(
+                    await self._builder.build_request(given, assembled), assembled, step, answer
+                )
             except ContextOverflow as error:
                 self._abandon(step)
                 if compact:
-                    raise self._failed(error) from error
+                    raise self._run_failed(error) from error
             except ModelUnavailable as error:
-                self._abandon(step, usage=self._estimate(assembled.total, answer.streamed()))
-                await self._try_later(error)
+                self._abandon(step, usage=self._partial_usage(assembled.total_tokens, answer.streamed_text()))
+                await self._requeue_or_fail(error)
                 return True
             except ModelRefused as error:
-                self._abandon(step, usage=self._estimate(assembled.total, answer.streamed()))
-                raise self._failed(error) from error
+                self._abandon(step, usage=self._partial_usage(assembled.total_tokens, answer.streamed_text()))
+                raise self._run_failed(error) from error
         raise AssertionError("the second try returns or raises")
 
     def _check_limits(self) -> None:
         try:
-            check_iterations(self._work.run.limits, self._work.iterations)
+            check_iterations(self._ctx.run.limits, self._ctx.iterations)
         except LimitExceeded as error:
-            raise self._failed(error) from error
-        if self._work.iterations < STOP_AFTER_REPEATS:
+            raise self._run_failed(error) from error
+        if self._ctx.iterations < STOP_AFTER_REPEATS:
             return  # nothing can have been called so often yet
-        row = find_repetition(self._work.conversation.messages, run_id=self._work.run.id)
-        if row.verdict == "stop":
+        row = find_repetition(self._ctx.conversation.messages, run_id=self._ctx.run.id)
+        if row.action == "stop":
             message = f"the model called `{row.tool}` {row.count} times in a row with the same arguments"
-            raise RunFailed(RunError(code="LOOP_DETECTED", message=message, iteration=self._work.iterations))
+            raise RunFailed(RunError(code="LOOP_DETECTED", message=message, iteration=self._ctx.iterations))
 
-    async def _begin(self) -> Step:
+    async def _start_step(self) -> Step:
         """Record that a call begins; where there is a budget, it must be seen to have something left."""
-        self._tell_budget()
-        work = self._work
-        step = work.log.step(self._next_step())
+        self._emit_budget()
+        work = self._ctx
+        step = work.writer.record_step(self._next_step())
         if work.lease.budget_keys:
             try:
-                await work.log.commit()
+                await work.writer.commit()
             except BudgetExceeded as error:
-                work.log.take_back(step)
-                raise self._failed(error) from error
+                work.writer.discard_step(step)
+                raise self._run_failed(error) from error
         return step
 
     def _next_step(self) -> Step:
-        ledger, cut_off = self._work.ledger, self._cut_off
-        self._cut_off = None
-        return ledger.model_call(self._work.model.name) if cut_off is None else ledger.again(cut_off)
+        ledger, cut_off = self._ctx.ledger, self._lost_step
+        self._lost_step = None
+        return ledger.start_model_call(self._ctx.model.name) if cut_off is None else ledger.restart(cut_off)
 
-    def _tell_budget(self) -> None:
-        spent, limits = self._work.log.spent, self._work.run.limits
+    def _emit_budget(self) -> None:
+        spent, limits = self._ctx.writer.spent, self._ctx.run.limits
         if spent is None:
             return
-        self._work.log.spent = None
-        self._work.log.tell(
+        self._ctx.writer.spent = None
+        self._ctx.writer.emit_custom(
             BudgetSpent(
                 tokens=spent.total_tokens,
                 cost_usd=UNSET if spent.cost_usd is None else spent.cost_usd,
@@ -118,16 +120,18 @@ class ModelStep:
             )
         )
 
-    async def _answered(
-        self, request: ModelRequest, assembled: AssembledContext, step: Step, answer: ResponseAccumulator
+    async def _stream_and_settle(
+        self, request: ModelRequest, assembled: AssembledContext, step: Step, response: ResponseAccumulator
     ) -> bool:
-        work = self._work
-        finished = await stream_response(work.model, request, answer, work.log, work.habits.pace)
-        message, _ = answer.message()
-        work.log.draft.messages.append(message)
-        usage = work.counted(finished.usage, told=assembled.total, said=answer.streamed)
-        work.charge(usage)
-        work.log.step(work.ledger.settle(step, StepState.DONE, usage=usage))
+        work = self._ctx
+        finished = await stream_response(work.model, request, response, work.writer, work.config.commit_interval)
+        message, _ = response.build_message()
+        work.writer.draft.messages.append(message)
+        usage = work.usage_or_estimate(
+            finished.usage, prompt_tokens=assembled.total_tokens, response_text=response.streamed_text
+        )
+        work.add_usage(usage)
+        work.writer.record_step(work.ledger.settle(step, StepState.DONE, usage=usage))
         if message.tool_calls:
             await work.commit()
             return False
@@ -137,51 +141,51 @@ class ModelStep:
         """End the run with what was said, unless something came in that the model has to hear first."""
         while True:
             try:
-                await complete(self._work, message.content)
+                await complete(self._ctx, message.content)
             except InboxNotEmpty:
-                await self._work.read_mail()
-                update_child_interrupts(self._work, ())  # what those ask whom nobody waits for is no news to the model
-                if not self._work.mail.empty:
-                    await self._work.commit()
+                await self._ctx.read_inbox()
+                update_child_interrupts(self._ctx, ())  # what those ask whom nobody waits for is no news to the model
+                if not self._ctx.inbox.empty:
+                    await self._ctx.commit()
                     return False
             else:
                 return True
 
-    async def _pay(self, tokens: int) -> None:
+    async def _charge_lost_call(self, tokens: int) -> None:
         """Charge for a call that a lost worker had begun: about what this one is told, and no answer."""
-        self._work.charge(self._work.estimate(tokens, 0))
-        await self._work.log.commit()
+        self._ctx.add_usage(self._ctx.estimate_usage(tokens, 0))
+        await self._ctx.writer.commit()
 
-    def _estimate(self, tokens: int, streamed: str) -> Usage | None:
+    def _partial_usage(self, tokens: int, streamed: str) -> Usage | None:
         """Return what a call used that broke off: nothing if nothing came, for then it was not served."""
-        return self._work.estimate(tokens, self._work.tokens.count(streamed)) if streamed else None
+        return self._ctx.estimate_usage(tokens, self._ctx.tokens.count(streamed)) if streamed else None
 
     def _abandon(self, step: Step, *, usage: Usage | None = None) -> None:
         """Settle a call that came to nothing, charge it, and void what it had said."""
         self._void(step)
         if usage is not None:
-            self._work.charge(usage)
-        self._work.log.step(self._work.ledger.settle(step, StepState.FAILED, usage=usage))
+            self._ctx.add_usage(usage)
+        self._ctx.writer.record_step(self._ctx.ledger.settle(step, StepState.FAILED, usage=usage))
 
     def _void(self, step: Step) -> None:
         """Close what a call had said, and say that it is void."""
-        log = self._work.log
-        log.close()
+        log = self._ctx.writer
+        log.close_open_messages()
         through = log.last_event_seq + len(log.draft.events)
-        log.tell(MessagesAbandoned(message_ids=[_message_id(step)], through=through))
+        log.emit_custom(MessagesAbandoned(message_ids=[_message_id(step)], through=through))
 
-    async def _try_later(self, error: ModelUnavailable) -> None:
-        patience, failures = self._work.habits.patience, self._work.ledger.failures_in_a_row()
-        if failures >= patience.tries:
-            raise self._failed(error) from error
-        pause = patience.pause(failures, error.details.get("retry_after"))
-        at = instant(Millis(self._work.clock.now() + round(pause * 1000)))
-        await requeue(self._work, f"{error.code}: {error.message}", at=at)
+    async def _requeue_or_fail(self, error: ModelUnavailable) -> None:
+        patience, failures = self._ctx.config.retry_policy, self._ctx.ledger.consecutive_failures()
+        if failures >= patience.max_attempts:
+            raise self._run_failed(error) from error
+        pause = patience.delay_seconds(failures, error.details.get("retry_after"))
+        at = instant(Millis(self._ctx.clock.now() + round(pause * 1000)))
+        await requeue(self._ctx, f"{error.code}: {error.message}", at=at)
 
-    def _failed(self, error: HoldfastError) -> RunFailed:
+    def _run_failed(self, error: HoldfastError) -> RunFailed:
         return RunFailed(
             RunError(
-                code=error.code, message=error.message, iteration=self._work.iterations, details=dict(error.details)
+                code=error.code, message=error.message, iteration=self._ctx.iterations, details=dict(error.details)
             )
         )
 
@@ -189,15 +193,15 @@ class ModelStep:
 class _CallIds:
     """Gives calls their ids: the provider's, unless it was used before or is no id."""
 
-    def __init__(self, work: RunContext, step: Step) -> None:
-        self._work = work
+    def __init__(self, ctx: RunContext, step: Step) -> None:
+        self._ctx = ctx
         self._step = step
 
-    def __call__(self, said: ToolCallId, index: int) -> ToolCallId:
+    def __call__(self, proposed: ToolCallId, index: int) -> ToolCallId:
         # One that was logged and not said is of a call that was lost: the log would name it differently.
-        used = self._work.conversation.has_call(said) or self._work.log.stream.has_call(said)
-        if _is_valid_id(said) and not used:
-            return said
+        used = self._ctx.conversation.has_call(proposed) or self._ctx.writer.stream.has_call(proposed)
+        if _is_valid_id(proposed) and not used:
+            return proposed
         return ToolCallId(derived_id("call", key=f"{self._step.key}.{self._step.attempt}", index=index))
 
 

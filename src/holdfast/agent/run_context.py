@@ -46,23 +46,26 @@ class RunFailed(Exception):
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How often a model that is not available is tried, and how long is waited in between. In seconds."""
 
-    tries: int = 5
-    first: float = 1.0
-    longest: float = 60.0
-    longest_asked: float = 86_400.0
+    max_attempts: int = 5
+    first_delay_seconds: float = 1.0
+    max_delay_seconds: float = 60.0
+    max_retry_after_seconds: float = 86_400.0
     """The most that a provider can ask for: a run does not wait for years because of a number in a header."""
 
-    def pause(self, failures: int, asked_for: float | None) -> float:
+    def delay_seconds(self, failures: int, retry_after: float | None) -> float:
         """Return how long to wait after so many failures in a row; at least as long as the provider may ask for."""
         doublings = min(max(failures - 1, 0), 30)
-        return max(min(self.first * (1 << doublings), self.longest), min(asked_for or 0.0, self.longest_asked))
+        return max(
+            min(self.first_delay_seconds * (1 << doublings), self.max_delay_seconds),
+            min(retry_after or 0.0, self.max_retry_after_seconds),
+        )
 
 
 class LoopConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How the loop works, where that is a matter of taste."""
 
-    pace: CommitInterval = CommitInterval()
-    patience: RetryPolicy = RetryPolicy()
+    commit_interval: CommitInterval = CommitInterval()
+    retry_policy: RetryPolicy = RetryPolicy()
 
 
 class RunContext:
@@ -74,118 +77,120 @@ class RunContext:
         lease: Lease,
         thread: Thread,
         journal: Journal,
-        log: RunWriter,
+        writer: RunWriter,
         ledger: StepLedger,
         conversation: ConversationWindow,
-        mail: InboxReader,
+        inbox: InboxReader,
         values: Mapping[str, Json],
         interrupts: Mapping[str, Interrupt],
         tokens: TokenCounter,
         clock: Clock,
-        habits: LoopConfig,
-        around: ToolMiddleware = passthrough,
+        config: LoopConfig,
+        middleware: ToolMiddleware = passthrough,
     ) -> None:
         self.lease = lease
         self.run: Final = lease.run
         """The run as it was claimed."""
         self.thread = thread
         self.journal = journal
-        self.log = log
+        self.writer = writer
         self.ledger = ledger
         self.conversation = conversation
-        self.mail = mail
+        self.inbox = inbox
         self.values = dict(values)
         self.interrupts = dict(interrupts)
         self.tokens = tokens
         self.clock = clock
-        self.habits = habits
-        self.around = around
+        self.config = config
+        self.middleware = middleware
         """What is done around each call of a tool."""
         self.iterations = self.run.iterations
         self.usage = self.run.usage
 
-    def equip(self, agent: Agent, model: Model, toolbox: Toolset, *, library: Library, remote: RemoteTools) -> None:
+    def attach_agent(
+        self, agent: Agent, model: Model, toolbox: Toolset, *, library: Library, remote_tools: RemoteTools
+    ) -> None:
         """Say who works, with what. Until then a run can only fail."""
         self.model = model
         self.toolbox = toolbox
         self.library = library
-        self.remote = remote
-        self.change_agent(agent)
+        self.remote_tools = remote_tools
+        self.update_agent(agent)
 
-    def change_toolbox(self, toolbox: Toolset) -> None:
+    def update_toolbox(self, toolbox: Toolset) -> None:
         """Go on with the tools that there are now."""
         self.toolbox = toolbox
-        self.change_agent(self.agent)
+        self.update_agent(self.agent)
 
-    def change_agent(self, agent: Agent) -> None:
+    def update_agent(self, agent: Agent) -> None:
         """Go on as the agent is defined now."""
         self.agent = agent
-        self.chain = permission_chain(agent, self.values)
-        self.guarded = self.chain.concerns | self.toolbox.foreign
+        self.permission_chain = permission_chain(agent, self.values)
+        self.guarded_tools = self.permission_chain.governed_tools | self.toolbox.remote_names
         """Tools whose calls are not made without a decision."""
 
     def set_values(self, values: Mapping[str, Json]) -> None:
         """Change values of the run."""
         self.values.update(values)
-        self.log.draft.values.update(values)
+        self.writer.draft.values.update(values)
 
-    def count_call(self) -> None:
+    def count_model_call(self) -> None:
         """Count a model call."""
         self.iterations += 1
-        self.log.draft.iterations += 1
+        self.writer.draft.iterations += 1
 
-    def estimate(self, input_tokens: int, output_tokens: int) -> Usage:
+    def estimate_usage(self, input_tokens: int, output_tokens: int) -> Usage:
         """Return what a model call used of which nobody says so."""
         cost = self.model.cost(input_tokens=input_tokens, output_tokens=output_tokens)
         return Usage(input_tokens=input_tokens, output_tokens=output_tokens, cost_usd=cost)
 
-    def counted(self, usage: Usage, *, told: int, said: Callable[[], str]) -> Usage:
+    def usage_or_estimate(self, usage: Usage, *, prompt_tokens: int, response_text: Callable[[], str]) -> Usage:
         """Return what a model call used: where its provider does not say, about that, at a cost that nobody knows."""
         if usage.total_tokens or usage.cost_usd is not None:
             return usage
-        return Usage(input_tokens=told, output_tokens=self.tokens.count(said()), cost_usd=None)
+        return Usage(input_tokens=prompt_tokens, output_tokens=self.tokens.count(response_text()), cost_usd=None)
 
-    def charge(self, usage: Usage) -> None:
+    def add_usage(self, usage: Usage) -> None:
         """Count what a model call used."""
         self.usage = self.usage + usage
-        self.log.draft.charge(usage)
+        self.writer.draft.add_usage(usage)
 
     async def commit(self) -> None:
         """Commit what was said, and read what came in."""
-        await self.log.commit()
-        if self.log.unread:
-            await self.read_mail()
+        await self.writer.commit()
+        if self.writer.unread:
+            await self.read_inbox()
 
-    async def read_mail(self) -> None:
+    async def read_inbox(self) -> None:
         """Read what came in."""
-        self.mail.put(await self.journal.inbox(self.lease))
+        self.inbox.add(await self.journal.inbox(self.lease))
 
 
 def mark_tainted(
-    work: RunContext, names: Iterable[str], *, at: int | None = None, call_id: ToolCallId | None = None
+    ctx: RunContext, sources: Iterable[str], *, at: int | None = None, call_id: ToolCallId | None = None
 ) -> None:
     """Mark a run as having read what these wrote, in the commit that lets it read that; say so of each, once."""
-    for name in names:
-        taint = read_taint(work.values)
-        marked = taint.having(name, at=at)
+    for name in sources:
+        taint = read_taint(ctx.values)
+        marked = taint.with_source(name, at=at)
         if marked is not taint:
-            work.set_values({TAINT_VALUE: msgspec.to_builtins(marked)})
-            work.log.tell(RunTainted(source=name, tool_call_id=UNSET if call_id is None else call_id))
+            ctx.set_values({TAINT_VALUE: msgspec.to_builtins(marked)})
+            ctx.writer.emit_custom(RunTainted(source=name, tool_call_id=UNSET if call_id is None else call_id))
 
 
-def is_tainted(work: RunContext) -> bool:
+def is_tainted(ctx: RunContext) -> bool:
     """Say whether calls of a run may be somebody else's wish."""
-    return work.values.get(TAINT_VALUE) is not None and work.chain.asks_tainted
+    return ctx.values.get(TAINT_VALUE) is not None and ctx.permission_chain.requires_approval_when_tainted
 
 
 def ask_if_tainted(
-    work: RunContext, spec: ToolSpec, decision: PermissionDecision, *, sequence: int | None
+    ctx: RunContext, spec: ToolSpec, decision: PermissionDecision, *, sequence: int | None
 ) -> PermissionDecision:
     """Return what is decided about a call of the message of that sequence, once others may have suggested it."""
-    if decision.verdict is not PermissionAction.ALLOW or not is_tainted(work):
+    if decision.action is not PermissionAction.ALLOW or not is_tainted(ctx):
         return decision
-    names = read_taint(work.values).names(before=sequence)
-    if not names or not reaches_outside(spec, network=has_network(work.agent, work.values)):
+    names = read_taint(ctx.values).names(before=sequence)
+    if not names or not reaches_outside(spec, network=has_network(ctx.agent, ctx.values)):
         return decision
     why = f"the run has read what others wrote (`{'`, `'.join(names)}`), and this call reaches beyond the workspace"
-    return PermissionDecision(verdict=PermissionAction.ASK, rule=decision.rule, reason=why)
+    return PermissionDecision(action=PermissionAction.ASK, rule=decision.rule, reason=why)

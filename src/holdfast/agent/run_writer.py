@@ -60,9 +60,9 @@ class RunWriter:
         self._lease = lease
         self._clock = clock
         self._deltas: list[str] = []
-        self._delta_of: tuple[type[DeltaEvent], str] | None = None
-        self._one_at_a_time = asyncio.Lock()
-        self.spoken = asyncio.Event()
+        self._delta_target: tuple[type[DeltaEvent], str] | None = None
+        self._commit_lock = asyncio.Lock()
+        self.has_pending = asyncio.Event()
         """Set while there is something to commit."""
         self._conversation = conversation
         self.stream = stream
@@ -72,30 +72,30 @@ class RunWriter:
         """What was spent of the budget when that last changed and nobody has said so."""
         self.last_event_seq = last_event_seq
 
-    def say(self, *events: Event) -> None:
+    def emit(self, *events: Event) -> None:
         """Say something; the stream makes it legal."""
-        self._end_delta()
+        self._flush_delta()
         at = self._clock.now()
         for event in events:
             self.draft.events += self.stream.feed(event, at=at)
-        self.spoken.set()
+        self.has_pending.set()
 
-    def tell(self, *events: HoldfastEvent) -> None:
+    def emit_custom(self, *events: HoldfastEvent) -> None:
         """Say what AG-UI has no event for."""
-        self.say(*map(to_custom, events))
+        self.emit(*map(to_custom, events))
 
-    def say_more(self, kind: type[DeltaEvent], name: MessageId | ToolCallId, delta: str) -> None:
+    def emit_delta(self, kind: type[DeltaEvent], name: MessageId | ToolCallId, delta: str) -> None:
         """Say more of a message, of what is thought, or of a call's arguments."""
-        if self._delta_of != (kind, name):
-            self._end_delta()
-            self._delta_of = (kind, name)
-            self.spoken.set()
+        if self._delta_target != (kind, name):
+            self._flush_delta()
+            self._delta_target = (kind, name)
+            self.has_pending.set()
         self._deltas.append(delta)
 
-    def step(self, step: Step) -> Step:
+    def record_step(self, step: Step) -> Step:
         """Say where a step stands, and keep it in the ledger."""
         self.draft.steps[step.number] = step
-        self.tell(
+        self.emit_custom(
             StepChanged(
                 number=step.number,
                 kind=step.kind,
@@ -107,14 +107,14 @@ class RunWriter:
         )
         return step
 
-    def take_back(self, step: Step) -> None:
+    def discard_step(self, step: Step) -> None:
         """Unsay a step that could not begin."""
         del self.draft.steps[step.number]
         self.draft.events = [event for event in self.draft.events if not _is_step_event(event, step)]
 
-    def close(self) -> None:
+    def close_open_messages(self) -> None:
         """Close whatever a model was streaming."""
-        self._end_delta()
+        self._flush_delta()
         self.draft.events += self.stream.close(at=self._clock.now())
 
     async def commit(self, move: Move | None = None, *, end: TerminalEvent | None = None) -> None:
@@ -122,45 +122,45 @@ class RunWriter:
 
         Where the store refuses it for now, all of it but the move is kept for the next commit.
         """
-        async with self._one_at_a_time:
-            if move is None and self._delta_of is None and self.draft.empty:
+        async with self._commit_lock:
+            if move is None and self._delta_target is None and self.draft.empty:
                 return
-            ending = self._ending(end)
+            ending = self._end_events(end)
             draft, self.draft = self.draft, CommitDraft()
-            self.spoken.clear()
+            self.has_pending.clear()
             try:
-                done = await self._journal.commit(draft.commit(self._lease, move=move, end=ending))
+                done = await self._journal.commit(draft.to_commit(self._lease, move=move, end=ending))
             except (InboxNotEmpty, BudgetExceeded, WouldDeadlock):
-                self.draft.follow(draft)
+                self.draft.prepend(draft)
                 if ending:
-                    self.stream.take_back_end()
+                    self.stream.undo_end()
                 raise
             self.unread = done.unread
             self.spent = done.spent or self.spent
             self.last_event_seq = done.last_event_seq
             if move is None:
-                entered = [self._entered(message, done, index) for index, message in enumerate(draft.messages)]
+                entered = [self._stored_message(message, done, index) for index, message in enumerate(draft.messages)]
                 self._conversation.add(entered)
 
-    def _ending(self, end: TerminalEvent | None) -> list[Event]:
+    def _end_events(self, end: TerminalEvent | None) -> list[Event]:
         """Return the event that ends the segment; what it closes before is said already."""
-        self._end_delta()
+        self._flush_delta()
         if end is None:
             return []
         *closing, terminal = self.stream.end(end, at=self._clock.now())
         self.draft.events += closing
         return [terminal]
 
-    def _end_delta(self) -> None:
+    def _flush_delta(self) -> None:
         """Say what was gathered of a message as one event."""
-        if self._delta_of is None:
+        if self._delta_target is None:
             return
-        (kind, name), delta = self._delta_of, "".join(self._deltas)
-        self._delta_of = None
+        (kind, name), delta = self._delta_target, "".join(self._deltas)
+        self._delta_target = None
         self._deltas.clear()
         self.draft.events += self.stream.feed(_delta_event(kind, name, delta), at=self._clock.now())
 
-    def _entered(self, message: NewMessage, done: Committed, index: int) -> Message:
+    def _stored_message(self, message: NewMessage, done: Committed, index: int) -> Message:
         return Message(
             id=done.message_ids[index],
             thread_id=self._lease.thread_id,
@@ -255,11 +255,11 @@ class CommitDraft:
         self.timers += timers
         self.contexts += contexts
 
-    def charge(self, usage: Usage) -> None:
+    def add_usage(self, usage: Usage) -> None:
         """Add what a call used."""
         self.usage = usage if self.usage is None else self.usage + usage
 
-    def commit(self, lease: Lease, *, move: Move | None = None, end: Sequence[Event] = ()) -> Commit:
+    def to_commit(self, lease: Lease, *, move: Move | None = None, end: Sequence[Event] = ()) -> Commit:
         """Return it as a commit; `end` comes after all events."""
         return Commit(
             lease=lease,
@@ -280,7 +280,7 @@ class CommitDraft:
             move=move,
         )
 
-    def follow(self, earlier: Self) -> None:
+    def prepend(self, earlier: Self) -> None:
         """Put what an earlier draft held, which could not be committed, in front of what this one holds."""
         self.events[:0] = earlier.events
         self.messages[:0] = earlier.messages
@@ -298,45 +298,45 @@ class CommitDraft:
         ):
             getattr(self, name)[:0] = getattr(earlier, name)
         if earlier.usage is not None:
-            self.charge(earlier.usage)
+            self.add_usage(earlier.usage)
         self.iterations += earlier.iterations
 
 
 T = TypeVar("T")
 
 
-async def commit_while(log: RunWriter, work: Awaitable[T], *, window: float) -> T:
+async def commit_while(writer: RunWriter, awaitable: Awaitable[T], *, interval: float) -> T:
     """Return what comes of `work`, and commit what is said meanwhile; an error of a commit ends the work."""
     over = asyncio.Event()
     commits: list[asyncio.Task[None]] = []
     async with FirstErrorTaskGroup() as group:
         # What is over before anything else could run needs no task.
         begin = asyncio.get_running_loop().call_soon(
-            lambda: commits.append(group.create_task(_commit_periodically(log, over, window)))
+            lambda: commits.append(group.create_task(_commit_periodically(writer, over, interval)))
         )
         try:
-            return await work
+            return await awaitable
         except Exception:
-            _stop_committing(begin, log, over)
+            _stop_committing(begin, writer, over)
             if commits:
                 await asyncio.wait(commits)  # what is said next must know whether a commit on its way is there
             raise
         finally:
-            _stop_committing(begin, log, over)
+            _stop_committing(begin, writer, over)
 
 
-def _stop_committing(begin: asyncio.Handle, log: RunWriter, over: asyncio.Event) -> None:
+def _stop_committing(begin: asyncio.Handle, writer: RunWriter, done: asyncio.Event) -> None:
     begin.cancel()
-    over.set()
-    log.spoken.set()
+    done.set()
+    writer.has_pending.set()
 
 
-async def _commit_periodically(log: RunWriter, over: asyncio.Event, window: float) -> None:
+async def _commit_periodically(writer: RunWriter, done: asyncio.Event, interval: float) -> None:
     while True:
-        await log.spoken.wait()
-        if over.is_set():
+        await writer.has_pending.wait()
+        if done.is_set():
             return
-        await log.commit()
+        await writer.commit()
         with suppress(TimeoutError):
-            async with asyncio.timeout(window):
-                await over.wait()
+            async with asyncio.timeout(interval):
+                await done.wait()

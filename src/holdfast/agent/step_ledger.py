@@ -25,16 +25,16 @@ class StepLedger:
     def __init__(self, run_id: RunId, steps: Sequence[Step]) -> None:
         self._run_id = run_id
         self._steps = {step.number: step for step in steps}
-        self._of_call = {step.tool_call_id: step for step in steps if step.tool_call_id is not None}
+        self._steps_by_call = {step.tool_call_id: step for step in steps if step.tool_call_id is not None}
         self._last = max(self._steps, default=0)
 
-    def of_call(self, call_id: ToolCallId) -> Step | None:
+    def step_for_call(self, call_id: ToolCallId) -> Step | None:
         """Return the newest step of a tool call."""
-        return self._of_call.get(call_id)
+        return self._steps_by_call.get(call_id)
 
     def awaited_children(self) -> list[RunId]:
         """Return the children that a call waits for."""
-        steps = [step for step in self._of_call.values() if step.state is StepState.WAITING]
+        steps = [step for step in self._steps_by_call.values() if step.state is StepState.WAITING]
         return [child_run_id(step) for step in steps if step.waits_for is WaitsFor.CHILD]
 
     def unsettled_model_call(self) -> Step | None:
@@ -44,7 +44,7 @@ class StepLedger:
                 return step
         return None
 
-    def failures_in_a_row(self) -> int:
+    def consecutive_failures(self) -> int:
         """Return how many model calls have failed since one was done."""
         count = 0
         for number in sorted(self._steps, reverse=True):
@@ -55,19 +55,19 @@ class StepLedger:
                 count += 1
         return count
 
-    def model_call(self, name: str) -> Step:
+    def start_model_call(self, name: str) -> Step:
         """Begin a model call."""
         return self._next(StepKind.MODEL, name)
 
-    def tool_call(self, name: str, call_id: ToolCallId, *, effectful: bool, key: str | None = None) -> Step:
+    def start_tool_call(self, name: str, call_id: ToolCallId, *, effectful: bool, key: str | None = None) -> Step:
         """Begin a tool call; one that is made again on purpose keeps the `key` it had."""
         return self._next(StepKind.TOOL, name, call_id=call_id, effectful=effectful, key=key)
 
-    def again(self, step: Step) -> Step:
+    def restart(self, step: Step) -> Step:
         """Begin a step again that was cut off."""
         return self._put(replace(step, state=StepState.STARTED, attempt=step.attempt + 1, waits_for=None))
 
-    def wait(self, step: Step, waits_for: WaitsFor) -> Step:
+    def mark_waiting(self, step: Step, waits_for: WaitsFor) -> Step:
         """Let a step wait for something from outside."""
         return self._put(replace(step, state=StepState.WAITING, waits_for=waits_for))
 
@@ -99,7 +99,7 @@ class StepLedger:
     def _put(self, step: Step) -> Step:
         self._steps[step.number] = step
         if step.tool_call_id is not None:
-            self._of_call[step.tool_call_id] = step
+            self._steps_by_call[step.tool_call_id] = step
         return step
 
 

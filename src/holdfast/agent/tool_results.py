@@ -25,15 +25,15 @@ TOOL_NAME_KEY: Final = "tool"
 """The key of a tool's name in the metadata of its result."""
 
 
-def settle_call(work: RunContext, call: ToolCall, step: Step, outcome: ToolResult) -> None:
+def settle_call(ctx: RunContext, call: ToolCall, step: Step, outcome: ToolResult) -> None:
     """Say what came of a call."""
     state = StepState.UNKNOWN if outcome.unknown else StepState.FAILED if outcome.failed else StepState.DONE
-    apply_effects(work, outcome)
-    add_tool_result(work, call, step, as_text(outcome.content), state)
-    work.log.step(work.ledger.settle(step, state))
+    apply_effects(ctx, outcome)
+    add_tool_result(ctx, call, step, as_text(outcome.content), state)
+    ctx.writer.record_step(ctx.ledger.settle(step, state))
 
 
-def add_tool_result(work: RunContext, call: ToolCall, step: Step, content: str, state: StepState) -> None:
+def add_tool_result(ctx: RunContext, call: ToolCall, step: Step, content: str, state: StepState) -> None:
     """Give a call its result."""
     message_id = MessageId(derived_id("msg", key=f"{step.key}.{step.number}"))
     metadata = (
@@ -41,36 +41,36 @@ def add_tool_result(work: RunContext, call: ToolCall, step: Step, content: str, 
         if state is StepState.DONE
         else {TOOL_NAME_KEY: call.name, FAILED_METADATA_KEY: str(state)}
     )
-    work.log.draft.messages.append(
+    ctx.writer.draft.messages.append(
         NewMessage(id=message_id, role=Role.TOOL, content=content, tool_call_id=call.id, metadata=metadata)
     )
-    work.log.say(ToolCallResult(message_id=message_id, tool_call_id=call.id, content=content, role="tool"))
+    ctx.writer.emit(ToolCallResult(message_id=message_id, tool_call_id=call.id, content=content, role="tool"))
 
 
-def apply_effects(work: RunContext, outcome: ToolResult) -> None:
+def apply_effects(ctx: RunContext, outcome: ToolResult) -> None:
     """Take what a tool wants done into the next commit."""
-    work.set_values(outcome.values)
-    work.set_values({name: revise(work.values.get(name)) for name, revise in outcome.revisions.items()})
-    work.log.draft.add(artifacts=outcome.artifacts, children=outcome.children)
-    work.log.tell(*outcome.events)
+    ctx.set_values(outcome.values)
+    ctx.set_values({name: revise(ctx.values.get(name)) for name, revise in outcome.revisions.items()})
+    ctx.writer.draft.add(artifacts=outcome.artifacts, children=outcome.children)
+    ctx.writer.emit_custom(*outcome.events)
 
 
-def emit_subagent_started(work: RunContext, call: ToolCall, run_id: RunId) -> None:
+def emit_subagent_started(ctx: RunContext, call: ToolCall, run_id: RunId) -> None:
     """Say that a child is at work that the run waits for, unless the segment says so already."""
-    if run_id not in work.log.stream.open_subagents:
+    if run_id not in ctx.writer.stream.open_subagents:
         name = str(call.arguments.get("agent", "agent"))
-        work.log.say(SubagentStarted(subagent_run_id=run_id, name=name, parent_tool_call_id=call.id))
+        ctx.writer.emit(SubagentStarted(subagent_run_id=run_id, name=name, parent_tool_call_id=call.id))
 
 
-def emit_subagent_ended(work: RunContext, call: ToolCall, ended: ChildEnded) -> None:
+def emit_subagent_ended(ctx: RunContext, call: ToolCall, ended: ChildEnded) -> None:
     """Say how a child ended that the run waited for."""
-    emit_subagent_started(work, call, ended.run_id)  # where its segment ended meanwhile
+    emit_subagent_started(ctx, call, ended.run_id)  # where its segment ended meanwhile
     if ended.status is RunStatus.COMPLETED:
-        work.log.say(SubagentFinished(subagent_run_id=ended.run_id))
+        ctx.writer.emit(SubagentFinished(subagent_run_id=ended.run_id))
         return
     code = UNSET if ended.error is None else ended.error.code
     why = f"the run was {ended.status}" if ended.error is None else ended.error.message
-    work.log.say(SubagentError(subagent_run_id=ended.run_id, message=why, code=code))
+    ctx.writer.emit(SubagentError(subagent_run_id=ended.run_id, message=why, code=code))
 
 
 UNKNOWN_OUTCOME_RESULT: Final = (
@@ -96,12 +96,12 @@ def unknown_outcome_key(step: Step) -> str:
     return f"{step.key}.{step.number}.unknown"
 
 
-def settle_unknown_outcome(work: RunContext, call: ToolCall, step: Step) -> NewInterrupt | None:
+def settle_unknown_outcome(ctx: RunContext, call: ToolCall, step: Step) -> NewInterrupt | None:
     """Settle a call that was cut off as the agent's policy says; return the question to ask, if one is to be asked."""
-    work.log.step(work.ledger.settle(step, StepState.UNKNOWN))
-    match work.agent.unknown_outcome:
+    ctx.writer.record_step(ctx.ledger.settle(step, StepState.UNKNOWN))
+    match ctx.agent.unknown_outcome:
         case UnknownOutcome.TELL:
-            add_tool_result(work, call, step, UNKNOWN_OUTCOME_RESULT.format(name=call.name), StepState.UNKNOWN)
+            add_tool_result(ctx, call, step, UNKNOWN_OUTCOME_RESULT.format(name=call.name), StepState.UNKNOWN)
             return None
         case UnknownOutcome.ASK:
             return _unknown_outcome_interrupt(call, step)
@@ -109,7 +109,7 @@ def settle_unknown_outcome(work: RunContext, call: ToolCall, step: Step) -> NewI
             raise RunFailed(RunError(code="UNKNOWN_OUTCOME", message=UNKNOWN_OUTCOME_RESULT.format(name=call.name)))
 
 
-def settle_from_response(work: RunContext, call: ToolCall, step: Step, answered: InterruptResolved) -> bool:
+def settle_from_response(ctx: RunContext, call: ToolCall, step: Step, answered: InterruptResolved) -> bool:
     """Settle a call as a person said; return whether it is to be run again."""
     response = answered.response if isinstance(answered.response, dict) else {}
     match response.get("outcome"):
@@ -121,7 +121,7 @@ def settle_from_response(work: RunContext, call: ToolCall, step: Step, answered:
             said = "a person found out that it did not happen"
         case _:
             said = UNKNOWN_OUTCOME_RESULT.format(name=call.name)
-    add_tool_result(work, call, step, said, StepState.UNKNOWN)
+    add_tool_result(ctx, call, step, said, StepState.UNKNOWN)
     return False
 
 

@@ -20,17 +20,17 @@ from holdfast.api.router import ROUTES, SOCKETS
 from holdfast.api.use_cases import UseCases
 
 
-def create_app(control: UseCases, *, door: AuthMiddleware | None = None) -> Litestar:
+def create_app(control: UseCases, *, auth: AuthMiddleware | None = None) -> Litestar:
     """Make the app over the use cases of a workspace. It belongs behind a `Gate`.
 
     Behind a `door`, a request is answered by the use cases of who asks. A route asks for at most one of them by its
     name: the framework opens a task group for more.
     """
-    provide = _provide_shared if door is None else _provide_for_principal
+    provide = _provide_shared if auth is None else _provide_for_principal
     return Litestar(
         route_handlers=[*with_head_and_options([*ROUTES, read_openapi]), *SOCKETS],
         dependencies={name: provide(name, use_case) for name, use_case in control._asdict().items()},
-        middleware=[] if door is None else [door.before],
+        middleware=[] if auth is None else [auth.wrap],
         dto=JsonBody,
         return_dto=None,
         before_request=_check_request,

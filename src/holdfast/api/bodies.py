@@ -130,7 +130,7 @@ class RunBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             raise Invalid(f"`{self.id}` would be the name of a task: choose an id that begins otherwise", field="id")
         return NewRun(
             thread=thread,
-            messages=self._said(),
+            messages=self._new_messages(),
             input=None if self.input is UNSET else self.input,
             id=self.id,
             agent_type=self.agent_type,
@@ -143,7 +143,7 @@ class RunBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             idempotency_key=key,
         )
 
-    def _said(self) -> list[NewMessage]:
+    def _new_messages(self) -> list[NewMessage]:
         if (self.messages is UNSET) == (self.input is UNSET):
             raise Invalid("a run begins with either `messages` or an `input`", field="messages")
         if self.input is None:

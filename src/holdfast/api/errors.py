@@ -270,9 +270,9 @@ def handshake_error(error: Exception, path: str) -> HoldfastError:
             return HoldfastError("something broke here: the server's log says what")
 
 
-def body_too_large(most: int | None) -> BodyTooLarge:
+def body_too_large(max_bytes: int | None) -> BodyTooLarge:
     """Make the error of a body that is larger than `most` bytes."""
-    return BodyTooLarge(f"the body may have at most {most} bytes", limit=most)
+    return BodyTooLarge(f"the body may have at most {max_bytes} bytes", limit=max_bytes)
 
 
 def _validation_error(error: HTTPException, request: Request[Any, Any, Any]) -> Invalid:

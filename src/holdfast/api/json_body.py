@@ -134,5 +134,5 @@ def _bad_json(error: msgspec.DecodeError | UnicodeDecodeError, body: bytes) -> B
 
 
 def _invalid_body(complaint: ValidationMessage) -> Invalid:
-    place, reason = format_path(complaint.steps), lowercase_first(complaint.reason)
+    place, reason = format_path(complaint.path), lowercase_first(complaint.reason)
     return Invalid(f"`{place}`: {reason}" if place else f"the body does not fit: {reason}", field=place or "body")

@@ -57,7 +57,7 @@ class HostOriginMiddleware:
         app: AsgiApp,
         *,
         hosts: Iterable[str] = LOOPBACK_HOSTS,
-        addresses: bool = False,
+        allow_ip_hosts: bool = False,
         origins: Iterable[str] = (),
         meters: Meters | None = None,
     ) -> None:
@@ -67,7 +67,7 @@ class HostOriginMiddleware:
         """
         self._app = app
         self._hosts = frozenset(hosts)
-        self._addresses = addresses
+        self._allow_ip_hosts = allow_ip_hosts
         self._origins = frozenset(origins)
         self._meters = meters or Meters()
 
@@ -82,23 +82,23 @@ class HostOriginMiddleware:
             origin = self._check(headers)
             _check_shape(scope, headers)
         except HoldfastError as refused:
-            await passage.refuse(refused)
+            await passage.send_error(refused)
         else:
-            passage.allow(origin)
+            passage.allow_origin(origin)
             if origin and _is_preflight(scope, headers):
-                await passage.preflight(headers)
+                await passage.send_preflight(headers)
                 return
             try:
                 await self._app(scope, receive, passage.send)
             except asyncio.CancelledError:  # the server stops, and has waited for long enough
-                await passage.give_up()
+                await passage.send_unavailable()
         finally:
             passage.end()
 
     def _check(self, headers: dict[bytes, str]) -> str | None:
         """Return the foreign origin that is allowed to read the answer, if there is one."""
         host = headers.get(b"host", "")
-        if not self._is_ours(_host_name(host)):
+        if not self._is_allowed_host(_host_name(host)):
             names = ", ".join(sorted(self._hosts))
             hint = "start it with `--allow-host NAME` to give it another name"
             raise HostRefused(f"this server is not `{host}`: use one of {names}, or {hint}", host=host)
@@ -113,8 +113,8 @@ class HostOriginMiddleware:
             raise _origin_refused(origin)
         return origin
 
-    def _is_ours(self, name: str) -> bool:
-        return name in self._hosts or (self._addresses and _is_ip_address(name))
+    def _is_allowed_host(self, name: str) -> bool:
+        return name in self._hosts or (self._allow_ip_hosts and _is_ip_address(name))
 
 
 class _Exchange:
@@ -123,8 +123,8 @@ class _Exchange:
     def __init__(self, scope: AsgiScope, send: Send, meters: Meters) -> None:
         self._scope = scope
         self._send = send
-        self._begun = time.perf_counter()
-        self._counts = RequestMetrics(meters, scope, begun=self._begun)
+        self._started_at = time.perf_counter()
+        self._metrics = RequestMetrics(meters, scope, started_at=self._started_at)
         self._status = 0
         self.id = f"req_{os.urandom(8).hex()}"
         self._headers: list[tuple[bytes, bytes]] = [
@@ -133,7 +133,7 @@ class _Exchange:
         ]
         scope.setdefault("state", {}).update({"request_id": self.id, _UNWRAPPED_SEND_KEY: send})
 
-    def allow(self, origin: str | None) -> None:
+    def allow_origin(self, origin: str | None) -> None:
         """Let a foreign page read the answer."""
         if origin is not None:
             self._headers += [
@@ -147,37 +147,39 @@ class _Exchange:
         match message["type"]:
             case "http.response.start" | "websocket.http.response.start":
                 self._status = message["status"]
-                self._counts.answered(self._status, message["headers"])
+                self._metrics.record_response(self._status, message["headers"])
                 message["headers"] = [*message["headers"], *self._headers]
             case "websocket.accept":
                 self._status = 101
-                self._counts.answered(101)
+                self._metrics.record_response(101)
             case "websocket.close" if not self._status:
-                await self.refuse(self._scope["state"].get(_REFUSAL_KEY) or BadHandshake("this handshake is refused"))
+                await self.send_error(
+                    self._scope["state"].get(_REFUSAL_KEY) or BadHandshake("this handshake is refused")
+                )
                 return
             case _:
                 pass
         await self._send(message)
 
-    async def refuse(self, refused: HoldfastError) -> None:
+    async def send_error(self, error: HoldfastError) -> None:
         """Answer in place of the app."""
-        status = status_of(refused)
+        status = status_of(error)
         if self._scope["type"] == "websocket" and "websocket.http.response" not in (
             self._scope.get("extensions") or {}
         ):
             self._status = status
-            self._counts.answered(status)
-            await self._send({"type": "websocket.close", "code": 1008, "reason": refused.message[:120]})
+            self._metrics.record_response(status)
+            await self._send({"type": "websocket.close", "code": 1008, "reason": error.message[:120]})
             return
-        own = [(name.lower().encode(), value.encode()) for name, value in headers_of(refused).items()]
-        await self._answer(status, encode_error(refused), [(b"content-type", b"application/json"), *own])
+        own = [(name.lower().encode(), value.encode()) for name, value in headers_of(error).items()]
+        await self._send_response(status, encode_error(error), [(b"content-type", b"application/json"), *own])
 
-    async def give_up(self) -> None:
+    async def send_unavailable(self) -> None:
         """Answer in place of an app that was not done in time; an answer that has begun breaks off."""
         if not self._status:
-            await self.refuse(Unavailable("the server stops: ask again in a moment"))
+            await self.send_error(Unavailable("the server stops: ask again in a moment"))
 
-    async def preflight(self, headers: dict[bytes, str]) -> None:
+    async def send_preflight(self, headers: dict[bytes, str]) -> None:
         """Tell a browser what an allowed page may ask for."""
         asked = headers.get(b"access-control-request-headers", "")
         allowed = [
@@ -187,11 +189,11 @@ class _Exchange:
         ]
         if headers.get(b"access-control-request-private-network") == "true":
             allowed.append((b"access-control-allow-private-network", b"true"))
-        await self._answer(204, b"", allowed)
+        await self._send_response(204, b"", allowed)
 
-    async def _answer(self, status: int, body: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+    async def _send_response(self, status: int, body: bytes, headers: list[tuple[bytes, bytes]]) -> None:
         self._status = status
-        self._counts.answered(status, headers)
+        self._metrics.record_response(status, headers)
         kind = "http.response" if self._scope["type"] == "http" else "websocket.http.response"
         length = [] if status == 204 else [(b"content-length", str(len(body)).encode())]
         all_headers = [*headers, *length, *self._headers]
@@ -202,16 +204,16 @@ class _Exchange:
 
     def end(self) -> None:
         """Count it, and leave a line."""
-        self._counts.ended()
-        self._log()
+        self._metrics.record_end()
+        self._log_request()
 
-    def _log(self) -> None:
+    def _log_request(self) -> None:
         """Leave a line: the method, the path without its query, the status, and how long it took."""
         if not _log.isEnabledFor(logging.INFO):
             return
         method = "WS" if self._scope["type"] == "websocket" else self._scope["method"]
         path = self._scope["raw_path"].decode("latin-1")
-        took = (time.perf_counter() - self._begun) * 1000
+        took = (time.perf_counter() - self._started_at) * 1000
         said = {"method": method, "path": path, "status": self._status, "ms": round(took, 1), "request_id": self.id}
         _log.info("%s %s %d %.1f ms", method, path, self._status, took, extra={"said": said})
 
@@ -305,28 +307,28 @@ _EVENT_STREAM: Final = b"text/event-stream"
 class RequestMetrics:
     """One request as it is counted."""
 
-    def __init__(self, meters: Meters, scope: AsgiScope, *, begun: float) -> None:
+    def __init__(self, meters: Meters, scope: AsgiScope, *, started_at: float) -> None:
         self._meters = meters
         self._scope = scope
-        self._begun = begun
+        self._started_at = started_at
         self._stream: Number | None = None
 
-    def answered(self, status: int, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
+    def record_response(self, status: int, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
         """Take note that an answer begins; one that is a stream stays open until the request ends."""
         route, method = self._scope.get("path_template") or UNMATCHED_ROUTE, _metric_method(self._scope)
         self._meters.requests.of(route, method, str(status)).add()
-        self._meters.request_seconds.of(route, method).observe(perf_counter() - self._begun)
+        self._meters.request_seconds.of(route, method).observe(perf_counter() - self._started_at)
         if status == 101:
-            self._open("websocket")
+            self._open_stream("websocket")
         elif any(name == b"content-type" and value.startswith(_EVENT_STREAM) for name, value in headers):
-            self._open("sse")
+            self._open_stream("sse")
 
-    def ended(self) -> None:
+    def record_end(self) -> None:
         """Take note that nothing more is sent."""
         if self._stream is not None:
             self._stream.add(-1)
 
-    def _open(self, transport: str) -> None:
+    def _open_stream(self, transport: str) -> None:
         self._stream = self._meters.streams.of(transport)
         self._stream.add()
 

@@ -38,7 +38,7 @@ class UseCases(NamedTuple):
     artifacts: ArtifactControl
     files: FileControl
     notifications: NotificationControl
-    feeds: LiveStreams
+    streams: LiveStreams
     tasks: TaskControl
     completions: CompletionControl
     sessions: SessionControl

@@ -34,15 +34,15 @@ class HttpProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._in_head = False
-        self._head = 0
+        self._head_bytes = 0
 
     def data_received(self, data: bytes) -> None:
         """Read a piece, and refuse a head that goes on for too long."""
         super().data_received(data)
         if self._in_head:
-            self._head += len(data)
-            if self._head > MAX_UNFINISHED_HEAD_BYTES:
-                self._refuse(
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_UNFINISHED_HEAD_BYTES:
+                self._send_error(
                     HeadersTooLarge(
                         f"the headers may have at most {MAX_UNFINISHED_HEAD_BYTES} bytes",
                         limit=MAX_UNFINISHED_HEAD_BYTES,
@@ -51,7 +51,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Begin to read a head."""
-        self._in_head, self._head = True, 0
+        self._in_head, self._head_bytes = True, 0
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
@@ -60,18 +60,18 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         if self.parser.should_upgrade():
             if self._should_upgrade():
-                self._read_address()
+                self._parse_target()
             else:
                 self.cycle.keep_alive = False  # the parser reads nothing that follows
 
     def _should_upgrade(self) -> bool:
         """Say whether this is a handshake; what is none, or comes while another answer is under way, is a request."""
-        return self._answered() and super()._should_upgrade() and handshake_key(self.scope) is not None
+        return self._is_idle() and super()._should_upgrade() and handshake_key(self.scope) is not None
 
     def _unsupported_upgrade_warning(self) -> None:
         """Leave no warning: it is answered as a request, and leaves the line of one."""
 
-    def _read_address(self) -> None:
+    def _parse_target(self) -> None:
         address = httptools.parse_url(self.url)
         path, query = address.path, address.query or b""
         cast(dict[str, Any], self.scope).update(path=unquote(path.decode()), raw_path=path, query_string=query)
@@ -84,7 +84,7 @@ class HttpProtocol(HttpToolsProtocol):
         socket = WebSocketProtocol(config=self.config, server_state=self.server_state, app_state=self.app_state)
         socket.connection_made(self.transport)
         self.transport.set_protocol(socket)
-        socket.begin(self.scope, key)
+        socket.begin_handshake(self.scope, key)
 
     def shutdown(self) -> None:
         """Close it because the server stops, as soon as no answer is under way."""
@@ -98,27 +98,27 @@ class HttpProtocol(HttpToolsProtocol):
         HeadCoalescingTransport(cycle, self.loop)
         if cycle.scope["http_version"] != "1.1":
             app = _without_chunking(app, cycle)
-        super()._start_asgi_task(cycle, _with_early_close(app, cycle, self._break_off))
+        super()._start_asgi_task(cycle, _with_early_close(app, cycle, self._close_early))
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no request."""
-        self._refuse(BadRequest("this is not a request of HTTP/1.1"))
+        self._send_error(BadRequest("this is not a request of HTTP/1.1"))
 
-    def _refuse(self, error: HoldfastError) -> None:
+    def _send_error(self, error: HoldfastError) -> None:
         """Say what is wrong, unless that would stand in the midst of an answer, and close the connection."""
-        if not self._answered() and (self.pipeline or self.cycle.response_started):
-            self._break_off(self.cycle)
+        if not self._is_idle() and (self.pipeline or self.cycle.response_started):
+            self._close_early(self.cycle)
             return
         status, body = HTTPStatus(status_of(error)), encode_error(error)
         head = f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\n"
         self.transport.write(f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
         close_draining(self.transport, self.loop)
 
-    def _break_off(self, answer: RequestResponseCycle) -> None:
-        answer.transport.close()  # with the head of the answer, if that is not out yet
+    def _close_early(self, cycle: RequestResponseCycle) -> None:
+        cycle.transport.close()  # with the head of the answer, if that is not out yet
         close_draining(self.transport, self.loop)
 
-    def _answered(self) -> bool:
+    def _is_idle(self) -> bool:
         return self.cycle is None or self.cycle.response_complete
 
 
@@ -129,13 +129,13 @@ class HeadCoalescingTransport:
     out this steps aside: a stream to a thousand readers pays for each call in between.
     """
 
-    def __init__(self, answer: RequestResponseCycle, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, cycle: RequestResponseCycle, loop: asyncio.AbstractEventLoop) -> None:
         """Put it in the place of the transport that `answer` has."""
-        self._answer = answer
-        self._transport = answer.transport
+        self._cycle = cycle
+        self._transport = cycle.transport
         self._loop = loop
         self._head = b""
-        answer.transport = cast(asyncio.Transport, self)
+        cycle.transport = cast(asyncio.Transport, self)
 
     def write(self, data: bytes) -> None:
         """Keep the head until something follows, or the loop has had its turn."""
@@ -161,10 +161,10 @@ class HeadCoalescingTransport:
     def _write(self, data: bytes) -> None:
         self._transport.write(self._head + data)
         self._head = b""
-        self._answer.transport = self._transport
+        self._cycle.transport = self._transport
 
 
-def uvicorn_config(app: AsgiApp, *, last_words: int) -> uvicorn.Config:
+def uvicorn_config(app: AsgiApp, *, shutdown_grace_seconds: int) -> uvicorn.Config:
     """Return how the app is served; open answers have `last_words` seconds to end when it is to stop."""
     return uvicorn.Config(
         app,
@@ -176,23 +176,25 @@ def uvicorn_config(app: AsgiApp, *, last_words: int) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         proxy_headers=False,  # nothing here asks who a client is by its address
-        timeout_graceful_shutdown=last_words,
+        timeout_graceful_shutdown=shutdown_grace_seconds,
     )
 
 
-def _with_early_close(app: Any, answer: RequestResponseCycle, break_off: Callable[[RequestResponseCycle], None]) -> Any:
+def _with_early_close(
+    app: Any, cycle: RequestResponseCycle, close_early: Callable[[RequestResponseCycle], None]
+) -> Any:
     """Let a stream break off whose reader is too slow: the server would take that for a fault, and log an error."""
 
     async def call(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await app(scope, receive, send)
-        if answer.response_started and not answer.response_complete:
-            answer.disconnected = True
-            break_off(answer)
+        if cycle.response_started and not cycle.response_complete:
+            cycle.disconnected = True
+            close_early(cycle)
 
     return call
 
 
-def _without_chunking(app: Any, answer: RequestResponseCycle) -> Any:
+def _without_chunking(app: Any, cycle: RequestResponseCycle) -> Any:
     """Send no chunks to a client of HTTP/1.0: an answer of unknown length ends with its connection."""
 
     async def call(scope: AsgiScope, receive: Receive, send: Send) -> None:
@@ -202,9 +204,9 @@ def _without_chunking(app: Any, answer: RequestResponseCycle) -> Any:
             nonlocal unknown
             if message["type"] == "http.response.start":
                 unknown = all(name.lower() != b"content-length" for name, _ in message["headers"])
-                answer.chunked_encoding = False if unknown else None
+                cycle.chunked_encoding = False if unknown else None
             elif unknown:
-                answer.expected_content_length = len(message.get("body", b""))
+                cycle.expected_content_length = len(message.get("body", b""))
             await send(message)
 
         await app(scope, receive, send_plain)
@@ -227,7 +229,7 @@ _PROTOCOL_KEY: Final = "socket"
 class WebSocketProtocol(WebSocketsSansIOProtocol):
     """A connection that asks to become a socket."""
 
-    def begin(self, asked: AsgiScope, key: bytes) -> None:
+    def begin_handshake(self, request_scope: AsgiScope, key: bytes) -> None:
         """Have a handshake answered by the app.
 
         The library is shown only what it needs of the head: it would refuse in its own words what the gate lets pass.
@@ -235,7 +237,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self.transport.pause_reading()  # until it is answered, nothing that comes means anything
         self.data_received(_HANDSHAKE_HEAD % key)
         for name in ("path", "raw_path", "query_string", "headers"):
-            self.scope[name] = asked[name]
+            self.scope[name] = request_scope[name]
         self.scope["state"][_PROTOCOL_KEY] = self
 
     def start_keepalive(self) -> None:
@@ -254,7 +256,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self.app = call
         await super().run_asgi()
 
-    def leave(self, code: int, reason: str, *, hurry: bool) -> None:
+    def close_from_server(self, code: int, reason: str, *, fast: bool) -> None:
         """Close the socket, without waiting until its reader takes something; in a `hurry`, hardly at all."""
         if self.close_sent or self.transport.is_closing():
             return
@@ -264,13 +266,13 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
         self.transport.write(b"".join(self.conn.data_to_send()))
         self.close_sent = True
-        self._hush()
+        self._mark_disconnected()
         if taking:
             self.read_paused = False
             self.transport.resume_reading()  # the client says that it has understood
             self.close_timer = self.loop.call_later(self.close_timeout, close_draining, self.transport, self.loop)
         else:
-            close_draining(self.transport, self.loop, patience=DRAIN_CHECK_SECONDS if hurry else self.close_timeout)
+            close_draining(self.transport, self.loop, check_seconds=DRAIN_CHECK_SECONDS if fast else self.close_timeout)
 
     def shutdown(self) -> None:
         """Close it because the server stops; a handshake is left to the app, which knows what to say."""
@@ -279,17 +281,17 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             return
         if not self.transport.is_closing():
             super().shutdown()
-        self._break_off()
+        self._disconnect()
 
     def keepalive_timeout(self) -> None:
         """Close it because its client does not answer."""
         super().keepalive_timeout()
-        self._break_off()
+        self._disconnect()
 
     def handle_parser_exception(self) -> None:
         """Close it because its client broke the rules."""
         super().handle_parser_exception()
-        self._break_off()
+        self._disconnect()
 
     def handle_ping(self) -> None:
         """Answer; of a client that takes no answers, read nothing more until it does."""
@@ -320,25 +322,25 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self.conn.send_close(CloseCode.INVALID_DATA)
         self.handle_parser_exception()
 
-    def _break_off(self) -> None:
-        self._hush()
+    def _disconnect(self) -> None:
+        self._mark_disconnected()
         close_draining(self.transport, self.loop)
 
-    def _hush(self) -> None:
+    def _mark_disconnected(self) -> None:
         """Let who has something to say, or waits for the client to take it, know that nobody listens."""
         self.disconnected = True
         self.writable.set()
 
 
-def handshake_key(asked: AsgiScope) -> bytes | None:
+def handshake_key(scope: AsgiScope) -> bytes | None:
     """Return the key of a handshake, if a request is one."""
     given: dict[bytes, list[bytes]] = {}
-    for name, value in asked["headers"]:
+    for name, value in scope["headers"]:
         given.setdefault(name, []).append(value.strip())
     (key, *more) = given.get(b"sec-websocket-key", [b""])
     right = (
-        asked["method"] == "GET"
-        and asked["http_version"] == "1.1"
+        scope["method"] == "GET"
+        and scope["http_version"] == "1.1"
         and given.get(b"sec-websocket-version") == [b"13"]
         and given.get(b"content-length", [b"0"]) == [b"0"]
         and b"transfer-encoding" not in given
@@ -346,36 +348,36 @@ def handshake_key(asked: AsgiScope) -> bytes | None:
     return key if right and not more and _HANDSHAKE_KEY.fullmatch(key) else None
 
 
-def limit_message_size(scope: AsgiScope, *, most: int) -> None:
+def limit_message_size(scope: AsgiScope, *, max_bytes: int) -> None:
     """Take no message of more than so many bytes over a socket, if it is one of this server."""
     held = _protocol_of(scope)
     if held is not None:
-        held.conn.max_message_size = most
+        held.conn.max_message_size = max_bytes
 
 
-async def close_socket(scope: AsgiScope, send: Send, *, code: int, reason: str, hurry: bool = False) -> None:
+async def close_socket(scope: AsgiScope, send: Send, *, code: int, reason: str, fast: bool = False) -> None:
     """Close a socket at once, if it is one of this server: also one whose reader takes nothing."""
     held = _protocol_of(scope)
     if held is not None:
-        held.leave(code, reason, hurry=hurry)
+        held.close_from_server(code, reason, fast=fast)
     else:
         await send({"type": "websocket.close", "code": code, "reason": reason})
 
 
 def close_draining(
-    transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, *, patience: float = DRAIN_CHECK_SECONDS
+    transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, *, check_seconds: float = DRAIN_CHECK_SECONDS
 ) -> None:
     """Close a connection, and wait only as long as its other end takes something of what is on its way to it."""
     transport.close()
-    loop.call_later(patience, _abort_if_stalled, transport, loop, transport.get_write_buffer_size(), patience)
+    loop.call_later(check_seconds, _abort_if_stalled, transport, loop, transport.get_write_buffer_size(), check_seconds)
 
 
 def _abort_if_stalled(
-    transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, before: int, patience: float
+    transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, previous_size: int, check_seconds: float
 ) -> None:
     left = transport.get_write_buffer_size()
-    if 0 < left < before:
-        loop.call_later(patience, _abort_if_stalled, transport, loop, left, patience)
+    if 0 < left < previous_size:
+        loop.call_later(check_seconds, _abort_if_stalled, transport, loop, left, check_seconds)
     elif left:
         transport.abort()
 

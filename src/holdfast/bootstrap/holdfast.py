@@ -31,7 +31,7 @@ MAX_CACHED_PRINCIPALS: Final = 1024
 """Of so many who ask the use cases are kept; they cost little to make again."""
 
 
-def make_live_streams(holdfast: Holdfast, habits: StreamLimits | None = None) -> LiveStreams:
+def make_live_streams(holdfast: Holdfast, limits: StreamLimits | None = None) -> LiveStreams:
     """Return what can be followed of a workspace that is open."""
     store = holdfast.store
     return LiveStreams(
@@ -40,7 +40,7 @@ def make_live_streams(holdfast: Holdfast, habits: StreamLimits | None = None) ->
         events=store.events,
         notifications=store.notifications,
         watching=holdfast.watcher,
-        habits=habits,
+        limits=limits,
     )
 
 
@@ -53,24 +53,26 @@ class PrincipalUseCases:
     def __init__(
         self,
         holdfast: Holdfast,
-        feeds: LiveStreams,
+        streams: LiveStreams,
         *,
         version: str,
         default_agent: Callable[[], str | None] = lambda: None,
         clock: Clock | None = None,
-        most_queued: int | None = None,
+        max_queued_runs: int | None = None,
     ) -> None:
         """Let at most so many runs of each space wait, if it is given."""
         self._holdfast = holdfast
-        self._feeds = feeds
+        self._feeds = streams
         self._default_agent = default_agent
         self._clock = clock or SystemClock()
         self._health = HealthControl(holdfast.store.spaces, version=version)
-        self._room = None if most_queued is None else QueueLimit(holdfast.store.census, most=most_queued)
+        self._room = (
+            None if max_queued_runs is None else QueueLimit(holdfast.store.run_counts, max_queued=max_queued_runs)
+        )
         self._made: dict[Principal, UseCases] = {}
-        self.ring = CachedKeyAuthenticator(holdfast.store.api_keys, self._clock)
+        self.authenticator = CachedKeyAuthenticator(holdfast.store.api_keys, self._clock)
 
-    def of(self, asker: Principal) -> UseCases:
+    def as_principal(self, asker: Principal) -> UseCases:
         """Return what somebody can do."""
         made = self._made.get(asker)
         if made is None:
@@ -80,8 +82,8 @@ class PrincipalUseCases:
         return made
 
     def _make(self, asker: Principal) -> UseCases:
-        keys = KeyControl(self._holdfast.store.api_keys, self.ring, self._clock, asker=asker)
-        runs = self._holdfast.runs.signed(asker.name, room=self._room)
+        keys = KeyControl(self._holdfast.store.api_keys, self.authenticator, self._clock, principal=asker)
+        runs = self._holdfast.runs.as_principal(asker.name, queue_limit=self._room)
         return _make_use_cases(
             self._holdfast, self._feeds, asker, keys, self._health, runs, default_agent=self._default_agent
         )
@@ -98,14 +100,14 @@ def _make_use_cases(
     default_agent: Callable[[], str | None],
 ) -> UseCases:
     store, agents, watcher, by = holdfast.store, holdfast.agents, holdfast.watcher, asker.name
-    starts = RunStartControl(control=runs, runs=store.runs, watcher=watcher, feeds=feeds)
+    starts = RunStartControl(control=runs, runs=store.runs, watcher=watcher, streams=feeds)
     described = AgentControl(agents)
     threads = ThreadControl(threads=store.threads, runs=store.runs, agents=agents, default_agent=default_agent, by=by)
     conversations = ConversationControl(threads=store.threads, runs=store.runs, messages=store.messages)
     completions = _completion_control(holdfast, feeds, asker, runs)
     sessions = _session_control(holdfast, asker, runs, threads, conversations)
     return UseCases(
-        spaces=SpaceControl(store.spaces, asker=asker),
+        spaces=SpaceControl(store.spaces, principal=asker),
         keys=keys,
         agents=described,
         threads=threads,
@@ -124,26 +126,26 @@ def _make_use_cases(
         artifacts=ArtifactControl(artifacts=store.artifacts, threads=store.threads, runs=store.runs, by=by),
         files=FileControl(store.files, by=by),
         notifications=NotificationControl(store.notifications),
-        feeds=feeds,
+        streams=feeds,
         tasks=_task_control(holdfast, feeds, asker, runs),
         completions=completions,
         sessions=sessions,
         chats=ChatControl(agents=described, sessions=sessions, completions=completions, runs=store.runs),
         live=LiveControl(
-            space=asker.home, feeds=feeds, runs=store.runs, sessions=sessions, methods=holdfast.remote_methods
+            space=asker.default_space, feeds=feeds, runs=store.runs, sessions=sessions, methods=holdfast.remote_methods
         ),
         settings=holdfast.settings,
         model_calls=ModelCalls(models=holdfast.models, known=holdfast.known_models),
         ag_ui=_ag_ui_control(holdfast, feeds, asker, runs, starts),
         health=health,
-        metrics=MetricsControl(holdfast.meters, store.census, version=health.version.version),
+        metrics=MetricsControl(holdfast.meters, store.run_counts, version=health.version.version),
     )
 
 
 def _task_control(holdfast: Holdfast, feeds: LiveStreams, asker: Principal, runs: RunControl) -> TaskControl:
     store = holdfast.store
     return TaskControl(
-        space=asker.home,
+        space=asker.default_space,
         control=runs,
         runs=store.runs,
         events=store.events,
@@ -178,7 +180,7 @@ def _completion_control(
 ) -> CompletionControl:
     store = holdfast.store
     return CompletionControl(
-        space=asker.home,
+        space=asker.default_space,
         by=asker.name,
         control=runs,
         runs=store.runs,
@@ -196,12 +198,12 @@ def _session_control(
 ) -> SessionControl:
     store = holdfast.store
     return SessionControl(
-        space=asker.home,
+        space=asker.default_space,
         control=runs,
         threads=store.threads,
         runs=store.runs,
         steps=store.steps,
         contexts=store.contexts,
-        keeping=keeping,
+        thread_control=keeping,
         conversations=conversations,
     )

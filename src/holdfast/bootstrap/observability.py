@@ -20,7 +20,7 @@ class Tracer(Protocol):
     """Emits spans: it puts what does so around what is traced."""
 
     @property
-    def around(self) -> ToolMiddleware:
+    def middleware(self) -> ToolMiddleware:
         """What is done around each call of a tool."""
 
     def model(self, model: Model) -> Model:
@@ -40,10 +40,10 @@ class Observability:
         self.meters = Meters()
         self._count = model_call_metrics(self.meters)
         self._tracing = tracing
-        self.around = tool_metrics_middleware(self.meters)
+        self.middleware = tool_metrics_middleware(self.meters)
         """What is done around each call of a tool."""
         if tracing is not None:
-            self.around = compose(tracing.around, self.around)
+            self.middleware = compose(tracing.middleware, self.middleware)
 
     def model(self, model: Model) -> Model:
         """Return a model whose calls are observed."""

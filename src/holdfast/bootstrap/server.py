@@ -44,7 +44,7 @@ GC_THRESHOLDS: Final = (10_000, 20, 20)
 """How many new objects make the garbage collector look: a run makes hundreds, and most go without its help."""
 
 
-async def serve(options: ServerOptions, *, tell: Callable[[str], None]) -> None:
+async def serve(options: ServerOptions, *, on_ready: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT; `tell` is called with the address once requests are answered."""
     local = is_local(options.host)
     check_database(options.database)
@@ -63,19 +63,25 @@ async def serve(options: ServerOptions, *, tell: Callable[[str], None]) -> None:
                     feeds,
                     version=options.version,
                     default_agent=holdfast.default_agent,
-                    most_queued=options.queue_depth,
+                    max_queued_runs=options.queue_depth,
                 )
-                control = controls.of(LOCAL_PRINCIPAL)
-                door = AuthMiddleware(controls.of, controls.ring, people=people, always=not local, rates=rates)
+                control = controls.as_principal(LOCAL_PRINCIPAL)
+                door = AuthMiddleware(
+                    controls.as_principal,
+                    controls.authenticator,
+                    oidc=people,
+                    require_key=not local,
+                    rate_limiter=rates,
+                )
                 async with door:
                     app = HostOriginMiddleware(
-                        create_app(control, door=door),
+                        create_app(control, auth=door),
                         hosts=hosts,
-                        addresses=options.host in WILDCARD_ADDRESSES,
+                        allow_ip_hosts=options.host in WILDCARD_ADDRESSES,
                         origins=origins,
                         meters=holdfast.meters,
                     )
-                    server = _Server(app, tell=lambda: tell(_listener_url(listener)))
+                    server = _Server(app, tell=lambda: on_ready(_listener_url(listener)))
                     with _stop_on_signals(server, holdfast, control):
                         await server.serve(sockets=[listener])
 
@@ -111,7 +117,7 @@ class _Server(uvicorn.Server):
 
     def __init__(self, app: HostOriginMiddleware, *, tell: Callable[[], None]) -> None:
         self._tell = tell
-        super().__init__(uvicorn_config(app, last_words=SHUTDOWN_GRACE_SECONDS))
+        super().__init__(uvicorn_config(app, shutdown_grace_seconds=SHUTDOWN_GRACE_SECONDS))
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to answer."""
@@ -138,7 +144,7 @@ def _stop_on_signals(server: _Server, holdfast: Holdfast, control: UseCases) -> 
 
     def stop() -> None:
         control.health.close()
-        control.feeds.close()
+        control.streams.close()
         holdfast.engine.drain()
         server.force_exit = server.should_exit
         server.should_exit = True
@@ -156,7 +162,7 @@ def _stop_on_signals(server: _Server, holdfast: Holdfast, control: UseCases) -> 
 @asynccontextmanager
 async def _run_status_logging(holdfast: Holdfast) -> AsyncIterator[None]:
     log = RunStatusLogger(events=holdfast.store.events, runs=holdfast.store.runs)
-    with holdfast.watcher.listen(log.hear):
+    with holdfast.watcher.listen(log.on_wake):
         async with asyncio.TaskGroup() as tasks:
             writing = tasks.create_task(log.run())
             yield

@@ -54,7 +54,7 @@ async def open_store(
         if is_postgres(where):
             from holdfast.store.postgres.database import open_database as open_postgres
 
-            opening = open_postgres(str(where), clock=now, keeps_time=clock is not None, bus=tell)
+            opening = open_postgres(str(where), clock=now, use_local_clock=clock is not None, bus=tell)
             yield Store(await stack.enter_async_context(opening), meters=meters)
         else:
             from holdfast.store.sqlite.database import open_database as open_sqlite

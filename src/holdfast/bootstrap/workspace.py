@@ -85,9 +85,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     workers: int | None = None
     """Runs at a time in this process; 0 leaves them to others."""
     lease: timedelta = DEFAULT_LEASE
-    beat: timedelta = DEFAULT_HEARTBEAT_INTERVAL
+    heartbeat: timedelta = DEFAULT_HEARTBEAT_INTERVAL
     drain: timedelta = DEFAULT_DRAIN_TIMEOUT
-    habits: LoopConfig = LoopConfig()
+    loop_config: LoopConfig = LoopConfig()
     tools: Sequence[Tool] = ()
     """Tools of this process, beside the built-in."""
     tracing: Tracer | None = None
@@ -116,7 +116,7 @@ async def open(
         observing = await stack.enter_async_context(open_observability(settings.get().telemetry, tracing=tracing))
         bus = await stack.enter_async_context(open_bus(where))
         store = await stack.enter_async_context(open_store(where, bus=bus, clock=clock, meters=observing.meters))
-        models = await stack.enter_async_context(ModelRegistry(settings.get().providers, wrapped=observing.model))
+        models = await stack.enter_async_context(ModelRegistry(settings.get().providers, wrap=observing.model))
         agents = FolderAgents(folder, settings=settings.get, known=names)
         watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=now)
         processes = await stack.enter_async_context(open_processes())
@@ -161,17 +161,17 @@ def _make_executor(
     return AgentExecutor(
         journal=observing.journal(store.journal),
         library=LocalLibrary(agents, store.files, store.interrupts),
-        peers=LocalSubagentRuns(store.runs, store.subscriptions, store.journal, store.values),
+        subagents=LocalSubagentRuns(store.runs, store.subscriptions, store.journal, store.values),
         remote=remote,
         models=models,
         tokens=EstimatedTokens(),
         clock=clock,
         workspace=workspace.path.name,
         tools=hands.tools,
-        custom=hands.custom,
+        custom_tools=hands.custom_tools,
         redaction=hands.redaction,
-        habits=options.habits,
-        around=observing.around,
+        config=options.loop_config,
+        middleware=observing.middleware,
     )
 
 
@@ -192,7 +192,7 @@ def _make_engine(
     news = NotificationLoop(notifications=store.notifications, watcher=watcher)
     concurrency = workers if options.workers is None else options.workers
     worker = _make_worker(store, watcher, executor, options, owner, concurrency) if concurrency else None
-    return Engine(watcher=watcher, timers=timers, news=news, worker=worker)
+    return Engine(watcher=watcher, timers=timers, notifications=news, worker=worker)
 
 
 def _make_worker(
@@ -207,7 +207,7 @@ def _make_worker(
         owner=owner,
         concurrency=concurrency,
         lease=options.lease,
-        beat=options.beat,
+        beat=options.heartbeat,
         drain=options.drain,
     )
 

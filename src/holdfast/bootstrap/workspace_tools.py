@@ -36,7 +36,7 @@ class WorkspaceTools(msgspec.Struct, frozen=True, kw_only=True):
     """The tools of a workspace, and what is taken out of what they say."""
 
     tools: Sequence[Tool]
-    custom: Callable[[], Sequence[Tool]]
+    custom_tools: Callable[[], Sequence[Tool]]
     redaction: Redaction
 
 
@@ -63,7 +63,7 @@ def workspace_tools(
     usual = [tool for tool in every if tool.spec.name not in names]
     return WorkspaceTools(
         tools=[*usual, *own],
-        custom=FolderTools(workspace, commands, taken=reserved_tool_names(own)).get,
+        custom_tools=FolderTools(workspace, commands, reserved=reserved_tool_names(own)).get,
         redaction=redaction,
     )
 
@@ -104,7 +104,7 @@ async def open_mcp(
     """Have the tools of MCP servers while the block runs; none is connected to before somebody needs it."""
     places = ServerLauncher(
         workspace=workspace.path,
-        own=workspace.own,
+        data_folder=workspace.data_folder,
         sandbox=make_sandbox(processes, settings()),
         unconfined=UnconfinedSandbox(processes),
     )

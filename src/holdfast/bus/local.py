@@ -20,33 +20,33 @@ class LocalBus:
             hear(wake)
 
     @contextmanager
-    def subscribe(self, hear: WakeListener) -> Iterator[None]:
+    def subscribe(self, listener: WakeListener) -> Iterator[None]:
         """Call `hear` with each hint from now on while the block runs."""
-        self._readers.append(hear)
+        self._readers.append(listener)
         try:
             yield
         finally:
-            self._readers.remove(hear)
+            self._readers.remove(listener)
 
 
 class CoalescingQueue:
     """What was not taken yet, as one hint. To stop waiting for the next one loses nothing."""
 
     def __init__(self) -> None:
-        self._untaken: WakeHint | None = None
+        self._pending: WakeHint | None = None
         self._arrived = asyncio.Event()
 
     def put(self, wake: WakeHint) -> None:
         """Add a hint to what was not taken."""
-        self._untaken = wake if self._untaken is None else self._untaken | wake
+        self._pending = wake if self._pending is None else self._pending | wake
         self._arrived.set()
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> WakeHint:
-        while self._untaken is None:
+        while self._pending is None:
             self._arrived.clear()
             await self._arrived.wait()
-        untaken, self._untaken = self._untaken, None
+        untaken, self._pending = self._pending, None
         return untaken

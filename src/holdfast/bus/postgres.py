@@ -38,34 +38,34 @@ class PostgresBus:
 
     def __init__(self) -> None:
         self._readers = LocalBus()
-        self._unsent = CoalescingQueue()
+        self._outgoing = CoalescingQueue()
 
     def publish(self, wake: WakeHint) -> None:
         """Send a hint with the next notification; readers of this process have it at once."""
         self._readers.publish(wake)
-        self._unsent.put(wake)
+        self._outgoing.put(wake)
 
-    def subscribe(self, hear: WakeListener) -> AbstractContextManager[None]:
+    def subscribe(self, listener: WakeListener) -> AbstractContextManager[None]:
         """Call `hear` with each hint from now on while the block runs."""
-        return self._readers.subscribe(hear)
+        return self._readers.subscribe(listener)
 
-    async def work(self, url: str) -> None:
+    async def run(self, url: str) -> None:
         """Keep a connection, send and receive; what happens while there is none is lost."""
         while True:
             try:
-                await self._talk(url)
+                await self._listen_and_notify(url)
             except (TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
                 await asyncio.sleep(RECONNECT_INTERVAL_SECONDS)
 
-    async def _talk(self, url: str) -> None:
+    async def _listen_and_notify(self, url: str) -> None:
         connection = await asyncpg.connect(url, timeout=10, server_settings=_SERVER_SETTINGS)
         try:
             # With nothing to send, nobody would notice that the connection broke.
-            connection.add_termination_listener(lambda _: self._unsent.put(WakeHint()))
+            connection.add_termination_listener(lambda _: self._outgoing.put(WakeHint()))
             await connection.add_listener(CHANNEL, self._receive)
             # Something may have been missed while there was no connection.
             self._readers.publish(WakeHint(everything=True))
-            async for wake in self._unsent:
+            async for wake in self._outgoing:
                 await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, _payload(connection, wake))
                 await asyncio.sleep(NOTIFY_INTERVAL_SECONDS)
         finally:
@@ -89,7 +89,7 @@ async def open_bus(url: str) -> AsyncIterator[PostgresBus]:
     """Run a bus while the block runs."""
     bus = PostgresBus()
     # Not in a TaskGroup, which would wrap the caller's own exceptions in a group.
-    talking = asyncio.get_running_loop().create_task(bus.work(url), name="holdfast-bus")
+    talking = asyncio.get_running_loop().create_task(bus.run(url), name="holdfast-bus")
     try:
         yield bus
     finally:

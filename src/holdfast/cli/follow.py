@@ -125,14 +125,14 @@ class RunFollower:
     """A run that is followed: `run` is how it was last seen, `position` the last event that was handed out."""
 
     def __init__(
-        self, remote: ServerClient, run: Run, *, transport: str, after: int = 0, tell: Callable[[str], None]
+        self, remote: ServerClient, run: Run, *, transport: str, after: int = 0, notify: Callable[[str], None]
     ) -> None:
         """`tell` hears, in words, when the server is gone and when it is back."""
         self.run = run
         self.position = after
         self._remote = remote
         self._connect = TRANSPORTS[transport]
-        self._tell = tell
+        self._tell = notify
         self._gone = False
         self._failures = 0
 

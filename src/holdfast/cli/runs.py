@@ -15,27 +15,27 @@ from holdfast.domain.run import Run, RunStatus
 class RunView(Protocol):
     """Where a run is shown that is followed."""
 
-    def begin(self, run: Run) -> None:
+    def show_run(self, run: Run) -> None:
         """Show what is followed."""
 
-    def show(self, data: bytes) -> None:
+    def show_event(self, data: bytes) -> None:
         """Show an event, as the log holds it."""
 
-    def tell(self, words: str) -> None:
+    def notify(self, words: str) -> None:
         """Say something about the following itself."""
 
 
 class JsonLinesView:
     """`RunView` for programs: one event on each line, byte for byte as in the log."""
 
-    def begin(self, run: Run) -> None:
+    def show_run(self, run: Run) -> None:
         """Print nothing: the log says it all."""
 
-    def show(self, data: bytes) -> None:
+    def show_event(self, data: bytes) -> None:
         """Print an event."""
         print_line(data)
 
-    def tell(self, words: str) -> None:
+    def notify(self, words: str) -> None:
         """Say something on stderr."""
         print_message(words)
 
@@ -83,13 +83,13 @@ async def _follow(run_id: RunId, transport: str, url: str, after: int, view: Run
 
     async with ServerClient(url) as remote:
         found = await read_first(remote, run_id)
-        following = RunFollower(remote, found, transport=transport, after=after, tell=view.tell)
-        view.begin(found)
+        following = RunFollower(remote, found, transport=transport, after=after, notify=view.notify)
+        view.show_run(found)
         try:
             async for event in following.events():
-                view.show(event)
+                view.show_event(event)
         except asyncio.CancelledError:
-            view.tell(f"detached, the run goes on: {again} --after {following.position}")
+            view.notify(f"detached, the run goes on: {again} --after {following.position}")
             raise
         return following.run
 

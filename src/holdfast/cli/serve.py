@@ -74,7 +74,7 @@ def serve(
     )
     tell = partial(_announce, workspace, as_json=as_json, log_format=log_format)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve_workspace(options, tell=tell))
+        runner.run(serve_workspace(options, on_ready=tell))
 
 
 def _announce(workspace: Path, address: str, *, as_json: bool, log_format: LogFormat) -> None:

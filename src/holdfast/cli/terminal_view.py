@@ -62,8 +62,8 @@ MAX_LINE_CHARS: Final = 200
 class LineStyle(NamedTuple):
     """How a kind of line looks: its label, and what stands after it."""
 
-    style: str
-    words: str
+    label_style: str
+    text_style: str
 
 
 LABELS: Final[Mapping[str, LineStyle]] = {
@@ -137,23 +137,23 @@ class TerminalView:
         self._arguments: dict[str, str] = {}
         self._plan: dict[int, str] = {}
         self._segments = 0
-        self._saying: str | None = None
+        self._open_message: str | None = None
         """The message that is being written on a line which is not ended."""
 
-    def begin(self, run: Run) -> None:
+    def show_run(self, run: Run) -> None:
         """Show what is followed."""
         self._line("run", f"{run.id}, agent {run.agent_type}, thread {run.thread_id}")
         if isinstance(run.input, str):
             self._line("user", run.input)
 
-    def show(self, data: bytes) -> None:
+    def show_event(self, data: bytes) -> None:
         """Show one event, if it is for people."""
         with suppress(Invalid):  # a later server may say what this version does not know
             self._show(decode_event(data))
 
-    def tell(self, words: str) -> None:
+    def notify(self, words: str) -> None:
         """Say something on stderr, on a line of its own."""
-        self._rest()
+        self._end_line()
         print_message(words)
 
     def _show(self, event: Event) -> None:
@@ -167,26 +167,26 @@ class TerminalView:
             case SubagentStarted() | SubagentFinished() | SubagentError():
                 self._show_child(event)
             case Custom():
-                self._show_own(event)
+                self._show_custom(event)
             case _:
                 pass
 
-    def _rest(self) -> None:
+    def _end_line(self) -> None:
         """End the line that is being written, so that something else can be."""
-        if self._saying is not None:
-            self._saying = None
+        if self._open_message is not None:
+            self._open_message = None
             self._console.print()
 
     def _show_words(
         self, event: TextMessageStart | TextMessageContent | ReasoningMessageStart | ReasoningMessageContent
     ) -> None:
         label = "agent" if isinstance(event, TextMessageStart | TextMessageContent) else "thinks"
-        if self._saying != event.message_id:
-            self._rest()
-            self._saying = event.message_id
+        if self._open_message != event.message_id:
+            self._end_line()
+            self._open_message = event.message_id
             self._console.print(_label_text(label), end="")
         if isinstance(event, TextMessageContent | ReasoningMessageContent):
-            self._console.print(_safe_text(event.delta, LABELS[label].words), end="")
+            self._console.print(_safe_text(event.delta, LABELS[label].text_style), end="")
 
     def _show_call(self, event: ToolCallStart | ToolCallArgs | ToolCallEnd | ToolCallResult) -> None:
         call = event.tool_call_id
@@ -226,7 +226,7 @@ class TerminalView:
             case SubagentError():
                 self._line("child", f"{self._name(run)} failed: {event.message}")
 
-    def _show_own(self, event: Custom) -> None:
+    def _show_custom(self, event: Custom) -> None:
         match from_custom(event):
             case StatusChanged(to=to, reason=reason):
                 self._line("status", str(to) if reason is UNSET else f"{to}: {reason}")
@@ -267,8 +267,8 @@ class TerminalView:
         return self._names.get(key, key)
 
     def _line(self, label: str, words: str) -> None:
-        self._rest()
-        self._console.print(Text.assemble(_label_text(label), _safe_text(words, LABELS[label].words)))
+        self._end_line()
+        self._console.print(Text.assemble(_label_text(label), _safe_text(words, LABELS[label].text_style)))
 
 
 def stdout_console() -> Console:
@@ -277,7 +277,7 @@ def stdout_console() -> Console:
 
 
 def _label_text(label: str) -> Text:
-    return Text(label.ljust(LABEL_COLUMNS), style=LABELS[label].style)
+    return Text(label.ljust(LABEL_COLUMNS), style=LABELS[label].label_style)
 
 
 def _safe_text(words: str, style: str) -> Text:

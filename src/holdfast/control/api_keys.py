@@ -79,14 +79,14 @@ class CachedKeyAuthenticator:
         self._needed = False
         self._look_again = 0.0
 
-    async def needed(self) -> bool:
+    async def key_required(self) -> bool:
         """Say whether everybody needs a key: there is one, revoked or not. Once it is so, it stays so."""
         if not self._needed and self._monotonic() >= self._look_again:
             self._needed = await self._keys.any()
             self._look_again = self._monotonic() + KEY_CACHE_SECONDS
         return self._needed
 
-    async def asker(self, token: str) -> Principal:
+    async def authenticate(self, token: str) -> Principal:
         """Return who comes with a token; one that opens nothing raises `Unauthenticated`."""
         digest = hash_secret(token)
         known = self._known.get(digest)
@@ -97,11 +97,11 @@ class CachedKeyAuthenticator:
             raise invalid_key_error()
         return known.asker
 
-    def added(self) -> None:
+    def note_created(self) -> None:
         """Learn that there is a key now."""
         self._needed = True
 
-    def revoked(self, key: ApiKeyId) -> None:
+    def note_revoked(self, key: ApiKeyId) -> None:
         """Learn that a key was revoked, without waiting for it."""
         for digest in [digest for digest, known in self._known.items() if known.key.id == key]:
             del self._known[digest]
@@ -153,29 +153,38 @@ class KeyControl:
     """What can be done with keys. Nobody sees or gives away more than they have themselves."""
 
     def __init__(
-        self, keys: ApiKeys, ring: CachedKeyAuthenticator, clock: Clock, *, asker: Principal = LOCAL_PRINCIPAL
+        self,
+        keys: ApiKeys,
+        authenticator: CachedKeyAuthenticator,
+        clock: Clock,
+        *,
+        principal: Principal = LOCAL_PRINCIPAL,
     ) -> None:
         self._keys = keys
-        self._ring = ring
+        self._ring = authenticator
         self._clock = clock
-        self._asker = asker
+        self._asker = principal
 
-    async def create(self, asked: KeyRequest) -> MadeKey:
+    async def create(self, request: KeyRequest) -> MadeKey:
         """Make a key."""
-        spaces = [] if asked.every_space and not asked.space_ids else list(asked.space_ids or [self._asker.home])
-        self._check(asked, spaces)
+        spaces = (
+            []
+            if request.every_space and not request.space_ids
+            else list(request.space_ids or [self._asker.default_space])
+        )
+        self._check(request, spaces)
         secret = new_secret()
         new = NewApiKey(
-            name=asked.name,
-            scope=asked.scope,
+            name=request.name,
+            scope=request.scope,
             secret_hash=hash_secret(secret),
-            every_space=asked.every_space,
-            rate_limit=asked.rate_limit,
-            expires_at=asked.expires_at,
+            every_space=request.every_space,
+            rate_limit=request.rate_limit,
+            expires_at=request.expires_at,
             created_by=self._asker.name,
         )
         made = await self._keys.create(spaces, new)
-        self._ring.added()
+        self._ring.note_created()
         return MadeKey(**msgspec.structs.asdict(made), secret=format_token(made.id, secret))
 
     async def all(self) -> list[ApiKey]:
@@ -190,13 +199,13 @@ class KeyControl:
         if not self._covers((await self._keys.find(key)).key):
             raise NotFound(f"there is no key `{key}`", id=key)
         revoked = await self._keys.revoke(key)
-        self._ring.revoked(key)
+        self._ring.note_revoked(key)
         return revoked
 
     def _check(self, asked: KeyRequest, spaces: Sequence[SpaceId]) -> None:
         for space in spaces:
-            self._asker.check_sees(space)
-        if asked.every_space and not self._asker.everywhere:
+            self._asker.check_access(space)
+        if asked.every_space and not self._asker.has_all_spaces:
             raise Forbidden("only who has every space can make a key for every space")
         if not self._asker.scope.includes(asked.scope):
             raise Forbidden(f"a key with the scope `{self._asker.scope}` cannot make one with `{asked.scope}`")
@@ -206,5 +215,5 @@ class KeyControl:
 
     def _covers(self, key: ApiKey) -> bool:
         if key.every_space:
-            return self._asker.everywhere
-        return all(self._asker.sees(space) for space in key.space_ids)
+            return self._asker.has_all_spaces
+        return all(self._asker.can_access(space) for space in key.space_ids)

@@ -84,18 +84,18 @@ class LocalSubagentRuns:
         self._journal = journal
         self._values = values
 
-    async def at_work(self, lease: Lease) -> int:
+    async def count_active_children(self, lease: Lease) -> int:
         """Return how many children have not ended."""
-        return await self._runs.at_work(lease.space_id, lease.run_id)
+        return await self._runs.count_active_children(lease.space_id, lease.run_id)
 
-    async def begin(self, lease: Lease, new: NewRun, *, awaited: bool = False, unborn: int = 0) -> Run:
+    async def spawn(self, lease: Lease, new: NewRun, *, awaited: bool = False, pending_spawns: int = 0) -> Run:
         """Make a run."""
         await self._check(lease)
         assert new.id is not None
         with suppress(NotFound):
             return await self._runs.get(lease.space_id, new.id)
         if new.parent_run_id is not None:
-            check_children(lease.run.limits, await self.at_work(lease) + unborn)
+            check_children(lease.run.limits, await self.count_active_children(lease) + pending_spawns)
         try:
             return await self._begin(lease, new, awaited=awaited)
         except IdTaken as taken:  # by somebody who has lost the lease, and was faster

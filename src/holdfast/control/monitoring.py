@@ -96,7 +96,7 @@ def _run_gauges(live: LiveRunCounts) -> Iterator[MetricFamily[Number]]:
     depth.of("delayed").add(live.delayed)
     yield depth
     oldest = "Seconds that the run has been queued which is ready for longest."
-    yield _gauge_of_one("holdfast_queue_oldest_seconds", oldest, live.longest_wait)
+    yield _gauge_of_one("holdfast_queue_oldest_seconds", oldest, live.longest_wait_seconds)
 
 
 def _gauge_of_one(name: str, meaning: str, value: float, **labels: str) -> MetricFamily[Number]:

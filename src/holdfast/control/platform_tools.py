@@ -46,8 +46,8 @@ class PlatformTools:
         except (NotFound, Invalid) as error:
             return ToolReply(content=f"{error.code}: {error.message}", failed=True)
 
-    async def answer(
-        self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, question: ToolInterrupt, response: Json
+    async def resume(
+        self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, interrupt: ToolInterrupt, response: Json
     ) -> ToolReply:
         """Refuse: none of these tools asks."""
         raise NotFound(f"the tool `{name}` has not asked anything", name=name)
@@ -86,12 +86,12 @@ class CombinedTools:
         """Run a tool, where it comes from."""
         return await self._source(name).call(lease, name, arguments, key=key)
 
-    async def answer(
-        self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, question: ToolInterrupt, response: Json
+    async def resume(
+        self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, interrupt: ToolInterrupt, response: Json
     ) -> ToolReply:
         """Go on with a call that asked, where the tool comes from."""
         source = self._source(name)
-        return await source.answer(lease, name, arguments, key=key, question=question, response=response)
+        return await source.resume(lease, name, arguments, key=key, interrupt=interrupt, response=response)
 
     async def trust(self, lease: Lease, name: str, digest: str) -> None:
         """Let a tool be called that has changed."""

@@ -20,24 +20,24 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     rate_limit: str | None = None
 
     @property
-    def everywhere(self) -> bool:
+    def has_all_spaces(self) -> bool:
         """Say whether every space is theirs, also those that are made later."""
         return self.space_ids is None
 
     @property
-    def home(self) -> SpaceId:
+    def default_space(self) -> SpaceId:
         """The space that is meant where none is named: `default` if it is theirs, else the oldest that is."""
         if self.space_ids is None or DEFAULT_SPACE in self.space_ids:
             return DEFAULT_SPACE
         return self.space_ids[0]
 
-    def sees(self, space: SpaceId) -> bool:
+    def can_access(self, space: SpaceId) -> bool:
         """Say whether a space is theirs."""
         return self.space_ids is None or space in self.space_ids
 
-    def check_sees(self, space: SpaceId) -> None:
+    def check_access(self, space: SpaceId) -> None:
         """Raise `NotFound` unless a space is theirs: others look like those that do not exist."""
-        if not self.sees(space):
+        if not self.can_access(space):
             raise NotFound(f"there is no space `{space}`", id=space)
 
 

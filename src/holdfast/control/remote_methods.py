@@ -202,10 +202,10 @@ class _OpenCall:
 class MethodClient:
     """A client of a space, while it is connected."""
 
-    def __init__(self, space: SpaceId, *, tell: Callable[[MethodFrame], None]) -> None:
+    def __init__(self, space: SpaceId, *, send: Callable[[MethodFrame], None]) -> None:
         """Connect a client; `tell` has something sent to it, and does not wait for that."""
         self.space = space
-        self.tell = tell
+        self.send = send
         self.methods: Mapping[str, RemoteMethod] = {}
         """By the names of the tools that they are."""
         self._open: dict[str, _OpenCall] = {}
@@ -223,21 +223,21 @@ class MethodClient:
             )
         call_id, call = f"call_{secrets.token_hex(8)}", _OpenCall(method)
         self._open[call_id] = call
-        self.tell(_call_frame(call_id, method, lease, arguments, key=key))
+        self.send(_call_frame(call_id, method, lease, arguments, key=key))
         try:
             return await _wait_for_reply(call)
         finally:
             if self._open.pop(call_id, None) is not None and call.sent:
-                self.tell(CallCancelledFrame(call_id=call_id))
+                self.send(CallCancelledFrame(call_id=call_id))
 
-    def sending(self, call_id: str) -> bool:
+    def mark_sent(self, call_id: str) -> bool:
         """Note that a call is about to be sent, and say whether it still should be."""
         call = self._open.get(call_id)
         if call is not None:
             call.sent = True
         return call is not None
 
-    def answer(self, call_id: str, reply: ToolReply) -> None:
+    def resolve(self, call_id: str, reply: ToolReply) -> None:
         """Take the answer of a call; the first one counts."""
         call = self._open.pop(call_id, None)
         if call is None:
@@ -245,13 +245,13 @@ class MethodClient:
             raise CallNotOpen(f"the call `{name}` is not open: nobody waits for this answer", call_id=name)
         call.answer.set_result(reply)
 
-    def spoil(self, call_id: str, why: str) -> None:
+    def reject_result(self, call_id: str, why: str) -> None:
         """Take what is no answer for the end of a call, if it is open."""
         call = self._open.pop(call_id, None)
         if call is not None:
             call.answer.set_result(call.lost(BadMethodResult(f"the client answered with what is no answer: {why}")))
 
-    def leave(self) -> None:
+    def disconnect(self) -> None:
         """Settle what is open: nobody will answer."""
         left, self._open = self._open, {}
         for call in left.values():
@@ -292,22 +292,22 @@ RECONNECT_WAIT_SECONDS: Final = 30.0
 class RemoteMethods:
     """`RemoteTools` of the clients that are connected. Where several offer one method, the newest offer counts."""
 
-    def __init__(self, journal: Journal, *, patience: float = RECONNECT_WAIT_SECONDS) -> None:
+    def __init__(self, journal: Journal, *, reconnect_wait: float = RECONNECT_WAIT_SECONDS) -> None:
         self._journal = journal
-        self._patience = patience
+        self._patience = reconnect_wait
         self._clients: dict[MethodClient, None] = {}
         """In the order of their newest offers."""
         self._changed = asyncio.Event()
 
     @contextmanager
-    def connected(self, space: SpaceId, *, tell: Callable[[MethodFrame], None]) -> Iterator[MethodClient]:
+    def connected(self, space: SpaceId, *, send: Callable[[MethodFrame], None]) -> Iterator[MethodClient]:
         """Have a client while the block runs."""
-        client = MethodClient(space, tell=tell)
+        client = MethodClient(space, send=send)
         try:
             yield client
         finally:
             self._clients.pop(client, None)
-            client.leave()
+            client.disconnect()
             self._tell_others(client, client.methods)
 
     def offer(self, client: MethodClient, methods: Sequence[RemoteMethod], *, id: str | None = None) -> None:
@@ -318,7 +318,7 @@ class RemoteMethods:
         self._clients.pop(client, None)
         if methods:
             self._clients[client] = None
-        client.tell(self._offered(client, id=id))
+        client.send(self._offered(client, id=id))
         self._tell_others(client, touched)
         self._changed.set()
         self._changed = asyncio.Event()
@@ -337,8 +337,8 @@ class RemoteMethods:
         client = await self._coming(lease.space_id, name)
         return await client.call(lease, name, arguments, key=key)
 
-    async def answer(
-        self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, question: ToolInterrupt, response: Json
+    async def resume(
+        self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, interrupt: ToolInterrupt, response: Json
     ) -> ToolReply:
         """Refuse: no method asks anybody but its own client."""
         raise NotFound(f"the method `{name}` has not asked anything", name=name)
@@ -363,7 +363,7 @@ class RemoteMethods:
         """Tell clients that offer one of these tools too, because calls go elsewhere now."""
         for other in [each for each in self._clients if each is not client and each.space == client.space]:
             if not other.methods.keys().isdisjoint(tools):
-                other.tell(self._offered(other))
+                other.send(self._offered(other))
 
     def _offered(self, client: MethodClient, *, id: str | None = None) -> MethodsOfferedFrame:
         return MethodsOfferedFrame(id=id, methods=[self._as_offered(client, tool) for tool in client.methods])

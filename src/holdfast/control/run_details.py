@@ -68,7 +68,7 @@ class RunDetailsControl:
         """Return runs, the newest first; of a thread that is not there raises `NotFound`."""
         for field in ("agent_type", "tag"):
             if (text := getattr(where, field)) is not None:
-                check_search_text(text, field=field, most=256)
+                check_search_text(text, field=field, max_chars=256)
         if where.thread_id is not None:
             await self._threads.get(space, where.thread_id)
         return await self._runs.page(space, where=where, limit=limit, cursor=cursor)
@@ -85,7 +85,7 @@ class RunDetailsControl:
         """Return the log of a run. A full page has a cursor, the number to go on after; a later one is refused."""
         after = 0 if cursor is None else parse_number_cursor(cursor)
         for each in types or ():
-            check_search_text(each, field="type", most=128)
+            check_search_text(each, field="type", max_chars=128)
         last = (await self._runs.get(space, run)).last_event_seq
         if after > last:
             raise Invalid(f"there is no event {after} yet: the last one is {last}", field="cursor", last=last)

@@ -25,16 +25,16 @@ _STATUS_WORDS: Final = {RunStatus.RUNNING: "started", RunStatus.WAITING: "waits"
 class RunStatusLogger:
     """Hears of runs, and says what became of them. What it missed it does not say: the run's own log has it."""
 
-    def __init__(self, *, events: EventLog, runs: Runs, pause: float = GATHER_SECONDS) -> None:
+    def __init__(self, *, events: EventLog, runs: Runs, gather_seconds: float = GATHER_SECONDS) -> None:
         self._events = events
         self._runs = runs
-        self._pause = pause
+        self._pause = gather_seconds
         self._changed: dict[tuple[SpaceId, RunId], list[LogHead]] = {}
         """What was hinted at, and where it stood one after the other, if that was said."""
         self._stir = asyncio.Event()
         self._told: dict[tuple[SpaceId, RunId], RunStatus] = {}
 
-    def hear(self, wake: WakeHint) -> None:
+    def on_wake(self, wake: WakeHint) -> None:
         """Take note of a hint."""
         if wake.runs:
             for name in wake.runs:
@@ -64,7 +64,7 @@ class RunStatusLogger:
             if not head.status.terminal:
                 self._tell(head.name, head.status)
         ended = [head.name for head in heads if head.status.terminal]
-        for run in await self._runs.named(ended) if ended else ():
+        for run in await self._runs.get_many(ended) if ended else ():
             if run.started_at is not None and (run.space_id, run.id) not in self._told:
                 self._tell((run.space_id, run.id), RunStatus.RUNNING)
             _log_end(run)

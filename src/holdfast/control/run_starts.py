@@ -17,21 +17,21 @@ from holdfast.ports.runs import Runs
 class RunStartControl:
     """The ways in which a run begins. With `wait`, they return once it has ended or asks a person, or time is over."""
 
-    def __init__(self, *, control: RunControl, runs: Runs, watcher: RunWatcher, feeds: LiveStreams) -> None:
+    def __init__(self, *, control: RunControl, runs: Runs, watcher: RunWatcher, streams: LiveStreams) -> None:
         self._control = control
         self._runs = runs
         self._watcher = watcher
-        self._feeds = feeds
+        self._feeds = streams
 
     async def start(self, space: SpaceId, new: NewRun, *, wait: float = 0) -> CreatedRun:
         """Make a run."""
         return await self._settled(space, await self._control.start(space, new), wait=wait)
 
-    async def follow(self, space: SpaceId, new: NewRun) -> tuple[CreatedRun, Subscriber]:
+    async def start_and_subscribe(self, space: SpaceId, new: NewRun) -> tuple[CreatedRun, Subscriber]:
         """Make a run, and follow it from its beginning; where nothing can be followed, none is made."""
-        self._feeds.check_room()
+        self._feeds.check_capacity()
         created = await self._control.start(space, new)
-        return created, self._feeds.new_run(created.run)
+        return created, self._feeds.subscribe_new_run(created.run)
 
     async def retry(self, space: SpaceId, run: RunId, *, from_start: bool = False, wait: float = 0) -> CreatedRun:
         """Try a run again that failed or was cancelled."""
@@ -45,13 +45,13 @@ class RunStartControl:
 
 
 async def wait_until_settled(
-    watcher: RunWatcher, runs: Runs, feeds: LiveStreams, space: SpaceId, run: RunId, *, seconds: float
+    watcher: RunWatcher, runs: Runs, streams: LiveStreams, space: SpaceId, run: RunId, *, seconds: float
 ) -> Run:
     """Return a run once it has ended or asks a person, or as it is when the time is over or the process stops."""
     with watcher.watch(space, run) as watch:
         try:
             async with asyncio.timeout(seconds) as time:
-                with feeds.until_closed(lambda: time.reschedule(0)):
+                with streams.on_close(lambda: time.reschedule(0)):
                     return await _wait_until_settled(watch, runs, space, run)
         except TimeoutError:
             return await runs.get(space, run)
@@ -60,7 +60,7 @@ async def wait_until_settled(
 async def _wait_until_settled(watch: Watch, runs: Runs, space: SpaceId, run: RunId) -> Run:
     seq = 0
     while True:
-        head = await watch.beyond(seq)
+        head = await watch.wait_past(seq)
         if head is None or head.status.terminal or head.status is RunStatus.WAITING:
             found = await runs.get(space, run)
             if found.status.terminal or found.status_reason == WaitsFor.PERSON:

@@ -63,9 +63,9 @@ QUEUE_RETRY_AFTER_SECONDS: Final = 5
 class QueueLimit:
     """Whether one more may. Who asks at the same moment is not counted, so it may be a few more."""
 
-    def __init__(self, census: RunCounts, *, most: int) -> None:
+    def __init__(self, census: RunCounts, *, max_queued: int) -> None:
         self._census = census
-        self._most = most
+        self._most = max_queued
 
     async def check(self, space: SpaceId) -> None:
         """Raise `QueueFull` unless there is room for one more run of a space."""
@@ -87,11 +87,11 @@ class ThreadAgentCache:
         self._threads = threads
         self._seen: dict[tuple[SpaceId, ThreadId], str] = {}
 
-    def recall(self, space: SpaceId, thread: ThreadId) -> str | None:
+    def cached(self, space: SpaceId, thread: ThreadId) -> str | None:
         """Return the agent that a thread had, if that is known."""
         return self._seen.get((space, thread))
 
-    async def read(self, space: SpaceId, thread: ThreadId) -> str:
+    async def load(self, space: SpaceId, thread: ThreadId) -> str:
         """Return the agent that a thread has, and remember it."""
         self._seen.pop((space, thread), None)
         agent = (await self._threads.get(space, thread)).agent_type
@@ -130,10 +130,10 @@ class RunControl:
         self._agents = agents
         self._models = models
 
-    def signed(self, by: str | None, *, room: QueueLimit | None = None) -> "RunControl":
+    def as_principal(self, by: str | None, *, queue_limit: QueueLimit | None = None) -> "RunControl":
         """Return what somebody can do: what they do is written down as theirs, and they start runs as there is room."""
         theirs = copy(self)
-        theirs._by, theirs._room = by, room
+        theirs._by, theirs._room = by, queue_limit
         return theirs
 
     async def start(self, space: SpaceId, new: NewRun) -> CreatedRun:
@@ -164,7 +164,7 @@ class RunControl:
         """Return what was made under the key of `new` already."""
         if new.idempotency_key is None:
             return None
-        run = await self._runs.made_under(space, new.idempotency_key, body=body_digest(new))
+        run = await self._runs.find_by_idempotency_key(space, new.idempotency_key, body=body_digest(new))
         return None if run is None else CreatedRun(run=run, replayed=True)
 
     async def _make(self, space: SpaceId, new: NewRun) -> CreatedRun:
@@ -178,13 +178,13 @@ class RunControl:
 
     async def _make_for_thread(self, space: SpaceId, new: NewRun, thread: ThreadId) -> CreatedRun:
         """Make a run of the agent that its thread has; one that is remembered may not be right any more."""
-        remembered = self._thread_agents.recall(space, thread)
+        remembered = self._thread_agents.cached(space, thread)
         if remembered is not None:
             try:
                 return await self._create(space, new, remembered, checked=True)
             except (NotFound, Conflict, Invalid):
                 pass  # whatever it is, it is said again if it is so
-        return await self._create(space, new, await self._thread_agents.read(space, thread))
+        return await self._create(space, new, await self._thread_agents.load(space, thread))
 
     async def _create(self, space: SpaceId, new: NewRun, name: str, *, checked: bool = False) -> CreatedRun:
         agent = self._agents.get(name)
@@ -230,7 +230,7 @@ class RunControl:
         answer = InterruptResponse(
             response=response, digest=asked.digest if digest is None else digest, by=by or self._by
         )
-        return await self._interrupts.answer(space, asked.id, answer)
+        return await self._interrupts.respond(space, asked.id, answer)
 
     async def steer(
         self, space: SpaceId, run: RunId, content: Content, *, message: MessageId | None = None, by: str | None = None
@@ -300,7 +300,7 @@ class RunControl:
             await self._files.get(space, file)
 
     async def _check_revised(self, space: SpaceId, thread: ThreadId | NewThread, message: MessageId) -> None:
-        if isinstance(thread, NewThread) or not await self._messages.named(space, thread, message):
+        if isinstance(thread, NewThread) or not await self._messages.find_in_thread(space, thread, message):
             raise NotFound(f"there is no message `{message}` on the thread to revise", field="messages.revises")
 
     async def _question(self, space: SpaceId, run: RunId, interrupt: InterruptId) -> Interrupt:

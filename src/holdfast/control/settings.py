@@ -38,15 +38,13 @@ class SecretMask:
         """Hide what `redaction` finds, values of variables and headers, and logins and queries in addresses."""
         self._redaction = redaction
 
-    def hidden(self, value: Json, *, secret: bool = False) -> Json:
+    def mask(self, value: Json, *, secret: bool = False) -> Json:
         """Return settings as they are shown."""
         match value:
             case dict():
-                return {
-                    name: self.hidden(part, secret=secret or name in _SECRET_OBJECTS) for name, part in value.items()
-                }
+                return {name: self.mask(part, secret=secret or name in _SECRET_OBJECTS) for name, part in value.items()}
             case list():
-                return [self.hidden(part, secret=secret) for part in value]
+                return [self.mask(part, secret=secret) for part in value]
             case str() if secret:
                 return value if _VARIABLE_REFERENCE.fullmatch(value) else REDACTED
             case str():
@@ -54,14 +52,14 @@ class SecretMask:
             case _:
                 return value
 
-    def restored(self, shown: Json, written: Json, *, secret: bool = False) -> Json:
+    def unmask(self, shown: Json, stored: Json, *, secret: bool = False) -> Json:
         """Return a patch with what is `written` in place of what was sent back as it is shown."""
-        if shown == self.hidden(written, secret=secret):
-            return written
-        if isinstance(shown, dict) and isinstance(written, dict):
+        if shown == self.mask(stored, secret=secret):
+            return stored
+        if isinstance(shown, dict) and isinstance(stored, dict):
             return {
-                name: self.restored(part, written[name], secret=secret or name in _SECRET_OBJECTS)
-                if name in written
+                name: self.unmask(part, stored[name], secret=secret or name in _SECRET_OBJECTS)
+                if name in stored
                 else part
                 for name, part in shown.items()
             }
@@ -105,15 +103,15 @@ class SettingsControl:
             now = self._file.read()
             if tags and now.tag not in tags and ANY_TAG not in tags:
                 raise SettingsChanged("the settings have changed since you read them: read them again", tag=now.tag)
-            restored = self._hiding.restored(patch, now.written)
+            restored = self._hiding.unmask(patch, now.in_file)
             _check_unmasked(restored)
             return self._shown(await self._file.change(restored, tag=now.tag))
 
     def _shown(self, now: SettingsSnapshot) -> tuple[SettingsView, str]:
         view = SettingsView(
-            settings=self._hiding.hidden(now.values),
+            settings=self._hiding.mask(now.values),
             keys=dict(self._keys(now.values.get("providers", {}))),
-            restart=now.restart,
+            restart=now.pending_restart,
             error=now.error,
         )
         return view, now.tag

@@ -19,9 +19,9 @@ from holdfast.ports.spaces import Notifications, Spaces
 class SpaceControl:
     """What can be done with spaces."""
 
-    def __init__(self, spaces: Spaces, *, asker: Principal = LOCAL_PRINCIPAL) -> None:
+    def __init__(self, spaces: Spaces, *, principal: Principal = LOCAL_PRINCIPAL) -> None:
         self._spaces = spaces
-        self._asker = asker
+        self._asker = principal
 
     async def page(self, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None) -> Page[Space]:
         """Return the spaces of who asks, the oldest first."""

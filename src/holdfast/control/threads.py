@@ -187,7 +187,7 @@ class ConversationControl:
         runs = await self._runs.page(space, where=RunFilter(thread_id=thread), limit=limit, cursor=cursor)
         return Page(items=[_run_node(run) for run in runs.items], next_cursor=runs.next_cursor)
 
-    async def whole(self, space: SpaceId, thread: ThreadId, *, run: RunId | None = None) -> ThreadExport:
+    async def export(self, space: SpaceId, thread: ThreadId, *, run: RunId | None = None) -> ThreadExport:
         """Return all that was said up to the end of a run."""
         found = await self._threads.get(space, thread)
         at = await self._at(space, thread, run)
@@ -208,7 +208,7 @@ class ConversationControl:
     async def _all(self, space: SpaceId, run: RunId) -> list[Message]:
         found = page = await self._messages.history(space, run, limit=MAX_MESSAGES_PER_READ)
         while len(page) == MAX_MESSAGES_PER_READ:
-            page = await self._messages.history(space, run, limit=MAX_MESSAGES_PER_READ, before=page[0].place)
+            page = await self._messages.history(space, run, limit=MAX_MESSAGES_PER_READ, before=page[0].cursor)
             found = [*page, *found]
         return found
 

@@ -28,7 +28,7 @@ _NAME_DESCRIPTION: Final = "1 to 64 lower-case letters, digits, `_` or `-`, not 
 
 # `extra["expected"]` is how a reader of files says it to people, instead of with the pattern.
 AgentName: TypeAlias = Annotated[str, Meta(pattern=_NAME_PATTERN, extra={"expected": _NAME_DESCRIPTION})]
-PermissionRule: TypeAlias = Annotated[
+RuleText: TypeAlias = Annotated[
     str,
     Meta(pattern=_RULE_PATTERN, extra={"expected": "the name of a tool, or `tool(specifier)`, such as `bash(git *)`"}),
 ]
@@ -58,9 +58,9 @@ class TaintPolicy(StrEnum):
 class Permissions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Rules `Tool` or `Tool(specifier)`: deny, then ask, then allow; the first that matches decides."""
 
-    deny: Annotated[list[PermissionRule], Meta(description="Calls that are refused.")] = []
-    ask: Annotated[list[PermissionRule], Meta(description="Calls that a person must approve.")] = []
-    allow: Annotated[list[PermissionRule], Meta(description="Calls that are made without asking.")] = []
+    deny: Annotated[list[RuleText], Meta(description="Calls that are refused.")] = []
+    ask: Annotated[list[RuleText], Meta(description="Calls that a person must approve.")] = []
+    allow: Annotated[list[RuleText], Meta(description="Calls that are made without asking.")] = []
 
 
 class ModeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

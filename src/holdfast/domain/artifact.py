@@ -89,17 +89,17 @@ def check_new_artifact(new: NewArtifact) -> None:
     """Raise if `new` can never be an artifact."""
     if (new.content is None) == (new.file_id is None):
         raise Invalid("an artifact has either `content` or a `file_id`", field="content")
-    check_text(new.title, field="title", most=500)
-    check_text(new.media_type, field="media_type", most=255)
+    check_text(new.title, field="title", max_chars=500)
+    check_text(new.media_type, field="media_type", max_chars=255)
     if _MEDIA_TYPE.fullmatch(new.media_type) is None:
         raise Invalid("`media_type` is no media type: write one like `text/markdown`", field="media_type")
     if new.content is not None:
-        check_text(new.content, field="content", most=MAX_ARTIFACT_CHARS)
+        check_text(new.content, field="content", max_chars=MAX_ARTIFACT_CHARS)
 
 
 def check_new_file(new: NewFile) -> None:
     """Raise if `new` can never be a file."""
-    check_text(new.name, field="name", most=500)
-    check_text(new.media_type, field="media_type", most=255)
+    check_text(new.name, field="name", max_chars=500)
+    check_text(new.media_type, field="media_type", max_chars=255)
     if len(new.content) > MAX_FILE_BYTES:
         raise TooLarge(f"a file may have at most {MAX_FILE_BYTES} bytes", field="content")

@@ -62,7 +62,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     """The budgets that the run spends from, the nearest first."""
     run: Run
     """The run as it was claimed."""
-    opening: RunSnapshot | None = None
+    snapshot: RunSnapshot | None = None
     """Where it stood then, if the claim knew: it was made in the same transaction."""
 
 

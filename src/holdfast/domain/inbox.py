@@ -19,12 +19,12 @@ from holdfast.domain.run import check_value_names
 class InboxKind(StrEnum):
     """What came in."""
 
-    ANSWER = "answer"
+    RESPONSE = "answer"
     MESSAGE = "message"
     CHILD = "child"
     TASK = "task"
     """A task has ended that the run wanted to be told of."""
-    QUESTION = "question"
+    CHILD_INTERRUPT = "question"
     """A child waits for people, or asks something else than before."""
     TIMER = "timer"
     EDIT = "edit"

@@ -82,7 +82,7 @@ class InterruptResponse(msgspec.Struct, frozen=True, kw_only=True):
     by: str | None = None
 
 
-def check_response(interrupt: Interrupt, answer: InterruptResponse, *, now: Instant) -> None:
+def check_response(interrupt: Interrupt, response: InterruptResponse, *, now: Instant) -> None:
     """Raise unless `answer` may settle `interrupt` now."""
     if interrupt.status is not InterruptStatus.OPEN:
         raise AlreadyAnswered(
@@ -94,9 +94,9 @@ def check_response(interrupt: Interrupt, answer: InterruptResponse, *, now: Inst
         raise AlreadyAnswered(
             f"interrupt `{interrupt.id}` ran out at {interrupt.expires_at}", interrupt_id=interrupt.id
         )
-    if answer.digest is None and interrupt.kind is InterruptKind.APPROVAL and interrupt.digest is not None:
+    if response.digest is None and interrupt.kind is InterruptKind.APPROVAL and interrupt.digest is not None:
         raise Invalid("an approval names the digest of what it approves", interrupt_id=interrupt.id)
-    if answer.digest is not None and answer.digest != interrupt.digest:
+    if response.digest is not None and response.digest != interrupt.digest:
         raise Invalid("the answer is for other arguments: read the interrupt again", interrupt_id=interrupt.id)
 
 

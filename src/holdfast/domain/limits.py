@@ -151,18 +151,18 @@ def check_depth(limits: Limits, above: int) -> None:
         raise SpawnLimit(told, limit="max_depth", most=most)
 
 
-def check_children(limits: Limits, at_work: int) -> None:
+def check_children(limits: Limits, active_children: int) -> None:
     """Raise unless a run of which so many children are at work may have one more."""
     most = limits.max_children or DEFAULT_MAX_CHILDREN
-    if at_work >= most:
+    if active_children >= most:
         told = f"`max_children` is {most}, and so many are at work for this run: wait until one has ended"
         raise SpawnLimit(told, limit="max_children", most=most)
 
 
-def check_tasks(limits: Limits, begun: int) -> None:
+def check_tasks(limits: Limits, started_tasks: int) -> None:
     """Raise unless a run that has begun so many tasks on their own may begin another."""
     most = limits.max_children or DEFAULT_MAX_CHILDREN
-    if begun >= most:
+    if started_tasks >= most:
         told = f"`max_children` is {most}, and this run has begun as many tasks on their own: begin no more"
         raise SpawnLimit(told, limit="max_children", most=most)
 

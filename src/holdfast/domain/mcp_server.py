@@ -135,10 +135,10 @@ def server_tool_prefix(server: str) -> str:
     return f"{MCP_TOOL_PREFIX}{server}__"
 
 
-def server_of_tool(tool: str) -> str | None:
+def server_of_tool(tool_name: str) -> str | None:
     """Return the server that the name of a tool, or the beginning of some names, is about."""
-    server, parted, _ = tool.removeprefix(MCP_TOOL_PREFIX).partition("__")
-    return server if tool.startswith(MCP_TOOL_PREFIX) and parted else None
+    server, parted, _ = tool_name.removeprefix(MCP_TOOL_PREFIX).partition("__")
+    return server if tool_name.startswith(MCP_TOOL_PREFIX) and parted else None
 
 
 def pattern_names_server(pattern: str, server: str) -> bool:

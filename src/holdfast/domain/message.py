@@ -56,7 +56,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     created_at: Instant
 
     @property
-    def place(self) -> int | MessageId:
+    def cursor(self) -> int | MessageId:
         """Where it stands on its chain: its sequence, or its id while it has none."""
         return self.id if self.sequence is None else self.sequence
 
@@ -96,7 +96,7 @@ def _check_calls(messages: Sequence[NewMessage]) -> None:
 
 
 def _checked_call_id(call: ToolCallId) -> ToolCallId:
-    check_text(call, field="messages.tool_calls.id", most=256)
+    check_text(call, field="messages.tool_calls.id", max_chars=256)
     return call
 
 
@@ -119,7 +119,7 @@ def check_message_ids(messages: Sequence[NewMessage]) -> None:
         if message.revises is not None:
             check_client_id(message.revises, field="messages.revises")
         if message.created_by is not None:
-            check_text(message.created_by, field="messages.created_by", most=256)
+            check_text(message.created_by, field="messages.created_by", max_chars=256)
     chosen = [check_client_id(message.id, field="messages.id") for message in messages if message.id is not None]
     if len(chosen) != len(set(chosen)):
         raise Invalid("two messages have the same id", field="messages.id")

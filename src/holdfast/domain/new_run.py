@@ -88,8 +88,8 @@ def _check_labels(new: NewRun) -> None:
         ("created_by", new.created_by),
     ):
         if value is not None:
-            check_text(value, field=field, most=256)
+            check_text(value, field=field, max_chars=256)
     if len(new.tags) > MAX_TAGS:
         raise Invalid(f"a run may have at most {MAX_TAGS} tags", field="tags")
     for tag in new.tags:
-        check_text(tag, field="tags", most=MAX_TAG_CHARS)
+        check_text(tag, field="tags", max_chars=MAX_TAG_CHARS)

@@ -19,8 +19,8 @@ class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     next_cursor: str | None = None
 
 
-def check_page_size(limit: int, *, most: int = MAX_PAGE_SIZE) -> int:
+def check_page_size(limit: int, *, maximum: int = MAX_PAGE_SIZE) -> int:
     """Return `limit` if a page may be that long."""
-    if not 1 <= limit <= most:
-        raise Invalid(f"`limit` must be between 1 and {most}", field="limit")
+    if not 1 <= limit <= maximum:
+        raise Invalid(f"`limit` must be between 1 and {maximum}", field="limit")
     return limit

@@ -42,7 +42,7 @@ class PermissionAction(StrEnum):
 class PermissionDecision(msgspec.Struct, frozen=True, kw_only=True):
     """A verdict, and why: the rule, or the default of the tool where there is none."""
 
-    verdict: PermissionAction
+    action: PermissionAction
     rule: str | None = None
     reason: str | None = None
     """What the rule does not say by itself."""
@@ -76,8 +76,8 @@ def parse_rule(text: str) -> ParsedRule:
 
 def strictest_decision(decisions: Iterable[PermissionDecision]) -> PermissionDecision:
     """Return the strictest of some decisions, of several the first that has a rule; of none it is to allow."""
-    default = PermissionDecision(verdict=PermissionAction.ALLOW)
-    return max(decisions, key=lambda one: (one.verdict.strictness, one.rule is not None), default=default)
+    default = PermissionDecision(action=PermissionAction.ALLOW)
+    return max(decisions, key=lambda one: (one.action.strictness, one.rule is not None), default=default)
 
 
 def call_digest(tool: str, arguments: Json) -> str:

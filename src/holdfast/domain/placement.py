@@ -46,10 +46,10 @@ class RunStart(msgspec.Struct, frozen=True, kw_only=True):
     cancel: Sequence[int] = ()
 
 
-def resolve_on_busy(wish: OnBusy, branch: Sequence[LiveRun]) -> RunStart:
+def resolve_on_busy(on_busy: OnBusy, branch: Sequence[LiveRun]) -> RunStart:
     """Decide where a run begins on a branch whose live runs are `branch`, the newest first."""
     newest, oldest = branch[0], branch[-1]
-    match wish:
+    match on_busy:
         case OnBusy.ENQUEUE:
             _check_no_open_interrupts(branch)
             return RunStart(base_key=newest.key)

@@ -129,7 +129,7 @@ def create(
     item = PlanItem(
         task_id=task_id,
         position=at,
-        title=_checked_text(title, field="title", most=MAX_TITLE_CHARS),
+        title=_checked_text(title, field="title", max_chars=MAX_TITLE_CHARS),
         description=_checked_optional_text(description, field="description"),
         priority=priority,
         plan=_checked_plan(plan),
@@ -153,7 +153,7 @@ def update(
     item = _open_item(current, task_id)
     changes: dict[str, Any] = {}
     if title is not UNSET:
-        changes["title"] = _checked_text(title, field="title", most=MAX_TITLE_CHARS)
+        changes["title"] = _checked_text(title, field="title", max_chars=MAX_TITLE_CHARS)
     if description is not UNSET:
         changes["description"] = _checked_optional_text(description, field="description")
     if priority is not UNSET:
@@ -205,21 +205,21 @@ def complete(current: Plan, task_id: int, *, conclusion: str, at: Boundary | Non
             task_id=task_id,
             open_subtasks=waiting,
         )
-    outcome = _checked_text(conclusion, field="conclusion", most=MAX_TEXT_CHARS)
+    outcome = _checked_text(conclusion, field="conclusion", max_chars=MAX_TEXT_CHARS)
     return _replace_item(current, item, status=PlanStatus.COMPLETED, conclusion=outcome, end=at, reason=None)
 
 
 def block(current: Plan, task_id: int, *, reason: str) -> Plan:
     """Say why an open item cannot go on; starting it again lifts that."""
     item = _open_item(current, task_id)
-    why = _checked_text(reason, field="reason", most=MAX_TEXT_CHARS)
+    why = _checked_text(reason, field="reason", max_chars=MAX_TEXT_CHARS)
     return _replace_item(current, item, status=PlanStatus.BLOCKED, reason=why)
 
 
 def cancel(current: Plan, task_id: int, *, reason: str) -> Plan:
     """Give up an open item."""
     item = _open_item(current, task_id)
-    why = _checked_text(reason, field="reason", most=MAX_TEXT_CHARS)
+    why = _checked_text(reason, field="reason", max_chars=MAX_TEXT_CHARS)
     return _replace_item(current, item, status=PlanStatus.CANCELLED, reason=why)
 
 
@@ -268,26 +268,26 @@ def _subtask_index(item: PlanItem, title: str) -> int:
     return found[0]
 
 
-def _checked_text(value: str, *, field: str, most: int) -> str:
-    text = check_text(value.strip(), field=field, most=most)
+def _checked_text(value: str, *, field: str, max_chars: int) -> str:
+    text = check_text(value.strip(), field=field, max_chars=max_chars)
     if not text:
         raise Invalid(f"`{field}` is empty: say it in a few words", field=field)
     return text
 
 
 def _checked_optional_text(value: str | None, *, field: str) -> str | None:
-    return check_text(value.strip(), field=field, most=MAX_TEXT_CHARS) or None if value is not None else None
+    return check_text(value.strip(), field=field, max_chars=MAX_TEXT_CHARS) or None if value is not None else None
 
 
 def _checked_plan(value: Json) -> Json:
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    check_text(text, field="plan", most=MAX_PLAN_CHARS)
+    check_text(text, field="plan", max_chars=MAX_PLAN_CHARS)
     return value
 
 
 def _checked_subtasks(given: Iterable[Subtask]) -> tuple[Subtask, ...]:
     subtasks = tuple(
-        replace(subtask, title=_checked_text(subtask.title, field="subtasks.title", most=MAX_TITLE_CHARS))
+        replace(subtask, title=_checked_text(subtask.title, field="subtasks.title", max_chars=MAX_TITLE_CHARS))
         for subtask in given
     )
     if len(subtasks) > MAX_SUBTASKS:
@@ -324,7 +324,7 @@ def checked_todo(items: Iterable[TodoItem]) -> Todo:
 
 
 def _checked_todo_text(text: str) -> str:
-    kept = check_text(text.strip(), field="items.text", most=MAX_TODO_TEXT_CHARS)
+    kept = check_text(text.strip(), field="items.text", max_chars=MAX_TODO_TEXT_CHARS)
     if not kept:
         raise Invalid("an item of the todo list is empty: say it in a few words", field="items.text")
     return kept

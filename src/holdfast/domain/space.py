@@ -96,7 +96,7 @@ class StoredApiKey(NamedTuple):
 
 def check_new_api_key(new: NewApiKey, spaces: list[SpaceId]) -> None:
     """Raise if `new` can never be a key."""
-    check_text(new.name, field="name", most=200)
+    check_text(new.name, field="name", max_chars=200)
     if len(new.secret_hash) != SECRET_HASH_BYTES:
         raise Invalid(f"a key is kept as a SHA-256 hash of {SECRET_HASH_BYTES} bytes", field="secret_hash")
     if not spaces and not new.every_space:

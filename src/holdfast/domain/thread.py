@@ -104,7 +104,7 @@ def check_thread_patch(patch: ThreadPatch) -> None:
     texts = ("title", "agent_type", "locale", "summary", "retrieval_index")
     _check_texts(**{name: given[name] for name in texts if name in given})
     for point in given.get("key_points", ()):
-        check_text(point, field="key_points", most=MAX_SUMMARY_CHARS)
+        check_text(point, field="key_points", max_chars=MAX_SUMMARY_CHARS)
     if "context_window" in given:
         _check_context_window(given["context_window"])
     if not -1 <= given.get("indexed_sequence", -1) <= MAX_SAFE_INTEGER:
@@ -115,7 +115,7 @@ def check_thread_filter(where: ThreadFilter) -> None:
     """Raise if no thread can ever match `where`."""
     for field in ("title", "agent_type"):
         if (sought := getattr(where, field)) is not None:
-            check_search_text(sought, field=field, most=_MAX_CHARS[field])
+            check_search_text(sought, field=field, max_chars=_MAX_CHARS[field])
 
 
 def casefold_title(title: str | None) -> str | None:
@@ -147,7 +147,7 @@ _MAX_CHARS: Final = {
 def _check_texts(**texts: str | None) -> None:
     for field, value in texts.items():
         if value is not None:
-            check_text(value, field=field, most=_MAX_CHARS.get(field, MAX_RETRIEVAL_INDEX_CHARS))
+            check_text(value, field=field, max_chars=_MAX_CHARS.get(field, MAX_RETRIEVAL_INDEX_CHARS))
 
 
 def _check_context_window(size: int) -> None:

@@ -57,7 +57,7 @@ class TimerClaim(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_new_timer(new: NewTimer) -> None:
     """Raise if `new` can never be a timer."""
-    check_text(new.kind, field="kind", most=64)
+    check_text(new.kind, field="kind", max_chars=64)
     if new.id is not None:
         check_client_id(new.id, field="id")
     millis(new.due_at)

@@ -118,7 +118,7 @@ class Taint(msgspec.Struct, frozen=True, kw_only=True):
         """Return what was read before the message of a sequence was written, or all of it."""
         return [one.name for one in self.sources if before is None or one.at is None or one.at < before]
 
-    def having(self, name: str, *, at: int | None = None) -> "Taint":
+    def with_source(self, name: str, *, at: int | None = None) -> "Taint":
         """Return it with one more source; with one that is known, or too many, it stays as it is."""
         if len(self.sources) >= MAX_TAINT_SOURCES or name in self.names():
             return self

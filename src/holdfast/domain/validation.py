@@ -36,7 +36,7 @@ class _Violation(NamedTuple):
 class ValidationMessage(NamedTuple):
     """Which key of a value is wrong, and why."""
 
-    steps: Sequence[str | int]
+    path: Sequence[str | int]
     reason: str
 
 
@@ -163,10 +163,10 @@ def _quoted(names: list[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def check_text(value: str, *, field: str, most: int) -> str:
+def check_text(value: str, *, field: str, max_chars: int) -> str:
     """Return `value` if both databases can keep it: no NUL, no half of a surrogate pair, not too long."""
-    if len(value) > most:
-        raise TooLarge(f"`{field}` may have at most {most} characters", field=field)
+    if len(value) > max_chars:
+        raise TooLarge(f"`{field}` may have at most {max_chars} characters", field=field)
     if "\x00" in value:
         raise Invalid(f"`{field}` may not contain a NUL character", field=field)
     try:
@@ -176,11 +176,11 @@ def check_text(value: str, *, field: str, most: int) -> str:
     return value
 
 
-def check_search_text(value: str, *, field: str, most: int) -> str:
+def check_search_text(value: str, *, field: str, max_chars: int) -> str:
     """Return `value` if something may have it that is looked for; what nothing can have is wrong, and not too large."""
-    if len(value) > most:
-        raise Invalid(f"`{field}` may have at most {most} characters", field=field)
-    return check_text(value, field=field, most=most)
+    if len(value) > max_chars:
+        raise Invalid(f"`{field}` may have at most {max_chars} characters", field=field)
+    return check_text(value, field=field, max_chars=max_chars)
 
 
 def lowercase_first(message: str) -> str:

@@ -27,37 +27,37 @@ class NotificationLoop:
     """Dispatches notifications."""
 
     def __init__(
-        self, *, notifications: Notifications, watcher: Watcher, patience: float = WAKEUP_FALLBACK_SECONDS
+        self, *, notifications: Notifications, watcher: Watcher, fallback_seconds: float = WAKEUP_FALLBACK_SECONDS
     ) -> None:
         self._notifications = notifications
         self._watcher = watcher
-        self._patience = patience
-        self._bell = WakeEvent(gap=MIN_DISPATCH_INTERVAL_SECONDS)
+        self._fallback_seconds = fallback_seconds
+        self._wake = WakeEvent(min_interval=MIN_DISPATCH_INTERVAL_SECONDS)
 
     async def run(self) -> None:
         """Dispatch until cancelled; while the store does not answer, try again."""
-        with self._watcher.listen(self._hear):
-            await run_forever("dispatching notifications", self._go_round)
+        with self._watcher.listen(self._on_wake):
+            await run_forever("dispatching notifications", self._dispatch_once)
 
-    def _hear(self, wake: WakeHint) -> None:
+    def _on_wake(self, wake: WakeHint) -> None:
         if wake.news or wake.everything:
-            self._bell.ring()
+            self._wake.set()
 
-    async def _go_round(self) -> None:
+    async def _dispatch_once(self) -> None:
         await self._notifications.dispatch()
-        await self._bell.wait(within=self._patience)
+        await self._wake.wait(seconds=self._fallback_seconds)
 
 
 class Engine:
     """Runs the loops of a process. Made once, run once."""
 
     def __init__(
-        self, *, watcher: Watcher, timers: TimerLoop, news: NotificationLoop, worker: Worker | None = None
+        self, *, watcher: Watcher, timers: TimerLoop, notifications: NotificationLoop, worker: Worker | None = None
     ) -> None:
         """Put the loops together; without a `worker` the process leaves runs to others."""
         self._watcher = watcher
         self._timers = timers
-        self._news = news
+        self._notifications = notifications
         self._worker = worker
         self._drained = asyncio.Event()
 
@@ -65,7 +65,7 @@ class Engine:
         """Run until drained. Cancelled, it gives back its runs in a hurry."""
         async with asyncio.TaskGroup() as tasks:
             # The watcher first: it must hear what comes after the worker's first look at the queue.
-            loops = [tasks.create_task(loop.run()) for loop in (self._watcher, self._timers, self._news)]
+            loops = [tasks.create_task(loop.run()) for loop in (self._watcher, self._timers, self._notifications)]
             await (self._drained.wait() if self._worker is None else self._worker.run())
             await cancel_and_wait(loops)
 

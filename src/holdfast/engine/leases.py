@@ -36,22 +36,22 @@ from holdfast.ports.runs import Runs
 class ActiveRun:
     """A lease, the task that works under it, and how to make it stop."""
 
-    __slots__ = ("cut", "earlier", "lease", "since", "stop", "task")
+    __slots__ = ("cancelled", "previous", "lease", "renewed_at", "stop", "task")
 
-    def __init__(self, lease: Lease, *, since: float, earlier: "ActiveRun | None" = None) -> None:
+    def __init__(self, lease: Lease, *, renewed_at: float, previous: "ActiveRun | None" = None) -> None:
         self.lease = lease
-        self.since = since
+        self.renewed_at = renewed_at
         """The time of the event loop before the store was last asked and said that the lease holds."""
-        self.earlier = earlier
+        self.previous = previous
         """The same run under a lease that was lost, if its task is not over yet."""
         self.stop = asyncio.Event()
-        self.cut = False
+        self.cancelled = False
         self.task: asyncio.Task[Exception | None]
 
-    def drop(self) -> None:
+    def cancel(self) -> None:
         """Stop the work at once. It is told so once: what it then does to clean up is not disturbed."""
-        if not self.cut:
-            self.cut = True
+        if not self.cancelled:
+            self.cancelled = True
             self.task.cancel()
 
 
@@ -65,66 +65,66 @@ class Heartbeat:
     """Keeps the leases of a worker alive for as long as it does itself."""
 
     def __init__(
-        self, leases: Leases, held: Mapping[int, ActiveRun], *, owner: OwnerId, lease: timedelta, every: timedelta
+        self, leases: Leases, active: Mapping[int, ActiveRun], *, owner: OwnerId, lease: timedelta, interval: timedelta
     ) -> None:
         self._leases = leases
-        self._held = held
+        self._active = active
         self._owner = owner
         self._lease = lease
-        self._every = every.total_seconds()
-        self._pause = self._every
-        self._bell = WakeEvent(gap=MIN_HEARTBEAT_SECONDS)
+        self._interval = interval.total_seconds()
+        self._delay = self._interval
+        self._wake = WakeEvent(min_interval=MIN_HEARTBEAT_SECONDS)
         self._outage = StoreOutage("renewing leases")
 
-    def hasten(self) -> None:
+    def renew_now(self) -> None:
         """Beat now: one of the runs may have been ended."""
-        self._bell.ring()
+        self._wake.set()
 
     async def run(self) -> None:
         """Beat until cancelled."""
         while True:
-            await self._bell.wait(within=self._pause)
-            if held := list(self._held.values()):
+            await self._wake.wait(seconds=self._delay)
+            if held := list(self._active.values()):
                 await self._renew(held)
 
     async def _renew(self, held: Sequence[ActiveRun]) -> None:
         asked = asyncio.get_running_loop().time()
         leases = [each.lease for each in held]
         try:
-            async with asyncio.timeout(self._time_to_answer(held, asked)):
+            async with asyncio.timeout(self._renew_timeout(held, asked)):
                 kept = await self._leases.renew(self._owner, leases, lease=self._lease)
         except (Unavailable, TimeoutError) as exc:
-            self._pause = min(self._outage.pause(exc), self._every)
-            self._drop_what_ran_out(held)
+            self._delay = min(self._outage.next_delay(exc), self._interval)
+            self._cancel_expired(held)
         else:
-            self._pause = self._every
-            self._outage.over()
+            self._delay = self._interval
+            self._outage.note_recovered()
             _apply_renewal(held, {(lease.run_key, lease.number) for lease in kept}, asked)
 
-    def _time_to_answer(self, held: Sequence[ActiveRun], now: float) -> float:
+    def _renew_timeout(self, held: Sequence[ActiveRun], now: float) -> float:
         """Return for how many seconds to wait: half a lease leaves time for another try, but never past its end.
 
         A lease that should have run out may still hold: only the store knows.
         """
         lease = self._lease.total_seconds()
-        left = min(each.since for each in held) + lease - now
+        left = min(each.renewed_at for each in held) + lease - now
         return min(left, lease / 2) if left > 0 else lease / 2
 
-    def _drop_what_ran_out(self, held: Sequence[ActiveRun]) -> None:
+    def _cancel_expired(self, held: Sequence[ActiveRun]) -> None:
         """Stop what may be somebody else's by now: that the store does not answer us says nothing about others."""
         oldest = asyncio.get_running_loop().time() - self._lease.total_seconds()
         for each in held:
-            if each.since <= oldest and not each.cut:
+            if each.renewed_at <= oldest and not each.cancelled:
                 _log.warning("run %s is dropped: its lease could not be renewed in time", each.lease.run_id)
-                each.drop()
+                each.cancel()
 
 
 def _apply_renewal(held: Sequence[ActiveRun], kept: set[tuple[int, int]], asked: float) -> None:
     for each in held:
         if (each.lease.run_key, each.lease.number) in kept:
-            each.since = asked
+            each.renewed_at = asked
         else:
-            each.drop()
+            each.cancel()
 
 
 FIRST_REQUEUE_DELAY: Final = timedelta(milliseconds=100)
@@ -147,51 +147,51 @@ class LeaseRelease:
         self._returned: dict[tuple[SpaceId, RunId], Lease] = {}
         self._setbacks: dict[int, int] = {}
 
-    def returned(self, lease: Lease) -> None:
+    def note_returned(self, lease: Lease) -> None:
         """Take note of a run whose executor says that it gave the lease back."""
         self._returned[lease.space_id, lease.run_id] = lease
         self._setbacks.pop(lease.run_key, None)
 
-    async def look(self) -> None:
+    async def release_returned(self) -> None:
         """Give back what was returned with its lease still in force: one read for all since the last look."""
         while batch := dict(islice(self._returned.items(), MAX_RETURNED_BATCH)):
             for head in await self._events.heads(list(batch)):
                 if head.status is RunStatus.RUNNING:
-                    await self._release(batch[head.space_id, head.run_id])
+                    await self._release_lease(batch[head.space_id, head.run_id])
             for name, lease in batch.items():
                 if self._returned[name] is lease:  # it may have been returned again meanwhile
                     del self._returned[name]
 
-    async def let_go(self, held: ActiveRun, error: Exception | None) -> None:
+    async def release(self, active: ActiveRun, error: Exception | None) -> None:
         """Give back a run that was not finished, and try on until its lease has run out."""
         try:
             async with asyncio.timeout(self._lease.total_seconds()):
-                await self._give_back(held, error)
+                await self._fail_and_release(active, error)
         except TimeoutError:
-            _log.warning("run %s could not be given back in time: its lease runs out by itself", held.lease.run_id)
+            _log.warning("run %s could not be given back in time: its lease runs out by itself", active.lease.run_id)
         except HoldfastError:
-            _log.exception("run %s could not be given back: its lease runs out by itself", held.lease.run_id)
+            _log.exception("run %s could not be given back: its lease runs out by itself", active.lease.run_id)
 
-    async def _give_back(self, held: ActiveRun, error: Exception | None) -> None:
-        lease, delay = held.lease, timedelta()
+    async def _fail_and_release(self, active: ActiveRun, error: Exception | None) -> None:
+        lease, delay = active.lease, timedelta()
         match error:
             case LeaseLost():
                 _log.info("run %s is no longer ours: %s", lease.run_id, error)
-            case Unavailable() if not held.cut:
-                delay = self._setback(lease)
+            case Unavailable() if not active.cancelled:
+                delay = self._next_delay(lease)
                 _log.warning("run %s is put off for %s: %s", lease.run_id, delay, error)
-            case None if not held.cut and not held.stop.is_set():
-                delay = self._setback(lease)
+            case None if not active.cancelled and not active.stop.is_set():
+                delay = self._next_delay(lease)
                 _log.warning("run %s was cancelled from inside: it is put off for %s", lease.run_id, delay)
             case None | Unavailable():
                 pass
             case _:
                 _log.error("run %s failed", lease.run_id, exc_info=error)
-                if not held.cut:
+                if not active.cancelled:
                     await _retry_until_available(partial(self._fail, lease, error))
-        await _retry_until_available(partial(self._release, lease, delay=delay))
+        await _retry_until_available(partial(self._release_lease, lease, delay=delay))
 
-    async def _release(self, lease: Lease, *, delay: timedelta = timedelta()) -> None:
+    async def _release_lease(self, lease: Lease, *, delay: timedelta = timedelta()) -> None:
         with suppress(LeaseLost):
             await self._leases.release(lease, delay=delay)
 
@@ -204,7 +204,7 @@ class LeaseRelease:
                 lease.space_id, lease.run_id, to=RunStatus.FAILED, reason="internal error", error=_to_run_error(error)
             )
 
-    def _setback(self, lease: Lease) -> timedelta:
+    def _next_delay(self, lease: Lease) -> timedelta:
         """Return how long a run is put off that was put off so often in a row."""
         times = self._setbacks.pop(lease.run_key, 0)
         if len(self._setbacks) >= MAX_TRACKED_SETBACKS:
@@ -219,7 +219,7 @@ async def _retry_until_available(do: Callable[[], Awaitable[None]]) -> None:
         try:
             return await do()
         except Unavailable as exc:
-            await asyncio.sleep(outage.pause(exc))
+            await asyncio.sleep(outage.next_delay(exc))
 
 
 def _to_run_error(error: Exception) -> RunError:

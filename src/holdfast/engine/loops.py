@@ -11,37 +11,37 @@ from holdfast.domain.errors import HoldfastError, Unavailable
 class WakeEvent:
     """Rings for one sleeper. What rings while the sleeper is awake is heard as one ring when it sleeps again."""
 
-    def __init__(self, *, gap: float = 0.0) -> None:
+    def __init__(self, *, min_interval: float = 0.0) -> None:
         """Make a bell that is heard at most every `gap` seconds; the first ring is heard at once."""
-        self._gap = gap
-        self._rung = asyncio.Event()
-        self._heard = float("-inf")
+        self._min_interval = min_interval
+        self._event = asyncio.Event()
+        self._last_wake = float("-inf")
 
-    def ring(self) -> None:
+    def set(self) -> None:
         """Wake the sleeper."""
-        self._rung.set()
+        self._event.set()
 
-    async def wait(self, within: float | None = None) -> bool:
-        """Sleep until it rings, or for `within` seconds at most; return whether it rang."""
-        if within is None:
-            await self._rung.wait()
-        elif not await self._rings(within):
+    async def wait(self, seconds: float | None = None) -> bool:
+        """Sleep until it rings, or for `seconds` at most; return whether it rang."""
+        if seconds is None:
+            await self._event.wait()
+        elif not await self._wait_until_set(seconds):
             return False
-        if self._gap:
-            await self._keep_gap()
-        self._rung.clear()
+        if self._min_interval:
+            await self._wait_min_interval()
+        self._event.clear()
         return True
 
-    async def _keep_gap(self) -> None:
+    async def _wait_min_interval(self) -> None:
         loop = asyncio.get_running_loop()
-        if (early := self._heard + self._gap - loop.time()) > 0:
+        if (early := self._last_wake + self._min_interval - loop.time()) > 0:
             await asyncio.sleep(early)
-        self._heard = loop.time()
+        self._last_wake = loop.time()
 
-    async def _rings(self, within: float) -> bool:
+    async def _wait_until_set(self, within: float) -> bool:
         try:
             async with asyncio.timeout(within):
-                return await self._rung.wait()
+                return await self._event.wait()
         except TimeoutError:
             return False
 
@@ -61,20 +61,20 @@ class StoreOutage:
         self._doing = doing
         self._failures = 0
 
-    def pause(self, error: Exception) -> float:
+    def next_delay(self, error: Exception) -> float:
         """Take note of a failure, and return how many seconds to wait before the next try."""
         if self._failures == 0:
-            self._say(error)
+            self._log_failure(error)
         self._failures += 1
         return min(FIRST_RETRY_SECONDS * (1 << min(self._failures - 1, 16)), MAX_RETRY_SECONDS)
 
-    def over(self) -> None:
+    def note_recovered(self) -> None:
         """Take note that the store answers."""
         if self._failures:
             _log.info("%s: it works again", self._doing)
         self._failures = 0
 
-    def _say(self, error: Exception) -> None:
+    def _log_failure(self, error: Exception) -> None:
         if isinstance(error, Unavailable | TimeoutError):
             _log.warning("%s: the store does not answer, trying on: %s", self._doing, str(error) or "no answer in time")
         else:
@@ -88,6 +88,6 @@ async def run_forever(doing: str, do: Callable[[], Awaitable[None]]) -> NoReturn
         try:
             await do()
         except HoldfastError as exc:
-            await asyncio.sleep(outage.pause(exc))
+            await asyncio.sleep(outage.next_delay(exc))
         else:
-            outage.over()
+            outage.note_recovered()

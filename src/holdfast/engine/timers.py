@@ -49,9 +49,9 @@ class TimerLoop:
         watcher: Watcher,
         clock: Clock,
         owner: OwnerId,
-        kinds: Mapping[str, TimerAction] | None = None,
+        actions: Mapping[str, TimerAction] | None = None,
         lease: timedelta = TIMER_CLAIM_LEASE,
-        patience: float = WAKEUP_FALLBACK_SECONDS,
+        fallback_seconds: float = WAKEUP_FALLBACK_SECONDS,
     ) -> None:
         """Make a loop that fires `deadline` and `wake`, and what `kinds` names."""
         self._timers = timers
@@ -61,55 +61,59 @@ class TimerLoop:
         self._watcher = watcher
         self._clock = clock
         self._owner = owner
-        self._kinds: Mapping[str, TimerAction] = {"deadline": self._end, "wake": self._wake, **(kinds or {})}
+        self._actions: Mapping[str, TimerAction] = {
+            "deadline": self._fire_deadline,
+            "wake": self._fire_wake,
+            **(actions or {}),
+        }
         self._lease = lease
-        self._patience = patience
-        self._bell = WakeEvent(gap=MIN_TIMER_POLL_SECONDS)
+        self._fallback_seconds = fallback_seconds
+        self._wake_event = WakeEvent(min_interval=MIN_TIMER_POLL_SECONDS)
 
     async def run(self) -> None:
         """Fire until cancelled; while the store does not answer, try again."""
-        with self._watcher.listen(self._hear):
-            await run_forever("firing timers", self._go_round)
+        with self._watcher.listen(self._on_wake):
+            await run_forever("firing timers", self._fire_once)
 
-    def _hear(self, wake: WakeHint) -> None:
+    def _on_wake(self, wake: WakeHint) -> None:
         if wake.timers or wake.everything:
-            self._bell.ring()
+            self._wake_event.set()
 
-    async def _go_round(self) -> None:
+    async def _fire_once(self) -> None:
         await self._fire_due()
-        await self._close_due()
-        await self._rest()
+        await self._expire_interrupts()
+        await self._sleep_until_due()
 
-    async def _rest(self) -> None:
+    async def _sleep_until_due(self) -> None:
         """Sleep until the next one is due, but only as long as a hint that was lost may cost."""
         now = asyncio.get_running_loop().time
-        left = min(await self._left(), self._patience)
+        left = min(await self._seconds_until_due(), self._fallback_seconds)
         until = now() + left
-        while (rest := until - now()) > 0 and await self._bell.wait(within=rest):
-            left = await self._left()
+        while (rest := until - now()) > 0 and await self._wake_event.wait(seconds=rest):
+            left = await self._seconds_until_due()
             until = min(until, now() + left)
 
-    async def _left(self) -> float:
+    async def _seconds_until_due(self) -> float:
         """Return the seconds until the next one is due."""
         times = await asyncio.gather(self._timers.next_due(), self._interrupts.next_expiry())
         left = [(millis(at) - self._clock.now()) / 1000 for at in times if at is not None]
         # What should be due by our clock, but was not fired, is not due yet by the store's.
-        return max(MIN_TIMER_POLL_SECONDS, min(left, default=self._patience))
+        return max(MIN_TIMER_POLL_SECONDS, min(left, default=self._fallback_seconds))
 
     async def _fire_due(self) -> None:
         full = True
         while full:
-            claims = await self._timers.due(self._owner, lease=self._lease, limit=MAX_TIMER_BATCH)
+            claims = await self._timers.claim_due(self._owner, lease=self._lease, limit=MAX_TIMER_BATCH)
             outcomes = await asyncio.gather(*map(self._fire, claims), return_exceptions=True)
             _log_failures(claims, outcomes)
             full = len(claims) == MAX_TIMER_BATCH
 
-    async def _close_due(self) -> None:
+    async def _expire_interrupts(self) -> None:
         while len(await self._interrupts.expire(limit=MAX_TIMER_BATCH)) == MAX_TIMER_BATCH:
             pass
 
     async def _fire(self, claim: TimerClaim) -> None:
-        fire = self._kinds.get(claim.timer.kind)
+        fire = self._actions.get(claim.timer.kind)
         if fire is None:
             _log.error("timer %s is of kind `%s`, which nobody here fires", claim.timer.id, claim.timer.kind)
             await self._settle(claim)
@@ -126,7 +130,7 @@ class TimerLoop:
         with suppress(LeaseLost):
             await self._timers.settle(claim)
 
-    async def _end(self, claim: TimerClaim) -> None:
+    async def _fire_deadline(self, claim: TimerClaim) -> None:
         timer = claim.timer
         error = _deadline_error(timer)
         await self._runs.end(
@@ -138,7 +142,7 @@ class TimerLoop:
             fires=claim,
         )
 
-    async def _wake(self, claim: TimerClaim) -> None:
+    async def _fire_wake(self, claim: TimerClaim) -> None:
         timer = claim.timer
         data = {"timer_id": timer.id}
         await self._inbox.put(timer.space_id, _timer_run_id(timer), kind=InboxKind.TIMER, data=data, fires=claim)

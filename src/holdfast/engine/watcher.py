@@ -45,38 +45,38 @@ class Tail:
         self._growths: deque[LogAppend] = deque()
         self._size = 0
 
-    def see(self, head: LogHead | None) -> None:
+    def update_head(self, head: LogHead | None) -> None:
         """Take note of what was read; `None` if the run is gone."""
         if head is None:
-            self._forget()
-        if head is None or self._is_news(head):
+            self._drop_events()
+        if head is None or self._is_newer(head):
             self.head = head
 
-    def grow(self, growth: LogAppend) -> None:
+    def add_growth(self, growth: LogAppend) -> None:
         """Take note of what was told; hints of two writers may arrive in either order."""
-        if not self._is_news(growth.head):
+        if not self._is_newer(growth.head):
             return
         self.head = growth.head
         if not growth.events:
             return
         if self._growths and growth.first != self._growths[-1].head.last_event_seq + 1:
-            self._forget()
+            self._drop_events()
         self._growths.append(growth)
         self._size += growth.size
         while self._size > MAX_TAIL_BYTES:
             self._size -= self._growths.popleft().size
 
-    def after(self, seq: int) -> list[LoggedEvent]:
+    def events_after(self, seq: int) -> list[LoggedEvent]:
         """Return the events that follow a number, as far as they are here; none if they must be read."""
         if not self._growths or seq + 1 < self._growths[0].first:
             return []
         return [event for growth in self._growths if growth.head.last_event_seq > seq for event in growth.after(seq)]
 
-    def _forget(self) -> None:
+    def _drop_events(self) -> None:
         self._growths.clear()
         self._size = 0
 
-    def _is_news(self, head: LogHead) -> bool:
+    def _is_newer(self, head: LogHead) -> bool:
         known = self.head
         if known is None or head.last_event_seq > known.last_event_seq:
             return True
@@ -89,11 +89,11 @@ class RecentTails:
     def __init__(self) -> None:
         self._tails: OrderedDict[RunRef, Tail] = OrderedDict()
 
-    def grow(self, growth: LogAppend) -> None:
+    def add_growth(self, growth: LogAppend) -> None:
         """Add to the tail of a run, which is kept for a while."""
         name = growth.head.name
         tail = self._tails[name] = self.take(name)
-        tail.grow(growth)
+        tail.add_growth(growth)
         if len(self._tails) > MAX_RECENT_TAILS:
             self._tails.popitem(last=False)
 
@@ -133,46 +133,46 @@ class RunWatch:
         self._events = events
         self.tail = tail
         self._forget = forget
-        self._moved = asyncio.Event()
-        self._users = 0
+        self._changed = asyncio.Event()
+        self._user_count = 0
 
     def __enter__(self) -> "RunWatch":
-        self._users += 1
+        self._user_count += 1
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._users -= 1
-        if not self._users:
+        self._user_count -= 1
+        if not self._user_count:
             self._forget(self._name)
 
-    async def beyond(self, seq: int) -> LogHead | None:
+    async def wait_past(self, seq: int) -> LogHead | None:
         """Wait until the log is longer than `seq` or the run has ended; `None` if the run is gone."""
         if self.tail.head is None:
             head = next(iter(await self._events.heads([self._name])), None)
             if head is not None:  # else the watcher may have seen one meanwhile
-                self.see(head)
+                self.update_head(head)
         while (known := self.tail.head) is not None and known.last_event_seq <= seq and not known.status.terminal:
-            self._moved.clear()
-            await self._moved.wait()
+            self._changed.clear()
+            await self._changed.wait()
         return known
 
-    def see(self, head: LogHead | None) -> None:
+    def update_head(self, head: LogHead | None) -> None:
         """Take note of how far the run is."""
         before = _progress(self.tail.head)
-        self.tail.see(head)
-        self._stir(before)
+        self.tail.update_head(head)
+        self._notify_if_changed(before)
 
-    def grow(self, growth: LogAppend) -> None:
+    def add_growth(self, growth: LogAppend) -> None:
         """Take note of what its log has grown by."""
         before = _progress(self.tail.head)
-        self.tail.grow(growth)
-        self._stir(before)
+        self.tail.add_growth(growth)
+        self._notify_if_changed(before)
 
-    def _stir(self, before: tuple[int, bool] | None) -> None:
+    def _notify_if_changed(self, before: tuple[int, bool] | None) -> None:
         if _progress(self.tail.head) != before:
-            self._moved.set()
+            self._changed.set()
 
 
 def _progress(head: LogHead | None) -> tuple[int, bool] | None:
@@ -184,23 +184,29 @@ class Watcher:
     """Watches runs and the queue for everybody in this process."""
 
     def __init__(
-        self, *, bus: Bus, events: EventLog, leases: Leases, clock: Clock, patience: float = WAKEUP_FALLBACK_SECONDS
+        self,
+        *,
+        bus: Bus,
+        events: EventLog,
+        leases: Leases,
+        clock: Clock,
+        fallback_seconds: float = WAKEUP_FALLBACK_SECONDS,
     ) -> None:
         self._bus = bus
         self._events = events
         self._leases = leases
         self._clock = clock
-        self._patience = patience
+        self._fallback_seconds = fallback_seconds
         self._watches: dict[RunRef, RunWatch] = {}
         self._recent = RecentTails()
         self._listeners: list[WakeListener] = []
-        self._bell = WakeEvent()
-        self._unread: set[RunRef] = set()
+        self._wake = WakeEvent()
+        self._unread_runs: set[RunRef] = set()
         """Of those that are watched, the runs of which it was only hinted that they changed."""
-        self._delayed = self._everything = False
+        self._queue_changed = self._recheck_all = False
         """Whether it was hinted that a run was put off, or that anything may have changed."""
         # Times of the event loop: when to look at everything, when at the queue, and when it was looked at last.
-        self._all_at = self._queue_at = self._queue_seen = -_NEVER
+        self._recheck_all_at = self._check_queue_at = self._queue_checked_at = -_NEVER
 
     def watch(self, space: SpaceId, run: RunId) -> RunWatch:
         """Keep an eye on a run while the block runs."""
@@ -211,89 +217,93 @@ class Watcher:
             watch = self._watches[name] = RunWatch(name, self._events, tail, forget=self._watches.pop)
         return watch
 
-    def fresh(self, space: SpaceId, run: RunId, seq: int) -> list[LoggedEvent]:
+    def recent_events(self, space: SpaceId, run: RunId, seq: int) -> list[LoggedEvent]:
         """Return the events of a run that follow `seq` and need not be read; none if they must be."""
         watch = self._watches.get((space, run))
         tail = self._recent.find((space, run)) if watch is None else watch.tail
-        return [] if tail is None else tail.after(seq)
+        return [] if tail is None else tail.events_after(seq)
 
     @contextmanager
-    def listen(self, hear: WakeListener) -> Iterator[None]:
+    def listen(self, listener: WakeListener) -> Iterator[None]:
         """Call `hear` with each hint while the block runs, and with one about the queue when a run may be claimed."""
-        self._listeners.append(hear)
+        self._listeners.append(listener)
         try:
             yield
         finally:
-            self._listeners.remove(hear)
+            self._listeners.remove(listener)
 
     async def run(self) -> None:
         """Watch until cancelled; while the store does not answer, try again."""
-        with self._bus.subscribe(self._hear):
+        with self._bus.subscribe(self._on_wake):
             while True:
                 try:
-                    await self._look()
+                    await self._check()
                 except Unavailable:
-                    self._all_at, self._queue_at = _loop_time() + self._patience, _NEVER
-                await self._bell.wait(within=max(min(self._all_at, self._queue_at) - _loop_time(), 0.0))
+                    self._recheck_all_at, self._check_queue_at = _loop_time() + self._fallback_seconds, _NEVER
+                await self._wake.wait(seconds=max(min(self._recheck_all_at, self._check_queue_at) - _loop_time(), 0.0))
 
-    def _hear(self, wake: WakeHint) -> None:
+    def _on_wake(self, wake: WakeHint) -> None:
         """Pass on a hint, and take note of what it tells; ring for what is to be read because of it."""
-        self._tell(wake)
+        self._notify_listeners(wake)
         for growth in wake.grown:
-            self._grow(growth)
+            self._add_growth(growth)
         untold = wake.runs.difference([growth.head.name for growth in wake.grown])
         if untold:
             self._recent.forget(untold)
-            self._unread |= self._watches.keys() & untold
-        self._delayed |= wake.delayed
-        self._everything |= wake.everything
-        if self._unread or self._delayed or self._everything:
-            self._bell.ring()
+            self._unread_runs |= self._watches.keys() & untold
+        self._queue_changed |= wake.delayed
+        self._recheck_all |= wake.everything
+        if self._unread_runs or self._queue_changed or self._recheck_all:
+            self._wake.set()
 
-    def _tell(self, wake: WakeHint) -> None:
+    def _notify_listeners(self, wake: WakeHint) -> None:
         for hear in self._listeners:
             hear(wake)
 
-    def _grow(self, growth: LogAppend) -> None:
+    def _add_growth(self, growth: LogAppend) -> None:
         watch = self._watches.get(growth.head.name)
         if watch is not None:
-            watch.grow(growth)
+            watch.add_growth(growth)
         else:
-            self._recent.grow(growth)
+            self._recent.add_growth(growth)
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         """Read what hints did not tell, and when it is time, whatever they may have told that were lost."""
-        everything = self._everything or _loop_time() >= self._all_at
-        names = list(self._watches if everything else self._watches.keys() & self._unread)
+        everything = self._recheck_all or _loop_time() >= self._recheck_all_at
+        names = list(self._watches if everything else self._watches.keys() & self._unread_runs)
         if everything:
             self._recent.clear()
-        if self._delayed:
-            self._queue_at = min(self._queue_at, self._queue_seen + MIN_QUEUE_POLL_SECONDS)
-        self._unread, self._delayed, self._everything = set(), False, False  # what comes from here on is for the next
+        if self._queue_changed:
+            self._check_queue_at = min(self._check_queue_at, self._queue_checked_at + MIN_QUEUE_POLL_SECONDS)
+        self._unread_runs, self._queue_changed, self._recheck_all = (
+            set(),
+            False,
+            False,
+        )  # what comes from here on is for the next
         for start in range(0, len(names), MAX_HEADS_BATCH):
-            await self._read(names[start : start + MAX_HEADS_BATCH])
-        if everything or _loop_time() >= self._queue_at:
-            await self._look_at_queue()
+            await self._read_heads(names[start : start + MAX_HEADS_BATCH])
+        if everything or _loop_time() >= self._check_queue_at:
+            await self._check_queue()
         if everything:
-            self._all_at = _loop_time() + self._patience
+            self._recheck_all_at = _loop_time() + self._fallback_seconds
 
-    async def _read(self, names: Iterable[RunRef]) -> None:
+    async def _read_heads(self, names: Iterable[RunRef]) -> None:
         known = {name: watch.tail.head for name in names if (watch := self._watches.get(name)) is not None}
         heads = {head.name: head for head in await self._events.heads(list(known))}
         for name, before in known.items():
             watch = self._watches.get(name)
             if watch is not None and (name in heads or watch.tail.head is before):  # else it was told meanwhile
-                watch.see(heads.get(name))
+                watch.update_head(heads.get(name))
 
-    async def _look_at_queue(self) -> None:
+    async def _check_queue(self) -> None:
         """Say that there is work, if there is, and look again when the next delayed run may be claimed."""
-        state = await self._leases.queue()
-        self._queue_seen = _loop_time()
-        self._queue_at = self._queue_seen + max(self._until(state.next_at), MIN_QUEUE_POLL_SECONDS)
+        state = await self._leases.queue_state()
+        self._queue_checked_at = _loop_time()
+        self._check_queue_at = self._queue_checked_at + max(self._seconds_until(state.next_at), MIN_QUEUE_POLL_SECONDS)
         if state.ready:
-            self._tell(WakeHint(queue=True))
+            self._notify_listeners(WakeHint(queue=True))
 
-    def _until(self, at: Instant | None) -> float:
+    def _seconds_until(self, at: Instant | None) -> float:
         return _NEVER if at is None else (millis(at) - self._clock.now()) / 1000
 
 

@@ -19,27 +19,27 @@ class OpenCall:
         """Begin; `known` are answers to requests that were asked before, by their likeness."""
         self.run_id = run_id
         self._known = known or {}
-        self._news: asyncio.Queue[McpResult | Elicitation | McpServerFailed] = asyncio.Queue()
+        self._outcomes: asyncio.Queue[McpResult | Elicitation | McpServerFailed] = asyncio.Queue()
         self._answer: asyncio.Future[dict[str, Json]] | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def over(self) -> bool:
+    def done(self) -> bool:
         """Whether its server is done with it."""
         return self._task is not None and self._task.done()
 
     @property
-    def parked(self) -> bool:
+    def awaiting_answer(self) -> bool:
         """Whether its server waits for an answer."""
         return self._answer is not None
 
-    def begin(self, tasks: asyncio.TaskGroup, calling: Awaitable[McpResult | Elicitation]) -> None:
+    def start(self, tasks: asyncio.TaskGroup, calling: Awaitable[McpResult | Elicitation]) -> None:
         """Make the call."""
-        self._task = tasks.create_task(self._make(calling))
+        self._task = tasks.create_task(self._run(calling))
 
     async def next(self) -> McpResult | Elicitation:
         """Wait for the end of the call, or for what its server asks."""
-        news = await self._news.get()
+        news = await self._outcomes.get()
         if isinstance(news, McpServerFailed):
             raise news
         return news
@@ -49,7 +49,7 @@ class OpenCall:
         if (known := self._known.pop(request_fingerprint(request), None)) is not None:
             return known
         self._answer = asyncio.get_running_loop().create_future()
-        self._news.put_nowait(Elicitation(requests={UNNAMED_REQUEST: request}, way="answer"))
+        self._outcomes.put_nowait(Elicitation(requests={UNNAMED_REQUEST: request}, way="answer"))
         try:
             return await self._answer
         finally:
@@ -65,11 +65,11 @@ class OpenCall:
         if self._task is not None:
             self._task.cancel()
 
-    async def _make(self, calling: Awaitable[McpResult | Elicitation]) -> None:
+    async def _run(self, calling: Awaitable[McpResult | Elicitation]) -> None:
         try:
-            self._news.put_nowait(await calling)
+            self._outcomes.put_nowait(await calling)
         except McpServerFailed as error:
-            self._news.put_nowait(error)
+            self._outcomes.put_nowait(error)
 
 
 class OpenCalls:
@@ -80,19 +80,19 @@ class OpenCalls:
 
     def __len__(self) -> int:
         """Return how many the server is at work on."""
-        return sum(not call.over for call in self._calls.values())
+        return sum(not call.done for call in self._calls.values())
 
     def put(self, key: str, call: OpenCall) -> None:
         """Add one; an older one of the same key is called off."""
         self.drop(key)
         # What was lost while it waited for an answer has nobody who would take it away.
-        self._calls = {other: each for other, each in self._calls.items() if not each.over}
+        self._calls = {other: each for other, each in self._calls.items() if not each.done}
         self._calls[key] = call
 
-    def parked(self, key: str) -> OpenCall | None:
+    def get_awaiting_answer(self, key: str) -> OpenCall | None:
         """Return the call of that key whose server waits for an answer."""
         call = self._calls.get(key)
-        return call if call is not None and call.parked else None
+        return call if call is not None and call.awaiting_answer else None
 
     def drop(self, key: str) -> None:
         """Forget a call; if it has not ended, it is called off."""
@@ -105,13 +105,13 @@ class OpenCalls:
         for key in list(self._calls):
             self.drop(key)
 
-    def waiting(self) -> list[tuple[str, OpenCall]]:
+    def all_awaiting_answer(self) -> list[tuple[str, OpenCall]]:
         """Return those whose servers wait for answers."""
-        return [(key, call) for key, call in self._calls.items() if call.parked]
+        return [(key, call) for key, call in self._calls.items() if call.awaiting_answer]
 
-    def asking(self) -> OpenCall | None:
+    def only_active(self) -> OpenCall | None:
         """Return the call that a request of the server must be about: the only one on its way, or nobody knows."""
-        moving = [call for call in self._calls.values() if not call.parked and not call.over]
+        moving = [call for call in self._calls.values() if not call.awaiting_answer and not call.done]
         return moving[0] if len(moving) == 1 else None
 
 
@@ -120,19 +120,21 @@ class ConnectionLoss:
 
     def __init__(self, server: str) -> None:
         self._server = server
-        self._why = "it is gone"
-        self.came = asyncio.Event()
+        self._reason = "it is gone"
+        self.occurred = asyncio.Event()
 
-    def tell(self, why: str) -> None:
+    def record(self, reason: str) -> None:
         """Say that it has ended."""
-        if not self.came.is_set():
-            self._why = why
-            self.came.set()
+        if not self.occurred.is_set():
+            self._reason = reason
+            self.occurred.set()
 
     def error(self, *, again: bool = False) -> McpServerFailed:
         """Return what comes of it for a call; one that did not even begin may be made `again` at once."""
-        return McpServerFailed(f"the MCP server `{self._server}` failed: {self._why}", started=not again, again=again)
+        return McpServerFailed(
+            f"the MCP server `{self._server}` failed: {self._reason}", started=not again, again=again
+        )
 
-    def refusal(self, why: str) -> McpServerFailed:
+    def refusal(self, reason: str) -> McpServerFailed:
         """Return what comes of it that a server, which is still there, refuses a call."""
-        return McpServerFailed(f"the MCP server `{self._server}` refused: {why}", started=False)
+        return McpServerFailed(f"the MCP server `{self._server}` refused: {reason}", started=False)

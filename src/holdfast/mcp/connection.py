@@ -46,34 +46,34 @@ class McpConnection:
 
     def __init__(self, client: Client, ending: ConnectionLoss) -> None:
         self._client = client
-        self._ending = ending
-        self.changed = False
+        self._loss = ending
+        self.tools_changed = False
         """Whether it says that it has other tools than it has listed."""
 
     @property
-    def gone(self) -> bool:
+    def closed(self) -> bool:
         """Whether nothing can be asked of it any more."""
-        return self._ending.came.is_set()
+        return self._loss.occurred.is_set()
 
-    async def tools(self) -> list[Json]:
+    async def list_tools(self) -> list[Json]:
         """Return its tools, as it lists them."""
-        self.changed, listed = False, False
+        self.tools_changed, listed = False, False
         try:
-            with _wrap_errors(self._ending):
-                found = await self._pages()
+            with _wrap_errors(self._loss):
+                found = await self._list_pages()
             listed = True
             return found
         finally:
-            self.changed = self.changed or not listed
+            self.tools_changed = self.tools_changed or not listed
 
     async def call(
         self, tool: str, arguments: dict[str, Json], *, key: str, answers: dict[str, dict[str, Json]], state: str | None
     ) -> McpResult | Elicitation:
         """Call a tool, or call it again with `answers` to what it asked."""
-        with _wrap_errors(self._ending):
+        with _wrap_errors(self._loss):
             return await self._call(tool, arguments, key=key, answers=answers, state=state)
 
-    async def _pages(self) -> list[Json]:
+    async def _list_pages(self) -> list[Json]:
         found: list[Json] = []
         cursor: str | None = None
         async with asyncio.timeout(HANDSHAKE_TIMEOUT_SECONDS):
@@ -118,7 +118,7 @@ async def open_connection(
 
     async def hear(message: IncomingMessage) -> None:
         if isinstance(message, types.ToolListChangedNotification):
-            connection.changed = True
+            connection.tools_changed = True
 
     client = Client(transport, elicitation_callback=ask, message_handler=hear, client_info=_CLIENT_INFO, cache=None)
     connection = McpConnection(client, ending)
@@ -141,10 +141,10 @@ def _wrap_errors(ending: ConnectionLoss) -> Iterator[None]:
     except MCPError as error:
         if error.code not in _RECONNECT_CODES:
             raise ending.refusal(error.message) from error
-        ending.tell(error.message)
+        ending.record(error.message)
         raise ending.error(again=error.code == types.INVALID_REQUEST) from error
     except Exception as error:
-        ending.tell(_error_text(error))
+        ending.record(_error_text(error))
         raise ending.error() from error
 
 
@@ -156,7 +156,7 @@ async def _handshake(stack: AsyncExitStack, client: Client, ending: ConnectionLo
     except TimeoutError as exc:
         if not limit.expired():
             raise
-        ending.tell(f"it did not introduce itself within {HANDSHAKE_TIMEOUT_SECONDS:g} seconds")
+        ending.record(f"it did not introduce itself within {HANDSHAKE_TIMEOUT_SECONDS:g} seconds")
         raise ending.error() from exc
 
 
@@ -168,7 +168,7 @@ async def _watch_tool_changes(client: Client, connection: McpConnection) -> None
     try:
         async with client.listen(tools_list_changed=True) as changes:
             async for _ in changes:
-                connection.changed = True
+                connection.tools_changed = True
     except (ListenNotSupportedError, SubscriptionLost, MCPError, TimeoutError):
         return  # it tells without being asked, or not at all
 

@@ -54,7 +54,7 @@ class ListedTool(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class McpTool(msgspec.Struct, frozen=True, kw_only=True):
     """A tool that may be used."""
 
-    tool: str
+    remote_name: str
     """What the server calls it."""
     digest: str
     """Of all that it says of itself: another digest is another tool, as far as trust goes."""
@@ -96,17 +96,17 @@ def _to_mcp_tool(name: str, tool: ListedTool, server: McpServer) -> McpTool | No
         if len(msgspec.json.encode(spec.parameters)) > MAX_SCHEMA_BYTES:
             raise Invalid(f"the parameters of `{name}` are longer than {MAX_SCHEMA_BYTES} bytes")
         check_parameters(check_tool_spec(spec))
-        return McpTool(tool=tool.name, digest=request_digest(tool), spec=spec)
+        return McpTool(remote_name=tool.name, digest=request_digest(tool), spec=spec)
     except (Invalid, UnicodeEncodeError) as exc:
         _log.warning("the MCP tool `%s` is left out: %s", name, exc)
         return None
 
 
-def _tool_class(said: McpToolClass, hints: ToolHints) -> tuple[ToolClass, bool]:
+def _tool_class(declared: McpToolClass, hints: ToolHints) -> tuple[ToolClass, bool]:
     """Return the class of a tool, and whether it only reads: what the operator says, unless the server denies it."""
-    if hints.destructive_hint is True or said is McpToolClass.EFFECTFUL:
+    if hints.destructive_hint is True or declared is McpToolClass.EFFECTFUL:
         return ToolClass.EFFECTFUL, False
-    if said is McpToolClass.READ_ONLY and hints.read_only_hint is not False:
+    if declared is McpToolClass.READ_ONLY and hints.read_only_hint is not False:
         return ToolClass.IDEMPOTENT, True
     return (ToolClass.EFFECTFUL if hints.idempotent_hint is False else ToolClass.IDEMPOTENT), False
 

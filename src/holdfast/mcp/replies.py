@@ -54,29 +54,29 @@ class McpResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     is_error: bool = False
 
 
-async def reply_from_result(result: McpResult, keep: SaveFile) -> ToolReply:
+async def reply_from_result(result: McpResult, save: SaveFile) -> ToolReply:
     """Return what a model reads of an answer."""
-    files = _ResultFiles(keep)
+    files = _ResultFiles(save)
     text = "\n".join([await _block_text(block, files) for block in result.content])
     return ToolReply(content=_content(_truncate(text), result.structured_content), failed=result.is_error)
 
 
 class _ResultFiles:
     def __init__(self, keep: SaveFile) -> None:
-        self._keep = keep
-        self._kept = 0
+        self._save_file = keep
+        self._saved = 0
 
-    async def note(self, data: str, media_type: str | None) -> str:
+    async def save(self, data: str, media_type: str | None) -> str:
         """Keep bytes as a file, and return what stands for them."""
         kind = media_type or "application/octet-stream"
-        if self._kept == MAX_FILES:
+        if self._saved == MAX_FILES:
             return f"[{kind}: left out, there are more than {MAX_FILES} files in this answer]"
         try:
             content = b64decode(data, validate=True)
         except (NotBase64, ValueError):
             return f"[{kind}: left out, it cannot be read]"
-        self._kept += 1
-        return f"[{kind}, {len(content)} bytes: file `{await self._keep(content, kind)}`]"
+        self._saved += 1
+        return f"[{kind}, {len(content)} bytes: file `{await self._save_file(content, kind)}`]"
 
 
 async def _block_text(block: McpContentBlock, files: _ResultFiles) -> str:
@@ -84,9 +84,9 @@ async def _block_text(block: McpContentBlock, files: _ResultFiles) -> str:
         case "text":
             return block.text
         case "image" | "audio":
-            return await files.note(block.data, block.mime_type)
+            return await files.save(block.data, block.mime_type)
         case "resource" if block.resource.blob is not None:
-            return f"{block.resource.uri} {await files.note(block.resource.blob, block.resource.mime_type)}"
+            return f"{block.resource.uri} {await files.save(block.resource.blob, block.resource.mime_type)}"
         case "resource":
             return f"[{block.resource.uri}]\n{block.resource.text or ''}"
         case "resource_link":
@@ -147,13 +147,13 @@ class Elicitation(msgspec.Struct, frozen=True, kw_only=True):
     """What the server wants back when it is called again."""
 
 
-def elicitation_interrupt(server: str, asked: Elicitation) -> ToolInterrupt:
+def elicitation_interrupt(server: str, elicitation: Elicitation) -> ToolInterrupt:
     """Return what a person is asked."""
-    state = msgspec.to_builtins(asked)
+    state = msgspec.to_builtins(elicitation)
     if len(msgspec.json.encode(state)) > MAX_STATE_BYTES:
         raise McpServerFailed(f"the MCP server `{server}` asks for more than can be kept: {MAX_STATE_BYTES} bytes")
-    said = "\n".join(_request_text(request) for request in asked.requests.values())
-    schemas = {name: _schema(request) for name, request in asked.requests.items()}
+    said = "\n".join(_request_text(request) for request in elicitation.requests.values())
+    schemas = {name: _schema(request) for name, request in elicitation.requests.items()}
     alone = next(iter(schemas.values())) if len(schemas) == 1 else None
     together: dict[str, Json] = {"type": "object", "required": list(schemas), "properties": schemas}
     return ToolInterrupt(
@@ -168,12 +168,12 @@ def elicitation_from_interrupt(question: ToolInterrupt) -> Elicitation:
     return msgspec.convert(question.state, Elicitation)
 
 
-def elicitation_responses(asked: Elicitation, response: Json) -> dict[str, dict[str, Json]]:
+def elicitation_responses(elicitation: Elicitation, response: Json) -> dict[str, dict[str, Json]]:
     """Return the answer to each request; where nobody answered, that it was called off."""
     given = response if isinstance(response, dict) else {}
-    if len(asked.requests) == 1:
-        return {name: _normalize_response(given) for name in asked.requests}
-    return {name: _normalize_response(given.get(name)) for name in asked.requests}
+    if len(elicitation.requests) == 1:
+        return {name: _normalize_response(given) for name in elicitation.requests}
+    return {name: _normalize_response(given.get(name)) for name in elicitation.requests}
 
 
 def request_fingerprint(request: ElicitationRequest) -> str:

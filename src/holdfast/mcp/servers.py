@@ -45,13 +45,13 @@ class ServerLauncher(msgspec.Struct, frozen=True, kw_only=True):
     """Where servers that are programs run."""
 
     workspace: Path
-    own: Path
+    data_folder: Path
     """What Holdfast itself keeps: it has a folder for each server that works in none of the workspace."""
     sandbox: Sandbox
     unconfined: Sandbox
     """For those that an operator lets out."""
 
-    def sandbox_of(self, declared: McpServer) -> Sandbox:
+    def sandbox_for(self, declared: McpServer) -> Sandbox:
         """Return what a server runs in."""
         return self.sandbox if declared.sandbox == "on" else self.unconfined
 
@@ -60,19 +60,19 @@ class ServerLauncher(msgspec.Struct, frozen=True, kw_only=True):
         root = self._folder(space, declared)
         words = [declared.command or "", *declared.args]
         return SandboxCommand(
-            argv=[self._placed(word) for word in words],
+            argv=[self._absolute(word) for word in words],
             root=root,
             folder=root,
             readable=[*map(Path, declared.reads), *self._readable(words)],
             network=declared.network,
             environment=resolve_variables(declared.env, environment),
-            live_errors=False,
+            stream_stderr=False,
             timeout=MAX_LIFETIME_SECONDS,
             output_limit=MAX_OUTPUT_BYTES,
         )
 
     def _folder(self, space: SpaceId, declared: McpServer) -> Path:
-        kept = self.own / "mcp" / request_digest([space, server_identity(declared)])[:32]
+        kept = self.data_folder / "mcp" / request_digest([space, server_identity(declared)])[:32]
         folder = kept if declared.cwd is None else self.workspace / declared.cwd
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -82,7 +82,7 @@ class ServerLauncher(msgspec.Struct, frozen=True, kw_only=True):
             raise McpServerFailed(f"its folder `{declared.cwd}` leads out of the workspace", started=False)
         return folder
 
-    def _placed(self, word: str) -> str:
+    def _absolute(self, word: str) -> str:
         return os.path.normpath(self.workspace / word) if word.startswith("./") else word
 
     def _readable(self, words: Sequence[str]) -> list[Path]:
@@ -90,8 +90,8 @@ class ServerLauncher(msgspec.Struct, frozen=True, kw_only=True):
         found = []
         for word in words:
             if word.startswith("./"):
-                path = Path(self._placed(word))
-                if self.workspace not in path.parents or path.is_relative_to(self.own):
+                path = Path(self._absolute(word))
+                if self.workspace not in path.parents or path.is_relative_to(self.data_folder):
                     raise McpServerFailed(f"`{word}` is nothing that a server may read: name another", started=False)
                 found.append(path if path.parent == self.workspace or path.is_dir() else path.parent)
         return found
@@ -122,14 +122,14 @@ class McpServerPool:
 
     def __init__(
         self,
-        places: ServerLauncher,
+        launcher: ServerLauncher,
         *,
         tasks: asyncio.TaskGroup,
         environment: Mapping[str, str],
         idle: float,
         monotonic: Callable[[], float],
     ) -> None:
-        self._places = places
+        self._launcher = launcher
         self._tasks = tasks
         self._environment = environment
         self._idle = idle
@@ -150,7 +150,7 @@ class McpServerPool:
             )
         return self._servers[key]
 
-    def redacted(self, server: McpServerClient, reply: ToolReply) -> ToolReply:
+    def redact(self, server: McpServerClient, reply: ToolReply) -> ToolReply:
         """Return a reply without what the server was given in secret."""
         secrets = [self._environment[name] for name in env_references(server.declared) if name in self._environment]
         if not secrets:
@@ -163,7 +163,7 @@ class McpServerPool:
     async def sweep(self, runs: Runs) -> None:
         """Call off the calls that wait for an answer and whose runs have ended."""
         for (space, _, _), server in list(self._servers.items()):
-            for key, call in server.open_calls.waiting():
+            for key, call in server.open_calls.all_awaiting_answer():
                 if await _has_ended(runs, space, call.run_id):
                     server.open_calls.drop(key)
 
@@ -189,14 +189,14 @@ class McpServerPool:
             transport = http.http_transport(declared.url, resolve_variables(declared.headers, self._environment))
         else:
             stdio = await _import_sdk_module("transports")
-            command = await asyncio.to_thread(self._places.command, space, declared, self._environment)
-            transport = stdio.stdio_transport(self._places.sandbox_of(declared), command, ending)
+            command = await asyncio.to_thread(self._launcher.command, space, declared, self._environment)
+            transport = stdio.stdio_transport(self._launcher.sandbox_for(declared), command, ending)
         return transport
 
 
 @asynccontextmanager
 async def open_mcp_servers(
-    places: ServerLauncher,
+    launcher: ServerLauncher,
     *,
     runs: Runs,
     environment: Mapping[str, str] = os.environ,
@@ -206,7 +206,7 @@ async def open_mcp_servers(
 ) -> AsyncIterator[McpServerPool]:
     """Have servers while the block runs; at its end all of them are let go."""
     async with FirstErrorTaskGroup() as tasks:
-        servers = McpServerPool(places, tasks=tasks, environment=environment, idle=idle, monotonic=monotonic)
+        servers = McpServerPool(launcher, tasks=tasks, environment=environment, idle=idle, monotonic=monotonic)
         sweeping = tasks.create_task(_sweep(servers, runs, every=sweep))
         try:
             yield servers

@@ -47,11 +47,11 @@ class McpTools:
         self._trust = trust
         self._journal = journal
         self._files = files
-        self._shown: dict[McpServerClient, tuple[Sequence[McpTool], dict[str, str], list[ToolSpec]]] = {}
+        self._listed_specs: dict[McpServerClient, tuple[Sequence[McpTool], dict[str, str], list[ToolSpec]]] = {}
 
     async def list(self, lease: Lease) -> list[ToolSpec]:
         """Return the tools of the servers that the agent of a run may use."""
-        usable = self._usable(self._agents.get(lease.run.agent_type))
+        usable = self._usable_servers(self._agents.get(lease.run.agent_type))
         if not usable:
             return []
         servers = [self._servers.get(lease.space_id, name, declared) for name, declared in usable.items()]
@@ -67,12 +67,12 @@ class McpTools:
         server = self._server(lease, name)
 
         async def make(offer: McpTool) -> McpResult | Elicitation:
-            return await server.call(lease.run_id, offer.tool, arguments, key=key)
+            return await server.call(lease.run_id, offer.remote_name, arguments, key=key)
 
         return await self._reply(lease, server, name, arguments, make)
 
-    async def answer(
-        self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, question: ToolInterrupt, response: Json
+    async def resume(
+        self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, interrupt: ToolInterrupt, response: Json
     ) -> ToolReply:
         """Go on with a call that asked."""
         await self._journal.inbox(lease)
@@ -81,10 +81,10 @@ class McpTools:
         async def go_on(offer: McpTool) -> McpResult | Elicitation:
             return await server.answer(
                 lease.run_id,
-                offer.tool,
+                offer.remote_name,
                 arguments,
                 key=key,
-                asked=elicitation_from_interrupt(question),
+                asked=elicitation_from_interrupt(interrupt),
                 response=response,
                 again=offer.spec.kind is not ToolClass.EFFECTFUL,
             )
@@ -107,19 +107,19 @@ class McpTools:
         """Have a call made, and tell what came of it; whatever a server does wrong is a reply too."""
         effectful = True
         try:
-            offer = await self._callable(lease, server, name)
+            offer = await self._trusted_tool(lease, server, name)
             effectful = offer.spec.kind is ToolClass.EFFECTFUL
             check_arguments(offer.spec, arguments)
-            return self._servers.redacted(server, await self._told(lease, server, await make(offer)))
+            return self._servers.redact(server, await self._to_reply(lease, server, await make(offer)))
         except McpServerFailed as error:
             unknown = effectful and error.details.get("started", True)
             so = " Nobody knows whether it took effect: verify before you call it again." if unknown else ""
             failed = ToolReply(content=f"{error.code}: {error.message}{so}", failed=True, unknown=unknown)
-            return self._servers.redacted(server, failed)
+            return self._servers.redact(server, failed)
         except (Conflict, Invalid) as error:
             return ToolReply(content=f"{error.code}: {error.message}", failed=True)
 
-    async def _told(self, lease: Lease, server: McpServerClient, news: McpResult | Elicitation) -> ToolReply:
+    async def _to_reply(self, lease: Lease, server: McpServerClient, news: McpResult | Elicitation) -> ToolReply:
         if isinstance(news, Elicitation):
             return ToolReply(content=None, question=elicitation_interrupt(server.name, news))
 
@@ -129,10 +129,10 @@ class McpTools:
 
         return await reply_from_result(news, keep)
 
-    async def _callable(self, lease: Lease, server: McpServerClient, name: str) -> McpTool:
+    async def _trusted_tool(self, lease: Lease, server: McpServerClient, name: str) -> McpTool:
         """Return a tool that is trusted as it is now: whoever calls another has not seen what it has become."""
-        offer = await self._offer(server, name)
-        known = self._shown.get(server)
+        offer = await self._find_tool(server, name)
+        known = self._listed_specs.get(server)
         if known is not None and is_trusted(offer, known[1]):
             return offer
         if not is_trusted(offer, await self._trusted(lease, server, [offer])):
@@ -141,21 +141,21 @@ class McpTools:
             )
         return offer
 
-    async def _offer(self, server: McpServerClient, name: str) -> McpTool:
-        found = next((offer for offer in await server.offers_now() if offer.spec.name == name), None)
+    async def _find_tool(self, server: McpServerClient, name: str) -> McpTool:
+        found = next((offer for offer in await server.fresh_tools() if offer.spec.name == name), None)
         if found is None:
             raise NotFound(f"the MCP server `{server.name}` has no tool `{name}`", name=name)
         return found
 
     async def _specs(self, lease: Lease, server: McpServerClient) -> Sequence[ToolSpec]:
         """Return the tools of a server: the same ones as long as neither they nor what is trusted changes."""
-        offers = await server.offers()
-        known = self._shown.get(server)
+        offers = await server.tools()
+        known = self._listed_specs.get(server)
         if known is not None and known[0] is offers and all(is_trusted(offer, known[1]) for offer in offers):
             return known[2]
         trusted = await self._trusted(lease, server, offers)
         if known is None or known[0] is not offers or known[1] != trusted:
-            known = self._shown[server] = (offers, trusted, specs_for_model(offers, trusted))
+            known = self._listed_specs[server] = (offers, trusted, specs_for_model(offers, trusted))
         return known[2]
 
     async def _trusted(self, lease: Lease, server: McpServerClient, offers: Sequence[McpTool]) -> dict[str, str]:
@@ -164,12 +164,12 @@ class McpTools:
 
     def _server(self, lease: Lease, tool: str) -> McpServerClient:
         name = server_of_tool(tool)
-        declared = self._usable(self._agents.get(lease.run.agent_type)).get(name or "")
+        declared = self._usable_servers(self._agents.get(lease.run.agent_type)).get(name or "")
         if name is None or declared is None:
             raise NotFound(f"there is no tool `{tool}`", name=tool)
         return self._servers.get(lease.space_id, name, declared)
 
-    def _usable(self, agent: Agent) -> dict[str, McpServer]:
+    def _usable_servers(self, agent: Agent) -> dict[str, McpServer]:
         """Return the servers that an agent may use: its own, and those of the settings that it names."""
         named = {
             name: declared

@@ -93,12 +93,12 @@ class JsonRpcLines:
     """What a server writes, by messages."""
 
     def __init__(self, heard: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
-        self._heard = heard
+        self._messages = heard
         self._unfinished = bytearray()
-        self._unasked = 0
-        self._nonsense = 0
+        self._unsolicited = 0
+        self._invalid_lines = 0
 
-    def hear(self, piece: bytes) -> None:
+    def feed(self, piece: bytes) -> None:
         """Take the next bytes; raise what is too much, which ends the server."""
         *lines, rest = piece.split(b"\n")
         for line in lines:
@@ -114,13 +114,13 @@ class JsonRpcLines:
         try:
             message = jsonrpc_message_adapter.validate_json(line, by_name=False)
         except (ValueError, RecursionError) as exc:
-            self._nonsense += 1
-            if self._nonsense > MAX_INVALID_LINES:
+            self._invalid_lines += 1
+            if self._invalid_lines > MAX_INVALID_LINES:
                 raise McpServerFailed(f"it talks nonsense, and was ended: {line[:80]!r}") from exc
             return
         self._count(message)
         try:
-            self._heard.send_nowait(SessionMessage(message))
+            self._messages.send_nowait(SessionMessage(message))
         except anyio.WouldBlock as exc:
             raise McpServerFailed("it sends messages faster than they can be read, and was ended") from exc
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -128,8 +128,8 @@ class JsonRpcLines:
 
     def _count(self, message: JSONRPCMessage) -> None:
         answers = isinstance(message, JSONRPCResponse | JSONRPCError)
-        self._unasked = 0 if answers else self._unasked + 1
-        if self._unasked > MAX_UNSOLICITED_MESSAGES:
+        self._unsolicited = 0 if answers else self._unsolicited + 1
+        if self._unsolicited > MAX_UNSOLICITED_MESSAGES:
             raise McpServerFailed(
                 f"it sent {MAX_UNSOLICITED_MESSAGES} messages in a row that answer nothing, and was ended"
             )
@@ -164,10 +164,10 @@ async def _run_server(
     ending: ConnectionLoss,
 ) -> None:
     try:
-        ended = await sandbox.run(command, on_output=JsonRpcLines(heard).hear)
-        ending.tell(f"it ended ({_exit_reason(ended)}){_stderr_tail(ended)}")
+        ended = await sandbox.run(command, on_output=JsonRpcLines(heard).feed)
+        ending.record(f"it ended ({_exit_reason(ended)}){_stderr_tail(ended)}")
     except HoldfastError as error:
-        ending.tell(error.message)
+        ending.record(error.message)
     finally:
         heard.close()
 
@@ -182,13 +182,13 @@ async def _write_messages(
     async for said in told:
         live.write(said.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
         if len(live) > MAX_UNWRITTEN_BYTES:
-            ending.tell(f"it does not read what it is told: {MAX_UNWRITTEN_BYTES} bytes wait")
+            ending.record(f"it does not read what it is told: {MAX_UNWRITTEN_BYTES} bytes wait")
             heard.close()
             return
 
 
 def _exit_reason(ended: ProcessResult) -> str:
-    if ended.crowded:
+    if ended.too_many_processes:
         return "killed, because it had too many processes"
     return f"signal {ended.signal}" if ended.exit_code is None else f"exit code {ended.exit_code}"
 

@@ -88,21 +88,21 @@ class MetricFamily(Generic[T]):
     def __init__(
         self,
         name: str,
-        meaning: str,
+        description: str,
         *,
         kind: Kind,
         labels: Labels = (),
         make: Callable[[], T],
-        most: int = MAX_SERIES,
+        max_series: int = MAX_SERIES,
     ) -> None:
         self.name = name
-        self.meaning = meaning
+        self.description = description
         self.kind = kind
         self.labels = labels
         self._make = make
-        self._most = most
+        self._max_series = max_series
         self._series: dict[Labels, T] = {}
-        self._firsts: set[str] = set()
+        self._first_values: set[str] = set()
 
     def of(self, *values: str) -> T:
         """Return the instrument with these values of its labels."""
@@ -112,10 +112,10 @@ class MetricFamily(Generic[T]):
         return iter(list(self._series.items()))
 
     def _add(self, values: Labels) -> T:
-        if values and values[0] not in self._firsts:
-            if len(self._firsts) >= self._most:
+        if values and values[0] not in self._first_values:
+            if len(self._first_values) >= self._max_series:
                 values = (OTHER_LABEL, *values[1:])
-            self._firsts.add(values[0])
+            self._first_values.add(values[0])
         return self._series.setdefault(values, self._make())
 
 
@@ -138,7 +138,7 @@ def render_metrics(families: Iterable[MetricFamily[Any]]) -> str:
 
 
 def _family_lines(family: MetricFamily[Any]) -> Iterator[str]:
-    yield f"# HELP {family.name} {family.meaning.translate(_HELP_ESCAPES)}"
+    yield f"# HELP {family.name} {family.description.translate(_HELP_ESCAPES)}"
     yield f"# TYPE {family.name} {family.kind}"
     for values, instrument in family:
         labels = dict(zip(family.labels, values, strict=True))

@@ -20,15 +20,15 @@ class Meters:
 
     def __init__(self) -> None:
         self._families: list[MetricFamily[Any]] = []
-        self._begin_runs()
-        self._begin_commits()
-        self._begin_calls()
-        self._begin_requests()
+        self._add_run_metrics()
+        self._add_commit_metrics()
+        self._add_call_metrics()
+        self._add_request_metrics()
 
     def __iter__(self) -> Iterator[MetricFamily[Any]]:
         return iter(self._families)
 
-    def _begin_runs(self) -> None:
+    def _add_run_metrics(self) -> None:
         self.claimed = self._counter("holdfast_runs_claimed_total", "Runs that workers of this process took up.").of()
         self.ended = self._counter("holdfast_runs_ended_total", "Runs that this process ended, by status.", "status")
         self.leases_expired = self._counter(
@@ -38,7 +38,7 @@ class Meters:
             "holdfast_leases_lost_total", "Leases that workers of this process lost to others."
         ).of()
 
-    def _begin_commits(self) -> None:
+    def _add_commit_metrics(self) -> None:
         self.commits = self._counter("holdfast_commits_total", "Commits to the logs of runs, by outcome.", "outcome")
         self.commit_seconds = self._histogram(
             "holdfast_commit_seconds",
@@ -49,7 +49,7 @@ class Meters:
             "holdfast_commit_batch_size", "Commits that were written together.", bounds=BATCH_SIZE_BUCKETS
         ).of()
 
-    def _begin_calls(self) -> None:
+    def _add_call_metrics(self) -> None:
         self.model_seconds = self._histogram(
             "holdfast_model_call_seconds", "Seconds that model calls took, by outcome.", "model", "outcome"
         )
@@ -64,16 +64,16 @@ class Meters:
             "holdfast_tool_call_seconds", "Seconds that tools ran, by outcome.", "tool", "outcome"
         )
 
-    def _begin_requests(self) -> None:
+    def _add_request_metrics(self) -> None:
         streams = gauge("holdfast_stream_clients", "Streams that are open now, by transport.", labels=("transport",))
-        self.streams = self._keep(streams)
+        self.streams = self._register(streams)
         self.requests = self._counter(
             "holdfast_http_requests_total",
             "Requests that were answered.",
             "route",
             "method",
             "status",
-            most=MAX_ROUTES,
+            max_series=MAX_ROUTES,
         )
         self.request_seconds = self._histogram(
             "holdfast_http_request_seconds",
@@ -81,11 +81,13 @@ class Meters:
             "route",
             "method",
             bounds=FAST_SECONDS_BUCKETS,
-            most=MAX_ROUTES,
+            max_series=MAX_ROUTES,
         )
 
-    def _counter(self, name: str, meaning: str, *labels: str, most: int = MAX_SERIES) -> MetricFamily[Number]:
-        return self._keep(MetricFamily(name, meaning, kind="counter", labels=labels, make=Number, most=most))
+    def _counter(self, name: str, meaning: str, *labels: str, max_series: int = MAX_SERIES) -> MetricFamily[Number]:
+        return self._register(
+            MetricFamily(name, meaning, kind="counter", labels=labels, make=Number, max_series=max_series)
+        )
 
     def _histogram(
         self,
@@ -93,12 +95,14 @@ class Meters:
         meaning: str,
         *labels: str,
         bounds: Sequence[float] = CALL_SECONDS_BUCKETS,
-        most: int = MAX_SERIES,
+        max_series: int = MAX_SERIES,
     ) -> MetricFamily[Histogram]:
         make = partial(Histogram, bounds)
-        return self._keep(MetricFamily(name, meaning, kind="histogram", labels=labels, make=make, most=most))
+        return self._register(
+            MetricFamily(name, meaning, kind="histogram", labels=labels, make=make, max_series=max_series)
+        )
 
-    def _keep(self, family: MetricFamily[T]) -> MetricFamily[T]:
+    def _register(self, family: MetricFamily[T]) -> MetricFamily[T]:
         self._families.append(family)
         return family
 

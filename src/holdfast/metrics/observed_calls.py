@@ -17,13 +17,13 @@ from holdfast.tools.tool import CallNext, ToolContext, ToolMiddleware, ToolResul
 class ModelCallObserver(Protocol):
     """What somebody sees of one call."""
 
-    def see(self, delta: ModelDelta) -> None:
+    def on_delta(self, delta: ModelDelta) -> None:
         """See what comes."""
 
-    def fail(self, error: BaseException) -> None:
+    def on_error(self, error: BaseException) -> None:
         """See that the call came to nothing, or was cut off."""
 
-    def end(self) -> None:
+    def on_end(self) -> None:
         """See that it is over."""
 
 
@@ -33,9 +33,9 @@ ObserveModelCall: TypeAlias = Callable[[Model, ModelRequest], ModelCallObserver]
 class ObservedModel:
     """`Model` that is another one, whose calls are seen."""
 
-    def __init__(self, model: Model, begin: ObserveModelCall) -> None:
+    def __init__(self, model: Model, observe: ObserveModelCall) -> None:
         self._model = model
-        self._begin = begin
+        self._observe = observe
         self.name: Final = model.name
 
     @property
@@ -49,9 +49,9 @@ class ObservedModel:
         return self._model.price_known
 
     @property
-    def patience(self) -> float:
+    def idle_timeout_seconds(self) -> float:
         """Seconds for which it may say nothing."""
-        return self._model.patience
+        return self._model.idle_timeout_seconds
 
     def cost(self, *, input_tokens: int, output_tokens: int) -> float | None:
         """Return the dollars that so many tokens cost."""
@@ -59,11 +59,11 @@ class ObservedModel:
 
     def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncIterator[ModelDelta]]:
         """Make a call, and let it be seen."""
-        return aclosing(self._seen(request))
+        return aclosing(self._observed_stream(request))
 
-    async def _seen(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-        observation = self._begin(self._model, request)
-        see = observation.see
+    async def _observed_stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
+        observation = self._observe(self._model, request)
+        see = observation.on_delta
         try:
             async with self._model.stream(request) as deltas:
                 async for delta in deltas:
@@ -72,10 +72,10 @@ class ObservedModel:
         except GeneratorExit:  # whoever asked has left, which says nothing about the call
             raise
         except BaseException as error:
-            observation.fail(error)
+            observation.on_error(error)
             raise
         finally:
-            observation.end()
+            observation.on_end()
 
 
 _ERROR_OUTCOMES: Final = ((ContextOverflow, "too_long"), (ModelRefused, "refused"), (ModelUnavailable, "unavailable"))
@@ -99,21 +99,21 @@ class _MeasuredModelCall:
         self._begun = perf_counter()
         self._outcome = "cut_off"
 
-    def see(self, delta: ModelDelta) -> None:
+    def on_delta(self, delta: ModelDelta) -> None:
         """Take note of how it ends."""
         if type(delta) is ModelFinished:
             self._outcome = "done"
-            self._count(delta.usage)
+            self._record_usage(delta.usage)
 
-    def fail(self, error: BaseException) -> None:
+    def on_error(self, error: BaseException) -> None:
         """Take note of why it ends."""
         self._outcome = next((word for kind, word in _ERROR_OUTCOMES if isinstance(error, kind)), "cut_off")
 
-    def end(self) -> None:
+    def on_end(self) -> None:
         """Count the call."""
         self._meters.model_seconds.of(self._model, self._outcome).observe(perf_counter() - self._begun)
 
-    def _count(self, usage: Usage) -> None:
+    def _record_usage(self, usage: Usage) -> None:
         meters, model = self._meters, self._model
         meters.tokens.of(model, "input").add(usage.input_tokens)
         meters.tokens.of(model, "output").add(usage.output_tokens)

@@ -46,7 +46,7 @@ class ProviderClients:
         provider, _, model = name.partition(":")
         try:
             infer_provider_class(provider)
-            provided = infer_model(name, lambda each: self._connected(each, lambda: infer_provider(each)))
+            provided = infer_model(name, lambda each: self._provider(each, lambda: infer_provider(each)))
         except ValueError as exc:
             names = ", ".join(f"`{known}`" for known in [*others, *known_providers()])
             raise Invalid(f"there is no provider `{provider}`: there are {names} and others", model=name) from exc
@@ -61,7 +61,7 @@ class ProviderClients:
         """Return a model at an address that the operator gave; without its key it is refused (`Invalid`)."""
         provider, _, model = name.partition(":")
         key = _read_key(name, settings.api_key_env)
-        served = self._connected(provider, lambda: _custom_provider(provider, settings, key=key))
+        served = self._provider(provider, lambda: _custom_provider(provider, settings, key=key))
         return ProviderModel(
             name,
             _custom_model(model, settings, served),
@@ -78,7 +78,7 @@ class ProviderClients:
                 # Entering takes over the client, and leaving closes it.
                 await stack.enter_async_context(self._providers.popitem()[1])
 
-    def _connected(self, name: str, make: Callable[[], Provider[Any]]) -> Provider[Any]:
+    def _provider(self, name: str, make: Callable[[], Provider[Any]]) -> Provider[Any]:
         if name not in self._providers:
             self._providers[name] = _without_retries(make())
         return self._providers[name]

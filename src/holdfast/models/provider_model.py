@@ -34,7 +34,7 @@ class ProviderModel:
     def __init__(
         self,
         name: str,
-        provided: Provided,
+        model: Provided,
         *,
         prices: Prices | None = None,
         context_window: int | None = None,
@@ -42,11 +42,11 @@ class ProviderModel:
         key: str | None = None,
     ) -> None:
         self._name = name
-        self._provided = provided
+        self._model = model
         self._prices = prices
-        self._context_window = context_window or provided.context_window or DEFAULT_CONTEXT_WINDOW
+        self._context_window = context_window or model.context_window or DEFAULT_CONTEXT_WINDOW
         self._patience = timeout
-        self._fixed = _fixed_settings(provided, timeout)
+        self._fixed_settings = _fixed_settings(model, timeout)
         self._key = key
 
     @property
@@ -65,7 +65,7 @@ class ProviderModel:
         return self._prices is not None
 
     @property
-    def patience(self) -> float:
+    def idle_timeout_seconds(self) -> float:
         """As long as its settings say."""
         return self._patience
 
@@ -82,8 +82,8 @@ class ProviderModel:
         messages = to_history(request.messages)
         async with AsyncExitStack() as stack:
             with wrap_open_errors(self._name, key=self._key):
-                call = self._provided.request_stream(
-                    self._provided.prepare_messages(messages, asked), self._settings(request), asked
+                call = self._model.request_stream(
+                    self._model.prepare_messages(messages, asked), self._settings(request), asked
                 )
                 response = await stack.enter_async_context(call)
             yield await stack.enter_async_context(aclosing(self._deltas(request, response)))
@@ -92,16 +92,16 @@ class ProviderModel:
         transcript = StreamConverter(call.id for message in request.messages for call in message.tool_calls)
         async with aclosing(wrap_stream_errors(aiter(response), self._name, key=self._key)) as events:
             async for event in events:
-                for delta in transcript.tell(event):
+                for delta in transcript.convert(event):
                     yield delta
         answer = response.get()
         reason = self._reason(answer)
-        if reason == "refused" and not transcript.spoke and (excuse := _details(answer).get("refusal")):
+        if reason == "refused" and not transcript.has_output and (excuse := _details(answer).get("refusal")):
             yield TextDelta(str(excuse))
-        yield ModelFinished(usage=self._usage(answer.usage), reason=reason, keep=provider_metadata(answer))
+        yield ModelFinished(usage=self._usage(answer.usage), reason=reason, provider_data=provider_metadata(answer))
 
     def _settings(self, request: ModelRequest) -> ModelSettings:
-        settings = ModelSettings(**self._fixed)
+        settings = ModelSettings(**self._fixed_settings)
         wanted = request.settings
         if wanted.temperature is not None:
             settings["temperature"] = wanted.temperature
@@ -116,7 +116,7 @@ class ProviderModel:
 
     def _reason(self, answer: ModelResponse) -> _FinishReason:
         """Return why the answer ended, or raise if it did not end."""
-        if answer.state != "complete" or answer.finish_reason == "error" or self._was_cut(answer):
+        if answer.state != "complete" or answer.finish_reason == "error" or self._is_truncated(answer):
             raise ModelUnavailable(f"the answer of `{self._name}` ended before it was finished")
         if answer.finish_reason == "content_filter":
             return "refused"
@@ -124,10 +124,10 @@ class ProviderModel:
             return "length"
         return "tool_calls" if any(isinstance(part, ToolCallPart) for part in answer.parts) else "stop"
 
-    def _was_cut(self, answer: ModelResponse) -> bool:
+    def _is_truncated(self, answer: ModelResponse) -> bool:
         # pydantic-ai takes a stream that just ends for one that stopped; a provider that is done says why.
         unnamed = answer.finish_reason in (None, "stop") and "finish_reason" not in _details(answer)
-        return unnamed and self._provided.provider is not None
+        return unnamed and self._model.provider is not None
 
     def _usage(self, used: RequestUsage) -> Usage:
         # Every call has input: where none was counted, usage was not told, or was nonsense, and is not free.

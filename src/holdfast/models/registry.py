@@ -39,14 +39,14 @@ class ModelRegistry:
         providers: Providers | None = None,
         *,
         timeout_seconds: float = DEFAULT_PROVIDER_TIMEOUT_SECONDS,
-        wrapped: Callable[[Model], Model] = lambda model: model,
+        wrap: Callable[[Model], Model] = lambda model: model,
     ) -> None:
         """Know the models of `providers` beside the built-in; each is given out as `wrapped` returns it."""
         self._providers = dict(providers or {})
         if SCRIPTED_PROVIDER in self._providers:
             raise Invalid(f"a provider cannot be named `{SCRIPTED_PROVIDER}`", field="providers")
         self._timeout = timeout_seconds
-        self._wrapped = wrapped
+        self._wrap = wrap
         self._scripted: dict[tuple[str, str | None], Model] = {}
         self._provided: dict[str, Model] = {}
         self._clients: ProviderClients | None = None
@@ -70,7 +70,7 @@ class ModelRegistry:
             provider, _, model = name.partition(":")
             if provider and model and provider != SCRIPTED_PROVIDER and name not in self._provided:
                 with suppress(Invalid):  # whoever asks for it is told
-                    self._keep(name, await asyncio.to_thread(self._connected, name, provider))
+                    self._register(name, await asyncio.to_thread(self._provider_model, name, provider))
 
     async def __aenter__(self) -> Self:
         return self
@@ -87,14 +87,14 @@ class ModelRegistry:
         if not (provider and model):
             raise Invalid(f"`{name}` names no model: write `provider:model` or `{SCRIPTED_PROVIDER}:path`", model=name)
         if provider == SCRIPTED_PROVIDER:
-            scripted = self._wrapped(ScriptedModel(name, Path(folder or "", model)))
+            scripted = self._wrap(ScriptedModel(name, Path(folder or "", model)))
             return self._scripted.setdefault((name, folder), scripted)
-        return self._keep(name, self._connected(name, provider))
+        return self._register(name, self._provider_model(name, provider))
 
-    def _keep(self, name: str, model: "ProviderModel") -> Model:
-        return self._provided.setdefault(name, self._wrapped(model))
+    def _register(self, name: str, model: "ProviderModel") -> Model:
+        return self._provided.setdefault(name, self._wrap(model))
 
-    def _connected(self, name: str, provider: str) -> "ProviderModel":
+    def _provider_model(self, name: str, provider: str) -> "ProviderModel":
         from holdfast.models.provider_clients import ProviderClients
 
         with self._connecting:
@@ -127,9 +127,9 @@ class FallbackModel:
         return all(model.price_known for model in self._models)
 
     @property
-    def patience(self) -> float:
+    def idle_timeout_seconds(self) -> float:
         """As long as all of them, one after the other: each is left when its own time is over."""
-        return sum(model.patience for model in self._models)
+        return sum(model.idle_timeout_seconds for model in self._models)
 
     def cost(self, *, input_tokens: int, output_tokens: int) -> float | None:
         """Return what the dearest of them would cost, since nobody knows which it was."""
@@ -157,7 +157,7 @@ async def _first_delta(
     model: Model, request: ModelRequest, stack: AsyncExitStack
 ) -> tuple[ModelDelta, AsyncIterator[ModelDelta]]:
     """Return the first of an answer and the rest, or raise `ModelUnavailable` once the model is silent for too long."""
-    limit = asyncio.timeout(model.patience)
+    limit = asyncio.timeout(model.idle_timeout_seconds)
     try:
         async with limit:
             deltas = await stack.enter_async_context(model.stream(request))
@@ -165,7 +165,7 @@ async def _first_delta(
     except TimeoutError as exc:
         if not limit.expired():
             raise  # the model's own
-        raise ModelUnavailable(f"`{model.name}` said nothing for {model.patience:g} seconds") from exc
+        raise ModelUnavailable(f"`{model.name}` said nothing for {model.idle_timeout_seconds:g} seconds") from exc
 
 
 async def _chain(first: ModelDelta, rest: AsyncIterator[ModelDelta]) -> AsyncGenerator[ModelDelta, None]:

@@ -161,23 +161,23 @@ class PreparedTurn:
 
     def __init__(self, turn: ScriptTurn) -> None:
         self.turn: Final = turn
-        self.lines: Final = _text_deltas(turn)
+        self.deltas: Final = _text_deltas(turn)
         self.calls: Final = [(call.name, msgspec.json.encode(call.arguments).decode()) for call in turn.call]
         self.finished: Final = ModelFinished(
             usage=Usage(input_tokens=turn.usage.input_tokens, output_tokens=turn.usage.output_tokens, cost_usd=0.0),
             reason="tool_calls" if turn.call else "stop",
         )
-        self.refers: Final = frozenset(
+        self.placeholders: Final = frozenset(
             mark for text in (turn.say, *(text for _, text in self.calls)) for mark in _PLACEHOLDER.findall(text)
         )
 
-    def unsaid(self, messages: Sequence[Message | NewMessage]) -> list[str]:
+    def missing_placeholders(self, messages: Sequence[Message | NewMessage]) -> list[str]:
         """Return the marks that have nothing to stand for yet."""
-        return [mark for mark in sorted(self.refers) if last_text(messages, PLACEHOLDERS[mark]) is None]
+        return [mark for mark in sorted(self.placeholders) if last_text(messages, PLACEHOLDERS[mark]) is None]
 
-    def filled(self, messages: Sequence[Message | NewMessage]) -> "PreparedTurn":
+    def fill(self, messages: Sequence[Message | NewMessage]) -> "PreparedTurn":
         """Return the scene with what was said in place of its marks; what was said is not looked through again."""
-        said = {mark: last_text(messages, PLACEHOLDERS[mark]) or "" for mark in self.refers}
+        said = {mark: last_text(messages, PLACEHOLDERS[mark]) or "" for mark in self.placeholders}
         return PreparedTurn(_fill_turn(self.turn, lambda text: _PLACEHOLDER.sub(lambda mark: said[mark[0]], text)))
 
 
@@ -217,13 +217,13 @@ class ScriptedModel:
     """`Model` from a file."""
 
     price_known: Final = True  # it costs nothing
-    patience: Final = DEFAULT_PROVIDER_TIMEOUT_SECONDS
+    idle_timeout_seconds: Final = DEFAULT_PROVIDER_TIMEOUT_SECONDS
 
     def __init__(self, name: str, path: Path) -> None:
         self.name: Final = name
         self._file = ScriptFile(path, called=name.partition(":")[2])
         self._script = self._file.read()
-        self._scenes = [PreparedTurn(turn) for turn in self._script.turns]
+        self._turns = [PreparedTurn(turn) for turn in self._script.turns]
 
     @property
     def context_window(self) -> int:
@@ -239,9 +239,9 @@ class ScriptedModel:
         return aclosing(_summary(request) if request.purpose is ModelCallPurpose.SUMMARY else self._play(request))
 
     async def _play(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-        scene = self._scene(request)
+        scene = self._turn(request)
         pause = scene.turn.delay_ms / 1000
-        for line in scene.lines:
+        for line in scene.deltas:
             if pause and type(line) is TextDelta:
                 await asyncio.sleep(pause)
             yield line
@@ -255,27 +255,27 @@ class ScriptedModel:
             raise _scripted_error(scene.turn.error)
         yield scene.finished
 
-    def _scene(self, request: ModelRequest) -> PreparedTurn:
+    def _turn(self, request: ModelRequest) -> PreparedTurn:
         """Return what to play, or refuse."""
         script = self._current()
-        if request.position < len(self._scenes):
-            scene = self._scenes[request.position]
+        if request.position < len(self._turns):
+            scene = self._turns[request.position]
         elif script.after_last == "repeat":
-            scene = self._scenes[-1]
+            scene = self._turns[-1]
         else:
             raise self._refusal(request, 'the script ends before it: add a turn, or set `after_last` to "repeat"')
         if scene.calls:
             self._check_tools(request, scene)
-        if not scene.refers:
+        if not scene.placeholders:
             return scene
-        if unsaid := scene.unsaid(request.messages):
+        if unsaid := scene.missing_placeholders(request.messages):
             raise self._refusal(request, f"it refers to `{unsaid[0]}`, and there is no such message yet")
-        return scene.filled(request.messages)
+        return scene.fill(request.messages)
 
     def _current(self) -> Script:
         script = self._file.read()
         if script is not self._script:
-            self._script, self._scenes = script, [PreparedTurn(turn) for turn in script.turns]
+            self._script, self._turns = script, [PreparedTurn(turn) for turn in script.turns]
         return script
 
     def _check_tools(self, request: ModelRequest, scene: PreparedTurn) -> None:
@@ -297,7 +297,7 @@ class ScriptedModel:
 async def _summary(request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
     # A token is seldom less than a character, so a bound in tokens holds when it is counted in characters.
     most = min(MAX_SUMMARY_CHARS, request.settings.max_output_tokens or MAX_SUMMARY_CHARS)
-    yield TextDelta(summarise(request.messages, most=most))
+    yield TextDelta(summarise(request.messages, max_chars=most))
     yield ModelFinished(usage=ZERO_USAGE)
 
 

@@ -22,13 +22,13 @@ MIN_CALL_ID_CHARS: Final = 8
 class StreamConverter:
     """What one answer has said so far."""
 
-    def __init__(self, taken: Iterable[str]) -> None:
-        self.spoke = False
+    def __init__(self, used_ids: Iterable[str]) -> None:
+        self.has_output = False
         """Whether anything but thoughts was told."""
-        self._taken = set(taken)
+        self._used_ids = set(used_ids)
         self._calls: dict[int, _ToolCallBuilder] = {}
 
-    def tell(self, event: told.ModelResponseStreamEvent) -> Iterable[ModelDelta]:
+    def convert(self, event: told.ModelResponseStreamEvent) -> Iterable[ModelDelta]:
         """Return what `event` adds."""
         return _find_converter(EVENT_CONVERTERS, event)(self, event)
 
@@ -40,19 +40,19 @@ class StreamConverter:
 
     def _end(self, event: told.PartEndEvent) -> Iterable[ModelDelta]:
         call = self._calls.get(event.index)
-        return () if call is None else call.told()
+        return () if call is None else call.start()
 
-    def _nothing(self, *_: Any) -> Iterable[ModelDelta]:
+    def _ignore(self, *_: Any) -> Iterable[ModelDelta]:
         return ()
 
     def _text(self, _: int, part: told.TextPart) -> Iterable[ModelDelta]:
-        return self._words(part.content)
+        return self._text_delta(part.content)
 
     def _more_text(self, _: int, delta: told.TextPartDelta) -> Iterable[ModelDelta]:
-        return self._words(delta.content_delta)
+        return self._text_delta(delta.content_delta)
 
-    def _words(self, text: str) -> Iterable[ModelDelta]:
-        self.spoke = self.spoke or bool(text)
+    def _text_delta(self, text: str) -> Iterable[ModelDelta]:
+        self.has_output = self.has_output or bool(text)
         return (TextDelta(replace_surrogates(text)),) if text else ()
 
     def _thought(self, _: int, part: told.ThinkingPart) -> Iterable[ModelDelta]:
@@ -64,23 +64,23 @@ class StreamConverter:
     def _call(self, index: int, part: told.ToolCallPart[Any]) -> Iterable[ModelDelta]:
         if index in self._calls:
             raise ModelUnavailable(f"the model began its call of `{part.tool_name}` a second time")
-        self.spoke = True
-        call = self._calls[index] = _ToolCallBuilder(self._fresh(part.tool_call_id), part.tool_name)
-        return call.more(part.args)
+        self.has_output = True
+        call = self._calls[index] = _ToolCallBuilder(self._unique_id(part.tool_call_id), part.tool_name)
+        return call.extend_arguments(part.args)
 
     def _more_call(self, index: int, delta: told.ToolCallPartDelta) -> Iterable[ModelDelta]:
         call = self._calls.get(index)
         if call is None:
             return ()  # of a tool that runs at the provider
-        return call.renamed(delta.tool_name_delta) or call.more(delta.args_delta)
+        return call.extend_name(delta.tool_name_delta) or call.extend_arguments(delta.args_delta)
 
-    def _file(self, *_: Any) -> Iterable[ModelDelta]:
+    def _refuse_file(self, *_: Any) -> Iterable[ModelDelta]:
         raise ModelRefused("the model answered with a file or with speech: use one that answers in words")
 
-    def _fresh(self, id: str) -> ToolCallId:
-        if len(id) < MIN_CALL_ID_CHARS or id in self._taken:
+    def _unique_id(self, id: str) -> ToolCallId:
+        if len(id) < MIN_CALL_ID_CHARS or id in self._used_ids:
             id = f"call_{uuid4().hex}"
-        self._taken.add(id)
+        self._used_ids.add(id)
         return ToolCallId(id)
 
 
@@ -92,19 +92,19 @@ class _ToolCallBuilder:
         self._name = name
         self._started = False
 
-    def renamed(self, more: str | None) -> Iterable[ModelDelta]:
+    def extend_name(self, more: str | None) -> Iterable[ModelDelta]:
         """Add to the name."""
         if more and self._started:
             raise ModelUnavailable(f"the model changed the name of its call of `{self._name}` in the middle")
         self._name += more or ""
         return ()
 
-    def more(self, arguments: str | dict[str, Any] | None) -> Iterable[ModelDelta]:
+    def extend_arguments(self, arguments: str | dict[str, Any] | None) -> Iterable[ModelDelta]:
         """Add to the arguments."""
         text = msgspec.json.encode(arguments).decode() if isinstance(arguments, dict) else arguments
-        return (*self.told(), ToolArgumentsDelta(self._id, replace_surrogates(text))) if text else ()
+        return (*self.start(), ToolArgumentsDelta(self._id, replace_surrogates(text))) if text else ()
 
-    def told(self) -> Iterable[ModelDelta]:
+    def start(self) -> Iterable[ModelDelta]:
         """Say that there is a call, once."""
         if self._started:
             return ()
@@ -128,13 +128,13 @@ EVENT_CONVERTERS: Final[Mapping[type, _Converter]] = {
     told.PartDeltaEvent: StreamConverter._change,
     told.PartStartEvent: StreamConverter._start,
     told.PartEndEvent: StreamConverter._end,
-    told.FinalResultEvent: StreamConverter._nothing,
+    told.FinalResultEvent: StreamConverter._ignore,
 }
 DELTA_CONVERTERS: Final[Mapping[type, _Converter]] = {
     told.TextPartDelta: StreamConverter._more_text,
     told.ThinkingPartDelta: StreamConverter._more_thought,
     told.ToolCallPartDelta: StreamConverter._more_call,
-    told.SpeechPartDelta: StreamConverter._file,
+    told.SpeechPartDelta: StreamConverter._refuse_file,
 }
 PART_CONVERTERS: Final[Mapping[type, _Converter]] = {
     told.TextPart: StreamConverter._text,
@@ -143,11 +143,11 @@ PART_CONVERTERS: Final[Mapping[type, _Converter]] = {
     told.ToolSearchCallPart: StreamConverter._call,
     told.LoadCapabilityCallPart: StreamConverter._call,
     # What runs at the provider is for the provider: it is kept with the answer and sent back.
-    told.NativeToolCallPart: StreamConverter._nothing,
-    told.NativeToolReturnPart: StreamConverter._nothing,
-    told.NativeToolSearchCallPart: StreamConverter._nothing,
-    told.NativeToolSearchReturnPart: StreamConverter._nothing,
-    told.CompactionPart: StreamConverter._nothing,
-    told.FilePart: StreamConverter._file,
-    told.SpeechPart: StreamConverter._file,
+    told.NativeToolCallPart: StreamConverter._ignore,
+    told.NativeToolReturnPart: StreamConverter._ignore,
+    told.NativeToolSearchCallPart: StreamConverter._ignore,
+    told.NativeToolSearchReturnPart: StreamConverter._ignore,
+    told.CompactionPart: StreamConverter._ignore,
+    told.FilePart: StreamConverter._refuse_file,
+    told.SpeechPart: StreamConverter._refuse_file,
 }

@@ -38,12 +38,12 @@ MIN_EXTRACT_CHARS: Final = 20
 _SENTENCE: Final = re.compile(r".*?(?:[.!?…](?=\s|$)|[。！？]|$)", re.DOTALL)
 
 
-def summarise(messages: Sequence[Message | NewMessage], *, most: int = MAX_SUMMARY_CHARS) -> str:
+def summarise(messages: Sequence[Message | NewMessage], *, max_chars: int = MAX_SUMMARY_CHARS) -> str:
     """Return the first sentence of what users and the assistant said, oldest first, in at most `most` characters."""
     said = [(message.role, text) for message in messages if (text := _message_text(message))]
-    share = max(MIN_EXTRACT_CHARS, min(MAX_EXTRACT_CHARS, most // max(1, len(said)) - len("assistant: \n")))
+    share = max(MIN_EXTRACT_CHARS, min(MAX_EXTRACT_CHARS, max_chars // max(1, len(said)) - len("assistant: \n")))
     lines = [f"{role}: {_first_sentence(text)[:share]}" for role, text in said]
-    return ("\n".join(lines) or "nothing was said")[:most]
+    return ("\n".join(lines) or "nothing was said")[:max_chars]
 
 
 def _message_text(message: Message | NewMessage) -> str:

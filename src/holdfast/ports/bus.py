@@ -64,7 +64,7 @@ class Bus(Protocol):
     def publish(self, wake: WakeHint) -> None:
         """Send a hint; this never blocks and never fails."""
 
-    def subscribe(self, hear: WakeListener) -> AbstractContextManager[None]:
+    def subscribe(self, listener: WakeListener) -> AbstractContextManager[None]:
         """Call `hear` with each hint from now on while the block runs.
 
         It has heard a hint of its own process when `publish` returns.
@@ -74,7 +74,7 @@ class Bus(Protocol):
 class Watch(Protocol):
     """One run under observation."""
 
-    async def beyond(self, seq: int) -> LogHead | None:
+    async def wait_past(self, seq: int) -> LogHead | None:
         """Wait until the log is longer than `seq` or the run has ended; `None` if the run is gone."""
 
 
@@ -84,8 +84,8 @@ class RunWatcher(Protocol):
     def watch(self, space: SpaceId, run: RunId) -> AbstractContextManager[Watch]:
         """Keep an eye on a run while the block runs."""
 
-    def fresh(self, space: SpaceId, run: RunId, seq: int) -> Sequence[LoggedEvent]:
+    def recent_events(self, space: SpaceId, run: RunId, seq: int) -> Sequence[LoggedEvent]:
         """Return the events of a run that follow `seq`, as far as they need not be read; none if they must be."""
 
-    def listen(self, hear: WakeListener) -> AbstractContextManager[None]:
+    def listen(self, listener: WakeListener) -> AbstractContextManager[None]:
         """Call `hear` with each hint while the block runs; any of them may be lost."""

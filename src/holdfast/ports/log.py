@@ -147,7 +147,7 @@ class Messages(Protocol):
     async def get(self, space: SpaceId, run: RunId, message: MessageId) -> Message:
         """Return the message with that id on `run`'s chain; where a revision has the same id, the one on this chain."""
 
-    async def named(self, space: SpaceId, thread: ThreadId, message: MessageId) -> list[Message]:
+    async def find_in_thread(self, space: SpaceId, thread: ThreadId, message: MessageId) -> list[Message]:
         """Return the messages of `thread` with that id, one for each branch that has its own, the newest first."""
 
 

@@ -88,7 +88,7 @@ class ModelFinished(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage
     """With a cost of null where the price is not known."""
     reason: Literal["stop", "length", "tool_calls", "refused"] = "stop"
-    keep: dict[str, Json] = {}
+    provider_data: dict[str, Json] = {}
     """What the provider wants back with this message, such as signed thoughts: it is kept in `metadata["provider"]`
     of the assistant message, and means something to the adapter only."""
 
@@ -112,7 +112,7 @@ class Model(Protocol):
         """Whether the cost of a call will be known."""
 
     @property
-    def patience(self) -> float:
+    def idle_timeout_seconds(self) -> float:
         """Seconds for which it may say nothing in the middle of a call."""
 
     def cost(self, *, input_tokens: int, output_tokens: int) -> float | None:

@@ -54,7 +54,7 @@ class Leases(Protocol):
         `ATTEMPTS_EXHAUSTED` when it was claimed `cap` times without a step settled by a live worker.
         """
 
-    async def queue(self) -> QueueState:
+    async def queue_state(self) -> QueueState:
         """Say whether a run may be claimed now, and when the next delayed one may."""
 
 
@@ -88,7 +88,7 @@ class Interrupts(Protocol):
     async def of_run(self, space: SpaceId, run: RunId, *, below: bool = False) -> list[Interrupt]:
         """Return the interrupts of `run`, the oldest first; with `below` also those of all runs below it."""
 
-    async def asked_by(self, space: SpaceId, run: RunId) -> list[Interrupt]:
+    async def open_for_run(self, space: SpaceId, run: RunId) -> list[Interrupt]:
         """Return the open questions of `run`, and those that it shows of children it waits for, the oldest first."""
 
     async def page(
@@ -110,21 +110,21 @@ class Interrupts(Protocol):
     async def next_expiry(self) -> Instant | None:
         """Return when the next open one runs out."""
 
-    async def answer(self, space: SpaceId, interrupt: InterruptId, answer: InterruptResponse) -> Interrupt:
+    async def respond(self, space: SpaceId, interrupt: InterruptId, response: InterruptResponse) -> Interrupt:
         """Settle the interrupt, put the answer into its run's inbox and queue the run, in one transaction.
 
         Of many answers at once, one is accepted; the others are refused (`AlreadyAnswered`). Those above the run are
         told that the question is closed.
         """
 
-    async def answer_all(
+    async def respond_all(
         self,
         space: SpaceId,
         run: RunId,
-        answers: Mapping[InterruptId, InterruptResponse],
+        responses: Mapping[InterruptId, InterruptResponse],
         *,
         segment: RunId | None = None,
-        besides: Sequence[NewMessage] = (),
+        messages: Sequence[NewMessage] = (),
     ) -> int:
         """Settle interrupts of a run, or of those below it, all or none, and tell it what was said `besides`.
 
@@ -145,7 +145,7 @@ class Timers(Protocol):
     async def get(self, space: SpaceId, timer: TimerId) -> Timer:
         """Return the timer, or raise `NotFound`."""
 
-    async def due(self, owner: OwnerId, *, lease: timedelta, limit: int = 100) -> list[TimerClaim]:
+    async def claim_due(self, owner: OwnerId, *, lease: timedelta, limit: int = 100) -> list[TimerClaim]:
         """Claim due timers, the earliest first. Two owners that ask at once never receive the same one.
 
         A claim that is not settled within `lease` may be taken over.
@@ -186,7 +186,7 @@ class LiveRunCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Queued, and may be claimed later."""
     running: int
     waiting: int
-    longest_wait: float
+    longest_wait_seconds: float
     """Seconds since the one of those that are ready was queued which has been in the queue for longest, else 0."""
 
 

@@ -55,7 +55,7 @@ class Runs(Protocol):
         (`WouldDeadlock`). Where a `thread_agent` is given, the thread must have that agent (`Conflict`).
         """
 
-    async def made_under(self, space: SpaceId, key: str, *, body: str) -> Run | None:
+    async def find_by_idempotency_key(self, space: SpaceId, key: str, *, body: str) -> Run | None:
         """Return the run that was made under an idempotency key, if there was one, as it is now.
 
         Another body than the digest of what was said then is a conflict (`IdempotencyMismatch`), and so is a run that
@@ -65,7 +65,7 @@ class Runs(Protocol):
     async def get(self, space: SpaceId, run: RunId) -> Run:
         """Return the run, or raise `NotFound`."""
 
-    async def named(self, names: Sequence[tuple[SpaceId, RunId]]) -> list[Run]:
+    async def get_many(self, names: Sequence[tuple[SpaceId, RunId]]) -> list[Run]:
         """Return those runs of any spaces that are there, in no order."""
 
     async def page(
@@ -81,7 +81,7 @@ class Runs(Protocol):
         The cursor is the id of the last run of the page before, and goes on after it even if that run is gone by now.
         """
 
-    async def at_work(self, space: SpaceId, run: RunId) -> int:
+    async def count_active_children(self, space: SpaceId, run: RunId) -> int:
         """Return how many runs that `run` spawned have not ended."""
 
     async def children(self, space: SpaceId, run: RunId) -> list[Run]:

@@ -68,10 +68,10 @@ class Library(Protocol):
 class SubagentRuns(Protocol):
     """What a run may do with other runs of its space, in the name of its lease, which must still hold (`LeaseLost`)."""
 
-    async def at_work(self, lease: Lease) -> int:
+    async def count_active_children(self, lease: Lease) -> int:
         """Return how many runs that the run spawned have not ended."""
 
-    async def begin(self, lease: Lease, new: NewRun, *, awaited: bool = False, unborn: int = 0) -> Run:
+    async def spawn(self, lease: Lease, new: NewRun, *, awaited: bool = False, pending_spawns: int = 0) -> Run:
         """Make a run, once: under the same id it is the same run again.
 
         A child is refused if with it and the `unborn` more would be at work than the run may have (`SpawnLimit`). Where
@@ -104,8 +104,8 @@ class RemoteTools(Protocol):
         `LeaseLost`.
         """
 
-    async def answer(
-        self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, question: ToolInterrupt, response: Json
+    async def resume(
+        self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, interrupt: ToolInterrupt, response: Json
     ) -> ToolReply:
         """Go on with the call of that key, which asked `question`; a null `response` says that nobody answered.
 

@@ -11,35 +11,35 @@ class LiveInput:
     """Takes what is written until whoever runs the command takes that. Whether the command reads it is its business."""
 
     def __init__(self) -> None:
-        self._waiting = bytearray()
-        self._told: Callable[[], None] = lambda: None
+        self._buffer = bytearray()
+        self._on_change: Callable[[], None] = lambda: None
         self.closed = False
 
     def __len__(self) -> int:
         """Return how many bytes nobody has taken yet."""
-        return len(self._waiting)
+        return len(self._buffer)
 
     def write(self, text: bytes) -> None:
         """Write more."""
-        self._waiting += text
-        self._told()
+        self._buffer += text
+        self._on_change()
 
     def close(self) -> None:
         """Write no more: the command reads the end of its input after what is there."""
         self.closed = True
-        self._told()
+        self._on_change()
 
-    def tell(self, of_change: Callable[[], None]) -> None:
+    def on_change(self, callback: Callable[[], None]) -> None:
         """Have somebody told whenever there is something to do."""
-        self._told = of_change
+        self._on_change = callback
 
     def peek(self) -> bytes:
         """Return all that nobody has taken yet."""
-        return bytes(self._waiting)
+        return bytes(self._buffer)
 
     def take(self, length: int) -> None:
         """Take that many bytes away."""
-        del self._waiting[:length]
+        del self._buffer[:length]
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +52,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str] = {}
     """All of it. Without a `PATH`, that is where a system keeps its programs: `/usr/local/bin:/usr/bin:/bin`."""
     input: bytes | LiveInput = b""
-    live_errors: bool = True
+    stream_stderr: bool = True
     """Whether the second output is told of as it comes, as the first is."""
     timeout: float
     """Seconds."""
@@ -61,11 +61,11 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
     What is between them is counted and thrown away.
     """
-    most_processes: int | None = None
+    max_processes: int | None = None
     """Processes and threads that it may have at a time: with more it is killed, where that can be seen."""
-    sealed: Sequence[Path] = ()
+    read_only_devices: Sequence[Path] = ()
     """What it may use and not change, whoever owns it: devices of the machine. Only root may say so."""
-    filter: bytes = b""
+    seccomp_filter: bytes = b""
     """A program of seccomp that decides which system calls it may make; with none it may make all."""
 
 
@@ -77,9 +77,9 @@ class ProcessResult(msgspec.Struct, frozen=True, kw_only=True):
     timed_out: bool
     output: bytes
     errors: bytes
-    dropped: int = 0
+    dropped_bytes: int = 0
     """Bytes of both outputs that were thrown away."""
-    crowded: bool = False
+    too_many_processes: bool = False
     """Whether it was killed because it had too many processes."""
 
 
@@ -130,13 +130,13 @@ class SandboxCommand(msgspec.Struct, frozen=True, kw_only=True):
     """What else it may read."""
     hidden: Sequence[Path] = ()
     """What it may not read all the same."""
-    kept: Sequence[Path] = ()
+    read_only: Sequence[Path] = ()
     """What it may not write all the same."""
     network: bool = False
     environment: Mapping[str, str] = {}
     """Beside what every command has: `PATH`, `HOME` and the like. Nothing is inherited."""
     input: bytes | LiveInput = b""
-    live_errors: bool = True
+    stream_stderr: bool = True
     """Whether the second output is told of as it comes, as the first is."""
     timeout: float
     """Seconds."""

@@ -57,10 +57,10 @@ class WorkingFolder(Protocol):
     `Unavailable`.
     """
 
-    def read(self, path: WorkingPath, *, most: int) -> FileSnapshot:
+    def read(self, path: WorkingPath, *, max_bytes: int) -> FileSnapshot:
         """Return a file, or raise `TooLarge` if it has more bytes than `most`."""
 
-    def list(self, path: WorkingPath, *, most: int) -> FolderListing:
+    def list(self, path: WorkingPath, *, max_entries: int) -> FolderListing:
         """Return what is in a folder, but no more than `most` entries."""
 
     def write(
@@ -68,9 +68,9 @@ class WorkingFolder(Protocol):
         path: WorkingPath,
         content: bytes,
         *,
-        instead_of: FileSnapshot | None,
+        replacing: FileSnapshot | None,
         mark: str,
-        before: Callable[[], None],
+        before_rename: Callable[[], None],
     ) -> None:
         """Make a file, with the folders on the way to it, or put it in the place of the one that was read.
 

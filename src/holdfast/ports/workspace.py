@@ -41,13 +41,13 @@ class SettingsSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     tag: str
     """Another one whenever the file changes."""
-    written: dict[str, Json]
+    in_file: dict[str, Json]
     """What the file says."""
     values: dict[str, Json]
     """What holds: where the file says nothing that is the default, and what it last said while it is in error."""
     error: str | None
     """What is wrong with the file."""
-    restart: Sequence[str]
+    pending_restart: Sequence[str]
     """Settings that this process has read when it began, and that have changed since."""
 
 

@@ -51,9 +51,9 @@ class BubblewrapSandbox:
 
     async def run(self, command: SandboxCommand, *, on_output: Callable[[bytes], None] | None = None) -> ProcessResult:
         """Run a command to its end."""
-        return await self._processes.run(self._outside(command), on_output=on_output)
+        return await self._processes.run(self._wrap(command), on_output=on_output)
 
-    def _outside(self, command: SandboxCommand) -> Command:
+    def _wrap(self, command: SandboxCommand) -> Command:
         """Return the command that makes the sandbox and runs the other in it."""
         inside = replace(command, readable=[*self._readable, *command.readable])
         limits = command.limits
@@ -66,12 +66,12 @@ class BubblewrapSandbox:
             ],
             folder=Path("/"),
             input=command.input,
-            live_errors=command.live_errors,
+            stream_stderr=command.stream_stderr,
             timeout=command.timeout,
             output_limit=command.output_limit,
-            most_processes=limits.processes,
-            sealed=SHARED_DEVICES,
-            filter=self._filter,
+            max_processes=limits.processes,
+            read_only_devices=SHARED_DEVICES,
+            seccomp_filter=self._filter,
         )
 
 
@@ -109,7 +109,7 @@ def _system_mounts(*, network: bool) -> Iterator[str]:
 
 def root_mounts(command: SandboxCommand) -> Iterator[str]:
     """Yield the arguments of bubblewrap that mount the root of a command, without what it may not reach."""
-    hidden, kept = set(command.hidden), set(command.kept)
+    hidden, kept = set(command.hidden), set(command.read_only)
     inside = {path for path in hidden | kept if path.is_relative_to(command.root)}
     pinned = {folder for path in inside for folder in path.parents if folder.is_relative_to(command.root)}
     # From the top down: what is mounted later covers what was mounted below it before.

@@ -35,10 +35,10 @@ class UnconfinedSandbox:
                 folder=command.folder,
                 environment=command_environment(os.environ, command.environment),
                 input=command.input,
-                live_errors=command.live_errors,
+                stream_stderr=command.stream_stderr,
                 timeout=command.timeout,
                 output_limit=command.output_limit,
-                most_processes=command.limits.processes,
+                max_processes=command.limits.processes,
             ),
             on_output=on_output,
         )
@@ -83,7 +83,7 @@ class DetectedSandbox:
     def __init__(self, processes: Processes, *, readable: tuple[Path, ...] = ()) -> None:
         self._processes = processes
         self._readable = readable
-        self._probing = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._found: Sandbox | None = None
 
     async def run(self, command: SandboxCommand, *, on_output: Callable[[bytes], None] | None = None) -> ProcessResult:
@@ -92,7 +92,7 @@ class DetectedSandbox:
 
     async def sandbox(self) -> Sandbox:
         """Return the sandbox that there is, or what refuses every command."""
-        async with self._probing:
+        async with self._lock:
             if self._found is None:
                 self._found = await detect_sandbox(self._processes, readable=self._readable)
             return self._found

@@ -38,15 +38,15 @@ def encode_request(command: Command) -> bytes:
     _check(command)
     environment = {"PATH": DEFAULT_PATH, **command.environment}
     settings = (f"{name}={value}" for name, value in environment.items())
-    words = [*map(str, command.sealed), *command.argv, str(command.folder), *settings]
+    words = [*map(str, command.read_only_devices), *command.argv, str(command.folder), *settings]
     try:
         encoded = [os.fsencode(word) for word in words]
     except UnicodeEncodeError as exc:
         raise Invalid("an argument, the folder or the environment is not valid text: remove its surrogates") from exc
     if any(b"\0" in word for word in encoded):
         raise Invalid("an argument, the folder or the environment contains a zero byte: pass such bytes as input")
-    counts = (str(len(command.sealed)), str(len(command.argv)))
-    bounds = (str(command.most_processes or 0), command.filter.hex(), *counts)
+    counts = (str(len(command.read_only_devices)), str(len(command.argv)))
+    bounds = (str(command.max_processes or 0), command.seccomp_filter.hex(), *counts)
     return b"\0".join([*map(str.encode, bounds), *encoded])
 
 

@@ -34,14 +34,14 @@ class CommandPipes:
         for ours in (self.input, self.output, self.errors):
             os.set_blocking(ours.fileno(), False)
 
-    def hand_over(self) -> None:
+    def close_remote_ends(self) -> None:
         """Close the ends that others have by now."""
         for theirs in (self.their_control, self.their_input, self.their_output, self.their_errors):
             theirs.close()
 
     def close(self) -> None:
         """Close every end."""
-        self.hand_over()
+        self.close_remote_ends()
         for ours in (self.control, self.input, self.output, self.errors):
             ours.close()
 
@@ -49,10 +49,10 @@ class CommandPipes:
 class PipeReader:
     """Reads an output of a command as it comes."""
 
-    def __init__(self, file: FileIO, hear: Callable[[bytes], None]) -> None:
+    def __init__(self, file: FileIO, on_data: Callable[[bytes], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._file = file
-        self._hear = hear
+        self._on_data = on_data
         self._loop.add_reader(file.fileno(), self._read)
 
     def drain(self) -> None:
@@ -72,7 +72,7 @@ class PipeReader:
         """Read a piece; say whether there may be another."""
         piece = None if self._file.closed else self._file.read(_READ_BYTES)
         if piece:
-            self._hear(piece)
+            self._on_data(piece)
         elif piece == b"":
             self.close()
         return bool(piece)
@@ -109,7 +109,7 @@ class LivePipeWriter:
         self._loop = asyncio.get_running_loop()
         self._file = file
         self._live = live
-        live.tell(self._write)
+        live.on_change(self._write)
         self._write()
 
     def close(self) -> None:

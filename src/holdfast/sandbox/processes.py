@@ -28,11 +28,11 @@ class SupervisedCommand:
         self._command = command
         self._request = encode_request(command)
         self._on_output = on_output
-        self._untold: list[bytes] = []
+        self._pending_output: list[bytes] = []
         self._output, self._errors = BoundedOutput(command.output_limit), BoundedOutput(command.output_limit)
-        self._said: list[str] = []
-        self._unfinished = ""
-        self._gone = True  # nothing is there yet
+        self._reports: list[str] = []
+        self._partial_line = ""
+        self._closed = True  # nothing is there yet
         self._changed = asyncio.Event()
         self._ends = ExitStack()
 
@@ -45,31 +45,31 @@ class SupervisedCommand:
 
         """
         self._open()
-        supervision.hire(self._wires.their_control)
-        await _wait_at_most(within, self._ask())
-        if (failed := self._words("failed")) is not None:
+        supervision.start_monitor(self._pipes.their_control)
+        await _wait_at_most(within, self._send_request())
+        if (failed := self._report("failed")) is not None:
             raise start_error(self._command, step=failed[0], number=int(failed[1]))
-        if self._said and not self._is_answered():
+        if self._reports and not self._is_answered():
             raise Unavailable(
                 f"`{self._command.argv[0]}` does not start: a disk or a network may hold it or its folder", started=True
             )
         return self._is_answered()
 
-    async def ended(self, *, within: float) -> bool:
+    async def wait_ended(self, *, within: float) -> bool:
         """Wait until the command has ended, for so many seconds at most; say whether it has."""
         await _wait_at_most(within, self._until(self._is_over))
         return self._is_over()
 
     async def finish(self, *, within: float) -> bool:
         """Have everything killed that is left, and wait until it is; say whether it is."""
-        if not self._gone:
-            self._wires.hand_over()
+        if not self._closed:
+            self._pipes.close_remote_ends()
             with suppress(OSError):  # the keeper hangs up itself, at this moment
-                self._wires.control.shutdown(socket.SHUT_WR)
-        await _wait_at_most(within, self._until(lambda: self._gone))
-        return self._gone
+                self._pipes.control.shutdown(socket.SHUT_WR)
+        await _wait_at_most(within, self._until(lambda: self._closed))
+        return self._closed
 
-    def hush(self) -> None:
+    def mute_output(self) -> None:
         """Tell nobody of the output any more."""
         self._on_output = None
 
@@ -80,7 +80,7 @@ class SupervisedCommand:
             Unavailable: nobody knows.
 
         """
-        if (ended := self._words("ended")) is None:
+        if (ended := self._report("ended")) is None:
             raise Unavailable(
                 f"`{self._command.argv[0]}` was cut off, because what supervised it has died: see what it did, then "
                 "run it again",
@@ -93,8 +93,8 @@ class SupervisedCommand:
             timed_out=timed_out,
             output=self._output.bytes(),
             errors=self._errors.bytes(),
-            dropped=self._output.dropped + self._errors.dropped,
-            crowded=self._words("crowded") is not None,
+            dropped_bytes=self._output.dropped + self._errors.dropped,
+            too_many_processes=self._report("crowded") is not None,
         )
 
     def close(self) -> None:
@@ -103,91 +103,95 @@ class SupervisedCommand:
 
     def _open(self) -> None:
         try:
-            self._wires = self._ends.enter_context(closing(CommandPipes()))
+            self._pipes = self._ends.enter_context(closing(CommandPipes()))
         except OSError as exc:
             raise Unavailable(
                 f"`{self._command.argv[0]}` cannot be started: {exc.strerror}; allow more open files, or run fewer "
                 "commands at once",
                 started=False,
             ) from exc
-        self._gone = False
-        loop, control = asyncio.get_running_loop(), self._wires.control.fileno()
-        loop.add_reader(control, self._listen)
+        self._closed = False
+        loop, control = asyncio.get_running_loop(), self._pipes.control.fileno()
+        loop.add_reader(control, self._read_control)
         self._ends.callback(loop.remove_reader, control)
         fed = self._command.input
         feed = (
-            LivePipeWriter(self._wires.input, fed) if isinstance(fed, LiveInput) else PipeWriter(self._wires.input, fed)
+            LivePipeWriter(self._pipes.input, fed) if isinstance(fed, LiveInput) else PipeWriter(self._pipes.input, fed)
         )
         self._ends.enter_context(closing(feed))
-        self._taps = [
-            self._ends.enter_context(closing(PipeReader(self._wires.output, self._hear(self._output, live=True)))),
+        self._readers = [
             self._ends.enter_context(
-                closing(PipeReader(self._wires.errors, self._hear(self._errors, live=self._command.live_errors)))
+                closing(PipeReader(self._pipes.output, self._output_sink(self._output, live=True)))
+            ),
+            self._ends.enter_context(
+                closing(
+                    PipeReader(self._pipes.errors, self._output_sink(self._errors, live=self._command.stream_stderr))
+                )
             ),
         ]
 
-    async def _ask(self) -> None:
+    async def _send_request(self) -> None:
         """Send the length of the request together with the pipes, then the request; wait for an answer."""
-        wires = self._wires
+        wires = self._pipes
         streams = [end.fileno() for end in (wires.their_input, wires.their_output, wires.their_errors)]
         with suppress(ConnectionError):  # the keeper is gone: what it said before, if anything, says more
             socket.send_fds(wires.control, [len(self._request).to_bytes(4, "big")], streams)
-            wires.hand_over()
+            wires.close_remote_ends()
             await asyncio.get_running_loop().sock_sendall(wires.control, self._request)
-        wires.hand_over()
+        wires.close_remote_ends()
         await self._until(self._is_answered)
 
     async def _until(self, met: Callable[[], bool]) -> None:
         """Wait for something, and tell of the output meanwhile."""
         while True:
-            self._tell()
+            self._emit_output()
             if met():
                 return
             self._changed.clear()
             await self._changed.wait()
 
-    def _tell(self) -> None:
-        untold, self._untold = self._untold, []
+    def _emit_output(self) -> None:
+        untold, self._pending_output = self._pending_output, []
         for piece in untold:
             if self._on_output is not None:
                 self._on_output(piece)
 
-    def _hear(self, kept: BoundedOutput, *, live: bool) -> Callable[[bytes], None]:
+    def _output_sink(self, kept: BoundedOutput, *, live: bool) -> Callable[[bytes], None]:
         """Return what takes the pieces of one output; those of a `live` one are told of."""
 
         def hear(piece: bytes) -> None:
             kept.add(piece)
             if live:
-                self._untold.append(piece)
+                self._pending_output.append(piece)
                 self._changed.set()
 
         return hear
 
-    def _listen(self) -> None:
+    def _read_control(self) -> None:
         """Hear what the keeper says; when it hangs up, whatever the command wrote is in the pipes."""
         try:
-            text = self._wires.control.recv(4096)
+            text = self._pipes.control.recv(4096)
         except ConnectionResetError:
             text = b""
         if text:
-            *lines, self._unfinished = (self._unfinished + text.decode()).split("\n")
-            self._said += lines
+            *lines, self._partial_line = (self._partial_line + text.decode()).split("\n")
+            self._reports += lines
         else:
-            asyncio.get_running_loop().remove_reader(self._wires.control.fileno())
-            self._gone = True
-            for tap in self._taps:
+            asyncio.get_running_loop().remove_reader(self._pipes.control.fileno())
+            self._closed = True
+            for tap in self._readers:
                 tap.drain()
         self._changed.set()
 
     def _is_answered(self) -> bool:
-        return self._words("started") is not None or self._words("failed") is not None or self._gone
+        return self._report("started") is not None or self._report("failed") is not None or self._closed
 
     def _is_over(self) -> bool:
-        return self._words("ended") is not None or self._gone
+        return self._report("ended") is not None or self._closed
 
-    def _words(self, about: str) -> list[str] | None:
+    def _report(self, about: str) -> list[str] | None:
         """Return what the keeper said about this, if it did."""
-        return next((words for first, *words in map(str.split, self._said) if first == about), None)
+        return next((words for first, *words in map(str.split, self._reports) if first == about), None)
 
 
 async def _wait_at_most(seconds: float, waiting: Awaitable[None]) -> None:
@@ -213,7 +217,7 @@ class SupervisedProcesses:
     """Runs commands for one event loop. Nothing of them outlives this process."""
 
     def __init__(self) -> None:
-        self._supervision = SupervisorClient()
+        self._supervisor = SupervisorClient()
         self._starting = asyncio.Semaphore(MAX_CONCURRENT_STARTS)
 
     async def run(self, command: Command, *, on_output: Callable[[bytes], None] | None = None) -> ProcessResult:
@@ -221,10 +225,10 @@ class SupervisedProcesses:
         with closing(SupervisedCommand(command, on_output)) as conversation:
             try:
                 await self._start(conversation)
-                in_time = await conversation.ended(within=command.timeout)
+                in_time = await conversation.wait_ended(within=command.timeout)
                 gone = await conversation.finish(within=SHUTDOWN_TIMEOUT_SECONDS)
             except BaseException:
-                conversation.hush()
+                conversation.mute_output()
                 await conversation.finish(within=CANCEL_WAIT_SECONDS)
                 raise
             if not gone:
@@ -235,12 +239,12 @@ class SupervisedProcesses:
 
     async def close(self) -> None:
         """Kill all that runs, and start nothing any more."""
-        await self._supervision.close()
+        await self._supervisor.close()
 
     async def _start(self, conversation: SupervisedCommand) -> None:
         async with self._starting:
-            if not await conversation.start(self._supervision, within=START_TIMEOUT_SECONDS):
-                self._supervision.end()
+            if not await conversation.start(self._supervisor, within=START_TIMEOUT_SECONDS):
+                self._supervisor.kill()
                 raise Unavailable("the supervisor of processes hung, and was ended with all it kept", started=True)
 
 

@@ -67,7 +67,7 @@ class StartRequest:
 
     def __init__(self, text: bytes) -> None:
         most, filter, sealed, count, *words = text.split(b"\0")
-        self.most = int(most)
+        self.max_processes = int(most)
         self.filter = bytes.fromhex(filter.decode())
         self.sealed, words = words[: int(sealed)], words[int(sealed) :]
         self.argv, (self.folder, *rest) = words[: int(count)], words[int(count) :]
@@ -85,13 +85,13 @@ class ChildSignal:
     """Rings when something about a child has changed."""
 
     def __init__(self) -> None:
-        self.fd, self._rope = os.pipe()
+        self.fd, self._write_fd = os.pipe()
         os.set_blocking(self.fd, False)
-        os.set_blocking(self._rope, False)
+        os.set_blocking(self._write_fd, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(self._rope, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
 
-    def silence(self) -> None:
+    def drain(self) -> None:
         """Let it ring again."""
         with suppress(BlockingIOError):
             os.read(self.fd, 4096)
@@ -99,12 +99,12 @@ class ChildSignal:
     def wait(self, milliseconds: int) -> None:
         """Wait until it rings, but not for long."""
         _poll([self.fd], milliseconds)
-        self.silence()
+        self.drain()
 
     def close(self) -> None:
         """Ring no more."""
         os.close(self.fd)
-        os.close(self._rope)
+        os.close(self._write_fd)
 
 
 class Supervisor:
@@ -113,76 +113,77 @@ class Supervisor:
     def __init__(self, channel: socket.socket, worker: int) -> None:
         self._channel = channel
         self._worker = _worker_pidfd(worker)
-        self._lifeline, self._held = os.pipe()
-        self._bell = ChildSignal()
-        self._keepers: set[int] = set()
-        self._looks = 0
+        self._lifeline, self._lifeline_write_fd = os.pipe()
+        self._child_signal = ChildSignal()
+        self._monitors: set[int] = set()
+        self._stray_scans_left = 0
 
     def run(self) -> None:
         """Serve the worker until it is gone; then see that everything else goes."""
         while self._serve():
-            self._collect()
-            if self._looks > 0:
+            self._reap()
+            if self._stray_scans_left > 0:
                 self._kill_strays()
-        os.close(self._held)
-        while self._collect():
+        os.close(self._lifeline_write_fd)
+        while self._reap():
             self._kill_strays()
-            self._bell.wait(REAP_INTERVAL_MS)
+            self._child_signal.wait(REAP_INTERVAL_MS)
 
     def _serve(self) -> bool:
         """Wait for something to do; say whether the worker lives."""
         ready = _poll(
-            [self._channel.fileno(), self._bell.fd, *self._worker], REAP_INTERVAL_MS if self._looks > 0 else None
+            [self._channel.fileno(), self._child_signal.fd, *self._worker],
+            REAP_INTERVAL_MS if self._stray_scans_left > 0 else None,
         )
-        self._bell.silence()
+        self._child_signal.drain()
         if not ready.isdisjoint(self._worker):
             return False
-        return self._channel.fileno() not in ready or self._hire()
+        return self._channel.fileno() not in ready or self._accept_command()
 
-    def _hire(self) -> bool:
+    def _accept_command(self) -> bool:
         """Take a control socket from the channel and fork its keeper; say whether there was one."""
         message, controls = _receive_fds(self._channel, 1, 1)
         for control in controls:  # none, if there was no room for another open file
-            self._fork(control)
+            self._fork_monitor(control)
             os.close(control)
         return message != b""
 
-    def _fork(self, control: int) -> None:
+    def _fork_monitor(self, control: int) -> None:
         try:
             keeper = os.fork()
         except OSError as exc:
             _send_line(control, f"failed fork {exc.errno}")
             return
         if keeper == 0:
-            _run_and_exit(lambda: self._become_keeper(control))
-        self._keepers.add(keeper)
+            _run_and_exit(lambda: self._run_monitor(control))
+        self._monitors.add(keeper)
 
-    def _become_keeper(self, control: int) -> None:
+    def _run_monitor(self, control: int) -> None:
         self._channel.close()
-        self._bell.close()
-        for unneeded in (self._held, *self._worker):
+        self._child_signal.close()
+        for unneeded in (self._lifeline_write_fd, *self._worker):
             os.close(unneeded)
         CommandMonitor(control, self._lifeline).run()
 
     def _kill_strays(self) -> None:
-        strays = set(children()) - self._keepers
+        strays = set(children()) - self._monitors
         _kill(strays)
-        self._looks = MAX_IDLE_STRAY_SCANS if strays else self._looks - 1
+        self._stray_scans_left = MAX_IDLE_STRAY_SCANS if strays else self._stray_scans_left - 1
 
-    def _collect(self) -> bool:
+    def _reap(self) -> bool:
         """Collect the dead; say whether anyone is left."""
         with suppress(ChildProcessError):
             while (found := os.waitpid(-1, os.WNOHANG | os.WUNTRACED))[0] != 0:
-                self._see(*found)
+                self._on_child_status(*found)
             return True
         return False
 
-    def _see(self, pid: int, status: int) -> None:
+    def _on_child_status(self, pid: int, status: int) -> None:
         if os.WIFSTOPPED(status):
-            _kill({pid} & self._keepers)  # its command is up to no good
-        elif pid in self._keepers:
-            self._keepers.discard(pid)
-            self._looks = MAX_IDLE_STRAY_SCANS if status != 0 else self._looks
+            _kill({pid} & self._monitors)  # its command is up to no good
+        elif pid in self._monitors:
+            self._monitors.discard(pid)
+            self._stray_scans_left = MAX_IDLE_STRAY_SCANS if status != 0 else self._stray_scans_left
 
 
 class CommandMonitor:
@@ -191,7 +192,7 @@ class CommandMonitor:
     def __init__(self, control: int, lifeline: int) -> None:
         self._control = socket.socket(fileno=control)
         self._lifeline = lifeline
-        self._bell = ChildSignal()
+        self._child_signal = ChildSignal()
         self._command = 0
         self._silent = False
 
@@ -199,7 +200,7 @@ class CommandMonitor:
         """Live as long as the command, and as anything that it started."""
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
         self._say("here")
-        if not self._is_addressed():
+        if not self._wait_for_worker():
             return
         length, streams = _receive_fds(self._control, LENGTH_PREFIX_BYTES, 3)
         text = (
@@ -208,27 +209,27 @@ class CommandMonitor:
             else b""
         )
         # A worker that died while this was on its way must not have anything done after its death.
-        if text and not self._is_called_off():
-            self._keep(StartRequest(text), streams)
+        if text and not self._is_cancelled():
+            self._run_command(StartRequest(text), streams)
 
     def _receive(self, length: int) -> bytes:
         """Return as many bytes, or none if nobody is there to send them."""
         text = b""
         while len(text) < length:
-            piece = self._control.recv(length - len(text)) if self._is_addressed() else b""
+            piece = self._control.recv(length - len(text)) if self._wait_for_worker() else b""
             if not piece:
                 return b""
             text += piece
         return text
 
-    def _is_addressed(self) -> bool:
+    def _wait_for_worker(self) -> bool:
         """Wait until the worker says something or hangs up; say no if the supervisor is dead."""
         return self._lifeline not in _poll([self._control.fileno(), self._lifeline])
 
-    def _is_called_off(self) -> bool:
+    def _is_cancelled(self) -> bool:
         return bool(_poll([self._control.fileno(), self._lifeline], 0))
 
-    def _keep(self, request: StartRequest, streams: list[int]) -> None:
+    def _run_command(self, request: StartRequest, streams: list[int]) -> None:
         reading, writing = os.pipe()
         keeper = os.getpid()
         try:
@@ -237,19 +238,19 @@ class CommandMonitor:
             self._say(f"failed fork {exc.errno}")
             return
         if self._command == 0:
-            _run_and_exit(lambda: _become_command(request, streams, writing, keeper=keeper))
+            _run_and_exit(lambda: _become_command(request, streams, writing, monitor_pid=keeper))
         for not_ours in (writing, *streams):
             os.close(not_ours)
-        self._wait(reading, most=request.most)
-        self._clear()
+        self._wait(reading, max_processes=request.max_processes)
+        self._kill_all()
 
-    def _wait(self, starting: int, *, most: int) -> None:
+    def _wait(self, starting: int, *, max_processes: int) -> None:
         """Wait until the command has ended or is to end; on the way, say whether it has started."""
         orders = {self._control.fileno(), self._lifeline}
-        awaited = {*orders, self._bell.fd, starting}
+        awaited = {*orders, self._child_signal.fd, starting}
         while True:
-            ready = _poll(awaited, PROCESS_COUNT_INTERVAL_MS if most else None)
-            self._bell.silence()
+            ready = _poll(awaited, PROCESS_COUNT_INTERVAL_MS if max_processes else None)
+            self._child_signal.drain()
             if starting in ready:
                 self._say(os.read(starting, 64).decode() or "started")
                 awaited.discard(starting)
@@ -258,14 +259,14 @@ class CommandMonitor:
                 return
             if self._has_ended():
                 return
-            if most and exceeds_process_limit(most):
+            if max_processes and exceeds_process_limit(max_processes):
                 self._say("crowded")
                 return
 
     def _has_ended(self) -> bool:
         """Say whether the command is over, and collect the others that are."""
         if not LINUX:
-            return not self._collect()
+            return not self._reap()
         # The command itself stays a zombie, so that its number still means its group when that is killed.
         while (dead := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
             if dead.si_pid == self._command:
@@ -273,14 +274,14 @@ class CommandMonitor:
             os.waitpid(dead.si_pid, 0)
         return False
 
-    def _clear(self) -> None:
+    def _kill_all(self) -> None:
         """Kill until nothing is left."""
         _kill([-self._command])
-        while self._collect():
+        while self._reap():
             _kill(children() if LINUX else [self._command])
-            self._bell.wait(REAP_INTERVAL_MS)
+            self._child_signal.wait(REAP_INTERVAL_MS)
 
-    def _collect(self) -> bool:
+    def _reap(self) -> bool:
         """Collect the dead, tell how the command ended, and say whether anyone is left."""
         with suppress(ChildProcessError):
             while (found := os.waitpid(-1, os.WNOHANG))[0] != 0:
@@ -310,10 +311,10 @@ def scan_children() -> list[int]:
     return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and _parent(pid) == me] if LINUX else []
 
 
-def exceeds_process_limit(most: int) -> bool:
+def exceeds_process_limit(max_processes: int) -> bool:
     """Say whether more processes and threads than that are below this process, as far as anyone can tell."""
     found, waiting = 0, children()
-    while waiting and found <= most:
+    while waiting and found <= max_processes:
         task = f"/proc/{waiting.pop()}/task"
         with suppress(FileNotFoundError, ProcessLookupError):  # it is gone by now
             threads = os.listdir(task)
@@ -321,7 +322,7 @@ def exceeds_process_limit(most: int) -> bool:
             for thread in threads:
                 with open(f"{task}/{thread}/children", "rb") as listed:
                     waiting += map(int, listed.read().split())
-    return found > most
+    return found > max_processes
 
 
 def main(channel: int, worker: int) -> None:
@@ -334,13 +335,13 @@ def main(channel: int, worker: int) -> None:
     Supervisor(socket.socket(fileno=channel), worker).run()
 
 
-def _become_command(request: StartRequest, streams: list[int], report: int, *, keeper: int) -> None:
+def _become_command(request: StartRequest, streams: list[int], report: int, *, monitor_pid: int) -> None:
     """Become the program, or report at what and why that failed."""
     step = "fork"
     try:
         os.setsid()
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != keeper:  # it died before we asked to be told
+        if os.getppid() != monitor_pid:  # it died before we asked to be told
             return
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         for number, stream in enumerate(streams):

@@ -26,7 +26,7 @@ class SupervisorClient:
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
 
-    def hire(self, control: socket.socket) -> None:
+    def start_monitor(self, control: socket.socket) -> None:
         """Have a keeper at the other end of `control`.
 
         Raises:
@@ -34,11 +34,11 @@ class SupervisorClient:
 
         """
         try:
-            socket.send_fds(self._reach(), [b"."], [control.fileno()])
+            socket.send_fds(self._ensure_running(), [b"."], [control.fileno()])
         except OSError as exc:
             raise Unavailable(f"the supervisor of processes cannot be reached: {exc.strerror}", started=False) from exc
 
-    def end(self) -> None:
+    def kill(self) -> None:
         """Kill the supervisor, and with it all that it keeps."""
         if self._channel is not None and self._process is not None:
             self._channel.close()
@@ -54,14 +54,14 @@ class SupervisorClient:
             try:
                 await asyncio.to_thread(self._process.wait, SHUTDOWN_TIMEOUT_SECONDS)
             except subprocess.TimeoutExpired:
-                self.end()
+                self.kill()
         self._channel = self._process = None
 
-    def _reach(self) -> socket.socket:
+    def _ensure_running(self) -> socket.socket:
         if self._closed:
             raise Unavailable("no process can be started any more: this worker is closing", started=False)
         if self._channel is None or _has_hung_up(self._channel):
-            self.end()
+            self.kill()
             self._channel = self._start()
         return self._channel
 

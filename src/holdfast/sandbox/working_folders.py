@@ -37,34 +37,34 @@ class OpenFolder:
         self._root = root
         self._opener = opener
 
-    def read(self, path: WorkingPath, *, most: int) -> FileSnapshot:
+    def read(self, path: WorkingPath, *, max_bytes: int) -> FileSnapshot:
         """Return a file."""
         with wrap_os_errors(self._root, path), open_beneath(self._opener, self._root, path, _READ_FLAGS) as handle:
             found = os.fstat(handle)
             check_file(found, path)
-            content = b"" if found.st_size > most else _content(handle, most=most + 1)
-            if max(found.st_size, len(content)) > most:
+            content = b"" if found.st_size > max_bytes else _content(handle, most=max_bytes + 1)
+            if max(found.st_size, len(content)) > max_bytes:
                 size = max(found.st_size, len(content))
-                raise TooLarge(f"`{path}` has {size} bytes, and {most} can be read", path=path)
+                raise TooLarge(f"`{path}` has {size} bytes, and {max_bytes} can be read", path=path)
             return FileSnapshot(content=content, stamp=_stamp(found))
 
-    def list(self, path: WorkingPath, *, most: int) -> FolderListing:
+    def list(self, path: WorkingPath, *, max_entries: int) -> FolderListing:
         """Return what is in a folder."""
         with wrap_os_errors(self._root, path), open_beneath(self._opener, self._root, path, FOLDER_FLAGS) as handle:
             with os.scandir(handle) as scan:
                 visible = (entry for entry in scan if not entry.name.startswith(TEMPORARY_PREFIX))
-                found = [_entry(entry) for entry in islice(visible, most + 1)]
+                found = [_entry(entry) for entry in islice(visible, max_entries + 1)]
             entries = sorted((entry for entry in found if entry is not None), key=lambda entry: entry.name)
-            return FolderListing(entries=entries[:most], complete=len(found) <= most)
+            return FolderListing(entries=entries[:max_entries], complete=len(found) <= max_entries)
 
     def write(
         self,
         path: WorkingPath,
         content: bytes,
         *,
-        instead_of: FileSnapshot | None,
+        replacing: FileSnapshot | None,
         mark: str,
-        before: Callable[[], None],
+        before_rename: Callable[[], None],
     ) -> None:
         """Make a file, or replace one."""
         if path == WORKING_ROOT:
@@ -73,13 +73,13 @@ class OpenFolder:
         with wrap_os_errors(self._root, path), ensure_folder(self._opener, self._root, folder) as parent:
             _remove_leftovers(parent, f"{TEMPORARY_PREFIX}{mark}-")
             old = _stat(parent, name)
-            _check_replaceable(old, path, instead_of)
+            _check_replaceable(old, path, replacing)
             with (
                 _temporary_file(parent, f"{TEMPORARY_PREFIX}{mark}-{token_hex(8)}", content, like=old) as new,
                 _replace_lock,
             ):
-                _check_replaceable(_stat(parent, name), path, instead_of)
-                before()
+                _check_replaceable(_stat(parent, name), path, replacing)
+                before_rename()
                 os.rename(new, name, src_dir_fd=parent, dst_dir_fd=parent)
             os.fsync(parent)
 

@@ -67,7 +67,7 @@ class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
     commit: Commit
     lease: Lease
     entry: JournalEntry
-    plain: bool = False
+    events_only: bool = False
     """Whether it adds events and nothing else."""
     messages: Sequence[MessageRow] = ()
     steps: Sequence[StepRow] = ()
@@ -76,10 +76,10 @@ class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
     """Step and snapshot."""
     texts: Sequence[tuple[str, str]] = ()
     """Digest and content of what the snapshots name and is not kept yet."""
-    rare: bool = False
+    has_rare_parts: bool = False
     """Whether it has something of what most commits have not: questions, children, artifacts, timers."""
     move: Move | None = None
-    starts_model: bool = False
+    starts_model_call: bool = False
     """Whether a model call begins, so that there must be a budget left."""
 
     @property
@@ -88,7 +88,7 @@ class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
         return self.move is not None and self.move.to.terminal
 
     @property
-    def tells(self) -> bool:
+    def notifies_parent(self) -> bool:
         """Whether the run that spawned it hears of it."""
         return self.move is not None and (self.move.to.terminal or bool(self.move.asks))
 
@@ -103,7 +103,7 @@ def prepare_commit(commit: Commit, *, known_texts: Collection[tuple[int, str]] =
     lease, events = commit.lease, list(map(event_row, commit.events))
     if not any(_parts_besides_events(commit)):  # as most commits are, and then there is nothing to check
         entry = JournalEntry(run_key=lease.run_key, lease_number=lease.number, events=events)
-        return PreparedCommit(commit=commit, lease=lease, entry=entry, plain=True)
+        return PreparedCommit(commit=commit, lease=lease, entry=entry, events_only=True)
     check_commit(commit)
     waits = commit.move is not None and commit.move.to is RunStatus.WAITING
     return PreparedCommit(
@@ -114,7 +114,7 @@ def prepare_commit(commit: Commit, *, known_texts: Collection[tuple[int, str]] =
             lease_number=lease.number,
             events=events,
             consumed=len(commit.consumed),
-            progresses=waits or any(step.state.settled for step in commit.steps),
+            makes_progress=waits or any(step.state.settled for step in commit.steps),
             stops=commit.move is not None and commit.move.to is not RunStatus.QUEUED,
         ),
         messages=list(map(message_row, commit.messages)),
@@ -127,9 +127,9 @@ def prepare_commit(commit: Commit, *, known_texts: Collection[tuple[int, str]] =
             for digest, text in context.texts.items()
             if (lease.space_key, digest) not in known_texts
         ],
-        rare=any(_rare_parts(commit)),
+        has_rare_parts=any(_rare_parts(commit)),
         move=commit.move,
-        starts_model=any(map(_starts_model_call, commit.steps)),
+        starts_model_call=any(map(_starts_model_call, commit.steps)),
     )
 
 

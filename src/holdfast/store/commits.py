@@ -34,18 +34,18 @@ from holdfast.store.transaction import Batch, Row, Transaction
 
 async def apply_commits(tx: Transaction, commits: Sequence[PreparedCommit]) -> list[Committed | HoldfastError]:
     """Write commits of different runs and return what became of each."""
-    if all(commit.plain for commit in commits):
+    if all(commit.events_only for commit in commits):
         return await _append_events_only(tx, commits)
     held = await _lock_rows(tx, commits)
     heads = {row["run_key"]: row for row in await tx.append([commit.entry for commit in commits])}
-    accepted = [commit for commit in commits if commit.lease.run_key in heads and not commit.plain]
+    accepted = [commit for commit in commits if commit.lease.run_key in heads and not commit.events_only]
     sequences, message_ids = await _add_messages(tx, accepted)
     await _consume(tx, accepted)
     await _put_steps(tx, accepted)
     await _add_values(tx, accepted, sequences)
     await _add_usage(tx, accepted)
     await _add_contexts(tx, accepted)
-    await _add_rare_parts(tx, [item for item in accepted if item.rare])
+    await _add_rare_parts(tx, [item for item in accepted if item.has_rare_parts])
     await _move_runs(tx, accepted, held=held)
     for commit in commits:
         if commit.lease.run_key in heads:
@@ -102,7 +102,9 @@ async def _lock_rows(tx: Transaction, commits: Iterable[PreparedCommit]) -> froz
     Those that a run which begins to wait depends on are held too, and returned.
     """
     threads = {commit.lease.thread_key for commit in commits if commit.messages or commit.ends}
-    told = {commit.lease.parent_key for commit in commits if commit.tells and commit.lease.parent_key is not None}
+    told = {
+        commit.lease.parent_key for commit in commits if commit.notifies_parent and commit.lease.parent_key is not None
+    }
     for commit in commits:
         if commit.commit.withdrawn and commit.lease.parent_key is not None:
             told.update(await parent_run_keys(tx, commit.lease.run_key))

@@ -93,7 +93,7 @@ class _RunInsert(msgspec.Struct, frozen=True, kw_only=True):
     """A run on its way into the tables."""
 
     new: NewRun
-    frame: RunPlacement
+    placement: RunPlacement
     run: Run
     input: list[MessageRow]
     key: int
@@ -115,8 +115,8 @@ async def create_run(tx: Transaction, request: CreateRunRequest) -> CreatedRun:
     if not _has_expected_agent(frame, request):
         raise Conflict(f"thread `{new.thread}` has another agent than `{request.thread_agent}`")
     (birth,) = await _insert_runs(tx, [(new, frame)])
-    if request.awaited and birth.frame.parent is not None:
-        parent = birth.frame.parent
+    if request.awaited and birth.placement.parent is not None:
+        parent = birth.placement.parent
         await check_no_deadlock(tx, (parent["id"], parent["run_key"]), (birth.run.id, birth.key))
     if new.idempotency_key is not None:
         await tx.run("settle_idempotency_key", space_key=in_space, key=new.idempotency_key, run_key=birth.key)
@@ -148,7 +148,7 @@ def _batch_key(request: CreateRunRequest) -> Hashable:
     return (request.space, request.new.thread) if isinstance(request.new.thread, str) else request
 
 
-CREATE_RUN_BATCH: Final = Batch(name=_batch_key, apply=_create_batched_runs, queues=True)
+CREATE_RUN_BATCH: Final = Batch(name=_batch_key, apply=_create_batched_runs, enqueues=True)
 
 
 async def _run_created_earlier(tx: Transaction, in_space: int, request: CreateRunRequest) -> Run | None:
@@ -179,7 +179,7 @@ async def _insert_runs(tx: Transaction, framed: Sequence[tuple[NewRun, RunPlacem
     runs = [_build_run(tx, new, frame) for new, frame in framed]
     keys = await _add_runs(tx, runs, [frame for _, frame in framed])
     births = [
-        _RunInsert(new=new, frame=frame, run=run, input=list(map(message_row, new.messages)), key=key)
+        _RunInsert(new=new, placement=frame, run=run, input=list(map(message_row, new.messages)), key=key)
         for (new, frame), run, key in zip(framed, runs, keys, strict=True)
     ]
     await tx.many("add_heads", [_head_values(tx, birth) for birth in births])
@@ -190,21 +190,21 @@ async def _insert_runs(tx: Transaction, framed: Sequence[tuple[NewRun, RunPlacem
     await _add_values(tx, births)
     await tx.many("add_budgets", [(birth.key,) for birth in births if has_budget(birth.run.limits)])
     made = [birth for birth in births if isinstance(birth.new.thread, NewThread)]
-    await tx.many("mark_made_for_runs", [(birth.key, birth.frame.thread["thread_key"]) for birth in made])
+    await tx.many("mark_made_for_runs", [(birth.key, birth.placement.thread["thread_key"]) for birth in made])
     for birth, row in zip(births, rows, strict=True):
         _wake_watchers(tx, birth, row)
     for birth, entrance, first in zip(births, entered, started, strict=True):
         if _may_be_claimed(birth):
-            tx.born[birth.key] = _new_run_row(birth, entrance, first)
+            tx.new_runs[birth.key] = _new_run_row(birth, entrance, first)
     return births
 
 
 def _may_be_claimed(birth: _RunInsert) -> bool:
-    return birth.frame.base_has_ended and birth.run.wait_until is None
+    return birth.placement.may_start and birth.run.wait_until is None
 
 
 def _new_run_row(birth: _RunInsert, entrance: EnteredInput, first: RunStarted) -> NewRunRow:
-    frame = birth.frame
+    frame = birth.placement
     anew = frame.base is None and not birth.new.values
     return NewRunRow(
         run=birth.run,
@@ -217,7 +217,7 @@ def _new_run_row(birth: _RunInsert, entrance: EnteredInput, first: RunStarted) -
 
 def _wake_watchers(tx: Transaction, birth: _RunInsert, started: tuple[str, str]) -> None:
     grown = LogAppend(head=log_head(birth.run), events=[started], at=tx.now)
-    delayed = birth.frame.base_has_ended and birth.run.wait_until is not None
+    delayed = birth.placement.may_start and birth.run.wait_until is not None
     tx.wake(grown=grown, queue=_may_be_claimed(birth), delayed=delayed)
 
 
@@ -231,7 +231,7 @@ def _build_run(tx: Transaction, new: NewRun, frame: RunPlacement) -> Run:
         mode=new.mode,
         agent_type=new.agent_type or thread["agent_type"],
         model=new.model,
-        status=RunStatus.QUEUED if frame.base_has_ended else RunStatus.PENDING,
+        status=RunStatus.QUEUED if frame.may_start else RunStatus.PENDING,
         status_reason=None,
         base_run_id=None if frame.base is None else frame.base["id"],
         base_sequence=frame.base_sequence,
@@ -255,7 +255,7 @@ def _build_run(tx: Transaction, new: NewRun, frame: RunPlacement) -> Run:
         created_by=new.created_by,
         cancelled_by=None,
         created_at=now,
-        queued_at=now if frame.base_has_ended else None,
+        queued_at=now if frame.may_start else None,
         started_at=None,
         completed_at=None,
     )
@@ -306,7 +306,7 @@ def _head_values(tx: Transaction, birth: _RunInsert) -> tuple[Any, ...]:
         run.status.value,
         PRIORITY_HEAD_START_MS[run.priority],
         queue_key(run.priority, max(tx.now, wait_until or tx.now)),
-        tx.now if birth.frame.base_has_ended else None,
+        tx.now if birth.placement.may_start else None,
         wait_until,
         run.last_event_seq,
     )
@@ -315,10 +315,10 @@ def _head_values(tx: Transaction, birth: _RunInsert) -> tuple[Any, ...]:
 async def _add_input(tx: Transaction, births: Sequence[_RunInsert]) -> list[EnteredInput]:
     """Keep the input; it enters the conversation now if the base has ended, else when it ends."""
     await check_new_ids(
-        tx, [(_chain_tip(birth.frame), birth.input) for birth in births if birth.frame.base is not None]
+        tx, [(_chain_tip(birth.placement), birth.input) for birth in births if birth.placement.base is not None]
     )
-    entering = [len(birth.input) if birth.frame.base_has_ended else 0 for birth in births]
-    threads = [birth.frame.thread["thread_key"] for birth in births]
+    entering = [len(birth.input) if birth.placement.may_start else 0 for birth in births]
+    threads = [birth.placement.thread["thread_key"] for birth in births]
     begun = await tx.many(
         "begin_runs_on_threads", [(tx.now, count, key) for count, key in zip(entering, threads, strict=True)]
     )
@@ -335,7 +335,7 @@ def _input_rows(tx: Transaction, birth: _RunInsert, first: int | None) -> Iterat
     """Yield the input of a run as rows, from the sequence `first` on if it has a place."""
     for index, message in enumerate(birth.input):
         sequence = None if first is None else first + index
-        thread_key = birth.frame.thread["thread_key"]
+        thread_key = birth.placement.thread["thread_key"]
         yield message_values(tx, message, thread_key=thread_key, run_key=birth.key, sequence=sequence)
 
 
@@ -351,10 +351,10 @@ async def _add_values(tx: Transaction, births: Sequence[_RunInsert]) -> None:
     inherited = [
         (
             birth.key,
-            birth.frame.base["run_key"],
+            birth.placement.base["run_key"],
             AFTER_LAST_SEQUENCE if birth.run.base_sequence is None else birth.run.base_sequence,
         )
         for birth in births
-        if birth.frame.base is not None and birth.frame.base_has_ended and birth.frame.base["has_values"]
+        if birth.placement.base is not None and birth.placement.may_start and birth.placement.base["has_values"]
     ]
     await tx.many("inherit_values", inherited)

@@ -56,7 +56,7 @@ async def end_run_trees(tx: Transaction, run_keys: Sequence[int], ending: RunEnd
     runs = [await _end_run(tx, row, ending) for row in ended]
     keys = {row["run_key"] for row in ended}
     for row, run in zip(ended, runs, strict=True):
-        await notify_parent(tx, row["parent_key"], run, besides=keys)
+        await notify_parent(tx, row["parent_key"], run, ending_keys=keys)
     await notify_subscribers(tx, {row["run_key"]: run for row, run in zip(ended, runs, strict=True)})
     return runs
 
@@ -101,7 +101,7 @@ async def _end_run(tx: Transaction, row: Row, ending: RunEnd) -> Run:
     answers = [_result_for_open_call(call, MessageId(tx.new_id("msg")), ending) for call in calls]
     left = await unread_input(tx, row)
     events = await _closing_events(tx, run_key, run, answers, left.plan, ending)
-    await _add_messages(tx, row, [*answers, *left.said], begun=run.queued_at is not None)
+    await _add_messages(tx, row, [*answers, *left.messages], begun=run.queued_at is not None)
     await save_values(tx, run_key, left.values, left.plan)
     head = await tx.one(
         "end_head",
@@ -184,7 +184,7 @@ PLAN_VALUE = "plan"
 class UnreadInput(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be kept of an inbox."""
 
-    said: Sequence[NewMessage]
+    messages: Sequence[NewMessage]
     values: Mapping[str, Json]
     plan: Plan | None
     """With the edits, if there are any."""
@@ -198,7 +198,7 @@ async def unread_input(tx: Transaction, run: Row) -> UnreadInput:
     edits = [edit for edit in map(decode_edit, items) if edit is not None]
     changes = [edit.plan for edit in edits if edit.plan is not None]
     return UnreadInput(
-        said=await _without_used_ids(
+        messages=await _without_used_ids(
             tx, run, [said for said in map(decode_steering_message, items) if said is not None]
         ),
         values={name: value for edit in edits for name, value in edit.values.items()},

@@ -97,9 +97,11 @@ async def _resume_waiting_run(tx: Transaction, run_key: int) -> None:
     await tx.run("forget_waits", run_key=run_key)
 
 
-async def notify_parent(tx: Transaction, parent_key: int | None, child: Run, *, besides: Collection[int] = ()) -> None:
+async def notify_parent(
+    tx: Transaction, parent_key: int | None, child: Run, *, ending_keys: Collection[int] = ()
+) -> None:
     """Put a child's end into its parent's inbox, unless the parent is among those that end with it."""
-    if parent_key is None or parent_key in besides:
+    if parent_key is None or parent_key in ending_keys:
         return
     if (
         await put_inbox_item(tx, parent_key, kind=InboxKind.CHILD, data=dump_json(await run_ended_data(tx, child)))

@@ -55,7 +55,7 @@ class SqlInterrupts:
 
         return await self._database.read(find)
 
-    async def asked_by(self, space: SpaceId, run: RunId) -> list[Interrupt]:
+    async def open_for_run(self, space: SpaceId, run: RunId) -> list[Interrupt]:
         """Return the open questions that a run asks or shows."""
 
         async def find(tx: Transaction) -> list[Interrupt]:
@@ -89,7 +89,7 @@ class SqlInterrupts:
 
     async def expire(self, *, limit: int = 100) -> list[InterruptId]:
         """Close those that nobody answered in time."""
-        check_page_size(limit, most=1000)
+        check_page_size(limit, maximum=1000)
         due = await self._database.read(lambda tx: tx.all("due_interrupts", now=tx.now, limit=limit))
         return [row["id"] for row in due if await self._close(row)]
 
@@ -105,26 +105,26 @@ class SqlInterrupts:
     async def _close(self, due: Row) -> bool:
         return await self._database.write(lambda tx: _expire(tx, due))
 
-    async def answer(self, space: SpaceId, interrupt: InterruptId, answer: InterruptResponse) -> Interrupt:
+    async def respond(self, space: SpaceId, interrupt: InterruptId, response: InterruptResponse) -> Interrupt:
         """Settle the interrupt and wake its run."""
 
         async def settle(tx: Transaction) -> Interrupt:
             run_key = (await _interrupt_row(tx, space, interrupt))["run_key"]
             above = await parent_run_keys(tx, run_key)
             await tx.lock(runs=[run_key, *above])
-            await _settle(tx, space, await _interrupt_row(tx, space, interrupt), answer, above=above)
+            await _settle(tx, space, await _interrupt_row(tx, space, interrupt), response, above=above)
             return _to_interrupt(await _interrupt_row(tx, space, interrupt))
 
         return await self._database.write(settle)
 
-    async def answer_all(
+    async def respond_all(
         self,
         space: SpaceId,
         run: RunId,
-        answers: Mapping[InterruptId, InterruptResponse],
+        responses: Mapping[InterruptId, InterruptResponse],
         *,
         segment: RunId | None = None,
-        besides: Sequence[NewMessage] = (),
+        messages: Sequence[NewMessage] = (),
     ) -> int:
         """Settle interrupts of a run and of those below it, name what it says next, and tell it something."""
         if segment is not None:
@@ -132,11 +132,11 @@ class SqlInterrupts:
 
         async def settle(tx: Transaction) -> int:
             key = await run_key_of(tx, space, run)
-            above = {interrupt: await _run_and_parent_keys(tx, space, interrupt) for interrupt in answers}
+            above = {interrupt: await _run_and_parent_keys(tx, space, interrupt) for interrupt in responses}
             await tx.lock(runs={key}.union(*above.values()))
             if segment is not None:
                 await _name_segment(tx, space, key, segment)
-            for interrupt, answer in answers.items():
+            for interrupt, answer in responses.items():
                 if key not in above[interrupt]:
                     raise NotFound(f"run `{run}` does not ask `{interrupt}`", id=interrupt)
                 named = None if segment is None else (key, segment)
@@ -148,7 +148,7 @@ class SqlInterrupts:
                     above=above[interrupt][1:],
                     named=named,
                 )
-            for said in besides:
+            for said in messages:
                 await put_inbox_item(tx, key, kind=InboxKind.MESSAGE, data=dump_json(said), by=said.created_by)
             ends = await tx.all("events_of_types_after", run_key=key, seq=0, types=_END_EVENT_TYPES, limit=2**31)
             return ends[-1]["seq"] if ends else 0
@@ -198,7 +198,7 @@ async def _settle(
     await tx.run("answer_interrupt", interrupt_key=row["interrupt_key"], response=response, by=by, now=tx.now)
     said = {"interrupt_id": asked.id, "response": answer.response}
     data = dump_json({**said, "segment": named[1]} if named is not None and named[0] == row["run_key"] else said)
-    if await put_inbox_item(tx, row["run_key"], kind=InboxKind.ANSWER, data=data, by=by) is None:
+    if await put_inbox_item(tx, row["run_key"], kind=InboxKind.RESPONSE, data=data, by=by) is None:
         raise Conflict(f"run `{asked.run_id}` has ended", run_id=asked.run_id)
     tx.wake(run=(space, asked.run_id), queue=True)
     await notify_of_closed_interrupt(tx, above, asked.id, named=named)
@@ -214,7 +214,7 @@ async def _expire(tx: Transaction, due: Row) -> bool:
     asked = _to_interrupt(row)
     await tx.run("expire_interrupt", interrupt_key=row["interrupt_key"])
     data = dump_json({"interrupt_id": asked.id, "response": asked.default, "expired": True})
-    await put_inbox_item(tx, row["run_key"], kind=InboxKind.ANSWER, data=data)
+    await put_inbox_item(tx, row["run_key"], kind=InboxKind.RESPONSE, data=data)
     tx.wake(run=(due["space_id"], asked.run_id), queue=True)
     await notify_of_closed_interrupt(tx, above, asked.id)
     return True
@@ -258,7 +258,7 @@ async def parent_run_keys(tx: Transaction, run_key: int) -> list[int]:
 async def notify_parent_of_interrupts(tx: Transaction, parent_key: int, run: RunId, asks: Sequence[Json]) -> None:
     """Tell a parent, which is held, what people are asked by its child."""
     data = dump_json({"run_id": run, "interrupts": list(asks)})
-    if await put_inbox_item(tx, parent_key, kind=InboxKind.QUESTION, data=data) is not None:
+    if await put_inbox_item(tx, parent_key, kind=InboxKind.CHILD_INTERRUPT, data=data) is not None:
         tx.wake(queue=True)
 
 
@@ -269,5 +269,5 @@ async def notify_of_closed_interrupt(
     for run_key in above:
         name = {"segment": named[1]} if named is not None and named[0] == run_key else {}
         data = dump_json({"interrupt_id": interrupt, **name})
-        if await put_inbox_item(tx, run_key, kind=InboxKind.ANSWER, data=data) is not None:
+        if await put_inbox_item(tx, run_key, kind=InboxKind.RESPONSE, data=data) is not None:
             tx.wake(queue=True)

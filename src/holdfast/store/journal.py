@@ -49,7 +49,7 @@ class SqlJournal:
 
     async def history(self, lease: Lease, *, before: int, limit: int) -> list[Message]:
         """Return earlier messages of the run's chain."""
-        check_page_size(limit, most=MAX_HISTORY_MESSAGES)
+        check_page_size(limit, maximum=MAX_HISTORY_MESSAGES)
 
         async def find(tx: Transaction) -> list[Message]:
             await _check_lease(tx, lease)
@@ -60,7 +60,7 @@ class SqlJournal:
     async def commit(self, commit: Commit) -> Committed:
         """Add everything in `commit`, or nothing."""
         prepared = prepare_commit(commit, known_texts=self._known_texts)
-        committed = await self._commits.counted(commit, self._database.together(self._commits.batch, prepared))
+        committed = await self._commits.observe(commit, self._database.submit_to_batch(self._commits.batch, prepared))
         if prepared.texts:
             self._remember_texts(commit.lease.space_key, prepared.texts)
         return committed
@@ -147,7 +147,7 @@ class CommitMetrics:
         self.batch = Batch(name=COMMIT_BATCH.name, apply=self._apply)
         """`COMMIT_BATCH`, whose size is taken note of."""
 
-    async def counted(self, commit: Commit, committing: Awaitable[Committed]) -> Committed:
+    async def observe(self, commit: Commit, committing: Awaitable[Committed]) -> Committed:
         """Wait for a commit, and count what becomes of it."""
         begun = perf_counter()
         try:
@@ -187,7 +187,7 @@ class SqlEventLog:
         types: Sequence[str] | None = None,
     ) -> list[LoggedEvent]:
         """Return events above a number, in order."""
-        check_page_size(limit, most=10_000)
+        check_page_size(limit, maximum=10_000)
         if seq < 0:
             raise Invalid("`seq` must be 0 or more", field="seq")
 

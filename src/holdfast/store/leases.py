@@ -37,8 +37,8 @@ class SqlLeases:
 
     async def claim(self, owner: OwnerId, *, lease: timedelta, limit: int = 1) -> list[Lease]:
         """Lease queued runs to `owner`, the most urgent first."""
-        check_page_size(limit, most=1000)
-        claimed = await self._database.together(CLAIM_BATCH, ClaimRequest(owner, _lease_ms(lease), limit))
+        check_page_size(limit, maximum=1000)
+        claimed = await self._database.submit_to_batch(CLAIM_BATCH, ClaimRequest(owner, _lease_ms(lease), limit))
         self._meters.claimed.add(len(claimed))
         return claimed
 
@@ -83,7 +83,7 @@ class SqlLeases:
         self._meters.leases_expired.add(len(taken))
         return taken
 
-    async def queue(self) -> QueueState:
+    async def queue_state(self) -> QueueState:
         """Return whether a run may be claimed."""
 
         async def look(tx: Transaction) -> QueueState:
@@ -97,7 +97,7 @@ class SqlLeases:
         return await self._database.write(lambda tx: requeue_expired_run(tx, expired, cap=cap))
 
 
-async def requeue_expired_run(tx: Transaction, expired: Row, *, cap: int, at_once: bool = False) -> bool:
+async def requeue_expired_run(tx: Transaction, expired: Row, *, cap: int, without_delay: bool = False) -> bool:
     """Free a run whose worker is dead, if nothing happened to it since `expired` was read."""
     run_key = expired["run_key"]
     if RunStatus(expired["status"]).terminal:
@@ -105,7 +105,7 @@ async def requeue_expired_run(tx: Transaction, expired: Row, *, cap: int, at_onc
         return await _release_ended_run(tx, run_key, expired["lease_number"])
     if attempts_exhausted(expired["attempt"], cap):
         return await _fail_exhausted_run(tx, expired)
-    delay = None if at_once else tx.now + backoff_ms(expired["attempt"])
+    delay = None if without_delay else tx.now + backoff_ms(expired["attempt"])
     row = await tx.one(
         "requeue_expired",
         run_key=run_key,
@@ -117,14 +117,14 @@ async def requeue_expired_run(tx: Transaction, expired: Row, *, cap: int, at_onc
     if row is None:  # it was renewed, or ended with its parent
         await tx.lock(threads=[expired["thread_key"]], runs=[run_key])
         return await _release_ended_run(tx, run_key, expired["lease_number"] + 1)
-    tx.wake(queue=at_once, delayed=not at_once)
+    tx.wake(queue=without_delay, delayed=not without_delay)
     return True
 
 
 async def release_all_leases(tx: Transaction, *, cap: int) -> None:
     """Free every run and every timer at once: the process that held them is gone."""
     for head in await tx.all("expired_heads", now=2**62):
-        await requeue_expired_run(tx, head, cap=cap, at_once=True)
+        await requeue_expired_run(tx, head, cap=cap, without_delay=True)
     await tx.run("free_timers")
 
 
@@ -197,7 +197,7 @@ def _batch_key(claim: ClaimRequest) -> Hashable:
     return claim
 
 
-CLAIM_BATCH: Final = Batch(name=_batch_key, apply=_claim_batch, lasting=False)
+CLAIM_BATCH: Final = Batch(name=_batch_key, apply=_claim_batch, durable=False)
 
 
 async def _claim_runs(tx: Transaction, owner: OwnerId, length: int, *, limit: int) -> list[Lease]:
@@ -230,9 +230,9 @@ def _deadline_values(tx: Transaction, lease: Lease) -> tuple[Any, ...]:
 async def _claimed_runs(tx: Transaction, heads: Sequence[Row]) -> dict[int, _ClaimedRun]:
     """Return claimed runs by their keys; those that this transaction has made need not be read."""
     made = {
-        head["run_key"]: _claimed_new_run(tx.born[head["run_key"]], head)
+        head["run_key"]: _claimed_new_run(tx.new_runs[head["run_key"]], head)
         for head in heads
-        if head["run_key"] in tx.born
+        if head["run_key"] in tx.new_runs
     }
     stored = [(head["run_key"],) for head in heads if head["run_key"] not in made]
     return made | {row["run_key"]: _claimed_stored_run(row) for row in await tx.many("runs_by_key", stored)}
@@ -280,5 +280,5 @@ async def _to_lease(tx: Transaction, owner: OwnerId, head: Row, claimed: _Claime
         parent_key=claimed.parent_key,
         budget_keys=await budget_keys_of_run(tx, head["run_key"]) if spends else (),
         run=run,
-        opening=claimed.opening,
+        snapshot=claimed.opening,
     )

@@ -37,7 +37,7 @@ class SqlMessages:
         self, space: SpaceId, run: RunId, *, limit: int = DEFAULT_PAGE_SIZE, before: int | MessageId | None = None
     ) -> list[Message]:
         """Return the last messages of a chain, oldest first."""
-        check_page_size(limit, most=MAX_HISTORY_MESSAGES)
+        check_page_size(limit, maximum=MAX_HISTORY_MESSAGES)
 
         async def find(tx: Transaction) -> list[Message]:
             row = await run_row(tx, space, run)
@@ -69,7 +69,7 @@ class SqlMessages:
 
         return await self._database.read(find)
 
-    async def named(self, space: SpaceId, thread: ThreadId, message: MessageId) -> list[Message]:
+    async def find_in_thread(self, space: SpaceId, thread: ThreadId, message: MessageId) -> list[Message]:
         """Return the messages of a thread with that id, the newest first."""
 
         async def find(tx: Transaction) -> list[Message]:

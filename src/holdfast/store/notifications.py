@@ -29,13 +29,13 @@ class SqlNotifications:
 
     async def dispatch(self, *, limit: int = 1000) -> list[SpaceId]:
         """Number what is in the outbox."""
-        check_page_size(limit, most=1000)
+        check_page_size(limit, maximum=1000)
         spaces = await self._database.write(lambda tx: _dispatch(tx, limit))
         return sorted(spaces)
 
     async def after(self, space: SpaceId, number: int = 0, *, limit: int = DEFAULT_PAGE_SIZE) -> list[Notification]:
         """Return news above a number."""
-        check_page_size(limit, most=1000)
+        check_page_size(limit, maximum=1000)
 
         async def find(tx: Transaction) -> list[Notification]:
             key = await space_key(tx, space)
@@ -48,7 +48,7 @@ class SqlNotifications:
         self, space: SpaceId, *, limit: int = DEFAULT_PAGE_SIZE, before: int | None = None
     ) -> list[Notification]:
         """Return the newest news first."""
-        check_page_size(limit, most=1000)
+        check_page_size(limit, maximum=1000)
         most = 2**62 if before is None else before
 
         async def find(tx: Transaction) -> list[Notification]:

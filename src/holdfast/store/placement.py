@@ -38,7 +38,7 @@ class RunPlacement(msgspec.Struct, frozen=True, kw_only=True):
     parent: Row | None = None
     base: Row | None = None
     base_sequence: int | None = None
-    base_has_ended: bool
+    may_start: bool
     """Whether the run may begin: its base is over, and its worker has let go."""
     place: ChainPosition
 
@@ -65,13 +65,13 @@ async def find_batch_placements(tx: Transaction, plain: Sequence[tuple[SpaceId, 
 async def _lock_threads(
     tx: Transaction, names: Sequence[tuple[SpaceId, ThreadId]]
 ) -> dict[tuple[SpaceId, ThreadId], Row]:
-    await tx.lock_named(names)
+    await tx.lock_threads_by_name(names)
     return {(row["space_id"], row["id"]): row for row in await tx.many("threads_with_newest_run", names)}
 
 
 def _placement_on_new_thread(space: SpaceId, space_key: int, thread: Row) -> RunPlacement:
     return RunPlacement(
-        space=space, space_key=space_key, thread=thread, base_has_ended=True, place=next_chain_position(None)
+        space=space, space_key=space_key, thread=thread, may_start=True, place=next_chain_position(None)
     )
 
 
@@ -87,7 +87,7 @@ def _placement_on_thread(space: SpaceId, thread: Row | None, base: Row | None) -
         space_key=thread["space_key"],
         thread=thread,
         base=base,
-        base_has_ended=True,
+        may_start=True,
         place=next_chain_position(None if base is None else _to_ancestor(base)),
     )
 
@@ -115,7 +115,7 @@ async def find_placement(tx: Transaction, space: SpaceId, in_space: int, new: Ne
         parent=parent,
         base=None if start.base_key is None else base,
         base_sequence=start.base_sequence,
-        base_has_ended=await _base_has_ended(tx, base),
+        may_start=await _base_has_ended(tx, base),
         place=next_chain_position(None if base is None else _to_ancestor(base)),
     )
 

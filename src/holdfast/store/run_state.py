@@ -128,7 +128,7 @@ async def budget_keys_of_run(tx: Transaction, run_key: int) -> tuple[int, ...]:
 async def check_budgets(tx: Transaction, commits: Iterable[PreparedCommit]) -> None:
     """Raise if a commit starts a call that no budget is left for."""
     for commit in commits:
-        if commit.starts_model and commit.lease.budget_keys:
+        if commit.starts_model_call and commit.lease.budget_keys:
             for key in commit.lease.budget_keys:
                 limits, spent = await _limits_and_spending(tx, key)
                 check_budget(limits, spent)

@@ -49,16 +49,16 @@ class SqlRuns:
 
         request = CreateRunRequest(space, new, body, awaited, thread_agent)
         if fires is None and can_be_batched(new):
-            return await self._database.together(CREATE_RUN_BATCH, request)
+            return await self._database.submit_to_batch(CREATE_RUN_BATCH, request)
 
         async def make(tx: Transaction) -> CreatedRun:
             if fires is not None:
                 await settle_timer(tx, fires)
             return await create_run(tx, request)
 
-        return await self._database.write(make, queues=True)
+        return await self._database.write(make, enqueues=True)
 
-    async def made_under(self, space: SpaceId, key: str, *, body: str) -> Run | None:
+    async def find_by_idempotency_key(self, space: SpaceId, key: str, *, body: str) -> Run | None:
         """Return the run of an idempotency key."""
         check_idempotency_key(key)
 
@@ -75,7 +75,7 @@ class SqlRuns:
 
         return await self._database.read(find, quick=True)
 
-    async def named(self, names: Sequence[tuple[SpaceId, RunId]]) -> list[Run]:
+    async def get_many(self, names: Sequence[tuple[SpaceId, RunId]]) -> list[Run]:
         """Return those runs that are there."""
 
         async def find(tx: Transaction) -> list[Run]:
@@ -97,7 +97,7 @@ class SqlRuns:
             lambda tx: list_runs(tx, space, where or RunFilter(), limit=limit, cursor=cursor)
         )
 
-    async def at_work(self, space: SpaceId, run: RunId) -> int:
+    async def count_active_children(self, space: SpaceId, run: RunId) -> int:
         """Return how many runs that a run spawned have not ended."""
 
         async def count(tx: Transaction) -> int:
@@ -248,5 +248,5 @@ async def _count_live_runs(tx: Transaction) -> LiveRunCounts:
         delayed=row["delayed"],
         running=row["running"],
         waiting=row["waiting"],
-        longest_wait=0.0 if oldest is None else max(tx.now - oldest, 0) / 1000,
+        longest_wait_seconds=0.0 if oldest is None else max(tx.now - oldest, 0) / 1000,
     )

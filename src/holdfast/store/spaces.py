@@ -64,7 +64,7 @@ class SqlSpaces:
     async def create(self, space: SpaceId, *, name: str, metadata: dict[str, Json] | None = None) -> Space:
         """Make a space under a chosen id."""
         check_client_id(space, field="id")
-        check_text(name, field="name", most=MAX_SPACE_NAME_CHARS)
+        check_text(name, field="name", max_chars=MAX_SPACE_NAME_CHARS)
         data = dump_json(metadata or {})
 
         async def add(tx: Transaction) -> Space:
@@ -99,7 +99,7 @@ class SqlSpaces:
         if patch.name is UNSET and patch.metadata is UNSET:
             raise Invalid("the patch changes nothing: name at least one field")
         if patch.name is not UNSET:
-            check_text(patch.name, field="name", most=MAX_SPACE_NAME_CHARS)
+            check_text(patch.name, field="name", max_chars=MAX_SPACE_NAME_CHARS)
 
         async def change(tx: Transaction) -> Space:
             row = await _space_row(tx, "lock_space", space)

@@ -42,4 +42,4 @@ class Store:
         self.api_keys = SqlApiKeys(database)
         self.notifications = SqlNotifications(database)
         self.tool_trust = SqlToolTrust(database)
-        self.census = SqlRunCounts(database)
+        self.run_counts = SqlRunCounts(database)

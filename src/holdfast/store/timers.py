@@ -45,9 +45,9 @@ class SqlTimers:
 
         return await self._database.read(find)
 
-    async def due(self, owner: OwnerId, *, lease: timedelta, limit: int = 100) -> list[TimerClaim]:
+    async def claim_due(self, owner: OwnerId, *, lease: timedelta, limit: int = 100) -> list[TimerClaim]:
         """Claim due timers, the earliest first."""
-        check_page_size(limit, most=1000)
+        check_page_size(limit, maximum=1000)
 
         async def claim(tx: Transaction) -> list[TimerClaim]:
             rows = await tx.all(

@@ -45,7 +45,7 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True):
     """Type and JSON."""
     consumed: int = 0
     """How many inbox items it reads."""
-    progresses: bool = False
+    makes_progress: bool = False
     """Whether a step settles or the run begins to wait: it does not kill its workers."""
     stops: bool = False
     """Whether the run stops reading its inbox."""
@@ -71,10 +71,10 @@ class Transaction(Protocol):
     lease_now: Millis | None
     """The time that leases are measured by; `None` where the database has a clock of its own."""
 
-    born: dict[int, NewRunRow]
+    new_runs: dict[int, NewRunRow]
     """The runs that it has made and that may be claimed, by key."""
 
-    async def lock_named(self, threads: Sequence[tuple[SpaceId, ThreadId]]) -> None:
+    async def lock_threads_by_name(self, threads: Sequence[tuple[SpaceId, ThreadId]]) -> None:
         """Hold threads by their names, and their spaces against being deleted."""
 
     async def lock(self, *, threads: Iterable[int] = (), runs: Iterable[int] = ()) -> bool:
@@ -127,10 +127,10 @@ class Batch(msgspec.Struct, Generic[BatchItem, BatchResult], frozen=True, kw_onl
     several items, what it did is taken back, and it is called for each alone.
     """
 
-    queues: bool = False
+    enqueues: bool = False
     """Whether it puts runs into the queue. A database of one process says so beforehand, so that they may be claimed
     in the transaction that makes them."""
-    lasting: bool = True
+    durable: bool = True
     """Whether it must be on disk before anybody is told; otherwise a database on this machine may let it go there with
     whatever comes next, as what a power failure then takes back it takes from this process too."""
     name: Callable[[BatchItem], Hashable]
@@ -149,13 +149,13 @@ class Database(Protocol):
         With `quick` it reads a few small rows by their keys, so that a database may do it at once where it is called.
         """
 
-    async def write(self, operation: Operation[T], *, queues: bool = False) -> T:
+    async def write(self, operation: Operation[T], *, enqueues: bool = False) -> T:
         """Run `operation` in a transaction of its own, or in one that it shares with others and can leave alone.
 
         Whether it `queues` says the same as of a batch.
         """
 
-    def together(self, batch: Batch[BatchItem, BatchResult], item: BatchItem) -> Awaitable[BatchResult]:
+    def submit_to_batch(self, batch: Batch[BatchItem, BatchResult], item: BatchItem) -> Awaitable[BatchResult]:
         """Do `item` together with whatever else of its kind is waiting; it fails or holds alone."""
 
 
@@ -218,7 +218,7 @@ class WakeBuilder:
         self.news = self.news or other.news
         self.timers = self.timers or other.timers
 
-    def wake(self) -> WakeHint | None:
+    def build(self) -> WakeHint | None:
         """Return all of it as one hint."""
         if not (self.runs or self.ended or self.queue or self.delayed or self.news or self.timers):
             return None

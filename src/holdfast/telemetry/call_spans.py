@@ -37,31 +37,31 @@ class ChatSpan:
         self._span = tracer.start_span(
             f"chat {name}", kind=SpanKind.CLIENT, attributes=_chat_attributes(model.name, request)
         )
-        self._said = OutputRecorder() if with_content else None
+        self._output = OutputRecorder() if with_content else None
         if with_content:
             self._span.set_attribute(attributes.SYSTEM_INSTRUCTIONS, instructions_json(request.system))
             self._span.set_attribute(attributes.INPUT_MESSAGES, messages_json(request.messages))
 
-    def see(self, delta: ModelDelta) -> None:
+    def on_delta(self, delta: ModelDelta) -> None:
         """Take note of what comes."""
-        if self._said is not None:
-            self._said.take(delta)
+        if self._output is not None:
+            self._output.add(delta)
         if type(delta) is ModelFinished:
             self._finish(delta)
 
-    def fail(self, error: BaseException) -> None:
+    def on_error(self, error: BaseException) -> None:
         """Take note of what went wrong."""
         mark_failed(self._span, error)
 
-    def end(self) -> None:
+    def on_end(self) -> None:
         """End the span."""
         self._span.end()
 
     def _finish(self, finished: ModelFinished) -> None:
         self._span.set_attribute(attributes.FINISH_REASONS, [finished.reason])
         set_usage(self._span, finished.usage)
-        if self._said is not None:
-            self._span.set_attribute(attributes.OUTPUT_MESSAGES, self._said.written(finished.reason))
+        if self._output is not None:
+            self._span.set_attribute(attributes.OUTPUT_MESSAGES, self._output.message_json(finished.reason))
 
 
 def set_usage(span: Span, usage: Usage) -> None:
@@ -160,7 +160,7 @@ class OutputRecorder:
         self._thoughts: list[str] = []
         self._calls: dict[str, tuple[str, list[str]]] = {}
 
-    def take(self, delta: ModelDelta) -> None:
+    def add(self, delta: ModelDelta) -> None:
         """Add a piece."""
         match delta:
             case TextDelta(text=text):
@@ -174,7 +174,7 @@ class OutputRecorder:
             case ModelFinished():
                 pass
 
-    def written(self, reason: str) -> str:
+    def message_json(self, reason: str) -> str:
         """Write all of it."""
         parts: list[dict[str, Any]] = []
         if self._thoughts:

@@ -43,7 +43,7 @@ class PresetIdGenerator(RandomIdGenerator):
         self._trace: int | None = None
         self._span: int | None = None
 
-    def choose(self, *, trace: int, span: int) -> None:
+    def preset(self, *, trace: int, span: int) -> None:
         """Say which ids the next span has; the trace only counts for a span without a parent."""
         self._trace, self._span = trace, span
 
@@ -69,7 +69,7 @@ class RunSpan:
         self.span = span
         self._usage = ZERO_USAGE
 
-    def take(self, commit: Commit) -> None:
+    def record(self, commit: Commit) -> None:
         """Take note of what was committed."""
         if commit.usage is not None:
             self._usage = self._usage + commit.usage
@@ -95,9 +95,9 @@ class RunSpans:
         self._ids = ids
 
     @contextmanager
-    def working(self, lease: Lease) -> Iterator[RunSpan]:
+    def trace_run(self, lease: Lease) -> Iterator[RunSpan]:
         """Trace what the block does as the work on a lease."""
-        invocation = RunSpan(self._span(lease))
+        invocation = RunSpan(self._start_span(lease))
         try:
             with trace.use_span(invocation.span, record_exception=False, set_status_on_exception=False):
                 yield invocation
@@ -107,20 +107,20 @@ class RunSpans:
         finally:
             invocation.end()
 
-    def _span(self, lease: Lease) -> Span:
+    def _start_span(self, lease: Lease) -> Span:
         name = f"invoke_agent {lease.run.agent_type}"
         if lease.number == 1:
-            self._ids.choose(trace=_lease_trace_id(lease), span=run_span_id(lease.space_id, lease.run_id))
-        return self._tracer.start_span(name, context=self._above(lease), attributes=_run_attributes(lease))
+            self._ids.preset(trace=_lease_trace_id(lease), span=run_span_id(lease.space_id, lease.run_id))
+        return self._tracer.start_span(name, context=self._parent_context(lease), attributes=_run_attributes(lease))
 
-    def _above(self, lease: Lease) -> Context:
+    def _parent_context(self, lease: Lease) -> Context:
         """Return where the span belongs: nowhere for the first work on a root run."""
         parent = lease.run.parent_run_id if lease.number == 1 else lease.run_id
         if parent is None:
             return Context()
-        return trace.set_span_in_context(NonRecordingSpan(self._first(lease, parent)), Context())
+        return trace.set_span_in_context(NonRecordingSpan(self._first_span_context(lease, parent)), Context())
 
-    def _first(self, lease: Lease, run: RunId) -> SpanContext:
+    def _first_span_context(self, lease: Lease, run: RunId) -> SpanContext:
         """Return the first span of a run, which may have been another process's; it was sampled as all of its trace."""
         of_trace = _lease_trace_id(lease)
         decision = self._sampler.should_sample(Context(), of_trace, "").decision

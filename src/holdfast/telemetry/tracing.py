@@ -38,18 +38,18 @@ class OpenTelemetryTracing:
         self._provider = TracerProvider(id_generator=ids, resource=_resource(version), shutdown_on_exit=False)
         self._provider.add_span_processor(processor)
         tracer = self._provider.get_tracer("holdfast", version)
-        self._begin_chat = partial(ChatSpan, tracer, with_content=capture_content)
-        self._invocations = RunSpans(self._provider, tracer, ids)
-        self.around = tool_span_middleware(tracer, with_content=capture_content)
+        self._start_chat_span = partial(ChatSpan, tracer, with_content=capture_content)
+        self._run_spans = RunSpans(self._provider, tracer, ids)
+        self.middleware = tool_span_middleware(tracer, with_content=capture_content)
         """What is done around each call of a tool."""
 
     def model(self, model: Model) -> Model:
         """Return a model whose calls are traced."""
-        return ObservedModel(model, self._begin_chat)
+        return ObservedModel(model, self._start_chat_span)
 
     def executor(self, executor: Executor) -> Executor:
         """Return an executor whose work is traced."""
-        return _TracedExecutor(executor, self._invocations)
+        return _TracedExecutor(executor, self._run_spans)
 
     def journal(self, journal: Journal) -> Journal:
         """Return the journal of such an executor."""
@@ -69,7 +69,7 @@ class _TracedExecutor:
 
     async def execute(self, lease: Lease, *, stop: asyncio.Event) -> None:
         """Work on a run."""
-        with self._invocations.working(lease) as invocation:
+        with self._invocations.trace_run(lease) as invocation:
             _current_run_span.set(invocation)  # the task is the run's own
             await self._executor.execute(lease, stop=stop)
 
@@ -92,7 +92,7 @@ class _TracedJournal:
         """Add everything in `commit`, or nothing."""
         committed = await self._journal.commit(commit)
         if (invocation := _current_run_span.get()) is not None:
-            invocation.take(commit)
+            invocation.record(commit)
         return committed
 
     async def inbox(self, lease: Lease) -> list[InboxItem]:

@@ -190,17 +190,17 @@ class _Request(NamedTuple):
 class StubOpenAIServer:
     """A server that gives its replies in order, and `otherwise` when there are none left."""
 
-    def __init__(self, *replies: StubReply, otherwise: StubReply | None = None, port: int = 0) -> None:
+    def __init__(self, *replies: StubReply, default_reply: StubReply | None = None, port: int = 0) -> None:
         self.requests: Final[list[Json]] = []
         """The bodies of the completions that were asked for."""
         self.keys: Final[list[str]] = []
         """The keys that came with them."""
         self.open_connections = 0
         self._replies = deque(replies)
-        self._otherwise = otherwise
+        self._default_reply = default_reply
         self._port = port
         self._changed = asyncio.Condition()
-        self._talks: set[asyncio.Task[Any]] = set()
+        self._connections: set[asyncio.Task[Any]] = set()
         self._server: asyncio.Server | None = None
 
     @property
@@ -208,11 +208,11 @@ class StubOpenAIServer:
         """The address to give to a client."""
         return f"http://127.0.0.1:{self._port}/v1"
 
-    def then(self, *replies: StubReply) -> None:
+    def add_replies(self, *replies: StubReply) -> None:
         """Give these replies too, after those that are left."""
         self._replies.extend(replies)
 
-    async def until(self, condition: Callable[[Self], bool]) -> None:
+    async def wait_until(self, condition: Callable[[Self], bool]) -> None:
         """Wait until something is true of the server: that it was asked, or that nobody is connected."""
         async with self._changed:
             await self._changed.wait_for(lambda: condition(self))
@@ -223,7 +223,7 @@ class StubOpenAIServer:
             await self._server.serve_forever()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._talk, "127.0.0.1", self._port)
+        self._server = await asyncio.start_server(self._handle_connection, "127.0.0.1", self._port)
         self._port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -232,15 +232,15 @@ class StubOpenAIServer:
     ) -> None:
         if self._server is not None:
             self._server.close()
-        for talk in self._talks:
+        for talk in self._connections:
             talk.cancel()
-        if self._talks:
-            await asyncio.wait(self._talks)
+        if self._connections:
+            await asyncio.wait(self._connections)
 
-    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _handle_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         talk = asyncio.current_task()
         assert talk is not None
-        self._talks.add(talk)
+        self._connections.add(talk)
         await self._count(+1)
         try:
             await self._answer_all(reader, writer)
@@ -248,7 +248,7 @@ class StubOpenAIServer:
             pass  # the client left, or does not speak HTTP
         finally:
             writer.transport.abort()
-            self._talks.discard(talk)
+            self._connections.discard(talk)
             await self._count(-1)
 
     async def _count(self, change: int) -> None:
@@ -278,7 +278,7 @@ class StubOpenAIServer:
         self.requests.append(asked)
         self.keys.append(request.key)
         await self._count(0)
-        reply = self._next()
+        reply = self._next_reply()
         if reply.fault is StubFault.HANG_UP:
             return False
         if reply.fault is StubFault.SILENCE:
@@ -297,10 +297,10 @@ class StubOpenAIServer:
             return True
         return await _stream_reply(reply, reader, writer, number=len(self.requests))
 
-    def _next(self) -> StubReply:
+    def _next_reply(self) -> StubReply:
         if self._replies:
             return self._replies.popleft()
-        return self._otherwise or StubReply(status=400, error_message="the stand-in has no reply left")
+        return self._default_reply or StubReply(status=400, error_message="the stand-in has no reply left")
 
 
 async def _read_request(reader: asyncio.StreamReader) -> _Request | None:
@@ -395,7 +395,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     replies = [] if options.replies is None else msgspec.json.decode(options.replies.read_bytes(), type=list[StubReply])
     otherwise = StubReply(text=options.text, chunks=options.chunks, delay_ms=options.delay_ms)
-    server = StubOpenAIServer(*replies, otherwise=otherwise, port=options.port)
+    server = StubOpenAIServer(*replies, default_reply=otherwise, port=options.port)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(serve(server, _print))
 

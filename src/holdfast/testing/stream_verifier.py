@@ -68,14 +68,14 @@ class IllegalStream(AssertionError):
     def __init__(self, index: int, why: str) -> None:
         super().__init__(f"event {index}: {why}")
         self.index = index
-        self.why = why
+        self.reason = why
 
 
 def verify_stream(events: Iterable[Event], *, complete: bool = True) -> None:
     """Raise `IllegalStream` unless `events` are the legal log of one run; a whole one if `complete`."""
     judge = _StreamVerifier()
     for event in events:
-        judge.hear(event)
+        judge.check(event)
     if complete and judge.segment is not None:
         judge.refuse("the stream stops without a terminal event")
 
@@ -147,17 +147,17 @@ class _StreamVerifier:
         if not condition:
             self.refuse(why)
 
-    def hear(self, event: Event) -> None:
+    def check(self, event: Event) -> None:
         self.index += 1
         if self.segment is not None:
             self._tag(self.segment, event)
-            self._hear(self.segment, event)
+            self._check(self.segment, event)
         elif isinstance(event, RunStarted):
             self._run_started(event)
         else:
             self.refuse(f"{event_type(event)} outside of a segment: only RUN_STARTED may come here")
 
-    def _hear(self, segment: _Segment, event: Event) -> None:
+    def _check(self, segment: _Segment, event: Event) -> None:
         match event:
             case TextMessageStart() | TextMessageContent() | TextMessageEnd() | TextMessageChunk():
                 self._text(segment, event)

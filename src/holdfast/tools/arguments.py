@@ -115,8 +115,8 @@ def _sample(value: Json) -> str:
     return _truncate(msgspec.json.encode(value).decode(), MAX_SAMPLE_CHARS)
 
 
-def _truncate(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def _truncate(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def _integral_floats_to_int(value: Json) -> Json:

@@ -51,7 +51,7 @@ class WorkspaceSpawner:
         check_depth(call.run.limits, len(inherited_rights(call.values)))
         found = _find_agent(agent, await self._agents(call.lease))
         check_mode(found, mode)
-        text = check_text(input, field="input", most=MAX_CHILD_INPUT_CHARS)
+        text = check_text(input, field="input", max_chars=MAX_CHILD_INPUT_CHARS)
         return NewRun(
             id=child_run_id(call),
             thread=NewThread(id=child_thread_id(call), title=derive_title(text), agent_type=found.name),
@@ -102,19 +102,19 @@ def _find_agent(name: str, agents: Sequence[Agent]) -> Agent:
     raise NotFound(f"there is no agent `{name}` that this run may spawn{hint}", agent=name)
 
 
-def ended_run_result(spec: ToolSpec, who: str, arrival: ResumeCause, *, goes_on: dict[str, str]) -> ToolResult:
+def ended_run_result(spec: ToolSpec, subject: str, cause: ResumeCause, *, if_preempted: dict[str, str]) -> ToolResult:
     """Return the output of a run, or why it has none; where the run goes on without the call, say so with `goes_on`."""
-    match arrival:
+    match cause:
         case ChildEnded(status=RunStatus.COMPLETED, output=output):
             return ToolResult(content=output)
         case ChildEnded(status=status, error=error):
             why = "" if error is None else f": {error.code}: {error.message}"
             end = "was cancelled" if status is RunStatus.CANCELLED else "failed"
-            return ToolResult(content=f"{who} {end}{why}", failed=True)
+            return ToolResult(content=f"{subject} {end}{why}", failed=True)
         case Preempted(because=because):
-            return ToolResult(content={**goes_on, "note": f"it goes on in the background: {because} meanwhile"})
+            return ToolResult(content={**if_preempted, "note": f"it goes on in the background: {because} meanwhile"})
         case _:
-            raise unexpected_resume(spec, arrival)
+            raise unexpected_resume(spec, cause)
 
 
 def child_ended(run: Run) -> ChildEnded:

@@ -64,9 +64,9 @@ class ClientTool:
             )
         )
 
-    async def resume(self, call: ToolContext, arguments: dict[str, Json], arrival: ResumeCause) -> ToolResult:
+    async def resume(self, call: ToolContext, arguments: dict[str, Json], cause: ResumeCause) -> ToolResult:
         """Return what the client sent back."""
-        match arrival:
+        match cause:
             case InterruptResolved(expired=True):
                 return ToolResult(content="not answered: the client did not run it in time", failed=True)
             case InterruptResolved(response=response):
@@ -76,7 +76,7 @@ class ClientTool:
             case Preempted():
                 return ToolResult(content="not answered: the person said something else instead", failed=True)
             case _:
-                raise unexpected_resume(self.spec, arrival)
+                raise unexpected_resume(self.spec, cause)
 
 
 def client_tools_value(run_id: RunId, specs: Sequence[ToolSpec]) -> Json:

@@ -38,12 +38,14 @@ def with_argument_checks(tool: Tool) -> Tool:
     return wrap_tool(tool, _check_arguments)
 
 
-async def _check_arguments(spec: ToolSpec, call: ToolContext, arguments: dict[str, Json], go: CallNext) -> ToolResult:
+async def _check_arguments(
+    spec: ToolSpec, call: ToolContext, arguments: dict[str, Json], call_next: CallNext
+) -> ToolResult:
     try:
         check_arguments(spec, arguments)
     except Invalid as error:
         return error_result(error)
-    return await go()
+    return await call_next()
 
 
 def with_timeout(tool: Tool) -> Tool:
@@ -51,11 +53,11 @@ def with_timeout(tool: Tool) -> Tool:
     return wrap_tool(tool, _limit_time)
 
 
-async def _limit_time(spec: ToolSpec, call: ToolContext, arguments: dict[str, Json], go: CallNext) -> ToolResult:
+async def _limit_time(spec: ToolSpec, call: ToolContext, arguments: dict[str, Json], call_next: CallNext) -> ToolResult:
     limit = asyncio.timeout(spec.timeout)
     try:
         async with limit:
-            return await go()
+            return await call_next()
     except TimeoutError:
         if not limit.expired():
             raise  # the tool's own
@@ -82,9 +84,11 @@ def error_result(error: HoldfastError) -> ToolResult:
     return ToolResult(content=f"{error.code}: {error.message}", failed=True)
 
 
-async def _catch_errors(spec: ToolSpec, call: ToolContext, arguments: dict[str, Json], go: CallNext) -> ToolResult:
+async def _catch_errors(
+    spec: ToolSpec, call: ToolContext, arguments: dict[str, Json], call_next: CallNext
+) -> ToolResult:
     try:
-        return await go()
+        return await call_next()
     except LeaseLost:
         raise  # the run is somebody else's now: there is no model to tell
     except Unavailable as error:
@@ -107,8 +111,10 @@ def output_artifact_id(call: ToolContext) -> ArtifactId:
     return ArtifactId(derived_id("art", key=f"{call.key}.output"))
 
 
-async def _limit_output(spec: ToolSpec, call: ToolContext, arguments: dict[str, Json], go: CallNext) -> ToolResult:
-    outcome = await go()
+async def _limit_output(
+    spec: ToolSpec, call: ToolContext, arguments: dict[str, Json], call_next: CallNext
+) -> ToolResult:
+    outcome = await call_next()
     if outcome.wait is not None:
         return outcome
     content = sanitize(outcome.content)
@@ -120,7 +126,7 @@ async def _limit_output(spec: ToolSpec, call: ToolContext, arguments: dict[str, 
     )
     return replace(
         outcome,
-        content=_truncate_middle(text, artifact, most=spec.output_limit),
+        content=_truncate_middle(text, artifact, limit=spec.output_limit),
         artifacts=[*outcome.artifacts, artifact],
         events=[*outcome.events, artifact_made_event(output_artifact_id(call), artifact)],
     )
@@ -137,12 +143,12 @@ def _output_artifact(spec: ToolSpec, call: ToolContext, text: str, *, media_type
     )
 
 
-def _truncate_middle(text: str, artifact: NewArtifact, *, most: int) -> str:
+def _truncate_middle(text: str, artifact: NewArtifact, *, limit: int) -> str:
     """Return head and tail of `text` around a note, together at most `most` characters."""
     # The note about leaving everything out is the longest there can be, so that what is left over fits for certain.
-    room = most - len(_truncation_note(len(text), text, artifact))
+    room = limit - len(_truncation_note(len(text), text, artifact))
     if room <= 0:
-        return _truncation_note(len(text), text, artifact).strip()[:most]
+        return _truncation_note(len(text), text, artifact).strip()[:limit]
     head, tail = room - room // 2, room // 2
     return text[:head] + _truncation_note(len(text) - room, text, artifact) + text[len(text) - tail :]
 
@@ -157,8 +163,10 @@ def with_provenance(tool: Tool) -> Tool:
     return wrap_tool(tool, _mark_untrusted) if tool.spec.untrusted else tool
 
 
-async def _mark_untrusted(spec: ToolSpec, call: ToolContext, arguments: dict[str, Json], go: CallNext) -> ToolResult:
-    outcome = await go()
+async def _mark_untrusted(
+    spec: ToolSpec, call: ToolContext, arguments: dict[str, Json], call_next: CallNext
+) -> ToolResult:
+    outcome = await call_next()
     return (
         outcome if outcome.untrusted is not None else replace(outcome, untrusted=taint_source_name("tool", spec.name))
     )

@@ -47,7 +47,7 @@ class Redaction:
         # By line, since that is how a text is looked at; the longest first, since one may be the beginning of another.
         lines = {line.strip() for secret in secrets for line in secret.splitlines()}
         self._known = sorted((line for line in lines if len(line) >= MIN_SECRET_CHARS), key=len, reverse=True)
-        self.longest = max([MAX_KEY_CHARS, *map(len, self._known)])
+        self.max_secret_chars = max([MAX_KEY_CHARS, *map(len, self._known)])
 
     def text(self, text: str) -> str:
         """Return a text without secrets."""
@@ -70,7 +70,7 @@ class Redaction:
             case _:
                 return value
 
-    def before_secret(self, text: str, end: int) -> int:
+    def cut_before_secret(self, text: str, end: int) -> int:
         """Return `end`, or the beginning of a secret that would be cut there."""
         patterns = [
             *(re.compile(re.escape(secret)) for secret in self._known),
@@ -94,8 +94,8 @@ class RedactedStream:
         """Take the next piece, and return what can be shown by now."""
         self._held += piece
         line = max(self._held.rfind("\n"), self._held.rfind("\r")) + 1
-        if line == 0 and len(self._held) > MAX_LINE_CHARS + self._redaction.longest:
-            line = self._redaction.before_secret(self._held, len(self._held) - self._redaction.longest)
+        if line == 0 and len(self._held) > MAX_LINE_CHARS + self._redaction.max_secret_chars:
+            line = self._redaction.cut_before_secret(self._held, len(self._held) - self._redaction.max_secret_chars)
         return self._take(line)
 
     def end(self) -> str:

@@ -103,14 +103,14 @@ class RemoteTool:
         reply = await self._remote.call(call.lease, self.spec.name, arguments, key=call.key)
         return result_from_reply(call, reply)
 
-    async def resume(self, call: ToolContext, arguments: dict[str, Json], arrival: ResumeCause) -> ToolResult:
+    async def resume(self, call: ToolContext, arguments: dict[str, Json], cause: ResumeCause) -> ToolResult:
         """Have it go on, now that a person answered what it asked, or will not."""
         asked = pending_input(call)
         if asked is None:
             return ToolResult(content="what it asked is not known any more: call it again", failed=True)
-        response = arrival.response if isinstance(arrival, InterruptResolved) and not arrival.expired else None
+        response = cause.response if isinstance(cause, InterruptResolved) and not cause.expired else None
         name, key = self.spec.name, call.key
-        reply = await self._remote.answer(call.lease, name, arguments, key=key, question=asked, response=response)
+        reply = await self._remote.resume(call.lease, name, arguments, key=key, interrupt=asked, response=response)
         return result_from_reply(call, reply)
 
 

@@ -54,9 +54,9 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """The values of the run as they are now."""
     next_task_id: Callable[[], Awaitable[int]]
     """Take the next number of the thread for an item of its plan."""
-    unborn: int = 0
+    pending_children: int = 0
     """How many children there will be with the next commit, because of other calls."""
-    show: Callable[[ActivityEvent], None] = _discard_activity
+    emit_activity: Callable[[ActivityEvent], None] = _discard_activity
     """Show people how it goes while it goes on. What a transactional tool shows is seen when it settles."""
 
     @property
@@ -170,7 +170,7 @@ class Tool(Protocol):
 class ResumableTool(Protocol):
     """A tool whose calls may wait."""
 
-    async def resume(self, call: ToolContext, arguments: dict[str, Json], arrival: ResumeCause) -> ToolResult:
+    async def resume(self, call: ToolContext, arguments: dict[str, Json], cause: ResumeCause) -> ToolResult:
         """Return the outcome of a call that waited, now that something came."""
 
 
@@ -179,16 +179,16 @@ CallNext: TypeAlias = Callable[[], Awaitable[ToolResult]]
 ToolMiddleware: TypeAlias = Callable[[ToolSpec, ToolContext, dict[str, Json], CallNext], Awaitable[ToolResult]]
 
 
-def wrap_tool(tool: Tool, around: ToolMiddleware) -> Tool:
+def wrap_tool(tool: Tool, middleware: ToolMiddleware) -> Tool:
     """Return `tool` with `around` done around each of its calls."""
     # Not `isinstance`, which takes longer for a protocol than all else here, and this is done for every run.
     resume: _Resume | None = getattr(tool, "resume", None)
-    return _WrappedTool(tool, around) if resume is None else _WrappedResumableTool(tool, resume, around)
+    return _WrappedTool(tool, middleware) if resume is None else _WrappedResumableTool(tool, resume, middleware)
 
 
-async def passthrough(spec: ToolSpec, call: ToolContext, arguments: dict[str, Json], go: CallNext) -> ToolResult:
+async def passthrough(spec: ToolSpec, call: ToolContext, arguments: dict[str, Json], call_next: CallNext) -> ToolResult:
     """Do nothing around a call."""
-    return await go()
+    return await call_next()
 
 
 def compose(outer: ToolMiddleware, inner: ToolMiddleware) -> ToolMiddleware:
@@ -204,22 +204,22 @@ _Resume: TypeAlias = Callable[[ToolContext, dict[str, Json], ResumeCause], Await
 
 
 class _WrappedTool:
-    def __init__(self, tool: Tool, around: ToolMiddleware) -> None:
+    def __init__(self, tool: Tool, middleware: ToolMiddleware) -> None:
         self.spec = tool.spec
         self._run = tool.run
-        self._around = around
+        self._middleware = middleware
 
     async def run(self, call: ToolContext, arguments: dict[str, Json]) -> ToolResult:
-        return await self._around(self.spec, call, arguments, lambda: self._run(call, arguments))
+        return await self._middleware(self.spec, call, arguments, lambda: self._run(call, arguments))
 
 
 class _WrappedResumableTool(_WrappedTool):
-    def __init__(self, tool: Tool, resume: _Resume, around: ToolMiddleware) -> None:
-        super().__init__(tool, around)
+    def __init__(self, tool: Tool, resume: _Resume, middleware: ToolMiddleware) -> None:
+        super().__init__(tool, middleware)
         self._resume = resume
 
-    async def resume(self, call: ToolContext, arguments: dict[str, Json], arrival: ResumeCause) -> ToolResult:
-        return await self._around(self.spec, call, arguments, lambda: self._resume(call, arguments, arrival))
+    async def resume(self, call: ToolContext, arguments: dict[str, Json], cause: ResumeCause) -> ToolResult:
+        return await self._middleware(self.spec, call, arguments, lambda: self._resume(call, arguments, cause))
 
 
 _ValueT = TypeVar("_ValueT", bound=msgspec.Struct)

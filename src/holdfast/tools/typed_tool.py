@@ -178,11 +178,11 @@ class TypedResumableTool(TypedTool[ArgumentsT]):
         super().__init__(spec, arguments, run=run)
         self._resume = resume
 
-    async def resume(self, call: ToolContext, arguments: dict[str, Json], arrival: ResumeCause) -> ToolResult:
+    async def resume(self, call: ToolContext, arguments: dict[str, Json], cause: ResumeCause) -> ToolResult:
         """Return the outcome, now that something came."""
-        return await self._resume(call, parse_arguments(arguments, self._arguments), arrival)
+        return await self._resume(call, parse_arguments(arguments, self._arguments), cause)
 
 
-def unexpected_resume(spec: ToolSpec, arrival: ResumeCause) -> Conflict:
+def unexpected_resume(spec: ToolSpec, cause: ResumeCause) -> Conflict:
     """Make the error of a call that got something it never waited for."""
-    return Conflict(f"`{spec.name}` does not wait for {type(arrival).__name__}", tool=spec.name)
+    return Conflict(f"`{spec.name}` does not wait for {type(cause).__name__}", tool=spec.name)

@@ -196,29 +196,29 @@ class FolderAgents:
         self._settings = settings
         self._known = known
         self._grants = FolderGrants(workspace, known=known, monotonic=monotonic)
-        self._pace = PollThrottle(monotonic)
+        self._throttle = PollThrottle(monotonic)
         self._agents: dict[str, WatchedFiles[Agent]] = {}
-        self._made: dict[str, tuple[Settings, Agent]] = {}
+        self._with_defaults: dict[str, tuple[Settings, Agent]] = {}
         """The agents as they are given out, and by which settings. Since the last look, nothing else has changed."""
 
     def get(self, name: str) -> Agent:
         """Return the agent, or raise `NotFound`; one that is broken raises `Invalid` unless it was good before."""
-        self._look()
+        self._poll()
         if name not in self._agents:
-            self._look(now=True)
+            self._poll(now=True)
         if name not in self._agents:
             raise NotFound(f"no agent `{name}`: it needs `agents/{name}/agent.json` and `agents/{name}/AGENT.md`")
-        return self._defined(self._agents[name].get(), self._settings())
+        return self._complete(self._agents[name].get(), self._settings())
 
     def all(self) -> list[Agent]:
         """Return the agents that can be used, by name."""
-        self._look()
+        self._poll()
         settings = self._settings()
-        return [self._defined(kept.value, settings) for kept in self._agents.values() if kept.value is not None]
+        return [self._complete(kept.value, settings) for kept in self._agents.values() if kept.value is not None]
 
     def broken(self) -> list[BrokenAgent]:
         """Return those whose files are in error now, by name."""
-        self._look()
+        self._poll()
         return [
             BrokenAgent(name=printable(name), file=kept.error.details["file"], message=kept.error.message)
             for name, kept in self._agents.items()
@@ -227,31 +227,31 @@ class FolderAgents:
 
     def grant(self, name: str, rules: Sequence[str]) -> None:
         """Allow an agent what these rules say, from now on."""
-        self._made.clear()
+        self._with_defaults.clear()
         self._grants.add(name, rules)
 
     def refresh(self) -> None:
         """Look at the files now, however short ago that was done."""
-        self._look(now=True)
+        self._poll(now=True)
 
-    def _defined(self, agent: Agent, settings: Settings) -> Agent:
+    def _complete(self, agent: Agent, settings: Settings) -> Agent:
         """Return an agent with what the workspace says about it."""
-        made = self._made.get(agent.name)
+        made = self._with_defaults.get(agent.name)
         if made is None or made[0] is not settings:
-            granted, found = self._grants.of(agent.name), with_defaults(agent, settings)
-            made = self._made[agent.name] = (settings, replace(found, granted=granted) if granted else found)
+            granted, found = self._grants.rules_for(agent.name), with_defaults(agent, settings)
+            made = self._with_defaults[agent.name] = (settings, replace(found, granted=granted) if granted else found)
         return made[1]
 
-    def _look(self, *, now: bool = False) -> None:
-        at = self._pace.due(now=now)
+    def _poll(self, *, now: bool = False) -> None:
+        at = self._throttle.due(now=now)
         if at is None:
             return
-        self._made.clear()
+        self._with_defaults.clear()
         names = self._names()
         self._agents = {name: self._agents.get(name) or self._watch(name) for name in names}
         for kept in self._agents.values():
-            kept.look(at=at)
-        self._grants.look()
+            kept.poll(at=at)
+        self._grants.poll()
 
     def _names(self) -> list[str]:
         """Return the folders that have something of an agent in them."""

@@ -75,35 +75,35 @@ class Workspace:
         return self.path / "permissions.json"
 
     @property
-    def own(self) -> Path:
+    def data_folder(self) -> Path:
         """What Holdfast itself keeps."""
         return self.path / ".holdfast"
 
     @property
     def database(self) -> Path:
         """The log, unless it is on a server."""
-        return self.own / "holdfast.db"
+        return self.data_folder / "holdfast.db"
 
     @property
     def files(self) -> Path:
         """The bytes of artifacts and uploads."""
-        return self.own / "files"
+        return self.data_folder / "files"
 
     @property
     def logs(self) -> Path:
         """What processes say about themselves."""
-        return self.own / "logs"
+        return self.data_folder / "logs"
 
     def prepare(self) -> None:
         """Make the folders that Holdfast itself keeps, if they are not there yet."""
         try:
-            self.own.mkdir(mode=_OWNER_ONLY, exist_ok=True)
+            self.data_folder.mkdir(mode=_OWNER_ONLY, exist_ok=True)
             self.files.mkdir(exist_ok=True)
             self.logs.mkdir(exist_ok=True)
             with suppress(FileExistsError):
-                _write_new(self.own / ".gitignore", "*\n")
+                _write_new(self.data_folder / ".gitignore", "*\n")
         except OSError as exc:
-            raise Unavailable(f"cannot use `{self.own}`: {exc.strerror or exc}") from exc
+            raise Unavailable(f"cannot use `{self.data_folder}`: {exc.strerror or exc}") from exc
 
 
 def _write_scaffold(folder: Path) -> None:

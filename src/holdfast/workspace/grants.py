@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from holdfast.domain.agent import AgentName, PermissionRule, Permissions
+from holdfast.domain.agent import AgentName, Permissions, RuleText
 from holdfast.domain.errors import Conflict, Invalid, Unavailable
 from holdfast.tools.permissions.rule_checks import KNOWN_TOOLS
 from holdfast.workspace.folder import Workspace
@@ -27,7 +27,7 @@ class GrantsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         msgspec.field(name="$schema", default=None)
     )
     allow: Annotated[
-        dict[AgentName, list[PermissionRule]],
+        dict[AgentName, list[RuleText]],
         Meta(description="Rules that allow calls without asking, by the agent they are for."),
     ] = {}
 
@@ -42,32 +42,32 @@ class FolderGrants:
         self._path = workspace.permissions
         self._known = known
         self._monotonic = monotonic
-        self._kept = WatchedFiles(self._read, files=[self._path])
+        self._files = WatchedFiles(self._read, files=[self._path])
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Read the file if it changed."""
-        self._kept.look(at=self._monotonic())
+        self._files.poll(at=self._monotonic())
 
-    def of(self, agent: str) -> list[str]:
+    def rules_for(self, agent: str) -> list[str]:
         """Return the rules that an agent was granted when somebody last looked."""
-        return [] if self._kept.value is None else self._kept.value.allow.get(agent, [])
+        return [] if self._files.value is None else self._files.value.allow.get(agent, [])
 
     def broken(self) -> Invalid | None:
         """Return what is wrong with the file now."""
-        self.look()
-        return self._kept.error
+        self.poll()
+        return self._files.error
 
     def add(self, agent: str, rules: Sequence[str]) -> None:
         """Grant an agent more; those that it has already stay once."""
-        self.look()
-        if self._kept.error is not None:
-            raise Conflict(f"nothing is granted while the file is in error: {self._kept.error.message}")
-        now = self._kept.value or GrantsFile()
+        self.poll()
+        if self._files.error is not None:
+            raise Conflict(f"nothing is granted while the file is in error: {self._files.error.message}")
+        now = self._files.value or GrantsFile()
         has = now.allow.get(agent, [])
         more = [rule for rule in dict.fromkeys(rules) if rule not in has]
         if more:
             self._write(replace(now, allow={**now.allow, agent: [*has, *more]}))
-            self.look()
+            self.poll()
 
     def _read(self) -> GrantsFile:
         root = self._workspace.path

@@ -37,18 +37,18 @@ class PollThrottle:
 class WatchedFiles(Generic[T]):
     """What `read` makes of some files: `value` as they were when they were last good, `error` as they are now."""
 
-    def __init__(self, read: Callable[[], T], *, files: Sequence[Path], needed: bool = False) -> None:
+    def __init__(self, read: Callable[[], T], *, files: Sequence[Path], required: bool = False) -> None:
         """What is `needed` is not logged while there never was one: whoever cannot go on without it says so."""
         self.value: T | None = None
         self.error: Invalid | None = None
         self._read = read
         self._files = files
-        self._needed = needed
+        self._required = required
         self._stamp: list[tuple[int, int, int] | None] | None = None
         self._since = 0.0
         self._settled = False
 
-    def look(self, *, at: float) -> None:
+    def poll(self, *, at: float) -> None:
         """Read the files if they changed."""
         stamp = [_stamp(file) for file in self._files]  # before they are read: a later edit is then seen next time
         if stamp != self._stamp:
@@ -79,7 +79,7 @@ class WatchedFiles(Generic[T]):
 
     def _fail(self, error: Invalid) -> None:
         known = self.error is not None and self.error.message == error.message
-        if not known and not (self._needed and self.value is None):
+        if not known and not (self._required and self.value is None):
             _log.warning("%s (%s)", error, "cannot be used" if self.value is None else "the last good version is used")
         self.error = error
 

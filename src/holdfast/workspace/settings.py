@@ -116,27 +116,27 @@ class FolderSettings:
     ) -> None:
         self._workspace = workspace
         self._known = known
-        self._pace = PollThrottle(monotonic)
-        self._kept = WatchedFiles(self._read, files=[workspace.settings], needed=True)
+        self._throttle = PollThrottle(monotonic)
+        self._files = WatchedFiles(self._read, files=[workspace.settings], required=True)
 
     def get(self) -> Settings:
         """Return the settings; those that never were good raise `Invalid`. No file is the same as an empty one."""
-        self._look()
-        return self._kept.get()
+        self._poll()
+        return self._files.get()
 
     def broken(self) -> Invalid | None:
         """Return what is wrong with the file now."""
-        self._look()
-        return self._kept.error
+        self._poll()
+        return self._files.error
 
     def refresh(self) -> None:
         """Look at the file now, however short ago that was done."""
-        self._look(now=True)
+        self._poll(now=True)
 
-    def _look(self, *, now: bool = False) -> None:
-        at = self._pace.due(now=now)
+    def _poll(self, *, now: bool = False) -> None:
+        at = self._throttle.due(now=now)
         if at is not None:
-            self._kept.look(at=at)
+            self._files.poll(at=at)
 
     def _read(self) -> Settings:
         root, path = self._workspace.path, self._workspace.settings

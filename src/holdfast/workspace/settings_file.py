@@ -40,7 +40,7 @@ class WorkspaceSettingsFile:
         self._path = workspace.settings
         self._settings = settings
         self._known = known
-        self._at_start = settings.get()
+        self._startup_settings = settings.get()
 
     def read(self) -> SettingsSnapshot:
         """Return the settings as they are now."""
@@ -49,10 +49,10 @@ class WorkspaceSettingsFile:
         text = "" if broken is not None else self._text()
         return SettingsSnapshot(
             tag=sha256(text.encode() if broken is None else broken.message.encode()).hexdigest()[:32],
-            written=json.loads(text) if text else {},
+            in_file=json.loads(text) if text else {},
             values=msgspec.to_builtins(now),
             error=None if broken is None else broken.message,
-            restart=[key for key in RESTART_KEYS if getattr(now, key) != getattr(self._at_start, key)],
+            pending_restart=[key for key in RESTART_KEYS if getattr(now, key) != getattr(self._startup_settings, key)],
         )
 
     async def change(self, patch: dict[str, Json], *, tag: str) -> SettingsSnapshot:
@@ -62,9 +62,9 @@ class WorkspaceSettingsFile:
             raise Conflict(f"nothing is changed while the file is in error: {now.error}")
         if now.tag != tag:
             raise SettingsChanged("the settings have changed meanwhile: read them again", tag=now.tag)
-        wanted = merge_patch(Settings, now.written, patch)
+        wanted = merge_patch(Settings, now.in_file, patch)
         self._check(wanted)
-        if wanted != now.written:
+        if wanted != now.in_file:
             await self._write(wanted)
         return self.read()
 

@@ -72,31 +72,31 @@ class FolderTools:
         workspace: Workspace,
         commands: CommandRunner,
         *,
-        taken: Collection[str] = (),
+        reserved: Collection[str] = (),
         monotonic: Monotonic = time.monotonic,
     ) -> None:
         """Read tools on demand; no name in `taken` can be that of a custom tool."""
         self._workspace = workspace
         self._commands = commands
-        self._taken = taken
-        self._pace = PollThrottle(monotonic)
-        self._kept: dict[str, WatchedFiles[ToolFile]] = {}
-        self._made: tuple[list[object], tuple[Tool, ...]] = ([], ())
+        self._reserved = reserved
+        self._throttle = PollThrottle(monotonic)
+        self._files: dict[str, WatchedFiles[ToolFile]] = {}
+        self._loaded: tuple[list[object], tuple[Tool, ...]] = ([], ())
 
     def get(self) -> tuple[Tool, ...]:
         """Return the tools, by name: the same ones as long as no file changes."""
-        self._look()
-        return self._made[1]
+        self._poll()
+        return self._loaded[1]
 
     def broken(self) -> dict[str, str]:
         """Return what is wrong with those whose files are in error now, by the name of their folder."""
-        self._look()
-        return {name: kept.error.message for name, kept in self._kept.items() if kept.error is not None}
+        self._poll()
+        return {name: kept.error.message for name, kept in self._files.items() if kept.error is not None}
 
     def _usable(self) -> Iterator[tuple[str, WatchedFiles[ToolFile]]]:
         """Yield the tools whose names a model can call."""
-        for name, kept in self._kept.items():
-            if _TOOL_NAME_PATTERN.fullmatch(name) and name not in self._taken:
+        for name, kept in self._files.items():
+            if _TOOL_NAME_PATTERN.fullmatch(name) and name not in self._reserved:
                 yield name, kept
 
     def _tool(self, name: str, kept: WatchedFiles[ToolFile]) -> Tool:
@@ -105,20 +105,20 @@ class FolderTools:
         folder = self._workspace.tools / name
         return CustomTool(_spec(kept.value), kept.value.command, folder=folder, commands=self._commands)
 
-    def _look(self) -> None:
-        at = self._pace.due()
+    def _poll(self) -> None:
+        at = self._throttle.due()
         if at is None:
             return
-        self._kept = {name: self._kept.get(name) or self._watch(name) for name in tool_folders(self._workspace)}
-        for kept in self._kept.values():
-            kept.look(at=at)
+        self._files = {name: self._files.get(name) or self._watch(name) for name in tool_folders(self._workspace)}
+        for kept in self._files.values():
+            kept.poll(at=at)
         now = [(name, kept.value, None if kept.error is None else kept.error.message) for name, kept in self._usable()]
-        if now != self._made[0]:
-            self._made = [*now], tuple(self._tool(name, kept) for name, kept in self._usable())
+        if now != self._loaded[0]:
+            self._loaded = [*now], tuple(self._tool(name, kept) for name, kept in self._usable())
 
     def _watch(self, name: str) -> WatchedFiles[ToolFile]:
         file = self._workspace.tools / name / TOOL_FILE_NAME
-        return WatchedFiles(partial(read_tool, self._workspace, name, taken=self._taken), files=[file])
+        return WatchedFiles(partial(read_tool, self._workspace, name, reserved=self._reserved), files=[file])
 
 
 class KnownTools(Collection[str]):
@@ -150,14 +150,14 @@ def tool_folders(workspace: Workspace) -> list[str]:
     return [name for name in found if not name.startswith(".") and os.path.lexists(folder / name / TOOL_FILE_NAME)]
 
 
-def read_tool(workspace: Workspace, name: str, *, taken: Collection[str] = ()) -> ToolFile:
+def read_tool(workspace: Workspace, name: str, *, reserved: Collection[str] = ()) -> ToolFile:
     """Return what `tools/<name>/tool.json` says, or raise `Invalid` that names file and key."""
     path = workspace.tools / name / TOOL_FILE_NAME
     text, file = read_text(path, root=workspace.path), file_name(path, root=workspace.path)
     said = decode_json(text, ToolFile, file=file)
     if said.name != name:
         raise_invalid_file(file, f"`name` is `{said.name}`, but the folder is `{name}`: give them one name")
-    if name in taken:
+    if name in reserved:
         raise_invalid_file(file, f"there is a tool `{name}` already: rename this one")
     try:
         check_parameters(check_tool_spec(_spec(said)))
@@ -166,14 +166,14 @@ def read_tool(workspace: Workspace, name: str, *, taken: Collection[str] = ()) -
     return said
 
 
-def _spec(said: ToolFile) -> ToolSpec:
-    kind = ToolClass.IDEMPOTENT if said.read_only else ToolClass(said.class_)
+def _spec(file: ToolFile) -> ToolSpec:
+    kind = ToolClass.IDEMPOTENT if file.read_only else ToolClass(file.class_)
     return ToolSpec(
-        name=said.name,
-        description=said.description,
-        parameters=said.parameters,
+        name=file.name,
+        description=file.description,
+        parameters=file.parameters,
         kind=kind,
-        read_only=said.read_only,
-        untrusted=said.untrusted,
-        timeout=said.timeout_seconds,
+        read_only=file.read_only,
+        untrusted=file.untrusted,
+        timeout=file.timeout_seconds,
     )

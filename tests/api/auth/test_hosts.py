@@ -14,7 +14,7 @@ REFUSED = ["evil.example", "192.168.1.5.nip.io", "bakery.local.evil.example", "[
 
 
 async def test_every_address_of_the_machine_is_accepted_and_no_name_but_those_that_were_given() -> None:
-    gate = HostOriginMiddleware(_answer, hosts=LOOPBACK_HOSTS | {check_host_name("Bakery.local")}, addresses=True)
+    gate = HostOriginMiddleware(_answer, hosts=LOOPBACK_HOSTS | {check_host_name("Bakery.local")}, allow_ip_hosts=True)
     async with answering(gate) as url, httpx2.AsyncClient(base_url=url, timeout=LIMIT, trust_env=False) as client:
         found = [(await client.get("/", headers={"Host": host})).status_code for host in [*PASS, *REFUSED]]
     assert found == [200] * len(PASS) + [403] * len(REFUSED)

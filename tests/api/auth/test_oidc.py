@@ -128,18 +128,20 @@ def tokens_of(provider: Provider, watch: Watch) -> OidcAuthenticator:
 async def test_a_token_says_who_somebody_is_and_the_admissions_what_they_may(
     provider: Provider, tokens: OidcAuthenticator
 ) -> None:
-    assert await tokens.asker(provider.token()) == Principal(
+    assert await tokens.authenticate(provider.token()) == Principal(
         name="oidc:ann", scope=KeyScope.RUN, space_ids=(SpaceId(OURS),)
     )
-    operator = await tokens.asker(provider.token(sub="eve", groups=None, realm={"roles": ["x", "operator"]}))
+    operator = await tokens.authenticate(provider.token(sub="eve", groups=None, realm={"roles": ["x", "operator"]}))
     assert operator == Principal(name="oidc:eve", scope=KeyScope.ADMIN, space_ids=None)
-    tenant = await tokens.asker(provider.token(groups="none", tenanted="yes", tenants=["b", "a", "not a space!", 7]))
+    tenant = await tokens.authenticate(
+        provider.token(groups="none", tenanted="yes", tenants=["b", "a", "not a space!", 7])
+    )
     assert tenant == Principal(name="oidc:ann", scope=KeyScope.READ, space_ids=(SpaceId("b"), SpaceId("a")))
 
 
 async def test_the_first_admission_that_fits_counts(provider: Provider, tokens: OidcAuthenticator) -> None:
     both = provider.token(groups=["bakers"], realm={"roles": ["operator"]})
-    assert (await tokens.asker(both)).scope is KeyScope.RUN
+    assert (await tokens.authenticate(both)).scope is KeyScope.RUN
 
 
 @pytest.mark.parametrize(
@@ -159,7 +161,7 @@ async def test_who_is_not_admitted_is_told_so(
     provider: Provider, tokens: OidcAuthenticator, claims: dict[str, Json]
 ) -> None:
     with pytest.raises(Forbidden, match="nothing here is for you"):
-        await tokens.asker(provider.token(**claims))
+        await tokens.authenticate(provider.token(**claims))
 
 
 @pytest.mark.parametrize(
@@ -181,7 +183,7 @@ async def test_a_token_that_is_for_something_else_opens_nothing(
     provider: Provider, tokens: OidcAuthenticator, claims: dict[str, Json]
 ) -> None:
     with pytest.raises(Unauthenticated):
-        await tokens.asker(provider.token(**claims))
+        await tokens.authenticate(provider.token(**claims))
 
 
 async def test_a_token_that_the_issuer_did_not_sign_opens_nothing(
@@ -204,17 +206,17 @@ async def test_a_token_that_the_issuer_did_not_sign_opens_nothing(
         good + "x" * 20_000,
     ):
         with pytest.raises(Unauthenticated):
-            await tokens.asker(forged)
-    assert (await tokens.asker(good)).name == "oidc:ann"
+            await tokens.authenticate(forged)
+    assert (await tokens.authenticate(good)).name == "oidc:ann"
 
 
 async def test_the_keys_are_asked_for_once_in_a_while(
     provider: Provider, tokens: OidcAuthenticator, watch: Watch
 ) -> None:
-    await asyncio.gather(*(tokens.asker(provider.token(sub=str(number))) for number in range(20)))
+    await asyncio.gather(*(tokens.authenticate(provider.token(sub=str(number))) for number in range(20)))
     assert provider.asked == 2  # where they are, and what they are
     watch.now += ISSUER_KEYS_TTL_SECONDS
-    await tokens.asker(provider.token(sub="later"))
+    await tokens.authenticate(provider.token(sub="later"))
     assert provider.asked == 4
 
 
@@ -222,58 +224,58 @@ async def test_a_new_key_of_the_issuer_is_found_and_an_old_one_forgotten(
     provider: Provider, tokens: OidcAuthenticator, watch: Watch
 ) -> None:
     old, stale = provider.token(sub="old"), provider.token(sub="stale")
-    await tokens.asker(old)
+    await tokens.authenticate(old)
     provider.rotate("second")
     watch.now += MIN_REFRESH_INTERVAL_SECONDS
-    assert (await tokens.asker(provider.token(sub="new"))).name == "oidc:new"
+    assert (await tokens.authenticate(provider.token(sub="new"))).name == "oidc:new"
     with pytest.raises(Unauthenticated, match="a key that its issuer does not have"):
-        await tokens.asker(stale)
+        await tokens.authenticate(stale)
 
 
 async def test_a_stranger_cannot_make_the_server_ask_again_and_again(
     provider: Provider, tokens: OidcAuthenticator, watch: Watch
 ) -> None:
-    await tokens.asker(provider.token())
+    await tokens.authenticate(provider.token())
     for number in range(10):
         with pytest.raises(Unauthenticated):
-            await tokens.asker(provider.token(kid=f"made-up-{number}"))
+            await tokens.authenticate(provider.token(kid=f"made-up-{number}"))
     assert provider.asked == 2
 
 
 async def test_a_token_is_believed_until_it_expires(provider: Provider, tokens: OidcAuthenticator) -> None:
     token = provider.token(exp=provider.clock.now() // 1000 + 10)
-    await tokens.asker(token)
+    await tokens.authenticate(token)
     provider.clock.tick(timedelta(seconds=10 + CLOCK_LEEWAY_SECONDS))
     with pytest.raises(Unauthenticated, match="it has expired"):
-        await tokens.asker(token)
+        await tokens.authenticate(token)
 
 
 async def test_a_token_that_was_checked_is_checked_again_after_a_while(
     provider: Provider, tokens: OidcAuthenticator, watch: Watch
 ) -> None:
     token = provider.token()
-    await tokens.asker(token)
+    await tokens.authenticate(token)
     provider.rotate("second")
     watch.now += ISSUER_KEYS_TTL_SECONDS
-    await tokens.asker(token)
+    await tokens.authenticate(token)
     provider.clock.tick(timedelta(seconds=TOKEN_CACHE_SECONDS))
     with pytest.raises(Unauthenticated):
-        await tokens.asker(token)
+        await tokens.authenticate(token)
 
 
 async def test_an_issuer_that_is_down_is_no_reason_to_refuse_what_is_known(
     provider: Provider, tokens: OidcAuthenticator, watch: Watch
 ) -> None:
-    await tokens.asker(provider.token())
+    await tokens.authenticate(provider.token())
     provider.down = True
     watch.now += ISSUER_KEYS_TTL_SECONDS
-    assert (await tokens.asker(provider.token(sub="bob"))).name == "oidc:bob"
+    assert (await tokens.authenticate(provider.token(sub="bob"))).name == "oidc:bob"
 
 
 async def test_an_issuer_that_was_never_there_is_said_to_be_unavailable(provider: Provider, watch: Watch) -> None:
     provider.down = True
     with pytest.raises(Unavailable, match="answers 503"):
-        await tokens_of(provider, watch).asker(provider.token())
+        await tokens_of(provider, watch).authenticate(provider.token())
 
 
 @pytest.mark.parametrize(
@@ -289,7 +291,7 @@ async def test_an_issuer_that_says_strange_things_is_not_believed(
 ) -> None:
     provider.changes = changes
     with pytest.raises(Unavailable, match=said):
-        await tokens_of(provider, watch).asker(provider.token())
+        await tokens_of(provider, watch).authenticate(provider.token())
 
 
 @pytest.mark.parametrize("url", ["", "http://issuer.example", "ftp://localhost", "issuer", "http://[", "https://"])

@@ -40,12 +40,12 @@ async def test_what_needs_no_key_is_not_counted(house: House) -> None:
 async def test_a_server_limits_those_whose_key_does_not_say_how_much() -> None:
     rates, ann = RequestRateLimiter("2/day"), replace(LOCAL_PRINCIPAL, name="key_ann")
     for _ in range(2):
-        await rates.count(ann)
+        await rates.hit(ann)
     with pytest.raises(RateLimited, match="2 requests in a day"):
-        await rates.count(ann)
-    await rates.count(replace(LOCAL_PRINCIPAL, name="key_bob"))
+        await rates.hit(ann)
+    await rates.hit(replace(LOCAL_PRINCIPAL, name="key_bob"))
     for _ in range(3):
-        await rates.count(replace(LOCAL_PRINCIPAL, name="key_cat", rate_limit="3/day"))
+        await rates.hit(replace(LOCAL_PRINCIPAL, name="key_cat", rate_limit="3/day"))
 
 
 async def test_where_no_limit_is_set_and_where_no_key_is_needed_nothing_is_counted() -> None:
@@ -54,7 +54,7 @@ async def test_where_no_limit_is_set_and_where_no_key_is_needed_nothing_is_count
         (RequestRateLimiter("1/day"), LOCAL_PRINCIPAL),
     ):
         for _ in range(10):
-            await rates.count(asker)
+            await rates.hit(asker)
         assert rates._limiter is None
 
 

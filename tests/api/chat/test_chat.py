@@ -193,7 +193,7 @@ async def test_who_leaves_stops_nothing(salon: Site) -> None:
     session, task = await under_way(salon, "staller")
 
     async def left() -> bool:
-        return salon.feeds.open == 0
+        return salon.feeds.open_count == 0
 
     await eventually(left)
     assert (await salon.get(f"/api/runs/{task}"))["status"] in ("queued", "running")

@@ -58,7 +58,7 @@ async def test_models_are_listed_with_their_providers(shop: Site) -> None:
 
 
 async def test_a_model_is_called_without_an_agent(shop: Site, stand_in: StubOpenAIServer) -> None:
-    stand_in.then(StubReply(text="a poem", input_tokens=11, output_tokens=3))
+    stand_in.add_replies(StubReply(text="a poem", input_tokens=11, output_tokens=3))
     answer = await call(shop, model=STAND_IN, system="rhyme", temperature=0.5, maxTokens=9)
     assert (answer["model"], answer["output"], answer["finishReason"]) == (STAND_IN, "a poem", "stop")
     assert (answer["usage"]["input_tokens"], answer["usage"]["output_tokens"]) == (11, 3)
@@ -70,7 +70,7 @@ async def test_a_model_is_called_without_an_agent(shop: Site, stand_in: StubOpen
 
 
 async def test_a_provider_that_fails_is_an_error(shop: Site, stand_in: StubOpenAIServer) -> None:
-    stand_in.then(StubReply(fault=StubFault.CUT, text="half"))
+    stand_in.add_replies(StubReply(fault=StubFault.CUT, text="half"))
     answer = await shop.ask("POST", "/completions", json={"model": STAND_IN, "messages": [{"content": "x"}]})
     refused(answer, 503, "MODEL_UNAVAILABLE")
 

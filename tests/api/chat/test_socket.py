@@ -335,7 +335,7 @@ async def test_text_that_is_not_utf8_closes_the_socket(stage: Site) -> None:
 
 
 async def test_a_silent_socket_shows_signs_of_life(workshop: Workshop) -> None:
-    async with served(workshop, workers=0, habits=StreamLimits(keepalive=0.03)) as own, line(own.host) as found:
+    async with served(workshop, workers=0, habits=StreamLimits(keepalive_seconds=0.03)) as own, line(own.host) as found:
         assert [await soon(found.connection.recv()) for _ in range(3)] == 3 * [PING]
 
 
@@ -347,7 +347,7 @@ async def test_a_server_that_stops_closes_the_socket(workshop: Workshop) -> None
 
 
 async def test_more_sockets_than_may_be_open_are_refused(workshop: Workshop) -> None:
-    async with served(workshop, workers=0, habits=StreamLimits(most=1)) as own, line(own.host):
+    async with served(workshop, workers=0, habits=StreamLimits(max_streams=1)) as own, line(own.host):
         with pytest.raises(InvalidStatus) as refused:
             async with line(own.host):
                 pass
@@ -356,13 +356,13 @@ async def test_more_sockets_than_may_be_open_are_refused(workshop: Workshop) -> 
 
 
 async def test_a_reader_that_takes_nothing_is_cut_off_and_misses_nothing(workshop: Workshop) -> None:
-    async with served(workshop, workers=0, habits=StreamLimits(patience=0.1)) as own:
+    async with served(workshop, workers=0, habits=StreamLimits(stall_timeout_seconds=0.1)) as own:
         hand = await begun(own)
         async with line(own.host) as found:
             await found.send("subscribe", session_id=hand.run.thread_id)
             await found.expect("subscribed")
             found.connection.transport.pause_reading()
-            while own.feeds.open:
+            while own.feeds.open_count:
                 await hand.say("x" * 100_000)
             found.connection.transport.resume_reading()
             seen, cursor = await _rest(found)
@@ -390,7 +390,7 @@ async def _rest(found: Line) -> tuple[list[int], Json]:
 
 async def test_sockets_leave_nothing_behind(stage: Site) -> None:
     hand = await begun(stage)
-    before = stage.feeds.open
+    before = stage.feeds.open_count
     for _ in range(5):
         async with line(stage.host) as found:
             await found.send("subscribe", task_id=hand.id)
@@ -398,7 +398,7 @@ async def test_sockets_leave_nothing_behind(stage: Site) -> None:
             await found.expect("subscribed")
 
     async def are_gone() -> bool:
-        return stage.feeds.open <= before
+        return stage.feeds.open_count <= before
 
     await eventually(are_gone)
 
@@ -409,7 +409,7 @@ _IDS = st.integers(0, 10**9).map(lambda number: RunId(f"run_{number:x}"))
 @given(st.dictionaries(_IDS, st.integers(0, 10**12), min_size=1, max_size=20))
 def test_a_cursor_stands_for_its_trail(positions: dict[RunId, int]) -> None:
     newest = next(reversed(positions))
-    read = parse_session_cursor(SessionCursor(dict(positions), newest, last=positions[newest]).cursor())
+    read = parse_session_cursor(SessionCursor(dict(positions), newest, newest_seq=positions[newest]).encode())
     assert (read.positions, read.newest) == (positions, newest)
 
 
@@ -419,4 +419,4 @@ def test_any_text_is_a_cursor_or_is_refused(text: str) -> None:
         trail = parse_session_cursor(text)
     except BadCursor:
         return
-    assert parse_session_cursor(trail.cursor()).cursor() == trail.cursor()
+    assert parse_session_cursor(trail.encode()).encode() == trail.encode()

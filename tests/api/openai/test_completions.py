@@ -261,7 +261,7 @@ async def test_who_leaves_stops_no_run(lounge: Site, openai: AsyncOpenAI) -> Non
     await stream.close()
 
     async def left() -> bool:
-        return lounge.feeds.open == 0
+        return lounge.feeds.open_count == 0
 
     await eventually(left)
     assert not (await lounge.store.runs.get(SPACE, run)).status.terminal

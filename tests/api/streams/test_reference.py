@@ -45,11 +45,11 @@ def test_every_last_comment_is_in_the_reference() -> None:
 def test_the_limits_are_in_the_reference() -> None:
     habits = StreamLimits()
     for limit in (
-        f"every {habits.keepalive:g} s",
-        f"after {habits.patience:g} to {2 * habits.patience:g} s",
+        f"every {habits.keepalive_seconds:g} s",
+        f"after {habits.stall_timeout_seconds:g} to {2 * habits.stall_timeout_seconds:g} s",
         f"after {DRAIN_CHECK_SECONDS:g} s more",
         f"{MAX_CLIENT_MESSAGE_BYTES} bytes",
-        f"{habits.most:,};",
+        f"{habits.max_streams:,};",
         f"{WINDOW_BYTES // 1024} KiB;",
     ):
         assert limit in REFERENCE, limit

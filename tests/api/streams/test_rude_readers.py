@@ -40,11 +40,11 @@ async def until(true: Callable[[], bool]) -> None:
 async def stuck(stage: Site, path: str, *, headers: str = "") -> socket.socket:
     """Ask for a stream, and read nothing of it."""
     address, port = stage.host.split(":")
-    before = stage.feeds.open
+    before = stage.feeds.open_count
     taking_nothing = socket.create_connection((address, int(port)))
     taking_nothing.sendall(f"GET {path} HTTP/1.1\r\nHost: {stage.host}\r\n{headers}\r\n".encode())
     taking_nothing.setblocking(False)
-    await until(lambda: stage.feeds.open > before)
+    await until(lambda: stage.feeds.open_count > before)
     return taking_nothing
 
 
@@ -75,7 +75,7 @@ async def test_pings_that_nobody_reads_the_answers_of_are_not_kept(own_stage: Si
 
 
 async def test_who_pings_and_reads_nothing_is_cut_off(workshop: Workshop) -> None:
-    habits = StreamLimits(keepalive=0.3, patience=0.1)
+    habits = StreamLimits(keepalive_seconds=0.3, stall_timeout_seconds=0.1)
     async with served(workshop, workers=0, habits=habits) as stage:
         hand = await begun(stage)
         with closing(await stuck(stage, f"/api/runs/{hand.id}/ws", headers=RIGHT)) as flood:
@@ -83,17 +83,17 @@ async def test_who_pings_and_reads_nothing_is_cut_off(workshop: Workshop) -> Non
             with pytest.raises(ConnectionError):
                 while True:
                     await soon(loop.sock_sendall(flood, PING * 1000))
-        await until(lambda: stage.feeds.open == 0)
+        await until(lambda: stage.feeds.open_count == 0)
 
 
 @pytest.mark.parametrize(("kind", "headers"), [("sse", ""), ("ws", RIGHT)])
 async def test_a_reader_that_is_cut_off_loses_its_connection(workshop: Workshop, kind: str, headers: str) -> None:
-    async with served(workshop, workers=0, habits=StreamLimits(patience=0.1)) as stage:
+    async with served(workshop, workers=0, habits=StreamLimits(stall_timeout_seconds=0.1)) as stage:
         hand = await begun(stage)
         await fill(hand)
         with closing(await stuck(stage, f"/api/runs/{hand.id}/{kind}", headers=headers)):
             held = transports()
-            await until(lambda: stage.feeds.open == 0)
+            await until(lambda: stage.feeds.open_count == 0)
             async with asyncio.timeout(3 * DRAIN_CHECK_SECONDS):
                 await until(lambda: not any(each.get_write_buffer_size() for each in held))
 
@@ -179,7 +179,7 @@ async def test_a_cursor_that_says_null_is_none_of_ours(stage: Site) -> None:
 async def test_streams_that_are_one_too_many_are_no_error_of_ours(
     workshop: Workshop, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with served(workshop, workers=0, habits=StreamLimits(most=1)) as stage:
+    async with served(workshop, workers=0, habits=StreamLimits(max_streams=1)) as stage:
         path = f"/api/runs/{(await begun(stage)).id}/sse"
         async with sse(stage.host, path):
             assert (await stage.ask("GET", path)).status_code == 503

@@ -125,7 +125,7 @@ async def test_a_run_that_is_ended_from_outside_ends_its_stream(stage: Site) -> 
 
 
 async def test_a_silent_stream_shows_signs_of_life(workshop: Workshop) -> None:
-    async with served(workshop, workers=0, habits=StreamLimits(keepalive=0.03)) as stage:
+    async with served(workshop, workers=0, habits=StreamLimits(keepalive_seconds=0.03)) as stage:
         hand = await begun(stage)
         async with sse(stage.host, f"/api/runs/{hand.id}/sse", after=1) as stream:
             comments = [(await soon(stream.frame())).comment for _ in range(4)]
@@ -133,12 +133,12 @@ async def test_a_silent_stream_shows_signs_of_life(workshop: Workshop) -> None:
 
 
 async def test_more_streams_than_may_be_open_are_refused(workshop: Workshop) -> None:
-    async with served(workshop, workers=0, habits=StreamLimits(most=2)) as stage:
+    async with served(workshop, workers=0, habits=StreamLimits(max_streams=2)) as stage:
         path = f"/api/runs/{(await begun(stage)).id}/sse"
         async with sse(stage.host, path), sse(stage.host, path):
             answer = await stage.ask("GET", path)
             assert (answer.status_code, answer.json()["error"]["code"]) == (503, "TOO_MANY_STREAMS")
-        await _until(lambda: stage.feeds.open == 0)
+        await _until(lambda: stage.feeds.open_count == 0)
         async with sse(stage.host, path) as stream:
             assert stream.status == 200
 
@@ -158,11 +158,11 @@ async def test_a_server_that_stops_lets_its_readers_go(own_stage: Site) -> None:
 async def test_a_reader_that_takes_nothing_is_cut_off_and_can_resume(
     workshop: Workshop, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with served(workshop, workers=0, habits=StreamLimits(patience=0.1)) as stage:
+    async with served(workshop, workers=0, habits=StreamLimits(stall_timeout_seconds=0.1)) as stage:
         hand = await begun(stage)
         stuck = await _stuck(stage, f"/api/runs/{hand.id}/sse")
         try:
-            while stage.feeds.open:
+            while stage.feeds.open_count:
                 await hand.say("x" * 100_000)
         finally:
             stuck.close()
@@ -179,7 +179,7 @@ async def test_a_slow_reader_costs_the_server_no_memory(workshop: Workshop) -> N
         try:
             for _ in range(100):
                 await hand.say("x" * 100_000)
-            assert stage.feeds.kept < 500_000
+            assert stage.feeds.buffered_bytes < 500_000
         finally:
             stuck.close()
 
@@ -189,7 +189,7 @@ async def _stuck(stage: Site, path: str) -> socket.socket:
     address, port = stage.host.split(":")
     stuck = socket.create_connection((address, int(port)))
     stuck.sendall(f"GET {path} HTTP/1.1\r\nHost: {stage.host}\r\n\r\n".encode())
-    await _until(lambda: stage.feeds.open > 0)
+    await _until(lambda: stage.feeds.open_count > 0)
     return stuck
 
 

@@ -50,7 +50,7 @@ async def test_anything_else_closes_the_socket(stage: Site, message: str | bytes
 
 
 async def test_a_silent_socket_is_pinged(workshop: Workshop) -> None:
-    async with served(workshop, workers=0, habits=StreamLimits(keepalive=0.03)) as stage:
+    async with served(workshop, workers=0, habits=StreamLimits(keepalive_seconds=0.03)) as stage:
         hand = await begun(stage)
         async with ws(stage.host, f"/api/runs/{hand.id}/ws?last_event_id=1") as stream:
             assert [await soon(stream.recv()) for _ in range(3)] == 3 * [PING]
@@ -70,7 +70,7 @@ async def test_what_is_refused_is_refused_with_its_own_error(stage: Site) -> Non
 
 
 async def test_more_streams_than_may_be_open_are_refused(workshop: Workshop) -> None:
-    async with served(workshop, workers=0, habits=StreamLimits(most=1)) as stage:
+    async with served(workshop, workers=0, habits=StreamLimits(max_streams=1)) as stage:
         path = f"/api/runs/{(await begun(stage)).id}/ws"
         async with ws(stage.host, path):
             assert await _refusal(stage, path) == (503, "TOO_MANY_STREAMS")
@@ -86,11 +86,11 @@ async def test_a_server_that_stops_closes_its_sockets(own_stage: Site) -> None:
 
 
 async def test_a_reader_that_takes_nothing_is_cut_off_with_its_own_code(workshop: Workshop) -> None:
-    async with served(workshop, workers=0, habits=StreamLimits(patience=0.1)) as stage:
+    async with served(workshop, workers=0, habits=StreamLimits(stall_timeout_seconds=0.1)) as stage:
         hand = await begun(stage)
         async with ws(stage.host, f"/api/runs/{hand.id}/ws") as stream:
             stream.transport.pause_reading()
-            while stage.feeds.open:
+            while stage.feeds.open_count:
                 await hand.say("x" * 100_000)
             stream.transport.resume_reading()
             seen = await _rest(stream)

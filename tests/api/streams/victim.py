@@ -52,7 +52,7 @@ async def _serve(serving: Serving) -> None:
     options = Options(
         workers=serving.workers,
         lease=timedelta(seconds=serving.lease),
-        beat=timedelta(seconds=serving.lease / 5),
+        heartbeat=timedelta(seconds=serving.lease / 5),
     )
     database = serving.database if "://" in serving.database else Path(serving.database)
     async with (
@@ -60,7 +60,7 @@ async def _serve(serving: Serving) -> None:
         make_live_streams(holdfast) as feeds,
     ):
         for empty, use_case in zip(
-            _EMPTY, PrincipalUseCases(holdfast, feeds, version="0").of(LOCAL_PRINCIPAL), strict=True
+            _EMPTY, PrincipalUseCases(holdfast, feeds, version="0").as_principal(LOCAL_PRINCIPAL), strict=True
         ):
             vars(empty).update(vars(use_case))
         async with answering(HostOriginMiddleware(_APP)) as url:

@@ -148,7 +148,7 @@ async def test_a_task_that_is_deleted_ends_its_stream(any_desk: Desk) -> None:
 
 
 async def test_a_silent_stream_and_one_of_which_only_the_model_speaks_show_signs_of_life(workshop: Workshop) -> None:
-    async with served(workshop, workers=0, habits=StreamLimits(keepalive=0.03)) as site:
+    async with served(workshop, workers=0, habits=StreamLimits(keepalive_seconds=0.03)) as site:
         hand = await taken(Desk(site))
         async with Desk(site).stream(hand.task) as stream:
             await _until_status(stream)
@@ -158,7 +158,7 @@ async def test_a_silent_stream_and_one_of_which_only_the_model_speaks_show_signs
                 await hand.log(TextMessageContent(message_id=MessageId("m"), delta=word))
             comments += [(await soon(stream.frame())).comment for _ in range(3)]
         assert comments == ["keepalive"] * 6
-    assert StreamLimits().keepalive == 15, "unless told otherwise"
+    assert StreamLimits().keepalive_seconds == 15, "unless told otherwise"
 
 
 async def test_a_reader_that_goes_away_does_not_stop_the_task(desk: Desk) -> None:
@@ -171,7 +171,7 @@ async def test_a_reader_that_goes_away_does_not_stop_the_task(desk: Desk) -> Non
 
 
 async def test_a_reader_that_takes_nothing_of_the_replay_is_cut_off_and_can_resume(workshop: Workshop) -> None:
-    async with served(workshop, workers=0, habits=StreamLimits(patience=0.1)) as site:
+    async with served(workshop, workers=0, habits=StreamLimits(stall_timeout_seconds=0.1)) as site:
         desk = Desk(site)
         hand = await taken(desk)
         await hand.do(25, input="x" * 200_000)
@@ -180,14 +180,14 @@ async def test_a_reader_that_takes_nothing_of_the_replay_is_cut_off_and_can_resu
             stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             stuck.connect((address, int(port)))
             stuck.sendall(f"GET /tasks/{hand.task}/stream HTTP/1.1\r\nHost: {site.host}\r\n\r\n".encode())
-            await eventually(lambda: _holds(site.feeds.open == 1))
-            await eventually(lambda: _holds(site.feeds.open == 0))
+            await eventually(lambda: _holds(site.feeds.open_count == 1))
+            await eventually(lambda: _holds(site.feeds.open_count == 0))
         await hand.finish()
         assert read_frames(await desk.streamed(hand.task))[:-1] == await desk.events(hand.task)
 
 
 async def test_a_server_that_stops_lets_its_readers_go_and_takes_no_more(workshop: Workshop) -> None:
-    async with served(workshop, workers=0, habits=StreamLimits(most=1)) as site:
+    async with served(workshop, workers=0, habits=StreamLimits(max_streams=1)) as site:
         desk = Desk(site)
         hand = await taken(desk)
         async with desk.stream(hand.task) as stream:

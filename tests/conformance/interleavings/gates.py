@@ -79,7 +79,7 @@ class GatedTransaction(PostgresTransaction):
     __slots__ = ("_gate",)
 
     def __init__(self, gate: Gate, inner: PostgresTransaction) -> None:
-        super().__init__(inner._block, inner._clock, keeps_time=inner._keeps_time)
+        super().__init__(inner._block, inner._clock, use_local_clock=inner._use_local_clock)
         self._gate = gate
 
     async def reach(self, statement: str) -> None:
@@ -133,6 +133,6 @@ async def gated_store(gate: Gate, url: str, *, clock: Clock) -> AsyncIterator[St
     async with AsyncExitStack() as stack:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(database, "Sessions", partial(GatedSessions, gate))
-            opening = database.open_database(url, clock=clock, keeps_time=True, bus=LocalBus(), connections=3)
+            opening = database.open_database(url, clock=clock, use_local_clock=True, bus=LocalBus(), connections=3)
             opened = await stack.enter_async_context(opening)
         yield Store(opened)

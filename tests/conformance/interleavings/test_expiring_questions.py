@@ -56,7 +56,7 @@ async def test_an_answer_is_accepted_or_the_default_is_given(two: Two, store: St
             await store.runs.end(SPACE, lease.run_id)
 
         return (
-            two.first.interrupts.answer(SPACE, name, InterruptResponse(response="yes")),
+            two.first.interrupts.respond(SPACE, name, InterruptResponse(response="yes")),
             two.second.interrupts.expire(),
             check,
         )
@@ -85,7 +85,7 @@ async def test_an_answer_is_accepted_or_the_question_withdrawn(two: Two, store: 
             assert withdrew.unread == len(await store.journal.inbox(again)) == int(won)
             await store.runs.end(SPACE, lease.run_id)
 
-        first = two.first.interrupts.answer(SPACE, name, InterruptResponse(response="yes"))
+        first = two.first.interrupts.respond(SPACE, name, InterruptResponse(response="yes"))
         return first, commit(two.second, again, consumed=[1], withdrawn=[name]), check
 
     await two.explore(scene)

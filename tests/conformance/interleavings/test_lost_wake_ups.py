@@ -113,7 +113,7 @@ async def test_of_two_answers_one_is_accepted(two: Two, store: Store) -> None:
             assert await unread(store, lease) == [{"interrupt_id": name, "response": winner.answered_by}]
 
         first, second = (
-            writer.interrupts.answer(SPACE, name, InterruptResponse(response=by, by=by))
+            writer.interrupts.respond(SPACE, name, InterruptResponse(response=by, by=by))
             for writer, by in ((two.first, "ann"), (two.second, "bob"))
         )
         return first, second, check

@@ -129,7 +129,7 @@ async def test_a_question_is_answered_or_closed_by_an_end(two: Two, store: Store
             kept = await store.interrupts.get(SPACE, name)
             assert kept.status is (InterruptStatus.ANSWERED if accepted else InterruptStatus.CANCELLED)
 
-        answer = two.second.interrupts.answer(SPACE, name, InterruptResponse(response=True))
+        answer = two.second.interrupts.respond(SPACE, name, InterruptResponse(response=True))
         return end(two.first, lease.run), answer, check
 
     await two.explore(scene)

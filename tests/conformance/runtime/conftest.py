@@ -61,7 +61,7 @@ def agents(workshop: Workshop) -> Agents:
 @pytest.fixture
 def methods(control: Store) -> RemoteMethods:
     """Return the methods of clients, which are not waited for."""
-    return RemoteMethods(control.journal, patience=0)
+    return RemoteMethods(control.journal, reconnect_wait=0)
 
 
 @pytest.fixture

@@ -106,5 +106,5 @@ async def answered(store: Store, response: Json) -> Lease:
     name = f"may-{lease.run_id}"
     told = {"tool": "bash", "asking": ["bot"], "offers": [NARROW, WIDE]}
     await commit(store, lease, interrupts=[asked(name, metadata=told)], move=ASKING)
-    await store.interrupts.answer(lease.space_id, InterruptId(name), InterruptResponse(response=response))
+    await store.interrupts.respond(lease.space_id, InterruptId(name), InterruptResponse(response=response))
     return await claim(store)

@@ -42,10 +42,10 @@ class Parrot:
         if not isinstance(telling, MethodCallFrame):
             return
         assert self.client is not None
-        assert self.client.sending(telling.call_id)
+        assert self.client.mark_sent(telling.call_id)
         self.called.set()
         if not self.quiet:
-            self.client.answer(telling.call_id, ToolReply(content=telling.arguments))
+            self.client.resolve(telling.call_id, ToolReply(content=telling.arguments))
 
     @property
     def calls(self) -> list[MethodCallFrame]:
@@ -59,7 +59,7 @@ def offering(
 ) -> Iterator[Parrot]:
     """Have a client while the block runs."""
     parrot = Parrot(quiet=quiet)
-    with methods.connected(space, tell=parrot.hear) as parrot.client:
+    with methods.connected(space, send=parrot.hear) as parrot.client:
         methods.offer(parrot.client, offered)
         yield parrot
 
@@ -149,6 +149,6 @@ async def test_a_method_never_asks_and_needs_no_trust(store: Store, runtime: Run
     with offering(methods, ECHO):
         with pytest.raises(NotFound):
             question = ToolInterrupt(message="?")
-            await runtime.remote.answer(lease, "remote__echo", asked, key="k", question=question, response=None)
+            await runtime.remote.resume(lease, "remote__echo", asked, key="k", interrupt=question, response=None)
         with pytest.raises(NotFound):
             await runtime.remote.trust(lease, "remote__echo", "digest")

@@ -75,8 +75,8 @@ async def test_a_tool_that_has_not_asked_takes_no_answer(store: Store, runtime: 
     lease = await running(store, "go")
     for name in ("task_status", "tusk_status"):
         with pytest.raises(NotFound):
-            await runtime.remote.answer(
-                lease, name, {}, key="k", question=ToolInterrupt(message="who?"), response="Ada"
+            await runtime.remote.resume(
+                lease, name, {}, key="k", interrupt=ToolInterrupt(message="who?"), response="Ada"
             )
 
 

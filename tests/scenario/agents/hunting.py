@@ -78,13 +78,13 @@ class Listening:
         """Return the journal."""
         return journal
 
-    def see(self, delta: ModelDelta) -> None:
+    def on_delta(self, delta: ModelDelta) -> None:
         """Let it be said."""
 
-    def fail(self, error: BaseException) -> None:
+    def on_error(self, error: BaseException) -> None:
         """Let it fail."""
 
-    def end(self) -> None:
+    def on_end(self) -> None:
         """Take note that a call is over."""
         self.at_work -= 1
 

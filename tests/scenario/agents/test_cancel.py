@@ -91,7 +91,7 @@ async def test_it_closes_the_connection_to_the_provider(workshop: Workshop) -> N
             await floor.until(run, lambda event: "one moment" in str(event))
             await floor.runs.cancel(SPACE, run.id)
             async with asyncio.timeout(10):
-                await server.until(lambda each: each.open_connections == 0)
+                await server.wait_until(lambda each: each.open_connections == 0)
             assert len(server.requests) == 1
 
 

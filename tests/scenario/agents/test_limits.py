@@ -131,7 +131,7 @@ async def test_a_run_begins_no_call_when_its_tokens_are_spent(anywhere: Workshop
 
 async def test_a_run_begins_no_call_when_its_money_is_spent(workshop: Workshop) -> None:
     replies = StubReply(calls=[StubToolCall(name="log_write", arguments={"message": "x"})])
-    async with StubOpenAIServer(otherwise=replies) as server:
+    async with StubOpenAIServer(default_reply=replies) as server:
         workshop.provider(server, **PRICES)
         workshop.agent(model=STAND_IN, tools=["log_write"], limits={"cost_budget_usd": 0.04})
         async with workshop.open() as floor:
@@ -157,7 +157,7 @@ async def test_a_budget_in_dollars_needs_a_price(workshop: Workshop) -> None:
 async def test_a_provider_that_does_not_say_what_was_used_is_not_free(workshop: Workshop) -> None:
     """Its tokens are estimated, so that a budget holds, and what they cost is not known."""
     look = StubReply(text="let me see " * 20, calls=[StubToolCall(name="look")], input_tokens=None)
-    async with StubOpenAIServer(otherwise=look) as server:
+    async with StubOpenAIServer(default_reply=look) as server:
         workshop.provider(server, input_usd_per_million=1, output_usd_per_million=1)
         workshop.agent(model=STAND_IN, tools=["look"], limits={"token_budget": 1000, "max_iterations": 50})
         async with workshop.open(answers("look", "seen")) as floor:

@@ -24,7 +24,7 @@ LONG: Final = "The quick brown fox jumps over the lazy dog, and then it does so 
 @pytest.fixture
 async def server(workshop: Workshop) -> AsyncIterator[StubOpenAIServer]:
     """Yield a provider whose models read little, and which the agent `bot` uses."""
-    async with StubOpenAIServer(otherwise=StubReply(text=LONG)) as stand_in:
+    async with StubOpenAIServer(default_reply=StubReply(text=LONG)) as stand_in:
         workshop.provider(stand_in, context_window=WINDOW)
         workshop.agent(model=STAND_IN)
         yield stand_in
@@ -110,7 +110,7 @@ async def test_a_provider_that_finds_a_call_too_long_is_told_less(workshop: Work
     async with workshop.open() as floor:
         run = await talk(floor, 3)
         server.requests.clear()
-        server.then(
+        server.add_replies(
             StubReply(status=400, error_code="context_length_exceeded"),
             StubReply(text="in short"),
             StubReply(text="done"),
@@ -128,7 +128,7 @@ async def test_a_call_that_stays_too_long_ends_the_run(workshop: Workshop, serve
     async with workshop.open() as floor:
         run = await talk(floor, 3)
         server.requests.clear()
-        server.then(too_long, StubReply(text="in short"), too_long)
+        server.add_replies(too_long, StubReply(text="in short"), too_long)
         run = await floor.play("and now?", thread=run.thread_id)
         await floor.events(run)
     assert run.error is not None and run.error.code == "CONTEXT_OVERFLOW"
@@ -136,7 +136,7 @@ async def test_a_call_that_stays_too_long_ends_the_run(workshop: Workshop, serve
 
 
 async def test_a_first_call_that_is_too_long_ends_the_run(workshop: Workshop, server: StubOpenAIServer) -> None:
-    server.then(*[StubReply(status=400, error_code="context_length_exceeded")] * 3)
+    server.add_replies(*[StubReply(status=400, error_code="context_length_exceeded")] * 3)
     async with workshop.open() as floor:
         run = await floor.play("hello")
     assert run.error is not None and run.error.code == "CONTEXT_OVERFLOW"
@@ -159,10 +159,10 @@ BROKEN = [
 async def test_a_summary_that_is_not_written_is_done_without(
     workshop: Workshop, server: StubOpenAIServer, broken: StubReply
 ) -> None:
-    async with workshop.open(pace=CommitInterval(stall=0.3)) as floor:
+    async with workshop.open(pace=CommitInterval(idle_timeout_seconds=0.3)) as floor:
         run = await talk(floor, 5)
         server.requests.clear()
-        server.then(broken, StubReply(text="done"))
+        server.add_replies(broken, StubReply(text="done"))
         run = await floor.play(f"and now? {LONG}", thread=run.thread_id)
         told = await floor.context(run)
         await floor.events(run)
@@ -172,10 +172,10 @@ async def test_a_summary_that_is_not_written_is_done_without(
 
 
 async def test_while_no_summary_is_written_the_run_still_goes_on(workshop: Workshop, server: StubOpenAIServer) -> None:
-    async with workshop.open(pace=CommitInterval(stall=0.3)) as floor:
+    async with workshop.open(pace=CommitInterval(idle_timeout_seconds=0.3)) as floor:
         run = await talk(floor, 5)
         server.requests.clear()
-        server.then(*[StubReply(status=500), StubReply(text=LONG)] * 2)
+        server.add_replies(*[StubReply(status=500), StubReply(text=LONG)] * 2)
         run = await talk_on(floor, run, 6)
         told = await floor.context(run)
     assert sum(map(is_summary, server.requests)) >= 2
@@ -187,7 +187,7 @@ async def test_a_summary_is_paid_for_and_needs_a_budget_like_any_call(
 ) -> None:
     async with workshop.open() as floor:
         run = await talk(floor, 5)
-        server.then(StubReply(text="in short", input_tokens=70, output_tokens=30), StubReply(text="done"))
+        server.add_replies(StubReply(text="in short", input_tokens=70, output_tokens=30), StubReply(text="done"))
         paid = await floor.play(f"and now? {LONG}", thread=run.thread_id, limits=Limits(token_budget=1000))
     assert paid.output == "done"
     assert paid.usage.total_tokens == 100 + 15
@@ -196,7 +196,7 @@ async def test_a_summary_is_paid_for_and_needs_a_budget_like_any_call(
 async def test_a_summary_that_broke_off_is_paid_for_like_any_call(workshop: Workshop, server: StubOpenAIServer) -> None:
     async with workshop.open() as floor:
         run = await talk(floor, 5)
-        server.then(StubReply(text="in short " * 50, fault=StubFault.CUT), StubReply(text="done"))
+        server.add_replies(StubReply(text="in short " * 50, fault=StubFault.CUT), StubReply(text="done"))
         paid = await floor.play(f"and now? {LONG}", thread=run.thread_id)
     assert paid.output == "done"
     assert paid.usage.input_tokens > 10 + 150
@@ -209,7 +209,7 @@ async def test_no_summary_is_asked_for_when_the_budget_is_spent(workshop: Worksh
     async with workshop.open(answers("look", LONG * 4)) as floor:
         run = await talk(floor, 4)
         server.requests.clear()
-        server.then(look)
+        server.add_replies(look)
         run = await floor.play("look", thread=run.thread_id, limits=Limits(token_budget=100))
     assert run.error is not None and run.error.code == "BUDGET_EXCEEDED"
     assert [is_summary(request) for request in server.requests] == [False]

@@ -20,7 +20,7 @@ from tests.scenario.agents.handwork import answers
 from tests.scenario.agents.workshop import SPACE, STAND_IN, Floor, Workshop, call, calling, say
 
 OUTAGE: Final = {"code": "OVERLOADED", "message": "come back later"}
-HOURS: Final = RetryPolicy(first=3600, longest=3600)
+HOURS: Final = RetryPolicy(first_delay_seconds=3600, max_delay_seconds=3600)
 MOMENTS: Final = 20
 
 
@@ -73,8 +73,8 @@ BAD = [
 
 @pytest.mark.parametrize("bad", BAD, ids=lambda bad: str(bad.fault or bad.status))
 async def test_a_call_that_fails_is_made_again(workshop: Workshop, server: StubOpenAIServer, bad: StubReply) -> None:
-    server.then(bad, StubReply(text="the answer"))
-    async with workshop.open(answers("look", "seen"), pace=CommitInterval(stall=0.3)) as floor:
+    server.add_replies(bad, StubReply(text="the answer"))
+    async with workshop.open(answers("look", "seen"), pace=CommitInterval(idle_timeout_seconds=0.3)) as floor:
         run = await floor.play()
         assert run.output == "the answer"
         assert await floor.said(run) == ["user: go", "assistant: the answer"]
@@ -87,7 +87,7 @@ async def test_a_call_that_fails_is_made_again(workshop: Workshop, server: StubO
 
 
 async def test_a_provider_is_left_alone_for_as_long_as_it_asks(workshop: Workshop, server: StubOpenAIServer) -> None:
-    server.then(StubReply(status=429, retry_after="7"))
+    server.add_replies(StubReply(status=429, retry_after="7"))
     async with workshop.open(answers("look", "seen")) as floor:
         run = await floor.start()
         await floor.until(run, lambda event: "MODEL_UNAVAILABLE" in str(event))
@@ -103,7 +103,7 @@ async def test_a_provider_is_left_alone_for_as_long_as_it_asks(workshop: Worksho
 async def test_a_provider_that_asks_for_years_is_asked_again_after_a_day(
     workshop: Workshop, server: StubOpenAIServer, years: str
 ) -> None:
-    server.then(StubReply(status=529, retry_after=years))
+    server.add_replies(StubReply(status=529, retry_after=years))
     async with workshop.open(answers("look", "seen")) as floor:
         run = await floor.start()
         await floor.until(run, lambda event: "MODEL_UNAVAILABLE" in str(event))
@@ -114,8 +114,10 @@ async def test_a_provider_that_asks_for_years_is_asked_again_after_a_day(
 
 
 async def test_it_waits_longer_each_time_and_then_gives_up(workshop: Workshop, server: StubOpenAIServer) -> None:
-    server.then(*[StubReply(status=503)] * 9)
-    async with workshop.open(answers("look", "seen"), patience=RetryPolicy(tries=4, first=0.01)) as floor:
+    server.add_replies(*[StubReply(status=503)] * 9)
+    async with workshop.open(
+        answers("look", "seen"), patience=RetryPolicy(max_attempts=4, first_delay_seconds=0.01)
+    ) as floor:
         run = await floor.play()
         steps = await floor.steps(run)
     assert code(run) == "MODEL_UNAVAILABLE"
@@ -127,8 +129,10 @@ async def test_it_waits_longer_each_time_and_then_gives_up(workshop: Workshop, s
 
 async def test_an_answer_in_between_begins_the_count_anew(workshop: Workshop, server: StubOpenAIServer) -> None:
     out, look = StubReply(status=500), StubReply(calls=[StubToolCall(name="look")])
-    server.then(out, out, look, out, out, StubReply(text="done"))
-    async with workshop.open(answers("look", "seen"), patience=RetryPolicy(tries=3, first=0.01)) as floor:
+    server.add_replies(out, out, look, out, out, StubReply(text="done"))
+    async with workshop.open(
+        answers("look", "seen"), patience=RetryPolicy(max_attempts=3, first_delay_seconds=0.01)
+    ) as floor:
         assert (await floor.play()).output == "done"
 
 
@@ -136,7 +140,7 @@ async def test_an_answer_in_between_begins_the_count_anew(workshop: Workshop, se
 async def test_a_call_that_can_never_succeed_ends_the_run(
     workshop: Workshop, server: StubOpenAIServer, status: int
 ) -> None:
-    server.then(StubReply(status=status, error_message="no such thing"))
+    server.add_replies(StubReply(status=status, error_message="no such thing"))
     async with workshop.open(answers("look", "seen")) as floor:
         run = await floor.play()
         assert [step.state for step in await floor.steps(run)] == [StepState.FAILED]
@@ -166,7 +170,7 @@ async def test_a_script_that_expects_something_else_says_so(workshop: Workshop) 
 
 async def test_it_is_tried_again_in_another_process(anywhere: Workshop) -> None:
     anywhere.agent(say("half", error=OUTAGE))
-    async with anywhere.open(patience=RetryPolicy(first=0.2)) as floor:
+    async with anywhere.open(patience=RetryPolicy(first_delay_seconds=0.2)) as floor:
         run = await floor.start()
         await floor.until(run, lambda event: "come back later" in str(event))
         assert (await floor.get(run)).wait_until is not None
@@ -178,7 +182,7 @@ async def test_it_is_tried_again_in_another_process(anywhere: Workshop) -> None:
 
 async def test_what_a_person_says_meanwhile_is_part_of_the_next_try(workshop: Workshop) -> None:
     workshop.agent(say("half", error=OUTAGE))
-    async with workshop.open(patience=RetryPolicy(first=0.3)) as floor:
+    async with workshop.open(patience=RetryPolicy(first_delay_seconds=0.3)) as floor:
         run = await floor.start()
         await floor.until(run, lambda event: "come back later" in str(event))
         await floor.runs.steer(SPACE, run.id, "still there?")
@@ -197,7 +201,7 @@ async def test_a_run_that_will_be_tried_again_can_be_cancelled(workshop: Worksho
 
 
 async def test_an_agent_falls_back_on_its_next_model(workshop: Workshop, server: StubOpenAIServer) -> None:
-    server.then(StubReply(status=500))
+    server.add_replies(StubReply(status=500))
     workshop.configure(model=[STAND_IN, "scripted:script.json"])
     workshop.script(say("at your service"))
     async with workshop.open() as floor:
@@ -209,7 +213,7 @@ async def test_an_agent_falls_back_on_its_next_model(workshop: Workshop, server:
 
 async def test_an_agent_falls_back_when_its_model_says_nothing_for_as_long_as_the_next_may(workshop: Workshop) -> None:
     async with (
-        StubOpenAIServer(otherwise=StubReply(fault=StubFault.SILENCE)) as silent,
+        StubOpenAIServer(default_reply=StubReply(fault=StubFault.SILENCE)) as silent,
         StubOpenAIServer(StubReply(text="I am")) as other,
     ):
         providers = {"silent": silent, "other": other}
@@ -223,14 +227,14 @@ async def test_an_agent_falls_back_when_its_model_says_nothing_for_as_long_as_th
             },
         )
         workshop.agent(model=["silent:one", "other:two"])
-        async with workshop.open(patience=RetryPolicy(tries=1)) as floor:
+        async with workshop.open(patience=RetryPolicy(max_attempts=1)) as floor:
             assert (await floor.play()).output == "I am"
 
 
 async def test_what_was_streamed_of_a_call_that_broke_off_is_charged(
     workshop: Workshop, server: StubOpenAIServer
 ) -> None:
-    server.then(StubReply(text="half an answer " * 20, fault=StubFault.CUT), StubReply(text="whole"))
+    server.add_replies(StubReply(text="half an answer " * 20, fault=StubFault.CUT), StubReply(text="whole"))
     async with workshop.open(answers("look", "seen")) as floor:
         run = await floor.play()
         broken, whole = await floor.steps(run)
@@ -243,7 +247,7 @@ async def test_what_was_streamed_of_a_call_that_broke_off_is_charged(
 async def test_a_provider_that_claims_impossible_usage_spoils_no_log(anywhere: Workshop, tokens: int) -> None:
     """It is charged as the most that a call can use, and what that costs is not known."""
     reply = StubReply(text="hello", input_tokens=tokens, output_tokens=tokens)
-    async with StubOpenAIServer(otherwise=reply) as server:
+    async with StubOpenAIServer(default_reply=reply) as server:
         anywhere.provider(server, input_usd_per_million=1, output_usd_per_million=1)
         anywhere.agent(model=STAND_IN)
         async with anywhere.open() as floor:
@@ -256,7 +260,7 @@ async def test_a_provider_that_claims_impossible_usage_spoils_no_log(anywhere: W
 async def test_a_call_that_broke_off_leaves_no_call_behind(workshop: Workshop, server: StubOpenAIServer) -> None:
     """A provider that only counts its calls gives the same id to the next one."""
     look = StubToolCall(name="look", id="0")
-    server.then(
+    server.add_replies(
         StubReply(calls=[look], fault=StubFault.CUT),
         StubReply(calls=[look]),
         StubReply(calls=[look]),
@@ -279,7 +283,9 @@ async def test_at_whatever_moment_a_stream_breaks_off_the_log_is_legal(anywhere:
     """Chunks come while commits are on their way, and then the call fails."""
     for number in range(MOMENTS):
         anywhere.agent(say("a few words", chunks=1 + number % 4, delay_ms=number / 4, error=OUTAGE), name=f"b{number}")
-    async with anywhere.open(patience=RetryPolicy(tries=2, first=0.01), pace=CommitInterval(window=0.001)) as floor:
+    async with anywhere.open(
+        patience=RetryPolicy(max_attempts=2, first_delay_seconds=0.01), pace=CommitInterval(seconds=0.001)
+    ) as floor:
         runs = await asyncio.gather(*(floor.play(agent=f"b{number}") for number in range(MOMENTS)))
         for run in runs:
             assert code(run) == "MODEL_UNAVAILABLE"

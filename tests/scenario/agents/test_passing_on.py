@@ -53,7 +53,7 @@ async def test_a_question_is_asked_by_all_above_that_wait_and_answered_at_the_ro
         mid = await floor.child(run)
         leaf = await floor.child(mid)
         statuses = [(await floor.get(each)).status_reason for each in (run, mid, leaf)]
-        (asked,) = await floor.store.interrupts.asked_by(SPACE, run.id)
+        (asked,) = await floor.store.interrupts.open_for_run(SPACE, run.id)
         await floor.runs.respond(SPACE, run.id, "yes", by="ada")
         ended = await floor.ended(run)
         events = {each.id: await floor.events(each) for each in (run, mid, leaf)}
@@ -90,7 +90,7 @@ async def test_two_children_ask_at_once_and_each_gets_its_own_answer(anywhere: W
     async with anywhere.open() as floor:
         run = await floor.start()
         await asks(floor, run, 3)
-        for asked in await floor.store.interrupts.asked_by(SPACE, run.id):
+        for asked in await floor.store.interrupts.open_for_run(SPACE, run.id):
             await floor.runs.respond(SPACE, run.id, f"to {asked.message}", interrupt=asked.id)
         await floor.ended(run)
         said = await floor.said(run)
@@ -103,7 +103,7 @@ async def test_one_answer_of_two_leaves_the_other_asked(workshop: Workshop) -> N
     async with workshop.open() as floor:
         run = await floor.start()
         await asks(floor, run, 2)
-        first, second = await floor.store.interrupts.asked_by(SPACE, run.id)
+        first, second = await floor.store.interrupts.open_for_run(SPACE, run.id)
         await floor.runs.respond(SPACE, run.id, "one", interrupt=first.id)
         await floor.until(run, lambda event: asked_in(event) == [second.id])
         await floor.runs.respond(SPACE, run.id, "two")
@@ -116,9 +116,9 @@ async def test_all_are_answered_at_once_in_the_name_of_a_segment(anywhere: Works
     async with anywhere.open() as floor:
         run = await floor.start()
         await asks(floor, run, 2)
-        asked = await floor.store.interrupts.asked_by(SPACE, run.id)
+        asked = await floor.store.interrupts.open_for_run(SPACE, run.id)
         answers = {each.id: InterruptResponse(response="yes") for each in asked}
-        await floor.store.interrupts.answer_all(SPACE, run.id, answers, segment=RunId("next"))
+        await floor.store.interrupts.respond_all(SPACE, run.id, answers, segment=RunId("next"))
         ended = await floor.ended(run)
         events = await floor.events(run)
     assert ended.output == "done"
@@ -161,7 +161,7 @@ async def test_a_word_to_the_root_leaves_the_question_to_the_child(anywhere: Wor
         await floor.runs.steer(SPACE, run.id, "something else")
         (_, own) = await floor.asks(run, 2)
         await floor.comes_to(run, RunStatus.WAITING)
-        assert [each.id for each in await floor.store.interrupts.asked_by(SPACE, run.id)] == [own.id]
+        assert [each.id for each in await floor.store.interrupts.open_for_run(SPACE, run.id)] == [own.id]
         await floor.runs.respond(SPACE, run.id, "yes", interrupt=own.id)
         await floor.ended(run)
         await floor.events(run)
@@ -203,7 +203,7 @@ async def test_cancelling_a_child_that_asks_ends_the_question_at_the_root(anywhe
         mid = await floor.child(run)
         await floor.runs.cancel(SPACE, (await floor.child(mid)).id)
         ended = await floor.ended(run)
-        assert await floor.store.interrupts.asked_by(SPACE, run.id) == []
+        assert await floor.store.interrupts.open_for_run(SPACE, run.id) == []
         await floor.events(run)
     assert ended.output == "root mid agent `leaf` was cancelled"
 

@@ -24,7 +24,7 @@ def clients() -> Iterator[ExitStack]:
 def connect(floor: Floor, clients: ExitStack) -> None:
     """Have a client that offers a method."""
     methods = floor.holdfast.remote_methods
-    methods.offer(clients.enter_context(methods.connected(SPACE, tell=lambda _: None)), [LOOK])
+    methods.offer(clients.enter_context(methods.connected(SPACE, send=lambda _: None)), [LOOK])
 
 
 @pytest.mark.parametrize("named", ["remote__*", "remote__look", "*"])

@@ -37,7 +37,7 @@ Turn: TypeAlias = dict[str, Json]
 SPACE: Final = DEFAULT_SPACE
 LIMIT: Final = 60.0
 """Seconds after which something hangs."""
-PATIENCE: Final = RetryPolicy(tries=3, first=0.01)
+PATIENCE: Final = RetryPolicy(max_attempts=3, first_delay_seconds=0.01)
 STAND_IN: Final = "local:stand-in"
 
 E = TypeVar("E", bound=HoldfastEvent)
@@ -103,8 +103,8 @@ class Workshop:
         **options: Any,
     ) -> AsyncIterator["Floor"]:
         """Open it, with an engine that runs its agents."""
-        habits = LoopConfig(patience=patience, pace=pace or CommitInterval())
-        given = Options(tools=tools, habits=habits, **options)
+        habits = LoopConfig(retry_policy=patience, commit_interval=pace or CommitInterval())
+        given = Options(tools=tools, loop_config=habits, **options)
         async with open_workspace(self.folder, database=self.where, options=given, clock=clock) as holdfast:
             yield Floor(holdfast, clock)
 
@@ -131,7 +131,7 @@ class Floor:
         """Wait until a run has ended, and return it."""
         with self.holdfast.watcher.watch(SPACE, run.id) as watch:
             async with asyncio.timeout(LIMIT):
-                await watch.beyond(sys.maxsize)  # nothing but its end is
+                await watch.wait_past(sys.maxsize)  # nothing but its end is
         return await self.get(run)
 
     async def asks(self, run: Run, questions: int = 1) -> list[Interrupt]:
@@ -156,7 +156,7 @@ class Floor:
         with self.holdfast.watcher.watch(SPACE, run.id) as watch:
             async with asyncio.timeout(LIMIT):
                 while True:
-                    head = await watch.beyond(seq)
+                    head = await watch.wait_past(seq)
                     assert head is not None
                     seq = head.last_event_seq
                     events = [decode_event(event.data) for event in await self.store.events.after(SPACE, run.id)]

@@ -39,7 +39,7 @@ async def opened(folder: Path, **options: Any) -> AsyncIterator[McpServerPool]:
     """Have servers of a folder."""
     async with open_processes() as processes, open_store(folder / "holdfast.db") as store:
         sandbox = UnconfinedSandbox(processes)
-        places = ServerLauncher(workspace=folder, own=folder / ".holdfast", sandbox=sandbox, unconfined=sandbox)
+        places = ServerLauncher(workspace=folder, data_folder=folder / ".holdfast", sandbox=sandbox, unconfined=sandbox)
         async with open_mcp_servers(places, runs=store.runs, sweep=3600, **options) as servers:
             yield servers
 
@@ -70,7 +70,7 @@ async def test_a_server_that_nobody_needs_is_let_go_and_is_there_again_when_it_i
     first = await told(server, "pid")
     while await told(server, "pid") == first:  # noqa: ASYNC110  nothing tells that it was let go
         await asyncio.sleep(IDLE * 10)
-    assert len(await server.offers()) > 10
+    assert len(await server.tools()) > 10
 
 
 async def test_those_who_come_at_once_share_one_connection(servers: McpServerPool) -> None:
@@ -81,7 +81,7 @@ async def test_those_who_come_at_once_share_one_connection(servers: McpServerPoo
 
 async def test_those_who_list_at_once_all_find_the_tools(servers: McpServerPool) -> None:
     server = servers.get(ONE, "plain", DECLARED)
-    first, second = await asyncio.gather(server.offers(), server.offers())
+    first, second = await asyncio.gather(server.tools(), server.tools())
     assert first is second
     assert len(first) > 10
 
@@ -91,13 +91,13 @@ async def test_a_server_that_was_not_there_is_looked_for_again_after_a_pause(tmp
     declared = McpServer(**{**program(PLAIN, cwd=None), "args": ["-I", "./server.py"]})
     async with opened(tmp_path, monotonic=lambda: time[0]) as servers:
         server = servers.get(ONE, "plain", declared)
-        assert await server.offers() == ()
+        assert await server.tools() == ()
         script.write_text(PLAIN.read_text())
-        assert await server.offers() == ()
+        assert await server.tools() == ()
         time[0] += 1.0
-        while not await server.offers():  # noqa: ASYNC110  a busy machine takes its time to start it
+        while not await server.tools():  # noqa: ASYNC110  a busy machine takes its time to start it
             await asyncio.sleep(0.01)
-        assert len(await server.offers()) > 10
+        assert len(await server.tools()) > 10
 
 
 async def test_a_call_that_is_made_twice_under_one_key_calls_the_first_off(servers: McpServerPool) -> None:
@@ -111,7 +111,7 @@ async def test_a_call_that_is_made_twice_under_one_key_calls_the_first_off(serve
 
 async def test_an_address_where_nobody_is_fails_as_a_server_does(servers: McpServerPool) -> None:
     server = servers.get(ONE, "nobody", McpServer(url="http://127.0.0.1:9/mcp"))
-    assert await server.offers() == ()
+    assert await server.tools() == ()
     with pytest.raises(McpServerFailed) as failed:
         await server.call(RUN, "echo", {}, key="k")
     assert failed.value.details["started"] is False
@@ -124,16 +124,16 @@ async def test_a_server_that_never_introduces_itself_fails_and_those_who_list_do
     monkeypatch.setattr("holdfast.mcp.connection.HANDSHAKE_TIMEOUT_SECONDS", 0.5)
     silent = McpServer(command=sys.executable, args=["-c", "import time; time.sleep(3600)"], sandbox="off")
     server = servers.get(ONE, "silent", silent)
-    assert await server.offers() == ()
+    assert await server.tools() == ()
     with pytest.raises(McpServerFailed, match=r"it did not introduce itself within 0\.5 seconds"):
-        await server.offers_now()
+        await server.fresh_tools()
 
 
 async def test_a_server_that_is_not_there_yet_holds_up_nobody_who_ends(tmp_path: Path) -> None:
     async with asyncio.timeout(30):
         async with opened(tmp_path) as servers:
             silent = servers.get(ONE, "silent", McpServer(command="sleep", args=["60"]))
-            listing = asyncio.ensure_future(silent.offers())
+            listing = asyncio.ensure_future(silent.tools())
             while not (tmp_path / ".holdfast" / "mcp").exists():  # noqa: ASYNC110 - it tells nobody that it was started
                 await asyncio.sleep(0.01)
         assert await listing == ()
@@ -164,4 +164,4 @@ async def test_without_the_package_it_is_said_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "holdfast.mcp.connection", None)
     with pytest.raises(McpServerFailed, match="pip install mcp"):
-        await servers.get(ONE, "plain", DECLARED).offers_now()
+        await servers.get(ONE, "plain", DECLARED).fresh_tools()

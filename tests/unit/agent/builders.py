@@ -88,7 +88,7 @@ def call(id: str, name: str = "look", **arguments: Json) -> ToolCall:
 
 def segment(name: str = "core", text: str = "You are an agent.") -> PromptSegment:
     """Return a part of a system prompt."""
-    return SegmentFactory(TOKENS).plain(name, text)
+    return SegmentFactory(TOKENS).from_text(name, text)
 
 
 def given(

@@ -91,7 +91,7 @@ class Puppet:
     name = "puppet"
     context_window = 100_000
     price_known = True
-    patience = 120.0
+    idle_timeout_seconds = 120.0
 
     def __init__(self) -> None:
         self.lines: asyncio.Queue[ModelDelta | Exception | None] = asyncio.Queue()

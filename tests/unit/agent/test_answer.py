@@ -62,9 +62,9 @@ async def logged(
     """Return an answer of these deltas, and the log of it, with commits after some of them."""
     notebook = Notebook()
     log = a_log(notebook)
-    answer = ResponseAccumulator(log, M, name_call=named)
+    answer = ResponseAccumulator(log, M, assign_call_id=named)
     for index, delta in enumerate(deltas):
-        answer.take(delta)
+        answer.add(delta)
         if index in (commit_after or ()):
             await log.commit()
     await log.commit(Move(to=RunStatus.COMPLETED), end=END)
@@ -81,7 +81,7 @@ async def test_whatever_comes_the_stream_is_legal_and_nothing_is_lost(
     deltas = [*deltas_of(kinds), *([ModelFinished(usage=ZERO_USAGE)] if finished else [])]
     answer, events = await logged(deltas, commit_after=commits)
     verify_stream(events)
-    message, _ = answer.message()
+    message, _ = answer.build_message()
     assert message.content == "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
     assert message.content == "".join(event.delta for event in events if isinstance(event, TextMessageContent))
     thought = "".join(delta.text for delta in deltas if isinstance(delta, ReasoningDelta))
@@ -91,13 +91,13 @@ async def test_whatever_comes_the_stream_is_legal_and_nothing_is_lost(
     assert begun == [call.id for call in message.tool_calls]
     arguments = "".join(delta.arguments for delta in deltas if isinstance(delta, ToolArgumentsDelta))
     assert sorted(arguments) == sorted("".join(event.delta for event in events if isinstance(event, ToolCallArgs)))
-    assert sorted(answer.streamed()) == sorted(message.content + thought + arguments)
+    assert sorted(answer.streamed_text()) == sorted(message.content + thought + arguments)
 
 
 async def test_what_is_said_has_the_id_of_the_message_that_it_becomes() -> None:
     answer, events = await logged([ReasoningDelta("hm"), TextDelta("yes"), ModelFinished(usage=ZERO_USAGE)])
     assert [event.message_id for event in events if isinstance(event, TextMessageStart)] == [M]
-    assert answer.message()[0].id == M
+    assert answer.build_message()[0].id == M
 
 
 async def test_the_arguments_of_calls_that_come_mixed_are_put_together() -> None:
@@ -112,7 +112,7 @@ async def test_the_arguments_of_calls_that_come_mixed_are_put_together() -> None
             ModelFinished(usage=ZERO_USAGE),
         ]
     )
-    message, unreadable = answer.message()
+    message, unreadable = answer.build_message()
     assert [(call.id, call.name, call.arguments) for call in message.tool_calls] == [
         ("call-0", "look", {}),
         ("call-1", "jump", {"far": True}),
@@ -138,7 +138,7 @@ async def test_arguments_that_cannot_be_read_are_none_and_it_says_why(arguments:
     answer, _ = await logged(
         [ToolCallStarted(call, "look"), ToolArgumentsDelta(call, arguments), ModelFinished(usage=ZERO_USAGE)]
     )
-    message, unreadable = answer.message()
+    message, unreadable = answer.build_message()
     assert message.tool_calls[0].arguments == {}
     assert why in unreadable[ToolCallId("call-0")]
     assert message.metadata["unreadable"] == unreadable
@@ -150,13 +150,13 @@ async def test_a_call_without_arguments_has_none(arguments: str) -> None:
     answer, _ = await logged(
         [ToolCallStarted(call, "look"), ToolArgumentsDelta(call, arguments), ModelFinished(usage=ZERO_USAGE)]
     )
-    message, unreadable = answer.message()
+    message, unreadable = answer.build_message()
     assert (message.tool_calls[0].arguments, unreadable) == ({}, {})
 
 
 async def test_what_a_provider_wants_back_is_kept_with_the_message() -> None:
-    answer, _ = await logged([TextDelta("yes"), ModelFinished(usage=ZERO_USAGE, keep={"signature": "s"})])
-    assert answer.message()[0].metadata == {"provider": {"signature": "s"}}
+    answer, _ = await logged([TextDelta("yes"), ModelFinished(usage=ZERO_USAGE, provider_data={"signature": "s"})])
+    assert answer.build_message()[0].metadata == {"provider": {"signature": "s"}}
 
 
 async def test_arguments_may_be_nested_as_deeply_as_anybody_needs() -> None:
@@ -164,4 +164,4 @@ async def test_arguments_may_be_nested_as_deeply_as_anybody_needs() -> None:
     answer, _ = await logged(
         [ToolCallStarted(call, "look"), ToolArgumentsDelta(call, arguments), ModelFinished(usage=ZERO_USAGE)]
     )
-    assert answer.message()[1] == {}
+    assert answer.build_message()[1] == {}

@@ -33,7 +33,7 @@ def test_the_system_text_is_its_segments_and_their_tokens_are_told() -> None:
     sent = assembled(what)
     assert sent.system == "You are an agent."
     assert sent.tokens["core"] == segment().tokens
-    assert sent.total == sum(sent.tokens.values())
+    assert sent.total_tokens == sum(sent.tokens.values())
 
 
 def test_results_are_marked_where_they_are_sent_and_not_where_they_are_kept() -> None:

@@ -213,7 +213,7 @@ def test_a_summary_has_a_bound() -> None:
     planned = worker.planned(window=12_000)
     assert isinstance(planned, SummaryPlan)
     made = apply_summary(planned, "far too much " * 10_000, sizes=MessageSizer(TOKENS))
-    assert 0 < TOKENS.count(made.summary) <= planned.most <= 2_000
+    assert 0 < TOKENS.count(made.summary) <= planned.max_tokens <= 2_000
 
 
 def test_what_cannot_be_stored_is_taken_out_of_a_summary() -> None:
@@ -246,7 +246,7 @@ def test_a_conversation_that_is_too_long_for_one_summary_is_summarised_from_its_
         worker.call("look", LONG)
     planned = worker.planned(window=3_000)
     assert isinstance(planned, SummaryPlan)
-    assert sum(MessageSizer(TOKENS).of(message) for message in planned.request.messages) <= 3_000
+    assert sum(MessageSizer(TOKENS).count_message(message) for message in planned.request.messages) <= 3_000
     assert 0 < planned.through < (worker.log.messages[-1].sequence or 0) // 2
 
 

@@ -85,7 +85,11 @@ def test_the_newest_unit_and_the_goal_are_always_there(what: ContextInput) -> No
 def test_the_room_is_kept_to_unless_what_must_be_there_needs_more(what: ContextInput) -> None:
     sent = assembled(what)
     used = sent.tokens["earlier"] + sent.tokens["conversation"]
-    must = sent.tokens["earlier"] + _newest(sent) + (0 if what.goal is None else MessageSizer(TOKENS).of(what.goal))
+    must = (
+        sent.tokens["earlier"]
+        + _newest(sent)
+        + (0 if what.goal is None else MessageSizer(TOKENS).count_message(what.goal))
+    )
     assert used <= max(sent.budget.conversation, must)
 
 
@@ -94,7 +98,9 @@ def test_nothing_that_fits_is_left_out(what: ContextInput) -> None:
     sent = assembled(what)
     live = group_units(_live(what, sent), sizes=MessageSizer(TOKENS))
     older = what.goal is not None and what.goal not in what.messages
-    everything = sum(unit.tokens for unit in live) + (MessageSizer(TOKENS).of(what.goal) if what.goal and older else 0)
+    everything = sum(unit.tokens for unit in live) + (
+        MessageSizer(TOKENS).count_message(what.goal) if what.goal and older else 0
+    )
     if everything + sent.tokens["earlier"] <= sent.budget.conversation and sent.compaction.collapsed == ():
         assert {part.message.id for unit in live for part in unit.messages} <= {each.id for each in sent.messages}
 
@@ -131,7 +137,7 @@ def test_what_others_said_is_always_marked(what: ContextInput) -> None:
 def test_assembled_twice_it_is_the_same(what: ContextInput) -> None:
     sizes = MessageSizer(TOKENS)
     first = assemble(what, sizes=sizes)
-    assert assemble(what, sizes=sizes) == first == assemble(what, sizes=MessageSizer(TOKENS, most=1))
+    assert assemble(what, sizes=sizes) == first == assemble(what, sizes=MessageSizer(TOKENS, max_cached=1))
 
 
 @for_every_context

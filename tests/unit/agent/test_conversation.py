@@ -89,8 +89,8 @@ def test_what_is_told_in_fewer_words_is_let_go_but_for_a_mark() -> None:
     for number in range(6):
         log.user(str(number))
     conversation = talk(log)
-    conversation.forget(3)
+    conversation.drop_through(3)
     assert [message.content for message in conversation.messages] == ["3", "4", "5"]
     assert not conversation.whole
-    conversation.forget(3)
+    conversation.drop_through(3)
     assert len(conversation.messages) == 3

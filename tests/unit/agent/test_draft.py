@@ -43,7 +43,7 @@ def drafted(given: dict[str, Any]) -> CommitDraft:
     draft.cancelled_timers += [TimerId(str(number)) for number in given["cancelled_timers"]]
     draft.steps |= {number: _step(number, state) for number, state in given["steps"].items()}
     if given["usage"] is not None:
-        draft.charge(Usage(input_tokens=given["usage"], cost_usd=0.0))
+        draft.add_usage(Usage(input_tokens=given["usage"], cost_usd=0.0))
     draft.iterations += given["iterations"]
     return draft
 
@@ -57,8 +57,8 @@ def test_what_could_not_be_committed_comes_before_what_was_said_since(
     earlier: dict[str, Any], later: dict[str, Any]
 ) -> None:
     draft = drafted(later)
-    draft.follow(drafted(earlier))
-    commit, first, second = (each.commit(LEASE) for each in (draft, drafted(earlier), drafted(later)))
+    draft.prepend(drafted(earlier))
+    commit, first, second = (each.to_commit(LEASE) for each in (draft, drafted(earlier), drafted(later)))
     for name in LISTS:
         assert list(getattr(commit, name)) == [*getattr(first, name), *getattr(second, name)]
     assert {step.number: step.state for step in commit.steps} == {**earlier["steps"], **later["steps"]}
@@ -75,7 +75,7 @@ def test_a_draft_is_empty_if_and_only_if_nothing_is_in_it(given: dict[str, Any])
 
 
 def test_every_part_of_a_commit_can_be_drafted() -> None:
-    parts_of_a_commit = set(CommitDraft().commit(LEASE).__struct_fields__) - {"lease", "move"}
+    parts_of_a_commit = set(CommitDraft().to_commit(LEASE).__struct_fields__) - {"lease", "move"}
     assert parts_of_a_commit == set(CommitDraft.__slots__)
 
 
@@ -83,4 +83,4 @@ def test_what_ends_a_segment_comes_last() -> None:
     draft = CommitDraft()
     draft.events += spoken("x")
     end = spoken("end", id="end")
-    assert draft.commit(LEASE, end=end).events == [*spoken("x"), *end]
+    assert draft.to_commit(LEASE, end=end).events == [*spoken("x"), *end]

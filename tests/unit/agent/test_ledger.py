@@ -17,33 +17,33 @@ def model(number: int, state: StepState) -> Step:
 
 def test_steps_are_numbered_on_from_those_there_were() -> None:
     ledger = StepLedger(RUN, [model(1, StepState.DONE), model(4, StepState.DONE)])
-    begun = ledger.model_call("m")
+    begun = ledger.start_model_call("m")
     assert (begun.number, begun.key, begun.state, begun.attempt) == (5, f"{RUN}.5", StepState.STARTED, 1)
-    assert ledger.tool_call("look", CALL, effectful=True).number == 6
+    assert ledger.start_tool_call("look", CALL, effectful=True).number == 6
 
 
 def test_a_step_that_is_begun_again_keeps_its_key() -> None:
     ledger = StepLedger(RUN, [])
-    first = ledger.tool_call("look", CALL, effectful=False)
-    again = ledger.again(first)
+    first = ledger.start_tool_call("look", CALL, effectful=False)
+    again = ledger.restart(first)
     assert (again.number, again.key, again.attempt) == (first.number, first.key, 2)
-    assert ledger.of_call(CALL) == again
+    assert ledger.step_for_call(CALL) == again
 
 
 def test_a_call_that_is_made_again_on_purpose_is_a_new_step_under_the_same_key() -> None:
     ledger = StepLedger(RUN, [])
-    first = ledger.settle(ledger.tool_call("pay", CALL, effectful=True), StepState.UNKNOWN)
-    second = ledger.tool_call("pay", CALL, effectful=True, key=first.key)
+    first = ledger.settle(ledger.start_tool_call("pay", CALL, effectful=True), StepState.UNKNOWN)
+    second = ledger.start_tool_call("pay", CALL, effectful=True, key=first.key)
     assert (second.number, second.key) == (first.number + 1, first.key)
-    assert ledger.of_call(CALL) == second
+    assert ledger.step_for_call(CALL) == second
 
 
 def test_a_step_that_settles_waits_for_nothing_any_more() -> None:
     ledger = StepLedger(RUN, [])
-    waiting = ledger.wait(ledger.tool_call("ask", CALL, effectful=False), WaitsFor.PERSON)
+    waiting = ledger.mark_waiting(ledger.start_tool_call("ask", CALL, effectful=False), WaitsFor.PERSON)
     settled = ledger.settle(waiting, StepState.DONE, usage=Usage(cost_usd=0.0))
     assert (waiting.state, waiting.waits_for) == (StepState.WAITING, WaitsFor.PERSON)
-    assert (settled.state, settled.waits_for, ledger.of_call(CALL)) == (StepState.DONE, None, settled)
+    assert (settled.state, settled.waits_for, ledger.step_for_call(CALL)) == (StepState.DONE, None, settled)
 
 
 def test_the_model_call_that_was_cut_off_is_found() -> None:
@@ -64,4 +64,4 @@ def test_failures_are_counted_since_the_last_call_that_was_done() -> None:
         ([failed, failed, done], 0),
     ):
         steps = [model(number, state) for number, state in enumerate(states, start=1)]
-        assert StepLedger(RUN, [*steps, tool]).failures_in_a_row() == count
+        assert StepLedger(RUN, [*steps, tool]).consecutive_failures() == count

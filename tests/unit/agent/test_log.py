@@ -24,12 +24,12 @@ END = RunFinished(thread_id=THREAD, run_id=RUN)
 async def test_deltas_that_follow_each_other_are_one_event() -> None:
     notebook = Notebook()
     log = a_log(notebook)
-    log.say(TextMessageStart(message_id=M, role="assistant"))
+    log.emit(TextMessageStart(message_id=M, role="assistant"))
     for delta in "abc":
-        log.say_more(TextMessageContent, M, delta)
+        log.emit_delta(TextMessageContent, M, delta)
     await log.commit()
-    log.say_more(TextMessageContent, M, "d")
-    log.say(TextMessageEnd(message_id=M))
+    log.emit_delta(TextMessageContent, M, "d")
+    log.emit(TextMessageEnd(message_id=M))
     await log.commit()
     deltas = [
         [event.delta for event in each.events if isinstance(event, TextMessageContent)] for each in notebook.commits
@@ -40,7 +40,7 @@ async def test_deltas_that_follow_each_other_are_one_event() -> None:
 async def test_nothing_to_say_is_no_commit() -> None:
     notebook = Notebook()
     log = a_log(notebook)
-    assert not log.spoken.is_set()
+    assert not log.has_pending.is_set()
     await log.commit()
     assert notebook.commits == []
 
@@ -48,8 +48,8 @@ async def test_nothing_to_say_is_no_commit() -> None:
 async def test_an_end_closes_what_is_open() -> None:
     notebook = Notebook()
     log = a_log(notebook)
-    log.say(TextMessageStart(message_id=M, role="assistant"))
-    log.say_more(TextMessageContent, M, "half")
+    log.emit(TextMessageStart(message_id=M, role="assistant"))
+    log.emit_delta(TextMessageContent, M, "half")
     await log.commit(COMPLETED, end=END)
     verify_stream(notebook.events)
     assert [event_type(event) for event in notebook.events][-2:] == ["TEXT_MESSAGE_END", "RUN_FINISHED"]
@@ -60,12 +60,12 @@ async def test_what_is_refused_for_now_is_in_the_next_commit_once(refusal: Excep
     notebook = Notebook()
     notebook.refusals = [refusal]  # type: ignore[list-item]
     log = a_log(notebook)
-    log.say(TextMessageStart(message_id=M, role="assistant"))
-    log.say_more(TextMessageContent, M, "all of it")
+    log.emit(TextMessageStart(message_id=M, role="assistant"))
+    log.emit_delta(TextMessageContent, M, "all of it")
     log.draft.add(messages=[assistant("all of it", id="m")], consumed=[3])
     with pytest.raises(type(refusal)):
         await log.commit(COMPLETED, end=END)
-    log.say(TextMessageStart(message_id=MessageId("n"), role="assistant"))
+    log.emit(TextMessageStart(message_id=MessageId("n"), role="assistant"))
     await log.commit(COMPLETED, end=END)
     (commit,) = notebook.commits
     assert [message.content for message in commit.messages] == ["all of it"]
@@ -119,8 +119,8 @@ async def test_messages_enter_the_conversation_when_they_are_there() -> None:
 async def test_a_step_is_said_and_kept_as_it_last_stood() -> None:
     notebook = Notebook()
     log, ledger = a_log(notebook), StepLedger(RUN, [])
-    step = log.step(ledger.model_call("m"))
-    log.step(ledger.settle(step, StepState.FAILED))
+    step = log.record_step(ledger.start_model_call("m"))
+    log.record_step(ledger.settle(step, StepState.FAILED))
     await log.commit()
     (commit,) = notebook.commits
     assert [(each.number, each.state) for each in commit.steps] == [(1, StepState.FAILED)]
@@ -131,8 +131,8 @@ async def test_a_step_is_said_and_kept_as_it_last_stood() -> None:
 async def test_a_step_that_could_not_begin_is_unsaid() -> None:
     notebook = Notebook()
     log, ledger = a_log(notebook), StepLedger(RUN, [])
-    log.step(ledger.settle(ledger.model_call("m"), StepState.FAILED))
-    log.take_back(log.step(ledger.model_call("m")))
+    log.record_step(ledger.settle(ledger.start_model_call("m"), StepState.FAILED))
+    log.discard_step(log.record_step(ledger.start_model_call("m")))
     await log.commit()
     (commit,) = notebook.commits
     assert [step.number for step in commit.steps] == [1]
@@ -142,7 +142,7 @@ async def test_a_step_that_could_not_begin_is_unsaid() -> None:
 async def test_it_knows_how_far_the_log_is() -> None:
     notebook = Notebook()
     log = a_log(notebook)
-    log.say(TextMessageStart(message_id=M, role="assistant"), TextMessageEnd(message_id=M))
+    log.emit(TextMessageStart(message_id=M, role="assistant"), TextMessageEnd(message_id=M))
     assert log.last_event_seq == 1
     await log.commit()
     assert log.last_event_seq == 3

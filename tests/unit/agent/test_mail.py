@@ -45,8 +45,8 @@ def child(status: str = "completed", *, run_id: str = CHILD, **more: Json) -> In
     return item(InboxKind.CHILD, {"run_id": run_id, "thread_id": "thr_2", "status": status, **more})
 
 
-ANSWER = item(InboxKind.ANSWER, {"interrupt_id": derived_id("int", key=KEY), "response": "yes"}, by="ada")
-EXPIRED = item(InboxKind.ANSWER, {"interrupt_id": derived_id("int", key=KEY), "response": None, "expired": True})
+ANSWER = item(InboxKind.RESPONSE, {"interrupt_id": derived_id("int", key=KEY), "response": "yes"}, by="ada")
+EXPIRED = item(InboxKind.RESPONSE, {"interrupt_id": derived_id("int", key=KEY), "response": None, "expired": True})
 TIME = item(InboxKind.TIMER, {"timer_id": derived_id("tmr", key=KEY)})
 
 
@@ -65,10 +65,10 @@ TIME = item(InboxKind.TIMER, {"timer_id": derived_id("tmr", key=KEY)})
 )
 def test_what_a_call_waits_for_reaches_that_call_and_once(came: InboxItem, arrival: ResumeCause) -> None:
     mail = InboxReader([message("first"), came])
-    assert mail.arrival("run_1.5") is None
-    assert mail.arrival(KEY) == (arrival, [came])
-    assert mail.arrival(KEY) is None
-    assert [each.kind for each in mail.rest()] == [InboxKind.MESSAGE]
+    assert mail.take_resume_cause("run_1.5") is None
+    assert mail.take_resume_cause(KEY) == (arrival, [came])
+    assert mail.take_resume_cause(KEY) is None
+    assert [each.kind for each in mail.take_all()] == [InboxKind.MESSAGE]
 
 
 def task(*, key: str = "", run_id: str = "run_9") -> InboxItem:
@@ -81,13 +81,13 @@ def test_the_end_of_a_task_reaches_the_call_that_waits_under_its_key() -> None:
     others, own = [task(), task(key="other")], task(key=KEY)
     mail = InboxReader([*others, own])
     arrival = TaskEnded(run_id=RunId("run_9"), status=RunStatus.COMPLETED, output="done")
-    assert mail.arrival(KEY) == (arrival, [own])
-    assert mail.rest() == others
+    assert mail.take_resume_cause(KEY) == (arrival, [own])
+    assert mail.take_all() == others
 
 
 def test_a_child_that_is_waited_for_as_a_task_is_told_once() -> None:
     own, waited = child(output="done"), task(key="waits", run_id=CHILD)
-    found = InboxReader([own, waited]).arrival("waits")
+    found = InboxReader([own, waited]).take_resume_cause("waits")
     assert found is not None and found[1] == [waited, own]
     assert len(messages_from([own, task(run_id=CHILD)])) == 1
 
@@ -100,37 +100,37 @@ def test_the_end_of_a_task_is_said_as_what_somebody_else_wrote() -> None:
 
 @pytest.mark.parametrize(("came", "wakes"), [(task(), True), (child(), True), (ANSWER, False), (TIME, False)])
 def test_only_ends_wake_up(came: InboxItem, wakes: bool) -> None:
-    assert InboxReader([came]).wakes is wakes
+    assert InboxReader([came]).has_run_end is wakes
 
 
 def test_what_is_asked_below_and_what_closes_it_are_no_words_for_the_model() -> None:
-    asked = item(InboxKind.QUESTION, {"run_id": "run_9", "interrupts": [{"id": "q", "reason": "x"}]})
-    closed = item(InboxKind.ANSWER, {"interrupt_id": "q"})
+    asked = item(InboxKind.CHILD_INTERRUPT, {"run_id": "run_9", "interrupts": [{"id": "q", "reason": "x"}]})
+    closed = item(InboxKind.RESPONSE, {"interrupt_id": "q"})
     assert messages_from([asked, closed]) == []
     mail = InboxReader([message("psst"), asked, closed])
-    assert mail.questions() == [asked, closed]
+    assert mail.take_interrupt_items() == [asked, closed]
     assert (
         decode_child_interrupts(asked)[0],
         decode_closed_interrupt_id(asked),
         decode_closed_interrupt_id(closed),
     ) == ("run_9", None, "q")
-    assert mail.questions() == []
+    assert mail.take_interrupt_items() == []
 
 
 def test_what_was_dealt_with_does_not_come_back() -> None:
     mail, later = InboxReader([ANSWER, TIME]), message("later")
-    mail.arrival(KEY)
-    mail.put([ANSWER, TIME, later])
-    assert mail.rest() == [TIME, later]
-    mail.put([ANSWER, TIME, later])
-    assert mail.rest() == []
+    mail.take_resume_cause(KEY)
+    mail.add([ANSWER, TIME, later])
+    assert mail.take_all() == [TIME, later]
+    mail.add([ANSWER, TIME, later])
+    assert mail.take_all() == []
 
 
 @pytest.mark.parametrize(
     ("came", "disturbs"), [(message("psst"), True), (ANSWER, False), (TIME, False), (child(), False)]
 )
 def test_only_what_a_person_says_disturbs(came: InboxItem, disturbs: bool) -> None:
-    assert InboxReader([came]).disturbs is disturbs
+    assert InboxReader([came]).has_message is disturbs
 
 
 def test_what_people_and_children_said_becomes_messages_that_begin_no_turn() -> None:

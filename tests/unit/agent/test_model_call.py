@@ -49,9 +49,11 @@ async def calling(puppet: Puppet, *, window: float = NEVER, stall: float = NEVER
     """Make a call while the block runs."""
     notebook = Notebook()
     log = a_log(notebook)
-    answer = ResponseAccumulator(log, MessageId("m"), name_call=lambda said, index: said)
+    answer = ResponseAccumulator(log, MessageId("m"), assign_call_id=lambda said, index: said)
     async with asyncio.timeout(LIMIT):
-        making = stream_response(puppet, REQUEST, answer, log, CommitInterval(window=window, stall=stall))
+        making = stream_response(
+            puppet, REQUEST, answer, log, CommitInterval(seconds=window, idle_timeout_seconds=stall)
+        )
         task = asyncio.get_running_loop().create_task(making)
         try:
             yield Call(notebook, log, task)

@@ -80,7 +80,7 @@ async def dancing(store: Store, puppet: Puppet, lease: Lease | None = None) -> A
     executor = AgentExecutor(
         journal=store.journal,
         library=LocalLibrary(one, store.files, store.interrupts),
-        peers=LocalSubagentRuns(store.runs, store.subscriptions, store.journal, store.values),
+        subagents=LocalSubagentRuns(store.runs, store.subscriptions, store.journal, store.values),
         remote=PlatformTools(store.runs, store.journal, store.values),
         models=one,
         tokens=EstimatedTokens(),
@@ -128,7 +128,7 @@ async def test_a_run_whose_lease_says_where_it_stands_is_begun_with_that(store: 
     lease = await leased(store)
     read = await store.journal.open(lease)
     told = replace(read, messages=[replace(message, content="as the lease says") for message in read.messages])
-    async with dancing(store, puppet, replace(lease, opening=told)):
+    async with dancing(store, puppet, replace(lease, snapshot=told)):
         pass
     assert [message.content for message in puppet.asked[0].messages] == ["as the lease says"]
 

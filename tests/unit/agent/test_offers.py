@@ -32,13 +32,13 @@ class Named:
 def test_the_same_tools_are_measured_once_and_others_anew() -> None:
     tokens = Counted()
     offers, look, act = ToolMeasurer(tokens), Named("look"), Named("act")
-    first = offers.of([look, act])
-    assert offers.of([look, act]) is first
+    first = offers.measure([look, act])
+    assert offers.measure([look, act]) is first
     assert [each.name for each in first.definitions] == ["look", "act"]
     assert (tokens.texts, first.tokens) == ([first.text], len(first.text) + 2 * TOOL_OVERHEAD_TOKENS)
-    changed = offers.of([look, Named("act", "It does something now.")])
+    changed = offers.measure([look, Named("act", "It does something now.")])
     assert [each.description for each in changed.definitions] == ["It does nothing.", "It does something now."]
 
 
 def test_no_tools_are_nothing_to_tell() -> None:
-    assert ToolMeasurer(Counted()).of([]) == MeasuredTools()
+    assert ToolMeasurer(Counted()).measure([]) == MeasuredTools()

@@ -103,7 +103,7 @@ def test_the_plan_is_told_whole_in_the_words_of_agent_tasks() -> None:
     plan = plans.start(plan, 2, at=HERE)
     plan = plans.block(plan, 3, reason="no money")
     plan = plans.cancel(plan, 4, reason="too loud")
-    assert render_plan(plan, tokens=TOKENS, most=1_000).splitlines() == [
+    assert render_plan(plan, tokens=TOKENS, max_tokens=1_000).splitlines() == [
         "#1 [completed, high] count",
         "  description: all of it",
         "  conclusion: there are nine",
@@ -121,7 +121,7 @@ def test_a_plan_that_is_too_long_loses_the_oldest_of_what_is_completed_and_nothi
         plan = plans.create(plan, task_id=task_id, title=f"task {task_id}", description="long " * 100)
         if task_id <= 50:
             plan = plans.complete(plan, task_id, conclusion="it came to " + "much " * 200, at=HERE)
-    told = render_plan(plan, tokens=TOKENS, most=3_000)
+    told = render_plan(plan, tokens=TOKENS, max_tokens=3_000)
     assert TOKENS.count(told) <= 3_100
     assert "completed earlier are left out" in told
     assert all(f"task {task_id}\n" in told for task_id in range(51, 61))

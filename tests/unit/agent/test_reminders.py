@@ -39,7 +39,7 @@ def test_identical_calls_in_a_row_are_a_reminder_at_3_and_the_end_at_5(times: in
     for number in range(times):
         log.exchange(call(f"c{number}", "look", where="here", how={"far": 1, "long": 2}))
     found = find_repetition(log.messages, run_id=RUN)
-    assert (found.verdict, found.tool) == (verdict, "look")
+    assert (found.action, found.tool) == (verdict, "look")
     assert bool(_reminders(log, iterations=times)) is (verdict is not LoopAction.GO_ON)
 
 
@@ -75,7 +75,7 @@ def test_the_same_round_of_several_calls_is_a_repetition_in_whatever_order() -> 
     for number in range(3):
         names = ("look", "grep") if number % 2 else ("grep", "look")
         log.exchange(*(call(f"c{number}{name}", name) for name in names))
-    assert find_repetition(log.messages, run_id=RUN).verdict is LoopAction.REMIND
+    assert find_repetition(log.messages, run_id=RUN).action is LoopAction.REMIND
 
 
 def test_calls_that_were_not_answered_yet_count() -> None:
@@ -83,7 +83,7 @@ def test_calls_that_were_not_answered_yet_count() -> None:
     for number in range(4):
         log.exchange(call(f"c{number}"))
     log.add(Role.ASSISTANT, "", call("c5"))
-    assert find_repetition(log.messages, run_id=RUN).verdict is LoopAction.STOP
+    assert find_repetition(log.messages, run_id=RUN).action is LoopAction.STOP
 
 
 def test_what_a_person_says_ends_a_row() -> None:

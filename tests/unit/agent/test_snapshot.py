@@ -93,7 +93,7 @@ def test_the_same_text_has_the_same_digest_and_another_text_another() -> None:
 
 def test_sizes_keep_no_more_than_they_may() -> None:
     log, _ = _conversation()
-    sizes = MessageSizer(TOKENS, most=2)
+    sizes = MessageSizer(TOKENS, max_cached=2)
     measured = [sizes.stored(message) for message in log.messages]
     again = [sizes.stored(message) for message in reversed(log.messages)]
     assert again[0] is measured[-1]

@@ -17,9 +17,9 @@ def test_another_limit_is_refused(limit: int) -> None:
 
 
 def test_a_list_may_allow_longer_pages() -> None:
-    assert check_page_size(1000, most=1000) == 1000
+    assert check_page_size(1000, maximum=1000) == 1000
     with pytest.raises(Invalid, match="between 1 and 1000"):
-        check_page_size(1001, most=1000)
+        check_page_size(1001, maximum=1000)
 
 
 def test_the_last_page_has_no_cursor() -> None:

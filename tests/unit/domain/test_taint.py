@@ -23,7 +23,7 @@ def marked(marks: list[tuple[str, int | None]]) -> Taint:
     """Return a taint that grew by these marks."""
     taint = Taint()
     for name, at in marks:
-        taint = taint.having(name, at=at)
+        taint = taint.with_source(name, at=at)
     return taint
 
 

@@ -125,9 +125,9 @@ class Watched:
         self._ask("expire")
         return await self._leases.expire(cap=cap)
 
-    async def queue(self) -> QueueState:
+    async def queue_state(self) -> QueueState:
         self._ask("queue")
-        state = await self._leases.queue()
+        state = await self._leases.queue_state()
         self.answered += 1
         return state
 
@@ -162,7 +162,9 @@ async def working(
 ) -> AsyncIterator[Worker]:
     """Run a worker while the block runs. Unless told otherwise nothing happens in it because time passes."""
     asked = leases or store.leases
-    watcher = Watcher(bus=bus, events=store.events, leases=asked, clock=clock or SystemClock(), patience=patience)
+    watcher = Watcher(
+        bus=bus, events=store.events, leases=asked, clock=clock or SystemClock(), fallback_seconds=patience
+    )
     worker = new_worker(store, watcher, actor, leases=asked, **options)
     async with asyncio.timeout(LIMIT), background(watcher.run()), background(worker.run()) as work:
         try:
@@ -196,7 +198,7 @@ async def firing(
     owner: OwnerId = TIMERS,
 ) -> AsyncIterator[None]:
     """Fire timers while the block runs."""
-    watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=clock, patience=NEVER)
+    watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=clock, fallback_seconds=NEVER)
     loop = TimerLoop(
         timers=store.timers,
         interrupts=store.interrupts,
@@ -205,9 +207,9 @@ async def firing(
         watcher=watcher,
         clock=clock,
         owner=owner,
-        kinds=kinds,
+        actions=kinds,
         lease=timedelta(minutes=1),
-        patience=patience,
+        fallback_seconds=patience,
     )
     async with asyncio.timeout(LIMIT), background(watcher.run()), background(loop.run()):
         yield

@@ -6,41 +6,41 @@ from holdfast.engine.loops import WakeEvent
 
 
 async def test_a_ring_is_heard_at_once() -> None:
-    bell = WakeEvent(gap=3600)
-    bell.ring()
-    assert await bell.wait(within=0)
+    bell = WakeEvent(min_interval=3600)
+    bell.set()
+    assert await bell.wait(seconds=0)
 
 
 async def test_silence_ends_the_sleep_when_its_time_is_over() -> None:
-    assert not await WakeEvent().wait(within=0.001)
+    assert not await WakeEvent().wait(seconds=0.001)
 
 
 async def test_what_rings_while_nobody_sleeps_is_heard_once() -> None:
     bell = WakeEvent()
-    bell.ring()
-    bell.ring()
-    assert await bell.wait(within=0)
-    assert not await bell.wait(within=0)
+    bell.set()
+    bell.set()
+    assert await bell.wait(seconds=0)
+    assert not await bell.wait(seconds=0)
 
 
 async def test_what_rings_too_soon_is_heard_when_the_gap_is_over() -> None:
-    bell, loop = WakeEvent(gap=0.05), asyncio.get_running_loop()
+    bell, loop = WakeEvent(min_interval=0.05), asyncio.get_running_loop()
     heard = []
     for _ in range(4):
-        bell.ring()
+        bell.set()
         assert await bell.wait()
         heard.append(loop.time())
-        bell.ring()
+        bell.set()
     assert all(later - earlier >= 0.05 for earlier, later in zip(heard, heard[1:], strict=False))
 
 
 async def test_a_sleeper_that_is_cancelled_loses_no_ring() -> None:
-    bell = WakeEvent(gap=0.05)
-    bell.ring()
+    bell = WakeEvent(min_interval=0.05)
+    bell.set()
     assert await bell.wait()
-    bell.ring()
+    bell.set()
     sleeper = asyncio.ensure_future(bell.wait())  # it has heard it, and waits for the gap
     await asyncio.sleep(0)
     sleeper.cancel()
     await asyncio.wait([sleeper])
-    assert await bell.wait(within=0)
+    assert await bell.wait(seconds=0)

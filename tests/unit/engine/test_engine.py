@@ -39,7 +39,7 @@ def new_engine(
 ) -> Engine:
     """Make an engine that works because of hints, and never because time passes."""
     clock = SystemClock()
-    watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=clock, patience=NEVER)
+    watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=clock, fallback_seconds=NEVER)
     timers = TimerLoop(
         timers=store.timers,
         interrupts=store.interrupts,
@@ -48,11 +48,11 @@ def new_engine(
         watcher=watcher,
         clock=clock,
         owner=OwnerId("engine"),
-        patience=NEVER,
+        fallback_seconds=NEVER,
     )
-    news = NotificationLoop(notifications=notifications or store.notifications, watcher=watcher, patience=NEVER)
+    news = NotificationLoop(notifications=notifications or store.notifications, watcher=watcher, fallback_seconds=NEVER)
     worker = None if actor is None else new_worker(store, watcher, actor)
-    return Engine(watcher=watcher, timers=timers, news=news, worker=worker)
+    return Engine(watcher=watcher, timers=timers, notifications=news, worker=worker)
 
 
 async def test_runs_are_worked_on_timers_fired_and_news_numbered(store: Store, bus: LocalBus, clock: HeldClock) -> None:

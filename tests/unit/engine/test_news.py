@@ -29,8 +29,10 @@ async def numbered(store: Store, count: int) -> list[Notification]:
 @pytest.mark.parametrize("deaf", [False, True])
 async def test_news_are_numbered_on_a_hint_or_when_patience_is_over(store: Store, bus: LocalBus, deaf: bool) -> None:
     heard = DeafBus() if deaf else bus
-    watcher = Watcher(bus=heard, events=store.events, leases=store.leases, clock=SystemClock(), patience=NEVER)
-    loop = NotificationLoop(notifications=store.notifications, watcher=watcher, patience=0.02 if deaf else NEVER)
+    watcher = Watcher(bus=heard, events=store.events, leases=store.leases, clock=SystemClock(), fallback_seconds=NEVER)
+    loop = NotificationLoop(
+        notifications=store.notifications, watcher=watcher, fallback_seconds=0.02 if deaf else NEVER
+    )
     async with asyncio.timeout(LIMIT), background(watcher.run()), background(loop.run()):
         for number in range(1, 4):
             await finish(store, await running(store, "hi"))
@@ -52,8 +54,8 @@ class Failing(SqlNotifications):
 
 
 async def test_a_store_that_does_not_answer_is_asked_again(store: Store, bus: LocalBus) -> None:
-    watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=SystemClock(), patience=NEVER)
+    watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=SystemClock(), fallback_seconds=NEVER)
     await finish(store, await running(store, "hi"))
-    loop = NotificationLoop(notifications=Failing(store), watcher=watcher, patience=NEVER)
+    loop = NotificationLoop(notifications=Failing(store), watcher=watcher, fallback_seconds=NEVER)
     async with asyncio.timeout(LIMIT), background(watcher.run()), background(loop.run()):
         await numbered(store, 1)

@@ -39,7 +39,7 @@ async def store(bus: LocalBus, tmp_path: Path) -> AsyncIterator[Store]:
 
 @asynccontextmanager
 async def watching(store: Store, bus: Bus, *, patience: float = 0.02) -> AsyncIterator[Watcher]:
-    watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=SystemClock(), patience=patience)
+    watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=SystemClock(), fallback_seconds=patience)
     async with asyncio.timeout(20):
         task = asyncio.get_running_loop().create_task(watcher.run())
         await asyncio.sleep(0)  # it subscribes
@@ -71,9 +71,9 @@ async def test_a_stream_hears_of_what_is_committed(store: Store, bus: LocalBus) 
     lease = await claim(store)
     async with watching(store, bus) as watcher:
         with watcher.watch(SPACE, run.id) as watch:
-            head = await watch.beyond(0)
+            head = await watch.wait_past(0)
             assert head is not None and head.last_event_seq == 1
-            waiting = asyncio.gather(watch.beyond(1))
+            waiting = asyncio.gather(watch.wait_past(1))
             await store.journal.commit(Commit(lease=lease, events=spoken("hello")))
             (head,) = await waiting
             assert head is not None and head.last_event_seq == 4
@@ -86,7 +86,7 @@ async def test_many_streams_of_one_run_hear_of_its_end(store: Store, bus: LocalB
     async def follow(watcher: Watcher) -> list[int]:
         seen = [0]
         with watcher.watch(SPACE, run.id) as watch:
-            while (head := await watch.beyond(seen[-1])) is not None:
+            while (head := await watch.wait_past(seen[-1])) is not None:
                 seen.append(head.last_event_seq)
                 if head.status.terminal:
                     break
@@ -102,14 +102,14 @@ async def test_many_streams_of_one_run_hear_of_its_end(store: Store, bus: LocalB
 async def test_a_run_that_is_not_there_is_not_waited_for(store: Store, bus: LocalBus) -> None:
     async with watching(store, bus) as watcher:
         with watcher.watch(SPACE, RunId("nowhere")) as watch:
-            assert await watch.beyond(0) is None
+            assert await watch.wait_past(0) is None
 
 
 async def test_a_stream_hears_that_its_run_was_ended_from_outside(store: Store, bus: LocalBus) -> None:
     run = await new_run(store, SPACE, await new_thread(store, SPACE), "hi")
     async with watching(store, bus) as watcher:
         with watcher.watch(SPACE, run.id) as watch:
-            waiting = asyncio.gather(watch.beyond(1))
+            waiting = asyncio.gather(watch.wait_past(1))
             await store.runs.end(SPACE, run.id)
             (head,) = await waiting
             assert head is not None and head.status.terminal
@@ -133,7 +133,7 @@ async def test_a_delayed_run_is_announced_when_its_time_has_come(store: Store, b
         delayed = await new_delayed_run(store, 0.15)
         async with told(watcher, lambda wake: wake.queue and not wake.runs):
             pass
-    assert (await store.leases.queue()).ready
+    assert (await store.leases.queue_state()).ready
     assert SystemClock().now() >= millis(delayed)
 
 
@@ -146,7 +146,7 @@ async def test_a_delayed_run_that_comes_while_others_come_is_announced_in_time(s
             await asyncio.sleep(0)
         async with told(watcher, lambda wake: wake.queue):
             await new_delayed_run(store, 0.05)
-        assert (await store.leases.queue()).ready
+        assert (await store.leases.queue_state()).ready
 
 
 async def test_whoever_listens_hears_every_hint(store: Store) -> None:
@@ -173,7 +173,7 @@ def test_a_hint_that_was_lost_costs_two_seconds_at_most() -> None:
 async def test_a_hint_that_was_lost_is_made_up_for_while_others_keep_coming(store: Store) -> None:
     run = await new_run(store, SPACE, await new_thread(store, SPACE), "hi")
     loud, events = LocalBus(), store.events
-    watcher = Watcher(bus=loud, events=events, leases=store.leases, clock=SystemClock(), patience=0.05)
+    watcher = Watcher(bus=loud, events=events, leases=store.leases, clock=SystemClock(), fallback_seconds=0.05)
 
     async def chatter() -> None:
         while True:
@@ -183,8 +183,8 @@ async def test_a_hint_that_was_lost_is_made_up_for_while_others_keep_coming(stor
     async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
         talking = [tasks.create_task(watcher.run()), tasks.create_task(chatter())]
         with watcher.watch(SPACE, run.id) as watch:
-            assert await watch.beyond(0) is not None
-            waiting = tasks.create_task(watch.beyond(1))
+            assert await watch.wait_past(0) is not None
+            waiting = tasks.create_task(watch.wait_past(1))
             await store.runs.end(SPACE, run.id)  # the store's own bus is not the one that is heard here
             head = await waiting
             assert head is not None and head.status.terminal
@@ -219,13 +219,13 @@ async def test_what_is_hinted_at_while_the_watcher_reads_is_read_after_that(stor
     run = await new_run(store, SPACE, await new_thread(store, SPACE), "hi")
     bus, events = LocalBus(), SlowLog(store.events)
     hint = WakeHint(everything=True) if everything else WakeHint(runs=frozenset({(SPACE, run.id)}))
-    watcher = Watcher(bus=bus, events=events, leases=store.leases, clock=SystemClock(), patience=3600)
+    watcher = Watcher(bus=bus, events=events, leases=store.leases, clock=SystemClock(), fallback_seconds=3600)
     events.tell.set()
     async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
         watching = tasks.create_task(watcher.run())
         with watcher.watch(SPACE, run.id) as watch:
-            assert await watch.beyond(0) is not None
-            waiting = tasks.create_task(watch.beyond(1))
+            assert await watch.wait_past(0) is not None
+            waiting = tasks.create_task(watch.wait_past(1))
             events.asked.clear()
             events.tell.clear()
             bus.publish(hint)
@@ -245,7 +245,7 @@ async def test_a_watch_that_ends_while_others_are_read_harms_nobody(
     thread = await new_thread(store, SPACE)
     first, second = [await new_run(store, SPACE, thread, "hi") for _ in range(2)]
     bus, events = LocalBus(), SlowLog(store.events)
-    watcher = Watcher(bus=bus, events=events, leases=store.leases, clock=SystemClock(), patience=3600)
+    watcher = Watcher(bus=bus, events=events, leases=store.leases, clock=SystemClock(), fallback_seconds=3600)
     async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
         with watcher.watch(SPACE, first.id) as watch:
             with watcher.watch(SPACE, second.id):
@@ -254,7 +254,7 @@ async def test_a_watch_that_ends_while_others_are_read_harms_nobody(
             events.tell.set()
             await store.runs.end(SPACE, first.id)
             bus.publish(WakeHint(everything=True))
-            head = await watch.beyond(1)
+            head = await watch.wait_past(1)
             assert head is not None and head.status.terminal
         watching.cancel()
 
@@ -264,10 +264,10 @@ async def test_what_a_run_grew_by_need_not_be_read_whether_it_is_watched_or_not(
     told = [] if isinstance(bus, DeafBus) else [1]
     async with watching(store, bus, patience=3600) as watcher:
         run = await new_run(store, SPACE, await new_thread(store, SPACE), "hi")
-        assert [event.seq for event in watcher.fresh(SPACE, run.id, 0)] == told
+        assert [event.seq for event in watcher.recent_events(SPACE, run.id, 0)] == told
         with watcher.watch(SPACE, run.id):
-            assert [event.seq for event in watcher.fresh(SPACE, run.id, 0)] == told
-        assert watcher.fresh(SPACE, RunId("another"), 0) == []
+            assert [event.seq for event in watcher.recent_events(SPACE, run.id, 0)] == told
+        assert watcher.recent_events(SPACE, RunId("another"), 0) == []
 
 
 async def test_a_watch_that_nobody_uses_is_forgotten(store: Store, bus: LocalBus) -> None:

@@ -97,7 +97,7 @@ async def test_as_many_are_claimed_at_once_as_there_are_slots(store: Store, bus:
         for _ in range(8):
             await actor.begun.get()
         assert leases.asked["claim"] == 1
-        assert worker.holds == 8
+        assert worker.active_count == 8
 
 
 @pytest.mark.parametrize("options", [{}, {"base": None}, {"idempotency_key": "k"}], ids=["plain", "anew", "with-a-key"])

@@ -17,7 +17,7 @@ from tests.unit.engine.rig import HOUR, SOON, Actor, Watched, becomes, completin
 
 async def gone(worker: Worker) -> None:
     """Wait until a worker has nothing in hand."""
-    while worker.holds:  # noqa: ASYNC110 - it lets go meanwhile
+    while worker.active_count:  # noqa: ASYNC110 - it lets go meanwhile
         await asyncio.sleep(0.002)
 
 

@@ -33,8 +33,8 @@ async def test_a_worker_outlives_a_store_that_does_not_answer(
 
 def test_pauses_grow_up_to_a_limit_and_begin_anew_after_an_answer() -> None:
     outage = StoreOutage("doing this")
-    pauses = [outage.pause(Unavailable("down")) for _ in range(40)]
+    pauses = [outage.next_delay(Unavailable("down")) for _ in range(40)]
     assert pauses[0] == FIRST_RETRY_SECONDS and pauses[-1] == MAX_RETRY_SECONDS
     assert pauses == sorted(pauses)
-    outage.over()
-    assert outage.pause(Unavailable("down")) == FIRST_RETRY_SECONDS
+    outage.note_recovered()
+    assert outage.next_delay(Unavailable("down")) == FIRST_RETRY_SECONDS

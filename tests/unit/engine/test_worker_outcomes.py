@@ -175,7 +175,7 @@ async def test_an_error_does_not_fail_a_run_that_is_somebody_elses_by_now(store:
         await store.leases.release(await actor.begun.get())
         (taken,) = await store.leases.claim(SECOND, lease=HOUR)
         gate.set()
-        while worker.holds:  # noqa: ASYNC110 - until it has let go
+        while worker.active_count:  # noqa: ASYNC110 - until it has let go
             await asyncio.sleep(0.002)
         assert await store.leases.renew(SECOND, [taken], lease=HOUR)
         assert await status(store, run.id) is RunStatus.RUNNING
@@ -239,7 +239,7 @@ async def test_what_cannot_be_given_back_runs_out_by_itself(
     leases.down = {"release", "renew"}
     async with working(store, bus, actor, leases=leases, lease=5 * SOON, beat=SOON) as worker:
         await actor.begun.get()
-        while worker.holds:  # noqa: ASYNC110 - until it has given up
+        while worker.active_count:  # noqa: ASYNC110 - until it has given up
             await asyncio.sleep(0.002)
         assert f"run {run.id} could not be given back" in caplog.text
         assert await status(store, run.id) is RunStatus.RUNNING

@@ -31,7 +31,7 @@ def heard(*pieces: bytes, most: int = 1000) -> list[Any]:
     with sending, receiving:
         lines = JsonRpcLines(sending)
         for piece in pieces:
-            lines.hear(piece)
+            lines.feed(piece)
         while receiving.statistics().current_buffer_used:
             item = receiving.receive_nowait()
             assert isinstance(item, SessionMessage)

@@ -69,7 +69,7 @@ def test_hints_of_a_server_only_take_something_back(
     ],
 )
 def test_what_can_be_no_tool_is_left_out_and_the_others_stay(bad: Json) -> None:
-    assert [offer.tool for offer in offered(bad, tool("good"))] == ["good"]
+    assert [offer.remote_name for offer in offered(bad, tool("good"))] == ["good"]
 
 
 def test_only_so_many_tools_and_so_long_descriptions_are_taken() -> None:

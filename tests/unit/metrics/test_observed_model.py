@@ -22,15 +22,15 @@ class Notes:
     def __init__(self) -> None:
         self.seen: list[ModelDelta | BaseException | str] = []
 
-    def see(self, delta: ModelDelta) -> None:
+    def on_delta(self, delta: ModelDelta) -> None:
         """Write down what comes."""
         self.seen.append(delta)
 
-    def fail(self, error: BaseException) -> None:
+    def on_error(self, error: BaseException) -> None:
         """Write down what went wrong."""
         self.seen.append(error)
 
-    def end(self) -> None:
+    def on_end(self) -> None:
         """Write down that it is over."""
         self.seen.append("end")
 

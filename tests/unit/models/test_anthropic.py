@@ -36,7 +36,7 @@ async def test_thoughts_words_and_calls_are_told_and_what_is_signed_goes_back_wh
         role=Role.ASSISTANT,
         content="I look.",
         tool_calls=[ToolCall(id=ToolCallId("toolu_01A09q90qw"), name="look", arguments={"at": 1})],
-        metadata={PROVIDER_METADATA_KEY: finished(said).keep},
+        metadata={PROVIDER_METADATA_KEY: finished(said).provider_data},
     )
     await deltas(model, asking(user("hi"), answer, result("toolu_01A09q90qw", "seen"), tools=["look"]))
     sent = wire.asked[1]["messages"][1]["content"]

@@ -44,7 +44,7 @@ async def test_once_something_was_said_there_is_no_other_model(model: Any) -> No
 class Hurried:
     """A model that is given little time."""
 
-    patience = 0.05
+    idle_timeout_seconds = 0.05
 
     def __init__(self, model: Model) -> None:
         self.name = model.name
@@ -56,7 +56,7 @@ async def test_the_next_is_asked_when_one_says_nothing_for_as_long_as_it_may(mod
     assert text(await deltas(FallbackModel([*stalls, model("c", {"say": "three"})]))) == "three"
     with pytest.raises(ModelUnavailable, match="said nothing for 0.05 seconds; .* said nothing for 0.05 seconds"):
         await deltas(FallbackModel(stalls))
-    assert FallbackModel(stalls).patience == sum(each.patience for each in stalls)
+    assert FallbackModel(stalls).idle_timeout_seconds == sum(each.patience for each in stalls)
 
 
 async def test_a_call_that_is_refused_is_not_tried_elsewhere(model: Any) -> None:

@@ -51,7 +51,9 @@ async def test_calls_side_by_side_are_told_with_their_arguments() -> None:
 async def test_signed_thoughts_are_kept_and_sent_back() -> None:
     said = await deltas(answering({0: DeltaThinkingPart(content="hm", signature="signed")}, "so"))
     assert (thoughts(said), text(said)) == ("hm", "so")
-    message = NewMessage(role=Role.ASSISTANT, content="so", metadata={PROVIDER_METADATA_KEY: finished(said).keep})
+    message = NewMessage(
+        role=Role.ASSISTANT, content="so", metadata={PROVIDER_METADATA_KEY: finished(said).provider_data}
+    )
     asked: list[Any] = []
     await deltas(answering("ok", asked=asked), asking(user("hi"), message, user("go on")))
     ((_, response, _), _) = asked[0]
@@ -64,7 +66,7 @@ async def test_signed_thoughts_are_kept_and_sent_back() -> None:
 async def test_thoughts_that_cannot_be_stored_are_not_kept() -> None:
     said = await deltas(answering({0: DeltaThinkingPart(content="hm \ud800", signature="signed")}, "so"))
     assert (thoughts(said), text(said)) == ("hm \ufffd", "so")
-    assert finished(said).keep == {}
+    assert finished(said).provider_data == {}
 
 
 async def test_what_the_request_wants_is_asked_for() -> None:

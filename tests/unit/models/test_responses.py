@@ -67,7 +67,7 @@ async def test_sealed_thoughts_go_back_before_the_call_that_they_led_to() -> Non
         role=Role.ASSISTANT,
         content="",
         tool_calls=[ToolCall(id=ToolCallId("call_abcdefgh"), name="look", arguments={"at": 1})],
-        metadata={PROVIDER_METADATA_KEY: finished(said).keep},
+        metadata={PROVIDER_METADATA_KEY: finished(said).provider_data},
     )
     await deltas(model, asking(user("hi"), message, result("call_abcdefgh", "seen"), tools=["look"]))
     kinds = [item.get("type", item.get("role")) for item in wire.asked[1]["input"]]

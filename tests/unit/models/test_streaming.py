@@ -24,7 +24,7 @@ def end(index: int, part: Any) -> told.PartEndEvent:
 
 def tell(*events: Any, taken: tuple[str, ...] = ()) -> list[ModelDelta]:
     transcript = StreamConverter(taken)
-    return [delta for event in events for delta in transcript.tell(event)]
+    return [delta for event in events for delta in transcript.convert(event)]
 
 
 def test_words_and_thoughts_are_told_as_they_come_and_empty_ones_are_not() -> None:

@@ -27,7 +27,7 @@ def test_nothing_said_is_said_so() -> None:
     st.lists(st.text(max_size=500).map(user) | st.text(max_size=500).map(assistant), max_size=80), st.integers(1, 9000)
 )
 def test_it_is_never_longer_than_it_may_be(conversation: list[object], most: int) -> None:
-    summary = summarise(conversation, most=most)  # type: ignore[arg-type]
+    summary = summarise(conversation, max_chars=most)  # type: ignore[arg-type]
     assert len(summary) <= most
     assert summary
 

@@ -180,13 +180,13 @@ ASKED: Final = {
 @pytest.mark.parametrize("rules", [RULES, OPEN], ids=["some are allowed", "all are allowed"])
 @pytest.mark.parametrize("command", DENIED.values(), ids=DENIED.keys())
 def test_what_is_denied_is_refused_however_it_is_written(command: str, rules: Permissions) -> None:
-    assert permission_policy(rules).decide("bash", {"command": command}).verdict is PermissionAction.DENY
+    assert permission_policy(rules).decide("bash", {"command": command}).action is PermissionAction.DENY
 
 
 @pytest.mark.parametrize("rules", [RULES, OPEN], ids=["some are allowed", "all are allowed"])
 @pytest.mark.parametrize("command", ASKED.values(), ids=ASKED.keys())
 def test_what_may_be_denied_is_never_made_without_asking(command: str, rules: Permissions) -> None:
-    assert permission_policy(rules).decide("bash", {"command": command}).verdict is not PermissionAction.ALLOW
+    assert permission_policy(rules).decide("bash", {"command": command}).action is not PermissionAction.ALLOW
 
 
 @pytest.mark.parametrize(
@@ -216,4 +216,4 @@ def test_what_may_be_denied_is_never_made_without_asking(command: str, rules: Pe
     ],
 )
 def test_what_is_allowed_is_not_asked_for(command: str) -> None:
-    assert permission_policy(RULES).decide("bash", {"command": command}).verdict is PermissionAction.ALLOW
+    assert permission_policy(RULES).decide("bash", {"command": command}).action is PermissionAction.ALLOW

@@ -16,7 +16,7 @@ from tests.support.calls import an_agent
 def verdict(url: str, **rules: list[str]) -> str:
     """Return what rules make of a fetch."""
     return str(
-        permission_policy(Permissions(**rules)).decide("web_fetch", {"url": url}, default=PermissionAction.ASK).verdict
+        permission_policy(Permissions(**rules)).decide("web_fetch", {"url": url}, default=PermissionAction.ASK).action
     )
 
 
@@ -40,7 +40,7 @@ def verdict(url: str, **rules: list[str]) -> str:
     ],
 )
 def test_a_rule_is_about_a_host_and_all_below_it(rule: str, url: str, fits: bool) -> None:
-    assert domain_pattern(rule).fits(url) is fits
+    assert domain_pattern(rule).matches(url) is fits
     assert verdict(url, allow=[f"web_fetch({rule})"]) == ("allow" if fits else "ask")
     assert verdict(url, deny=[f"web_fetch({rule})"], allow=["web_fetch"]) == ("deny" if fits else "allow")
 
@@ -91,7 +91,7 @@ def test_a_child_may_fetch_at_most_what_its_parent_may() -> None:
     child = an_agent("child", permissions=Permissions(allow=["web_fetch"]))
     chain = PermissionChain(child, inherited_rights(values_for_child(parent, {})))
     decided = {
-        host: str(chain.decide("web_fetch", {"url": f"https://{host}/"}, default=PermissionAction.ASK).verdict)
+        host: str(chain.decide("web_fetch", {"url": f"https://{host}/"}, default=PermissionAction.ASK).action)
         for host in ("example.com", "other.org")
     }
     assert decided == {"example.com": "allow", "other.org": "ask"}
@@ -106,4 +106,4 @@ def test_what_covers_a_rule_fits_wherever_that_fits(labels: list[str], below: li
     narrow = domain_pattern(f"domain:{'' if itself else '*.'}{'.'.join([*below, *labels])}")
     url = f"http://{'.'.join(['x', *below, *labels])}/"
     assert wide.covers(narrow)
-    assert narrow.fits(url) <= wide.fits(url)
+    assert narrow.matches(url) <= wide.matches(url)

@@ -49,10 +49,10 @@ def test_a_pattern_of_paths_is_about_what_it_says(pattern: str, path: str | None
 
 
 def test_nobody_knows_where_a_path_leads_once_the_folder_has_changed() -> None:
-    assert path_pattern("src/**").match("src/a", moved=True) is MAYBE
-    assert path_pattern("src/**").match("a", moved=True) is MAYBE
-    assert path_pattern("/etc/**").match("passwd", moved=True) is MAYBE
-    assert path_pattern("*.env").match("x.env", moved=True) is YES
+    assert path_pattern("src/**").match("src/a", cwd_changed=True) is MAYBE
+    assert path_pattern("src/**").match("a", cwd_changed=True) is MAYBE
+    assert path_pattern("/etc/**").match("passwd", cwd_changed=True) is MAYBE
+    assert path_pattern("*.env").match("x.env", cwd_changed=True) is YES
 
 
 @given(parts=parts)

@@ -35,7 +35,7 @@ def an_agent(name: str, **given: list[str]) -> Agent:
 
 
 def verdict(rules: Permissions, tool: str, **arguments: Json) -> str:
-    return str(permission_policy(rules).decide(tool, arguments).verdict)
+    return str(permission_policy(rules).decide(tool, arguments).action)
 
 
 @given(given=permissions, call=calls)
@@ -44,16 +44,16 @@ def test_deny_comes_before_ask_and_ask_before_allow(given: Permissions, call: tu
     decision = permission_policy(given).decide(tool, arguments)
     bare = {kind: tool in getattr(given, kind) for kind in ("deny", "ask", "allow")}
     if bare["deny"]:
-        assert decision.verdict is PermissionAction.DENY
+        assert decision.action is PermissionAction.DENY
     elif bare["ask"]:
-        assert decision.verdict is not PermissionAction.ALLOW
+        assert decision.action is not PermissionAction.ALLOW
     if decision.rule is not None:
         lists = {
             PermissionAction.DENY: given.deny,
             PermissionAction.ASK: given.deny + given.ask,
             PermissionAction.ALLOW: given.allow,
         }
-        assert decision.rule in lists[decision.verdict]
+        assert decision.rule in lists[decision.action]
 
 
 @given(given=st.lists(permissions, min_size=1, max_size=3), call=calls)
@@ -62,10 +62,8 @@ def test_nobody_may_more_than_those_above(given: list[Permissions], call: tuple[
     values: dict[str, Json] = {}
     for number, each in enumerate(given):
         agent = Agent(name=f"a{number}", description="", models=["a:b"], instructions="x", permissions=each)
-        strictest = max(
-            permission_policy(one).decide(tool, arguments).verdict.strictness for one in given[: number + 1]
-        )
-        assert permission_chain(agent, values).decide(tool, arguments).verdict.strictness == strictest
+        strictest = max(permission_policy(one).decide(tool, arguments).action.strictness for one in given[: number + 1])
+        assert permission_chain(agent, values).decide(tool, arguments).action.strictness == strictest
         values = values_for_child(agent, values)
 
 
@@ -90,16 +88,16 @@ def test_a_rule_on_a_path_binds_whatever_does_the_same() -> None:
 def test_what_is_granted_answers_a_rule_that_asks_but_none_that_denies() -> None:
     rules = Permissions(deny=["bash(git push --force)"], ask=["bash(git push *)"])
     granted = permission_policy(rules, ["bash(git push *)"])
-    assert granted.decide("bash", {"command": "git push"}).verdict is PermissionAction.ALLOW
-    assert granted.decide("bash", {"command": "git push --force"}).verdict is PermissionAction.DENY
+    assert granted.decide("bash", {"command": "git push"}).action is PermissionAction.ALLOW
+    assert granted.decide("bash", {"command": "git push --force"}).action is PermissionAction.DENY
 
 
 def test_what_is_granted_answers_a_rule_that_asks_for_every_command() -> None:
     rules = Permissions(ask=["bash"], allow=["bash"])
     assert verdict(rules, "bash", command="ls") == "ask"
-    assert permission_policy(rules, ["bash(ls)"]).decide("bash", {"command": "ls"}).verdict is PermissionAction.ALLOW
+    assert permission_policy(rules, ["bash(ls)"]).decide("bash", {"command": "ls"}).action is PermissionAction.ALLOW
     assert permission_policy(rules, ["bash(ls)"]).decide("bash", {"command": "ls; id"}).rule == "bash"
-    assert permission_policy(rules, ["bash"]).decide("bash", {"command": "ls; id"}).verdict is PermissionAction.ALLOW
+    assert permission_policy(rules, ["bash"]).decide("bash", {"command": "ls; id"}).action is PermissionAction.ALLOW
     assert suggest_grants(permission_policy(rules), "bash", {"command": "echo x"}) == [["bash(echo x)"]]
 
 
@@ -137,7 +135,7 @@ def test_the_rules_that_are_offered_allow_the_call(
     assert suggest_grants(policy, tool, arguments) == expected
     for rules in expected:
         assert (
-            policy.granting(rules).decide(tool, arguments, default=PermissionAction.ASK).verdict
+            policy.with_grants(rules).decide(tool, arguments, default=PermissionAction.ASK).action
             is PermissionAction.ALLOW
         )
 
@@ -150,10 +148,10 @@ def test_nothing_is_offered_against_a_rule_that_denies() -> None:
 def test_denied_paths_are_told_to_those_who_meet_them_otherwise() -> None:
     boss = an_agent("boss", deny=["read_file(*.env)", "write_file(ci/**)"])
     denied = denied_paths(an_agent("kid", deny=["edit_file(docs)", "bash(rm *)"]), values_for_child(boss, {}))
-    assert (denied.hidden, denied.kept) == (("*.env",), ("docs", "ci/**"))
-    assert denied.hides("a/x.env") and not denied.hides("a/x")
-    assert denied.keeps("./ci/run") and denied.keeps("docs/a") and not denied.keeps("src")
-    assert denied_paths(an_agent("bot", deny=["read_file"]), {}).hides("anything")
+    assert (denied.hidden, denied.read_only) == (("*.env",), ("docs", "ci/**"))
+    assert denied.is_hidden("a/x.env") and not denied.is_hidden("a/x")
+    assert denied.is_read_only("./ci/run") and denied.is_read_only("docs/a") and not denied.is_read_only("src")
+    assert denied_paths(an_agent("bot", deny=["read_file"]), {}).is_hidden("anything")
 
 
 @pytest.mark.parametrize("text", ["", "(x)", "a b", "bash()", "1x"])

@@ -35,7 +35,7 @@ def stubs(tmp_path_factory: pytest.TempPathFactory) -> Stubs:
 
 def check(stubs: Stubs, command: str, permissions: Permissions) -> None:
     """Run a command that may be run without asking, and see that no program ran that it may not run so."""
-    if permission_policy(permissions).decide("bash", {"command": command}).verdict is not PermissionAction.ALLOW:
+    if permission_policy(permissions).decide("bash", {"command": command}).action is not PermissionAction.ALLOW:
         return
     stopped = {rule.removeprefix("bash(").removesuffix(" *)") for rule in (*permissions.deny, *permissions.ask)}
     allowed = {rule.removeprefix("bash(").removesuffix(" *)") for rule in permissions.allow}
@@ -70,7 +70,7 @@ def test_whatever_a_command_is_something_is_decided(command: str) -> None:
     decision = permission_policy(Permissions(deny=["bash(rm *)"], allow=["bash(git *)"])).decide(
         "bash", {"command": command}
     )
-    assert decision.verdict is not PermissionAction.ALLOW or "git" in command
+    assert decision.action is not PermissionAction.ALLOW or "git" in command
 
 
 @pytest.mark.parametrize(
@@ -78,6 +78,6 @@ def test_whatever_a_command_is_something_is_decided(command: str) -> None:
 )
 def test_what_is_nested_too_deeply_is_asked_for(command: str) -> None:
     assert (
-        permission_policy(Permissions(allow=["bash(git *)"])).decide("bash", {"command": command}).verdict
+        permission_policy(Permissions(allow=["bash(git *)"])).decide("bash", {"command": command}).action
         is PermissionAction.ASK
     )

@@ -24,7 +24,7 @@ TOOL = "mcp__github__get_issue"
     ],
 )
 def test_a_rule_is_about_one_tool_or_all_of_a_server(rules: Permissions, verdict: PermissionAction) -> None:
-    assert permission_policy(rules).decide(TOOL, {}, default=PermissionAction.ASK).verdict is verdict
+    assert permission_policy(rules).decide(TOOL, {}, default=PermissionAction.ASK).action is verdict
 
 
 @pytest.mark.parametrize("rule", [TOOL, "mcp__github__*", "mcp__a-b__c_d*"])

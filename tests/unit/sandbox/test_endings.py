@@ -144,11 +144,11 @@ def _holdings() -> Holdings:
 async def test_a_command_with_too_many_processes_is_killed(processes: SupervisedProcesses) -> None:
     mark = new_mark()
     crowd = f"for i in 1 2 3 4 5 6; do (setsid sleep {mark} &); done; sleep {mark}"
-    ended = await processes.run(shell(crowd, most_processes=4))
-    assert (ended.crowded, ended.signal, ended.timed_out) == (True, signal.SIGKILL, False)
+    ended = await processes.run(shell(crowd, max_processes=4))
+    assert (ended.too_many_processes, ended.signal, ended.timed_out) == (True, signal.SIGKILL, False)
     assert marked(mark) == []
 
 
 async def test_a_command_with_as_many_processes_as_it_may_have_is_left_alone(processes: SupervisedProcesses) -> None:
-    ended = await processes.run(shell("sleep 0.3 & sleep 0.3", most_processes=4))
-    assert (ended.crowded, ended.exit_code) == (False, 0)
+    ended = await processes.run(shell("sleep 0.3 & sleep 0.3", max_processes=4))
+    assert (ended.too_many_processes, ended.exit_code) == (False, 0)

@@ -34,7 +34,7 @@ class Talk:
 
     def command(self, script: str = ECHO) -> Command:
         argv = [sys.executable, "-I", "-c", script]
-        return Command(argv=argv, folder=Path("/"), input=self.live, live_errors=False, timeout=60)
+        return Command(argv=argv, folder=Path("/"), input=self.live, stream_stderr=False, timeout=60)
 
 
 async def test_what_is_written_reaches_the_command_and_its_answers_come_while_it_runs() -> None:
@@ -73,7 +73,7 @@ async def test_a_command_need_not_read_what_it_is_told() -> None:
 def test_what_was_not_taken_is_still_there(pieces: list[bytes], taken: int) -> None:
     live = LiveInput()
     told: list[int] = []
-    live.tell(lambda: told.append(len(live)))
+    live.on_change(lambda: told.append(len(live)))
     for piece in pieces:
         live.write(piece)
     whole = b"".join(pieces)

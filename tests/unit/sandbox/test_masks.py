@@ -13,7 +13,7 @@ def mounted(root: Path, *, hidden: list[str] | None = None, kept: list[str] | No
         root=root,
         folder=root,
         hidden=[root / name for name in hidden or ()],
-        kept=[root / name for name in kept or ()],
+        read_only=[root / name for name in kept or ()],
         timeout=1.0,
     )
     return [word.replace(str(root), "ROOT") for word in root_mounts(command)]

@@ -41,7 +41,7 @@ async def test_when_the_time_is_up_the_command_is_killed_and_what_it_said_is_kep
 async def test_input_goes_in_and_comes_out_byte_for_byte(processes: SupervisedProcesses) -> None:
     text = os.urandom(3_000_000)
     ended = await processes.run(command("cat", input=text))
-    assert (ended.exit_code, ended.dropped) == (0, 0)
+    assert (ended.exit_code, ended.dropped_bytes) == (0, 0)
     assert ended.output == text
 
 
@@ -59,7 +59,7 @@ async def test_of_an_endless_output_the_beginning_and_the_end_are_kept(processes
     assert (len(ended.output), len(ended.errors)) == (1000, 100)
     assert ended.output.startswith(b"begun\n\0")
     assert ended.output.endswith(b"\0ended\n")
-    assert ended.dropped == 20_000_012 - 1000
+    assert ended.dropped_bytes == 20_000_012 - 1000
 
 
 async def test_output_is_told_of_as_it_comes_also_what_is_thrown_away(processes: SupervisedProcesses) -> None:
@@ -67,7 +67,7 @@ async def test_output_is_told_of_as_it_comes_also_what_is_thrown_away(processes:
     script = "echo one; read line; echo $line; echo three >&2"
     ended = await processes.run(shell(script, input=b"two\n", output_limit=0), on_output=pieces.append)
     assert sorted(b"".join(pieces).split()) == [b"one", b"three", b"two"]
-    assert (ended.output, ended.errors, ended.dropped) == (b"", b"", 14)
+    assert (ended.output, ended.errors, ended.dropped_bytes) == (b"", b"", 14)
 
 
 async def test_what_a_listener_raises_ends_the_command(processes: SupervisedProcesses) -> None:

@@ -34,8 +34,10 @@ def test_the_supervisor_reads_what_the_worker_wrote(
 @given(st.binary(), st.none() | st.integers(1), st.lists(WORDS))
 def test_the_bounds_arrive_as_they_are(filter: bytes, most: int | None, names: list[str]) -> None:
     sealed = [Path("/", name) for name in names]
-    read = StartRequest(encode_request(command("program", "x", filter=filter, most_processes=most, sealed=sealed)))
-    assert (read.filter, read.most) == (filter, most or 0)
+    read = StartRequest(
+        encode_request(command("program", "x", seccomp_filter=filter, max_processes=most, read_only_devices=sealed))
+    )
+    assert (read.filter, read.max_processes) == (filter, most or 0)
     assert [path.decode() for path in read.sealed] == [str(path) for path in sealed]
     assert (read.argv, read.folder) == ([b"program", b"x"], b"/")
 

@@ -18,10 +18,10 @@ async def test_runs_that_come_one_after_the_other_do_not_hold_up_the_first(tmp_p
     path = tmp_path / "some.db"
     connection = connect(path, read_only=False)
     writer = Writer(connection, path, clock=SystemClock(), bus=LocalBus())
-    asked = [writer.do(nothing, queues=True)]
+    asked = [writer.submit(nothing, enqueues=True)]
     while not asked[0].done() and len(asked) < 20_000:
         await asyncio.sleep(0)
-        asked.append(writer.do(nothing, queues=True))
+        asked.append(writer.submit(nothing, enqueues=True))
     assert asked[0].done()
     await asyncio.gather(*asked)
     await writer.close()

@@ -34,18 +34,18 @@ async def test_only_what_need_not_last_is_not_synced_and_only_where_nothing_else
     async def note_all(_: Transaction, items: Sequence[int]) -> list[int]:
         return [level(connection) for _ in items]
 
-    passing = Batch[int, int](name=lambda item: item, apply=note_all, lasting=False)
+    passing = Batch[int, int](name=lambda item: item, apply=note_all, durable=False)
     lasting = Batch[int, int](name=lambda item: item, apply=note_all)
-    assert await writer.do(note) == FULL
-    assert await writer.do_together(passing, 1) == NORMAL
-    assert await writer.do_together(lasting, 1) == FULL
-    assert await writer.do_together(passing, 2) == NORMAL
-    assert await writer.do(note) == FULL
-    together = [writer.do_together(passing, 3), writer.do_together(lasting, 3)]
+    assert await writer.submit(note) == FULL
+    assert await writer.submit_to_batch(passing, 1) == NORMAL
+    assert await writer.submit_to_batch(lasting, 1) == FULL
+    assert await writer.submit_to_batch(passing, 2) == NORMAL
+    assert await writer.submit(note) == FULL
+    together = [writer.submit_to_batch(passing, 3), writer.submit_to_batch(lasting, 3)]
     assert [await each for each in together] == [FULL, FULL]
     await writer.close()
     connection.close()
 
 
 def test_claims_alone_need_not_last() -> None:
-    assert [CLAIM_BATCH.lasting, COMMIT_BATCH.lasting, CREATE_RUN_BATCH.lasting] == [False, True, True]
+    assert [CLAIM_BATCH.durable, COMMIT_BATCH.durable, CREATE_RUN_BATCH.durable] == [False, True, True]

@@ -31,7 +31,7 @@ async def test_it_answers_whole_or_in_pieces_as_the_client_of_openai_asks(
     server: StubOpenAIServer, client: AsyncOpenAI
 ) -> None:
     reply = StubReply(text="hello world", chunks=3, calls=[StubToolCall(name="look", arguments={"at": 1})])
-    server.then(reply, reply)
+    server.add_replies(reply, reply)
     whole = await client.chat.completions.create(**HELLO)
     assert whole.choices[0].message.content == "hello world"
     assert whole.choices[0].finish_reason == "tool_calls"
@@ -48,7 +48,7 @@ async def test_it_lists_its_model(client: AsyncOpenAI) -> None:
 
 async def test_replies_are_given_in_order_and_then_the_other_one() -> None:
     async with StubOpenAIServer(
-        StubReply(text="one"), StubReply(text="two"), otherwise=StubReply(text="more")
+        StubReply(text="one"), StubReply(text="two"), default_reply=StubReply(text="more")
     ) as server:
         assert [await _ask(server) for _ in range(4)] == ["one", "two", "more", "more"]
 
@@ -71,13 +71,13 @@ async def test_what_is_not_a_request_is_refused(server: StubOpenAIServer) -> Non
 
 
 async def test_it_knows_who_is_connected(server: StubOpenAIServer) -> None:
-    server.then(StubReply(text="x", fault=StubFault.STALL))
+    server.add_replies(StubReply(text="x", fault=StubFault.STALL))
     async with asyncio.timeout(20), httpx2.AsyncClient() as http:
         body = {**HELLO, "stream": True}
         async with http.stream("POST", f"{server.url}/chat/completions", json=body) as answer:
             await anext(answer.aiter_bytes())
             assert server.open_connections == 1
-        await server.until(lambda it: it.open_connections == 0)
+        await server.wait_until(lambda it: it.open_connections == 0)
 
 
 async def test_it_stops_while_somebody_is_connected() -> None:
@@ -87,7 +87,7 @@ async def test_it_stops_while_somebody_is_connected() -> None:
         StubOpenAIServer(StubReply(fault=StubFault.STALL)) as server,
     ):
         asking = asyncio.ensure_future(http.post(f"{server.url}/chat/completions", json={**HELLO, "stream": True}))
-        await server.until(lambda it: len(it.requests) == 1)
+        await server.wait_until(lambda it: len(it.requests) == 1)
         await server.__aexit__(None, None, None)
         with pytest.raises(httpx2.HTTPError):
             await asking

@@ -105,7 +105,7 @@ def test_what_others_wrote_comes_only_from_those_that_say_so() -> None:
 
 def test_an_agent_may_name_a_search_that_nobody_has_set_up() -> None:
     tools = [tool for tool in in_a_worker() if tool.spec.name != "web_search"]
-    box = ToolCatalog(tools).toolbox(["web_search", "log_write"])
+    box = ToolCatalog(tools).toolset(["web_search", "log_write"])
     assert [tool.spec.name for tool in box.all()] == ["log_write"]
 
 
@@ -114,7 +114,7 @@ def test_those_that_wait_can_be_resumed_and_no_others() -> None:
 
 
 def test_an_agent_can_have_them_all() -> None:
-    box = ToolCatalog(in_a_worker()).toolbox(["*", "tool_search", "tool_activate"])
+    box = ToolCatalog(in_a_worker()).toolset(["*", "tool_search", "tool_activate"])
     assert len(box.all()) == len(BUILTIN_SPECS) - 1
 
 

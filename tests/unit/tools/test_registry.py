@@ -19,41 +19,41 @@ def names(found: Toolset) -> list[str]:
 
 
 def test_an_agent_gets_the_tools_that_it_names_in_that_order() -> None:
-    assert names(ToolCatalog(tools("a", "b", "c")).toolbox(["c", "a", "c"])) == ["c", "a"]
+    assert names(ToolCatalog(tools("a", "b", "c")).toolset(["c", "a", "c"])) == ["c", "a"]
 
 
 def test_an_agent_that_names_no_tool_has_none() -> None:
-    assert names(ToolCatalog(tools("a")).toolbox([])) == []
+    assert names(ToolCatalog(tools("a")).toolset([])) == []
 
 
 def test_a_prefix_stands_for_all_tools_that_begin_so() -> None:
     catalog = ToolCatalog(tools("plan_b", "plan_a", "sleep"))
-    assert names(catalog.toolbox(["sleep", "plan_*"])) == ["sleep", "plan_a", "plan_b"]
-    assert names(catalog.toolbox(["*"])) == ["plan_a", "plan_b", "sleep"]
+    assert names(catalog.toolset(["sleep", "plan_*"])) == ["sleep", "plan_a", "plan_b"]
+    assert names(catalog.toolset(["*"])) == ["plan_a", "plan_b", "sleep"]
 
 
 def test_a_prefix_may_stand_for_nothing() -> None:
-    assert names(ToolCatalog(tools("sleep")).toolbox(["mcp_*"])) == []
+    assert names(ToolCatalog(tools("sleep")).toolset(["mcp_*"])) == []
 
 
 def test_a_star_elsewhere_is_refused() -> None:
     with pytest.raises(Invalid, match="a `\\*` may stand at the end only"):
-        ToolCatalog(tools("sleep")).toolbox(["*eep"])
+        ToolCatalog(tools("sleep")).toolset(["*eep"])
 
 
 def test_an_unknown_name_is_refused_and_close_ones_are_named() -> None:
     catalog = ToolCatalog(tools("plan_create", "plan_check", "sleep"))
     with pytest.raises(Invalid, match="there is no tool `plan_creat`: did you mean `plan_create`"):
-        catalog.toolbox(["sleep", "plan_creat"])
+        catalog.toolset(["sleep", "plan_creat"])
     with pytest.raises(Invalid, match="there is no tool `zzz`$"):
-        catalog.toolbox(["zzz"])
+        catalog.toolset(["zzz"])
 
 
 def test_a_local_tool_wins_over_a_remote_one_of_its_name_and_the_catalog_says_so() -> None:
     local, remote = tools("look", "look")
     catalog = ToolCatalog([local], remote=[remote, *tools("paint", "paint", "tool_search")])
-    assert catalog.toolbox(["look"]).find("look") is local
-    assert catalog.left_out == {"look": SHADOWED_REASON, "paint": DUPLICATE_REASON, "tool_search": SHADOWED_REASON}
+    assert catalog.toolset(["look"]).find("look") is local
+    assert catalog.rejected == {"look": SHADOWED_REASON, "paint": DUPLICATE_REASON, "tool_search": SHADOWED_REASON}
     assert [tool.spec.name for tool in catalog] == ["look", "paint"]
 
 
@@ -61,8 +61,8 @@ def test_a_remote_tool_that_can_be_none_keeps_no_other_away() -> None:
     broken = Recorder(spec=a_spec("broken", parameters={"type": "string"}))
     catalog = ToolCatalog([], remote=[broken, *tools("1st", "good")])
     assert [tool.spec.name for tool in catalog] == ["good"]
-    assert catalog.left_out["broken"] == "the parameters of `broken` must be a JSON Schema of an object"
-    assert "a tool's name" in catalog.left_out["1st"]
+    assert catalog.rejected["broken"] == "the parameters of `broken` must be a JSON Schema of an object"
+    assert "a tool's name" in catalog.rejected["1st"]
 
 
 @pytest.mark.parametrize("twice", [["a", "a"], ["tool_search"], ["tool_activate"]])
@@ -77,7 +77,7 @@ def test_a_local_tool_that_can_be_none_is_refused() -> None:
 
 
 def test_a_tool_that_the_agent_may_not_use_is_not_found() -> None:
-    box = ToolCatalog(tools("look", "paint")).toolbox(["look"])
+    box = ToolCatalog(tools("look", "paint")).toolset(["look"])
     with pytest.raises(NotFound, match="there is no tool `lok`: did you mean `look`"):
         box.find("lok")
     with pytest.raises(NotFound, match="there is no tool `paint`"):
@@ -85,25 +85,25 @@ def test_a_tool_that_the_agent_may_not_use_is_not_found() -> None:
 
 
 def test_with_few_tools_all_are_shown() -> None:
-    box = ToolCatalog(tools("look", "paint", "hang")).toolbox(["*"], exposure=ToolExposure(limit=3))
+    box = ToolCatalog(tools("look", "paint", "hang")).toolset(["*"], exposure=ToolExposure(limit=3))
     assert names(box) == ["hang", "look", "paint"]
     assert box.visible(values={}, run_id=RunId("run_1")) == box.all()
 
 
 def test_tools_to_find_tools_with_are_there_if_they_are_named() -> None:
-    box = ToolCatalog(tools("look")).toolbox(["tool_search", "look"])
+    box = ToolCatalog(tools("look")).toolset(["tool_search", "look"])
     assert names(box) == ["look", "tool_search"]
     assert box.visible(values={}, run_id=RunId("run_1")) == box.all()
 
 
 def test_with_many_tools_a_core_is_shown_and_the_tools_to_find_the_others_with() -> None:
-    box = ToolCatalog(tools("hang", "look", "paint")).toolbox(["*"], exposure=FEW)
+    box = ToolCatalog(tools("hang", "look", "paint")).toolset(["*"], exposure=FEW)
     shown = box.visible(values={}, run_id=RunId("run_1"))
     assert [tool.spec.name for tool in shown] == ["look", "tool_search", "tool_activate"]
 
 
 async def test_what_was_found_and_activated_is_shown_for_the_length_of_the_run() -> None:
-    box = ToolCatalog(tools("hang", "look", "paint")).toolbox(["*"], exposure=FEW)
+    box = ToolCatalog(tools("hang", "look", "paint")).toolset(["*"], exposure=FEW)
     found = await box.find("tool_search").run(a_call(), {"query": "paint"})
     assert found.content == {"tools": [{"name": "paint", "description": "paint at it", "active": False}]}
     activated = await box.find("tool_activate").run(a_call(), {"name": "paint"})
@@ -117,33 +117,33 @@ async def test_what_was_found_and_activated_is_shown_for_the_length_of_the_run()
 
 
 async def test_a_tool_that_is_not_shown_can_still_be_called() -> None:
-    box = ToolCatalog(tools("hang", "look", "paint")).toolbox(["*"], exposure=FEW)
+    box = ToolCatalog(tools("hang", "look", "paint")).toolset(["*"], exposure=FEW)
     assert (await box.find("paint").run(a_call(), {})).content == "seen"
 
 
 def test_a_remote_method_that_is_away_can_be_called_but_is_not_shown() -> None:
-    catalog = ToolCatalog(tools("a"), away=lambda name: Recorder(spec=a_spec(name)))
-    found = catalog.toolbox(["a", "remote__look", "remote__all*"])
+    catalog = ToolCatalog(tools("a"), offline=lambda name: Recorder(spec=a_spec(name)))
+    found = catalog.toolset(["a", "remote__look", "remote__all*"])
     assert names(found) == ["a"] == [tool.spec.name for tool in found.visible(values={}, run_id=RunId("r"))]
-    assert found.find("remote__look").spec.name == "remote__look" and "remote__look" in found.foreign
-    assert found.joined(tools("b")).find("remote__look") is found.find("remote__look")
+    assert found.find("remote__look").spec.name == "remote__look" and "remote__look" in found.remote_names
+    assert found.merged_with(tools("b")).find("remote__look") is found.find("remote__look")
     with pytest.raises(NotFound):
         found.find("remote__other")
 
 
 def test_a_remote_method_that_is_there_is_that_and_nothing_else() -> None:
     offered = tools("remote__look")
-    catalog = ToolCatalog(tools("a"), remote=offered, away=lambda name: Recorder(spec=a_spec(name)))
-    found = catalog.toolbox(["remote__look", "remote__*"])
+    catalog = ToolCatalog(tools("a"), remote=offered, offline=lambda name: Recorder(spec=a_spec(name)))
+    found = catalog.toolset(["remote__look", "remote__*"])
     assert names(found) == ["remote__look"] and found.find("remote__look") is offered[0]
 
 
 def test_a_local_tool_wins_over_a_remote_method_of_its_name_and_the_catalog_says_so() -> None:
     local, offered = tools("remote__look"), tools("remote__look")
-    catalog = ToolCatalog(local, remote=offered, away=lambda name: Recorder(spec=a_spec(name)))
-    found = catalog.toolbox(["remote__look"])
-    assert found.find("remote__look") is local[0] and found.foreign == frozenset()
-    assert catalog.left_out == {"remote__look": SHADOWED_REASON}
+    catalog = ToolCatalog(local, remote=offered, offline=lambda name: Recorder(spec=a_spec(name)))
+    found = catalog.toolset(["remote__look"])
+    assert found.find("remote__look") is local[0] and found.remote_names == frozenset()
+    assert catalog.rejected == {"remote__look": SHADOWED_REASON}
 
 
 @pytest.mark.parametrize("pattern", ["remote__look", "remote__*", "remote*", "mcp__git__*", "mcp__git__x", "mcp*", "*"])

@@ -27,10 +27,10 @@ class Elsewhere:
             return ToolReply(content=None, question=ToolInterrupt(message=arguments["ask"], state={"at": 1}))
         return ToolReply(content=arguments.get("say"), failed="fail" in arguments)
 
-    async def answer(
-        self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, question: ToolInterrupt, response: Json
+    async def resume(
+        self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, interrupt: ToolInterrupt, response: Json
     ) -> ToolReply:
-        self.answered.append((key, question, response))
+        self.answered.append((key, interrupt, response))
         return ToolReply(content=response)
 
     async def trust(self, lease: Lease, name: str, digest: str) -> None:

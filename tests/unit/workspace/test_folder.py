@@ -39,18 +39,18 @@ def test_a_folder_without_agents_is_no_workspace_and_the_error_says_how_to_make_
 
 
 def test_to_open_a_workspace_makes_nothing(workspace: Workspace) -> None:
-    assert not workspace.own.exists()
+    assert not workspace.data_folder.exists()
 
 
 def test_what_holdfast_keeps_is_made_once_and_is_private(workspace: Workspace) -> None:
     workspace.prepare()
     (workspace.files / "kept").write_text("x")
-    (workspace.own / ".gitignore").write_text("mine")
+    (workspace.data_folder / ".gitignore").write_text("mine")
     workspace.prepare()
     assert (workspace.files / "kept").read_text() == "x"
-    assert (workspace.own / ".gitignore").read_text() == "mine"
+    assert (workspace.data_folder / ".gitignore").read_text() == "mine"
     assert workspace.logs.is_dir()
-    assert stat.S_IMODE(workspace.own.stat().st_mode) & 0o077 == 0
+    assert stat.S_IMODE(workspace.data_folder.stat().st_mode) & 0o077 == 0
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -65,7 +65,7 @@ def test_git_does_not_see_what_holdfast_keeps(workspace: Workspace) -> None:
 
 
 def test_a_file_in_the_place_of_the_own_folder_is_an_error_that_names_it(workspace: Workspace) -> None:
-    workspace.own.write_text("")
+    workspace.data_folder.write_text("")
     with pytest.raises(Unavailable, match=r"\.holdfast"):
         workspace.prepare()
 

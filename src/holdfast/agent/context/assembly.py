@@ -103,7 +103,7 @@ class AssembledContext(msgspec.Struct, frozen=True, kw_only=True):
         return [each.message for each in self.sent]
 
     @property
-    def total(self) -> int:
+    def total_tokens(self) -> int:
         """How many tokens all of it has."""
         return sum(self.tokens.values())
 
@@ -155,7 +155,7 @@ def _choose_units(there: Outline, room: int, sizes: MessageSizer) -> tuple[list[
     if not there.units or (there.covered and there.tokens <= room):  # as most of the time, all of it fits
         return [*([] if goal is None else [goal]), *there.units], False
     room -= _required_tokens(there, room, sizes)
-    newest = shorten_results(there.units[-1], most=room, sizes=sizes)
+    newest = shorten_results(there.units[-1], max_tokens=room, sizes=sizes)
     start = _first_fitting_index(there, room - newest.tokens)
     chosen = [*there.units[start:-1], newest]
     if goal is not None:

@@ -36,40 +36,42 @@ MAX_HISTORY_MESSAGES: Final = 500
 class ContextBuilder:
     """Assembles the calls of one run."""
 
-    def __init__(self, work: RunContext, prompts: PromptComposer, offers: ToolMeasurer, *, workspace: str) -> None:
-        self._work = work
-        self._prompts = prompts
-        self._offers = offers
+    def __init__(
+        self, ctx: RunContext, prompt_composer: PromptComposer, tool_measurer: ToolMeasurer, *, workspace: str
+    ) -> None:
+        self._ctx = ctx
+        self._prompt_composer = prompt_composer
+        self._tool_measurer = tool_measurer
         self._workspace = workspace
-        self._sizes = MessageSizer(work.tokens)
+        self._sizes = MessageSizer(ctx.tokens)
 
-    async def tell(self, *, compact: bool = False) -> tuple[ContextInput, AssembledContext]:
+    async def build(self, *, compact: bool = False) -> tuple[ContextInput, AssembledContext]:
         """Return what to send; a conversation that is too long, or of which it is asked, is compacted first."""
-        given = self._given()
+        given = self._collect_input()
         assembled = assemble(given, sizes=self._sizes)
         if (assembled.needs_compaction or compact) and await self._compact(given, covered=assembled.covered):
-            given = self._given()
+            given = self._collect_input()
             assembled = assemble(given, sizes=self._sizes)
         return given, assembled
 
-    async def request(self, given: ContextInput, assembled: AssembledContext) -> ModelRequest:
+    async def build_request(self, given: ContextInput, assembled: AssembledContext) -> ModelRequest:
         """Return the call."""
-        agent, library, lease = self._work.agent, self._work.library, self._work.lease
+        agent, library, lease = self._ctx.agent, self._ctx.library, self._ctx.lease
         return ModelRequest(
-            run_id=self._work.run.id,
+            run_id=self._ctx.run.id,
             system=assembled.system,
             messages=await inline_files(assembled.messages, lambda file: library.file(lease, file)),
             tools=given.tools.definitions,
             settings=ModelSettings(temperature=agent.temperature, thinking=agent.thinking),
-            position=self._work.conversation.position,
+            position=self._ctx.conversation.position,
         )
 
-    def snapshot(self, given: ContextInput, assembled: AssembledContext, *, step: int) -> ContextSnapshot:
+    def take_snapshot(self, given: ContextInput, assembled: AssembledContext, *, step: int) -> ContextSnapshot:
         """Return what was sent in a step, to be read back."""
-        return take_snapshot(assembled, given, step=step, model=self._work.model.name)
+        return take_snapshot(assembled, given, step=step, model=self._ctx.model.name)
 
-    def _given(self) -> ContextInput:
-        work, talk = self._work, self._work.conversation
+    def _collect_input(self) -> ContextInput:
+        work, talk = self._ctx, self._ctx.conversation
         plan = _convert_value(work.values.get("plan"), Plan) or Plan()
         prompt = PromptInput(
             agent=work.agent,
@@ -84,10 +86,10 @@ class ContextBuilder:
             messages=talk.messages,
             whole=talk.whole,
             goal=talk.goal,
-            segments=self._prompts.compose(prompt),
+            segments=self._prompt_composer.compose(prompt),
             window=work.model.context_window,
-            tools=self._offers.of(work.toolbox.visible(values=work.values, run_id=work.run.id)),
-            compaction=self._compaction(),
+            tools=self._tool_measurer.measure(work.toolbox.visible(values=work.values, run_id=work.run.id)),
+            compaction=self._stored_compaction(),
             reminders=build_reminders(
                 talk.messages,
                 run_id=work.run.id,
@@ -98,63 +100,67 @@ class ContextBuilder:
             ),
         )
 
-    def _compaction(self) -> Compaction:
-        return decode_compaction(self._work.values.get(COMPACTION_VALUE))
+    def _stored_compaction(self) -> Compaction:
+        return decode_compaction(self._ctx.values.get(COMPACTION_VALUE))
 
-    async def _reach_back(self, given: ContextInput) -> ContextInput:
+    async def _read_history(self, given: ContextInput) -> ContextInput:
         """Read what is older than the messages in hand and told by no summary, so that this one tells it."""
-        talk = self._work.conversation
+        talk = self._ctx.conversation
         first = talk.messages[0].sequence if talk.messages else None
         if first is None or talk.whole:
             return given
-        earlier = await self._work.journal.history(self._work.lease, before=first, limit=MAX_HISTORY_MESSAGES)
-        talk.reach_back(earlier, whole=len(earlier) < MAX_HISTORY_MESSAGES)
+        earlier = await self._ctx.journal.history(self._ctx.lease, before=first, limit=MAX_HISTORY_MESSAGES)
+        talk.prepend(earlier, whole=len(earlier) < MAX_HISTORY_MESSAGES)
         return replace(given, messages=talk.messages, whole=talk.whole)
 
     async def _compact(self, given: ContextInput, *, covered: bool) -> bool:
         """Make the conversation shorter; return whether it is."""
         if not covered:
-            given = await self._reach_back(given)
-        plan = _convert_value(self._work.values.get("plan"), Plan) or Plan()
-        window = self._work.thread.context_window
-        planned = plan_compaction(given, plan=plan, run_id=self._work.run.id, context_window=window, sizes=self._sizes)
+            given = await self._read_history(given)
+        plan = _convert_value(self._ctx.values.get("plan"), Plan) or Plan()
+        window = self._ctx.thread.context_window
+        planned = plan_compaction(given, plan=plan, run_id=self._ctx.run.id, context_window=window, sizes=self._sizes)
         if planned is None:
             return False
         made = (
             planned.compaction
             if isinstance(planned, CollapsePlan)
-            else apply_summary(planned, await self._summary(planned.request), sizes=self._sizes)
+            else apply_summary(planned, await self._write_summary(planned.request), sizes=self._sizes)
         )
-        self._work.set_values({COMPACTION_VALUE: msgspec.to_builtins(made)})
+        self._ctx.set_values({COMPACTION_VALUE: msgspec.to_builtins(made)})
         if made.failed_tries:
             return False
-        self._tell_of(made)
+        self._emit_compacted(made)
         return True
 
-    def _tell_of(self, made: Compaction) -> None:
+    def _emit_compacted(self, made: Compaction) -> None:
         through = made.through if made.through is not None else max(s.end.message_sequence_num for s in made.collapsed)
-        self._work.log.tell(
+        self._ctx.writer.emit_custom(
             ContextCompacted(through=through, tokens_before=made.tokens_before, tokens_after=made.tokens_after)
         )
         if made.through is not None:
-            self._work.conversation.forget(made.through)
+            self._ctx.conversation.drop_through(made.through)
 
-    async def _summary(self, request: ModelRequest) -> str:
+    async def _write_summary(self, request: ModelRequest) -> str:
         """Have the model write a summary, and charge it; for one that broke off, about what it used."""
         texts: list[str] = []
-        told = self._sizes.text(request.system) + sum(map(self._sizes.of, request.messages))
+        told = self._sizes.count_text(request.system) + sum(map(self._sizes.count_message, request.messages))
         # One that the model does not write frees nothing, which is a failed try: after two the run goes on without.
         with suppress(ModelRefused, ModelUnavailable, TimeoutError):
-            patience = self._work.habits.pace.patience(self._work.model)
-            async with asyncio.timeout(patience), self._work.model.stream(request) as deltas:
+            patience = self._ctx.config.commit_interval.idle_timeout_for(self._ctx.model)
+            async with asyncio.timeout(patience), self._ctx.model.stream(request) as deltas:
                 async for delta in deltas:
                     if isinstance(delta, TextDelta):
                         texts.append(delta.text)
                     elif isinstance(delta, ModelFinished):
-                        self._work.charge(self._work.counted(delta.usage, told=told, said=lambda: "".join(texts)))
+                        self._ctx.add_usage(
+                            self._ctx.usage_or_estimate(
+                                delta.usage, prompt_tokens=told, response_text=lambda: "".join(texts)
+                            )
+                        )
                         return "".join(texts)
         if texts:
-            self._work.charge(self._work.estimate(told, self._sizes.text("".join(texts))))
+            self._ctx.add_usage(self._ctx.estimate_usage(told, self._sizes.count_text("".join(texts))))
         return ""
 
 

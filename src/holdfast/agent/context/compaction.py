@@ -49,9 +49,9 @@ class SummaryPlan(msgspec.Struct, frozen=True, kw_only=True):
     base: Compaction
     """What it adds to: the compaction with completed items collapsed, and its tokens before and after that."""
     through: int
-    rest: int
+    remaining_tokens: int
     """Tokens that are left of the conversation without all that the summary will stand for."""
-    most: int
+    max_tokens: int
     """Tokens that the summary may have."""
 
 
@@ -80,7 +80,7 @@ def plan_compaction(
 def apply_summary(planned: SummaryPlan, summary: str, *, sizes: MessageSizer) -> Compaction:
     """Return the compaction with that summary; one that makes nothing shorter counts as a failed try."""
     base, before = planned.base, planned.base.tokens_before
-    kept = fit_summary(summary, most=planned.most, sizes=sizes)
+    kept = fit_summary(summary, max_tokens=planned.max_tokens, sizes=sizes)
     made = replace(
         base,
         through=planned.through,
@@ -89,9 +89,9 @@ def apply_summary(planned: SummaryPlan, summary: str, *, sizes: MessageSizer) ->
         failed_tries=0,
     )
     told = summary_note(made, sizes=sizes)
-    if told is None or planned.rest + told.tokens >= base.tokens_after:
+    if told is None or planned.remaining_tokens + told.tokens >= base.tokens_after:
         return record_failed_compaction(base, before=before, after=base.tokens_after)
-    return replace(made, tokens_after=planned.rest + told.tokens)
+    return replace(made, tokens_after=planned.remaining_tokens + told.tokens)
 
 
 def _outline_with(given: ContextInput, compaction: Compaction, sizes: MessageSizer) -> Outline:
@@ -132,7 +132,12 @@ def _plan_summary(
         return None
     most = min(MAX_SUMMARY_TOKENS, max(budget.conversation // 8, MIN_SUMMARY_TOKENS))
     excerpt = summary_request(
-        older, earlier=there.earlier, run_id=run_id, room=budget.usable - 2 * most, most=most, sizes=sizes
+        older,
+        earlier=there.earlier,
+        run_id=run_id,
+        max_input_tokens=budget.usable - 2 * most,
+        max_tokens=most,
+        sizes=sizes,
     )
     covered = older[: excerpt.units]
     through = max((unit.last for unit in covered if unit.last is not None), default=None)
@@ -140,7 +145,9 @@ def _plan_summary(
         return None
     goal = there.units[there.goal_at].tokens if there.goal_at is not None and there.goal_at < len(covered) else 0
     replaced = sum(unit.tokens for unit in covered) - goal + (there.earlier.tokens if there.earlier else 0)
-    return SummaryPlan(request=excerpt.request, base=base, through=through, rest=there.tokens - replaced, most=most)
+    return SummaryPlan(
+        request=excerpt.request, base=base, through=through, remaining_tokens=there.tokens - replaced, max_tokens=most
+    )
 
 
 def _first_kept_index(units: Sequence[Unit], *, room: int, keep: int) -> int:
@@ -171,37 +178,43 @@ class SummaryRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summary_request(
-    older: Sequence[Unit], *, earlier: SizedMessage | None, run_id: RunId, room: int, most: int, sizes: MessageSizer
+    older: Sequence[Unit],
+    *,
+    earlier: SizedMessage | None,
+    run_id: RunId,
+    max_input_tokens: int,
+    max_tokens: int,
+    sizes: MessageSizer,
 ) -> SummaryRequest:
     """Return the request for a summary of at most `most` tokens, of as many of the oldest units as fit into `room`.
 
     What was summarised before is part of it, so that the new summary replaces the old one. There is at least one unit.
     """
     told = [] if earlier is None else [earlier.message]
-    room -= sum(sizes.of(message) for message in told)
+    max_input_tokens -= sum(sizes.count_message(message) for message in told)
     for unit in older:
         message = _unit_message(unit)
-        room -= sizes.of(message)
-        if room < 0 and len(told) > (earlier is not None):
+        max_input_tokens -= sizes.count_message(message)
+        if max_input_tokens < 0 and len(told) > (earlier is not None):
             break
         told.append(message)
-    asked = NewMessage(role=Role.USER, content=render_text("summarise", words=int(most * _WORDS_PER_TOKEN)))
+    asked = NewMessage(role=Role.USER, content=render_text("summarise", words=int(max_tokens * _WORDS_PER_TOKEN)))
     request = ModelRequest(
         run_id=run_id,
         system=load_text("summary"),
         messages=[*told, asked],
         # A model that thinks aloud has its thoughts counted too.
-        settings=ModelSettings(thinking=False, max_output_tokens=2 * most),
+        settings=ModelSettings(thinking=False, max_output_tokens=2 * max_tokens),
         purpose=ModelCallPurpose.SUMMARY,
     )
     return SummaryRequest(request=request, units=len(told) - (earlier is not None))
 
 
-def fit_summary(summary: str, *, most: int, sizes: MessageSizer) -> str:
+def fit_summary(summary: str, *, max_tokens: int, sizes: MessageSizer) -> str:
     """Return what a model wrote, in at most `most` tokens and as it can be stored."""
     kept: str = sanitize(summary.strip())
-    while (length := sizes.text(kept)) > most:
-        kept = kept[: min(len(kept) - 1, len(kept) * most // length)].rstrip()
+    while (length := sizes.count_text(kept)) > max_tokens:
+        kept = kept[: min(len(kept) - 1, len(kept) * max_tokens // length)].rstrip()
     return kept
 
 
@@ -210,13 +223,14 @@ def _unit_message(unit: Unit) -> NewMessage:
     head = unit.head
     lines = [_message_text(head), *(f"[called {_call_text(call)}]" for call in head.tool_calls)]
     lines += [
-        f"[answer]\n{elide_middle(text_of(part.message.content), most=MAX_RESULT_CHARS)}" for part in unit.messages[1:]
+        f"[answer]\n{elide_middle(text_of(part.message.content), max_chars=MAX_RESULT_CHARS)}"
+        for part in unit.messages[1:]
     ]
     return NewMessage(role=head.role, content="\n".join(line for line in lines if line))
 
 
 def _message_text(message: Message | NewMessage) -> str:
-    said = elide_middle(text_of(message.content), most=MAX_MESSAGE_CHARS)
+    said = elide_middle(text_of(message.content), max_chars=MAX_MESSAGE_CHARS)
     if isinstance(message.content, str):
         return said
     attached = [type(part).__name__ for part in message.content if not isinstance(part, TextPart)]
@@ -224,4 +238,4 @@ def _message_text(message: Message | NewMessage) -> str:
 
 
 def _call_text(call: ToolCall) -> str:
-    return f"{call.name} {elide_middle(msgspec.json.encode(call.arguments).decode(), most=MAX_ARGUMENTS_CHARS)}"
+    return f"{call.name} {elide_middle(msgspec.json.encode(call.arguments).decode(), max_chars=MAX_ARGUMENTS_CHARS)}"

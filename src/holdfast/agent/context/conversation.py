@@ -46,12 +46,12 @@ class ConversationWindow:
             elif message.role is Role.ASSISTANT:
                 self.position += 1
 
-    def reach_back(self, earlier: Sequence[Message], *, whole: bool) -> None:
+    def prepend(self, earlier: Sequence[Message], *, whole: bool) -> None:
         """Take in messages from before the first one."""
         self.messages[:0] = earlier
         self.whole = whole
 
-    def forget(self, through: int) -> None:
+    def drop_through(self, through: int) -> None:
         """Let go of messages up to a sequence, which are told in fewer words now; the last of them stays as a mark."""
         older = sum(message.sequence is not None and message.sequence <= through for message in self.messages)
         if older > 1:

@@ -42,7 +42,7 @@ class Repetition(msgspec.Struct, frozen=True, kw_only=True):
     count: int = 0
 
     @property
-    def verdict(self) -> LoopAction:
+    def action(self) -> LoopAction:
         """What is to be done."""
         if self.count >= STOP_AFTER_REPEATS:
             return LoopAction.STOP

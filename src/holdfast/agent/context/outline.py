@@ -93,7 +93,7 @@ def _uncollapsed_units(units: Sequence[Unit], spans: Sequence[CollapsedTask], si
     for unit in units:
         while ending and unit.first is not None and ending[0].end.message_sequence_num < unit.first:
             yield from _span_note(ending.popleft(), left_out, sizes)
-        if covered.whole(unit):
+        if covered.covers(unit):
             left_out = unit.first or 0
         else:
             yield unit
@@ -126,7 +126,7 @@ class _SpanIndex:
                 self._starts.append(start)
                 self._ends.append(end)
 
-    def whole(self, unit: Unit) -> bool:
+    def covers(self, unit: Unit) -> bool:
         """Whether all that the model says in a unit lies within."""
         head = unit.head
         if head.role is not Role.ASSISTANT or unit.first is None or not isinstance(head, Message):

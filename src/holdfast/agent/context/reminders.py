@@ -71,7 +71,9 @@ def _drift_reminder(iterations: int, goal: Message | None, plan: Plan) -> Iterat
     if goal is None and not plan.items:
         return
     asked = (
-        elide_middle(text_of(goal.content), most=MAX_GOAL_CHARS) if goal is not None else "what your instructions say"
+        elide_middle(text_of(goal.content), max_chars=MAX_GOAL_CHARS)
+        if goal is not None
+        else "what your instructions say"
     )
     yield render_text("drift", iterations=iterations, goal=fence_text(asked, tag="request"), plan=_plan_position(plan))
 

@@ -41,27 +41,27 @@ class SegmentFactory:
         self._filled = lru_cache(maxsize=MAX_CACHED_SEGMENTS)(self._fill)
         self._quoted = lru_cache(maxsize=MAX_CACHED_SEGMENTS)(self._quote)
 
-    def plain(self, name: str, said: str) -> PromptSegment:
+    def from_text(self, name: str, said: str) -> PromptSegment:
         """Return the segment that says just that."""
         return PromptSegment(name=name, text=said, digest=text_digest(said), tokens=self._tokens.count(said))
 
-    def standing(self, name: str) -> PromptSegment:
+    def from_file(self, name: str) -> PromptSegment:
         """Return the segment of the text of that name."""
-        return self.plain(name, load_text(name))
+        return self.from_text(name, load_text(name))
 
-    def filled(self, name: str, **values: str) -> PromptSegment:
+    def from_template(self, name: str, **values: str) -> PromptSegment:
         """Return the segment of the text of that name with `{values}` in place, which are likely to come again."""
         return self._filled(name, **values)
 
-    def quoted(self, name: str, said: str, *, tag: str) -> PromptSegment:
+    def from_untrusted(self, name: str, said: str, *, tag: str) -> PromptSegment:
         """Return the text of that name, and what somebody else wrote between tags that it cannot close."""
         return self._quoted(name, said, tag)
 
     def _fill(self, name: str, **values: str) -> PromptSegment:
-        return self.plain(name, render_text(name, **values))
+        return self.from_text(name, render_text(name, **values))
 
     def _quote(self, name: str, said: str, tag: str) -> PromptSegment:
-        return self.plain(name, f"{load_text(name)}\n{fence_text(said.strip(), tag=tag)}")
+        return self.from_text(name, f"{load_text(name)}\n{fence_text(said.strip(), tag=tag)}")
 
 
 MAX_MEMORY_TOKENS: Final = 4_000
@@ -106,35 +106,40 @@ class PromptComposer:
     def __init__(self, tokens: TokenCounter) -> None:
         self._tokens = tokens
         self._segments = SegmentFactory(tokens)
-        self._of_all = [self._segments.standing("core"), self._segments.standing("safety")]
+        self._shared_segments = [self._segments.from_file("core"), self._segments.from_file("safety")]
 
     def compose(self, given: PromptInput) -> list[PromptSegment]:
         """Return the segments of a system prompt, in order."""
-        return [*self._of_all, *self._of_agent(given), *self._of_run(given), *self._of_call(given)]
+        return [
+            *self._shared_segments,
+            *self._agent_segments(given),
+            *self._run_segments(given),
+            *self._call_segments(given),
+        ]
 
-    def _of_agent(self, given: PromptInput) -> Iterator[PromptSegment]:
-        agent, quoted = given.agent, self._segments.quoted
+    def _agent_segments(self, given: PromptInput) -> Iterator[PromptSegment]:
+        agent, quoted = given.agent, self._segments.from_untrusted
         if agent.instructions.strip():
             yield quoted("agent", agent.instructions, tag="agent-instructions")
         if agent.soul and agent.soul.strip():
             yield quoted("soul", agent.soul, tag="soul")
         if given.skills:
-            yield self._segments.plain("skills", _skills_text(given.skills))
+            yield self._segments.from_text("skills", _skills_text(given.skills))
 
-    def _of_run(self, given: PromptInput) -> Iterator[PromptSegment]:
+    def _run_segments(self, given: PromptInput) -> Iterator[PromptSegment]:
         yield self._environment(given)
         if given.memories and (memories := _memories_text(given.memories, self._tokens)):
-            yield self._segments.quoted("memories", memories, tag="untrusted")
+            yield self._segments.from_untrusted("memories", memories, tag="untrusted")
 
-    def _of_call(self, given: PromptInput) -> Iterator[PromptSegment]:
-        if given.plan.items and (plan := render_plan(given.plan, tokens=self._tokens, most=MAX_PLAN_TOKENS)):
-            yield self._segments.quoted("plan", plan, tag="plan")
+    def _call_segments(self, given: PromptInput) -> Iterator[PromptSegment]:
+        if given.plan.items and (plan := render_plan(given.plan, tokens=self._tokens, max_tokens=MAX_PLAN_TOKENS)):
+            yield self._segments.from_untrusted("plan", plan, tag="plan")
         if given.todo.items:
-            yield self._segments.quoted("todo", _todo_text(given.todo), tag="todo")
-        yield self._segments.filled("time", now=given.now)
+            yield self._segments.from_untrusted("todo", _todo_text(given.todo), tag="todo")
+        yield self._segments.from_template("time", now=given.now)
 
     def _environment(self, given: PromptInput) -> PromptSegment:
-        return self._segments.filled(
+        return self._segments.from_template(
             "environment",
             workspace=_single_line(given.workspace),
             agent=_single_line(given.agent.name),
@@ -163,31 +168,33 @@ def _memories_text(memories: Sequence[str], tokens: TokenCounter) -> str:
 
 
 def _todo_text(todo: Todo) -> str:
-    return "\n".join(f"- [{'x' if item.done else ' '}] {_single_line(item.text, most=1_000)}" for item in todo.items)
+    return "\n".join(
+        f"- [{'x' if item.done else ' '}] {_single_line(item.text, max_chars=1_000)}" for item in todo.items
+    )
 
 
-def _single_line(said: str, *, most: int = MAX_NAME_CHARS) -> str:
+def _single_line(text: str, *, max_chars: int = MAX_NAME_CHARS) -> str:
     """Return `said` as one line of at most `most` characters."""
-    words = " ".join(said.split())
-    return words if len(words) <= most else f"{words[: most - 1]}…"
+    words = " ".join(text.split())
+    return words if len(words) <= max_chars else f"{words[: max_chars - 1]}…"
 
 
 MAX_BRIEF_CHARS: Final = 300
 """Characters of each text of an item, when the whole plan is too long."""
 
 
-def render_plan(plan: Plan, *, tokens: TokenCounter, most: int) -> str:
+def render_plan(plan: Plan, *, tokens: TokenCounter, max_tokens: int) -> str:
     """Return the plan in about `most` tokens: if it is longer, its texts are cut and the oldest completed items go.
 
     What is open is never left out.
     """
     items = [item for item in plan.items if item.status is not PlanStatus.CANCELLED]
     whole = _render_items(items, brief=False)
-    if len(whole) <= most or tokens.count(whole) <= most:
+    if len(whole) <= max_tokens or tokens.count(whole) <= max_tokens:
         return whole
     told = [(item, "\n".join(_item_lines(item, brief=True))) for item in items]
     lengths = {item.task_id: tokens.count(text) for item, text in told}
-    left_out = _items_to_omit(items, spare=sum(lengths.values()) - most, lengths=lengths)
+    left_out = _items_to_omit(items, spare=sum(lengths.values()) - max_tokens, lengths=lengths)
     note = [f"({len(left_out)} tasks that were completed earlier are left out)"] if left_out else []
     return "\n".join([*note, *(text for item, text in told if item.task_id not in left_out)])
 

@@ -41,9 +41,9 @@ class SizedMessage(msgspec.Struct, frozen=True, kw_only=True):
 class MessageSizer:
     """What was prepared and measured for a run. A message never changes, so each is looked at once."""
 
-    def __init__(self, tokens: TokenCounter, *, most: int = MAX_CACHED_MESSAGES) -> None:
+    def __init__(self, tokens: TokenCounter, *, max_cached: int = MAX_CACHED_MESSAGES) -> None:
         self._tokens = tokens
-        self._most = most
+        self._max_cached = max_cached
         self._stored: dict[MessageId, SizedMessage] = {}
         self._notes: dict[tuple[Role, str], SizedMessage] = {}
 
@@ -52,23 +52,23 @@ class MessageSizer:
         known = self._stored.get(message.id)
         if known is None:
             sent = mark_untrusted(message, tool=tool)
-            known = SizedMessage(message=sent, tokens=self.of(sent), stored=True)
-            _cache(self._stored, message.id, known, most=self._most)
+            known = SizedMessage(message=sent, tokens=self.count_message(sent), stored=True)
+            _cache(self._stored, message.id, known, max_cached=self._max_cached)
         return known
 
-    def changed(self, message: NewMessage) -> SizedMessage:
+    def replacement(self, message: NewMessage) -> SizedMessage:
         """Return a message that is sent in place of one of the log."""
-        return SizedMessage(message=message, tokens=self.of(message), stored=False)
+        return SizedMessage(message=message, tokens=self.count_message(message), stored=False)
 
     def note(self, role: Role, text: str) -> SizedMessage:
         """Return something that the runtime says."""
         known = self._notes.get((role, text))
         if known is None:
-            known = self.changed(NewMessage(role=role, content=text))
-            _cache(self._notes, (role, text), known, most=self._most)
+            known = self.replacement(NewMessage(role=role, content=text))
+            _cache(self._notes, (role, text), known, max_cached=self._max_cached)
         return known
 
-    def of(self, message: Message | NewMessage) -> int:
+    def count_message(self, message: Message | NewMessage) -> int:
         """Return about how many tokens a message has."""
         fixed, said = MESSAGE_OVERHEAD_TOKENS, message.content
         if not isinstance(said, str):
@@ -81,7 +81,7 @@ class MessageSizer:
             said += _json(message.metadata[PROVIDER_KEY])
         return fixed + self._tokens.count(said)
 
-    def text(self, text: str) -> int:
+    def count_text(self, text: str) -> int:
         """Return about how many tokens a text has."""
         return self._tokens.count(text)
 
@@ -93,8 +93,8 @@ def _json(value: object) -> str:
 _Key = TypeVar("_Key")
 
 
-def _cache(known: dict[_Key, SizedMessage], key: _Key, sized: SizedMessage, *, most: int) -> None:
-    if len(known) >= most:
+def _cache(known: dict[_Key, SizedMessage], key: _Key, sized: SizedMessage, *, max_cached: int) -> None:
+    if len(known) >= max_cached:
         del known[next(iter(known))]
     known[key] = sized
 
@@ -117,11 +117,11 @@ class ToolMeasurer:
 
     def __init__(self, tokens: TokenCounter) -> None:
         self._tokens = tokens
-        self._measured = lru_cache(maxsize=MAX_CACHED_TOOLSETS)(self._measure)
+        self._cached_measure = lru_cache(maxsize=MAX_CACHED_TOOLSETS)(self._measure)
 
-    def of(self, tools: Iterable[Tool]) -> MeasuredTools:
+    def measure(self, tools: Iterable[Tool]) -> MeasuredTools:
         """Return what a model is told about `tools`."""
-        return self._measured(tuple(tools))
+        return self._cached_measure(tuple(tools))
 
     def _measure(self, tools: tuple[Tool, ...]) -> MeasuredTools:
         specs = [tool.spec for tool in tools]

@@ -95,28 +95,28 @@ def _without_open_calls(asked: Message, results: dict[ToolCallId, Message], size
         return sizes.stored(asked)
     if not calls and not asked.content:
         return None
-    return sizes.changed(NewMessage(role=asked.role, content=asked.content, id=asked.id, tool_calls=calls))
+    return sizes.replacement(NewMessage(role=asked.role, content=asked.content, id=asked.id, tool_calls=calls))
 
 
 MIN_RESULT_CHARS: Final = 480
 """Characters that are left of each result, whatever the room. The tags around it are among them."""
 
 
-def shorten_results(unit: Unit, *, most: int, sizes: MessageSizer) -> Unit:
+def shorten_results(unit: Unit, *, max_tokens: int, sizes: MessageSizer) -> Unit:
     """Return `unit` with at most `most` tokens, if shorter results can bring it there."""
-    if unit.tokens <= most:
+    if unit.tokens <= max_tokens:
         return unit
     results = [part.tokens for part in unit.messages if part.message.role is Role.TOOL]
-    level = _cut_length(results, room=most - (unit.tokens - sum(results)))
+    level = _cut_length(results, room=max_tokens - (unit.tokens - sum(results)))
     parts = tuple(_shorten_part(part, level, sizes) for part in unit.messages)
     return Unit(messages=parts, tokens=sum(part.tokens for part in parts), first=unit.first, last=unit.last)
 
 
-def elide_middle(text: str, *, most: int) -> str:
+def elide_middle(text: str, *, max_chars: int) -> str:
     """Return head and tail of `text`, together about `most` characters, and a note of what is missing between them."""
-    if len(text) <= most:
+    if len(text) <= max_chars:
         return text
-    head, tail = most - most // 3, most // 3
+    head, tail = max_chars - max_chars // 3, max_chars // 3
     return f"{text[:head]}\n[{len(text) - head - tail} characters are left out here]\n{text[len(text) - tail :]}"
 
 
@@ -137,8 +137,8 @@ def _shorten_part(part: SizedMessage, level: int, sizes: MessageSizer) -> SizedM
     most = len(message.content) * level // part.tokens
     while True:
         most = max(most * 9 // 10, MIN_RESULT_CHARS)
-        text = elide_middle(message.content, most=most)
+        text = elide_middle(message.content, max_chars=most)
         made = NewMessage(role=message.role, content=text, id=message.id, tool_call_id=message.tool_call_id)
-        cut = sizes.changed(made)
+        cut = sizes.replacement(made)
         if cut.tokens <= level or most == MIN_RESULT_CHARS:
             return cut if cut.tokens < part.tokens else part

@@ -124,26 +124,26 @@ class BranchPoint(msgspec.Struct, frozen=True, kw_only=True):
     """The run of the last message that both know; null where there is none."""
     sequence: int | None
     """After which message of that run; null means at its end."""
-    said: Sequence[wire.AgUiMessage]
-    known: frozenset[MessageId]
+    new_messages: Sequence[wire.AgUiMessage]
+    revised_ids: frozenset[MessageId]
     """Ids of what is said that other messages of the thread have: those are revised."""
 
 
 async def find_branch_point(
-    ports: Messages, space: SpaceId, thread: ThreadId, theirs: Sequence[wire.AgUiMessage]
+    messages: Messages, space: SpaceId, thread: ThreadId, theirs: Sequence[wire.AgUiMessage]
 ) -> BranchPoint:
     """Return the place at which a client's list leaves what is known. Each branch is read at most once."""
     known: set[MessageId] = set()
     seen: set[tuple[RunId, MessageId]] = set()
     index, agreed, last = len(theirs) - 1, -1, None
     while index > agreed:
-        candidates = await ports.named(space, thread, theirs[index].id)
+        candidates = await messages.find_in_thread(space, thread, theirs[index].id)
         if candidates and isinstance(theirs[index], AgUiInputMessage):
             known.add(theirs[index].id)
         for ours in candidates:
             if (ours.run_id, ours.id) in seen or not same_message(theirs[index], ours):
                 continue
-            chain = [*await read_chain_before(ports, space, ours), ours]
+            chain = [*await read_chain_before(messages, space, ours), ours]
             seen.update((message.run_id, message.id) for message in chain)
             length, message = longest_match(theirs, chain)
             if length > agreed:
@@ -151,21 +151,24 @@ async def find_branch_point(
         index -= 1
     said = theirs[agreed + 1 :]
     if last is None:
-        return BranchPoint(run_id=None, sequence=None, said=said, known=frozenset(known))
+        return BranchPoint(run_id=None, sequence=None, new_messages=said, revised_ids=frozenset(known))
     revised = known.intersection(each.id for each in said)
     return BranchPoint(
-        run_id=last.run_id, sequence=await _cut_sequence(ports, space, last), said=said, known=frozenset(revised)
+        run_id=last.run_id,
+        sequence=await _cut_sequence(messages, space, last),
+        new_messages=said,
+        revised_ids=frozenset(revised),
     )
 
 
-async def read_chain_before(ports: Messages, space: SpaceId, message: Message) -> list[Message]:
+async def read_chain_before(messages: Messages, space: SpaceId, message: Message) -> list[Message]:
     """Return everything on the chain of a message before it."""
-    return await _read_back(ports, space, message.run_id, before=message.place)
+    return await _read_back(messages, space, message.run_id, before=message.cursor)
 
 
-async def read_chain(ports: Messages, space: SpaceId, run: RunId) -> list[Message]:
+async def read_chain(messages: Messages, space: SpaceId, run: RunId) -> list[Message]:
     """Return everything on the chain of a run."""
-    return await _read_back(ports, space, run, before=None)
+    return await _read_back(messages, space, run, before=None)
 
 
 async def _read_back(ports: Messages, space: SpaceId, run: RunId, *, before: int | MessageId | None) -> list[Message]:
@@ -175,7 +178,7 @@ async def _read_back(ports: Messages, space: SpaceId, run: RunId, *, before: int
         found = [*page, *found]
         if len(page) < HISTORY_PAGE_SIZE:
             return found
-        before = page[0].place
+        before = page[0].cursor
 
 
 def longest_match(theirs: Sequence[wire.AgUiMessage], chain: Sequence[Message]) -> tuple[int, Message | None]:

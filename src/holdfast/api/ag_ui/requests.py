@@ -25,38 +25,41 @@ from holdfast.tools.client_tools import CLIENT_TOOLS_VALUE as CLIENT_TOOLS
 from holdfast.tools.client_tools import client_tool_spec, client_tools_value
 
 
-def check_client_ids(asked: RunAgentInput) -> None:
+def check_client_ids(request: RunAgentInput) -> None:
     """Raise unless a client may choose the ids that it does."""
-    check_client_id(asked.thread_id, field="threadId")
-    check_client_id(asked.run_id, field="runId")
-    if run_id_of(asked.run_id) != asked.run_id:
-        raise Invalid(f"`{asked.run_id}` would be the name of a task: choose another id", field="runId")
+    check_client_id(request.thread_id, field="threadId")
+    check_client_id(request.run_id, field="runId")
+    if run_id_of(request.run_id) != request.run_id:
+        raise Invalid(f"`{request.run_id}` would be the name of a task: choose another id", field="runId")
 
 
 def to_new_run(
-    asked: RunAgentInput,
-    place: BranchPoint,
+    request: RunAgentInput,
+    branch_point: BranchPoint,
     thread: ThreadId | NewThread,
     *,
     agent: str | None,
     base: RunBase | None | UnsetType,
 ) -> NewRun:
     """Return the run that a client asks for at a place."""
-    forks = place.sequence is not None or bool(place.known)
+    forks = branch_point.sequence is not None or bool(branch_point.revised_ids)
     return NewRun(
         thread=thread,
-        messages=_input_messages(asked, place),
-        id=asked.run_id,
+        messages=_input_messages(request, branch_point),
+        id=request.run_id,
         agent_type=agent,
         base=base,
-        values=_run_values(asked, forks=forks),
+        values=_run_values(request, forks=forks),
     )
 
 
 def _input_messages(asked: RunAgentInput, place: BranchPoint) -> list[NewMessage]:
     context = [] if asked.context is UNSET or not asked.context else [context_message(asked.context)]
-    said = [each for each in place.said if isinstance(each, AgUiInputMessage)]
-    return [*context, *(to_new_message(each, revises=each.id if each.id in place.known else None) for each in said)]
+    said = [each for each in place.new_messages if isinstance(each, AgUiInputMessage)]
+    return [
+        *context,
+        *(to_new_message(each, revises=each.id if each.id in place.revised_ids else None) for each in said),
+    ]
 
 
 def _run_values(asked: RunAgentInput, *, forks: bool) -> dict[str, Json]:
@@ -73,27 +76,27 @@ def _run_values(asked: RunAgentInput, *, forks: bool) -> dict[str, Json]:
     return values
 
 
-def client_state(asked: RunAgentInput) -> Json:
+def client_state(request: RunAgentInput) -> Json:
     """Return the state that a client has; nothing is the same as an empty one."""
-    return {} if asked.state is UNSET else asked.state or {}
+    return {} if request.state is UNSET else request.state or {}
 
 
-def changed_state(asked: RunAgentInput, values: Mapping[str, Json]) -> Json | UnsetType:
+def changed_state(request: RunAgentInput, values: Mapping[str, Json]) -> Json | UnsetType:
     """Return the state among the values of a run, unless it is the one that the client has."""
     state = values.get("state") or {}
-    return UNSET if state == client_state(asked) else state
+    return UNSET if state == client_state(request) else state
 
 
-def may_create_thread(asked: RunAgentInput) -> bool:
+def may_create_thread(request: RunAgentInput) -> bool:
     """Say whether a client may begin a thread so: it goes on with no run, and answers none."""
-    return requested_base(asked) is None and (asked.resume is UNSET or not asked.resume)
+    return requested_base(request) is None and (request.resume is UNSET or not request.resume)
 
 
-def requested_base(asked: RunAgentInput) -> RunId | None:
+def requested_base(request: RunAgentInput) -> RunId | None:
     """Return the run that a client wants to continue, if it says so."""
-    if asked.parent_run_id is not UNSET:
-        return asked.parent_run_id
-    props = asked.forwarded_props
+    if request.parent_run_id is not UNSET:
+        return request.parent_run_id
+    props = request.forwarded_props
     named = props.get("baseRunId") if isinstance(props, dict) else None
     if named is not None and not isinstance(named, str):
         raise Invalid("`forwardedProps.baseRunId` must be the id of a run", field="forwardedProps.baseRunId")
@@ -115,13 +118,13 @@ CANCELLED_RESPONSE = "not answered: the person closed the question"
 
 
 def resume_responses(
-    run: RunId, questions: Sequence[Interrupt], entries: Sequence[ResumeEntry]
+    run: RunId, interrupts: Sequence[Interrupt], entries: Sequence[ResumeEntry]
 ) -> dict[InterruptId, InterruptResponse]:
     """Return the answers to the open questions of a run, each of which must be answered once.
 
     One that is not open raises `NotFound`, one that is left out `Waiting`, one that does not fit its schema `Invalid`.
     """
-    asked = {each.id: each for each in questions if each.kind is not InterruptKind.CLIENT_TOOL}
+    asked = {each.id: each for each in interrupts if each.kind is not InterruptKind.CLIENT_TOOL}
     given = {entry.interrupt_id: entry for entry in entries}
     if len(given) != len(entries):
         raise Invalid("an interrupt is answered twice", field="resume")
@@ -133,10 +136,10 @@ def resume_responses(
 
 
 def client_tool_responses(
-    questions: Iterable[Interrupt], sent: Iterable[wire.ToolMessage]
+    interrupts: Iterable[Interrupt], sent: Iterable[wire.ToolMessage]
 ) -> dict[InterruptId, InterruptResponse]:
     """Return the results of the client's own tools that a run waits for, of what a client sends."""
-    calls = {each.tool_call_id: each.id for each in questions if each.kind is InterruptKind.CLIENT_TOOL}
+    calls = {each.tool_call_id: each.id for each in interrupts if each.kind is InterruptKind.CLIENT_TOOL}
     return {
         calls[each.tool_call_id]: InterruptResponse(response=_tool_result(each))
         for each in sent

@@ -59,9 +59,9 @@ class RunOrAgUiBody(AgUiBody):
         return decode_json(_NATIVE, value)
 
 
-def decode_input(found: Any) -> RunAgentInput:
+def decode_input(body: Any) -> RunAgentInput:
     """Return a request of the protocol, or raise what is wrong with it."""
-    given = _without_nulls(found)
+    given = _without_nulls(body)
     try:
         return msgspec.convert(given, RunAgentInput)
     except msgspec.ValidationError as exc:
@@ -81,28 +81,28 @@ def _without_nulls(found: Any) -> Any:
 class SegmentStream(EventStream):
     """An ASGI app that sends a segment."""
 
-    def __init__(self, streamed: SegmentSubscription, *, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
-        super().__init__(streamed.follower, render=sse_frames_with_ids, prelude=RETRY, headers=headers)
-        self._segment: SegmentProjection = streamed.segment
+    def __init__(self, subscription: SegmentSubscription, *, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        super().__init__(subscription.follower, render=sse_frames_with_ids, prelude=RETRY, headers=headers)
+        self._segment: SegmentProjection = subscription.segment
 
     async def _write_all(self, body: StreamBody) -> StreamEnd:
         while not isinstance(found := await body.next(), StreamEnd):
             body.write(KEEPALIVE if found is None else await self._rendered(found))
-            if self._segment.over:
+            if self._segment.ended:
                 return StreamEnd.ENDED
         return found
 
     async def _rendered(self, chunk: EventBatch) -> bytes:
-        sent: Sequence[Any] = await self._segment.sent(chunk.items)
+        sent: Sequence[Any] = await self._segment.project(chunk.items)
         return chunk.rendered(sse_frames_with_ids) if sent is chunk.items else sse_frames_with_ids(sent)
 
 
-def segment_stream(streamed: SegmentSubscription) -> StreamResponse:
+def segment_stream(subscription: SegmentSubscription) -> StreamResponse:
     """Return a segment as the answer of a route."""
-    run = streamed.run
+    run = subscription.run
     named = {"content-location": f"/api/spaces/{run.space_id}/runs/{run.id}", "x-run-id": run.id}
     headers = [(name.encode(), value.encode()) for name, value in named.items()]
-    return StreamResponse(SegmentStream(streamed, headers=headers))
+    return StreamResponse(SegmentStream(subscription, headers=headers))
 
 
 _TAGS: Final = ["ag-ui"]

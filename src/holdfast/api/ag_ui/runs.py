@@ -71,25 +71,25 @@ class AgUiResumption:
         self._feeds = feeds
         self._snapshots = snapshots
 
-    async def answer(self, space: SpaceId, asked: RunAgentInput) -> SegmentSubscription | None:
+    async def resume_waiting_run(self, space: SpaceId, request: RunAgentInput) -> SegmentSubscription | None:
         """Answer a run that waits, if that is what the client does."""
-        if asked.resume is not UNSET and asked.resume:
-            return await self._resume(space, asked)
-        sent = trailing_tool_messages(asked.messages)
-        run = await self._caller(space, asked) if sent else None
+        if request.resume is not UNSET and request.resume:
+            return await self._resume(space, request)
+        sent = trailing_tool_messages(request.messages)
+        run = await self._caller(space, request) if sent else None
         if run is None or run.status.terminal:
             return None
-        answers = client_tool_responses(await self._interrupts.asked_by(space, run.id), sent)
-        if answers and isinstance(asked.messages[-1], AgUiInputMessage):
-            await self._interrupts.answer_all(space, run.id, self._signed(answers))  # what is said is for the next run
+        answers = client_tool_responses(await self._interrupts.open_for_run(space, run.id), sent)
+        if answers and isinstance(request.messages[-1], AgUiInputMessage):
+            await self._interrupts.respond_all(space, run.id, self._signed(answers))  # what is said is for the next run
             return None
-        return await self._go_on(space, run, asked, answers) if answers else None
+        return await self._go_on(space, run, request, answers) if answers else None
 
     async def _resume(self, space: SpaceId, asked: RunAgentInput) -> SegmentSubscription:
         assert asked.resume is not UNSET
         run = await self._asking(space, asked.thread_id, asked.resume[0].interrupt_id)
         await self._check_nothing_else(space, asked)
-        answers = resume_responses(run.id, await self._interrupts.asked_by(space, run.id), asked.resume)
+        answers = resume_responses(run.id, await self._interrupts.open_for_run(space, run.id), asked.resume)
         return await self._go_on(space, run, asked, answers)
 
     async def _asking(self, space: SpaceId, thread: ThreadId, interrupt: InterruptId) -> Run:
@@ -101,34 +101,38 @@ class AgUiResumption:
 
     async def _check_nothing_else(self, space: SpaceId, asked: RunAgentInput) -> None:
         last = asked.messages[-1] if asked.messages else None
-        if isinstance(last, AgUiInputMessage) and not await self._messages.named(space, asked.thread_id, last.id):
+        if isinstance(last, AgUiInputMessage) and not await self._messages.find_in_thread(
+            space, asked.thread_id, last.id
+        ):
             raise Invalid("a `resume` answers, and says nothing else: send the message in the next run", field="resume")
 
     async def _caller(self, space: SpaceId, asked: RunAgentInput) -> Run | None:
         """Return the run of the last assistant message that a client has, whose calls it may answer."""
         spoken = [each for each in asked.messages if isinstance(each, wire.AssistantMessage)]
-        found = await self._messages.named(space, asked.thread_id, spoken[-1].id) if spoken else []
+        found = await self._messages.find_in_thread(space, asked.thread_id, spoken[-1].id) if spoken else []
         return await self._runs.get(space, found[0].run_id) if found else None
 
     async def _go_on(
         self, space: SpaceId, run: Run, asked: RunAgentInput, answers: dict[InterruptId, InterruptResponse]
     ) -> SegmentSubscription:
         asking = await self._first_end(space, run.id, answers)
-        last = await self._interrupts.answer_all(space, run.id, self._signed(answers), segment=asked.run_id)
+        last = await self._interrupts.respond_all(space, run.id, self._signed(answers), segment=asked.run_id)
         state = changed_state(asked, await self._values.of_run(space, run.id))
         answered = answered_call_ids(asked.messages)
         # Whatever it said between its question and the answer, the client may not have heard.
         segment = SegmentProjection(
             self._snapshots, space, run.id, state=state, answered=answered, joined=asking < last
         )
-        return SegmentSubscription(run, await self._feeds.run(space, run.id, after=last), segment)
+        return SegmentSubscription(run, await self._feeds.subscribe_run(space, run.id, after=last), segment)
 
     def _signed(self, answers: dict[InterruptId, InterruptResponse]) -> dict[InterruptId, InterruptResponse]:
         return {name: replace(answer, by=self._by) for name, answer in answers.items()}
 
     async def _first_end(self, space: SpaceId, run: RunId, answers: Iterable[InterruptId]) -> int:
         """Return the number of the event that ended the first segment with one of these questions."""
-        calls = {each.tool_call_id for each in await self._interrupts.asked_by(space, run) if each.id in set(answers)}
+        calls = {
+            each.tool_call_id for each in await self._interrupts.open_for_run(space, run) if each.id in set(answers)
+        }
         names = [name.encode() for name in {*answers, *calls} if name is not None]
         ends = await self._events.after(space, run, types=["RUN_FINISHED"], limit=MAX_SEGMENTS)
         return next((each.seq for each in ends if any(name in each.data for name in names)), 0)
@@ -179,30 +183,32 @@ class AgUiControl:
         )
 
     async def run_agent(
-        self, space: SpaceId, agent: str, asked: RunAgentInput, *, base: RunId | None = None
+        self, space: SpaceId, agent: str, request: RunAgentInput, *, base: RunId | None = None
     ) -> SegmentSubscription:
         """Run an agent on the thread that the client names, which is made on first use."""
-        check_client_ids(asked)
+        check_client_ids(request)
         try:
-            await self._threads.get(space, asked.thread_id)
+            await self._threads.get(space, request.thread_id)
         except NotFound:
-            if base is not None or not may_create_thread(asked):
+            if base is not None or not may_create_thread(request):
                 raise
             try:
-                return await self._first(space, agent, asked)
+                return await self._first(space, agent, request)
             except IdTaken as taken:  # of the thread: somebody else was faster, and it is there now
-                if taken.details.get("id") != asked.thread_id:
+                if taken.details.get("id") != request.thread_id:
                     raise
-        return await self.run(space, asked, agent=agent, base=base)
+        return await self.run(space, request, agent=agent, base=base)
 
     async def run(
-        self, space: SpaceId, asked: RunAgentInput, *, agent: str | None = None, base: RunId | None = None
+        self, space: SpaceId, request: RunAgentInput, *, agent: str | None = None, base: RunId | None = None
     ) -> SegmentSubscription:
         """Do what a client asks of a thread: answer a run that waits, or start one where the client stands."""
-        check_client_ids(asked)
-        await self._threads.get(space, asked.thread_id)
-        self._feeds.check_room()
-        return await self._answering.answer(space, asked) or await self._start(space, asked, agent=agent, base=base)
+        check_client_ids(request)
+        await self._threads.get(space, request.thread_id)
+        self._feeds.check_capacity()
+        return await self._answering.resume_waiting_run(space, request) or await self._start(
+            space, request, agent=agent, base=base
+        )
 
     async def join(self, space: SpaceId, name: RunId) -> SegmentSubscription:
         """Follow a segment from its beginning, or by the id of its run the latest one."""
@@ -210,11 +216,11 @@ class AgUiControl:
         after = await self._beginning(space, run, None if name == run.id else name) - 1
         state = (await self._values.of_run(space, run.id)).get("state") or UNSET
         segment = SegmentProjection(self._snapshots, space, run.id, state=state, joined=True)
-        return SegmentSubscription(run, await self._feeds.run(space, run.id, after=after), segment)
+        return SegmentSubscription(run, await self._feeds.subscribe_run(space, run.id, after=after), segment)
 
     async def _first(self, space: SpaceId, agent: str, asked: RunAgentInput) -> SegmentSubscription:
         thread = NewThread(id=asked.thread_id, agent_type=agent)
-        place = BranchPoint(run_id=None, sequence=None, said=asked.messages, known=frozenset())
+        place = BranchPoint(run_id=None, sequence=None, new_messages=asked.messages, revised_ids=frozenset())
         return await self._begin(space, asked, to_new_run(asked, place, thread, agent=agent, base=UNSET))
 
     async def _start(
@@ -225,7 +231,7 @@ class AgUiControl:
             place = await self._place_on(space, asked, named)
         else:
             place = await find_branch_point(self._messages, space, asked.thread_id, asked.messages)
-        found: RunBase | None | UnsetType = None if place.known else UNSET
+        found: RunBase | None | UnsetType = None if place.revised_ids else UNSET
         if place.run_id is not None:
             found = RunBase(run_id=place.run_id, sequence=place.sequence)
         new = to_new_run(asked, place, asked.thread_id, agent=agent, base=found)
@@ -237,14 +243,14 @@ class AgUiControl:
         run = await run_of_thread(self._runs, space, asked.thread_id, run_id_of(base))
         known = {message.id for message in await read_chain(self._messages, space, run.id)}
         after = next((index for index in range(len(asked.messages), 0, -1) if asked.messages[index - 1].id in known), 0)
-        return BranchPoint(run_id=run.id, sequence=None, said=asked.messages[after:], known=frozenset())
+        return BranchPoint(run_id=run.id, sequence=None, new_messages=asked.messages[after:], revised_ids=frozenset())
 
     async def _settle_base(self, space: SpaceId, thread: ThreadId, new: NewRun) -> None:
         """Let a run that waits for its client's tools end; one that waits for a person is no base (`Waiting`)."""
         run = await self._base(space, thread, new.base)
         if run is None or run.status is not RunStatus.WAITING:
             return
-        questions = await self._interrupts.asked_by(space, run.id)
+        questions = await self._interrupts.open_for_run(space, run.id)
         people = [each.id for each in questions if each.kind is not InterruptKind.CLIENT_TOOL]
         if people:
             raise Waiting(f"run `{run.id}` waits for a person: answer its interrupts", run_id=run.id, interrupts=people)
@@ -266,11 +272,11 @@ class AgUiControl:
             raise IdTaken(f"the run id `{new.id}` was used before in this space", id=new.id)
 
     async def _begin(self, space: SpaceId, asked: RunAgentInput, new: NewRun) -> SegmentSubscription:
-        self._feeds.check_room()
+        self._feeds.check_capacity()
         run = (await self.starts.start(space, new)).run
         state = changed_state(asked, new.values if "state" in new.values else await self._values.of_run(space, run.id))
         return SegmentSubscription(
-            run, self._feeds.new_run(run), SegmentProjection(self._snapshots, space, run.id, state=state)
+            run, self._feeds.subscribe_new_run(run), SegmentProjection(self._snapshots, space, run.id, state=state)
         )
 
     async def _beginning(self, space: SpaceId, run: Run, name: RunId | None) -> int:

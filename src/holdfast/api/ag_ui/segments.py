@@ -120,10 +120,10 @@ class SegmentProjection:
         self._state = state
         self._answered = answered
         self._joined = joined
-        self.over = False
+        self.ended = False
         """Whether its end was among what was sent."""
 
-    async def sent(self, events: Sequence[LoggedEvent]) -> Sequence[SegmentEvent]:
+    async def project(self, events: Sequence[LoggedEvent]) -> Sequence[SegmentEvent]:
         """Return what to send for some events that follow those before."""
         if not any(map(_is_special, events)):
             return events
@@ -132,7 +132,7 @@ class SegmentProjection:
             if not self._has(event):
                 sent += [event, *await self._beside(event)]
             if event.type in _END_TYPES:
-                self.over = True
+                self.ended = True
                 break
         return sent
 

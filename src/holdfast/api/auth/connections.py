@@ -17,61 +17,61 @@ RECHECK_INTERVAL_SECONDS: Final = 0.3
 class TrackedConnection:
     """One request that is being answered."""
 
-    __slots__ = ("_headers", "answering", "begun", "cut_off", "hurries", "token")
+    __slots__ = ("_headers", "task", "response_started", "revoked", "cancel_before_response", "token")
 
-    def __init__(self, token: str, *, hurries: bool) -> None:
+    def __init__(self, token: str, *, cancel_before_response: bool) -> None:
         """Look after what the present task answers; what does not hurry is cut off only once its answer has begun."""
         answering = asyncio.current_task()
         assert answering is not None
-        self.answering: asyncio.Task[object] = answering
+        self.task: asyncio.Task[object] = answering
         self.token = token
-        self.hurries = hurries
-        self.begun = False
-        self.cut_off = False
+        self.cancel_before_response = cancel_before_response
+        self.response_started = False
+        self.revoked = False
         self._headers: Iterable[tuple[bytes, bytes]] = ()
 
-    def hear(self, message: AsgiMessage) -> None:
+    def record(self, message: AsgiMessage) -> None:
         """Learn how far the answer is, of what is sent before a stream goes its own way."""
-        if not self.begun and message["type"] in ("http.response.start", "websocket.accept"):
-            self.begun = True
+        if not self.response_started and message["type"] in ("http.response.start", "websocket.accept"):
+            self.response_started = True
             self._headers = message.get("headers", ())
 
     @property
-    def streams(self) -> bool:
+    def is_event_stream(self) -> bool:
         """Say whether the answer is a stream."""
         return any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in self._headers)
 
-    def cut(self) -> None:
+    def cancel(self) -> None:
         """Stop the answer where it is."""
-        if not self.cut_off and (self.begun or self.hurries):
-            self.cut_off = True
-            self.answering.cancel()
+        if not self.revoked and (self.response_started or self.cancel_before_response):
+            self.revoked = True
+            self.task.cancel()
 
 
 class ConnectionTracker:
     """All that are open. Entered, it looks after them."""
 
-    def __init__(self, known: Callable[[str], Awaitable[Principal]]) -> None:
-        self._known = known
+    def __init__(self, authenticate: Callable[[str], Awaitable[Principal]]) -> None:
+        self._authenticate = authenticate
         self._open: dict[str, set[TrackedConnection]] = {}
-        self._some = asyncio.Event()
-        self._looking: asyncio.Task[None] | None = None
+        self._not_empty = asyncio.Event()
+        self._recheck_task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "ConnectionTracker":
-        self._looking = asyncio.get_running_loop().create_task(self._look(), name="holdfast-door")
+        self._recheck_task = asyncio.get_running_loop().create_task(self._recheck_loop(), name="holdfast-door")
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._looking is not None
-        self._looking.cancel()
-        await asyncio.gather(self._looking, return_exceptions=True)
+        assert self._recheck_task is not None
+        self._recheck_task.cancel()
+        await asyncio.gather(self._recheck_task, return_exceptions=True)
 
     def add(self, connection: TrackedConnection) -> None:
         """Look after a connection from now on."""
         self._open.setdefault(connection.token, set()).add(connection)
-        self._some.set()
+        self._not_empty.set()
 
     def remove(self, connection: TrackedConnection) -> None:
         """Leave a connection alone: it was answered."""
@@ -80,20 +80,20 @@ class ConnectionTracker:
         if not together:
             del self._open[connection.token]
 
-    async def _look(self) -> None:
+    async def _recheck_loop(self) -> None:
         while True:
-            await self._some.wait()
+            await self._not_empty.wait()
             await asyncio.sleep(RECHECK_INTERVAL_SECONDS)
             if not self._open:
-                self._some.clear()
+                self._not_empty.clear()
             for token in list(self._open):
-                await self._look_at(token)
+                await self._recheck(token)
 
-    async def _look_at(self, token: str) -> None:
+    async def _recheck(self, token: str) -> None:
         try:
-            await self._known(token)
+            await self._authenticate(token)
         except (Unauthenticated, Forbidden):
             for connection in list(self._open.get(token, ())):
-                connection.cut()
+                connection.cancel()
         except Unavailable:
             return  # nobody can say now: it is asked again

@@ -34,14 +34,14 @@ REVOKED_COMMENT: Final = b": revoked: what this stream was opened with opens not
 class Authenticator(Protocol):
     """Those who know who comes with what is sent."""
 
-    async def asker(self, token: str) -> Principal:
+    async def authenticate(self, token: str) -> Principal:
         """Return who it is, or raise `Unauthenticated`."""
 
 
 class ApiKeyAuthenticator(Authenticator, Protocol):
     """The keys of a workspace."""
 
-    async def needed(self) -> bool:
+    async def key_required(self) -> bool:
         """Say whether everybody needs one."""
 
 
@@ -53,17 +53,17 @@ class AuthMiddleware:
         controls: Callable[[Principal], UseCases],
         keys: ApiKeyAuthenticator,
         *,
-        people: Authenticator | None = None,
-        always: bool = False,
-        rates: RequestRateLimiter | None = None,
+        oidc: Authenticator | None = None,
+        require_key: bool = False,
+        rate_limiter: RequestRateLimiter | None = None,
     ) -> None:
         """Let in who comes with a key, or with a token of `people`; without one only where none is needed."""
         self._controls = controls
         self._keys = keys
-        self._people = people
-        self._always = always or people is not None
-        self._rates = rates or RequestRateLimiter()
-        self._connections = ConnectionTracker(self._known)
+        self._oidc = oidc
+        self._require_key = require_key or oidc is not None
+        self._rate_limiter = rate_limiter or RequestRateLimiter()
+        self._connections = ConnectionTracker(self._authenticate)
 
     async def __aenter__(self) -> Self:
         await self._connections.__aenter__()
@@ -74,60 +74,60 @@ class AuthMiddleware:
     ) -> None:
         await self._connections.__aexit__(kind, error, trace)
 
-    def before(self, app: AsgiApp) -> AsgiApp:
+    def wrap(self, app: AsgiApp) -> AsgiApp:
         """Return a route behind the door."""
 
         async def call(scope: AsgiScope, receive: Receive, send: Send) -> None:
             try:
-                connection = await self._let_in(scope)
+                connection = await self._authorize(scope)
             except HoldfastError as error:
                 await _send_error(error, scope, send)
                 return
             if connection is None:
                 await app(scope, receive, send)
             else:
-                await self._watched(connection, app, scope, receive, send)
+                await self._run_tracked(connection, app, scope, receive, send)
 
         return call
 
-    async def _let_in(self, scope: AsgiScope) -> TrackedConnection | None:
+    async def _authorize(self, scope: AsgiScope) -> TrackedConnection | None:
         """Let somebody do what they ask for, and return what is to be looked after, if it is for somebody."""
         name = scope["route_handler"].fn.__name__
         if name in PUBLIC_ROUTES:
             set_request_control(self._controls(LOCAL_PRINCIPAL))
             return None
         token = _bearer_token(scope)
-        asker = await self._known(token)
-        await self._rates.count(asker)
+        asker = await self._authenticate(token)
+        await self._rate_limiter.hit(asker)
         check_route_allowed(asker, name)
         _check_space(asker, scope)
         set_request_control(self._controls(asker))
-        return TrackedConnection(token, hurries=asker is not LOCAL_PRINCIPAL)
+        return TrackedConnection(token, cancel_before_response=asker is not LOCAL_PRINCIPAL)
 
-    async def _known(self, token: str) -> Principal:
+    async def _authenticate(self, token: str) -> Principal:
         """Return who comes with a token, or without any."""
-        if not self._always and not await self._keys.needed():
+        if not self._require_key and not await self._keys.key_required():
             return LOCAL_PRINCIPAL
         if not token:
             raise Unauthenticated(f"this server needs a key: send it as `Authorization: Bearer {TOKEN_PREFIX}…`")
-        if self._people is None or token.startswith(TOKEN_PREFIX):
-            return await self._keys.asker(token)
-        return await self._people.asker(token)
+        if self._oidc is None or token.startswith(TOKEN_PREFIX):
+            return await self._keys.authenticate(token)
+        return await self._oidc.authenticate(token)
 
-    async def _watched(
+    async def _run_tracked(
         self, connection: TrackedConnection, app: AsgiApp, scope: AsgiScope, receive: Receive, send: Send
     ) -> None:
         async def tell(message: AsgiMessage) -> None:
-            connection.hear(message)
+            connection.record(message)
             await send(message)
 
         self._connections.add(connection)
         try:
             await app(scope, receive, tell)
         except asyncio.CancelledError:
-            if not connection.cut_off:
+            if not connection.revoked:
                 raise
-            connection.answering.uncancel()
+            connection.task.uncancel()
             await _send_revoked(connection, scope, send)
         finally:
             self._connections.remove(connection)
@@ -142,24 +142,27 @@ async def _send_error(error: HoldfastError, scope: AsgiScope, send: Send) -> Non
 
 async def _send_revoked(connection: TrackedConnection, scope: AsgiScope, send: Send) -> None:
     """Say why there is no more; an answer that has not begun is an error like any other."""
-    if not connection.begun:
+    if not connection.response_started:
         await _send_error(invalid_key_error(), scope, send)
         return
     with suppress(RuntimeError, OSError):  # it has ended by itself in this moment, or its reader has
         if scope["type"] == "websocket":
             reason = "what it was opened with opens nothing any more"
             await close_socket(scope, send, code=WebSocketCloseCode.REVOKED, reason=reason)
-        elif connection.streams:
+        elif connection.is_event_stream:
             await send({"type": "http.response.body", "body": REVOKED_COMMENT})
 
 
-def _check_space(asker: Principal, scope: AsgiScope) -> None:
+def _check_space(principal: Principal, scope: AsgiScope) -> None:
     """Raise unless the space that a route is about is theirs; where it names none, name it."""
     given = scope["path_params"]
     if "space_id" in given:
-        asker.check_sees(SpaceId(given["space_id"]))
-    elif asker.home != DEFAULT_SPACE:
-        scope["path_params"] = {**given, "space_id": asker.home}  # a copy: the router gives the same one to all
+        principal.check_access(SpaceId(given["space_id"]))
+    elif principal.default_space != DEFAULT_SPACE:
+        scope["path_params"] = {
+            **given,
+            "space_id": principal.default_space,
+        }  # a copy: the router gives the same one to all
 
 
 def _bearer_token(scope: AsgiScope) -> str:

@@ -46,7 +46,7 @@ class AdmissionRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """A claim that names spaces."""
     every_space: bool = False
 
-    def fits(self, claims: Mapping[str, Any]) -> bool:
+    def matches(self, claims: Mapping[str, Any]) -> bool:
         """Say whether it is for somebody with these claims."""
         return self.claim is None or self.value in _claim_values(claims, self.claim)
 
@@ -71,7 +71,7 @@ def principal_from_claims(settings: OidcSettings, claims: Mapping[str, Any]) -> 
     if not isinstance(subject, str) or not subject.isprintable() or not 0 < len(subject) <= MAX_SUBJECT_CHARS:
         return None
     for admission in settings.admit:
-        if admission.fits(claims):
+        if admission.matches(claims):
             spaces = None if admission.every_space else admission.spaces_of(claims)
             if spaces == ():
                 return None
@@ -114,31 +114,31 @@ class Issuer:
         self._monotonic = monotonic
         self._lock = asyncio.Lock()
         self._keys: KeySet | None = None
-        self._asked = -ISSUER_KEYS_TTL_SECONDS
+        self._refreshed_at = -ISSUER_KEYS_TTL_SECONDS
 
     async def keys(self, *, other_than: "KeySet | None" = None) -> "KeySet":
         """Return the keys; if some did not do, `other_than` those, unless they were asked for just now."""
         async with self._lock:
-            age = self._monotonic() - self._asked
+            age = self._monotonic() - self._refreshed_at
             if (
                 self._keys is None
                 or age >= ISSUER_KEYS_TTL_SECONDS
                 or (self._keys is other_than and age >= MIN_REFRESH_INTERVAL_SECONDS)
             ):
-                await self._ask()
+                await self._refresh()
             assert self._keys is not None
             return self._keys
 
-    async def _ask(self) -> None:
+    async def _refresh(self) -> None:
         try:
-            self._keys = await self._read()
+            self._keys = await self._fetch()
         except Unavailable as exc:
             if self._keys is None:
                 raise
             _log.warning("%s: the keys from before are used", exc.message)
-        self._asked = self._monotonic()
+        self._refreshed_at = self._monotonic()
 
-    async def _read(self) -> "KeySet":
+    async def _fetch(self) -> "KeySet":
         async with httpx2.AsyncClient(timeout=ISSUER_TIMEOUT_SECONDS, follow_redirects=False) as web:
             found = _decode_configuration(
                 await self._get(web, self.url.rstrip("/") + _DISCOVERY_PATH), _Configuration, self.url
@@ -219,8 +219,8 @@ MAX_CACHED_TOKENS: Final = 4096
 
 
 class _CachedPrincipal(NamedTuple):
-    asker: Principal
-    until: float
+    principal: Principal
+    expires_at: float
 
 
 class OidcAuthenticator:
@@ -230,18 +230,18 @@ class OidcAuthenticator:
         self._settings = settings
         self._issuer = issuer
         self._clock = clock
-        self._known: dict[bytes, _CachedPrincipal] = {}
+        self._cache: dict[bytes, _CachedPrincipal] = {}
 
-    async def asker(self, token: str) -> Principal:
+    async def authenticate(self, token: str) -> Principal:
         """Return who comes with a token; one that nobody is admitted with raises `Forbidden`."""
         digest, now = sha256(token.encode("utf-8", "surrogatepass")).digest(), self._clock.now() / 1000
-        known = self._known.get(digest)
-        if known is None or now >= known.until:
+        known = self._cache.get(digest)
+        if known is None or now >= known.expires_at:
             known = await self._check(token, now)
-            if len(self._known) >= MAX_CACHED_TOKENS:
-                self._known.clear()
-            self._known[digest] = known
-        return known.asker
+            if len(self._cache) >= MAX_CACHED_TOKENS:
+                self._cache.clear()
+            self._cache[digest] = known
+        return known.principal
 
     async def _check(self, token: str, now: float) -> _CachedPrincipal:
         claims = await self._claims(token)

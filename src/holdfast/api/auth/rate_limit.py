@@ -23,16 +23,16 @@ class RequestRateLimiter:
         self._limiter: RateLimiter | None = None
         self._items: dict[str, RateLimitItem] = {}
 
-    async def count(self, asker: Principal) -> None:
+    async def hit(self, principal: Principal) -> None:
         """Count a request; raise `RateLimited` if it is one too many. Who needs no key is not counted."""
-        rate = asker.rate_limit or self._default
-        if rate is None or asker.name is None:
+        rate = principal.rate_limit or self._default
+        if rate is None or principal.name is None:
             return
         if self._limiter is None:
             self._limiter = await asyncio.to_thread(_new_limiter)  # what it imports takes a while
         item = self._item(rate)
-        if not self._limiter.hit(item, asker.name):
-            frees = self._limiter.get_window_stats(item, asker.name).reset_time
+        if not self._limiter.hit(item, principal.name):
+            frees = self._limiter.get_window_stats(item, principal.name).reset_time
             seconds = max(1, math.ceil(frees - datetime.now(UTC).timestamp()))
             asked = rate.replace("/", " requests in a ")
             raise RateLimited(f"this key may make {asked}: wait {seconds} s", retry_after=seconds)

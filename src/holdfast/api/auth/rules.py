@@ -53,10 +53,12 @@ ROUTE_RULES: Final[Mapping[str, RouteRule]] = {
 _UNLISTED_RULE: Final = RouteRule(Scope.ADMIN, everywhere=True)
 
 
-def check_route_allowed(asker: Principal, name: str) -> None:
+def check_route_allowed(principal: Principal, name: str) -> None:
     """Raise `Forbidden` unless somebody may use a route."""
     rule = ROUTE_RULES.get(name, _UNLISTED_RULE)
-    if not asker.scope.includes(rule.scope):
-        raise Forbidden(f"this needs a key with the scope `{rule.scope}`: yours has `{asker.scope}`", scope=rule.scope)
-    if rule.everywhere and not asker.everywhere:
+    if not principal.scope.includes(rule.scope):
+        raise Forbidden(
+            f"this needs a key with the scope `{rule.scope}`: yours has `{principal.scope}`", scope=rule.scope
+        )
+    if rule.everywhere and not principal.has_all_spaces:
         raise Forbidden("this concerns all spaces: it needs a key for every space")

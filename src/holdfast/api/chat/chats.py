@@ -59,32 +59,32 @@ class ChatControl:
         except NotFound as exc:
             raise AgentNotFound(f"there is no agent `{name}`", name=name) from exc
 
-    async def say(self, agent: str, message: str, *, session: str | None, key: str | None) -> StartedCompletion:
+    async def start(self, agent: str, message: str, *, session: str | None, key: str | None) -> StartedCompletion:
         """Say something to an agent, in a session or in a new one; where it asks something, this is the answer."""
         if Mode.CHAT not in self.agent(agent).modes:
             raise ModeNotSupported(f"agent `{agent}` does not chat: set `chat.enabled` in its agent.json", name=agent)
         thread = None if session is None else (await self._sessions.thread(session)).id
         said = NewMessage(role=Role.USER, content=message)
-        return await self._completions.begin(NewCompletion(agent=agent, messages=[said], thread=thread, key=key))
+        return await self._completions.start(NewCompletion(agent=agent, messages=[said], thread=thread, key=key))
 
-    async def reply(self, begun: StartedCompletion) -> ChatReply:
+    async def wait_for_reply(self, started: StartedCompletion) -> ChatReply:
         """Wait for the answer."""
         try:
-            return _to_reply(begun, await self._completions.finish(begun))
+            return _to_reply(started, await self._completions.wait(started))
         except RunStopped:
-            return await self._stopped(begun)
+            return await self._stopped(started)
 
-    async def replied(self, begun: StartedCompletion) -> tuple[ChatReply, str]:
+    async def read_reply(self, started: StartedCompletion) -> tuple[ChatReply, str]:
         """Return the answer, which is there, and what of it nobody has streamed: the question at its end."""
         try:
-            completion = await self._completions.completion(begun)
+            completion = await self._completions.read(started)
         except RunStopped:
-            return await self._stopped(begun), ""
-        return _to_reply(begun, completion), completion.question
+            return await self._stopped(started), ""
+        return _to_reply(started, completion), completion.interrupt_text
 
-    async def follow(self, begun: StartedCompletion) -> Subscriber:
+    async def follow(self, started: StartedCompletion) -> Subscriber:
         """Follow the answer."""
-        return await self._completions.follow(begun)
+        return await self._completions.follow(started)
 
     def check_room(self) -> None:
         """Raise unless there may be one more stream."""

@@ -43,9 +43,11 @@ _HINT_DECODER: Final = msgspec.json.Decoder(RunHint)
 class ClientSocket:
     """One socket, from its handshake to its end."""
 
-    def __init__(self, live: LiveControl, pulse: Subscriber, scope: AsgiScope, receive: Receive, send: Send) -> None:
+    def __init__(
+        self, live: LiveControl, space_feed: Subscriber, scope: AsgiScope, receive: Receive, send: Send
+    ) -> None:
         self._live = live
-        self._pulse = pulse
+        self._pulse = space_feed
         self._receive = receive
         self._accept = send
         self._wire = FrameSender(scope, send)
@@ -54,7 +56,7 @@ class ClientSocket:
     async def serve(self) -> None:
         """Accept the socket, and serve its client until one of the two leaves."""
         with self._pulse as pulse, self._live.connected(self._tell) as client:
-            pulse.cut_off = lambda: self._wire.cut(SocketClose.TOO_SLOW)
+            pulse.on_stalled = lambda: self._wire.start_close(SocketClose.TOO_SLOW)
             await self._accept({"type": "websocket.accept"})
             try:
                 await self._talk(client)
@@ -67,7 +69,7 @@ class ClientSocket:
             following = SubscriptionSet(self._live, self._wire, tasks)
             loops = (self._listen(client, following), self._beat(following), self._send_all(client))
             running = [tasks.create_task(loop) for loop in loops]
-            await self._wire.over.wait()
+            await self._wire.finished.wait()
             following.stop()
             for task in running:
                 task.cancel()
@@ -77,43 +79,43 @@ class ClientSocket:
         try:
             self._unsent.put_nowait(telling)
         except asyncio.QueueFull:
-            self._wire.cut(SocketClose.TOO_SLOW)
+            self._wire.start_close(SocketClose.TOO_SLOW)
 
     async def _send_all(self, client: MethodClient) -> None:
         while True:
             telling = await self._unsent.get()
-            if not isinstance(telling, MethodCallFrame) or client.sending(telling.call_id):
-                await self._wire.say(msgspec.json.encode(telling).decode())
+            if not isinstance(telling, MethodCallFrame) or client.mark_sent(telling.call_id):
+                await self._wire.send(msgspec.json.encode(telling).decode())
 
     async def _beat(self, following: SubscriptionSet) -> None:
         """Show signs of life, hear of new tasks, and leave when the server stops."""
         while not isinstance(found := await self._pulse.next(), StreamEnd):
             if found is None:
-                await self._wire.say(PING)
+                await self._wire.send(PING)
             else:
-                following.hear(_HINT_DECODER.decode(item.data) for item in found.items)
-        self._wire.cut(SocketClose.TOO_SLOW if found is StreamEnd.BEHIND else SocketClose.CLOSING)
+                following.notify_new_runs(_HINT_DECODER.decode(item.data) for item in found.items)
+        self._wire.start_close(SocketClose.TOO_SLOW if found is StreamEnd.BEHIND else SocketClose.CLOSING)
 
     async def _listen(self, client: MethodClient, following: SubscriptionSet) -> None:
         while (message := await self._receive())["type"] != "websocket.disconnect":
             if message["type"] == "websocket.receive" and (said := await self._read(message)) is not None:
                 await self._answer(said, client, following)
-        self._wire.over.set()
+        self._wire.finished.set()
 
     async def _read(self, message: AsgiMessage) -> dict[str, Json] | None:
         """Return what a frame says; what can only be meant badly ends the socket."""
         text = message.get("text")
         if text is None:
-            self._wire.cut(SocketClose.UNSUPPORTED)
+            self._wire.start_close(SocketClose.UNSUPPORTED)
         elif len(text) > MAX_FRAME_BYTES or len(text.encode()) > MAX_FRAME_BYTES:
-            self._wire.cut(SocketClose.TOO_LARGE)
+            self._wire.start_close(SocketClose.TOO_LARGE)
         else:
             try:
                 return decode_object(text)
             except TooDeep:
-                self._wire.cut(SocketClose.TOO_DEEP)
+                self._wire.start_close(SocketClose.TOO_DEEP)
             except HoldfastError as error:
-                await self._wire.say(encode_error(error))
+                await self._wire.send(encode_error(error))
         return None
 
     async def _answer(self, said: dict[str, Json], client: MethodClient, following: SubscriptionSet) -> None:
@@ -121,13 +123,13 @@ class ClientSocket:
             await self._do(to_client_frame(said), client, following)
         except HoldfastError as error:
             if isinstance(error, Invalid) and said.get("type") == "result":
-                client.spoil(str(said.get("call_id")), error.message)
-            await self._wire.say(encode_error(error, id=frame_id(said)))
+                client.reject_result(str(said.get("call_id")), error.message)
+            await self._wire.send(encode_error(error, id=frame_id(said)))
 
     async def _do(self, wish: ClientFrame, client: MethodClient, following: SubscriptionSet) -> None:
         match wish:
             case PingFrame():
-                await self._wire.say(encode_frame("pong", id=wish.id))
+                await self._wire.send(encode_frame("pong", id=wish.id))
             case SubscribeFrame():
                 following.subscribe(wish)
             case UnsubscribeFrame():
@@ -135,7 +137,7 @@ class ClientSocket:
             case OfferFrame(methods=methods):
                 self._live.offer(client, methods, id=wish.id)
             case ResultFrame():
-                client.answer(wish.call_id, _to_reply(wish))
+                client.resolve(wish.call_id, _to_reply(wish))
 
 
 def _to_reply(result: ResultFrame) -> ToolReply:

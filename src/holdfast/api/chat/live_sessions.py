@@ -34,29 +34,29 @@ _MAX_CURSOR_ENTRIES: Final = 100
 class SessionCursor:
     """How far a session was told."""
 
-    def __init__(self, positions: dict[RunId, int], newest: RunId | None, *, last: int = 0) -> None:
+    def __init__(self, positions: dict[RunId, int], newest: RunId | None, *, newest_seq: int = 0) -> None:
         """Go on from `positions`, with the `newest` task told up to `last`."""
         self.positions = positions
         """Of the tasks that were not told to their end."""
         self.newest = newest
-        self._last = last
+        self._last = newest_seq
 
-    def begin(self, run: RunId) -> None:
+    def start_run(self, run: RunId) -> None:
         """Go on to the next run of the session."""
         self.positions[run] = 0
         self.newest, self._last = run, 0
 
-    def move(self, run: RunId, seq: int) -> None:
+    def advance(self, run: RunId, seq: int) -> None:
         """Have told a run so far."""
         self.positions[run] = seq
         if run == self.newest:
             self._last = seq
 
-    def end(self, run: RunId) -> None:
+    def finish_run(self, run: RunId) -> None:
         """Have told all of a run."""
         self.positions.pop(run, None)
 
-    def cursor(self) -> str:
+    def encode(self) -> str:
         """Return it as a cursor."""
         if self.newest is None:
             return START_CURSOR
@@ -73,7 +73,7 @@ def parse_session_cursor(cursor: str) -> SessionCursor:
     if len(found) != len(pairs):
         raise BadCursor("the cursor of a session must be one that an event came with", after=cursor[:64])
     newest = next(reversed(found))
-    return SessionCursor(found, newest, last=found[newest])
+    return SessionCursor(found, newest, newest_seq=found[newest])
 
 
 MAX_TASKS_BEHIND: Final = 1000
@@ -87,40 +87,40 @@ class LiveSession:
 
     def __init__(self, thread: ThreadId, *, space: SpaceId, runs: Runs) -> None:
         self.id = thread
-        self.trail = SessionCursor({}, None)
+        self.cursor = SessionCursor({}, None)
         self._space = space
         self._runs = runs
         self._heard_of: set[RunId] = set()
         self._where = RunFilter(thread_id=thread)
 
-    async def begin(self, after: str | None) -> list[Run]:
+    async def start(self, after: str | None) -> list[Run]:
         """Return the tasks to tell, the oldest first: those after a cursor, or else those that have not ended."""
         if after is None:
             return await self._under_way()
-        self.trail = parse_session_cursor(after)
-        begun = [await self._named(run) for run in list(self.trail.positions)]
-        return [*(run for run in begun if run is not None), *await self.fresh()]
+        self.cursor = parse_session_cursor(after)
+        begun = [await self._named(run) for run in list(self.cursor.positions)]
+        return [*(run for run in begun if run is not None), *await self.new_runs()]
 
-    async def fresh(self) -> list[Run]:
+    async def new_runs(self) -> list[Run]:
         """Return the tasks that came after all that are known, the oldest first."""
         found = await self._since_newest()
         for run in found:
-            self.trail.begin(run.id)
+            self.cursor.start_run(run.id)
         return found
 
-    def is_news(self, run: RunId) -> bool:
+    def is_new(self, run: RunId) -> bool:
         """Say whether nothing was heard of a run before."""
         if run in self._heard_of:
             return False
         self._heard_of.add(run)
-        return run not in self.trail.positions and run != self.trail.newest
+        return run not in self.cursor.positions and run != self.cursor.newest
 
     async def _under_way(self) -> list[Run]:
         newest = (await self._runs.page(self._space, where=self._where, limit=MAX_PAGE_SIZE)).items
         live = [run for run in reversed(newest) if not run.status.terminal]
         if newest:
             last = newest[0].last_event_seq if newest[0].status.terminal else 0
-            self.trail = SessionCursor({run.id: 0 for run in live}, newest[0].id, last=last)
+            self.cursor = SessionCursor({run.id: 0 for run in live}, newest[0].id, newest_seq=last)
         return live
 
     async def _since_newest(self) -> list[Run]:
@@ -130,7 +130,7 @@ class LiveSession:
             limit = MAX_PAGE_SIZE if found else FIRST_PAGE_TASKS
             page = await self._runs.page(self._space, where=self._where, limit=limit, cursor=cursor)
             for run in page.items:
-                if run.id == self.trail.newest:
+                if run.id == self.cursor.newest:
                     return found[::-1]
                 found.append(run)
             cursor = page.next_cursor
@@ -148,9 +148,9 @@ class LiveSession:
             run = None
         if run is not None and run.thread_id == self.id:
             return run
-        if run is not None or name == self.trail.newest:
+        if run is not None or name == self.cursor.newest:
             raise BadCursor(f"this session has no task `{task_id_of(name)}`: subscribe without `after`")
-        self.trail.end(name)
+        self.cursor.finish_run(name)
         return None
 
 
@@ -166,29 +166,29 @@ class LiveControl:
         self._sessions = sessions
         self._methods = methods
 
-    async def pulse(self) -> Subscriber:
+    async def follow_space(self) -> Subscriber:
         """Follow the space: it hints at new runs, shows signs of life, and tells when the server stops."""
-        return await self._feeds.space(self._space)
+        return await self._feeds.subscribe_space(self._space)
 
-    async def task(self, name: str, *, after: int) -> Subscriber:
+    async def follow_task(self, name: str, *, after: int) -> Subscriber:
         """Follow the log of a task after a number."""
         try:
-            return await self._feeds.run(self._space, run_id_of(name), after=after)
+            return await self._feeds.subscribe_run(self._space, run_id_of(name), after=after)
         except NotFound as exc:
             raise TaskNotFound(f"there is no task `{name}`", id=name) from exc
 
-    async def run(self, run: RunId, *, after: int) -> Subscriber:
+    async def follow_run(self, run: RunId, *, after: int) -> Subscriber:
         """Follow the log of a run of a session after a number."""
-        return await self._feeds.run(self._space, run, after=after)
+        return await self._feeds.subscribe_run(self._space, run, after=after)
 
-    async def session(self, name: str) -> LiveSession:
+    async def live_session(self, name: str) -> LiveSession:
         """Return a session to be followed."""
         thread = await self._sessions.thread(name)
         return LiveSession(thread.id, space=self._space, runs=self._runs)
 
-    def connected(self, tell: Callable[[MethodFrame], None]) -> AbstractContextManager[MethodClient]:
+    def connected(self, send: Callable[[MethodFrame], None]) -> AbstractContextManager[MethodClient]:
         """Have a client while the block runs; `tell` has something sent to it."""
-        return self._methods.connected(self._space, tell=tell)
+        return self._methods.connected(self._space, send=send)
 
     def offer(self, client: MethodClient, methods: Sequence[RemoteMethod], *, id: str | None) -> None:
         """Let a client offer methods, in place of all that it offered before."""

@@ -39,7 +39,7 @@ class ModelCallBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", f
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     max_tokens: Annotated[int, Meta(gt=0, le=MAX_SAFE_INTEGER)] | None = None
 
-    def said(self) -> list[NewMessage]:
+    def new_messages(self) -> list[NewMessage]:
         """Return the messages as the domain knows them."""
         return [NewMessage(role=Role(message.role), content=message.content) for message in self.messages]
 
@@ -72,7 +72,7 @@ class ModelCalls:
         """Return the providers, and which of them have a key."""
         return await self._known.providers()
 
-    async def known(self) -> list[KnownModel]:
+    async def models(self) -> list[KnownModel]:
         """Return the models that are known by name."""
         return await self._known.models()
 

@@ -48,25 +48,25 @@ from holdfast.domain.task_ids import task_id_of
 class ChatStream(TextStream):
     """An ASGI app that sends what an agent says to a message."""
 
-    def __init__(self, chats: ChatControl, begun: StartedCompletion, follower: Subscriber) -> None:
+    def __init__(self, chats: ChatControl, started: StartedCompletion, follower: Subscriber) -> None:
         """Send what comes; `follower` begins where the answer does."""
         super().__init__(follower)
         self._chats = chats
-        self._begun = begun
+        self._begun = started
 
-    def _first(self) -> bytes:
+    def _opening_frame(self) -> bytes:
         run = self._begun.run
         return _event_frame("session", {"sessionId": run.thread_id, "taskId": task_id_of(run.id)})
 
-    def _piece(self, text: str) -> bytes:
+    def _text_frame(self, text: str) -> bytes:
         return _event_frame("delta", {"text": text})
 
-    async def _last(self) -> bytes:
-        reply, question = await self._chats.replied(self._begun)
-        asked = self._piece(self._after_speech(question)) if question else b""
+    async def _final_frames(self) -> bytes:
+        reply, question = await self._chats.read_reply(self._begun)
+        asked = self._text_frame(self._as_next_paragraph(question)) if question else b""
         return asked + _event_frame("done", reply)
 
-    def _refusal(self, error: HoldfastError) -> bytes:
+    def _error_frame(self, error: HoldfastError) -> bytes:
         return _event_frame("error", envelope(error))
 
 
@@ -121,10 +121,10 @@ async def chat(
     streams = prefers_stream(accept)
     if streams:
         chats.check_room()
-    begun = await chats.say(name, data.message, session=data.session_id, key=key)
+    begun = await chats.start(name, data.message, session=data.session_id, key=key)
     if streams:
         return StreamResponse(ChatStream(chats, begun, await chats.follow(begun)))
-    reply = await chats.reply(begun)
+    reply = await chats.wait_for_reply(begun)
     return Response(reply, headers={"Idempotency-Replayed": "true"} if begun.replayed else {})
 
 
@@ -222,7 +222,7 @@ _MODEL_ERROR_HANDLERS: Final = error_handlers(MODEL_ERRORS, not_found=NotFound)
 @get("/models", summary="List models", tags=_MODEL_TAGS, exception_handlers=_MODEL_ERROR_HANDLERS)
 async def list_known_models(model_calls: NamedDependency[ModelCalls]) -> ModelCatalog:
     """Return the providers and which have a key, and the models that are known, with what they read and cost."""
-    return ModelCatalog(providers=await model_calls.providers(), models=await model_calls.known())
+    return ModelCatalog(providers=await model_calls.providers(), models=await model_calls.models())
 
 
 @post(
@@ -230,7 +230,7 @@ async def list_known_models(model_calls: NamedDependency[ModelCalls]) -> ModelCa
 )
 async def call_model(model_calls: NamedDependency[ModelCalls], data: JSONBody[ModelCallBody]) -> ModelCallResponse:
     """Call a model once, without an agent. Nothing of it is kept, and it is not tried again."""
-    return await model_calls.call(data.model, data.said(), system=data.system, settings=data.settings())
+    return await model_calls.call(data.model, data.new_messages(), system=data.system, settings=data.settings())
 
 
 MODEL_ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (list_known_models, call_model)
@@ -240,7 +240,7 @@ MODEL_ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (list_known_models, call_mod
 async def client_socket(socket: WebSocket[Any, Any, Any], live: NamedDependency[LiveControl]) -> None:
     """Serve one client: it follows tasks and sessions, and offers methods that agents call."""
     try:
-        pulse = await live.pulse()
+        pulse = await live.follow_space()
     except HoldfastError as error:
         await deny_handshake(error, socket.scope, socket.send)
     else:

@@ -68,7 +68,7 @@ class SessionControl:
         runs: Runs,
         steps: Steps,
         contexts: Contexts,
-        keeping: ThreadControl,
+        thread_control: ThreadControl,
         conversations: ConversationControl,
     ) -> None:
         self._space = space
@@ -77,7 +77,7 @@ class SessionControl:
         self._runs = runs
         self._steps = steps
         self._contexts = contexts
-        self._keeping = keeping
+        self._keeping = thread_control
         self._conversations = conversations
 
     async def page(self, *, agent: str | None, limit: int, cursor: str | None) -> Page[ListedSession]:

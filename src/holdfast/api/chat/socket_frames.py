@@ -82,18 +82,18 @@ def decode_object(text: str) -> dict[str, Json]:
     return found
 
 
-def to_client_frame(said: dict[str, Json]) -> ClientFrame:
+def to_client_frame(raw: dict[str, Json]) -> ClientFrame:
     """Return the frame that an object is."""
     try:
-        frame: ClientFrame = msgspec.convert(said, ClientFrame)
+        frame: ClientFrame = msgspec.convert(raw, ClientFrame)
     except msgspec.ValidationError as exc:
-        raise _frame_error(mismatch_error(exc, said, ClientFrame)) from exc
+        raise _frame_error(mismatch_error(exc, raw, ClientFrame)) from exc
     return frame
 
 
-def frame_id(said: dict[str, Json]) -> str | None:
+def frame_id(raw: dict[str, Json]) -> str | None:
     """Return the id of a frame, also of one that does not fit."""
-    found = said.get("id")
+    found = raw.get("id")
     return found if isinstance(found, str) and 0 < len(found) <= 128 else None
 
 
@@ -105,7 +105,7 @@ class SubscriptionTarget(NamedTuple):
     id: str
 
     @property
-    def named(self) -> dict[str, str]:
+    def fields(self) -> dict[str, str]:
         """It, as a frame names it."""
         return {self.kind: self.id}
 
@@ -179,26 +179,26 @@ class FrameSender:
         self._send = unwrapped_send(scope, send)
         self._turn = asyncio.Lock()
         self._cut: SocketClose | None = None
-        self.over = asyncio.Event()
+        self.finished = asyncio.Event()
         """Nobody listens any more, or nobody may."""
 
-    async def say(self, text: str) -> None:
+    async def send(self, text: str) -> None:
         """Send a frame."""
-        await self.say_in_turn(lambda: text)
+        await self.send_encoded(lambda: text)
 
-    async def say_in_turn(self, write: Callable[[], str]) -> None:
+    async def send_encoded(self, encode: Callable[[], str]) -> None:
         """Send what `write` returns once all that came before is sent: it may tell how far everything is."""
         async with self._turn:
-            await self._send({"type": "websocket.send", "text": write()})
+            await self._send({"type": "websocket.send", "text": encode()})
 
-    def cut(self, why: SocketClose) -> None:
+    def start_close(self, reason: SocketClose) -> None:
         """Say nothing more, and close the socket."""
-        self._cut = self._cut or why
-        self.over.set()
+        self._cut = self._cut or reason
+        self.finished.set()
 
     async def close(self) -> None:
         """Tell the client why the socket was cut, if it was."""
         if self._cut is not None:
             reason = self._cut.name.lower().replace("_", " ")
             hurry = self._cut is SocketClose.TOO_SLOW
-            await close_socket(self._scope, self._send, code=self._cut, reason=reason, hurry=hurry)
+            await close_socket(self._scope, self._send, code=self._cut, reason=reason, fast=hurry)

@@ -56,41 +56,41 @@ _EncodeEvent: TypeAlias = Callable[[int, str], str]
 class SubscriptionSet:
     """The subscriptions of one client."""
 
-    def __init__(self, live: LiveControl, wire: FrameSender, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, live: LiveControl, sender: FrameSender, tasks: asyncio.TaskGroup) -> None:
         self._live = live
-        self._wire = wire
+        self._wire = sender
         self._tasks = tasks
         self._followed: dict[SubscriptionTarget, asyncio.Task[None]] = {}
         self._sessions: dict[ThreadId, tuple[LiveSession, asyncio.Event]] = {}
 
-    def subscribe(self, wish: SubscribeFrame) -> None:
+    def subscribe(self, request: SubscribeFrame) -> None:
         """Begin to follow a task or a session."""
-        what = subscription_target(wish)
+        what = subscription_target(request)
         if what in self._followed:
-            raise AlreadySubscribed(f"`{what.id}` is followed already: unsubscribe first", **what.named)
+            raise AlreadySubscribed(f"`{what.id}` is followed already: unsubscribe first", **what.fields)
         if len(self._followed) >= MAX_SUBSCRIPTIONS:
             raise TooManyStreams(
                 f"a socket may follow at most {MAX_SUBSCRIPTIONS} tasks and sessions: unsubscribe",
                 limit=MAX_SUBSCRIPTIONS,
             )
         follow = self._follow_task if what.kind == "task_id" else self._follow_session
-        self._followed[what] = self._tasks.create_task(self._guarded(what, wish, follow))
+        self._followed[what] = self._tasks.create_task(self._guarded(what, request, follow))
 
-    async def unsubscribe(self, wish: UnsubscribeFrame) -> None:
+    async def unsubscribe(self, request: UnsubscribeFrame) -> None:
         """Stop to follow; nothing of it is sent after the answer."""
-        what = subscription_target(wish)
+        what = subscription_target(request)
         following = self._followed.pop(what, None)
         if following is None:
-            raise NotSubscribed(f"`{what.id}` is not followed", **what.named)
+            raise NotSubscribed(f"`{what.id}` is not followed", **what.fields)
         following.cancel()
         await asyncio.wait([following])
-        await self._wire.say(encode_frame("unsubscribed", id=wish.id, **what.named))
+        await self._wire.send(encode_frame("unsubscribed", id=request.id, **what.fields))
 
-    def hear(self, hints: Iterable[RunHint]) -> None:
+    def notify_new_runs(self, hints: Iterable[RunHint]) -> None:
         """Have sessions looked at that have a new task."""
         for hint in hints:
             session, stirred = self._sessions.get(hint.thread_id, (None, None))
-            if session is not None and stirred is not None and session.is_news(hint.run_id):
+            if session is not None and stirred is not None and session.is_new(hint.run_id):
                 stirred.set()
 
     def stop(self) -> None:
@@ -105,7 +105,7 @@ class SubscriptionSet:
         try:
             await follow(wish)
         except* HoldfastError as found:
-            await self._wire.say(encode_error(_first_error(found), id=wish.id, **what.named))
+            await self._wire.send(encode_error(_first_error(found), id=wish.id, **what.fields))
         finally:
             if self._followed.get(what) is asyncio.current_task():
                 del self._followed[what]
@@ -114,27 +114,27 @@ class SubscriptionSet:
         name, after = str(wish.task_id), wish.after or 0
         if isinstance(after, str):
             raise BadCursor("the cursor of a task must be the number of an event", after=after[:64])
-        with await self._live.task(name, after=after) as follower:
-            await self._wire.say(encode_frame("subscribed", id=wish.id, task_id=name, after=after))
+        with await self._live.follow_task(name, after=after) as follower:
+            await self._wire.send(encode_frame("subscribed", id=wish.id, task_id=name, after=after))
             ending = await self._tell(follower, lambda _, tail: f'{{"type":"event","task_id":"{name}",{tail}')
         if ending is not StreamEnd.CLOSING:
-            await self._wire.say(encode_frame("ended", task_id=name, reason=ending.value))
+            await self._wire.send(encode_frame("ended", task_id=name, reason=ending.value))
 
     async def _follow_session(self, wish: SubscribeFrame) -> None:
         if isinstance(wish.after, int):
             raise BadCursor("the cursor of a session must be one that an event came with", after=wish.after)
-        session, stirred = await self._live.session(str(wish.session_id)), asyncio.Event()
+        session, stirred = await self._live.live_session(str(wish.session_id)), asyncio.Event()
         self._sessions[session.id] = session, stirred  # from here on no hint is missed
         try:
-            runs = await session.begin(wish.after)
-            cursor = session.trail.cursor()
-            await self._wire.say(encode_frame("subscribed", id=wish.id, session_id=session.id, cursor=cursor))
+            runs = await session.start(wish.after)
+            cursor = session.cursor.encode()
+            await self._wire.send(encode_frame("subscribed", id=wish.id, session_id=session.id, cursor=cursor))
             async with asyncio.TaskGroup() as live:
                 while True:
                     await self._tell_runs(session, runs, live)
                     await stirred.wait()
                     stirred.clear()
-                    runs = await session.fresh()
+                    runs = await session.new_runs()
         finally:
             del self._sessions[session.id]
 
@@ -147,29 +147,29 @@ class SubscriptionSet:
                 live.create_task(self._tell_run(session, run.id))
 
     async def _tell_run(self, session: LiveSession, run: RunId) -> None:
-        trail, task = session.trail, task_id_of(run)
+        trail, task = session.cursor, task_id_of(run)
 
         def event(seq: int, tail: str) -> str:
-            trail.move(run, seq)
-            head = f'{{"type":"event","session_id":"{session.id}","task_id":"{task}","cursor":"{trail.cursor()}"'
+            trail.advance(run, seq)
+            head = f'{{"type":"event","session_id":"{session.id}","task_id":"{task}","cursor":"{trail.encode()}"'
             return f"{head},{tail}"
 
         def end() -> str:
-            trail.end(run)
-            at = trail.cursor()
+            trail.finish_run(run)
+            at = trail.encode()
             return encode_frame("ended", session_id=session.id, task_id=task, reason=ending.value, cursor=at)
 
         try:
-            with await self._live.run(run, after=trail.positions.get(run, 0)) as follower:
+            with await self._live.follow_run(run, after=trail.positions.get(run, 0)) as follower:
                 ending = await self._tell(follower, event)
         except NotFound:
             ending = StreamEnd.GONE
         if ending is not StreamEnd.CLOSING:
-            await self._wire.say_in_turn(end)
+            await self._wire.send_encoded(end)
 
     async def _tell(self, follower: Subscriber, write: _EncodeEvent) -> StreamEnd:
         """Send all that comes, and return why there is no more."""
-        follower.cut_off = lambda: self._wire.cut(SocketClose.TOO_SLOW)
+        follower.on_stalled = lambda: self._wire.start_close(SocketClose.TOO_SLOW)
         while not isinstance(found := await follower.next(), StreamEnd):
             if found is not None:
                 await self._tell_chunk(found, write)
@@ -177,7 +177,7 @@ class SubscriptionSet:
 
     async def _tell_chunk(self, chunk: EventBatch, write: _EncodeEvent) -> None:
         for number, tail in enumerate(chunk.rendered(encode_event_tails)):
-            await self._wire.say_in_turn(partial(write, chunk.first + number, tail))
+            await self._wire.send_encoded(partial(write, chunk.first + number, tail))
             if number % EVENTS_PER_TURN == EVENTS_PER_TURN - 1:
                 await asyncio.sleep(0)  # a send that need not wait lets nobody else work
 

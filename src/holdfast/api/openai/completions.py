@@ -100,13 +100,13 @@ class StartedCompletion(msgspec.Struct, frozen=True, kw_only=True):
     """A completion that has begun: a part of the log of a run."""
 
     run: Run
-    name: RunId
+    segment_id: RunId
     """That of the run, or of the segment in which it goes on."""
-    after: int = 0
+    after_seq: int = 0
     """The last event of the run that is no part of it."""
-    said: int
+    message_offset: int
     """The messages of the run that are no part of it."""
-    used: Usage = ZERO_USAGE
+    usage_before: Usage = ZERO_USAGE
     """What the run had used before."""
     replayed: bool = False
 
@@ -124,31 +124,31 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
 
     run: Run
     text: str
-    question: str
+    interrupt_text: str
     """The end of the text, if a person is asked something."""
     calls: list[ClientToolCall]
     usage: Usage
 
 
 def build_completion(
-    begun: StartedCompletion, run: Run, *, messages: Sequence[Message], questions: Sequence[Interrupt]
+    started: StartedCompletion, run: Run, *, messages: Sequence[Message], interrupts: Sequence[Interrupt]
 ) -> Completion:
     """Return the completion that ends where a run stands now, with all its messages and what it asks."""
-    said = [each.content for each in messages[begun.said :] if each.role is Role.ASSISTANT]
-    asked = [each.message or "" for each in questions if each.kind is not InterruptKind.CLIENT_TOOL]
+    said = [each.content for each in messages[started.message_offset :] if each.role is Role.ASSISTANT]
+    asked = [each.message or "" for each in interrupts if each.kind is not InterruptKind.CLIENT_TOOL]
     question = TEXT_SEPARATOR.join(each for each in asked if each)
     return Completion(
         run=run,
         text=TEXT_SEPARATOR.join(each for each in [*said, question] if isinstance(each, str) and each),
-        question=question,
-        calls=[_client_tool_call(each) for each in questions if each.kind is InterruptKind.CLIENT_TOOL],
-        usage=usage_since(begun, run),
+        interrupt_text=question,
+        calls=[_client_tool_call(each) for each in interrupts if each.kind is InterruptKind.CLIENT_TOOL],
+        usage=usage_since(started, run),
     )
 
 
-def usage_since(begun: StartedCompletion, run: Run) -> Usage:
+def usage_since(started: StartedCompletion, run: Run) -> Usage:
     """Return what a run used since a completion began."""
-    before, now = begun.used, run.usage
+    before, now = started.usage_before, run.usage
     return Usage(
         input_tokens=now.input_tokens - before.input_tokens,
         output_tokens=now.output_tokens - before.output_tokens,
@@ -180,7 +180,7 @@ class CompletionControl:
         agents: Agents,
         watcher: RunWatcher,
         feeds: LiveStreams,
-        wait: float = MAX_WAIT_SECONDS,
+        max_wait: float = MAX_WAIT_SECONDS,
         by: str | None = None,
     ) -> None:
         self._by = by
@@ -193,7 +193,7 @@ class CompletionControl:
         self._agents = agents
         self._watcher = watcher
         self._feeds = feeds
-        self._wait = wait
+        self._wait = max_wait
 
     def models(self) -> list[Agent]:
         """Return the agents that chat, by name."""
@@ -209,44 +209,44 @@ class CompletionControl:
             raise ModelNotFound(f"agent `{name}` does not chat: set `chat.enabled` in its agent.json", field="model")
         return agent
 
-    async def begin(self, asked: NewCompletion) -> StartedCompletion:
+    async def start(self, new: NewCompletion) -> StartedCompletion:
         """Have an agent go on with a chat: its waiting run if the last messages answer it, or else a new one."""
-        self.model(asked.agent)
-        if answered := tool_results(asked.messages):
+        self.model(new.agent)
+        if answered := tool_results(new.messages):
             waiting = await self._waiting(answered)
             if waiting is not None:
-                return await self._go_on(asked, waiting)
-        if asked.thread is None:
-            return await self._start(asked, NewThread(agent_type=asked.agent))
-        return await self._on_thread(asked, asked.thread)
+                return await self._go_on(new, waiting)
+        if new.thread is None:
+            return await self._start(new, NewThread(agent_type=new.agent))
+        return await self._on_thread(new, new.thread)
 
-    async def finish(self, begun: StartedCompletion) -> Completion:
+    async def wait(self, started: StartedCompletion) -> Completion:
         """Wait until the completion is whole, and return it."""
         run = await wait_until_settled(
-            self._watcher, self._runs, self._feeds, self._space, begun.run.id, seconds=self._wait
+            self._watcher, self._runs, self._feeds, self._space, started.run.id, seconds=self._wait
         )
         if not run.status.terminal and run_phase(run) is not RunPhase.ASKING:
             raise StillRunning(f"run `{run.id}` goes on: ask for a stream, or follow it at `/api/runs`", run_id=run.id)
-        return await self._completion(begun, run)
+        return await self._completion(started, run)
 
-    async def follow(self, begun: StartedCompletion) -> Subscriber:
+    async def follow(self, started: StartedCompletion) -> Subscriber:
         """Follow the log of the completion."""
-        return await self._feeds.run(self._space, begun.run.id, after=begun.after)
+        return await self._feeds.subscribe_run(self._space, started.run.id, after=started.after_seq)
 
-    async def completion(self, begun: StartedCompletion) -> Completion:
+    async def read(self, started: StartedCompletion) -> Completion:
         """Return the completion, which has come to its end."""
-        return await self._completion(begun, await self._runs.get(self._space, begun.run.id))
+        return await self._completion(started, await self._runs.get(self._space, started.run.id))
 
     def check_room(self) -> None:
         """Raise unless there may be one more stream."""
-        self._feeds.check_room()
+        self._feeds.check_capacity()
 
     async def _completion(self, begun: StartedCompletion, run: Run) -> Completion:
         if run.status in (RunStatus.FAILED, RunStatus.CANCELLED):
             raise run_stopped(run)
         messages = await self._messages.of_run(self._space, run.id)
         questions = [] if run.status.terminal else await self._open(run)
-        return build_completion(begun, run, messages=messages, questions=questions)
+        return build_completion(begun, run, messages=messages, interrupts=questions)
 
     async def _waiting(self, answered: Mapping[str, Content]) -> list[Interrupt] | None:
         """Return the questions that were answered, if a run waits for all of these; any other call is history."""
@@ -306,8 +306,10 @@ class CompletionControl:
         said = len(await self._messages.of_run(self._space, run.id))
         segment = _new_run_id()
         signed = {name: replace(answer, by=self._by) for name, answer in answers.items()}
-        after = await self._interrupts.answer_all(self._space, run.id, signed, segment=segment, besides=besides)
-        return StartedCompletion(run=run, name=segment, after=after, said=said, used=run.usage)
+        after = await self._interrupts.respond_all(self._space, run.id, signed, segment=segment, messages=besides)
+        return StartedCompletion(
+            run=run, segment_id=segment, after_seq=after, message_offset=said, usage_before=run.usage
+        )
 
     async def _start(self, asked: NewCompletion, thread: ThreadId | NewThread) -> StartedCompletion:
         """Start a run: with the whole chat on a new thread, and with what is new in it on one that goes on."""
@@ -324,10 +326,12 @@ class CompletionControl:
             idempotency_key=asked.key,
         )
         created = await self._control.start(self._space, new)
-        return StartedCompletion(run=created.run, name=created.run.id, said=len(messages), replayed=created.replayed)
+        return StartedCompletion(
+            run=created.run, segment_id=created.run.id, message_offset=len(messages), replayed=created.replayed
+        )
 
     async def _open(self, run: Run) -> list[Interrupt]:
-        return await self._interrupts.asked_by(self._space, run.id)
+        return await self._interrupts.open_for_run(self._space, run.id)
 
 
 def _tool_response(content: Content) -> InterruptResponse:

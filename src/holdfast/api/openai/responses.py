@@ -154,7 +154,7 @@ def to_listed_model(agent: Agent) -> ListedModel:
 
 def completion_id(begun: StartedCompletion) -> str:
     """Return the id of a completion."""
-    return f"chatcmpl-{begun.name}"
+    return f"chatcmpl-{begun.segment_id}"
 
 
 def created_seconds(begun: StartedCompletion) -> int:
@@ -296,27 +296,27 @@ class CompletionStream(TextStream):
     """An ASGI app that sends a completion."""
 
     def __init__(
-        self, completions: CompletionControl, begun: StartedCompletion, follower: Subscriber, *, include_usage: bool
+        self, completions: CompletionControl, started: StartedCompletion, follower: Subscriber, *, include_usage: bool
     ) -> None:
         """Send what comes; `follower` begins where the completion does."""
-        named = [(name.lower().encode(), value.encode()) for name, value in completion_headers(begun).items()]
+        named = [(name.lower().encode(), value.encode()) for name, value in completion_headers(started).items()]
         super().__init__(follower, headers=named)
         self._completions = completions
-        self._begun = begun
+        self._begun = started
         self._include_usage = include_usage
 
-    def _first(self) -> bytes:
+    def _opening_frame(self) -> bytes:
         return self._frame(CompletionDelta(role="assistant", content=""))
 
-    def _piece(self, text: str) -> bytes:
+    def _text_frame(self, text: str) -> bytes:
         return self._frame(CompletionDelta(content=text))
 
-    async def _last(self) -> bytes:
+    async def _final_frames(self) -> bytes:
         """Return a question or calls, why it ends, and what it used."""
-        completion = await self._completions.completion(self._begun)
+        completion = await self._completions.read(self._begun)
         frames = []
-        if completion.question:
-            frames.append(self._piece(self._after_speech(completion.question)))
+        if completion.interrupt_text:
+            frames.append(self._text_frame(self._as_next_paragraph(completion.interrupt_text)))
         if completion.calls:
             frames.append(self._frame(CompletionDelta(tool_calls=tool_call_deltas(completion))))
         frames.append(
@@ -328,7 +328,7 @@ class CompletionStream(TextStream):
             )
         return b"".join([*frames, DONE_FRAME])
 
-    def _refusal(self, error: HoldfastError) -> bytes:
+    def _error_frame(self, error: HoldfastError) -> bytes:
         _, refusal = status_and_error(error)
         return b"data: %b\n\n" % msgspec.json.encode(refusal)
 

@@ -80,12 +80,12 @@ async def complete_chat(
     """
     asked = to_new_completion(data, thread=thread, key=key)
     if not data.stream:
-        begun = await completions.begin(asked)
+        begun = await completions.start(asked)
         return Response(
-            to_chat_completion(begun, await completions.finish(begun)), headers=dict(completion_headers(begun))
+            to_chat_completion(begun, await completions.wait(begun)), headers=dict(completion_headers(begun))
         )
     completions.check_room()
-    begun = await completions.begin(asked)
+    begun = await completions.start(asked)
     usage = data.stream_options is not None and bool(data.stream_options.include_usage)
     return StreamResponse(CompletionStream(completions, begun, await completions.follow(begun), include_usage=usage))
 

@@ -206,7 +206,7 @@ def _check_ag_ui_input(asked: RunAgentInput, thread: ThreadId, *, wait: float, k
 async def _stream_response(starts: RunStartControl, space: SpaceId, new: NewRun, *, wait: float) -> StreamResponse:
     if wait:
         raise Invalid("a stream goes on until its run has ended: leave out `wait`, or ask for JSON", field="wait")
-    created, follower = await starts.follow(space, new)
+    created, follower = await starts.start_and_subscribe(space, new)
     return run_stream(created.run, follower, headers=_replay_headers(created))
 
 

@@ -21,7 +21,7 @@ _SSE_OPTIONS: Final = {"content": {"text/event-stream": str}}
 
 @get(space_paths("/runs/{run_id:str}/sse"), summary="Follow a run", tags=["streams"], opt=_SSE_OPTIONS)
 async def follow_run(
-    feeds: NamedDependency[LiveStreams],
+    streams: NamedDependency[LiveStreams],
     run_id: FromPath[RunId],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
     header: LastEventHeader = None,
@@ -29,32 +29,32 @@ async def follow_run(
 ) -> EventStream:
     """Send the log of a run after an event, then what is added to it, until the run has ended."""
     after = resume_position(header, last_event_id) or 0
-    return EventStream(await feeds.run(space_id, run_id_of(run_id), after=after))
+    return EventStream(await streams.subscribe_run(space_id, run_id_of(run_id), after=after))
 
 
 @get(space_paths("/notifications/sse"), summary="Follow notifications", tags=["streams"], opt=_SSE_OPTIONS)
 async def follow_notifications(
-    feeds: NamedDependency[LiveStreams],
+    streams: NamedDependency[LiveStreams],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
     header: LastEventHeader = None,
     last_event_id: LastEventId = None,
 ) -> EventStream:
     """Send the notifications of a space after one of them, or from now on; `last_event_id=0` means all."""
-    follower = await feeds.news(space_id, after=resume_position(header, last_event_id))
+    follower = await streams.subscribe_notifications(space_id, after=resume_position(header, last_event_id))
     # Who is cut off before the first notification comes back to where it began.
     return EventStream(follower, prelude=b"%bid: %d\n\n" % (RETRY, follower.position))
 
 
 @get("/api/spaces/{space_id:str}/feed", summary="Follow the runs of a space", tags=["streams"], opt=_SSE_OPTIONS)
-async def follow_space(feeds: NamedDependency[LiveStreams], space_id: FromPath[SpaceId]) -> EventStream:
+async def follow_space(streams: NamedDependency[LiveStreams], space_id: FromPath[SpaceId]) -> EventStream:
     """Send hints from now on: where a run stands, each time that it moved. They are for lists, and are not kept."""
-    return EventStream(await feeds.space(space_id), render=sse_frames)
+    return EventStream(await streams.subscribe_space(space_id), render=sse_frames)
 
 
 @websocket(space_paths("/runs/{run_id:str}/ws"), middleware=[check_handshake])
 async def run_socket(
     socket: WebSocket[Any, Any, Any],
-    feeds: NamedDependency[LiveStreams],
+    streams: NamedDependency[LiveStreams],
     run_id: FromPath[RunId],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
     header: LastEventHeader = None,
@@ -63,7 +63,7 @@ async def run_socket(
     """Send the log of a run as messages `{type, seq, data}`, until the run has ended."""
     try:
         after = resume_position(header, last_event_id) or 0
-        follower = await feeds.run(space_id, run_id_of(run_id), after=after)
+        follower = await streams.subscribe_run(space_id, run_id_of(run_id), after=after)
     except HoldfastError as error:
         await deny_handshake(error, socket.scope, socket.send)
     else:

@@ -174,7 +174,7 @@ async def export_thread(
 ) -> Response[bytes]:
     """Return all that was said up to the newest run, or up to `run_id`, to be kept or read elsewhere."""
     run = parse_run_id(run_id)
-    whole = await conversations.whole(space_id, thread_id, run=run)
+    whole = await conversations.export(space_id, thread_id, run=run)
     if format == "json":
         return Response(msgspec.json.encode(whole), media_type="application/json")
     return Response(conversation_markdown(whole).encode(), media_type="text/markdown")

@@ -75,7 +75,7 @@ class KeyBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     rate_limit: Annotated[str, Meta(examples=["600/minute"])] | None = None
     expires_at: Annotated[Instant, Meta(extra_json_schema={"format": "date-time"})] | None = None
 
-    def asked(self) -> KeyRequest:
+    def key_request(self) -> KeyRequest:
         """Return it as the use cases know it."""
         return KeyRequest(**msgspec.structs.asdict(self))
 
@@ -98,7 +98,7 @@ async def create_key(keys: NamedDependency[KeyControl], data: JSONBody[KeyBody])
 
     Once there is a key, every request needs one.
     """
-    return await keys.create(data.asked())
+    return await keys.create(data.key_request())
 
 
 @delete("/api/keys/{key_id:str}", summary="Revoke a key", tags=_KEY_TAGS, status_code=200)

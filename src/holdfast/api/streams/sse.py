@@ -75,17 +75,17 @@ class StreamBody:
         of what comes to them all at once nothing need be gathered.
         """
         follower, send, unsent = self._follower, self._send, self._unsent
-        found = follower.take()
+        found = follower.poll()
         while True:
             if found is None:
                 if unsent:
                     await self._flush()
-                await follower.more()
-                found = follower.take()
+                await follower.wait()
+                found = follower.poll()
             if isinstance(found, StreamEnd):
                 return found
             piece = KEEPALIVE if found is None else found.rendered(render)
-            found = follower.take()
+            found = follower.poll()
             if found is None and not unsent:
                 await send({"type": _BODY_MESSAGE, "body": piece, "more_body": True})
             else:
@@ -97,22 +97,22 @@ class StreamBody:
         """Return what comes next, or why nothing does any more; nothing at all if it is time for a sign of life."""
         if self._size >= MAX_BATCH_BYTES:
             await self._flush()
-        found = self._follower.take()
+        found = self._follower.poll()
         if found is None:
             if self._unsent:
                 await self._flush()
-            await self._follower.more()
-            found = self._follower.take()
+            await self._follower.wait()
+            found = self._follower.poll()
         return found
 
     async def end(self) -> None:
         """Send the rest; there is no more."""
-        await self._send({"type": _BODY_MESSAGE, "body": self._taken()})
+        await self._send({"type": _BODY_MESSAGE, "body": self._take_unsent()})
 
     def _flush(self) -> Awaitable[None]:
-        return self._send({"type": _BODY_MESSAGE, "body": self._taken(), "more_body": True})
+        return self._send({"type": _BODY_MESSAGE, "body": self._take_unsent(), "more_body": True})
 
-    def _taken(self) -> bytes:
+    def _take_unsent(self) -> bytes:
         taken = b"".join(self._unsent)
         self._unsent.clear()
         self._size = 0
@@ -155,22 +155,22 @@ class EventStream:
         """Answer, and send until there is no more, or nobody who listens."""
         with self._follower as follower:
             # a task of its own: to wake a task costs something for each call that waits in it, and here wait many
-            sending = asyncio.get_running_loop().create_task(self._answer(scope, send))
-            follower.cut_off = sending.cancel
+            sending = asyncio.get_running_loop().create_task(self._stream(scope, send))
+            follower.on_stalled = sending.cancel
             await _wait_for_disconnect(receive, sending)
 
-    async def _answer(self, scope: AsgiScope, send: Send) -> None:
+    async def _stream(self, scope: AsgiScope, send: Send) -> None:
         """Send what there is, and at last why there is no more."""
         await send({"type": "http.response.start", "status": 200, "headers": self._headers})
         body = StreamBody(self._follower, unwrapped_send(scope, send))
-        body.write(self._first())
+        body.write(self._opening_frame())
         try:
-            body.write(self._last_words(await self._write_all(body)))
+            body.write(self._closing_frame(await self._write_all(body)))
         except HoldfastError as error:
-            body.write(self._refusal(error))
+            body.write(self._error_frame(error))
         await body.end()
 
-    def _first(self) -> bytes:
+    def _opening_frame(self) -> bytes:
         """Return what is written before all else."""
         return self._prelude
 
@@ -178,11 +178,11 @@ class EventStream:
         """Write everything, and return why there is no more."""
         return body.write_all(self._render)
 
-    def _last_words(self, ending: StreamEnd) -> bytes:
+    def _closing_frame(self, ending: StreamEnd) -> bytes:
         """Return how it is written why there is no more."""
         return CLOSING_FRAMES[ending]
 
-    def _refusal(self, error: HoldfastError) -> bytes:
+    def _error_frame(self, error: HoldfastError) -> bytes:
         """Return how it is written that there is no more because something went wrong."""
         return sse_comment(f"{error.code}: {error.message}")
 

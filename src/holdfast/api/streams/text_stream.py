@@ -23,39 +23,39 @@ _EVENT_TYPES: Final = frozenset({"TEXT_MESSAGE_CONTENT", "RUN_FINISHED", "RUN_ER
 class TextStream(EventStream):
     """An ASGI app that sends one segment of a run; how it is written is for those below it to say."""
 
-    _speaking: MessageId | None = None
+    _current_message: MessageId | None = None
     _finished: bool = False
 
     @abstractmethod
-    def _first(self) -> bytes:
+    def _opening_frame(self) -> bytes:
         """Return what is written before anything is said."""
 
     @abstractmethod
-    def _piece(self, text: str) -> bytes:
+    def _text_frame(self, text: str) -> bytes:
         """Return how some words are written."""
 
     @abstractmethod
-    async def _last(self) -> bytes:
+    async def _final_frames(self) -> bytes:
         """Return what is written once the segment is over."""
 
     @abstractmethod
-    def _refusal(self, error: HoldfastError) -> bytes:
+    def _error_frame(self, error: HoldfastError) -> bytes:
         """Return how it is written that there is no more because something went wrong."""
 
-    def _last_words(self, ending: StreamEnd) -> bytes:
+    def _closing_frame(self, ending: StreamEnd) -> bytes:
         """Return nothing: how it ended was said."""
         return b""
 
-    def _after_speech(self, text: str) -> str:
+    def _as_next_paragraph(self, text: str) -> str:
         """Return words that follow what was said, if anything was."""
-        return text if self._speaking is None else TEXT_SEPARATOR + text
+        return text if self._current_message is None else TEXT_SEPARATOR + text
 
     async def _write_all(self, body: StreamBody) -> StreamEnd:
         while not self._finished:
             found = await body.next()
             match found:
                 case EventBatch():
-                    if frames := b"".join(self._pieces(found)):
+                    if frames := b"".join(self._text_frames(found)):
                         body.write(frames)
                 case None:
                     body.write(KEEPALIVE)
@@ -65,20 +65,20 @@ class TextStream(EventStream):
                     raise Unavailable("the stream was cut off: the run goes on")
                 case StreamEnd.ENDED:
                     break
-        body.write(await self._last())
+        body.write(await self._final_frames())
         return StreamEnd.ENDED
 
-    def _pieces(self, chunk: EventBatch) -> Iterator[bytes]:
+    def _text_frames(self, chunk: EventBatch) -> Iterator[bytes]:
         for logged in chunk.items:
-            if not self._finished and logged.type in _EVENT_TYPES and (text := self._said(logged)):
-                yield self._piece(text)
+            if not self._finished and logged.type in _EVENT_TYPES and (text := self._new_text(logged)):
+                yield self._text_frame(text)
 
-    def _said(self, logged: LoggedEvent) -> str:
+    def _new_text(self, logged: LoggedEvent) -> str:
         """Return the words that an event adds; a message that is not the first begins a paragraph."""
         match decode_event(logged.data):
             case TextMessageContent(message_id=message, delta=delta, subagent_run_id=subagent) if subagent is UNSET:
-                text = delta if self._speaking == message else self._after_speech(delta)
-                self._speaking = message
+                text = delta if self._current_message == message else self._as_next_paragraph(delta)
+                self._current_message = message
                 return text
             case RunFinished() | RunErrorEvent():
                 self._finished = True

@@ -76,12 +76,14 @@ class RunSocket:
     async def serve(self) -> None:
         """Accept the socket, and send until there is no more, or nobody who listens."""
         with self._follower as follower:
-            limit_message_size(self._scope, most=MAX_CLIENT_MESSAGE_BYTES)
+            limit_message_size(self._scope, max_bytes=MAX_CLIENT_MESSAGE_BYTES)
             await self._accept({"type": "websocket.accept"})
             try:
                 async with asyncio.TaskGroup() as tasks:
                     sending = tasks.create_task(self._write_all())
-                    follower.cut_off = lambda: self._stop(sending, WebSocketCloseCode.TOO_SLOW, "too slow: reconnect")
+                    follower.on_stalled = lambda: self._stop(
+                        sending, WebSocketCloseCode.TOO_SLOW, "too slow: reconnect"
+                    )
                     listening = tasks.create_task(self._listen(sending))
                     sending.add_done_callback(lambda _: listening.cancel())
             except* OSError:
@@ -89,12 +91,12 @@ class RunSocket:
         if self._close is not None:
             code, reason = self._close
             hurry = code is WebSocketCloseCode.TOO_SLOW
-            await close_socket(self._scope, self._send, code=code, reason=reason, hurry=hurry)
+            await close_socket(self._scope, self._send, code=code, reason=reason, fast=hurry)
 
     async def _write_all(self) -> None:
         while not isinstance(found := await self._follower.next(), StreamEnd):
             for number, message in enumerate([PING] if found is None else found.rendered(websocket_messages), start=1):
-                await self._say(message)
+                await self._send_text(message)
                 if number % MESSAGES_PER_YIELD == 0:
                     await asyncio.sleep(0)  # a send that need not wait lets nobody else work
         self._close = _CLOSE_BY_ENDING[found]
@@ -106,14 +108,14 @@ class RunSocket:
                 if not _is_ping(message):
                     self._stop(sending, WebSocketCloseCode.UNSUPPORTED, "this stream takes nothing but pings")
                     return
-                await self._say(PONG)
+                await self._send_text(PONG)
         sending.cancel()
 
     def _stop(self, sending: asyncio.Task[None], code: WebSocketCloseCode, reason: str) -> None:
         self._close = (code, reason)
         sending.cancel()
 
-    def _say(self, text: str) -> Awaitable[None]:
+    def _send_text(self, text: str) -> Awaitable[None]:
         return self._send({"type": "websocket.send", "text": text})
 
 

@@ -48,12 +48,12 @@ from holdfast.ports.runs import RunFilter, Runs
 from holdfast.ports.workspace import Agents
 
 
-def parse_response(asked: Interrupt, message: str) -> Json:
+def parse_response(interrupt: Interrupt, message: str) -> Json:
     """Return the answer that a message is; one that the question does not take raises `TaskInvalid`."""
     refused = None
-    for reading in _interpretations(asked, message):
+    for reading in _interpretations(interrupt, message):
         try:
-            check_response(asked, reading)
+            check_response(interrupt, reading)
         except Invalid as exc:
             refused = refused or exc
         else:
@@ -61,7 +61,7 @@ def parse_response(asked: Interrupt, message: str) -> Json:
     raise TaskInvalid(
         "the message is no answer to this question: `details.schema` says what is, as text or as JSON",
         field="message",
-        schema=asked.response_schema,
+        schema=interrupt.response_schema,
     ) from refused
 
 
@@ -240,14 +240,14 @@ class TaskControl:
         run = await self.run(name)
         if after > run.last_event_seq:
             raise TaskInvalid(f"there is no event {after} yet", last_event_id=after, last=run.last_event_seq)
-        return run, await self._feeds.run(self._space, run.id)
+        return run, await self._feeds.subscribe_run(self._space, run.id)
 
     async def respond(self, name: str, message: str) -> None:
         """Answer what a task asks; of several questions the oldest."""
         run = await self.run(name)
         if task_status(run) is not TaskStatus.WAITING:
             raise _not_waiting(name, await self._asked_below(run))
-        question = next(iter(await self._interrupts.asked_by(self._space, run.id)), None)
+        question = next(iter(await self._interrupts.open_for_run(self._space, run.id)), None)
         if question is None:  # somebody else was faster
             raise _not_waiting(name)
         response = parse_response(question, message)

@@ -45,7 +45,7 @@ async def diagnose(folder: Path, *, database: str | None = None) -> list[Finding
     where = database or workspace.database
     return [
         *found,
-        *definitions.look(),
+        *definitions.diagnose(),
         *await diagnose_providers(definitions.settings.providers, definitions.agents),
         await diagnose_sandbox(definitions.settings, needed=definitions.has_commands),
         *diagnose_tracing(definitions.settings.telemetry),
@@ -112,7 +112,7 @@ class WorkspaceDefinitions:
         """Whether some agent may run commands, or a tool is one."""
         return bool(tool_folders(self._workspace)) or any("bash" in agent.tools for agent in self.agents)
 
-    def look(self) -> Iterator[Finding]:
+    def diagnose(self) -> Iterator[Finding]:
         """Yield what is found."""
         yield _file_finding("settings", self._broken_settings)
         yield from self._look_at_agents()
@@ -132,7 +132,7 @@ class WorkspaceDefinitions:
         names = tool_folders(self._workspace)
         for name in names:
             try:
-                read_tool(self._workspace, name, taken=reserved_tool_names(()))
+                read_tool(self._workspace, name, reserved=reserved_tool_names(()))
             except HoldfastError as wrong:
                 yield failure("tools", wrong.message, remedy=f"correct `tools/{name}/tool.json`")
                 names = [each for each in names if each != name]

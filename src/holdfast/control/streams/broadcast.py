@@ -65,12 +65,12 @@ class EventBatch:
         return found
 
 
-def split_batches(items: Sequence[Any], *, most: int = MAX_BATCH_BYTES) -> Iterator[EventBatch]:
+def split_batches(items: Sequence[Any], *, max_bytes: int = MAX_BATCH_BYTES) -> Iterator[EventBatch]:
     """Yield items without a gap as chunks of at most so many bytes, or of a single item."""
     start = size = 0
     for number, item in enumerate(items):
         size += len(item.data)
-        if size > most and number > start:
+        if size > max_bytes and number > start:
             yield EventBatch(items[start:number])
             start, size = number, len(item.data)
     if items:
@@ -103,19 +103,19 @@ class StreamEnd(Enum):
 class Channel:
     """What is read once for all who follow the same thing."""
 
-    missing: ClassVar[StreamEnd] = StreamEnd.GONE
+    missing_end: ClassVar[StreamEnd] = StreamEnd.GONE
     """What it means that something is not there any more which there was."""
 
     def __init__(self, start: int) -> None:
         """Make a feed of what comes after the number `start`."""
-        self.floor = start
+        self.window_start = start
         """The window holds all that is above this number."""
-        self.last = start
-        self.ending: StreamEnd | None = None
-        self.followers = 0
+        self.last_seq = start
+        self.end_reason: StreamEnd | None = None
+        self.subscribers = 0
         self.reader: asyncio.Task[None] | None = None
         self._chunks: deque[EventBatch] = deque()
-        self.size = 0
+        self.buffered_bytes = 0
         self._waiting: list[asyncio.Future[None]] = []
         self._loop = asyncio.get_running_loop()
 
@@ -124,30 +124,30 @@ class Channel:
         """Return the next items of the log after a number, in order."""
 
     @abstractmethod
-    async def _follow(self) -> None:
+    async def _read_log(self) -> None:
         """Add what comes until there is an ending."""
 
     async def run(self) -> None:
         """Read until the feed is over; while the store does not answer, try again."""
         try:
-            while self.ending is None:
+            while self.end_reason is None:
                 try:
-                    await self._follow()
+                    await self._read_log()
                 except NotFound:
-                    self.end(StreamEnd.GONE)
+                    self.close(StreamEnd.GONE)
                 except Unavailable:
                     await asyncio.sleep(OUTAGE_RETRY_SECONDS)
         finally:
-            self.stir()  # should it have failed, whoever waits learns of it
+            self.wake_subscribers()  # should it have failed, whoever waits learns of it
 
-    def after(self, position: int) -> EventBatch:
+    def batch_after(self, position: int) -> EventBatch:
         """Return what follows a position that is in the window, and not its end."""
         newest = self._chunks[-1]
         if newest.first == position + 1:
             return newest
         return next(chunk for chunk in self._chunks if chunk.last > position).after(position)
 
-    def moved(self) -> asyncio.Future[None]:
+    def wait_for_change(self) -> asyncio.Future[None]:
         """Return what is done when something came, the feed is over, or it is time to show a sign of life."""
         if self.reader is not None and self.reader.done():
             self.reader.result()
@@ -155,24 +155,24 @@ class Channel:
         self._waiting.append(future)
         return future
 
-    def add(self, items: Sequence[Any]) -> None:
+    def publish(self, items: Sequence[Any]) -> None:
         """Hand out what was read, at least one item."""
         for chunk in split_batches(items):
             self._chunks.append(chunk)
-            self.size += chunk.size
-            self.last = chunk.last
-        while self.size > WINDOW_BYTES and len(self._chunks) > 1:
+            self.buffered_bytes += chunk.size
+            self.last_seq = chunk.last
+        while self.buffered_bytes > WINDOW_BYTES and len(self._chunks) > 1:
             oldest = self._chunks.popleft()
-            self.size -= oldest.size
-            self.floor = oldest.last
-        self.stir()
+            self.buffered_bytes -= oldest.size
+            self.window_start = oldest.last
+        self.wake_subscribers()
 
-    def end(self, ending: StreamEnd) -> None:
+    def close(self, ending: StreamEnd) -> None:
         """Let followers go once they have what was read."""
-        self.ending = self.ending or ending
-        self.stir()
+        self.end_reason = self.end_reason or ending
+        self.wake_subscribers()
 
-    def stir(self) -> None:
+    def wake_subscribers(self) -> None:
         """Wake all who wait."""
         waiting, self._waiting = self._waiting, []
         for future in waiting:
@@ -183,14 +183,25 @@ class Channel:
 class Subscriber:
     """Follows a feed from a position on, until the block that it is entered for ends."""
 
-    __slots__ = ("_busy", "_leave", "_limit", "_read", "_seen", "_taken", "cut_off", "feed", "joined_at", "position")
+    __slots__ = (
+        "_busy",
+        "_leave",
+        "_limit",
+        "_read",
+        "_seen",
+        "_taken",
+        "on_stalled",
+        "channel",
+        "joined_at",
+        "position",
+    )
 
     def __init__(self, feed: Channel, position: int, *, joined_at: int, leave: Callable[["Subscriber"], None]) -> None:
-        self.feed = feed
+        self.channel = feed
         self.position = position
         self.joined_at = joined_at
         """The last number there was when it joined: up to it everything is history."""
-        self.cut_off: Callable[[], object] | None = None
+        self.on_stalled: Callable[[], object] | None = None
         """Called when it is too slow: it took something, and did not come back for more."""
         self._leave = leave
         self._limit = FIRST_PAGE_ITEMS
@@ -208,42 +219,42 @@ class Subscriber:
 
     async def next(self) -> EventBatch | StreamEnd | None:
         """Return what comes next, or why nothing does any more; nothing at all if it is time for a sign of life."""
-        found = self.take()
+        found = self.poll()
         if found is None:
-            await self.more()
-            found = self.take()
+            await self.wait()
+            found = self.poll()
         return found
 
-    def take(self) -> EventBatch | StreamEnd | None:
+    def poll(self) -> EventBatch | StreamEnd | None:
         """Return what is at hand, if something is: `next` in two steps, for those who make no coroutine for each."""
         self._busy = True
         self._taken += 1
-        feed = self.feed
+        feed = self.channel
         if self._read is not None:
             found, self._read = self._read, None
-        elif self.position >= feed.last:  # it may have seen more than the reader of the feed
-            return feed.ending
-        elif self.position >= feed.floor:
-            found = feed.after(self.position)
+        elif self.position >= feed.last_seq:  # it may have seen more than the reader of the feed
+            return feed.end_reason
+        elif self.position >= feed.window_start:
+            found = feed.batch_after(self.position)
         else:
-            return None if feed.ending is StreamEnd.ENDED else feed.ending
+            return None if feed.end_reason is StreamEnd.ENDED else feed.end_reason
         if isinstance(found, EventBatch):
             self.position = found.last
         return found
 
-    def more(self) -> Awaitable[None]:
+    def wait(self) -> Awaitable[None]:
         """Wait until there is something to take, or it is time for a sign of life."""
         self._busy = False
-        feed = self.feed
-        if self.position < feed.floor:
+        feed = self.channel
+        if self.position < feed.window_start:
             return self._catch_up()
-        if self.position < feed.last or feed.ending is not None:  # it came while what was there before was sent
+        if self.position < feed.last_seq or feed.end_reason is not None:  # it came while what was there before was sent
             return asyncio.sleep(0)
-        return feed.moved()
+        return feed.wait_for_change()
 
-    def look(self) -> bool:
+    def check_stalled(self) -> bool:
         """Cut it off if it has been busy with the same thing since the last look, and tell whether it was."""
-        cut_off = self.cut_off if self._busy and self._taken == self._seen else None
+        cut_off = self.on_stalled if self._busy and self._taken == self._seen else None
         self._seen = self._taken
         if cut_off is not None:
             cut_off()
@@ -252,15 +263,15 @@ class Subscriber:
     async def _catch_up(self) -> None:
         """Read what is no longer in the window; while the store does not answer, give it time."""
         try:
-            items = await self.feed.page(self.position, limit=self._limit)
+            items = await self.channel.page(self.position, limit=self._limit)
         except Unavailable:
             await asyncio.sleep(OUTAGE_RETRY_SECONDS)
         except NotFound:
             self._read = StreamEnd.GONE
         else:
-            self._read = self._first_of(items) if items else self.feed.missing
+            self._read = self._first_batch(items) if items else self.channel.missing_end
 
-    def _first_of(self, items: Sequence[Any]) -> EventBatch:
+    def _first_batch(self, items: Sequence[Any]) -> EventBatch:
         """Return as much as is written at once; the rest is read again, so that nothing is kept for a slow reader."""
         first = next(split_batches(items))
         self._limit = min(2 * len(first.items), PAGE_ITEMS)

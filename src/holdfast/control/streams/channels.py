@@ -35,30 +35,30 @@ class RunChannel(Channel):
         self._events = events
         self._watching = watching
         if fresh := self._fresh():
-            self.add(fresh)
+            self.publish(fresh)
 
     async def page(self, after: int, *, limit: int = PAGE_ITEMS) -> Sequence[LoggedEvent]:
         """Return events after a number."""
         return await self._events.after(self._space, self._run, seq=after, limit=limit)
 
-    async def _follow(self) -> None:
+    async def _read_log(self) -> None:
         with self._watching.watch(self._space, self._run) as watch:
             await self._read(self._known)  # at once: the first event need not wait for a look at the run
-            while self.ending is None:
-                head = await watch.beyond(self.last)
+            while self.end_reason is None:
+                head = await watch.wait_past(self.last_seq)
                 if head is None:
-                    self.end(StreamEnd.GONE)
+                    self.close(StreamEnd.GONE)
                     return
                 await self._read(head.last_event_seq)
-                if head.status.terminal and self.last >= head.last_event_seq:
-                    self.end(StreamEnd.ENDED)
+                if head.status.terminal and self.last_seq >= head.last_event_seq:
+                    self.close(StreamEnd.ENDED)
 
     async def _read(self, through: int) -> None:
-        while self.last < through and (events := self._fresh() or await self.page(self.last)):
-            self.add(events)
+        while self.last_seq < through and (events := self._fresh() or await self.page(self.last_seq)):
+            self.publish(events)
 
     def _fresh(self) -> Sequence[LoggedEvent]:
-        return self._watching.fresh(self._space, self._run, self.last)
+        return self._watching.recent_events(self._space, self._run, self.last_seq)
 
 
 WAKEUP_FALLBACK_SECONDS: Final = 2.0
@@ -81,30 +81,30 @@ class NotificationChannel(Channel):
         self._space = space
         self._notifications = notifications
         self._watching = watching
-        self._rung = asyncio.Event()
+        self._woken = asyncio.Event()
 
     async def page(self, after: int, *, limit: int = PAGE_ITEMS) -> Sequence[NotificationItem]:
         """Return notifications after a number."""
         return [_notification_item(each) for each in await self._notifications.after(self._space, after, limit=limit)]
 
-    async def _follow(self) -> None:
-        with self._watching.listen(self._hear):
-            while self.ending is None:
-                self._rung.clear()
-                while news := await self.page(self.last):
-                    self.add(news)
-                await wait_for_event(self._rung, within=WAKEUP_FALLBACK_SECONDS)
+    async def _read_log(self) -> None:
+        with self._watching.listen(self._on_wake):
+            while self.end_reason is None:
+                self._woken.clear()
+                while news := await self.page(self.last_seq):
+                    self.publish(news)
+                await wait_for_event(self._woken, within=WAKEUP_FALLBACK_SECONDS)
 
-    def _hear(self, wake: WakeHint) -> None:
+    def _on_wake(self, wake: WakeHint) -> None:
         if wake.news or wake.everything:
-            self._rung.set()
+            self._woken.set()
 
 
-async def wait_for_event(bell: asyncio.Event, *, within: float) -> bool:
+async def wait_for_event(event: asyncio.Event, *, within: float) -> bool:
     """Wait until a bell rings, or for a time; return whether it rang."""
     try:
         async with asyncio.timeout(within):
-            await bell.wait()
+            await event.wait()
     except TimeoutError:
         return False
     return True
@@ -142,7 +142,7 @@ class RunHintItem(msgspec.Struct, frozen=True, kw_only=True):
 class SpaceChannel(Channel):
     """The changes of a space's runs, from now on."""
 
-    missing: ClassVar[StreamEnd] = StreamEnd.BEHIND
+    missing_end: ClassVar[StreamEnd] = StreamEnd.BEHIND
 
     def __init__(self, *, space: SpaceId, runs: Runs, events: EventLog, watching: RunWatcher) -> None:
         super().__init__(0)
@@ -150,46 +150,48 @@ class SpaceChannel(Channel):
         self._runs = runs
         self._events = events
         self._watching = watching
-        self._rung = asyncio.Event()
+        self._woken = asyncio.Event()
         self._hinted: set[RunId] = set()
         self._all = False
-        self._known: OrderedDict[RunId, RunHint] = OrderedDict()
+        self._tracked: OrderedDict[RunId, RunHint] = OrderedDict()
 
     async def page(self, after: int, *, limit: int = PAGE_ITEMS) -> Sequence[RunHintItem]:
         """Return nothing: hints are not kept, so who is too far behind reads the list again."""
         return []
 
-    async def _follow(self) -> None:
-        with self._watching.listen(self._hear):
+    async def _read_log(self) -> None:
+        with self._watching.listen(self._on_wake):
             await self._begin()
-            while self.ending is None:
-                lost = not await wait_for_event(self._rung, within=WAKEUP_FALLBACK_SECONDS)
-                await self._look(everything=lost or self._all)
+            while self.end_reason is None:
+                lost = not await wait_for_event(self._woken, within=WAKEUP_FALLBACK_SECONDS)
+                await self._refresh(everything=lost or self._all)
                 await asyncio.sleep(HINT_INTERVAL_SECONDS)
 
     async def _begin(self) -> None:
         """Take note of where runs stand; after an outage, tell what changed meanwhile."""
-        if self._known:
-            await self._look(everything=True)
+        if self._tracked:
+            await self._refresh(everything=True)
         for run in await self._newest():
             self._remember(_run_hint(run))
 
-    def _hear(self, wake: WakeHint) -> None:
+    def _on_wake(self, wake: WakeHint) -> None:
         self._all = self._all or wake.everything
         self._hinted |= {run for space, run in wake.runs if space == self._space}
         if self._hinted or self._all:
-            self._rung.set()
+            self._woken.set()
 
-    async def _look(self, *, everything: bool) -> None:
-        self._rung.clear()
+    async def _refresh(self, *, everything: bool) -> None:
+        self._woken.clear()
         self._all = False
         hinted, self._hinted = self._hinted, set()
         if everything:
-            self._tell([_run_hint(run) for run in await self._newest()])
-            hinted |= {run for run, hint in self._known.items() if not hint.status.terminal}
-        heads = await self._events.heads([(self._space, run) for run in hinted & self._known.keys()])
-        fresh = [await self._read(run) for run in hinted - self._known.keys()]
-        self._tell([*(self._moved(head) for head in heads), *(hint for hint in fresh if hint is not None)])
+            self._publish_changed([_run_hint(run) for run in await self._newest()])
+            hinted |= {run for run, hint in self._tracked.items() if not hint.status.terminal}
+        heads = await self._events.heads([(self._space, run) for run in hinted & self._tracked.keys()])
+        fresh = [await self._read(run) for run in hinted - self._tracked.keys()]
+        self._publish_changed(
+            [*(self._updated_hint(head) for head in heads), *(hint for hint in fresh if hint is not None)]
+        )
 
     async def _newest(self) -> list[Run]:
         return (await self._runs.page(self._space, limit=MAX_RECENT_RUNS)).items
@@ -199,22 +201,24 @@ class SpaceChannel(Channel):
             return _run_hint(await self._runs.get(self._space, run))
         return None
 
-    def _moved(self, head: LogHead) -> RunHint:
-        return replace(self._known[head.run_id], status=head.status, last_event_seq=head.last_event_seq)
+    def _updated_hint(self, head: LogHead) -> RunHint:
+        return replace(self._tracked[head.run_id], status=head.status, last_event_seq=head.last_event_seq)
 
-    def _tell(self, hints: Iterable[RunHint]) -> None:
-        news = [hint for hint in hints if self._known.get(hint.run_id) != hint]
+    def _publish_changed(self, hints: Iterable[RunHint]) -> None:
+        news = [hint for hint in hints if self._tracked.get(hint.run_id) != hint]
         for hint in news:
             self._remember(hint)
         if news:
             encode = msgspec.json.encode
-            self.add([RunHintItem(seq=seq, data=encode(hint)) for seq, hint in enumerate(news, start=self.last + 1)])
+            self.publish(
+                [RunHintItem(seq=seq, data=encode(hint)) for seq, hint in enumerate(news, start=self.last_seq + 1)]
+            )
 
     def _remember(self, hint: RunHint) -> None:
-        self._known[hint.run_id] = hint
-        self._known.move_to_end(hint.run_id)
-        if len(self._known) > MAX_TRACKED_RUNS:
-            self._known.popitem(last=False)
+        self._tracked[hint.run_id] = hint
+        self._tracked.move_to_end(hint.run_id)
+        if len(self._tracked) > MAX_TRACKED_RUNS:
+            self._tracked.popitem(last=False)
 
 
 def _run_hint(run: Run) -> RunHint:

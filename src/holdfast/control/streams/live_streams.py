@@ -35,11 +35,11 @@ _log: Final = logging.getLogger("holdfast.streams")
 class StreamLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How streams are kept."""
 
-    keepalive: float = 15.0
+    keepalive_seconds: float = 15.0
     """Seconds of silence after which a stream shows a sign of life."""
-    patience: float = 10.0
+    stall_timeout_seconds: float = 10.0
     """Seconds after which a follower is cut off that takes nothing; up to twice as many."""
-    most: int = 10_000
+    max_streams: int = 10_000
     """Streams that may be open at once."""
 
 
@@ -54,109 +54,109 @@ class LiveStreams:
         events: EventLog,
         notifications: Notifications,
         watching: RunWatcher,
-        habits: StreamLimits | None = None,
+        limits: StreamLimits | None = None,
     ) -> None:
         self._spaces = spaces
         self._runs = runs
         self._events = events
         self._notifications = notifications
         self._watching = watching
-        self._habits = habits or StreamLimits()
+        self._habits = limits or StreamLimits()
         self._feeds: dict[ChannelKey, Channel] = {}
         self._phases: dict[Channel, int] = {}
         self._turn = count()
         self._followers: dict[Subscriber, ChannelKey] = {}
-        self._leaving: dict[object, Callable[[], None]] = {}
+        self._close_callbacks: dict[object, Callable[[], None]] = {}
         self._closing = False
-        self._caring: asyncio.Task[None] | None = None
+        self._keepalive_task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "LiveStreams":
-        self._caring = asyncio.get_running_loop().create_task(self._care(), name="holdfast-feeds")
+        self._keepalive_task = asyncio.get_running_loop().create_task(self._send_keepalives(), name="holdfast-feeds")
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-        tasks = [self._caring, *(feed.reader for feed in self._feeds.values())]
+        tasks = [self._keepalive_task, *(feed.reader for feed in self._feeds.values())]
         for task in tasks:
             if task is not None:
                 task.cancel()
         await asyncio.gather(*(task for task in tasks if task is not None), return_exceptions=True)
 
     @property
-    def open(self) -> int:
+    def open_count(self) -> int:
         """How many streams there are."""
         return len(self._followers)
 
     @property
-    def kept(self) -> int:
+    def buffered_bytes(self) -> int:
         """How many bytes of events are kept for them."""
-        return sum(feed.size for feed in self._feeds.values())
+        return sum(feed.buffered_bytes for feed in self._feeds.values())
 
     def close(self) -> None:
         """Let all followers go, and take no new one. It may be called from a signal handler of the event loop."""
         if not self._closing:
             self._closing = True
             for feed in self._feeds.values():
-                feed.end(StreamEnd.CLOSING)
-            for leave in list(self._leaving.values()):
+                feed.close(StreamEnd.CLOSING)
+            for leave in list(self._close_callbacks.values()):
                 leave()
-            self._hurry()
+            self._cut_off_until_empty()
 
     @contextmanager
-    def until_closed(self, leave: Callable[[], None]) -> Iterator[None]:
+    def on_close(self, leave: Callable[[], None]) -> Iterator[None]:
         """Have `leave` called for who waits in the block for something else than a stream, when all are let go."""
         key = object()
-        self._leaving[key] = leave
+        self._close_callbacks[key] = leave
         try:
             if self._closing:
                 leave()
             yield
         finally:
-            del self._leaving[key]
+            del self._close_callbacks[key]
 
-    def _hurry(self) -> None:
+    def _cut_off_until_empty(self) -> None:
         """Cut off those who hold up the end."""
-        self._cut_off()
+        self._disconnect_stalled()
         if self._followers:
-            asyncio.get_running_loop().call_later(SHUTDOWN_CUTOFF_SECONDS, self._hurry)
+            asyncio.get_running_loop().call_later(SHUTDOWN_CUTOFF_SECONDS, self._cut_off_until_empty)
 
-    async def run(self, space: SpaceId, run: RunId, *, after: int | None = 0) -> Subscriber:
+    async def subscribe_run(self, space: SpaceId, run: RunId, *, after: int | None = 0) -> Subscriber:
         """Follow the log of a run after a number, or from now on; a number beyond its end raises `BadCursor`."""
         head = next(iter(await self._events.heads([(space, run)])), None)
         if head is None:
             raise NotFound(f"there is no run `{run}`", id=run)
-        self.check_room()
+        self.check_capacity()
         return self._run(head, head.last_event_seq if after is None else after)
 
-    def check_room(self) -> None:
+    def check_capacity(self) -> None:
         """Raise `TooManyStreams` unless there may be one more stream now, `Unavailable` when the process stops."""
         if self._closing:
             raise Unavailable("the server is shutting down: follow another one, or come back in a moment")
-        most = self._habits.most
+        most = self._habits.max_streams
         if len(self._followers) >= most:
             raise TooManyStreams(f"{most} streams are open, and there may be no more: close some", limit=most)
 
-    def new_run(self, run: Run) -> Subscriber:
+    def subscribe_new_run(self, run: Run) -> Subscriber:
         """Follow a run that was just made, from its beginning; whether there is room is asked before it is made."""
         return self._run(log_head(run), 0)
 
-    async def news(self, space: SpaceId, *, after: int | None = None) -> Subscriber:
+    async def subscribe_notifications(self, space: SpaceId, *, after: int | None = None) -> Subscriber:
         """Follow the notifications of a space after a number, or from now on."""
         latest = await self._notifications.latest(space, limit=1)
         last = latest[0].number if latest else 0
         start = last if after is None else after
         _check_position(start, last)
-        self.check_room()
+        self.check_capacity()
         return self._join(("news", space), start, last, lambda floor: self._news_feed(space, floor))
 
-    async def space(self, space: SpaceId) -> Subscriber:
+    async def subscribe_space(self, space: SpaceId) -> Subscriber:
         """Follow where the runs of a space stand, from now on."""
         await self._spaces.get(space)
-        self.check_room()
+        self.check_capacity()
         key = ("space", space)
-        now = self._feeds[key].last if key in self._feeds else 0
+        now = self._feeds[key].last_seq if key in self._feeds else 0
         return self._join(key, now, now, lambda _: self._space_feed(space))
 
     def _run(self, head: LogHead, after: int) -> Subscriber:
@@ -166,23 +166,23 @@ class LiveStreams:
 
     def _join(self, key: ChannelKey, position: int, last: int, make: Callable[[int], Channel]) -> Subscriber:
         feed = self._feeds.get(key)
-        if feed is None or feed.ending is not None:
+        if feed is None or feed.end_reason is not None:
             # Who is far behind reads the log alone; the window is for what is new.
             feed = self._feeds[key] = make(position if last - position <= PAGE_ITEMS else last)
             self._phases[feed] = next(self._turn) % KEEPALIVE_SLICES
             feed.reader = asyncio.get_running_loop().create_task(feed.run())
         if self._closing:
-            feed.end(StreamEnd.CLOSING)
-        feed.followers += 1
+            feed.close(StreamEnd.CLOSING)
+        feed.subscribers += 1
         follower = Subscriber(feed, position, joined_at=last, leave=self._leave)
         self._followers[follower] = key
         return follower
 
     def _leave(self, follower: Subscriber) -> None:
         key = self._followers.pop(follower)
-        feed = follower.feed
-        feed.followers -= 1
-        if feed.followers:
+        feed = follower.channel
+        feed.subscribers -= 1
+        if feed.subscribers:
             return
         self._phases.pop(feed, None)
         if self._feeds.get(key) is feed:
@@ -190,21 +190,21 @@ class LiveStreams:
         if feed.reader is not None:
             feed.reader.cancel()
 
-    async def _care(self) -> None:
+    async def _send_keepalives(self) -> None:
         """Let streams show signs of life, and cut off those that are too slow."""
-        step = min(self._habits.keepalive / KEEPALIVE_SLICES, self._habits.patience)
-        looks = max(round(self._habits.patience / step), 1)
+        step = min(self._habits.keepalive_seconds / KEEPALIVE_SLICES, self._habits.stall_timeout_seconds)
+        looks = max(round(self._habits.stall_timeout_seconds / step), 1)
         for turn in count(1):
             await asyncio.sleep(step)
             for feed, phase in list(self._phases.items()):
                 if turn % KEEPALIVE_SLICES == phase:
-                    feed.stir()
+                    feed.wake_subscribers()
             if turn % looks == 0:
-                self._cut_off()
+                self._disconnect_stalled()
 
-    def _cut_off(self) -> None:
+    def _disconnect_stalled(self) -> None:
         for follower, key in list(self._followers.items()):
-            if follower.look():
+            if follower.check_stalled():
                 kind, *ids = key
                 said = {"stream": kind, "of": "/".join(ids)}
                 _log.warning("cut off a reader of %s %s that took nothing", kind, said["of"], extra={"said": said})

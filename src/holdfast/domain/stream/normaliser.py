@@ -84,7 +84,7 @@ class StreamNormaliser:
         """Go on with a run's log, of which at least the events of `STRUCTURAL_TYPES` are given, in order."""
         stream = cls(thread_id, run_id, base_run_id)
         for event in logged:
-            stream._state.note(event)
+            stream._state.record(event)
         return stream
 
     @property
@@ -109,7 +109,7 @@ class StreamNormaliser:
 
     def has_call(self, call: ToolCallId) -> bool:
         """Say whether a call was logged under that id."""
-        return self._state.calls.unused(call) != call
+        return self._state.calls.new_id(call) != call
 
     def feed(self, event: Event, *, at: Millis) -> list[Event]:
         """Return what to log for `event`; `at` is the time of all that says none itself."""
@@ -135,7 +135,7 @@ class StreamNormaliser:
         """Return what ends the open segment, or else a new one that holds nothing but its end; the end comes last."""
         return self._log(self._terminal(outcome), at)
 
-    def take_back_end(self) -> None:
+    def undo_end(self) -> None:
         """Forget the last event of `end`, which was never logged: the segment goes on."""
         if self._before_end is not None:
             self._state.segment, self._before_end = self._before_end, None
@@ -151,7 +151,7 @@ class StreamNormaliser:
 
     def _append(self, logged: list[Event], event: Event) -> None:
         # The rules ask for the next event only when this one has been noted.
-        self._state.note(event)
+        self._state.record(event)
         logged.append(event)
 
     def _legal(self, event: Event) -> Iterator[Event]:

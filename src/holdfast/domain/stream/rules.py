@@ -78,14 +78,14 @@ def normalise_text(state: StreamState, event: TextEvent) -> Iterator[Event]:
 def _text_start(state: StreamState, start: TextMessageStart) -> TextMessageStart:
     return replace(
         start,
-        message_id=state.texts.unused(start.message_id),
+        message_id=state.texts.new_id(start.message_id),
         subagent_run_id=state.tag(start.subagent_run_id),
     )
 
 
 def _missing_text_start(state: StreamState, event: TextMessageContent) -> TextMessageStart:
     # What was ended too early goes on in the same voice.
-    earlier = state.texts.logged(event.message_id)
+    earlier = state.texts.logged_id(event.message_id)
     role, name = state.speakers.get(earlier, (UNSET, UNSET))
     tag = event.subagent_run_id
     owner = state.segment.messages.get(earlier, UNSET) if tag is UNSET else tag
@@ -95,7 +95,7 @@ def _missing_text_start(state: StreamState, event: TextMessageContent) -> TextMe
 
 
 def _continue_text(state: StreamState, event: _TextContinuation) -> _TextContinuation:
-    name = state.texts.logged(event.message_id)
+    name = state.texts.logged_id(event.message_id)
     return replace(event, message_id=name, subagent_run_id=state.texts.open[name])
 
 
@@ -146,11 +146,11 @@ def _normalise_span(state: StreamState, event: ReasoningSpanEvent) -> Iterator[E
     match event:
         case ReasoningStart():
             if not state.spans.is_open(event.message_id):
-                name = state.spans.unused(event.message_id)
+                name = state.spans.new_id(event.message_id)
                 owner = _reasoning_owner(state, name, event.subagent_run_id)
                 yield replace(event, message_id=name, subagent_run_id=owner)
         case ReasoningEnd():
-            name = state.spans.logged(event.message_id)
+            name = state.spans.logged_id(event.message_id)
             if name in state.spans.open:
                 yield replace(event, message_id=name, subagent_run_id=state.spans.open[name])
         case _:
@@ -181,19 +181,19 @@ def _reasoning_owner(state: StreamState, name: MessageId, said: EventOwner) -> E
 
 
 def _reasoning_start(state: StreamState, start: ReasoningMessageStart) -> ReasoningMessageStart:
-    name = state.thoughts.unused(start.message_id)
+    name = state.thoughts.new_id(start.message_id)
     return replace(start, message_id=name, subagent_run_id=_reasoning_owner(state, name, start.subagent_run_id))
 
 
 def _missing_reasoning_start(state: StreamState, event: ReasoningMessageContent) -> ReasoningMessageStart:
-    earlier = state.thoughts.logged(event.message_id)
+    earlier = state.thoughts.logged_id(event.message_id)
     tag = event.subagent_run_id
     owner = state.segment.thoughts.get(earlier, UNSET) if tag is UNSET else tag
     return ReasoningMessageStart(message_id=event.message_id, subagent_run_id=owner, timestamp=event.timestamp)
 
 
 def _continue_reasoning(state: StreamState, event: _ReasoningContinuation) -> _ReasoningContinuation:
-    name = state.thoughts.logged(event.message_id)
+    name = state.thoughts.logged_id(event.message_id)
     return replace(event, message_id=name, subagent_run_id=state.thoughts.open[name])
 
 
@@ -222,11 +222,11 @@ def _expand_reasoning_chunk(state: StreamState, event: ReasoningMessageChunk) ->
 
 def _encrypted_entity_id(state: StreamState, event: ReasoningEncryptedValue) -> str:
     if event.subtype == "tool-call":
-        return state.calls.logged(ToolCallId(event.entity_id))
-    thought = state.thoughts.logged(MessageId(event.entity_id))
+        return state.calls.logged_id(ToolCallId(event.entity_id))
+    thought = state.thoughts.logged_id(MessageId(event.entity_id))
     if thought in state.segment.thoughts:
         return thought
-    return state.texts.logged(MessageId(event.entity_id))
+    return state.texts.logged_id(MessageId(event.entity_id))
 
 
 _ToolCallContinuation = TypeVar("_ToolCallContinuation", bound=ToolCallArgs | ToolCallEnd)
@@ -250,7 +250,7 @@ def normalise_tool_call(state: StreamState, event: ToolCallEvent) -> Iterator[Ev
 
 
 def _tool_call_start(state: StreamState, start: ToolCallStart) -> ToolCallStart:
-    name = state.calls.unused(start.tool_call_id)
+    name = state.calls.new_id(start.tool_call_id)
     owner = state.tag(start.subagent_run_id)
     parent = _parent_message(state, start.parent_message_id, owner)
     if parent is None:
@@ -266,11 +266,11 @@ def _tool_call_start(state: StreamState, start: ToolCallStart) -> ToolCallStart:
 
 
 def _parent_message(state: StreamState, said: MessageId | UnsetType, owner: EventOwner) -> MessageId | None:
-    return state.segment.last_said.get(owner) if said is UNSET else state.texts.logged(said)
+    return state.segment.last_said.get(owner) if said is UNSET else state.texts.logged_id(said)
 
 
 def _continue_tool_call(state: StreamState, event: _ToolCallContinuation) -> _ToolCallContinuation:
-    name = state.calls.logged(event.tool_call_id)
+    name = state.calls.logged_id(event.tool_call_id)
     return replace(event, tool_call_id=name, subagent_run_id=state.calls.open[name])
 
 
@@ -305,13 +305,13 @@ def _expand_tool_call_chunk(state: StreamState, event: ToolCallChunk) -> Iterato
 
 
 def _tool_call_result(state: StreamState, event: ToolCallResult) -> Iterator[Event]:
-    name = state.calls.logged(event.tool_call_id)
+    name = state.calls.logged_id(event.tool_call_id)
     if name in state.calls.open:
         yield _continue_tool_call(state, ToolCallEnd(tool_call_id=name, timestamp=event.timestamp))
     yield replace(
         event,
         tool_call_id=name,
-        message_id=state.texts.unused(event.message_id),
+        message_id=state.texts.new_id(event.message_id),
         subagent_run_id=state.segment.calls.get(name, state.tag(event.subagent_run_id)),
     )
 
@@ -323,7 +323,7 @@ def normalise_subagent(state: StreamState, event: SubagentEvent) -> Iterator[Eve
             if not state.subagents.is_open(event.subagent_run_id):
                 yield _subagent_start(state, event)
         case SubagentFinished() | SubagentError():
-            name = state.subagents.logged(event.subagent_run_id)
+            name = state.subagents.logged_id(event.subagent_run_id)
             if name in state.subagents.open:
                 yield from work_ends(state, owner=name)
                 yield replace(event, subagent_run_id=name)
@@ -337,14 +337,14 @@ def _subagent_start(state: StreamState, event: SubagentStarted) -> SubagentStart
         event,
         subagent_run_id=_subagent_id(state, event.subagent_run_id),
         parent_subagent_run_id=state.tag(event.parent_subagent_run_id),
-        parent_tool_call_id=UNSET if call is UNSET else state.calls.logged(call),
-        parent_message_id=UNSET if message is UNSET else state.texts.logged(message),
+        parent_tool_call_id=UNSET if call is UNSET else state.calls.logged_id(call),
+        parent_message_id=UNSET if message is UNSET else state.texts.logged_id(message),
     )
 
 
 def _subagent_id(state: StreamState, said: RunId) -> RunId:
     # One that was suspended has not ended: it may go on in a later segment, as itself.
-    logged = state.subagents.logged(said)
+    logged = state.subagents.logged_id(said)
     if logged in state.suspended and logged not in state.segment.subagents:
         return logged
-    return state.subagents.unused(said)
+    return state.subagents.new_id(said)

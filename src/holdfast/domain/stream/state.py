@@ -68,19 +68,19 @@ class StreamIds(Generic[LoggedId]):
         self._used: set[LoggedId] = set() if used is None else used
         self._logged: dict[LoggedId, LoggedId] = {}
 
-    def logged(self, said: LoggedId) -> LoggedId:
+    def logged_id(self, said: LoggedId) -> LoggedId:
         """Return the newest logged id of what producers call `said`."""
         return self._logged.get(said, said)
 
     def is_open(self, said: LoggedId) -> bool:
         """Tell whether what producers call `said` is open."""
-        return self.logged(said) in self.open
+        return self.logged_id(said) in self.open
 
-    def unused(self, said: LoggedId) -> LoggedId:
+    def new_id(self, said: LoggedId) -> LoggedId:
         """Return the id under which to log a new thing that producers call `said`."""
         if said not in self._used:
             return said
-        newest = self.logged(said)
+        newest = self.logged_id(said)
         numbers = count(2 if newest == said else int(newest[len(said) + 1 :]) + 1)
         candidates = (cast(LoggedId, f"{said}-{number}") for number in numbers)
         return next(name for name in candidates if name not in self._used)
@@ -92,7 +92,7 @@ class StreamIds(Generic[LoggedId]):
     def start(self, name: LoggedId, owner: EventOwner) -> None:
         """Take note that `name` was logged as started."""
         said = cast(LoggedId, name.rpartition("-")[0])
-        if name == self.unused(said) and not self.is_open(said):
+        if name == self.new_id(said) and not self.is_open(said):
             self._logged[said] = name
         self._used.add(name)
         self.open[name] = owner
@@ -178,10 +178,10 @@ class StreamState:
         """Return the logged id of the sub-agent `said`; unset if it did not start in this segment."""
         if said is UNSET:
             return UNSET
-        logged = self.subagents.logged(said)
+        logged = self.subagents.logged_id(said)
         return logged if logged in self.segment.subagents else UNSET
 
-    def note(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         """Take note of an event that was logged."""
         match event:
             case TextMessageStart() | TextMessageEnd():
@@ -348,7 +348,7 @@ def with_logged_ids(state: StreamState, outcome: RunOutcome | UnsetType) -> RunO
     """Return `outcome` with the ids under which things were logged."""
     match outcome:
         case SuccessOutcome(pending_tool_call_ids=list(pending)):
-            return SuccessOutcome(pending_tool_call_ids=[state.calls.logged(call) for call in pending])
+            return SuccessOutcome(pending_tool_call_ids=[state.calls.logged_id(call) for call in pending])
         case InterruptOutcome(interrupts=interrupts):
             return InterruptOutcome(
                 interrupts=[_interrupt_with_logged_ids(state, interrupt) for interrupt in interrupts]
@@ -363,8 +363,8 @@ def _interrupt_with_logged_ids(state: StreamState, interrupt: AgUiInterrupt) -> 
     call, tag = interrupt.tool_call_id, interrupt.subagent_run_id
     return replace(
         interrupt,
-        tool_call_id=UNSET if call is UNSET else state.calls.logged(call),
-        subagent_run_id=UNSET if tag is UNSET else state.subagents.logged(tag),
+        tool_call_id=UNSET if call is UNSET else state.calls.logged_id(call),
+        subagent_run_id=UNSET if tag is UNSET else state.subagents.logged_id(tag),
     )
 
 

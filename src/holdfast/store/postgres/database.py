@@ -43,7 +43,7 @@ class PostgresDatabase:
         async with self._sessions.reading() as transaction:
             return await operation(transaction)
 
-    async def write(self, operation: Operation[T], *, queues: bool = False) -> T:
+    async def write(self, operation: Operation[T], *, enqueues: bool = False) -> T:
         """Run an operation, again if others were in its way; those who claim do so in transactions of their own."""
         for _ in range(MAX_ATTEMPTS):
             try:
@@ -53,18 +53,18 @@ class PostgresDatabase:
                 continue
         raise Unavailable("others were in the way each time: try again")
 
-    def together(self, batch: Batch[BatchItem, BatchResult], item: BatchItem) -> Awaitable[BatchResult]:
+    def submit_to_batch(self, batch: Batch[BatchItem, BatchResult], item: BatchItem) -> Awaitable[BatchResult]:
         """Do an item with whatever else is waiting."""
         return self._batches.submit(batch, item)
 
 
 @asynccontextmanager
 async def open_database(
-    url: str, *, clock: Clock, keeps_time: bool, bus: Bus, connections: int = DEFAULT_CONNECTIONS
+    url: str, *, clock: Clock, use_local_clock: bool, bus: Bus, connections: int = DEFAULT_CONNECTIONS
 ) -> AsyncIterator[PostgresDatabase]:
     """Connect and bring the schema up to date.
 
-    With `keeps_time` leases are measured by `clock` and not by the server's.
+    With `use_local_clock` leases are measured by `clock` and not by the server's.
     """
     async with AsyncExitStack() as stack:
         try:
@@ -74,15 +74,15 @@ async def open_database(
                 await migrate(connection, now=clock.now())
         except DRIVER_ERRORS as exc:
             raise translate_error(exc) from exc
-        yield await stack.enter_async_context(database_on(pool, clock=clock, keeps_time=keeps_time, bus=bus))
+        yield await stack.enter_async_context(database_on(pool, clock=clock, use_local_clock=use_local_clock, bus=bus))
 
 
 @asynccontextmanager
 async def database_on(
-    pool: asyncpg.Pool, *, clock: Clock, keeps_time: bool, bus: Bus
+    pool: asyncpg.Pool, *, clock: Clock, use_local_clock: bool, bus: Bus
 ) -> AsyncIterator[PostgresDatabase]:
     """Use a database whose schema is up to date through connections that are there."""
-    sessions = Sessions(pool, clock=clock, keeps_time=keeps_time, bus=bus)
+    sessions = Sessions(pool, clock=clock, use_local_clock=use_local_clock, bus=bus)
     batches = BatchQueues(sessions)
     try:
         yield PostgresDatabase(sessions, batches)

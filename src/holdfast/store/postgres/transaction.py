@@ -26,8 +26,8 @@ class LazyTransaction:
 
     def __init__(self, connection: asyncpg.Connection, *, reads: bool = False) -> None:
         self._connection = connection
-        self._borders = connection.transaction(isolation="repeatable_read" if reads else None, readonly=reads)
-        self._begun = False
+        self._transaction = connection.transaction(isolation="repeatable_read" if reads else None, readonly=reads)
+        self._started = False
         self.committing = False
         """Whether, if the connection breaks now, nobody knows what became of it."""
 
@@ -39,13 +39,13 @@ class LazyTransaction:
 
     async def fetch(self, sql: str, *values: Any) -> Sequence[Row]:
         """Run a statement and return its rows."""
-        if not self._begun:
-            self._begun = True  # it may have also if this is interrupted
-            await self._borders.start()
+        if not self._started:
+            self._started = True  # it may have also if this is interrupted
+            await self._transaction.start()
         rows: Sequence[Row] = await self._connection.fetch(sql, *values)
         return rows
 
-    async def fetch_alone(self, sql: str, *values: Any) -> Sequence[Row]:
+    async def fetch_autocommit(self, sql: str, *values: Any) -> Sequence[Row]:
         """Run the only statement that there is, for good, and return its rows."""
         self.committing = True
         try:
@@ -58,21 +58,21 @@ class LazyTransaction:
 
     async def commit(self) -> None:
         """Make what was done durable."""
-        if self._begun:
+        if self._started:
             self.committing = True
-            await self._borders.commit()
+            await self._transaction.commit()
             self.committing = False
 
-    async def take_back(self, error: BaseException) -> None:
+    async def rollback(self, error: BaseException) -> None:
         """Roll back; where even that fails, the server does it when the connection closes."""
         try:
             if isinstance(error, TimeoutError):
                 raise error  # whatever is asked next would wait without end for the server to answer first
-            if self._begun:
+            if self._started:
                 async with asyncio.timeout(
                     ROLLBACK_TIMEOUT_SECONDS
                 ):  # `wait_for` may lose a cancellation before Python 3.12
-                    await self._borders.rollback()
+                    await self._transaction.rollback()
         except DRIVER_ERRORS:
             self._connection.terminate()
 
@@ -83,22 +83,22 @@ STATEMENTS: Final = load_statements("postgres", lambda index: f"${index}")
 class PostgresTransaction:
     """`Transaction`."""
 
-    __slots__ = ("_block", "_clock", "_keeps_time", "born", "lease_now", "now", "wake", "waking")
+    __slots__ = ("_block", "_clock", "_use_local_clock", "new_runs", "lease_now", "now", "wake", "wake_builder")
 
-    def __init__(self, block: LazyTransaction, clock: Clock, *, keeps_time: bool) -> None:
-        """Begin; with `keeps_time` leases are measured by `clock`."""
+    def __init__(self, block: LazyTransaction, clock: Clock, *, use_local_clock: bool) -> None:
+        """Begin; with `use_local_clock` leases are measured by `clock`."""
         self._block = block
         self._clock = clock
-        self._keeps_time = keeps_time
-        self._look_at_clock()
-        self.born: dict[int, NewRunRow] = {}
-        self.waking = WakeBuilder()
-        self.wake = self.waking.add
+        self._use_local_clock = use_local_clock
+        self._read_clock()
+        self.new_runs: dict[int, NewRunRow] = {}
+        self.wake_builder = WakeBuilder()
+        self.wake = self.wake_builder.add
 
-    async def lock_named(self, threads: Sequence[tuple[SpaceId, ThreadId]]) -> None:
+    async def lock_threads_by_name(self, threads: Sequence[tuple[SpaceId, ThreadId]]) -> None:
         """Take row locks, by the keys that the names stand for."""
         await self.many("lock_named_threads", threads)
-        self._look_at_clock()
+        self._read_clock()
 
     async def lock(self, *, threads: Iterable[int] = (), runs: Iterable[int] = ()) -> bool:
         """Take row locks, in the one order that everybody takes them in."""
@@ -106,7 +106,7 @@ class PostgresTransaction:
             await self._block.fetch(STATEMENTS["lock_threads"].sql, thread_keys)
         if run_keys := list(runs):
             await self._block.fetch(STATEMENTS["lock_heads"].sql, run_keys)
-        self._look_at_clock()
+        self._read_clock()
         return True
 
     async def one(self, name: str, /, **parameters: Any) -> Row | None:
@@ -131,13 +131,13 @@ class PostgresTransaction:
     async def append(self, entries: Sequence[JournalEntry], *, alone: bool = False) -> Sequence[Row]:
         """Fence, number and add in one statement, which alone needs no transaction around it."""
         values = _ordered("append", _columns(entries) | {"now": self.now})
-        fetch = self._block.fetch_alone if alone else self._block.fetch
+        fetch = self._block.fetch_autocommit if alone else self._block.fetch
         return await fetch(STATEMENTS["append"].sql, *values)
 
-    def _look_at_clock(self) -> None:
+    def _read_clock(self) -> None:
         """Let it be now: what had to wait for others happens after them."""
         self.now = self._clock.now()
-        self.lease_now: Millis | None = self.now if self._keeps_time else None
+        self.lease_now: Millis | None = self.now if self._use_local_clock else None
 
     def new_id(self, prefix: str) -> str:
         """Make an id."""
@@ -155,7 +155,7 @@ def _columns(entries: Sequence[JournalEntry]) -> dict[str, list[Any]]:
         "lease_number": [entry.lease_number for entry in entries],
         "added": [len(entry.events) for entry in entries],
         "consumed": [entry.consumed for entry in entries],
-        "progresses": [entry.progresses for entry in entries],
+        "progresses": [entry.makes_progress for entry in entries],
         "stops": [entry.stops for entry in entries],
         "run_of_event": [entry.run_key for entry in entries for _ in entry.events],
         "following": [following for entry in entries for following in reversed(range(len(entry.events)))],
@@ -167,10 +167,10 @@ def _columns(entries: Sequence[JournalEntry]) -> dict[str, list[Any]]:
 class Sessions:
     """Transactions of one process."""
 
-    def __init__(self, pool: asyncpg.Pool, *, clock: Clock, keeps_time: bool, bus: Bus) -> None:
+    def __init__(self, pool: asyncpg.Pool, *, clock: Clock, use_local_clock: bool, bus: Bus) -> None:
         self._pool = pool
         self._clock = clock
-        self._keeps_time = keeps_time
+        self._use_local_clock = use_local_clock
         self._bus = bus
 
     @asynccontextmanager
@@ -193,7 +193,7 @@ class Sessions:
             async with self._block() as block:
                 transaction = self._transaction(block)
                 yield transaction
-            self._tell(transaction)
+            self._publish_wake(transaction)
         except DRIVER_ERRORS as exc:
             error = translate_error(exc)
             if block is not None and block.committing and isinstance(error, Unavailable):
@@ -209,16 +209,16 @@ class Sessions:
             yield block
             await block.commit()
         except BaseException as exc:
-            await block.take_back(exc)
+            await block.rollback(exc)
             raise
         finally:
             with suppress(*DRIVER_ERRORS):
                 await self._pool.release(connection)
 
-    def _tell(self, transaction: PostgresTransaction) -> None:
-        wake = transaction.waking.wake()
+    def _publish_wake(self, transaction: PostgresTransaction) -> None:
+        wake = transaction.wake_builder.build()
         if wake is not None:
             self._bus.publish(wake)
 
     def _transaction(self, block: LazyTransaction) -> PostgresTransaction:
-        return PostgresTransaction(block, self._clock, keeps_time=self._keeps_time)
+        return PostgresTransaction(block, self._clock, use_local_clock=self._use_local_clock)

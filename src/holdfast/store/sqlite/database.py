@@ -37,18 +37,18 @@ class SqliteDatabase:
         if quick:
             # Whatever goes wrong: a reader has the time to wait, and says what it is.
             with suppress(sqlite3.Error, OverflowError, UnicodeEncodeError):
-                found = self._readers.at_once(operation)
+                found = self._readers.read_on_loop(operation)
                 await asyncio.sleep(0)  # who reads again and again must not keep the loop for itself
                 return found
         return cast(T, await self._readers.submit(operation))
 
-    async def write(self, operation: Operation[T], *, queues: bool = False) -> T:
+    async def write(self, operation: Operation[T], *, enqueues: bool = False) -> T:
         """Run an operation with whatever else is waiting."""
-        return cast(T, await self._writing().do(operation, queues=queues))
+        return cast(T, await self._writing().submit(operation, enqueues=enqueues))
 
-    def together(self, batch: Batch[BatchItem, BatchResult], item: BatchItem) -> Awaitable[BatchResult]:
+    def submit_to_batch(self, batch: Batch[BatchItem, BatchResult], item: BatchItem) -> Awaitable[BatchResult]:
         """Do an item with whatever else is waiting."""
-        return self._writing().do_together(batch, item)
+        return self._writing().submit_to_batch(batch, item)
 
     def _writing(self) -> Writer:
         if self._writer is None:
@@ -78,7 +78,7 @@ async def open_database(
 
 
 async def _open_writer(stack: AsyncExitStack, path: Path, *, clock: Clock, bus: Bus) -> Writer:
-    stack.callback(FileOwnership(path).give_up)
+    stack.callback(FileOwnership(path).release)
     connection = connect(path, read_only=False)
     stack.callback(connection.close)
     migrate(connection, now=clock.now())

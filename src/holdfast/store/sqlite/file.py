@@ -110,7 +110,7 @@ class FileOwnership:
             os.ftruncate(self._file, 0)
             os.pwrite(self._file, str(os.getpid()).encode(), 0)
 
-    def give_up(self) -> None:
+    def release(self) -> None:
         """Let another process own the file."""
         os.close(self._file)
 
@@ -190,9 +190,9 @@ def schema_version(path: Path) -> str:
     return known_migrations("sqlite")[-1].name
 
 
-def find_damage(path: Path, *, patience: float = DAMAGE_CHECK_TIMEOUT_SECONDS) -> list[str] | None:
+def find_damage(path: Path, *, timeout_seconds: float = DAMAGE_CHECK_TIMEOUT_SECONDS) -> list[str] | None:
     """Return what is damaged in a file, or nothing where that took too long to see."""
-    until = monotonic() + patience
+    until = monotonic() + timeout_seconds
     try:
         with closing(connect(path, read_only=True)) as connection:
             connection.set_progress_handler(lambda: monotonic() > until, _INSTRUCTIONS_PER_CLOCK_CHECK)

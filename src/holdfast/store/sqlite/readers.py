@@ -33,11 +33,11 @@ class Readers:
     def __init__(self, path: Path, *, clock: Clock, count: int) -> None:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._asked: list[_Job] = []
+        self._gathered: list[_Job] = []
         self._jobs: SimpleQueue[list[_Job] | None] = SimpleQueue()
         self._closed = False
-        self._own = connect(path, read_only=True)
-        self._own.execute("PRAGMA busy_timeout = 0")
+        self._loop_connection = connect(path, read_only=True)
+        self._loop_connection.execute("PRAGMA busy_timeout = 0")
         connections = [connect(path, read_only=True) for _ in range(count)]
         self._threads = [
             Thread(target=self._work, args=(connection,), name=f"holdfast-reader-{number}", daemon=True)
@@ -50,25 +50,25 @@ class Readers:
         """Take something to read; what one turn of the loop asks for goes over, and comes back, at once."""
         if self._closed:
             raise Unavailable("the store is closed")
-        if not self._asked:
+        if not self._gathered:
             self._loop.call_soon(self._hand_over)
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._asked.append((operation, future))
+        self._gathered.append((operation, future))
         return future
 
-    def at_once(self, operation: Operation[T]) -> T:
+    def read_on_loop(self, operation: Operation[T]) -> T:
         """Read on the calling thread, which is the loop's."""
         if self._closed:
             raise Unavailable("the store is closed")
         try:
-            return self._read(self._own, operation)
+            return self._read(self._loop_connection, operation)
         finally:
-            _end_transaction(self._own)
+            _end_transaction(self._loop_connection)
 
     def _hand_over(self) -> None:
-        for start in range(0, len(self._asked), MAX_READS_PER_BATCH):
-            self._jobs.put(self._asked[start : start + MAX_READS_PER_BATCH])
-        self._asked = []
+        for start in range(0, len(self._gathered), MAX_READS_PER_BATCH):
+            self._jobs.put(self._gathered[start : start + MAX_READS_PER_BATCH])
+        self._gathered = []
 
     async def close(self) -> None:
         """Read what is waiting to be read, then stop."""
@@ -78,7 +78,7 @@ class Readers:
             self._jobs.put(None)
         for thread in self._threads:
             await asyncio.to_thread(thread.join)
-        self._own.close()
+        self._loop_connection.close()
 
     def _work(self, connection: sqlite3.Connection) -> None:
         while (jobs := self._jobs.get()) is not None:

@@ -46,18 +46,20 @@ _ONE_ROW_SQL: Final = {name: _sql_for_one_row(statement.sql) for name, statement
 class SqliteTransaction:
     """`Transaction`."""
 
-    __slots__ = ("_connection", "born", "lease_now", "now", "wake", "waking")
+    __slots__ = ("_connection", "new_runs", "lease_now", "now", "wake", "wake_builder")
 
-    def __init__(self, connection: sqlite3.Connection, now: Millis, born: dict[int, NewRunRow] | None = None) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, now: Millis, new_runs: dict[int, NewRunRow] | None = None
+    ) -> None:
         """Begin an operation; `born` are the runs that others in the same transaction have made."""
         self._connection = connection
         self.now = now
         self.lease_now: Millis | None = now
-        self.born = {} if born is None else born
-        self.waking = WakeBuilder()
-        self.wake = self.waking.add
+        self.new_runs = {} if new_runs is None else new_runs
+        self.wake_builder = WakeBuilder()
+        self.wake = self.wake_builder.add
 
-    async def lock_named(self, threads: Sequence[tuple[SpaceId, ThreadId]]) -> None:
+    async def lock_threads_by_name(self, threads: Sequence[tuple[SpaceId, ThreadId]]) -> None:
         """Do nothing: there is one writer."""
 
     async def lock(self, *, threads: Iterable[int] = (), runs: Iterable[int] = ()) -> bool:
@@ -154,7 +156,7 @@ def _fence_values(entry: JournalEntry) -> tuple[int, ...]:
     return (
         len(entry.events),
         entry.consumed,
-        entry.progresses,
+        entry.makes_progress,
         entry.run_key,
         entry.lease_number,
         entry.stops,

@@ -50,33 +50,33 @@ class Writer:
         self._connection = connection
         self._path = path
         self._file = _file_identity(path)
-        self._lasting = True
-        self._begun = False
+        self._durable = True
+        self._has_changes = False
         """Whether the transaction has something in it that must be kept when a job fails."""
-        self._born: dict[int, NewRunRow] = {}
+        self._new_runs: dict[int, NewRunRow] = {}
         """The runs that the transaction has made, unless it took something back since."""
         self._clock = clock
         self._bus = bus
         self._loop = asyncio.get_running_loop()
-        self._asked: list[_Job] = []
-        self._coming = False
+        self._gathered: list[_Job] = []
+        self._claim_announced = False
         """Whether it was said that a run is coming: once, or those who follow each other would hold up the first."""
-        self._turns = 0
+        self._turns_left = 0
         """How many turns of the loop to wait for more."""
         self._jobs: SimpleQueue[list[_Job] | None] = SimpleQueue()
         self._closed = False
         self._thread = Thread(target=self._work, name="holdfast-writer", daemon=True)
         self._thread.start()
 
-    def do(self, operation: Operation[Any], *, queues: bool = False) -> asyncio.Future[Any]:
+    def submit(self, operation: Operation[Any], *, enqueues: bool = False) -> asyncio.Future[Any]:
         """Hand over an operation."""
-        return self._submit(_Job(self._loop.create_future(), operation=operation), queues=queues)
+        return self._submit(_Job(self._loop.create_future(), operation=operation), enqueues=enqueues)
 
-    def do_together(self, batch: Batch[Any, Any], item: Any) -> asyncio.Future[Any]:
+    def submit_to_batch(self, batch: Batch[Any, Any], item: Any) -> asyncio.Future[Any]:
         """Hand over an item of a batch."""
-        return self._submit(_Job(self._loop.create_future(), batch=batch, item=item), queues=batch.queues)
+        return self._submit(_Job(self._loop.create_future(), batch=batch, item=item), enqueues=batch.enqueues)
 
-    def _submit(self, job: _Job, *, queues: bool) -> asyncio.Future[Any]:
+    def _submit(self, job: _Job, *, enqueues: bool) -> asyncio.Future[Any]:
         """Take a job; all that one turn of the loop asks for goes over at once.
 
         Otherwise the thread would wake up at the first, and fight with those who ask for the interpreter. What puts
@@ -84,25 +84,25 @@ class Writer:
         """
         if self._closed:
             raise Unavailable("the store is closed")
-        if not self._asked:
+        if not self._gathered:
             self._loop.call_soon(self._gather)
-        self._asked.append(job)
-        if queues and not self._coming:
-            self._coming, self._turns = True, CLAIM_WAIT_LOOP_TURNS
+        self._gathered.append(job)
+        if enqueues and not self._claim_announced:
+            self._claim_announced, self._turns_left = True, CLAIM_WAIT_LOOP_TURNS
             self._bus.publish(WakeHint(coming=True))
         return job.future
 
     def _gather(self) -> None:
-        if self._turns:
-            self._turns -= 1
+        if self._turns_left:
+            self._turns_left -= 1
             self._loop.call_soon(self._gather)
         else:
             self._hand_over()
 
     def _hand_over(self) -> None:
-        if self._asked:
-            self._jobs.put(self._asked)
-            self._asked, self._coming = [], False
+        if self._gathered:
+            self._jobs.put(self._gathered)
+            self._gathered, self._claim_announced = [], False
 
     async def close(self) -> None:
         """Do what is waiting, then stop."""
@@ -137,9 +137,9 @@ class Writer:
     def _write(self, jobs: Sequence[_Job], waking: WakeBuilder) -> None:
         try:
             self._check_file()
-            self._choose_sync(lasting=any(job.batch is None or job.batch.lasting for job in jobs))
+            self._choose_sync(durable=any(job.batch is None or job.batch.durable for job in jobs))
             self._connection.execute("BEGIN IMMEDIATE")
-            self._begun, self._born = False, {}
+            self._has_changes, self._new_runs = False, {}
             for part in _split_jobs(jobs):
                 self._do(part, waking)
         except Exception as exc:  # noqa: BLE001 - whatever it is, it must reach every caller and not end the thread
@@ -150,11 +150,11 @@ class Writer:
         except sqlite3.Error as exc:
             self._fail(jobs, translate_error(exc, committing=True))
 
-    def _choose_sync(self, *, lasting: bool) -> None:
+    def _choose_sync(self, *, durable: bool) -> None:
         """Have the next transaction reach the disk before it is over, or with the one after it."""
-        if lasting is not self._lasting:
-            self._connection.execute(f"PRAGMA synchronous = {'FULL' if lasting else 'NORMAL'}")
-            self._lasting = lasting
+        if durable is not self._durable:
+            self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            self._durable = durable
 
     def _check_file(self) -> None:
         """Raise if the file was taken away: SQLite would go on, and all of it would be lost."""
@@ -171,8 +171,8 @@ class Writer:
             part[0].error = error
 
     def _attempt(self, part: Sequence[_Job], waking: WakeBuilder) -> BaseException | None:
-        transaction = SqliteTransaction(self._connection, self._clock.now(), self._born)
-        begin, take_back, keep = _LATER_JOB_SQL if self._begun else _FIRST_JOB_SQL
+        transaction = SqliteTransaction(self._connection, self._clock.now(), self._new_runs)
+        begin, take_back, keep = _LATER_JOB_SQL if self._has_changes else _FIRST_JOB_SQL
         self._execute(begin)
         try:
             _apply_jobs(part, transaction)
@@ -180,11 +180,11 @@ class Writer:
             if not self._connection.in_transaction:
                 raise  # the disk is full or broken: SQLite has taken back everything
             self._execute(take_back)
-            self._born.clear()
+            self._new_runs.clear()
             return translate_error(exc)
         self._execute(keep)
-        self._begun = True
-        waking.merge(transaction.waking)
+        self._has_changes = True
+        waking.merge(transaction.wake_builder)
         return None
 
     def _execute(self, statements: Sequence[str]) -> None:
@@ -206,7 +206,7 @@ class Writer:
                 job.future.set_exception(job.error)
             else:
                 job.future.set_result(job.result)
-        wake = waking.wake()
+        wake = waking.build()
         if wake is not None:
             self._bus.publish(wake)
 

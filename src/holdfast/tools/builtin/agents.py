@@ -51,7 +51,7 @@ class AgentMessenger:
         self._spawner = spawner
         self._peers = peers
 
-    async def bring(self, call: ToolContext, *, agent: str, message: str, thread: str | None, awaited: bool) -> Run:
+    async def send(self, call: ToolContext, *, agent: str, message: str, thread: str | None, awaited: bool) -> Run:
         """Say something to an agent, once, and return the run that hears it."""
         new = await self._spawner.child(
             call, agent=agent, input=message, mode=child_mode(call), priority=call.run.priority
@@ -61,7 +61,7 @@ class AgentMessenger:
         else:
             assert isinstance(new.thread, NewThread)
             new = replace(new, thread=replace(new.thread, id=conversation_thread_id(call.run.thread_id, agent)))
-        return await self._peers.begin(call.lease, new, awaited=awaited, unborn=call.unborn)
+        return await self._peers.spawn(call.lease, new, awaited=awaited, pending_spawns=call.pending_children)
 
 
 def conversation_thread_id(thread: ThreadId, agent: str) -> ThreadId:
@@ -91,7 +91,7 @@ def agent_spawn(spawner: Spawner, peers: SubagentRuns) -> TypedResumableTool[Age
     async def spawn(call: ToolContext, asked: AgentSpawnArguments) -> ToolResult:
         mode, priority = child_mode(call), call.run.priority
         child = await spawner.child(call, agent=asked.agent, input=asked.input, mode=mode, priority=priority)
-        check_children(call.run.limits, await peers.at_work(call.lease) + call.unborn)
+        check_children(call.run.limits, await peers.count_active_children(call.lease) + call.pending_children)
         if asked.wait:
             return ToolResult(children=[child], wait=ChildWait(run_id=child_run_id(call)))
         return ToolResult(
@@ -103,8 +103,8 @@ def agent_spawn(spawner: Spawner, peers: SubagentRuns) -> TypedResumableTool[Age
     return TypedResumableTool(AGENT_SPAWN_SPEC, AgentSpawnArguments, run=spawn, resume=_resume_agent_spawn)
 
 
-async def _resume_agent_spawn(call: ToolContext, asked: AgentSpawnArguments, arrival: ResumeCause) -> ToolResult:
-    return ended_run_result(AGENT_SPAWN_SPEC, f"agent `{asked.agent}`", arrival, goes_on=_child_ids(call))
+async def _resume_agent_spawn(call: ToolContext, arguments: AgentSpawnArguments, cause: ResumeCause) -> ToolResult:
+    return ended_run_result(AGENT_SPAWN_SPEC, f"agent `{arguments.agent}`", cause, if_preempted=_child_ids(call))
 
 
 def _child_ids(call: ToolContext) -> dict[str, str]:
@@ -126,15 +126,15 @@ def agent_message(messages: AgentMessenger) -> TypedResumableTool[AgentMessageAr
     """Return the tool, which has `messages` brought."""
 
     async def say(call: ToolContext, asked: AgentMessageArguments) -> ToolResult:
-        run = await messages.bring(call, agent=asked.agent, message=asked.message, thread=asked.thread_id, awaited=True)
+        run = await messages.send(call, agent=asked.agent, message=asked.message, thread=asked.thread_id, awaited=True)
         return ToolResult(wait=ChildWait(run_id=run.id))
 
     return TypedResumableTool(AGENT_MESSAGE_SPEC, AgentMessageArguments, run=say, resume=_resume_agent_message)
 
 
-async def _resume_agent_message(call: ToolContext, asked: AgentMessageArguments, arrival: ResumeCause) -> ToolResult:
+async def _resume_agent_message(call: ToolContext, arguments: AgentMessageArguments, cause: ResumeCause) -> ToolResult:
     return ended_run_result(
-        AGENT_MESSAGE_SPEC, f"agent `{asked.agent}`", arrival, goes_on={"run_id": child_run_id(call)}
+        AGENT_MESSAGE_SPEC, f"agent `{arguments.agent}`", cause, if_preempted={"run_id": child_run_id(call)}
     )
 
 
@@ -153,9 +153,7 @@ def agent_send(messages: AgentMessenger) -> TypedTool[AgentSendArguments]:
     """Return the tool, which has `messages` brought."""
 
     async def send(call: ToolContext, asked: AgentSendArguments) -> ToolResult:
-        run = await messages.bring(
-            call, agent=asked.agent, message=asked.message, thread=asked.thread_id, awaited=False
-        )
+        run = await messages.send(call, agent=asked.agent, message=asked.message, thread=asked.thread_id, awaited=False)
         return ToolResult(
             content={"run_id": run.id, "thread_id": run.thread_id, "status": str(run.status)},
             events=[child_started_event(call, agent=asked.agent, thread=run.thread_id)],

@@ -65,12 +65,12 @@ def read_file(folders: WorkingFolders) -> TypedTool[ReadFileArguments]:
 def _read_file(folders: WorkingFolders, call: ToolContext, asked: ReadFileArguments) -> ToolResult:
     path = parse_working_path(asked.path)
     with permitted_folder(folders, call) as folder:
-        content = folder.read(path, most=MAX_FILE_BYTES).content
+        content = folder.read(path, max_bytes=MAX_FILE_BYTES).content
     text = decode_file(content, path)
     lines = split_lines(text.text)
     if asked.offset > max(len(lines), 1):
         raise Invalid(f"`{path}` has {len(lines)} lines: there is no line {asked.offset}", field="offset")
-    part = number_lines(lines, first=asked.offset, most=asked.limit)
+    part = number_lines(lines, first=asked.offset, limit=asked.limit)
     return ToolResult(
         content="\n".join(filter(None, [part.text, f"[{_read_note(path, text, part)}]"])),
         revisions=remember_digest(call.agent.working_folder, path, digest(content)),
@@ -85,7 +85,7 @@ def _read_note(path: WorkingPath, text: FileText, part: NumberedLines) -> str:
     some = pluralize(part.total, "line", "lines")
     notes = [
         some if part.first == 1 and last else f"lines {part.first} to {part.end - 1} of {part.total}",
-        text.kind,
+        text.encoding_note,
         "the last line has no end" if last and not text.text.endswith("\n") else "",
         "" if last else f"go on with offset {part.end}",
     ]
@@ -128,7 +128,7 @@ def write_file(folders: WorkingFolders) -> TypedTool[WriteFileArguments]:
 
 def _write_file(folders: WorkingFolders, call: ToolContext, asked: WriteFileArguments, halt: CancelFlag) -> ToolResult:
     path = parse_working_path(asked.path)
-    content = check_text(asked.content, field="content", most=MAX_WRITE_CHARS).encode()
+    content = check_text(asked.content, field="content", max_chars=MAX_WRITE_CHARS).encode()
     with permitted_folder(folders, call) as folder:
         found = read_if_exists(folder, path)
         if found is not None and found.content == content:
@@ -181,9 +181,9 @@ def edit_file(folders: WorkingFolders) -> TypedTool[EditFileArguments]:
 def _edit_file(folders: WorkingFolders, call: ToolContext, asked: EditFileArguments, halt: CancelFlag) -> ToolResult:
     path = parse_working_path(asked.path)
     for field, passage in (("old", asked.old), ("new", asked.new)):
-        check_text(passage, field=field, most=MAX_PASSAGE_CHARS)
+        check_text(passage, field=field, max_chars=MAX_PASSAGE_CHARS)
     with permitted_folder(folders, call) as folder:
-        found = folder.read(path, most=MAX_FILE_BYTES)
+        found = folder.read(path, max_bytes=MAX_FILE_BYTES)
         before = _before_own_edit(call, path, asked, found.content)
         if before is not None:
             after, count = _apply_edit(decode_file(before, path), asked)
@@ -207,8 +207,8 @@ def _before_own_edit(call: ToolContext, path: WorkingPath, asked: EditFileArgume
     if known is None or known == digest(content):
         return None
     text = decode_file(content, path)
-    old, new = (text.piece(_with_line_ends(text, passage)) for passage in (asked.old, asked.new))
-    return content_before_edit(content, old, new, everywhere=asked.replace_all, was=known)
+    old, new = (text.encode_piece(_with_line_ends(text, passage)) for passage in (asked.old, asked.new))
+    return content_before_edit(content, old, new, everywhere=asked.replace_all, known=known)
 
 
 def _with_line_ends(text: FileText, passage: str) -> str:

@@ -60,7 +60,7 @@ class LogWriteArguments(ToolArguments, frozen=True, kw_only=True):
 
 
 async def _write_log(call: ToolContext, asked: LogWriteArguments) -> ToolResult:
-    message = check_text(asked.message, field="message", most=MAX_LOG_MESSAGE_CHARS)
+    message = check_text(asked.message, field="message", max_chars=MAX_LOG_MESSAGE_CHARS)
     return ToolResult(content={"logged": True}, events=[AgentLogged(message=message)])
 
 

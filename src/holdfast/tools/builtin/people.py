@@ -27,7 +27,7 @@ def ask_person(call: ToolContext, message: str, *, response_schema: dict[str, Js
             interrupt=NewInterrupt(
                 kind=InterruptKind.INPUT,
                 id=InterruptId(derived_id("int", key=call.key)),
-                message=check_text(message, field="message", most=MAX_INTERRUPT_MESSAGE_CHARS),
+                message=check_text(message, field="message", max_chars=MAX_INTERRUPT_MESSAGE_CHARS),
                 tool_call_id=call.id,
                 response_schema=response_schema,
             )
@@ -35,9 +35,9 @@ def ask_person(call: ToolContext, message: str, *, response_schema: dict[str, Js
     )
 
 
-def response_result(spec: ToolSpec, arrival: ResumeCause) -> ToolResult:
+def response_result(spec: ToolSpec, cause: ResumeCause) -> ToolResult:
     """Return the outcome of a call that asked, now that something came."""
-    match arrival:
+    match cause:
         case InterruptResolved(response=None, expired=True):
             return ToolResult(content="nobody answered in time, and there is no default: go on as you think best")
         case InterruptResolved(response=default, expired=True):
@@ -47,7 +47,7 @@ def response_result(spec: ToolSpec, arrival: ResumeCause) -> ToolResult:
         case Preempted():
             return ToolResult(content="not answered: the person said something else instead")
         case _:
-            raise unexpected_resume(spec, arrival)
+            raise unexpected_resume(spec, cause)
 
 
 MAX_OPTIONS: Final = 20
@@ -69,13 +69,13 @@ class AskUserArguments(ToolArguments, frozen=True, kw_only=True):
     ] = None
 
 
-async def _ask_user(call: ToolContext, asked: AskUserArguments) -> ToolResult:
-    schema = None if asked.options is None else {"type": "string", "enum": asked.options}
-    return ask_person(call, asked.question, response_schema=schema)
+async def _ask_user(call: ToolContext, arguments: AskUserArguments) -> ToolResult:
+    schema = None if arguments.options is None else {"type": "string", "enum": arguments.options}
+    return ask_person(call, arguments.question, response_schema=schema)
 
 
-async def _resume_ask_user(call: ToolContext, asked: AskUserArguments, arrival: ResumeCause) -> ToolResult:
-    return response_result(ASK_USER_SPEC, arrival)
+async def _resume_ask_user(call: ToolContext, arguments: AskUserArguments, cause: ResumeCause) -> ToolResult:
+    return response_result(ASK_USER_SPEC, cause)
 
 
 ASK_USER_SPEC: Final = tool_spec(AskUserArguments, name="ask_user", kind=ToolClass.TRANSACTIONAL)
@@ -90,12 +90,12 @@ class TaskRespondArguments(ToolArguments, frozen=True, kw_only=True):
     ]
 
 
-async def _task_respond(call: ToolContext, asked: TaskRespondArguments) -> ToolResult:
-    return ask_person(call, asked.message)
+async def _task_respond(call: ToolContext, arguments: TaskRespondArguments) -> ToolResult:
+    return ask_person(call, arguments.message)
 
 
-async def _resume_task_respond(call: ToolContext, asked: TaskRespondArguments, arrival: ResumeCause) -> ToolResult:
-    return response_result(TASK_RESPOND_SPEC, arrival)
+async def _resume_task_respond(call: ToolContext, arguments: TaskRespondArguments, cause: ResumeCause) -> ToolResult:
+    return response_result(TASK_RESPOND_SPEC, cause)
 
 
 TASK_RESPOND_SPEC: Final = tool_spec(TaskRespondArguments, name="task_respond", kind=ToolClass.TRANSACTIONAL)

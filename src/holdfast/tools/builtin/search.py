@@ -49,7 +49,7 @@ def list_dir(folders: WorkingFolders) -> TypedTool[ListDirArguments]:
 def _list_dir(folders: WorkingFolders, call: ToolContext, asked: ListDirArguments) -> ToolResult:
     path = parse_working_path(asked.path)
     with permitted_folder(folders, call) as folder:
-        listing = folder.list(path, most=MAX_LISTED_ENTRIES)
+        listing = folder.list(path, max_entries=MAX_LISTED_ENTRIES)
     more = [] if listing.complete else ["and there are more: find them with `glob`"]
     summary = f"{pluralize(len(listing.entries), 'entry', 'entries')} in `{path}`"
     return rows_result([_entry_row(entry) for entry in listing.entries], summary=summary, notes=more)
@@ -97,7 +97,7 @@ def glob(folders: WorkingFolders) -> TypedTool[GlobArguments]:
 def _glob(folders: WorkingFolders, call: ToolContext, asked: GlobArguments, halt: CancelFlag) -> ToolResult:
     budget, start = SearchBudget(halt), parse_working_path(asked.path)
     with permitted_folder(folders, call) as folder:
-        walk = FolderWalk(folder, budget, everything=asked.ignored)
+        walk = FolderWalk(folder, budget, include_ignored=asked.ignored)
         paths = list(islice(find_files(folder, walk, asked.pattern, start=start), MAX_GLOB_FILES + 1))
     more = ["and there are more: use a narrower pattern"] if len(paths) > MAX_GLOB_FILES else []
     paths = paths[:MAX_GLOB_FILES]
@@ -174,7 +174,7 @@ class _GrepMatches:
 
     def add(self, path: WorkingPath, text: str) -> bool:
         """Look into a text; return whether to look into another."""
-        hits = self._search.matches(text, most=1 if self._files_only else self._room + 1)
+        hits = self._search.matches(text, limit=1 if self._files_only else self._room + 1)
         self.more = len(hits) > self._room
         if kept := hits[: self._room]:
             self._room -= len(kept)
@@ -195,9 +195,9 @@ def _texts_to_search(
     """Yield the texts to look in."""
     start = parse_working_path(asked.path)
     if not _is_folder(folder, start):
-        yield start, decode_file(folder.read(start, most=MAX_FILE_BYTES).content, start).text
+        yield start, decode_file(folder.read(start, max_bytes=MAX_FILE_BYTES).content, start).text
         return
-    walk = FolderWalk(folder, budget, everything=asked.ignored)
+    walk = FolderWalk(folder, budget, include_ignored=asked.ignored)
     files = (
         walk.files(start) if asked.glob is None else find_files(folder, walk, _at_any_depth(asked.glob), start=start)
     )
@@ -209,7 +209,7 @@ def _texts_to_search(
 
 def _is_folder(folder: WorkingFolder, path: WorkingPath) -> bool:
     try:
-        folder.list(path, most=1)
+        folder.list(path, max_entries=1)
     except Invalid:
         return False
     return True
@@ -218,16 +218,16 @@ def _is_folder(folder: WorkingFolder, path: WorkingPath) -> bool:
 def _text_or_skip(folder: WorkingFolder, path: WorkingPath, budget: SearchBudget) -> str | None:
     """Return what a file says; one that says nothing to us is passed over."""
     try:
-        content = folder.read(path, most=MAX_FILE_BYTES).content
+        content = folder.read(path, max_bytes=MAX_FILE_BYTES).content
     except HoldfastError as error:
-        budget.pass_over(TOO_LARGE_REASON if isinstance(error, TooLarge) else UNREADABLE_REASON)
+        budget.skip(TOO_LARGE_REASON if isinstance(error, TooLarge) else UNREADABLE_REASON)
         return None
     if not budget.spend(bytes=len(content)):
         return None
     try:
         return decode_file(content, path).text
     except Invalid:
-        budget.pass_over(BINARY_REASON)
+        budget.skip(BINARY_REASON)
         return None
 
 

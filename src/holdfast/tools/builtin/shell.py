@@ -104,7 +104,7 @@ def _possible_paths(script: ShellScript) -> Iterator[str]:
             if word is not None:
                 yield word
                 yield word.rpartition("=")[2]
-    for touched in script.touched:
+    for touched in script.redirections:
         if touched.path is not None:
             yield touched.path
 
@@ -163,7 +163,7 @@ def bash(commands: CommandRunner) -> TypedTool[BashArguments]:
 
     async def run(call: ToolContext, asked: BashArguments) -> ToolResult:
         folder = shell_folder(call.values)
-        if not await commands.has(call, folder):
+        if not await commands.has_folder(call, folder):
             # Meant for that folder, it might do harm in another.
             return ToolResult(
                 content=FOLDER_GONE_MESSAGE.format(folder), failed=True, values=shell_folder_value(WORKING_ROOT)
@@ -174,7 +174,7 @@ def bash(commands: CommandRunner) -> TypedTool[BashArguments]:
             ["/bin/bash", "-c", _WRAPPER_SCRIPT.format(mark=mark), "bash", asked.command],
             folder=folder,
             seconds=asked.timeout_seconds,
-            heard=lambda piece: not piece.startswith(mark.encode()),
+            show_if=lambda piece: not piece.startswith(mark.encode()),
         )
         ended = ran.ended
         now = _final_folder(ended, mark, root=commands.root(call)) or folder
@@ -189,14 +189,14 @@ def bash(commands: CommandRunner) -> TypedTool[BashArguments]:
             ),
             values=shell_folder_value(now) if now != folder else {},
         )
-        return with_violations(outcome, call, BASH_TOOL, ran.trespasses)
+        return with_violations(outcome, call, BASH_TOOL, ran.violations)
 
     return TypedTool(replace(BASH_SPEC, reach=commands.reach), BashArguments, run=run)
 
 
 def _output_text(ended: ProcessResult, mark: str) -> str:
     """Return what was written, with an end of line; where no shell came to its end, also why it could not begin."""
-    output = decode_output(ended.output, dropped=ended.dropped)
+    output = decode_output(ended.output, dropped=ended.dropped_bytes)
     if mark.encode() not in ended.errors:
         output += ended.errors[-MAX_STARTUP_ERROR_BYTES:].decode(errors="replace")
     return output if not output or output.endswith("\n") else f"{output}\n"

@@ -22,19 +22,19 @@ class SleepArguments(ToolArguments, frozen=True, kw_only=True):
     ]
 
 
-async def _sleep(call: ToolContext, asked: SleepArguments) -> ToolResult:
-    until = Millis(millis(call.now) + max(1, round(asked.seconds * 1000)))
+async def _sleep(call: ToolContext, arguments: SleepArguments) -> ToolResult:
+    until = Millis(millis(call.now) + max(1, round(arguments.seconds * 1000)))
     return ToolResult(wait=TimerWait(timer_id=TimerId(derived_id("tmr", key=call.key)), until=instant(until)))
 
 
-async def _resume_sleep(call: ToolContext, asked: SleepArguments, arrival: ResumeCause) -> ToolResult:
-    match arrival:
+async def _resume_sleep(call: ToolContext, arguments: SleepArguments, cause: ResumeCause) -> ToolResult:
+    match cause:
         case TimerFired():
-            return ToolResult(content={"slept_seconds": asked.seconds})
+            return ToolResult(content={"slept_seconds": arguments.seconds})
         case Preempted(because=because):
             return ToolResult(content={"woke_early": True, "because": because})
         case _:
-            raise unexpected_resume(SLEEP_SPEC, arrival)
+            raise unexpected_resume(SLEEP_SPEC, cause)
 
 
 SLEEP_SPEC: Final = tool_spec(SleepArguments, name="sleep", kind=ToolClass.TRANSACTIONAL)

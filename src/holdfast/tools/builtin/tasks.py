@@ -50,7 +50,7 @@ def task_create(spawner: Spawner, peers: SubagentRuns) -> TypedTool[TaskCreateAr
 
     async def create(call: ToolContext, asked: TaskCreateArguments) -> ToolResult:
         child = await spawner.child(call, agent=asked.agent, input=asked.input, mode=Mode.TASK, priority=asked.priority)
-        check_children(call.run.limits, await peers.at_work(call.lease) + call.unborn)
+        check_children(call.run.limits, await peers.count_active_children(call.lease) + call.pending_children)
         return ToolResult(
             content={"task_id": child_run_id(call), "status": str(RunStatus.QUEUED)},
             children=[child],
@@ -96,7 +96,7 @@ def task_spawn(spawner: Spawner, peers: SubagentRuns) -> TypedTool[TaskSpawnArgu
         new = await spawner.child(call, agent=asked.agent, input=asked.input, mode=Mode.TASK, priority=asked.priority)
         earlier = spawned_tasks(call)
         check_tasks(call.run.limits, len(earlier.tasks))
-        task = await peers.begin(call.lease, replace(new, parent_run_id=None))
+        task = await peers.spawn(call.lease, replace(new, parent_run_id=None))
         now = replace(earlier, tasks=(*earlier.tasks, task.id))
         return ToolResult(
             content={"task_id": task.id, "status": str(task.status)}, values={SPAWNED_TASKS_VALUE: encode_value(now)}
@@ -142,7 +142,7 @@ def task_subscribe(peers: SubagentRuns) -> TypedResumableTool[TaskSubscribeArgum
         target = RunId(check_client_id(asked.task_id, field="task_id"))
         task = await peers.subscribe(call.lease, target, waits=call.key if asked.wait else None)
         if task.status.terminal:
-            told = ended_run_result(TASK_SUBSCRIBE_SPEC, f"task `{task.id}`", child_ended(task), goes_on={})
+            told = ended_run_result(TASK_SUBSCRIBE_SPEC, f"task `{task.id}`", child_ended(task), if_preempted={})
             tainted = await peers.taint(call.lease, task.id)
             return replace(told, untrusted=taint_source_name("run", task.id)) if tainted else told
         if asked.wait:
@@ -152,6 +152,8 @@ def task_subscribe(peers: SubagentRuns) -> TypedResumableTool[TaskSubscribeArgum
     return TypedResumableTool(TASK_SUBSCRIBE_SPEC, TaskSubscribeArguments, run=subscribe, resume=_resume_task_subscribe)
 
 
-async def _resume_task_subscribe(call: ToolContext, asked: TaskSubscribeArguments, arrival: ResumeCause) -> ToolResult:
-    goes_on = {"task_id": asked.task_id}
-    return ended_run_result(TASK_SUBSCRIBE_SPEC, f"task `{asked.task_id}`", arrival, goes_on=goes_on)
+async def _resume_task_subscribe(
+    call: ToolContext, arguments: TaskSubscribeArguments, cause: ResumeCause
+) -> ToolResult:
+    goes_on = {"task_id": arguments.task_id}
+    return ended_run_result(TASK_SUBSCRIBE_SPEC, f"task `{arguments.task_id}`", cause, if_preempted=goes_on)

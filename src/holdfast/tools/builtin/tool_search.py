@@ -34,7 +34,7 @@ TOOL_SEARCH_SPEC: Final = tool_spec(ToolSearchArguments, name="tool_search", kin
 
 
 def tool_search(
-    tools: Sequence[ToolSpec], *, shown: Callable[[ToolContext], frozenset[str]]
+    tools: Sequence[ToolSpec], *, visible_names: Callable[[ToolContext], frozenset[str]]
 ) -> TypedTool[ToolSearchArguments]:
     """Return the tool, which looks among `tools` and says which of them are `shown` already."""
 
@@ -42,7 +42,7 @@ def tool_search(
         found = rank_tools(asked.query, tools, limit=MAX_FOUND_TOOLS)
         if not found:
             return ToolResult(content=f"none of {len(tools)} tools fits: try other words")
-        already = shown(call)
+        already = visible_names(call)
         return ToolResult(content={"tools": [_tool_entry(spec, active=spec.name in already) for spec in found]})
 
     return TypedTool(TOOL_SEARCH_SPEC, ToolSearchArguments, run=search)
@@ -62,7 +62,7 @@ TOOL_ACTIVATE_SPEC: Final = tool_spec(ToolActivateArguments, name="tool_activate
 
 
 def tool_activate(
-    tools: Sequence[ToolSpec], *, shown: Callable[[ToolContext], frozenset[str]], most: int
+    tools: Sequence[ToolSpec], *, visible_names: Callable[[ToolContext], frozenset[str]], limit: int
 ) -> TypedTool[ToolActivateArguments]:
     """Return the tool, which activates at most `most` of `tools`."""
     names = frozenset(spec.name for spec in tools)
@@ -71,11 +71,11 @@ def tool_activate(
         if asked.name not in names:
             raise NotFound(f"there is no tool `{asked.name}`{did_you_mean(asked.name, names)}", name=asked.name)
         answer = {"name": asked.name, "active": True}
-        if asked.name in shown(call):
+        if asked.name in visible_names(call):
             return ToolResult(content=answer)
         before = activated_tools(call.values, call.run.id).active
-        if len(before) >= most:
-            raise Conflict(f"{most} tools are active, and no more can be: use those")
+        if len(before) >= limit:
+            raise Conflict(f"{limit} tools are active, and no more can be: use those")
         return ToolResult(
             content=answer,
             values={TOOLS_VALUE: encode_value(ActivatedTools(run_id=call.run.id, active=(*before, asked.name)))},

@@ -71,7 +71,7 @@ def _redirect_permission(call: ToolContext, url: WebUrl) -> PermissionAction:
     return (
         permission_chain(call.agent, call.values)
         .decide(WEB_FETCH_SPEC.name, {"url": str(url)}, default=PermissionAction.ASK)
-        .verdict
+        .action
     )
 
 

@@ -38,7 +38,7 @@ class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
     """How a command ended, and what it made although the rules deny it."""
 
     ended: ProcessResult
-    trespasses: Sequence[str] = ()
+    violations: Sequence[str] = ()
     """Paths in the working folder."""
 
 
@@ -72,7 +72,7 @@ class CommandRunner:
         """Say whether commands of a call reach the network."""
         return not self._confined or has_network(call.agent, call.values)
 
-    async def has(self, call: ToolContext, folder: WorkingPath) -> bool:
+    async def has_folder(self, call: ToolContext, folder: WorkingPath) -> bool:
         """Say whether a command can begin in a folder: it is there, and does not lead out of the working folder."""
         root = self.root(call)
         return folder == WORKING_ROOT or await run_in_thread(lambda _: _is_within(root, root / folder))
@@ -87,66 +87,70 @@ class CommandRunner:
         input: bytes = b"",
         readable: Sequence[Path] = (),
         environment: Mapping[str, str] | None = None,
-        heard: Callable[[bytes], bool] = bool,
+        show_if: Callable[[bytes], bool] = bool,
     ) -> CommandResult:
         """Run a command to its end, for so many seconds at most; show the pieces of output that `heard` says yes to."""
         root, denied = self.root(call), denied_paths(call.agent, call.values)
-        async with self._bounded(call, denied) as bounds:
+        async with self._masked_paths(call, denied) as bounds:
             command = SandboxCommand(
                 argv=argv,
                 root=root,
                 folder=root / folder,
                 readable=readable,
                 hidden=bounds.hidden,
-                kept=bounds.kept,
+                read_only=bounds.read_only,
                 network=self.has_network(call),
                 environment=environment or {},
                 input=input,
                 timeout=seconds,
             )
-            ended = await self._run(call, command, heard)
-            return CommandResult(ended=ended, trespasses=await self._trespasses(call, denied, bounds))
+            ended = await self._run(call, command, show_if)
+            return CommandResult(ended=ended, violations=await self._violations(call, denied, bounds))
 
-    async def _run(self, call: ToolContext, command: SandboxCommand, heard: Callable[[bytes], bool]) -> ProcessResult:
+    async def _run(self, call: ToolContext, command: SandboxCommand, show_if: Callable[[bytes], bool]) -> ProcessResult:
         live = LiveOutput(call, self._redaction)
         try:
-            ended = await self._sandbox.run(command, on_output=lambda piece: live.hear(piece) if heard(piece) else None)
+            ended = await self._sandbox.run(
+                command, on_output=lambda piece: live.feed(piece) if show_if(piece) else None
+            )
             live.end()
         except Unavailable as error:
             if not error.details.get("started", True):
                 raise
             raise OutcomeUnknown(error.message, **error.details) from error
         finally:
-            live.hush()
+            live.stop()
         return ended
 
     @asynccontextmanager
-    async def _bounded(self, call: ToolContext, denied: DeniedPaths) -> AsyncIterator[PathMasks]:
+    async def _masked_paths(self, call: ToolContext, denied: DeniedPaths) -> AsyncIterator[PathMasks]:
         """Yield what a command may not reach; nothing comes into being there while it runs."""
         name, held = call.agent.working_folder, list[WorkingPath]()
         try:
-            yield await run_in_thread(lambda halt: self._bounds(call, denied, held, halt))
+            yield await run_in_thread(lambda halt: self._mask_paths(call, denied, held, halt))
         finally:
             if held:
                 await run_in_thread(lambda _: self._reserved.release(name, held))
 
-    def _bounds(self, call: ToolContext, denied: DeniedPaths, held: list[WorkingPath], halt: CancelFlag) -> PathMasks:
+    def _mask_paths(
+        self, call: ToolContext, denied: DeniedPaths, held: list[WorkingPath], halt: CancelFlag
+    ) -> PathMasks:
         name = call.agent.working_folder
         with self._folders.open(name):  # it is made if it is not there, and is no link
             if self._confined:
                 self._reserved.hold(name, paths_to_reserve(denied), held)
             return path_masks(self.root(call), denied, halt)
 
-    async def _trespasses(self, call: ToolContext, denied: DeniedPaths, before: PathMasks) -> list[str]:
+    async def _violations(self, call: ToolContext, denied: DeniedPaths, before: PathMasks) -> list[str]:
         """Return what a command has made that nobody could keep it from making."""
-        if not denied.kept or not self._confined:
+        if not denied.read_only or not self._confined:
             return []
         root = self.root(call)
         try:
             now = await run_in_thread(lambda halt: path_masks(root, denied, halt))
         except Invalid:
             return []  # there is too much to look through by now, for which the next command is refused
-        return sorted(str(path.relative_to(root)) for path in {*now.kept} - {*before.kept, *before.hidden})
+        return sorted(str(path.relative_to(root)) for path in {*now.read_only} - {*before.read_only, *before.hidden})
 
 
 def _is_within(root: Path, folder: Path) -> bool:
@@ -156,7 +160,7 @@ def _is_within(root: Path, folder: Path) -> bool:
 def has_network(agent: Agent, values: Mapping[str, Json]) -> bool:
     """Say whether a rule allows the network to commands of a run, and none above it does not."""
     decision = permission_chain(agent, values).decide(NETWORK_RULE, {}, default=PermissionAction.DENY)
-    return decision.verdict is PermissionAction.ALLOW
+    return decision.action is PermissionAction.ALLOW
 
 
 def exit_notes(ended: ProcessResult, *, timeout: float) -> list[str]:
@@ -174,7 +178,7 @@ def decode_output(raw: bytes, *, dropped: int) -> str:
 
 
 def _exit_notes(ended: ProcessResult, timeout: float) -> Iterator[str]:
-    if ended.crowded:
+    if ended.too_many_processes:
         yield "it was killed, because it had too many processes"
     elif ended.timed_out:
         yield f"it was killed after {timeout:g} seconds; what it had done by then is done"

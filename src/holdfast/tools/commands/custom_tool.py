@@ -44,11 +44,11 @@ class CustomTool:
             input=msgspec.json.encode(arguments),
             readable=[self._folder],
             environment={CALL_KEY_VARIABLE: call.key, TOOL_FOLDER_VARIABLE: str(self._folder)},
-            heard=lambda _: False,
+            show_if=lambda _: False,
         )
-        return with_violations(self._outcome(ran.ended), call, self.spec.name, ran.trespasses)
+        return with_violations(self._result(ran.ended), call, self.spec.name, ran.violations)
 
-    def _outcome(self, ended: ProcessResult) -> ToolResult:
+    def _result(self, ended: ProcessResult) -> ToolResult:
         if ended.exit_code != 0:
             cut_off = ended.exit_code is None and self.spec.kind is ToolClass.EFFECTFUL
             return ToolResult(content=self._failure(ended), failed=True, unknown=cut_off)

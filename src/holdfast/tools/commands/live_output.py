@@ -28,55 +28,57 @@ class LiveOutput:
         self._message_id = MessageId(derived_id("msg", key=f"{call.key}.live"))
         self._decoder = getincrementaldecoder("utf-8")(errors="replace")
         self._stream = RedactedStream(redaction)
-        self._unshown: list[str] = []
+        self._pending: list[str] = []
         self._room = MAX_LIVE_CHARS
-        self._begun = False
-        self._pause: asyncio.TimerHandle | None = None
+        self._started = False
+        self._timer: asyncio.TimerHandle | None = None
 
-    def hear(self, piece: bytes) -> None:
+    def feed(self, piece: bytes) -> None:
         """Take the next bytes of the output."""
         if self._room > 0:
             self._gather(self._stream.feed(self._decoder.decode(piece)))
-            if self._pause is None:
+            if self._timer is None:
                 self._show()
 
     def end(self) -> None:
         """Show the rest, now that nothing more comes."""
         if self._room > 0:
             self._gather(self._stream.end())
-        self.hush()
+        self.stop()
         self._show()
-        self.hush()
+        self.stop()
 
-    def hush(self) -> None:
+    def stop(self) -> None:
         """Show nothing more."""
-        if self._pause is not None:
-            self._pause.cancel()
-            self._pause = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _gather(self, text: str) -> None:
         if text:
-            self._unshown.append(text if len(text) <= self._room else text[: self._room] + TRUNCATED_NOTE)
+            self._pending.append(text if len(text) <= self._room else text[: self._room] + TRUNCATED_NOTE)
             self._room -= len(text)
 
     def _show(self) -> None:
         """Show what has gathered, and let some time pass before the next piece."""
-        self._pause = None
-        text, self._unshown = sanitize("".join(self._unshown)), []
+        self._timer = None
+        text, self._pending = sanitize("".join(self._pending)), []
         if not text:
             return
-        if not self._begun:
-            self._begin()
-        self._call.show(
+        if not self._started:
+            self._start()
+        self._call.emit_activity(
             ActivityDelta(
                 message_id=self._message_id,
                 activity_type=OUTPUT_ACTIVITY,
                 patch=[PatchAdd(path="/output/-", value=text)],
             )
         )
-        self._pause = asyncio.get_running_loop().call_later(SHOW_INTERVAL_SECONDS, self._show)
+        self._timer = asyncio.get_running_loop().call_later(SHOW_INTERVAL_SECONDS, self._show)
 
-    def _begin(self) -> None:
-        self._begun = True
+    def _start(self) -> None:
+        self._started = True
         content = {"tool_call_id": self._call.id, "output": []}
-        self._call.show(ActivitySnapshot(message_id=self._message_id, activity_type=OUTPUT_ACTIVITY, content=content))
+        self._call.emit_activity(
+            ActivitySnapshot(message_id=self._message_id, activity_type=OUTPUT_ACTIVITY, content=content)
+        )

@@ -30,7 +30,7 @@ class PathMasks(msgspec.Struct, frozen=True, kw_only=True):
     """Absolute paths that may not be read, and that may not be written."""
 
     hidden: tuple[Path, ...] = ()
-    kept: tuple[Path, ...] = ()
+    read_only: tuple[Path, ...] = ()
 
 
 def path_masks(root: Path, denied: DeniedPaths, halt: CancelFlag) -> PathMasks:
@@ -40,20 +40,20 @@ def path_masks(root: Path, denied: DeniedPaths, halt: CancelFlag) -> PathMasks:
     hidden: list[Path] = list(_hidden_outside(root, denied))
     kept: list[Path] = []
     for path, name in _denied_entries(root, denied, halt):
-        (hidden if denied.hides(name) else kept).append(path)
+        (hidden if denied.is_hidden(name) else kept).append(path)
         if len(hidden) + len(kept) > MAX_MASKED_PATHS:
             raise Invalid(
                 f"the rules deny more than {MAX_MASKED_PATHS} files, too many to hide from a command: deny folders"
             )
-    return PathMasks(hidden=tuple(hidden), kept=tuple(kept))
+    return PathMasks(hidden=tuple(hidden), read_only=tuple(kept))
 
 
 def _denied_entries(root: Path, denied: DeniedPaths, halt: CancelFlag) -> Iterator[tuple[Path, str]]:
     """Yield what is denied, from the top; beneath what is hidden there is nothing to look for."""
-    if denied.hides(".") or denied.keeps("."):
+    if denied.is_hidden(".") or denied.is_read_only("."):
         yield root, "."
     seen = 0
-    waiting = [] if denied.hides(".") else [(root, "", denied.keeps("."))]
+    waiting = [] if denied.is_hidden(".") else [(root, "", denied.is_read_only("."))]
     while waiting and not halt.is_set():
         folder, prefix, is_kept = waiting.pop()
         for entry in _scan(folder):
@@ -66,7 +66,7 @@ def _denied_entries(root: Path, denied: DeniedPaths, halt: CancelFlag) -> Iterat
             name = f"{prefix}{entry.name}"
             if entry.is_symlink():
                 continue
-            hides, keeps = denied.hides(name), not is_kept and denied.keeps(name)
+            hides, keeps = denied.is_hidden(name), not is_kept and denied.is_read_only(name)
             if hides or keeps:
                 yield Path(entry.path), name
             if not hides and entry.is_dir(follow_symlinks=False):
@@ -97,27 +97,27 @@ class ReservedPaths:
     def __init__(self, folders: WorkingFolders) -> None:
         self._folders = folders
         self._held: Counter[tuple[str, WorkingPath]] = Counter()
-        self._changing = Lock()
+        self._lock = Lock()
 
     def hold(self, name: str, paths: Sequence[WorkingPath], held: list[WorkingPath]) -> None:
         """Reserve paths of a working folder, and note in `held` which are to be released."""
-        with self._changing:
+        with self._lock:
             for path in paths:
                 try:
-                    self._take(name, path, held)
+                    self._reserve(name, path, held)
                 except (Invalid, NotFound):
                     continue  # what a link or a file is in the way of is nothing that the rule is about
 
     def release(self, name: str, held: Sequence[WorkingPath]) -> None:
         """Let go of paths, the deepest first."""
-        with self._changing:
+        with self._lock:
             for path in reversed(held):
                 self._held[name, path] -= 1
                 if self._held[name, path] == 0:
                     del self._held[name, path]
                     self._folders.release(name, path)
 
-    def _take(self, name: str, path: WorkingPath, held: list[WorkingPath]) -> None:
+    def _reserve(self, name: str, path: WorkingPath, held: list[WorkingPath]) -> None:
         parts = path.split("/")
         for length in range(1, len(parts) + 1):
             part = WorkingPath("/".join(parts[:length]))
@@ -128,7 +128,7 @@ class ReservedPaths:
 
 def paths_to_reserve(denied: DeniedPaths) -> list[WorkingPath]:
     """Return the paths of a working folder that rules name in full and deny to be written."""
-    plain = [pattern.rstrip("/").removesuffix("/**") for pattern in denied.kept if _is_anchored(pattern)]
+    plain = [pattern.rstrip("/").removesuffix("/**") for pattern in denied.read_only if _is_anchored(pattern)]
     return [parse_working_path(path) for path in dict.fromkeys(plain) if _GLOB_CHARS.isdisjoint(path)]
 
 

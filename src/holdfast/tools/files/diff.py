@@ -19,15 +19,15 @@ _Change: TypeAlias = tuple[int, int, int, int]
 """In the place of lines `[a, b)` of the old text are lines `[c, d)` of the new one."""
 
 
-def unified_diff(before: str, after: str, *, path: str, most: int = MAX_DIFF_CHARS) -> str:
+def unified_diff(before: str, after: str, *, path: str, limit: int = MAX_DIFF_CHARS) -> str:
     """Return how `after` differs from `before`; a diff that is too long is cut, and says so."""
     old, new = _lines_with_ends(before), _lines_with_ends(after)
     hunks = [_hunk(group, old, new) for group in _groups(_changes(old, new))]
     text = f"--- a/{path}\n+++ b/{path}\n{''.join(hunks)}" if hunks else ""
-    if len(text) <= most:
+    if len(text) <= limit:
         return text
-    kept, _, rest = text[:most].rpartition("\n")
-    return f"{kept}\n[{len(text) - most + len(rest)} more characters]\n"
+    kept, _, rest = text[:limit].rpartition("\n")
+    return f"{kept}\n[{len(text) - limit + len(rest)} more characters]\n"
 
 
 def _lines_with_ends(text: str) -> list[str]:

@@ -118,7 +118,7 @@ class LineSearch:
         self._whole: Re2Pattern | None = compile_multiline(pattern, ignore_case=ignore_case)
         self._context = context
 
-    def matches(self, text: str, *, most: int) -> list[int]:
+    def matches(self, text: str, *, limit: int) -> list[int]:
         """Return the indexes of the first lines that fit, but no more than `most`."""
         if self._whole is not None and self._whole.search(text) is None:
             return []  # most texts have none, and one look at the whole is much quicker than one at each line
@@ -126,7 +126,7 @@ class LineSearch:
         for index, line in enumerate(split_lines(text)):
             if self._line.search(line) is not None:
                 found.append(index)
-                if len(found) == most:
+                if len(found) == limit:
                     break
         return found
 
@@ -140,7 +140,7 @@ class LineSearch:
             hits = set(found[part.first_hit : part.last_hit])
             for index in range(part.start, part.stop):
                 sign = ":" if index in hits else "-"
-                rows.append(f"{path}{sign}{index + 1}{sign}{truncate_line(lines[index], most=MAX_MATCH_CHARS)}")
+                rows.append(f"{path}{sign}{index + 1}{sign}{truncate_line(lines[index], limit=MAX_MATCH_CHARS)}")
         return rows
 
 
@@ -178,7 +178,7 @@ def find_files(folder: WorkingFolder, walk: FolderWalk, pattern: str, *, start: 
     except NotFound:
         if nearest == start:
             raise
-        folder.list(start, most=1)  # it may be what is missing; otherwise nothing fits
+        folder.list(start, max_entries=1)  # it may be what is missing; otherwise nothing fits
 
 
 def _relative_pattern(pattern: str) -> str:

@@ -25,16 +25,16 @@ class PermittedFolder:
         self._folder = folder
         self._denied = denied
 
-    def read(self, path: WorkingPath, *, most: int) -> FileSnapshot:
+    def read(self, path: WorkingPath, *, max_bytes: int) -> FileSnapshot:
         """Return a file that may be read."""
-        if self._denied.hides(path):
+        if self._denied.is_hidden(path):
             raise Invalid(f"the rules deny `{path}` to be read: go on without it", path=path)
-        return self._folder.read(path, most=most)
+        return self._folder.read(path, max_bytes=max_bytes)
 
-    def list(self, path: WorkingPath, *, most: int) -> FolderListing:
+    def list(self, path: WorkingPath, *, max_entries: int) -> FolderListing:
         """Return what is in a folder and may be read."""
-        found = self._folder.list(path, most=most)
-        shown = [entry for entry in found.entries if not self._denied.hides(child_path(path, entry.name))]
+        found = self._folder.list(path, max_entries=max_entries)
+        shown = [entry for entry in found.entries if not self._denied.is_hidden(child_path(path, entry.name))]
         return FolderListing(entries=shown, complete=found.complete)
 
     def write(
@@ -42,11 +42,11 @@ class PermittedFolder:
         path: WorkingPath,
         content: bytes,
         *,
-        instead_of: FileSnapshot | None,
+        replacing: FileSnapshot | None,
         mark: str,
-        before: Callable[[], None],
+        before_rename: Callable[[], None],
     ) -> None:
         """Write a file that may be written."""
-        if self._denied.keeps(path):
+        if self._denied.is_read_only(path):
             raise Invalid(f"the rules deny `{path}` to be written: go on without it", path=path)
-        self._folder.write(path, content, instead_of=instead_of, mark=mark, before=before)
+        self._folder.write(path, content, replacing=replacing, mark=mark, before_rename=before_rename)

@@ -29,21 +29,21 @@ class FileText(msgspec.Struct, frozen=True, kw_only=True):
 
     text: str
     encoding: str = "utf-8"
-    mark: bytes = b""
+    bom: bytes = b""
     crlf: bool = False
 
     def encoded(self) -> bytes:
         """Return the bytes of the file."""
-        return self.mark + self.piece(self.text)
+        return self.bom + self.encode_piece(self.text)
 
-    def piece(self, text: str) -> bytes:
+    def encode_piece(self, text: str) -> bytes:
         """Return the bytes that a part of it has in the file."""
         return (text.replace("\n", "\r\n") if self.crlf else text).encode(self.encoding)
 
     @property
-    def kind(self) -> str:
+    def encoding_note(self) -> str:
         """How it is written, in words; nothing where that is as usual."""
-        words = [] if (self.encoding, self.mark) == ("utf-8", b"") else [self.encoding.upper(), "with a mark"]
+        words = [] if (self.encoding, self.bom) == ("utf-8", b"") else [self.encoding.upper(), "with a mark"]
         return " ".join([*words, "with CRLF line ends"] if self.crlf else words)
 
 
@@ -59,7 +59,7 @@ def decode_file(content: bytes, path: WorkingPath) -> FileText:
     if "\x00" in text:
         raise Invalid(f"`{path}` is binary ({len(content)} bytes): it has no text to read", path=path)
     crlf = "\n" in text and text.count("\r\n") == text.count("\n") == text.count("\r")
-    return FileText(text=text.replace("\r\n", "\n") if crlf else text, encoding=encoding, mark=mark, crlf=crlf)
+    return FileText(text=text.replace("\r\n", "\n") if crlf else text, encoding=encoding, bom=mark, crlf=crlf)
 
 
 def _undecodable_message(content: bytes, path: WorkingPath, at: int) -> str:
@@ -93,11 +93,11 @@ def split_lines(text: str) -> list[str]:
     return lines[:-1] if lines[-1] == "" else lines
 
 
-def number_lines(lines: list[str], *, first: int, most: int) -> NumberedLines:
+def number_lines(lines: list[str], *, first: int, limit: int) -> NumberedLines:
     """Return lines from number `first` on, at most so many, and no more than a model should read."""
     rows: list[str] = []
     room = MAX_SHOWN_CHARS
-    for number, line in enumerate(lines[first - 1 : first - 1 + min(most, MAX_LINES)], start=first):
+    for number, line in enumerate(lines[first - 1 : first - 1 + min(limit, MAX_LINES)], start=first):
         row = f"{number:>6}\t{truncate_line(line)}"
         room -= len(row) + 1
         if room < 0:
@@ -106,9 +106,9 @@ def number_lines(lines: list[str], *, first: int, most: int) -> NumberedLines:
     return NumberedLines(text="\n".join(rows), first=first, end=first + len(rows), total=len(lines))
 
 
-def truncate_line(line: str, *, most: int = MAX_LINE_CHARS) -> str:
+def truncate_line(line: str, *, limit: int = MAX_LINE_CHARS) -> str:
     """Return a line that is not too long to be shown; what is left out is said."""
-    return line if len(line) <= most else f"{line[:most]}… [{len(line) - most} more characters]"
+    return line if len(line) <= limit else f"{line[:limit]}… [{len(line) - limit} more characters]"
 
 
 def rows_result(rows: Sequence[str], *, summary: str, notes: Iterable[str] = ()) -> ToolResult:

@@ -51,7 +51,7 @@ class SearchBudget:
             return True
         return False
 
-    def pass_over(self, why: str) -> None:
+    def skip(self, why: str) -> None:
         """Count something that was not looked at."""
         self._reasons[why] = self._reasons.get(why, 0) + 1
 
@@ -85,7 +85,7 @@ def ignore_rules(folder: WorkingFolder, path: WorkingPath) -> list[IgnoreRules]:
     """Return what the file of a folder leaves out; one that cannot be read leaves out nothing."""
     try:
         lines = (
-            folder.read(child_path(path, IGNORE_FILE), most=MAX_IGNORE_FILE_BYTES)
+            folder.read(child_path(path, IGNORE_FILE), max_bytes=MAX_IGNORE_FILE_BYTES)
             .content.decode(errors="replace")
             .splitlines()
         )
@@ -126,14 +126,14 @@ TOO_DEEP_REASON: Final = f"folders more than {MAX_PATH_DEPTH} deep"
 class FolderWalk:
     """Goes through a working folder as long as its budget lasts."""
 
-    def __init__(self, folder: WorkingFolder, budget: SearchBudget, *, everything: bool = False) -> None:
+    def __init__(self, folder: WorkingFolder, budget: SearchBudget, *, include_ignored: bool = False) -> None:
         self._folder = folder
         self._budget = budget
-        self._everything = everything
+        self._include_ignored = include_ignored
 
     def files(self, start: WorkingPath) -> Iterator[WorkingPath]:
         """Yield the files beneath `start`, which must be a folder that can be opened."""
-        above = () if self._everything else _ancestors(start)
+        above = () if self._include_ignored else _ancestors(start)
         rules = [rule for folder in above for rule in ignore_rules(self._folder, folder)]
         if is_ignored(start, rules, folder=True):
             rules = []  # whoever names it wants to look into it
@@ -143,39 +143,39 @@ class FolderWalk:
         self, path: WorkingPath, rules: Sequence[IgnoreRules], *, first: bool = False
     ) -> Iterator[WorkingPath]:
         entries = self._entries(path, first=first)
-        if not self._everything and any(entry.name == IGNORE_FILE for entry in entries):
+        if not self._include_ignored and any(entry.name == IGNORE_FILE for entry in entries):
             rules = [*rules, *ignore_rules(self._folder, path)]
         for entry in entries:
             if not self._budget.spend(entries=1):
                 return
             below = child_path(path, entry.name)
             if not is_valid_name(entry.name):
-                self._budget.pass_over(BAD_NAME_REASON)
-            elif not self._leaves_out(below, entry, rules):
+                self._budget.skip(BAD_NAME_REASON)
+            elif not self._is_excluded(below, entry, rules):
                 yield from self._visit(below, entry, rules)
 
     def _visit(self, path: WorkingPath, entry: FolderEntry, rules: Sequence[IgnoreRules]) -> Iterator[WorkingPath]:
         if entry.kind is EntryKind.FILE:
             yield path
         elif entry.kind is EntryKind.LINK:
-            self._budget.pass_over(SYMLINK_REASON)
+            self._budget.skip(SYMLINK_REASON)
         elif entry.kind is EntryKind.FOLDER and path.count("/") + 1 < MAX_PATH_DEPTH:
             yield from self._beneath(path, rules)
         elif entry.kind is EntryKind.FOLDER:
-            self._budget.pass_over(TOO_DEEP_REASON)
+            self._budget.skip(TOO_DEEP_REASON)
 
-    def _leaves_out(self, path: WorkingPath, entry: FolderEntry, rules: Sequence[IgnoreRules]) -> bool:
-        if self._everything:
+    def _is_excluded(self, path: WorkingPath, entry: FolderEntry, rules: Sequence[IgnoreRules]) -> bool:
+        if self._include_ignored:
             return False
         return entry.name in ALWAYS_IGNORED or is_ignored(path, rules, folder=entry.kind is EntryKind.FOLDER)
 
     def _entries(self, path: WorkingPath, *, first: bool) -> Sequence[FolderEntry]:
         try:
-            return self._folder.list(path, most=max(self._budget.entries, 1)).entries
+            return self._folder.list(path, max_entries=max(self._budget.entries, 1)).entries
         except HoldfastError:
             if first:
                 raise
-            self._budget.pass_over(UNREADABLE_FOLDER_REASON)
+            self._budget.skip(UNREADABLE_FOLDER_REASON)
             return ()
 
 

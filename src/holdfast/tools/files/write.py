@@ -29,7 +29,7 @@ from holdfast.tools.tool import ToolContext, ToolResult, encode_value
 def read_if_exists(folder: WorkingFolder, path: WorkingPath) -> FileSnapshot | None:
     """Return the file, or nothing if there is none."""
     try:
-        return folder.read(path, most=MAX_FILE_BYTES)
+        return folder.read(path, max_bytes=MAX_FILE_BYTES)
     except NotFound:
         return None
 
@@ -63,7 +63,7 @@ def write_for_call(
 ) -> None:
     """Write a file in the name of a call; once the call is cancelled, nothing is written any more."""
     mark = sha256(call.key.encode()).hexdigest()[:16]
-    folder.write(path, content, instead_of=found, mark=mark, before=_fail_if_cancelled(halt))
+    folder.write(path, content, replacing=found, mark=mark, before_rename=_fail_if_cancelled(halt))
 
 
 def written_result(
@@ -187,18 +187,18 @@ def replace_passage(text: str, old: str, new: str, *, everywhere: bool) -> tuple
     return text.replace(old, new), text.count(old)
 
 
-def content_before_edit(content: bytes, old: bytes, new: bytes, *, everywhere: bool, was: str) -> bytes | None:
+def content_before_edit(content: bytes, old: bytes, new: bytes, *, everywhere: bool, known: str) -> bytes | None:
     """Return the content with the digest `was` in which an edit made `content`, or nothing if that cannot be found."""
     if everywhere:
         before = content.replace(new, old) if new else content
-        return before if digest(before) == was else None
+        return before if digest(before) == known else None
     budget = MAX_HASHED_BYTES
     for place in _occurrences(content, new):
         before = content[:place] + old + content[place + len(new) :]
         budget -= len(before)
         if budget < 0:
             return None
-        if digest(before) == was:
+        if digest(before) == known:
             return before
     return None
 

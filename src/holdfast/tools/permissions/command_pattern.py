@@ -53,7 +53,7 @@ class CommandPattern:
             return RuleMatch.NO
         if self.allows((self._words[0], *words[1:])):
             return RuleMatch.YES
-        return self._rest(words[1:])
+        return self._match_rest(words[1:])
 
     def covers(self, other: "CommandPattern") -> bool:
         """Say whether every command that the other allows is one of its own."""
@@ -61,7 +61,7 @@ class CommandPattern:
             return False
         return self.allows((*other._words, "*") if other._open else tuple(other._words))
 
-    def _rest(self, words: ShellWords) -> RuleMatch:
+    def _match_rest(self, words: ShellWords) -> RuleMatch:
         given = {option for word in words if word is not None and _is_option(word) for option in _split_options(word)}
         lacking = [option for option in self._options if option not in given]
         unknown = any(word is None for word in words) or any(word.startswith("--") for word in words if word)

@@ -44,17 +44,19 @@ class PathPattern:
         self._whole = re.compile(_glob_regex(text, start="" if self._anchored else "(?:.*/)?"), re.DOTALL)
         self._anywhere = re.compile(_glob_regex(text.lstrip("/"), start="(?:.*/)?"), re.DOTALL)
 
-    def match(self, path: str | None, *, moved: bool = False) -> RuleMatch:
+    def match(self, path: str | None, *, cwd_changed: bool = False) -> RuleMatch:
         """Say whether it is about a normal path; nobody knows where a relative one leads once a shell has `moved`."""
         if path is None or len(path) > MAX_COMPARED_PATH_CHARS:
             return RuleMatch.MAYBE
-        if self._whole.fullmatch(path) is not None and (path.startswith("/") or not moved or not self._anchored):
+        if self._whole.fullmatch(path) is not None and (path.startswith("/") or not cwd_changed or not self._anchored):
             return RuleMatch.YES
         if self.text.startswith("/"):
-            return RuleMatch.MAYBE if moved and not path.startswith("/") or path.startswith("..") else RuleMatch.NO
+            return (
+                RuleMatch.MAYBE if cwd_changed and not path.startswith("/") or path.startswith("..") else RuleMatch.NO
+            )
         if path.startswith(("/", "..")):
             return RuleMatch.MAYBE if self._anywhere.fullmatch(path) is not None else RuleMatch.NO
-        return RuleMatch.MAYBE if moved and self._anchored else RuleMatch.NO
+        return RuleMatch.MAYBE if cwd_changed and self._anchored else RuleMatch.NO
 
 
 @lru_cache(maxsize=4096)
@@ -115,21 +117,21 @@ class DomainPattern:
 
     def __init__(self, text: str) -> None:
         named = text.removeprefix(DOMAIN_PREFIX)
-        self._itself = not named.startswith(_SUBDOMAINS_PREFIX)
+        self._includes_host = not named.startswith(_SUBDOMAINS_PREFIX)
         self._host = parse_web_host(named.removeprefix(_SUBDOMAINS_PREFIX))
 
-    def fits(self, url: str) -> bool:
+    def matches(self, url: str) -> bool:
         """Say whether an address is of such a host."""
         try:
             host = parse_web_url(url).host
         except Invalid:
             return False
-        return host == self._host and self._itself or host.endswith(f".{self._host}")
+        return host == self._host and self._includes_host or host.endswith(f".{self._host}")
 
     def covers(self, other: "DomainPattern") -> bool:
         """Say whether every host that the other is about is one of its own."""
         if other._host == self._host:
-            return self._itself or not other._itself
+            return self._includes_host or not other._includes_host
         return other._host.endswith(f".{self._host}")
 
 

@@ -46,7 +46,7 @@ class PermissionPolicy:
             [compile_rule(text) for text in texts] for texts in (deny, granted, ask, allow)
         )
         self._shell = ShellPolicy(deny=self._deny, granted=self._granted, ask=self._ask, allow=self._allow)
-        self.concerns: frozenset[str] = DEFAULT_APPROVAL_TOOLS | self._ruled()
+        self.governed_tools: frozenset[str] = DEFAULT_APPROVAL_TOOLS | self._governed_tools()
         """Tools of which something is to be decided; all others are left to their default."""
 
     @property
@@ -66,20 +66,20 @@ class PermissionPolicy:
             or binding_decision([(one, one.binds(tool, arguments)) for one in self._ask], PermissionAction.ASK)
             or _allow_decision(self._allow, tool, arguments)
         )
-        return decision or PermissionDecision(verdict=default)
+        return decision or PermissionDecision(action=default)
 
-    def granting(self, rules: Sequence[str]) -> "PermissionPolicy":
+    def with_grants(self, rules: Sequence[str]) -> "PermissionPolicy":
         """Return the policy as it would be with more rules granted."""
         deny, granted, ask, allow = (
             tuple(one.text for one in texts) for texts in (self._deny, self._granted, self._ask, self._allow)
         )
         return _cached_policy(deny, (*granted, *rules), ask, allow)
 
-    def asked_for(self, command: str) -> ShellScript:
+    def parts_needing_approval(self, command: str) -> ShellScript:
         """Return the parts of a command that somebody must be asked about."""
-        return self._shell.asked_for(command)
+        return self._shell.parts_needing_approval(command)
 
-    def _ruled(self) -> frozenset[str]:
+    def _governed_tools(self) -> frozenset[str]:
         named = {one.tool for one in (*self._deny, *self._granted, *self._ask, *self._allow)}
         binding = {PATH_RULE_ACCESS[one.tool] for one in (*self._deny, *self._ask) if one.tool in PATH_RULE_ACCESS}
         bound = {name for name, subject in RULE_SUBJECTS.items() if not subject.access.isdisjoint(binding)}
@@ -100,7 +100,7 @@ def _allow_decision(
     rules: Sequence[PermissionRule], tool: str, arguments: dict[str, Json]
 ) -> PermissionDecision | None:
     found = next((one for one in rules if one.allows(tool, arguments)), None)
-    return None if found is None else PermissionDecision(verdict=PermissionAction.ALLOW, rule=found.text)
+    return None if found is None else PermissionDecision(action=PermissionAction.ALLOW, rule=found.text)
 
 
 @lru_cache(maxsize=256)
@@ -118,10 +118,10 @@ class PermissionChain:
             (agent.name, agent_policy(agent)),
             *((one.agent, permission_policy(one.permissions, one.granted)) for one in above),
         ]
-        self.asks_tainted = TaintPolicy.ASK in (agent.tainted, *(one.tainted for one in above))
+        self.requires_approval_when_tainted = TaintPolicy.ASK in (agent.tainted, *(one.tainted for one in above))
         """Whether a person is asked about calls that reach beyond the workspace, once the run is tainted."""
-        concerns = [policy.concerns for _, policy in self.links]
-        self.concerns = concerns[0].union(*concerns[1:]) if above else concerns[0]
+        concerns = [policy.governed_tools for _, policy in self.links]
+        self.governed_tools = concerns[0].union(*concerns[1:]) if above else concerns[0]
 
     def decide(
         self, tool: str, arguments: dict[str, Json], *, default: PermissionAction = PermissionAction.ALLOW
@@ -167,16 +167,16 @@ class DeniedPaths(msgspec.Struct, frozen=True, kw_only=True):
 
     hidden: tuple[str, ...] = ()
     """What may not be read."""
-    kept: tuple[str, ...] = ()
+    read_only: tuple[str, ...] = ()
     """What may not be written."""
 
-    def hides(self, path: str) -> bool:
+    def is_hidden(self, path: str) -> bool:
         """Say whether a path, relative to the working folder or absolute, may not be read."""
         return _any_match(self.hidden, path)
 
-    def keeps(self, path: str) -> bool:
+    def is_read_only(self, path: str) -> bool:
         """Say whether it may not be written."""
-        return _any_match(self.kept, path)
+        return _any_match(self.read_only, path)
 
 
 def denied_paths(agent: Agent, values: Mapping[str, Json]) -> DeniedPaths:
@@ -186,7 +186,7 @@ def denied_paths(agent: Agent, values: Mapping[str, Json]) -> DeniedPaths:
         for one in policy.deny:
             if one.tool in PATH_RULE_ACCESS:
                 found[PATH_RULE_ACCESS[one.tool]]["**" if one.path is None else one.path.text] = None
-    return DeniedPaths(hidden=tuple(found[FileAccess.READ]), kept=tuple(found[FileAccess.WRITE]))
+    return DeniedPaths(hidden=tuple(found[FileAccess.READ]), read_only=tuple(found[FileAccess.WRITE]))
 
 
 def _any_match(patterns: tuple[str, ...], path: str) -> bool:

@@ -52,7 +52,7 @@ def rule_problems(permissions: Permissions, *, known: Collection[str] = KNOWN_TO
         own: list[tuple[str, str]] = []
         for index, text in enumerate(getattr(permissions, name)):
             try:
-                check_rule(text, known=known, allows=name == "allow")
+                check_rule(text, known=known, is_allow=name == "allow")
                 _check_reachable(text, [*stricter, *own])
             except Invalid as exc:
                 yield RuleProblem(name, index, exc.message)
@@ -61,7 +61,7 @@ def rule_problems(permissions: Permissions, *, known: Collection[str] = KNOWN_TO
         stricter += own
 
 
-def check_rule(text: str, *, known: Collection[str] = KNOWN_TOOLS, allows: bool = False) -> None:
+def check_rule(text: str, *, known: Collection[str] = KNOWN_TOOLS, is_allow: bool = False) -> None:
     """Raise `Invalid` if no call can fit a rule."""
     parts = parse_rule(text)
     if parts.tool not in known and not _is_dynamic_tool(parts.tool):
@@ -75,7 +75,7 @@ def check_rule(text: str, *, known: Collection[str] = KNOWN_TOOLS, allows: bool 
             check_path_pattern(parts.specifier)
         case RuleSubjectKind.COMMAND:
             check_command_pattern(parts.specifier)
-            _check_program(command_pattern(parts.specifier).program, allows=allows)
+            _check_program(command_pattern(parts.specifier).program, is_allow=is_allow)
         case RuleSubjectKind.AGENT:
             if _AGENT_PATTERN.fullmatch(parts.specifier) is None:
                 raise Invalid("no agent has such a name: it has lower-case letters, digits, `_` and `-`; `*` is any")
@@ -91,8 +91,8 @@ def _is_dynamic_tool(tool: str) -> bool:
     return tool.startswith(REMOTE_METHOD_PREFIX) and not tool.endswith("*")
 
 
-def _check_program(program: str, *, allows: bool) -> None:
-    if allows and is_transparent_wrapper(program):
+def _check_program(program: str, *, is_allow: bool) -> None:
+    if is_allow and is_transparent_wrapper(program):
         raise Invalid(f"`{program}` is looked through: allow what it runs")
 
 
@@ -131,11 +131,11 @@ def suggest_grants(policy: PermissionPolicy, tool: str, arguments: dict[str, Jso
 def _would_allow(policy: PermissionPolicy, rules: tuple[str, ...], tool: str, arguments: dict[str, Json]) -> bool:
     try:
         for text in rules:
-            check_rule(text, known={tool, *RULE_SUBJECTS}, allows=True)
+            check_rule(text, known={tool, *RULE_SUBJECTS}, is_allow=True)
     except Invalid:
         return False
     return (
-        policy.granting(rules).decide(tool, arguments, default=PermissionAction.ASK).verdict is PermissionAction.ALLOW
+        policy.with_grants(rules).decide(tool, arguments, default=PermissionAction.ASK).action is PermissionAction.ALLOW
     )
 
 
@@ -166,8 +166,8 @@ def _domain_patterns(url: str) -> list[str]:
 
 
 def _command_grants(policy: PermissionPolicy, command: str) -> Iterator[list[str]]:
-    asked = policy.asked_for(command)
-    files = [(_TOOL_FOR_ACCESS[one.access], *_path_patterns(one.path or "")) for one in asked.touched]
+    asked = policy.parts_needing_approval(command)
+    files = [(_TOOL_FOR_ACCESS[one.access], *_path_patterns(one.path or "")) for one in asked.redirections]
     for pattern, which in ((_exact_command, 0), (_subcommand_wildcard, -1)):
         programs = [f"{BASH_TOOL}({pattern(one.words)})" for one in asked.programs]
         yield programs + [f"{tool}({patterns[which]})" for tool, *patterns in files]

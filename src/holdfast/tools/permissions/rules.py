@@ -100,11 +100,11 @@ class PermissionRule(msgspec.Struct, frozen=True, kw_only=True):
             return RuleMatch.NO
         return self._match(tool, arguments)
 
-    def binds_path(self, path: str | None, access: FileAccess, *, moved: bool) -> RuleMatch:
+    def binds_path(self, path: str | None, access: FileAccess, *, cwd_changed: bool) -> RuleMatch:
         """Say whether it is about what a shell does to a path."""
         if PATH_RULE_ACCESS.get(self.tool) is not access:
             return RuleMatch.NO
-        return RuleMatch.YES if self.path is None else self.path.match(path, moved=moved)
+        return RuleMatch.YES if self.path is None else self.path.match(path, cwd_changed=cwd_changed)
 
     def _is_of(self, tool: str) -> bool:
         """Say whether it is a rule of this tool, or of all whose names begin so."""
@@ -120,7 +120,7 @@ class PermissionRule(msgspec.Struct, frozen=True, kw_only=True):
         if self.path is not None:
             return self.path.match(normalize_path(said))
         if self.domain is not None:
-            return RuleMatch.YES if self.domain.fits(said) else RuleMatch.NO
+            return RuleMatch.YES if self.domain.matches(said) else RuleMatch.NO
         return RuleMatch.YES if self.agent is not None and fnmatchcase(said, self.agent) else RuleMatch.NO
 
 
@@ -130,10 +130,10 @@ def binding_decision(
     """Return what rules that deny or ask make of a call; what one may be about is asked for."""
     for one, match in matches:
         if match is RuleMatch.YES:
-            return PermissionDecision(verdict=verdict, rule=one.text)
+            return PermissionDecision(action=verdict, rule=one.text)
     for one, match in matches:
         if match is RuleMatch.MAYBE:
-            return PermissionDecision(verdict=PermissionAction.ASK, rule=one.text, reason=POSSIBLE_MATCH_REASON)
+            return PermissionDecision(action=PermissionAction.ASK, rule=one.text, reason=POSSIBLE_MATCH_REASON)
     return None
 
 

@@ -42,32 +42,38 @@ class ShellPolicy:
     def decide(self, command: Json) -> PermissionDecision:
         """Return what is done about a command."""
         if self._denies_all is not None:
-            return PermissionDecision(verdict=PermissionAction.DENY, rule=self._denies_all.text)
+            return PermissionDecision(action=PermissionAction.DENY, rule=self._denies_all.text)
         if not isinstance(command, str):
-            return PermissionDecision(verdict=PermissionAction.ASK, reason="it is no command")
+            return PermissionDecision(action=PermissionAction.ASK, reason="it is no command")
         if self._open is not None and not self._deny and not self._ask:
-            return PermissionDecision(verdict=PermissionAction.ALLOW, rule=self._open.text)
+            return PermissionDecision(action=PermissionAction.ALLOW, rule=self._open.text)
         decision = strictest_decision([*self._parts(parse_script(command))])
         # What needs no rule beside other commands is no reason to run a shell by itself.
-        return self._default() if decision.verdict is PermissionAction.ALLOW and decision.rule is None else decision
+        return self._default() if decision.action is PermissionAction.ALLOW and decision.rule is None else decision
 
-    def asked_for(self, command: str) -> ShellScript:
+    def parts_needing_approval(self, command: str) -> ShellScript:
         """Return the parts of a command that somebody must be asked about."""
         script = parse_script(command)
         programs = [
-            one for one in script.programs if self._program(one, moved=script.moved).verdict is PermissionAction.ASK
+            one
+            for one in script.programs
+            if self._program(one, moved=script.cwd_changed).action is PermissionAction.ASK
         ]
-        touched = [one for one in script.touched if self._file(one, moved=script.moved).verdict is PermissionAction.ASK]
-        return replace(script, programs=tuple(programs) or script.programs, touched=tuple(touched))
+        touched = [
+            one
+            for one in script.redirections
+            if self._file(one, moved=script.cwd_changed).action is PermissionAction.ASK
+        ]
+        return replace(script, programs=tuple(programs) or script.programs, redirections=tuple(touched))
 
     def _parts(self, script: ShellScript) -> Iterator[PermissionDecision]:
         """Yield what is decided about each part, and that nothing can be where there is none."""
         for program in script.programs:
-            yield self._program(program, moved=script.moved)
-        for touched in script.touched:
-            yield self._file(touched, moved=script.moved)
+            yield self._program(program, moved=script.cwd_changed)
+        for touched in script.redirections:
+            yield self._file(touched, moved=script.cwd_changed)
         if script.unclear:
-            yield PermissionDecision(verdict=PermissionAction.ASK, reason="; ".join(script.unclear))
+            yield PermissionDecision(action=PermissionAction.ASK, reason="; ".join(script.unclear))
         if not script.programs:
             yield self._default()
 
@@ -75,35 +81,35 @@ class ShellPolicy:
         words = program.words
         binding = binding_decision(
             [(one, one.command.binds(words)) for one in self._deny if one.command is not None], PermissionAction.DENY
-        ) or self._named(program, moved=moved)
+        ) or self._names_hidden_file(program, moved=moved)
         if binding is not None:
             return binding
-        unbound = self._grants_all if self._grants_all is not None and not program.hides else None
+        unbound = self._grants_all if self._grants_all is not None and not program.opaque else None
         return (
             _allow_program(self._granted, program)
-            or (None if unbound is None else PermissionDecision(verdict=PermissionAction.ALLOW, rule=unbound.text))
+            or (None if unbound is None else PermissionDecision(action=PermissionAction.ALLOW, rule=unbound.text))
             or binding_decision(
                 [(one, one.command.binds(words)) for one in self._ask if one.command is not None], PermissionAction.ASK
             )
             or (
                 None
                 if self._asks_all is None
-                else PermissionDecision(verdict=PermissionAction.ASK, rule=self._asks_all.text)
+                else PermissionDecision(action=PermissionAction.ASK, rule=self._asks_all.text)
             )
             or _allow_program(self._allow, program)
-            or self._usual(program)
+            or self._without_rule(program)
         )
 
-    def _usual(self, program: ShellProgram) -> PermissionDecision:
+    def _without_rule(self, program: ShellProgram) -> PermissionDecision:
         """Return what is done about a program that no rule is about."""
         if program.transparent:
-            return PermissionDecision(verdict=PermissionAction.ALLOW)
-        if self._open is not None and program.hides:
+            return PermissionDecision(action=PermissionAction.ALLOW)
+        if self._open is not None and program.opaque:
             why = f"`{program.words[0]}` may run anything"
-            return PermissionDecision(verdict=PermissionAction.ASK, rule=self._rule_at_stake(), reason=why)
+            return PermissionDecision(action=PermissionAction.ASK, rule=self._first_strict_rule(), reason=why)
         return self._default()
 
-    def _named(self, program: ShellProgram, *, moved: bool) -> PermissionDecision | None:
+    def _names_hidden_file(self, program: ShellProgram, *, moved: bool) -> PermissionDecision | None:
         """Refuse a command that names a file which may not be read."""
         hidden = [
             one for one in self._deny if one.path is not None and PATH_RULE_ACCESS.get(one.tool) is FileAccess.READ
@@ -111,36 +117,39 @@ class ShellPolicy:
         for word in program.words[1:] if hidden else ():
             for name in {word, (word or "").rpartition("=")[2]} if word else ():
                 for one in hidden:
-                    if name and one.binds_path(normalize_path(name), FileAccess.READ, moved=moved) is RuleMatch.YES:
-                        return PermissionDecision(verdict=PermissionAction.DENY, rule=one.text)
+                    if (
+                        name
+                        and one.binds_path(normalize_path(name), FileAccess.READ, cwd_changed=moved) is RuleMatch.YES
+                    ):
+                        return PermissionDecision(action=PermissionAction.DENY, rule=one.text)
         return None
 
     def _file(self, touched: Redirection, *, moved: bool) -> PermissionDecision:
         path = None if touched.path is None else normalize_path(touched.path)
         for rules, verdict in ((self._deny, PermissionAction.DENY), (self._ask, PermissionAction.ASK)):
-            matches = [(one, one.binds_path(path, touched.access, moved=moved)) for one in rules]
+            matches = [(one, one.binds_path(path, touched.access, cwd_changed=moved)) for one in rules]
             decision = binding_decision(matches, verdict)
             if decision is not None:
                 return decision
         for one in self._open_paths:
-            if one.binds_path(path, touched.access, moved=moved) is RuleMatch.YES and path is not None:
-                return PermissionDecision(verdict=PermissionAction.ALLOW, rule=one.text)
+            if one.binds_path(path, touched.access, cwd_changed=moved) is RuleMatch.YES and path is not None:
+                return PermissionDecision(action=PermissionAction.ALLOW, rule=one.text)
         if self._open is not None:
-            return PermissionDecision(verdict=PermissionAction.ALLOW, rule=self._open.text)
+            return PermissionDecision(action=PermissionAction.ALLOW, rule=self._open.text)
         if path is None or moved or path.startswith(("/", "..")):
             return PermissionDecision(
-                verdict=PermissionAction.ASK, reason="a file outside of the working folder may be opened"
+                action=PermissionAction.ASK, reason="a file outside of the working folder may be opened"
             )
-        return PermissionDecision(verdict=PermissionAction.ALLOW)
+        return PermissionDecision(action=PermissionAction.ALLOW)
 
-    def _rule_at_stake(self) -> str | None:
+    def _first_strict_rule(self) -> str | None:
         return next((one.text for one in (*self._deny, *self._ask)), None)
 
     def _default(self) -> PermissionDecision:
         if self._open is not None:
-            return PermissionDecision(verdict=PermissionAction.ALLOW, rule=self._open.text)
+            return PermissionDecision(action=PermissionAction.ALLOW, rule=self._open.text)
         return PermissionDecision(
-            verdict=PermissionAction.ASK, rule=None if self._asks_all is None else self._asks_all.text
+            action=PermissionAction.ASK, rule=None if self._asks_all is None else self._asks_all.text
         )
 
 
@@ -151,5 +160,5 @@ def _applies_to_shell(one: PermissionRule) -> bool:
 def _allow_program(rules: Sequence[PermissionRule], program: ShellProgram) -> PermissionDecision | None:
     for one in rules:
         if one.command is not None and one.command.allows(program.words):
-            return PermissionDecision(verdict=PermissionAction.ALLOW, rule=one.text)
+            return PermissionDecision(action=PermissionAction.ALLOW, rule=one.text)
     return None

@@ -55,7 +55,7 @@ class GuardedResolver:
         self._resolver = resolver
         self._private = private
 
-    async def of(self, url: WebUrl) -> Sequence[IPAddress]:
+    async def resolve(self, url: WebUrl) -> Sequence[IPAddress]:
         """Return the addresses to connect to, or raise `Invalid` if the host must not be reached."""
         if PrivateHost(host=url.host, port=url.port) in self._private:
             return (await self._look_up(url))[:MAX_ADDRESSES_TRIED]
@@ -80,7 +80,7 @@ class WebRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     url: WebUrl
     headers: Mapping[str, str]
-    most: int
+    max_bytes: int
     """Bytes that the answer may have, once it is unpacked."""
     method: str = "GET"
     body: bytes | None = None
@@ -94,7 +94,7 @@ class WebResponse(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes = b""
 
     @property
-    def redirects(self) -> bool:
+    def is_redirect(self) -> bool:
         """Whether it is somewhere else."""
         return self.status in (301, 302, 303, 307, 308) and "location" in self.headers
 
@@ -107,7 +107,7 @@ class WebClient:
     ) -> None:
         self._addresses = addresses
         self._load = partial(_load_transport, dial, tls)
-        self._exchange: HttpTransport | None = None
+        self._transport: HttpTransport | None = None
 
     async def request(self, request: WebRequest) -> WebResponse:
         """Return what the server answers; a redirect is not followed, and has no body.
@@ -115,10 +115,10 @@ class WebClient:
         A host that must not be reached raises `Invalid`, one that cannot be, `Unavailable`; an answer with too many
         bytes raises `TooLarge`.
         """
-        addresses = await self._addresses.of(request.url)
-        if self._exchange is None:
-            self._exchange = await asyncio.to_thread(self._load)
-        return await self._exchange.make(request, addresses)
+        addresses = await self._addresses.resolve(request.url)
+        if self._transport is None:
+            self._transport = await asyncio.to_thread(self._load)
+        return await self._transport.send(request, addresses)
 
 
 def _load_transport(dial: "Dial | None", tls: "ssl.SSLContext | None") -> "HttpTransport":

@@ -50,8 +50,8 @@ async def _follow_redirects(
     http: WebClient, url: WebUrl, decide: Callable[[WebUrl], PermissionAction]
 ) -> tuple[WebUrl, WebResponse]:
     for _ in range(MAX_REDIRECTS + 1):
-        answer = await http.request(WebRequest(url=url, headers=FETCH_HEADERS, most=MAX_BODY_BYTES))
-        if not answer.redirects:
+        answer = await http.request(WebRequest(url=url, headers=FETCH_HEADERS, max_bytes=MAX_BODY_BYTES))
+        if not answer.is_redirect:
             return url, answer
         there = join_web_url(url, answer.headers["location"])
         _check_redirect(url, there, decide(there))
@@ -89,7 +89,7 @@ class MarkdownConverter:
     async def markdown(self, page: str, *, base: str) -> str:
         """Return a page as Markdown, with whole addresses; raise `Invalid` if it cannot be read."""
         if len(page) <= MAX_INLINE_CHARS:
-            return await self._here(page, base)
+            return await self._convert_inline(page, base)
         ended = await self._processes.run(
             Command(
                 argv=[sys.executable, "-I", converter.__file__],
@@ -99,12 +99,12 @@ class MarkdownConverter:
                 output_limit=MAX_MARKDOWN_BYTES,
             )
         )
-        if ended.exit_code != 0 or ended.dropped:
+        if ended.exit_code != 0 or ended.dropped_bytes:
             why = "it takes too long" if ended.timed_out else "it takes too much"
             raise Invalid(f"`{base}` cannot be turned into Markdown, {why}: read it `raw`", field="url")
         return ended.output.decode()
 
-    async def _here(self, page: str, base: str) -> str:
+    async def _convert_inline(self, page: str, base: str) -> str:
         try:
             return await run_in_thread(lambda _: converter.html_to_markdown_text(page, base))
         except ValueError as exc:

@@ -43,11 +43,11 @@ class HttpWebSearch:
         asked = {**api.parameters, api.query: query, **({} if api.count is None else {api.count: limit})}
         headers = {"Accept": "application/json", **self._key()}
         if api.method == "GET":
-            return WebRequest(url=_with_query(self._url, asked), headers=headers, most=MAX_RESPONSE_BYTES)
+            return WebRequest(url=_with_query(self._url, asked), headers=headers, max_bytes=MAX_RESPONSE_BYTES)
         return WebRequest(
             url=self._url,
             headers={**headers, "Content-Type": "application/json"},
-            most=MAX_RESPONSE_BYTES,
+            max_bytes=MAX_RESPONSE_BYTES,
             method="POST",
             body=msgspec.json.encode(asked),
         )

@@ -45,23 +45,25 @@ class HttpTransport:
         self._dial = dial or _dial
         self._tls = tls
 
-    async def make(self, request: WebRequest, addresses: Sequence[IPAddress]) -> WebResponse:
+    async def send(self, request: WebRequest, addresses: Sequence[IPAddress]) -> WebResponse:
         """Return what the server at the first address that can be reached answers."""
         if request.url.scheme == "https" and self._tls is None:
             self._tls = await asyncio.to_thread(httpcore2.default_ssl_context)
         try:
-            async with self._answered(request, addresses) as response:
+            async with self._open_response(request, addresses) as response:
                 answer = WebResponse(status=response.status, headers=_decode_headers(response.headers))
                 return (
                     answer
-                    if answer.redirects
-                    else replace(answer, body=await _read_body(response, answer, request.most))
+                    if answer.is_redirect
+                    else replace(answer, body=await _read_body(response, answer, request.max_bytes))
                 )
         except _NETWORK_ERRORS as exc:
             raise Unavailable(f"`{request.url.host}` cannot be read from: {_error_reason(exc)}") from exc
 
     @asynccontextmanager
-    async def _answered(self, request: WebRequest, addresses: Sequence[IPAddress]) -> AsyncIterator[httpcore2.Response]:
+    async def _open_response(
+        self, request: WebRequest, addresses: Sequence[IPAddress]
+    ) -> AsyncIterator[httpcore2.Response]:
         there = _target_url(request.url)
         sent = {
             "Host": request.url.authority,
@@ -117,11 +119,11 @@ def _target_url(url: WebUrl) -> httpcore2.URL:
     return httpcore2.URL(scheme=url.scheme, host=url.host, port=url.port, target=url.target)
 
 
-async def _read_body(response: httpcore2.Response, answer: WebResponse, most: int) -> bytes:
-    content = BoundedDecompressor(answer.headers.get("content-encoding", ""), most=most)
+async def _read_body(response: httpcore2.Response, answer: WebResponse, max_bytes: int) -> bytes:
+    content = BoundedDecompressor(answer.headers.get("content-encoding", ""), max_bytes=max_bytes)
     async for chunk in response.aiter_stream():
         content.add(chunk)
-    return content.whole()
+    return content.finish()
 
 
 def _decode_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
@@ -146,21 +148,21 @@ _GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
 class BoundedDecompressor:
     """Gathers a body of at most `most` bytes."""
 
-    def __init__(self, encoding: str, *, most: int) -> None:
-        self._most = most
+    def __init__(self, encoding: str, *, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self._pieces: list[bytes] = []
         self._size = 0
         self._inflater = _Inflater(encoding.strip().lower())
 
     def add(self, chunk: bytes) -> None:
         """Take in what came; raise `TooLarge` if it is too much."""
-        for piece in self._inflater.inflated(chunk, most=self._most - self._size + 1):
+        for piece in self._inflater.inflate(chunk, max_bytes=self._max_bytes - self._size + 1):
             self._pieces.append(piece)
             self._size += len(piece)
-            if self._size > self._most:
-                raise TooLarge(f"it has more than {self._most} bytes", field="url")
+            if self._size > self._max_bytes:
+                raise TooLarge(f"it has more than {self._max_bytes} bytes", field="url")
 
-    def whole(self) -> bytes:
+    def finish(self) -> bytes:
         """Return all of it; raise `Unavailable` if the end is missing."""
         if not self._inflater.complete:
             raise Unavailable("what the server sent ends in the middle")
@@ -174,24 +176,24 @@ class _Inflater:
         if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
             raise Invalid(f"the server sends `{encoding[:40]}`, which it was not asked for", field="url")
         self._encoding = encoding
-        self._inside: zlib._Decompress | None = None
+        self._decompressor: zlib._Decompress | None = None
 
     @property
     def complete(self) -> bool:
         """Whether nothing is missing at the end."""
-        return self._inside is None or self._inside.eof
+        return self._decompressor is None or self._decompressor.eof
 
-    def inflated(self, chunk: bytes, *, most: int) -> Iterator[bytes]:
+    def inflate(self, chunk: bytes, *, max_bytes: int) -> Iterator[bytes]:
         """Yield what a piece stands for, no more than `most` bytes of it."""
         if self._encoding in ("", "identity"):
-            yield chunk[:most]
+            yield chunk[:max_bytes]
             return
-        if self._inside is None and chunk:
-            self._inside = zlib.decompressobj(self._window(chunk))
-        if self._inside is None or self._inside.eof:
+        if self._decompressor is None and chunk:
+            self._decompressor = zlib.decompressobj(self._window(chunk))
+        if self._decompressor is None or self._decompressor.eof:
             return  # after the end there is only padding
         try:
-            yield self._inside.decompress(chunk, most)
+            yield self._decompressor.decompress(chunk, max_bytes)
         except zlib.error as exc:
             raise Unavailable(f"what the server sent cannot be unpacked: {exc}") from exc
 

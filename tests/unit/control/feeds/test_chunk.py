@@ -20,7 +20,7 @@ class Item(msgspec.Struct, frozen=True):
 @given(sizes=st.lists(st.integers(0, 30)), most=st.integers(1, 50))
 def test_items_are_cut_into_chunks_of_at_most_so_many_bytes_or_one_item(sizes: list[int], most: int) -> None:
     items = [Item(seq, b"x" * size) for seq, size in enumerate(sizes, start=1)]
-    chunks = list(split_batches(items, most=most))
+    chunks = list(split_batches(items, max_bytes=most))
     assert [item for chunk in chunks for item in chunk.items] == items
     assert all(chunk.size <= most or len(chunk.items) == 1 for chunk in chunks)
 

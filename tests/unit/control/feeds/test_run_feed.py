@@ -35,7 +35,7 @@ async def store(tmp_path: Path, bus: LocalBus) -> AsyncIterator[Store]:
 @pytest.fixture
 async def feeds(store: Store, bus: LocalBus) -> AsyncIterator[LiveStreams]:
     """Yield feeds of a process that never looks again at what it was told."""
-    watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=SystemClock(), patience=3600)
+    watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=SystemClock(), fallback_seconds=3600)
     watching = asyncio.ensure_future(watcher.run())
     await asyncio.sleep(0)  # it hears hints from here on
     made = LiveStreams(
@@ -52,7 +52,7 @@ async def feeds(store: Store, bus: LocalBus) -> AsyncIterator[LiveStreams]:
 
 
 def taken(follower: Subscriber) -> list[int]:
-    found = follower.take()
+    found = follower.poll()
     return [item.seq for item in found.items] if isinstance(found, EventBatch) else []
 
 
@@ -67,14 +67,14 @@ async def rest(follower: Subscriber) -> list[int]:
 
 async def test_what_a_new_run_begins_with_is_at_hand_at_once(store: Store, feeds: LiveStreams) -> None:
     run = await new_run(store, SPACE, await new_thread(store, SPACE), "hi")
-    with feeds.new_run(run) as follower:
+    with feeds.subscribe_new_run(run) as follower:
         assert taken(follower) == [1]
 
 
 async def test_nothing_is_missed_of_what_comes_before_the_feed_reads(store: Store, feeds: LiveStreams) -> None:
     run = await new_run(store, SPACE, await new_thread(store, SPACE), "hi")
     lease = await claim(store)
-    with feeds.new_run(run) as follower:
+    with feeds.subscribe_new_run(run) as follower:
         first = taken(follower)
         ending = asyncio.ensure_future(finish(store, lease))
         seqs = [*first, *await rest(follower)]

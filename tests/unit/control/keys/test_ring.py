@@ -79,39 +79,39 @@ async def bunch(tmp_path: Path) -> AsyncIterator[Bunch]:
 
 async def test_a_key_is_read_once_in_a_while_however_often_it_comes(bunch: Bunch) -> None:
     key = await bunch.make()
-    found = [await bunch.ring.asker(key.secret) for _ in range(100)]
+    found = [await bunch.ring.authenticate(key.secret) for _ in range(100)]
     assert found == [Principal(name=key.id, scope=Scope.RUN, space_ids=(ACME,))] * 100
     assert bunch.keys.looks == 1
     bunch.watch.now += KEY_CACHE_SECONDS
-    await bunch.ring.asker(key.secret)
+    await bunch.ring.authenticate(key.secret)
     assert bunch.keys.looks == 2
 
 
 async def test_a_key_revoked_elsewhere_is_refused_once_it_is_read_again(bunch: Bunch) -> None:
     key = await bunch.make()
-    await bunch.ring.asker(key.secret)
+    await bunch.ring.authenticate(key.secret)
     await bunch.elsewhere.revoke(key.id)
     bunch.watch.now += KEY_CACHE_SECONDS
     for _ in range(2):
         with pytest.raises(Unauthenticated):
-            await bunch.ring.asker(key.secret)
+            await bunch.ring.authenticate(key.secret)
 
 
 async def test_a_key_revoked_here_is_refused_at_once(bunch: Bunch) -> None:
     key = await bunch.make()
-    await bunch.ring.asker(key.secret)
+    await bunch.ring.authenticate(key.secret)
     await bunch.elsewhere.revoke(key.id)
-    bunch.ring.revoked(key.id)
+    bunch.ring.note_revoked(key.id)
     with pytest.raises(Unauthenticated):
-        await bunch.ring.asker(key.secret)
+        await bunch.ring.authenticate(key.secret)
 
 
 async def test_a_key_is_refused_from_the_moment_that_it_expires(bunch: Bunch) -> None:
     key = await bunch.make(minutes=1)
-    await bunch.ring.asker(key.secret)
+    await bunch.ring.authenticate(key.secret)
     bunch.clock.tick(MINUTE)
     with pytest.raises(Unauthenticated):
-        await bunch.ring.asker(key.secret)
+        await bunch.ring.authenticate(key.secret)
 
 
 async def test_all_that_opens_nothing_is_refused_in_the_same_words(bunch: Bunch) -> None:
@@ -129,37 +129,37 @@ async def test_all_that_opens_nothing_is_refused_in_the_same_words(bunch: Bunch)
         "é",
     ):
         with pytest.raises(Unauthenticated) as caught:
-            await bunch.ring.asker(sent)
+            await bunch.ring.authenticate(sent)
         said.add(caught.value.message)
     assert len(said) == 1
 
 
 async def test_keys_are_needed_once_there_is_one_and_from_then_on(bunch: Bunch) -> None:
-    assert not await bunch.ring.needed()
+    assert not await bunch.ring.key_required()
     key = await bunch.make()
-    assert not await bunch.ring.needed()  # it looked a moment ago
+    assert not await bunch.ring.key_required()  # it looked a moment ago
     bunch.watch.now += KEY_CACHE_SECONDS
-    assert await bunch.ring.needed()
+    assert await bunch.ring.key_required()
     await bunch.elsewhere.revoke(key.id)
     looks = bunch.keys.looks
     bunch.watch.now += KEY_CACHE_SECONDS
-    assert await bunch.ring.needed()
+    assert await bunch.ring.key_required()
     assert bunch.keys.looks == looks
 
 
 async def test_who_makes_a_key_here_needs_one_at_once(bunch: Bunch) -> None:
-    assert not await bunch.ring.needed()
+    assert not await bunch.ring.key_required()
     await KeyControl(bunch.keys, bunch.ring, bunch.clock).create(
         KeyRequest(name="x", scope=Scope.READ, every_space=True)
     )
-    assert await bunch.ring.needed()
+    assert await bunch.ring.key_required()
 
 
 async def test_so_many_keys_are_remembered_and_no_more(bunch: Bunch) -> None:
     key = await bunch.make()
-    await bunch.ring.asker(key.secret)
+    await bunch.ring.authenticate(key.secret)
     known = bunch.ring._known
     known.update({number.to_bytes(32): next(iter(known.values())) for number in range(MAX_CACHED_KEYS)})
     bunch.watch.now += KEY_CACHE_SECONDS
-    await bunch.ring.asker(key.secret)
+    await bunch.ring.authenticate(key.secret)
     assert len(bunch.ring._known) == 1

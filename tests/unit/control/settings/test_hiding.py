@@ -30,13 +30,13 @@ HIDING: Final = SecretMask(Redaction(["correct horse"]))
     ],
 )
 def test_secrets_are_hidden(written: Any, shown: Any) -> None:
-    assert HIDING.hidden(written) == shown
-    assert HIDING.restored(shown, written) == written
+    assert HIDING.mask(written) == shown
+    assert HIDING.unmask(shown, written) == written
 
 
 def test_what_is_changed_is_taken_as_it_is_sent() -> None:
     written: Json = {"env": {"A": "abc", "B": "def"}}
-    assert HIDING.restored({"env": {"A": REDACTED, "B": "new", "C": "more"}}, written) == {
+    assert HIDING.unmask({"env": {"A": REDACTED, "B": "new", "C": "more"}}, written) == {
         "env": {"A": "abc", "B": "new", "C": "more"}
     }
 
@@ -49,4 +49,4 @@ _JSON: Final = st.recursive(
 
 @given(_JSON)
 def test_whatever_is_written_is_restored_from_what_is_shown(written: Json) -> None:
-    assert HIDING.restored(HIDING.hidden(written), written) == written
+    assert HIDING.unmask(HIDING.mask(written), written) == written

@@ -283,7 +283,7 @@ def test_a_broken_rule_is_found_where_it_is_broken(events: tuple[Event, ...]) ->
     with pytest.raises(IllegalStream) as illegal:
         verify_stream(events, complete=False)
     assert illegal.value.index == len(events) - 1
-    assert illegal.value.why in str(illegal.value)
+    assert illegal.value.reason in str(illegal.value)
 
 
 @pytest.mark.parametrize("events", LEGAL.values(), ids=LEGAL)

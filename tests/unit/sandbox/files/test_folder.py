@@ -22,7 +22,7 @@ DEEP = WorkingPath("x/y/a")
 def write(
     folder: WorkingFolder, path: WorkingPath, content: bytes, instead_of: FileSnapshot | None = None, mark: str = "m"
 ) -> None:
-    folder.write(path, content, instead_of=instead_of, mark=mark, before=lambda: None)
+    folder.write(path, content, replacing=instead_of, mark=mark, before_rename=lambda: None)
 
 
 def names(place: Path) -> list[str]:
@@ -31,33 +31,33 @@ def names(place: Path) -> list[str]:
 
 def test_a_file_is_read(folder: WorkingFolder, place: Path) -> None:
     (place / "a").write_bytes(b"\x00\xff")
-    assert folder.read(A, most=2).content == b"\x00\xff"
+    assert folder.read(A, max_bytes=2).content == b"\x00\xff"
 
 
 def test_a_file_that_is_too_large_is_refused(folder: WorkingFolder, place: Path) -> None:
     (place / "a").write_bytes(b"123")
     with pytest.raises(TooLarge, match="`a` has 3 bytes, and 2 can be read"):
-        folder.read(A, most=2)
+        folder.read(A, max_bytes=2)
 
 
 def test_a_file_has_another_stamp_after_each_change(folder: WorkingFolder, place: Path) -> None:
     (place / "a").write_text("1")
-    first = folder.read(A, most=9)
-    assert folder.read(A, most=9) == first
+    first = folder.read(A, max_bytes=9)
+    assert folder.read(A, max_bytes=9) == first
     os.utime(place / "a", ns=(1, 1))
-    second = folder.read(A, most=9)
+    second = folder.read(A, max_bytes=9)
     (place / "b").write_text("1")
     os.utime(place / "b", ns=(1, 1))
     (place / "b").rename(place / "a")
-    assert len({first.stamp, second.stamp, folder.read(A, most=9).stamp}) == 3
+    assert len({first.stamp, second.stamp, folder.read(A, max_bytes=9).stamp}) == 3
 
 
 @pytest.mark.parametrize("path", ["a", "a/b/c"])
 def test_what_is_not_there_is_not_found(folder: WorkingFolder, path: str) -> None:
     with pytest.raises(NotFound, match=f"there is no `{path}`"):
-        folder.read(WorkingPath(path), most=9)
+        folder.read(WorkingPath(path), max_bytes=9)
     with pytest.raises(NotFound, match=f"there is no `{path}`"):
-        folder.list(WorkingPath(path), most=9)
+        folder.list(WorkingPath(path), max_entries=9)
 
 
 @pytest.mark.parametrize("target", ["../secret", "b", "/etc/passwd", "nowhere"])
@@ -66,11 +66,11 @@ def test_a_link_is_named_with_where_it_leads(folder: WorkingFolder, place: Path,
     (place / "a").symlink_to(target)
     told = f"`a` is a symbolic link to `{target}`, and links are not followed"
     with pytest.raises(Invalid, match=told):
-        folder.read(A, most=9)
+        folder.read(A, max_bytes=9)
     with pytest.raises(Invalid, match=told):
-        folder.read(WorkingPath("a/c"), most=9)
+        folder.read(WorkingPath("a/c"), max_bytes=9)
     with pytest.raises(Invalid, match=told):
-        folder.list(A, most=9)
+        folder.list(A, max_entries=9)
     with pytest.raises(Invalid, match=told):
         write(folder, WorkingPath("a/c"), b"")
     with pytest.raises(Invalid, match="`a` is a symbolic link"):
@@ -83,7 +83,7 @@ def test_a_link_deeper_down_is_named_by_its_path(folder: WorkingFolder, place: P
     (place / "x").mkdir()
     (place / "x" / "y").symlink_to("../../outside")
     with pytest.raises(Invalid, match="`x/y` is a symbolic link to `../../outside`"):
-        folder.read(WorkingPath("x/y/key"), most=9)
+        folder.read(WorkingPath("x/y/key"), max_bytes=9)
 
 
 @contextmanager
@@ -115,7 +115,7 @@ def test_what_is_no_file_is_neither_read_nor_written_and_nobody_waits(
 ) -> None:
     with made(place / "a"):
         with pytest.raises(Invalid, match=told):
-            folder.read(A, most=9)
+            folder.read(A, max_bytes=9)
         with pytest.raises(Invalid, match=told):
             write(folder, A, b"")
         assert not stat.S_ISREG((place / "a").stat().st_mode)
@@ -125,7 +125,7 @@ def test_a_file_is_no_folder(folder: WorkingFolder, place: Path) -> None:
     (place / "a").write_text("")
     for path in (A, WorkingPath("a/b")):
         with pytest.raises(Invalid, match="`a` is not a folder"):
-            folder.list(path, most=9)
+            folder.list(path, max_entries=9)
     with pytest.raises(Invalid, match="`a` is not a folder"):
         write(folder, WorkingPath("a/b/c"), b"")
 
@@ -136,7 +136,7 @@ def test_a_folder_is_listed_by_name(folder: WorkingFolder, place: Path) -> None:
     (place / "c").symlink_to("nowhere")
     os.mkfifo(place / "d")
     (place / os.fsdecode(b"\xff")).write_text("")
-    listing = folder.list(WORKING_ROOT, most=5)
+    listing = folder.list(WORKING_ROOT, max_entries=5)
     assert listing.complete
     assert [(entry.name, entry.kind) for entry in listing.entries] == [
         ("a", EntryKind.FOLDER),
@@ -151,8 +151,8 @@ def test_a_folder_is_listed_by_name(folder: WorkingFolder, place: Path) -> None:
 def test_no_more_is_listed_than_was_asked_for(folder: WorkingFolder, place: Path) -> None:
     for name in "abc":
         (place / name).write_text("")
-    assert len(folder.list(WORKING_ROOT, most=3).entries) == 3
-    short = folder.list(WORKING_ROOT, most=2)
+    assert len(folder.list(WORKING_ROOT, max_entries=3).entries) == 3
+    short = folder.list(WORKING_ROOT, max_entries=2)
     assert (len(short.entries), short.complete) == (2, False)
 
 
@@ -165,7 +165,7 @@ def test_a_file_is_made_with_the_folders_on_the_way_to_it(folder: WorkingFolder,
 def test_a_file_is_replaced_and_keeps_its_mode(folder: WorkingFolder, place: Path) -> None:
     (place / "a").write_text("old")
     (place / "a").chmod(0o750)
-    write(folder, A, b"new", folder.read(A, most=9))
+    write(folder, A, b"new", folder.read(A, max_bytes=9))
     assert (place / "a").read_bytes() == b"new"
     assert stat.S_IMODE((place / "a").stat().st_mode) == 0o750
     assert names(place) == ["a"]
@@ -174,7 +174,7 @@ def test_a_file_is_replaced_and_keeps_its_mode(folder: WorkingFolder, place: Pat
 def test_a_new_file_has_no_special_rights_of_the_old_one(folder: WorkingFolder, place: Path) -> None:
     (place / "a").write_text("old")
     (place / "a").chmod(0o4755)
-    write(folder, A, b"new", folder.read(A, most=9))
+    write(folder, A, b"new", folder.read(A, max_bytes=9))
     assert stat.S_IMODE((place / "a").stat().st_mode) == 0o755
 
 
@@ -182,7 +182,7 @@ def test_what_others_hold_open_or_have_linked_stays_as_it_was(folder: WorkingFol
     """Also a file outside that somebody has linked into the folder."""
     os.link(place.parent / "secret", place / "a")
     with open(place / "a") as held:
-        write(folder, A, b"new", folder.read(A, most=9))
+        write(folder, A, b"new", folder.read(A, max_bytes=9))
         assert held.read() == "secret"
     assert (place.parent / "secret").read_text() == "secret"
     assert (place / "a").read_text() == "new"
@@ -190,7 +190,7 @@ def test_what_others_hold_open_or_have_linked_stays_as_it_was(folder: WorkingFol
 
 def test_a_file_that_changed_is_not_replaced(folder: WorkingFolder, place: Path) -> None:
     (place / "a").write_text("old")
-    found = folder.read(A, most=9)
+    found = folder.read(A, max_bytes=9)
     (place / "a").write_text("newer")
     with pytest.raises(Conflict, match="has changed since it was looked at"):
         write(folder, A, b"new", found)
@@ -210,7 +210,7 @@ def test_nothing_is_done_if_somebody_objects_before_the_last_move(folder: Workin
         raise Conflict("no")
 
     with pytest.raises(Conflict, match="no"):
-        folder.write(A, b"new", instead_of=None, mark="m", before=too_late)
+        folder.write(A, b"new", replacing=None, mark="m", before_rename=too_late)
     assert names(place) == []
 
 
@@ -218,7 +218,7 @@ def test_a_file_that_nobody_may_write_is_left_alone(folder: WorkingFolder, place
     (place / "a").write_text("old")
     (place / "a").chmod(0o444)
     with pytest.raises(Conflict, match="`a` is read-only"):
-        write(folder, A, b"new", folder.read(A, most=9))
+        write(folder, A, b"new", folder.read(A, max_bytes=9))
     assert (place / "a").read_text() == "old"
 
 
@@ -230,14 +230,14 @@ def test_the_folder_itself_is_no_file(folder: WorkingFolder) -> None:
 def test_what_a_killed_writer_left_is_hidden_and_taken_away_by_the_next_try(folder: WorkingFolder, place: Path) -> None:
     for mark in ("m", "other"):
         (place / f"{TEMPORARY_PREFIX}{mark}-1").write_text("half")
-    assert folder.list(WORKING_ROOT, most=9).entries == []
+    assert folder.list(WORKING_ROOT, max_entries=9).entries == []
     write(folder, A, b"whole", mark="m")
     assert names(place) == [f"{TEMPORARY_PREFIX}other-1", "a"]
 
 
 def test_a_name_that_the_disk_cannot_have_is_told(folder: WorkingFolder) -> None:
     with pytest.raises(Invalid, match="has a name that is too long here"):
-        folder.read(WorkingPath("x" * 300), most=9)
+        folder.read(WorkingPath("x" * 300), max_bytes=9)
 
 
 def test_a_full_table_of_handles_is_told_as_something_that_passes(folder: WorkingFolder, place: Path) -> None:
@@ -249,7 +249,7 @@ def test_a_full_table_of_handles_is_told_as_something_that_passes(folder: Workin
         resource.setrlimit(resource.RLIMIT_NOFILE, (probe.fileno(), hard))
         try:
             with pytest.raises(Unavailable, match="`a` cannot be used now"):
-                folder.read(A, most=9)
+                folder.read(A, max_bytes=9)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -258,7 +258,7 @@ def test_a_working_folder_is_made_when_it_is_first_opened(tmp_path: Path, opener
     folders = WorkspaceFolders(tmp_path, opener=opener)
     for _ in range(2):
         with folders.open("projects/site") as folder:
-            assert folder.list(WORKING_ROOT, most=1).complete
+            assert folder.list(WORKING_ROOT, max_entries=1).complete
     assert (tmp_path / "projects" / "site").is_dir()
 
 

@@ -25,14 +25,14 @@ class Office:
         self._taint = taint
         self._tasks = {task.id: task for task in tasks}
 
-    async def at_work(self, lease: Lease) -> int:
+    async def count_active_children(self, lease: Lease) -> int:
         """Return how many are at work."""
         return self._at_work
 
-    async def begin(self, lease: Lease, new: NewRun, *, awaited: bool = False, unborn: int = 0) -> Run:
+    async def spawn(self, lease: Lease, new: NewRun, *, awaited: bool = False, pending_spawns: int = 0) -> Run:
         """Keep a run."""
         if new.parent_run_id is not None:
-            check_children(lease.run.limits, self._at_work + unborn)
+            check_children(lease.run.limits, self._at_work + pending_spawns)
         self.begun.append(new)
         self.awaited.append(awaited)
         thread = new.thread.id if isinstance(new.thread, NewThread) else new.thread

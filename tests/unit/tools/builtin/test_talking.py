@@ -207,7 +207,7 @@ async def test_nobody_is_had_too_deep_below_others(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(MAKERS.keys() - {"task_spawn"}))
 async def test_those_at_work_and_those_about_to_be_count(name: str) -> None:
     make, arguments = MAKERS[name]
-    call = replace(a_call(run=limited(max_children=3)), unborn=1)
+    call = replace(a_call(run=limited(max_children=3)), pending_children=1)
     assert not (await with_standard_middleware(make(Office(at_work=1))).run(call, dict(arguments))).failed
     refused = await with_standard_middleware(make(Office(at_work=2))).run(call, dict(arguments))
     assert refused.content.startswith("SPAWN_LIMIT: `max_children` is 3")

@@ -15,13 +15,13 @@ def shown(call: ToolContext) -> frozenset[str]:
 
 
 async def activated(name: str, *, most: int = 3, call: ToolContext | None = None) -> ToolResult:
-    return await with_standard_middleware(tool_activate(SPECS, shown=shown, most=most)).run(
+    return await with_standard_middleware(tool_activate(SPECS, visible_names=shown, limit=most)).run(
         call or a_call(), {"name": name}
     )
 
 
 async def searched(query: str) -> Json:
-    return (await tool_search(SPECS, shown=shown).run(a_call(), {"query": query})).content
+    return (await tool_search(SPECS, visible_names=shown).run(a_call(), {"query": query})).content
 
 
 async def test_activating_adds_to_what_is_active() -> None:

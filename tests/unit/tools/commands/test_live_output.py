@@ -30,16 +30,16 @@ class Screen:
 
 
 def live(screen: Screen, *secrets: str) -> LiveOutput:
-    return LiveOutput(msgspec.structs.replace(a_call(), show=screen.show), Redaction(secrets))
+    return LiveOutput(msgspec.structs.replace(a_call(), emit_activity=screen.show), Redaction(secrets))
 
 
 async def test_the_first_is_shown_at_once_and_the_next_together() -> None:
     screen = Screen()
     output = live(screen)
-    output.hear(b"one\n")
+    output.feed(b"one\n")
     assert (screen.begun, screen.pieces) == (1, ["one\n"])
-    output.hear(b"two\n")
-    output.hear(b"three\n")
+    output.feed(b"two\n")
+    output.feed(b"three\n")
     assert screen.pieces == ["one\n"]
     screen.changed.clear()
     await screen.changed.wait()
@@ -57,8 +57,8 @@ async def test_what_is_silent_shows_nothing() -> None:
 async def test_the_rest_is_shown_at_the_end() -> None:
     screen = Screen()
     output = live(screen)
-    output.hear(b"one\ntw")
-    output.hear(b"o")
+    output.feed(b"one\ntw")
+    output.feed(b"o")
     output.end()
     assert screen.pieces == ["one\n", "two"]
 
@@ -67,7 +67,7 @@ async def test_secrets_and_characters_may_be_cut_anywhere() -> None:
     screen = Screen()
     output = live(screen, "sesame-open")
     for byte in "é sesame-open \x00\n".encode():
-        output.hear(bytes([byte]))
+        output.feed(bytes([byte]))
     output.end()
     assert "".join(screen.pieces) == f"é {REDACTED} �\n"
 
@@ -76,7 +76,7 @@ async def test_it_comes_to_an_end() -> None:
     screen = Screen()
     output = live(screen)
     for _ in range(10):
-        output.hear(b"x" * (MAX_LIVE_CHARS // 4) + b"\n")
+        output.feed(b"x" * (MAX_LIVE_CHARS // 4) + b"\n")
     output.end()
     text = "".join(screen.pieces)
     assert text.endswith(TRUNCATED_NOTE)
@@ -86,8 +86,8 @@ async def test_it_comes_to_an_end() -> None:
 async def test_what_was_hushed_says_nothing_more() -> None:
     screen = Screen()
     output = live(screen)
-    output.hear(b"one\n")
-    output.hear(b"two\n")
-    output.hush()
+    output.feed(b"one\n")
+    output.feed(b"two\n")
+    output.stop()
     await asyncio.sleep(0)
     assert screen.pieces == ["one\n"]

@@ -23,7 +23,7 @@ def root(tmp_path: Path) -> Path:
 def found(root: Path, **denied: tuple[str, ...]) -> tuple[set[str], set[str]]:
     """Return what is hidden and what is kept, relative to the root."""
     now = path_masks(root, DeniedPaths(**denied), Event())
-    hidden, kept = ({str(path.relative_to(root)) for path in paths} for paths in (now.hidden, now.kept))
+    hidden, kept = ({str(path.relative_to(root)) for path in paths} for paths in (now.hidden, now.read_only))
     return hidden, kept
 
 
@@ -40,12 +40,12 @@ def test_a_folder_stands_for_all_that_is_in_it(root: Path) -> None:
 
 
 def test_what_is_hidden_within_something_kept_is_both(root: Path) -> None:
-    assert found(root, kept=("ci/**",), hidden=("*.env",)) == ({"src/.env", "ci/.env"}, {"ci"})
+    assert found(root, read_only=("ci/**",), hidden=("*.env",)) == ({"src/.env", "ci/.env"}, {"ci"})
 
 
 def test_everything_is_the_folder_itself(root: Path) -> None:
     assert found(root, hidden=("**",)) == ({"."}, set())
-    assert found(root, kept=("**",), hidden=("ci/run",)) == ({"ci/run"}, {"."})
+    assert found(root, read_only=("**",), hidden=("ci/run",)) == ({"ci/run"}, {"."})
 
 
 def test_paths_of_the_machine_are_masked_too_but_none_that_the_folder_is_in(root: Path) -> None:

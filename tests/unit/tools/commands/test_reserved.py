@@ -44,7 +44,7 @@ def hold(reserved: ReservedPaths, *paths: WorkingPath) -> list[WorkingPath]:
     ],
 )
 def test_only_what_is_named_in_full_can_be_reserved(pattern: str, paths: list[str]) -> None:
-    assert paths_to_reserve(DeniedPaths(kept=(pattern, pattern))) == paths
+    assert paths_to_reserve(DeniedPaths(read_only=(pattern, pattern))) == paths
     assert paths_to_reserve(DeniedPaths(hidden=(pattern,))) == []
 
 

@@ -49,4 +49,4 @@ def test_a_rule_on_a_path_knows_where_the_shell_is(
 ) -> None:
     policy = permission_policy(RULES)
     for values, expected in (({}, here), (shell_folder_value(WorkingPath("ci")), there)):
-        assert policy.decide("bash", arguments_for_rules("bash", {"command": command}, values)).verdict is expected
+        assert policy.decide("bash", arguments_for_rules("bash", {"command": command}, values)).action is expected

@@ -45,7 +45,7 @@ def test_texts_that_would_take_too_long_to_compare_are_one_change() -> None:
     many = "".join(f"{number}\n" for number in range(MAX_COMPARED_LINES + 2))
     same = "\n" * 2_000
     for before, after in ((f"a\n{many}b\n", f"c\n{many}d\n"), (f"a\n{same}b\n", f"c\n{same}d\n")):
-        diff = unified_diff(before, after, path="a", most=10**7)
+        diff = unified_diff(before, after, path="a", limit=10**7)
         assert diff.count("@@ -") == 1
         assert _patched(before, diff) == after
 

@@ -44,13 +44,13 @@ def test_an_edit_is_made_where_the_passage_is_and_nowhere_else(before: str, old:
 @given(WORDS, PASSAGES, WORDS, WORDS)
 def test_an_edit_that_was_made_is_found_out(before: str, old: str, new: str, after: str) -> None:
     was, now = (before + old + after).encode(), (before + new + after).encode()
-    assert content_before_edit(now, old.encode(), new.encode(), everywhere=False, was=digest(was)) == was
+    assert content_before_edit(now, old.encode(), new.encode(), everywhere=False, known=digest(was)) == was
 
 
 @given(WORDS, PASSAGES, WORDS, st.booleans())
 def test_what_is_found_out_is_what_was_there(now: str, old: str, new: str, everywhere: bool) -> None:
     was = digest(b"something else")
-    assert content_before_edit(now.encode(), old.encode(), new.encode(), everywhere=everywhere, was=was) is None
+    assert content_before_edit(now.encode(), old.encode(), new.encode(), everywhere=everywhere, known=was) is None
 
 
 @given(st.lists(WORDS, max_size=4), PASSAGES)
@@ -59,11 +59,11 @@ def test_an_edit_of_every_place_is_found_out_where_the_new_passage_was_not_there
 ) -> None:
     was = old.join(parts).encode()
     now = was.replace(old.encode(), b"new")
-    assert content_before_edit(now, old.encode(), b"new", everywhere=True, was=digest(was)) == was
+    assert content_before_edit(now, old.encode(), b"new", everywhere=True, known=digest(was)) == was
 
 
 def test_what_would_take_too_long_to_find_out_is_not_known() -> None:
     now = b"x" * 20_000
     assert len(now) ** 2 > MAX_HASHED_BYTES
-    assert content_before_edit(now, b"y", b"", everywhere=False, was=digest(now + b"y")) is None
-    assert content_before_edit(now, b"y", b"", everywhere=False, was=digest(b"y" + now)) == b"y" + now
+    assert content_before_edit(now, b"y", b"", everywhere=False, known=digest(now + b"y")) is None
+    assert content_before_edit(now, b"y", b"", everywhere=False, known=digest(b"y" + now)) == b"y" + now

@@ -26,7 +26,7 @@ def test_what_follows_the_last_line_feed_is_a_line_if_it_is_something() -> None:
 
 @given(LINES, st.integers(1, 40), st.integers(1, 40))
 def test_a_range_has_the_lines_of_its_numbers_and_no_others(lines: list[str], first: int, most: int) -> None:
-    part = number_lines(lines, first=first, most=most)
+    part = number_lines(lines, first=first, limit=most)
     rows = part.text.split("\n") if part.text else []
     numbered = [(int(row[:6]), row[7:]) for row in rows]
     assert numbered == list(enumerate(lines, start=1))[first - 1 : first - 1 + most]
@@ -39,7 +39,7 @@ def test_reading_on_where_a_range_ends_gives_the_whole(count: int, length: int) 
     lines = [f"{index}-{'x' * length}" for index in range(count)]
     seen, first = 0, 1
     while first <= count:
-        part = number_lines(lines, first=first, most=MAX_LINES)
+        part = number_lines(lines, first=first, limit=MAX_LINES)
         assert part.end > first, "every page has a line"
         assert len(part.text) <= MAX_SHOWN_CHARS
         seen, first = seen + part.end - first, part.end
@@ -47,8 +47,8 @@ def test_reading_on_where_a_range_ends_gives_the_whole(count: int, length: int) 
 
 
 def test_no_more_is_shown_at_once_than_a_model_should_read() -> None:
-    assert number_lines(["x"] * 10_000, first=1, most=10_000).end == MAX_LINES + 1
-    assert len(number_lines(["x" * 900] * 100, first=1, most=100).text) <= MAX_SHOWN_CHARS
+    assert number_lines(["x"] * 10_000, first=1, limit=10_000).end == MAX_LINES + 1
+    assert len(number_lines(["x" * 900] * 100, first=1, limit=100).text) <= MAX_SHOWN_CHARS
 
 
 def test_a_line_that_is_too_long_is_cut_visibly() -> None:

@@ -83,4 +83,4 @@ def test_one_look_at_the_whole_text_misses_no_line(pattern: str, text: str, igno
     expected = [index for index, each in enumerate(lines) if line.search(each) is not None]
     if not lines[-1] and len(lines) - 1 in expected:
         expected.pop()  # what follows the last line feed is no line if it is nothing
-    assert search.matches(text, most=1_000) == expected
+    assert search.matches(text, limit=1_000) == expected

@@ -9,7 +9,7 @@ A = WorkingPath("a")
 
 def rows(text: str, *, context: int, most: int = 1_000) -> list[str]:
     search = LineSearch("x", ignore_case=False, context=context)
-    return search.rows(A, text, search.matches(text, most=most))
+    return search.rows(A, text, search.matches(text, limit=most))
 
 
 def test_lines_come_with_path_and_number() -> None:

@@ -26,7 +26,7 @@ TEXT = st.text(st.sampled_from("aä\n\r\t ﻿𝄞"))
 )
 def test_what_a_file_says_is_known_by_what_it_is(content: bytes, text: str, kind: str) -> None:
     found = decode_file(content, A)
-    assert (found.text, found.kind) == (text, kind)
+    assert (found.text, found.encoding_note) == (text, kind)
 
 
 @pytest.mark.parametrize(
@@ -60,4 +60,4 @@ def test_a_text_becomes_the_bytes_that_it_was(text: str, encoding: tuple[str, by
 def test_a_passage_has_the_bytes_that_it_has_in_the_whole(before: str, after: str) -> None:
     found = decode_file(f"{before}\r\n{after}".encode(), A)
     for line in found.text.split("\n"):
-        assert found.piece(line) in found.encoded()
+        assert found.encode_piece(line) in found.encoded()

@@ -19,7 +19,7 @@ def walked(
     workspace: Path, start: str = ".", *, everything: bool = False, budget: SearchBudget | None = None
 ) -> list[str]:
     with WorkspaceFolders(workspace).open("files") as folder:
-        walk = FolderWalk(folder, budget or SearchBudget(Event()), everything=everything)
+        walk = FolderWalk(folder, budget or SearchBudget(Event()), include_ignored=everything)
         return list(walk.files(parse_working_path(start)))
 
 

@@ -109,11 +109,11 @@ class _ScriptReader:
     def __init__(self, nesting: int) -> None:
         self._nesting = nesting
         self._programs: list[ShellProgram] = []
-        self._touched: list[Redirection] = []
+        self._redirections: list[Redirection] = []
         self._unclear: dict[str, None] = {}
-        self._moved = False
+        self._cwd_changed = False
         self._numbers = ArithmeticVariables()
-        self._takes: dict[str, Callable[[Node], None]] = {
+        self._visitors: dict[str, Callable[[Node], None]] = {
             "command": self._command,
             "file_redirect": self._redirect,
             "heredoc_redirect": self._heredoc,
@@ -121,9 +121,9 @@ class _ScriptReader:
             "declaration_command": self._declaration,
             "unset_command": self._declaration,
             "for_statement": self._loop,
-            "c_style_for_statement": self._numbers.calculate,
-            "arithmetic_expansion": self._numbers.calculate,
-            "test_command": self._numbers.calculate,
+            "c_style_for_statement": self._numbers.use_in_arithmetic,
+            "arithmetic_expansion": self._numbers.use_in_arithmetic,
+            "test_command": self._numbers.use_in_arithmetic,
             "subscript": self._subscript,
             "compound_statement": self._compound,
             "expansion": self._expansion,
@@ -131,40 +131,40 @@ class _ScriptReader:
 
     def script(self) -> ShellScript:
         """Return what was gathered."""
-        for name in self._numbers.doubtful():
+        for name in self._numbers.unsafe_names():
             self._unclear[f"`{name}` is calculated with, and may hold code"] = None
         return ShellScript(
             programs=tuple(self._programs),
-            touched=tuple(self._touched),
-            moved=self._moved,
+            redirections=tuple(self._redirections),
+            cwd_changed=self._cwd_changed,
             unclear=tuple(self._unclear),
         )
 
     def read(self, node: "Node") -> None:
         """Take in a node and all that is in it."""
         if not _covers_its_text(node):
-            self._doubt(f"a part of `{node_text(node)[:40]}` is not understood")
+            self._add_unclear(f"a part of `{node_text(node)[:40]}` is not understood")
         if not node.child_count and node.type not in _LITERAL_NODES and _SUBSTITUTION.search(node_text(node)):
-            self._doubt(f"`{node_text(node)[:40]}` may run code")
-        take = self._takes.get(node.type)
+            self._add_unclear(f"`{node_text(node)[:40]}` may run code")
+        take = self._visitors.get(node.type)
         if take is not None:
             take(node)
         elif node.type not in _STRUCTURAL_NODES:
-            self._doubt(f"`{node.type.replace('_', ' ')}` is not understood")
+            self._add_unclear(f"`{node.type.replace('_', ' ')}` is not understood")
         for child in node.named_children:
             self.read(child)
 
-    def _doubt(self, reason: str) -> None:
+    def _add_unclear(self, reason: str) -> None:
         self._unclear[reason] = None
 
     def _subscript(self, node: "Node") -> None:
         index = node.child_by_field_name("index")
         if index is None or re.fullmatch(r"@|\*|[0-9]+", node_text(index)) is None:
-            self._numbers.calculate(node)
+            self._numbers.use_in_arithmetic(node)
 
     def _compound(self, node: "Node") -> None:
         if node_text(node).startswith("(("):
-            self._numbers.calculate(node)
+            self._numbers.use_in_arithmetic(node)
 
     def _command(self, node: "Node") -> None:
         words: list[str | None] = []
@@ -178,14 +178,14 @@ class _ScriptReader:
     def _program(self, words: ShellWords) -> None:
         name = words[0] if words else None
         if name is None or name in _RESERVED_WORDS or "=" in name:
-            self._doubt("which program runs is only known then")
+            self._add_unclear("which program runs is only known then")
             return
         if name in ("cd", "pushd", "popd"):
-            self._moved = True
+            self._cwd_changed = True
         found = nested_commands(words)
-        self._programs.append(ShellProgram(words=words, transparent=found.transparent, hides=found.hides))
+        self._programs.append(ShellProgram(words=words, transparent=found.transparent, opaque=found.opaque))
         if found.unclear is not None:
-            self._doubt(found.unclear)
+            self._add_unclear(found.unclear)
         if found.code is not None:
             self._code(found.code)
         elif name in _ASSIGNING_BUILTINS:
@@ -195,14 +195,14 @@ class _ScriptReader:
         for command in found.commands:
             self._program(command)
         if found.code is None and any(word and _SUBSTITUTION.search(word) for word in words):
-            self._doubt("there is code in quotes")
+            self._add_unclear("there is code in quotes")
 
     def _code(self, code: str) -> None:
-        self._numbers.spoil_all()
+        self._numbers.mark_all_unknown()
         script = _parse_nested(code, self._nesting + 1)
         self._programs += script.programs
-        self._touched += script.touched
-        self._moved = self._moved or script.moved
+        self._redirections += script.redirections
+        self._cwd_changed = self._cwd_changed or script.cwd_changed
         self._unclear |= dict.fromkeys(script.unclear)
 
     def _sets(self, words: ShellWords) -> None:
@@ -211,20 +211,20 @@ class _ScriptReader:
             return
         for word in words[1:]:
             if word is None or _names_unsafe_variable(word):
-                self._doubt(f"`{words[0]}` may change what programs do")
+                self._add_unclear(f"`{words[0]}` may change what programs do")
             else:
-                self._numbers.spoil(word)
+                self._numbers.mark_unknown(word)
 
     def _set(self, words: ShellWords) -> None:
         """`set` gives the shell other options, up to `--`."""
         given = words[1:] if "--" not in words else words[1 : words.index("--")]
         if any(word is None or not _SAFE_SET_OPTION.fullmatch(word) for word in given):
-            self._doubt("`set` may change what programs do")
+            self._add_unclear("`set` may change what programs do")
 
     def _redirect(self, node: "Node") -> None:
         targets = node.children_by_field_name("destination")
         if len(targets) != 1:
-            self._doubt("words after a redirection are not understood")
+            self._add_unclear("words after a redirection are not understood")
             return
         path, operator = literal_word(targets[0]), next((c.type for c in node.children if not c.is_named), "")
         if operator in (">&", "<&", "<&-", ">&-") and re.fullmatch(r"[0-9]+-?|-", node_text(targets[0])):
@@ -232,26 +232,26 @@ class _ScriptReader:
         if path is not None and _HARMLESS_DEVICE.fullmatch(path):
             return
         access = FileAccess.READ if operator.startswith("<") else FileAccess.WRITE
-        self._touched.append(Redirection(path=path, access=access))
+        self._redirections.append(Redirection(path=path, access=access))
 
     def _heredoc(self, node: "Node") -> None:
         if any(_has_unparsed_expansion(child) for child in node.named_children if child.type == "heredoc_body"):
-            self._doubt("a here-document may run code")
+            self._add_unclear("a here-document may run code")
         for child in node.named_children:
             if child.type in ("heredoc_start", "heredoc_body", "heredoc_end", "file_redirect", "file_descriptor"):
                 continue
             if child.type not in ("pipeline", "list", "command", "redirected_statement"):
-                self._doubt("words after a here-document are not understood")
+                self._add_unclear("words after a here-document are not understood")
 
     def _assignment(self, node: "Node") -> None:
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
         if name is None or name.type != "variable_name" or not is_safe_variable(node_text(name)):
-            self._doubt(f"`{node_text(name) if name is not None else '='}` changes what programs do")
+            self._add_unclear(f"`{node_text(name) if name is not None else '='}` changes what programs do")
             return
         self._numbers.assign(node_text(name), value)
         said = None if value is None else literal_word(value)
         if said is not None and _SUBSTITUTION.search(said):
-            self._doubt("there is code in quotes")
+            self._add_unclear("there is code in quotes")
 
     def _declaration(self, node: "Node") -> None:
         for child in node.named_children:
@@ -259,19 +259,19 @@ class _ScriptReader:
                 continue
             said = literal_word(child)
             if said is None or not re.fullmatch(r"-[xrgaAp]+", said) and not is_safe_variable(said):
-                self._doubt("a variable is declared that may change what programs do")
+                self._add_unclear("a variable is declared that may change what programs do")
 
     def _loop(self, node: "Node") -> None:
         name = node.child_by_field_name("variable")
         if name is None or not is_safe_variable(node_text(name)):
-            self._doubt("a loop changes what programs do")
+            self._add_unclear("a loop changes what programs do")
             return
         for value in node.children_by_field_name("value"):
             self._numbers.assign(node_text(name), value)
 
     def _expansion(self, node: "Node") -> None:
         if _SAFE_EXPANSION.fullmatch(node_text(node)) is None:
-            self._doubt(f"`{node_text(node)}` may run code")
+            self._add_unclear(f"`{node_text(node)}` may run code")
 
 
 def _covers_its_text(node: "Node") -> bool:

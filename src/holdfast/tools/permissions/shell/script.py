@@ -22,7 +22,7 @@ class ShellProgram(msgspec.Struct, frozen=True, kw_only=True):
     words: ShellWords
     transparent: bool = False
     """It does nothing but run another, which is found as well, or nothing that matters: it needs nobody's leave."""
-    hides: bool = False
+    opaque: bool = False
     """It may run others that cannot be seen here: a script, or code in another language."""
 
 
@@ -37,8 +37,8 @@ class ShellScript(msgspec.Struct, frozen=True, kw_only=True):
     """All that a shell command does. While `unclear` says anything, that is not all."""
 
     programs: tuple[ShellProgram, ...] = ()
-    touched: tuple[Redirection, ...] = ()
-    moved: bool = False
+    redirections: tuple[Redirection, ...] = ()
+    cwd_changed: bool = False
     """It changes its folder, so that relative paths lead elsewhere."""
     unclear: tuple[str, ...] = ()
     """Why more may run than was found."""

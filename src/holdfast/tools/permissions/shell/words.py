@@ -143,21 +143,21 @@ class ArithmeticVariables:
         if not _is_number(value):
             self._wild.add(name)
 
-    def spoil(self, name: str) -> None:
+    def mark_unknown(self, name: str) -> None:
         """Note that a variable may hold anything."""
         self._wild.add(name)
 
-    def spoil_all(self) -> None:
+    def mark_all_unknown(self) -> None:
         """Note that every variable may: they are set where that is not seen."""
         self._unknown = True
 
-    def calculate(self, node: "Node") -> None:
+    def use_in_arithmetic(self, node: "Node") -> None:
         """Note which variables a calculation uses."""
         if node.type == "test_command" and not _evaluates_arithmetic(node):
             return
         self._use(node)
 
-    def doubtful(self) -> list[str]:
+    def unsafe_names(self) -> list[str]:
         """Return the variables that may hold something else than a number."""
         sure = set() if self._unknown else self._set - self._wild
         return sorted(self._used - sure - _ALWAYS_NUMERIC)

@@ -17,7 +17,7 @@ class NestedCommands(msgspec.Struct, frozen=True, kw_only=True):
     code: str | None = None
     """More shell code."""
     transparent: bool = False
-    hides: bool = False
+    opaque: bool = False
     unclear: str | None = None
 
 
@@ -154,7 +154,7 @@ def nested_commands(words: ShellWords) -> NestedCommands:
         return NestedCommands(unclear=f"an option of `{name}` may run another program")
     if name == "test" and "-v" in known:
         return NestedCommands(unclear="`test -v` may run code")
-    return NestedCommands(transparent=name in _HARMLESS_BUILTINS, hides=_is_opaque(words[0]))
+    return NestedCommands(transparent=name in _HARMLESS_BUILTINS, opaque=_is_opaque(words[0]))
 
 
 def _program_name(words: ShellWords) -> str:
@@ -235,7 +235,7 @@ def _shell(name: str, words: ShellWords) -> NestedCommands:
     if at < len(words) and (words[at] or "").startswith(("-", "+")):
         return NestedCommands(unclear=f"it is not clear what `{name}` runs")
     if not coded:
-        return NestedCommands(hides=True)  # a script, or what comes in
+        return NestedCommands(opaque=True)  # a script, or what comes in
     code = words[at] if at < len(words) else None
     return (
         NestedCommands(unclear=f"it is not clear what `{name}` runs")
