@@ -1,9 +1,11 @@
-"""Task groups and cancellation that every layer shares."""
+"""Tasks that every layer starts and ends the same way: groups, background tasks and cancellation."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
 
 
 class FirstErrorTaskGroup(asyncio.TaskGroup):
@@ -22,6 +24,15 @@ def _first_error(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+def start_background(coroutine: Coroutine[Any, Any, T], *, name: str, ended_by: str) -> asyncio.Task[T]:
+    """Start a task that outlives this call, outside of any task group; `ended_by` cancels or awaits it.
+
+    A task group around a `yield` would wrap the caller's own exceptions in a group. Its owner is part of the task's
+    name, so that asyncio's message about a task that was never ended says who forgot it.
+    """
+    return asyncio.get_running_loop().create_task(coroutine, name=f"{name} (ended by {ended_by})")
 
 
 CANCEL_RETRY_SECONDS: Final = 2.0

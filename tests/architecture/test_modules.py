@@ -7,7 +7,7 @@ from typing import Final
 
 from tests.architecture.project import PACKAGE, files, name, package_modules, scopes, tree
 
-LONGEST: Final = 500
+MAX_MODULE_LINES: Final = 500
 NAMELESS: Final = {"utils", "util", "base", "helpers", "helper", "common", "misc"}
 IMPURE: Final = {
     "asyncio",
@@ -37,7 +37,7 @@ BROAD: Final[dict[str, str]] = {
 def test_no_module_is_longer_than_500_lines() -> None:
     lengths = {name(path): len(path.read_text().splitlines()) for path in files() if path.suffix == ".py"}
     assert lengths
-    assert {module: length for module, length in lengths.items() if length > LONGEST} == {}
+    assert {module: length for module, length in lengths.items() if length > MAX_MODULE_LINES} == {}
 
 
 def test_every_module_is_named_for_what_it_holds() -> None:
@@ -68,6 +68,20 @@ def test_every_promise_of_a_port_is_written_down() -> None:
     assert silent == []
 
 
+def test_no_two_public_classes_share_a_name() -> None:
+    defined: dict[str, list[str]] = {}
+    for path in package_modules():
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                defined.setdefault(node.name, []).append(name(path))
+    assert defined
+    assert {found: places for found, places in defined.items() if len(places) > 1} == {}
+
+
+def test_only_one_helper_starts_tasks_outside_of_a_task_group() -> None:
+    assert [place for path in package_modules() for place in _loose_tasks(path)] == ["concurrency.py::start_background"]
+
+
 def test_an_error_of_any_kind_is_swallowed_only_where_there_is_a_reason() -> None:
     assert sorted(place for path in package_modules() for place in _broad_handlers(path)) == sorted(BROAD)
 
@@ -81,6 +95,19 @@ def _impurities(path: Path) -> Iterator[str]:
                 yield module
             case ast.Attribute(attr="now" | "utcnow" | "today"):
                 yield ast.unparse(node)
+            case _:
+                pass
+
+
+def _loose_tasks(path: Path) -> Iterator[str]:
+    for scope, node in scopes(tree(path)):
+        match node:
+            case (
+                ast.Attribute(attr="ensure_future")
+                | ast.Attribute(value=ast.Name(id="asyncio"), attr="create_task")
+                | ast.Attribute(value=ast.Call(func=ast.Attribute(attr="get_running_loop")), attr="create_task")
+            ):
+                yield f"{path.relative_to(PACKAGE).as_posix()}::{scope}"
             case _:
                 pass
 

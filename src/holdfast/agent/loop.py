@@ -28,6 +28,7 @@ from holdfast.agent.run_context import LoopConfig, RunContext, RunFailed
 from holdfast.agent.run_writer import RunWriter
 from holdfast.agent.step_ledger import StepLedger
 from holdfast.agent.tool_step import ToolStep
+from holdfast.concurrency import start_background
 from holdfast.domain.agent import Agent, candidate_models
 from holdfast.domain.commit import Lease, RunSnapshot
 from holdfast.domain.errors import HoldfastError, LeaseLost, Unavailable
@@ -224,7 +225,9 @@ class AgentExecutor:
         """Return what the control plane offers; a run that must wait for it says that it has begun."""
         if not any(map(is_dynamic, wanted)):
             return tuple(await self._remote.list(ctx.lease)) if wanted else ()
-        listing = asyncio.ensure_future(self._remote.list(ctx.lease))
+        listing = start_background(
+            self._remote.list(ctx.lease), name="holdfast-remote-tools", ended_by="AgentExecutor._list_remote_tools"
+        )
         try:
             await asyncio.wait([listing], timeout=REMOTE_TOOLS_GRACE_SECONDS)
             if not listing.done() and ctx.writer.last_event_seq == 1:

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.bus.local import CoalescingQueue, LocalBus
-from holdfast.concurrency import cancel_and_wait
+from holdfast.concurrency import cancel_and_wait, start_background
 from holdfast.ports.bus import WakeHint, WakeListener
 
 CHANNEL: Final = "holdfast"
@@ -88,9 +88,8 @@ def _payload(connection: Any, wake: WakeHint) -> str:
 async def open_bus(url: str) -> AsyncIterator[PostgresBus]:
     """Run a bus while the block runs."""
     bus = PostgresBus()
-    # Not in a TaskGroup, which would wrap the caller's own exceptions in a group.
-    talking = asyncio.get_running_loop().create_task(bus.run(url), name="holdfast-bus")
+    connection = start_background(bus.run(url), name="holdfast-bus", ended_by="open_bus")
     try:
         yield bus
     finally:
-        await cancel_and_wait([talking])
+        await cancel_and_wait([connection])

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Final
 
-from holdfast.concurrency import cancel_and_wait
+from holdfast.concurrency import cancel_and_wait, start_background
 from holdfast.engine.loops import WakeEvent, run_forever
 from holdfast.engine.timers import TimerLoop
 from holdfast.engine.watcher import WAKEUP_FALLBACK_SECONDS, Watcher
@@ -81,8 +81,7 @@ class Engine:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Run while the block runs, then drain. Should the engine fail, the block is cancelled and the error raised."""
-        # Not in a TaskGroup, which would wrap the caller's own exceptions in a group.
-        engine = asyncio.get_running_loop().create_task(self.run(), name="holdfast-engine")
+        engine = start_background(self.run(), name="holdfast-engine", ended_by="Engine.running")
         block = asyncio.current_task()
         assert block is not None
         engine.add_done_callback(lambda _: self._drained.is_set() or block.cancel())

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Final
 
 from holdfast.api.asgi import AsgiMessage
+from holdfast.concurrency import start_background
 from holdfast.control.errors import Forbidden, Unauthenticated
 from holdfast.control.principal import Principal
 from holdfast.domain.errors import Unavailable
@@ -58,7 +59,9 @@ class ConnectionTracker:
         self._recheck_task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "ConnectionTracker":
-        self._recheck_task = asyncio.get_running_loop().create_task(self._recheck_loop(), name="holdfast-door")
+        self._recheck_task = start_background(
+            self._recheck_loop(), name="holdfast-key-recheck", ended_by="ConnectionTracker"
+        )
         return self
 
     async def __aexit__(

@@ -10,6 +10,7 @@ from litestar import Response
 
 from holdfast.api.asgi import AsgiScope, Receive, Send
 from holdfast.api.middleware import unwrapped_send
+from holdfast.concurrency import start_background
 from holdfast.control.streams.broadcast import MAX_BATCH_BYTES, EventBatch, StreamEnd, StreamItem, Subscriber
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.run import Run
@@ -155,7 +156,7 @@ class EventStream:
         """Answer, and send until there is no more, or nobody who listens."""
         with self._follower as follower:
             # a task of its own: to wake a task costs something for each call that waits in it, and here wait many
-            sending = asyncio.get_running_loop().create_task(self._stream(scope, send))
+            sending = start_background(self._stream(scope, send), name="holdfast-sse", ended_by="EventStream")
             follower.on_stalled = sending.cancel
             await _wait_for_disconnect(receive, sending)
 

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from holdfast.concurrency import start_background
 from holdfast.control.errors import BadCursor, TooManyStreams
 from holdfast.control.streams.broadcast import PAGE_ITEMS, Channel, StreamEnd, Subscriber
 from holdfast.control.streams.channels import NotificationChannel, RunChannel, SpaceChannel
@@ -71,7 +72,9 @@ class LiveStreams:
         self._keepalive_task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "LiveStreams":
-        self._keepalive_task = asyncio.get_running_loop().create_task(self._send_keepalives(), name="holdfast-feeds")
+        self._keepalive_task = start_background(
+            self._send_keepalives(), name="holdfast-keepalives", ended_by="LiveStreams"
+        )
         return self
 
     async def __aexit__(
@@ -170,7 +173,7 @@ class LiveStreams:
             # Who is far behind reads the log alone; the window is for what is new.
             feed = self._feeds[key] = make(position if last - position <= PAGE_ITEMS else last)
             self._phases[feed] = next(self._turn) % KEEPALIVE_SLICES
-            feed.reader = asyncio.get_running_loop().create_task(feed.run())
+            feed.reader = start_background(feed.run(), name="holdfast-channel", ended_by="LiveStreams")
         if self._closing:
             feed.close(StreamEnd.CLOSING)
         feed.subscribers += 1

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.concurrency import start_background
 from holdfast.domain.errors import Unavailable
 from holdfast.store.postgres.transaction import Sessions
 from holdfast.store.transaction import Batch, RetryTransaction
@@ -36,8 +37,8 @@ class BatchQueues:
             raise Unavailable("the store is closed")
         if id(batch) not in self._queues:
             queue = _BatchQueue(self._sessions, batch)
-            # Not in a TaskGroup, which would wrap the exceptions of whoever opened the store in a group.
-            self._queues[id(batch)] = queue, asyncio.get_running_loop().create_task(queue.work())
+            worker = start_background(queue.work(), name="holdfast-batch", ended_by="BatchQueues.close")
+            self._queues[id(batch)] = queue, worker
         return self._queues[id(batch)][0].put(item)
 
     async def close(self) -> None:
