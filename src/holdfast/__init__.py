@@ -24,6 +24,7 @@ from holdfast.domain.message import Message, NewMessage, Role, ToolCall
 from holdfast.domain.new_run import NewRun, RunBase
 from holdfast.domain.placement import OnBusy
 from holdfast.domain.run import Move, Run, RunStatus
+from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.domain.step import Step, StepKind, StepState
 from holdfast.domain.stream import StreamNormaliser
 from holdfast.domain.thread import NewThread, Thread
@@ -42,6 +43,7 @@ __all__ = [
     "AgentTaskStatus",
     "Commit",
     "Committed",
+    "DEFAULT_SPACE",
     "Holdfast",
     "HoldfastError",
     "InboxKind",

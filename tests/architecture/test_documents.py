@@ -11,9 +11,10 @@ from typing import Final
 import pytest
 
 from tests.architecture.markdown import anchors, links, python_blocks
-from tests.architecture.project import ROOT, documents, files, name, tree
+from tests.architecture.project import PACKAGE, ROOT, documents, files, name, scopes, tree
 
-DURABILITY: Final = ROOT / "docs" / "concepts" / "durability.md"
+ARCHITECTURE: Final = ROOT / "docs" / "concepts" / "architecture.md"
+NAMED_CODE: Final = re.compile(r"`(?P<file>(?!tests/)[a-z_/]+\.py)::(?P<name>[\w.]+)`")
 NAMED_TEST: Final = re.compile(r"(?P<file>tests/[\w/]+\.py)::(?P<name>\w+(::\w+)?)")
 REGISTRY: Final = re.compile(r"https?://(registry|files|deb)\.")
 MACHINE: Final = re.compile(r"(?<![\w.~<>{}-])/(work|root|farm|home)/")
@@ -42,10 +43,29 @@ def test_every_relative_link_leads_somewhere() -> None:
     assert broken == []
 
 
+def test_the_python_of_the_readme_passes_mypy_and_runs_twice(tmp_path: Path) -> None:
+    script = tmp_path / "readme.py"
+    script.write_text("\n".join(block.code for block in python_blocks(ROOT / "README.md")))
+    mypy = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), str(script)]
+    checked = subprocess.run(mypy, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    assert checked.returncode == 0, checked.stdout
+    for _ in range(2):
+        command = [sys.executable, "-W", "error", script.name]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+
+
 def test_every_test_named_as_a_proof_exists() -> None:
-    named = list(NAMED_TEST.finditer(DURABILITY.read_text()))
+    named = [(name(path), found) for path in documents() for found in NAMED_TEST.finditer(path.read_text())]
     assert named
-    assert [found[0] for found in named if found["name"] not in _tests(ROOT / found["file"])] == []
+    missing = [f"{path}: {found[0]}" for path, found in named if found["name"] not in _tests(ROOT / found["file"])]
+    assert missing == []
+
+
+def test_every_name_in_the_walks_through_the_code_exists() -> None:
+    named = list(NAMED_CODE.finditer(ARCHITECTURE.read_text()))
+    assert len(named) > 20
+    assert [found[0] for found in named if found["name"] not in _definitions(PACKAGE / found["file"])] == []
 
 
 def test_no_file_names_a_registry_or_a_folder_of_one_machine() -> None:
@@ -79,6 +99,13 @@ def _exists(document: Path, target: str) -> bool:
     if not file.exists() or not file.is_relative_to(ROOT):
         return False
     return not anchor or file.suffix != ".md" or anchor in anchors(file)
+
+
+def _definitions(file: Path) -> set[str]:
+    """Return the names that a module defines: functions, classes, and `Class.method`."""
+    if not file.exists():
+        return set()
+    return {scope for scope, node in scopes(tree(file)) if scope}
 
 
 def _tests(file: Path) -> set[str]:
