@@ -72,11 +72,11 @@ def test_the_guide_has_the_limits_of_the_server_with_their_codes_and_no_others()
     artifact, file = create_artifact.request_max_body_size, upload_file.request_max_body_size
     body = f"{mebibytes(MAX_BODY_BYTES)}; an artifact {mebibytes(artifact)}, a file {mebibytes(file)}"
     assert rows(GUIDE, "what", "at most", "code") == [
-        ["a body", body, f"`{BodyTooLarge.code}`"],
-        ["its nesting", str(MAX_JSON_DEPTH), f"`{TooDeep.code}`"],
-        ["the address of a request", f"{MAX_URL_BYTES // 2**10} KiB", f"`{AddressTooLong.code}`"],
-        ["its headers", f"{MAX_HEADER_BYTES // 2**10} KiB", f"`{HeadersTooLarge.code}`"],
-        ["open streams of a process", f"{StreamLimits().max_streams:,}", f"`{TooManyStreams.code}`"],
+        ["request body", body, f"`{BodyTooLarge.code}`"],
+        ["JSON nesting", str(MAX_JSON_DEPTH), f"`{TooDeep.code}`"],
+        ["URL", f"{MAX_URL_BYTES // 2**10} KiB", f"`{AddressTooLong.code}`"],
+        ["headers", f"{MAX_HEADER_BYTES // 2**10} KiB", f"`{HeadersTooLarge.code}`"],
+        ["open streams per process", f"{StreamLimits().max_streams:,}", f"`{TooManyStreams.code}`"],
     ]
 
 
