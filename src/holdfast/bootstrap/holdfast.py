@@ -132,7 +132,11 @@ def _make_use_cases(
         sessions=sessions,
         chats=ChatControl(agents=described, sessions=sessions, completions=completions, runs=store.runs),
         live=LiveControl(
-            space=asker.default_space, feeds=feeds, runs=store.runs, sessions=sessions, methods=holdfast.remote_methods
+            space=asker.default_space,
+            streams=feeds,
+            runs=store.runs,
+            sessions=sessions,
+            methods=holdfast.remote_methods,
         ),
         settings=holdfast.settings,
         model_calls=ModelCalls(models=holdfast.models, known=holdfast.known_models),
@@ -153,7 +157,7 @@ def _task_control(holdfast: Holdfast, feeds: LiveStreams, asker: Principal, runs
         contexts=store.contexts,
         interrupts=store.interrupts,
         agents=holdfast.agents,
-        feeds=feeds,
+        streams=feeds,
     )
 
 
@@ -181,7 +185,7 @@ def _completion_control(
     store = holdfast.store
     return CompletionControl(
         space=asker.default_space,
-        by=asker.name,
+        principal_name=asker.name,
         control=runs,
         runs=store.runs,
         threads=store.threads,
@@ -189,7 +193,7 @@ def _completion_control(
         interrupts=store.interrupts,
         agents=holdfast.agents,
         watcher=holdfast.watcher,
-        feeds=feeds,
+        streams=feeds,
     )
 
 

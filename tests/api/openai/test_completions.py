@@ -219,7 +219,7 @@ class TestToolsOfTheCaller:
         calls: Any = first.choices[0].message.model_dump(exclude_none=True)
         rome, oslo = ({"role": "tool", "tool_call_id": each["id"], "content": "x"} for each in calls["tool_calls"])
         part: Any = [user("where?"), {**calls, "tool_calls": calls["tool_calls"][:1]}, rome]
-        with pytest.raises(APIStatusError, match="waits for more than these results"):
+        with pytest.raises(APIStatusError, match="waits for more results"):
             await openai.chat.completions.create(messages=[*part, user("and?")], **given)
         some = await openai.chat.completions.create(messages=part, **given)
         left = some.choices[0].message.tool_calls
@@ -237,7 +237,7 @@ class TestToolsOfTheCaller:
         calls: Any = first.choices[0].message.model_dump(exclude_none=True)
         said: Any = [calls, {"role": "tool", "tool_call_id": calls["tool_calls"][0]["id"], "content": "wet"}]
         assert (await openai.chat.completions.create(messages=said, **given)).choices[0].message.content == "it is wet"
-        with pytest.raises(APIStatusError, match="waits for no such results") as refused:
+        with pytest.raises(APIStatusError, match="does not wait for these results") as refused:
             await openai.chat.completions.create(messages=said, **given)
         assert (refused.value.status_code, refused.value.code) == (409, "ALREADY_ANSWERED")
 

@@ -143,7 +143,7 @@ async def test_there_must_be_something_new_to_say_on_a_thread(lounge: Site) -> N
     thread = await lounge.thread()
     body = {"model": "bot", "messages": [user("x"), {"role": "assistant", "content": "y"}]}
     answer = await lounge.ask("POST", PATH, json=body, headers={"X-Holdfast-Thread": thread})
-    assert "nothing to go on with" in refused(answer, 400)["message"]
+    assert "there is no new message" in refused(answer, 400)["message"]
 
 
 async def test_a_run_that_fails_is_an_error_plain_and_streamed(openai: AsyncOpenAI) -> None:

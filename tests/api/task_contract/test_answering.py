@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from holdfast.api.tasks.errors import TaskInvalid
+from holdfast.api.contract_errors import ContractInvalid
 from holdfast.api.tasks.tasks import parse_response
 from holdfast.domain.commit import Commit
 from holdfast.domain.content import Json
@@ -193,7 +193,7 @@ def test_a_message_is_text_or_the_json_that_the_question_wants(schema: Json, mes
     ],
 )
 def test_what_is_neither_is_no_answer(schema: Json, message: str) -> None:
-    with pytest.raises(TaskInvalid) as error:
+    with pytest.raises(ContractInvalid) as error:
         parse_response(_question(schema), message)
     assert error.value.details == {"field": "message", "schema": schema}
 

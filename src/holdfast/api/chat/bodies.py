@@ -23,19 +23,19 @@ class ListedSession(msgspec.Struct, frozen=True, kw_only=True):
     title: str | None
     status: ThreadStatus
     message_count: int
-    """On all branches of its thread."""
+    """Messages on all branches of the thread."""
     created_at: Instant
     last_task_at: Instant | None
 
 
 class Session(ListedSession, frozen=True, kw_only=True):
-    """A session, and the newest thing that was done in it."""
+    """A session and its newest task."""
 
     last_task: ListedTask | None
 
 
 class SessionMessage(SentMessage, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that was said, and in which task."""
+    """A message of a session, with its task."""
 
     id: str
     task_id: str
@@ -43,7 +43,7 @@ class SessionMessage(SentMessage, frozen=True, kw_only=True, omit_defaults=True)
 
 
 def to_listed_session(thread: Thread) -> ListedSession:
-    """Return a thread as a list shows it."""
+    """Return a thread as a session in a list."""
     return ListedSession(
         id=thread.id,
         agent_name=thread.agent_type,
@@ -56,13 +56,13 @@ def to_listed_session(thread: Thread) -> ListedSession:
 
 
 def to_session(thread: Thread, newest: Run | None) -> Session:
-    """Return a thread with its newest run."""
-    last = None if newest is None else listed_task(newest)
-    return Session(**msgspec.structs.asdict(to_listed_session(thread)), last_task=last)
+    """Return a thread and its newest run as a session."""
+    last_task = None if newest is None else listed_task(newest)
+    return Session(**msgspec.structs.asdict(to_listed_session(thread)), last_task=last_task)
 
 
 def to_session_message(message: Message) -> SessionMessage:
-    """Return a message as the contract writes it."""
+    """Return a message in the shape of the contract."""
     return SessionMessage(
         **msgspec.structs.asdict(to_sent_message(message)),
         id=message.id,
@@ -75,14 +75,14 @@ _ID_PATTERN = msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,128}\Z")
 
 
 class ChatBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Something to be said to an agent; without a session in a new one."""
+    """A message to an agent; without a session it starts a new one."""
 
     message: str
     session_id: Annotated[str, _ID_PATTERN] | None = None
 
 
 class ContractAgentList(msgspec.Struct, frozen=True, kw_only=True):
-    """All agents that can be used, by name, and those whose files are in error."""
+    """All usable agents, by name, and the agents with invalid files."""
 
     agents: list[AgentView]
     broken: list[BrokenAgent]
@@ -95,7 +95,7 @@ class ContractAgentResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Sessions, the one with the latest task first, and the cursor to ask for more with; no cursor, no more."""
+    """Sessions, the one with the latest task first, with the cursor of the next page; null on the last page."""
 
     sessions: list[ListedSession]
     next_cursor: str | None
@@ -108,14 +108,14 @@ class SessionResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionDeleted(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A session that is no more."""
+    """A deleted session."""
 
     deleted: bool = True
     session_id: ThreadId
 
 
 class SessionMessages(msgspec.Struct, frozen=True, kw_only=True, rename={"session_id": "sessionId"}):
-    """The end of what was said, oldest first; with the cursor, what was said before."""
+    """The last messages of a session, oldest first; the cursor leads to the messages before them."""
 
     session_id: ThreadId
     messages: list[SessionMessage]
@@ -123,14 +123,14 @@ class SessionMessages(msgspec.Struct, frozen=True, kw_only=True, rename={"sessio
 
 
 class SessionContext(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the model was told in the newest iteration; null before the first."""
+    """The model context of the newest iteration; null before the first."""
 
     session_id: ThreadId
     context: TaskContext | None
 
 
 class SessionCanceled(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The tasks of a session that were under way and ended now."""
+    """The active tasks of a session that were cancelled."""
 
     session_id: ThreadId
     canceled: list[str]

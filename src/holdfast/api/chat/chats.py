@@ -2,9 +2,9 @@
 
 import msgspec
 
+from holdfast.api.chat.bodies import ChatBody
 from holdfast.api.chat.sessions import SessionControl
 from holdfast.api.openai.completions import (
-    Completion,
     CompletionControl,
     NewCompletion,
     RunStopped,
@@ -13,101 +13,83 @@ from holdfast.api.openai.completions import (
 )
 from holdfast.api.tasks.bodies import TaskStatus, task_status
 from holdfast.api.tasks.errors import AgentNotFound, ModeNotSupported
-from holdfast.control.agents import AgentControl, AgentList, AgentView
-from holdfast.control.streams.broadcast import Subscriber
+from holdfast.control.agents import AgentControl, AgentView
 from holdfast.domain.errors import NotFound
 from holdfast.domain.ids import ThreadId
 from holdfast.domain.limits import Usage
 from holdfast.domain.message import NewMessage, Role
-from holdfast.domain.run import Mode, RunError
+from holdfast.domain.run import Mode, Run, RunError
 from holdfast.domain.task_ids import task_id_of
 from holdfast.ports.runs import Runs
 
 
 class ChatReply(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What came of a message."""
+    """The reply to a message."""
 
     session_id: ThreadId
     task_id: str
     status: TaskStatus
-    """`waiting` if the agent asks something: the next message is the answer."""
+    """`waiting` if the agent has an open interrupt: the next message is the response to it."""
     output: str | None
-    """All that the agent said to the message; null if it failed or was cancelled."""
+    """The whole text of the reply; null if the run failed or was cancelled."""
     error: RunError | None
     usage: Usage
 
 
 class ChatControl:
-    """What can be done with agents that chat."""
+    """The use cases of chats."""
 
     def __init__(
         self, *, agents: AgentControl, sessions: SessionControl, completions: CompletionControl, runs: Runs
     ) -> None:
-        self._agents = agents
+        self.agents = agents
+        self.completions = completions
         self._sessions = sessions
-        self._completions = completions
         self._runs = runs
-
-    def agents(self) -> AgentList:
-        """Return all agents."""
-        return self._agents.all()
 
     def agent(self, name: str) -> AgentView:
         """Return one agent."""
         try:
-            return self._agents.get(name)
+            return self.agents.get(name)
         except NotFound as exc:
             raise AgentNotFound(f"there is no agent `{name}`", name=name) from exc
 
-    async def start(self, agent: str, message: str, *, session: str | None, key: str | None) -> StartedCompletion:
-        """Say something to an agent, in a session or in a new one; where it asks something, this is the answer."""
+    async def new_completion(self, agent: str, body: ChatBody, *, key: str | None) -> NewCompletion:
+        """Return the completion that a message to an agent requests, in its session or in a new one."""
         if Mode.CHAT not in self.agent(agent).modes:
-            raise ModeNotSupported(f"agent `{agent}` does not chat: set `chat.enabled` in its agent.json", name=agent)
-        thread = None if session is None else (await self._sessions.thread(session)).id
-        said = NewMessage(role=Role.USER, content=message)
-        return await self._completions.start(NewCompletion(agent=agent, messages=[said], thread=thread, key=key))
+            raise ModeNotSupported(
+                f"agent `{agent}` does not accept chats: set `chat.enabled` in its agent.json", name=agent
+            )
+        thread = None if body.session_id is None else (await self._sessions.thread(body.session_id)).id
+        message = NewMessage(role=Role.USER, content=body.message)
+        return NewCompletion(agent=agent, messages=[message], thread=thread, key=key)
 
     async def wait_for_reply(self, started: StartedCompletion) -> ChatReply:
-        """Wait for the answer."""
+        """Wait until the reply is complete, and return it."""
         try:
-            return _to_reply(started, await self._completions.wait(started))
+            completion = await self.completions.wait(started)
         except RunStopped:
-            return await self._stopped(started)
+            return await self._stopped_reply(started)
+        return _to_reply(started, completion.run, completion.text)
 
     async def read_reply(self, started: StartedCompletion) -> tuple[ChatReply, str]:
-        """Return the answer, which is there, and what of it nobody has streamed: the question at its end."""
+        """Return a complete reply, and the text of its interrupt, which the log does not stream."""
         try:
-            completion = await self._completions.read(started)
+            completion = await self.completions.read(started)
         except RunStopped:
-            return await self._stopped(started), ""
-        return _to_reply(started, completion), completion.interrupt_text
+            return await self._stopped_reply(started), ""
+        return _to_reply(started, completion.run, completion.text), completion.interrupt_text
 
-    async def follow(self, started: StartedCompletion) -> Subscriber:
-        """Follow the answer."""
-        return await self._completions.follow(started)
-
-    def check_room(self) -> None:
-        """Raise unless there may be one more stream."""
-        self._completions.check_room()
-
-    async def _stopped(self, begun: StartedCompletion) -> ChatReply:
-        run = await self._runs.get(begun.run.space_id, begun.run.id)
-        return ChatReply(
-            session_id=run.thread_id,
-            task_id=task_id_of(run.id),
-            status=task_status(run),
-            output=None,
-            error=run.error,
-            usage=usage_since(begun, run),
-        )
+    async def _stopped_reply(self, started: StartedCompletion) -> ChatReply:
+        return _to_reply(started, await self._runs.get(started.run.space_id, started.run.id), None)
 
 
-def _to_reply(begun: StartedCompletion, completion: Completion) -> ChatReply:
+def _to_reply(started: StartedCompletion, run: Run, output: str | None) -> ChatReply:
     return ChatReply(
-        session_id=begun.run.thread_id,
-        task_id=task_id_of(begun.run.id),
-        status=task_status(completion.run),
-        output=completion.text,
-        error=None,
-        usage=completion.usage,
+        session_id=run.thread_id,
+        task_id=task_id_of(run.id),
+        status=task_status(run),
+        output=output,
+        error=run.error if output is None else None,
+        usage=usage_since(started, run),
     )

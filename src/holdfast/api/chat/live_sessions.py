@@ -3,18 +3,17 @@
     task_a:12,task_c:4      `task_a` up to 12, `task_c` up to 4, and `task_b` between them to its end
 
 A session is a thread, whose runs number their own events and may run concurrently. A session's cursor names the runs
-that were not sent to their end, and last the newest. Any older run that it does not name was sent, or was not wanted.
+that were not sent to their end, and last the newest. Older runs that it does not name were sent, or not requested.
 """
 
 import re
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from itertools import takewhile
 from typing import Final
 
 from holdfast.api.chat.sessions import SessionControl
 from holdfast.api.tasks.errors import TaskNotFound
 from holdfast.control.errors import BadCursor
-from holdfast.control.remote_methods import MethodClient, MethodFrame, RemoteMethod, RemoteMethods
+from holdfast.control.remote_methods import RemoteMethods
 from holdfast.control.streams.broadcast import Subscriber
 from holdfast.control.streams.live_streams import LiveStreams
 from holdfast.domain.errors import NotFound
@@ -25,123 +24,116 @@ from holdfast.domain.task_ids import run_id_of, task_id_of
 from holdfast.ports.runs import RunFilter, Runs
 
 START_CURSOR: Final = "0"
-"""The cursor before everything."""
+"""The cursor before the first event."""
 
 _CURSOR_ENTRY: Final = re.compile(r"([A-Za-z0-9_-]{1,128}):([0-9]{1,15})")
 _MAX_CURSOR_ENTRIES: Final = 100
 
 
 class SessionCursor:
-    """How far a session was told."""
+    """The position of a client in a session."""
 
     def __init__(self, positions: dict[RunId, int], newest: RunId | None, *, newest_seq: int = 0) -> None:
-        """Go on from `positions`, with the `newest` task told up to `last`."""
+        """Continue after `positions`, with the `newest` run sent up to `newest_seq`."""
         self.positions = positions
-        """Of the tasks that were not told to their end."""
+        """The last event sent of each run that was not sent to its end."""
         self.newest = newest
-        self._last = newest_seq
+        self._newest_seq = newest_seq
 
     def start_run(self, run: RunId) -> None:
-        """Go on to the next run of the session."""
+        """Add the next run of the session."""
         self.positions[run] = 0
-        self.newest, self._last = run, 0
+        self.newest, self._newest_seq = run, 0
 
     def advance(self, run: RunId, seq: int) -> None:
-        """Have told a run so far."""
+        """Record that a run was sent up to `seq`."""
         self.positions[run] = seq
         if run == self.newest:
-            self._last = seq
+            self._newest_seq = seq
 
     def finish_run(self, run: RunId) -> None:
-        """Have told all of a run."""
+        """Record that a run was sent to its end."""
         self.positions.pop(run, None)
 
     def encode(self) -> str:
-        """Return it as a cursor."""
+        """Return the cursor as text."""
         if self.newest is None:
             return START_CURSOR
-        named = {**{run: seq for run, seq in self.positions.items() if run != self.newest}, self.newest: self._last}
-        return ",".join(f"{task_id_of(run)}:{seq}" for run, seq in named.items())
+        older = {run: seq for run, seq in self.positions.items() if run != self.newest}
+        entries = {**older, self.newest: self._newest_seq}
+        return ",".join(f"{task_id_of(run)}:{seq}" for run, seq in entries.items())
 
 
 def parse_session_cursor(cursor: str) -> SessionCursor:
-    """Return the trail that a cursor stands for; raise `BadCursor` if it is none."""
+    """Return the position that a cursor encodes, or raise `BadCursor`."""
     if cursor == START_CURSOR:
         return SessionCursor({}, None)
-    pairs = [_CURSOR_ENTRY.fullmatch(part) for part in cursor.split(",", _MAX_CURSOR_ENTRIES)]
-    found = {run_id_of(pair[1]): int(pair[2]) for pair in pairs if pair is not None}
-    if len(found) != len(pairs):
-        raise BadCursor("the cursor of a session must be one that an event came with", after=cursor[:64])
-    newest = next(reversed(found))
-    return SessionCursor(found, newest, newest_seq=found[newest])
+    matches = [_CURSOR_ENTRY.fullmatch(part) for part in cursor.split(",", _MAX_CURSOR_ENTRIES)]
+    positions = {run_id_of(match[1]): int(match[2]) for match in matches if match is not None}
+    if len(positions) != len(matches):
+        raise BadCursor("the cursor of a session must be the `cursor` of one of its events", after=cursor[:64])
+    newest = next(reversed(positions))
+    return SessionCursor(positions, newest, newest_seq=positions[newest])
 
 
 MAX_TASKS_BEHIND: Final = 1000
-"""Tasks that a reader may be behind."""
+"""Tasks that may have started since the cursor of a client."""
 FIRST_PAGE_TASKS: Final = 10
-"""Tasks that are looked at first: mostly one is new."""
+"""Page size of the first read of new tasks: usually there is one."""
 
 
 class LiveSession:
-    """Finds the tasks of a session that are to be told, and remembers how far they were."""
+    """Finds the tasks of a session to send, and tracks the position of the client in them."""
 
     def __init__(self, thread: ThreadId, *, space: SpaceId, runs: Runs) -> None:
         self.id = thread
         self.cursor = SessionCursor({}, None)
         self._space = space
         self._runs = runs
-        self._heard_of: set[RunId] = set()
+        self._notified: set[RunId] = set()
         self._where = RunFilter(thread_id=thread)
 
     async def start(self, after: str | None) -> list[Run]:
-        """Return the tasks to tell, the oldest first: those after a cursor, or else those that have not ended."""
-        if after is None:
-            return await self._under_way()
-        self.cursor = parse_session_cursor(after)
-        begun = [await self._named(run) for run in list(self.cursor.positions)]
-        return [*(run for run in begun if run is not None), *await self.new_runs()]
+        """Return the runs to send, oldest first: those after a cursor, or without one those that are active."""
+        if after is not None:
+            self.cursor = parse_session_cursor(after)
+            unfinished = [await self._run_of_cursor(run) for run in list(self.cursor.positions)]
+            return [*(run for run in unfinished if run is not None), *await self.new_runs()]
+        runs = (await self._runs.page(self._space, where=self._where, limit=MAX_PAGE_SIZE)).items
+        active = [run for run in reversed(runs) if not run.status.terminal]
+        if runs:
+            newest_seq = runs[0].last_event_seq if runs[0].status.terminal else 0
+            self.cursor = SessionCursor({run.id: 0 for run in active}, runs[0].id, newest_seq=newest_seq)
+        return active
 
     async def new_runs(self) -> list[Run]:
-        """Return the tasks that came after all that are known, the oldest first."""
-        found = await self._since_newest()
-        for run in found:
-            self.cursor.start_run(run.id)
-        return found
-
-    def is_new(self, run: RunId) -> bool:
-        """Say whether nothing was heard of a run before."""
-        if run in self._heard_of:
-            return False
-        self._heard_of.add(run)
-        return run not in self.cursor.positions and run != self.cursor.newest
-
-    async def _under_way(self) -> list[Run]:
-        newest = (await self._runs.page(self._space, where=self._where, limit=MAX_PAGE_SIZE)).items
-        live = [run for run in reversed(newest) if not run.status.terminal]
-        if newest:
-            last = newest[0].last_event_seq if newest[0].status.terminal else 0
-            self.cursor = SessionCursor({run.id: 0 for run in live}, newest[0].id, newest_seq=last)
-        return live
-
-    async def _since_newest(self) -> list[Run]:
+        """Return the runs after the newest run of the cursor, oldest first, and add them to the cursor."""
         found: list[Run] = []
         cursor: str | None = None
         while len(found) <= MAX_TASKS_BEHIND:
             limit = MAX_PAGE_SIZE if found else FIRST_PAGE_TASKS
             page = await self._runs.page(self._space, where=self._where, limit=limit, cursor=cursor)
-            for run in page.items:
-                if run.id == self.cursor.newest:
-                    return found[::-1]
-                found.append(run)
+            new = list(takewhile(lambda run: run.id != self.cursor.newest, page.items))
+            found += new
             cursor = page.next_cursor
-            if cursor is None:
-                return found[::-1]
+            if len(new) < len(page.items) or cursor is None:
+                found.reverse()
+                for run in found:
+                    self.cursor.start_run(run.id)
+                return found
         raise BadCursor(
-            f"more than {MAX_TASKS_BEHIND} tasks came since: read the messages, and subscribe without `after`"
+            f"more than {MAX_TASKS_BEHIND} tasks started since: read the messages, and subscribe without `after`"
         )
 
-    async def _named(self, name: RunId) -> Run | None:
-        """Return a run that a cursor names; one that was deleted since has no more to tell."""
+    def is_new(self, run: RunId) -> bool:
+        """Return whether this is the first notification of a run that the cursor does not know."""
+        if run in self._notified:
+            return False
+        self._notified.add(run)
+        return run not in self.cursor.positions and run != self.cursor.newest
+
+    async def _run_of_cursor(self, name: RunId) -> Run | None:
+        """Return a run that the cursor names; a deleted run is dropped from the cursor."""
         try:
             run = await self._runs.get(self._space, name)
         except NotFound:
@@ -155,41 +147,25 @@ class LiveSession:
 
 
 class LiveControl:
-    """What can be done over a socket."""
+    """The use cases of a client socket."""
 
     def __init__(
-        self, *, space: SpaceId, feeds: LiveStreams, runs: Runs, sessions: SessionControl, methods: RemoteMethods
+        self, *, space: SpaceId, streams: LiveStreams, runs: Runs, sessions: SessionControl, methods: RemoteMethods
     ) -> None:
-        self._space = space
-        self._feeds = feeds
+        self.space = space
+        self.streams = streams
+        self.methods = methods
         self._runs = runs
         self._sessions = sessions
-        self._methods = methods
-
-    async def follow_space(self) -> Subscriber:
-        """Follow the space: it hints at new runs, shows signs of life, and tells when the server stops."""
-        return await self._feeds.subscribe_space(self._space)
 
     async def follow_task(self, name: str, *, after: int) -> Subscriber:
-        """Follow the log of a task after a number."""
+        """Subscribe to the log of a task after an event number."""
         try:
-            return await self._feeds.subscribe_run(self._space, run_id_of(name), after=after)
+            return await self.streams.subscribe_run(self.space, run_id_of(name), after=after)
         except NotFound as exc:
             raise TaskNotFound(f"there is no task `{name}`", id=name) from exc
 
-    async def follow_run(self, run: RunId, *, after: int) -> Subscriber:
-        """Follow the log of a run of a session after a number."""
-        return await self._feeds.subscribe_run(self._space, run, after=after)
-
     async def live_session(self, name: str) -> LiveSession:
-        """Return a session to be followed."""
+        """Return a session to follow."""
         thread = await self._sessions.thread(name)
-        return LiveSession(thread.id, space=self._space, runs=self._runs)
-
-    def connected(self, send: Callable[[MethodFrame], None]) -> AbstractContextManager[MethodClient]:
-        """Have a client while the block runs; `tell` has something sent to it."""
-        return self._methods.connected(self._space, send=send)
-
-    def offer(self, client: MethodClient, methods: Sequence[RemoteMethod], *, id: str | None) -> None:
-        """Let a client offer methods, in place of all that it offered before."""
-        self._methods.offer(client, methods, id=id)
+        return LiveSession(thread.id, space=self.space, runs=self._runs)

@@ -29,6 +29,7 @@ from holdfast.api.chat.client_socket import ClientSocket
 from holdfast.api.chat.live_sessions import LiveControl
 from holdfast.api.chat.model_calls import ModelCallBody, ModelCallResponse, ModelCalls, ModelCatalog
 from holdfast.api.chat.sessions import CHAT_ERRORS, MODEL_ERRORS, SessionControl, SessionNotFound
+from holdfast.api.contract_errors import contract_error_handlers
 from holdfast.api.errors import envelope
 from holdfast.api.openai.completions import StartedCompletion
 from holdfast.api.parameters import Cursor, Limit, prefers_stream
@@ -36,7 +37,6 @@ from holdfast.api.routes.runs import AcceptHeader, IdempotencyKey
 from holdfast.api.streams.sse import StreamResponse
 from holdfast.api.streams.text_stream import TextStream
 from holdfast.api.streams.websocket import check_handshake, deny_handshake
-from holdfast.api.tasks.error_handlers import error_handlers
 from holdfast.control.streams.broadcast import Subscriber
 from holdfast.domain.content import Json
 from holdfast.domain.errors import HoldfastError, NotFound
@@ -46,25 +46,25 @@ from holdfast.domain.task_ids import task_id_of
 
 
 class ChatStream(TextStream):
-    """An ASGI app that sends what an agent says to a message."""
+    """An ASGI app that sends the reply to a message as text deltas."""
 
-    def __init__(self, chats: ChatControl, started: StartedCompletion, follower: Subscriber) -> None:
-        """Send what comes; `follower` begins where the answer does."""
-        super().__init__(follower)
+    def __init__(self, chats: ChatControl, started: StartedCompletion, subscriber: Subscriber) -> None:
+        """Send the text of a reply; `subscriber` starts where the reply starts."""
+        super().__init__(subscriber)
         self._chats = chats
-        self._begun = started
+        self._started = started
 
     def _opening_frame(self) -> bytes:
-        run = self._begun.run
+        run = self._started.run
         return _event_frame("session", {"sessionId": run.thread_id, "taskId": task_id_of(run.id)})
 
     def _text_frame(self, text: str) -> bytes:
         return _event_frame("delta", {"text": text})
 
     async def _final_frames(self) -> bytes:
-        reply, question = await self._chats.read_reply(self._begun)
-        asked = self._text_frame(self._as_next_paragraph(question)) if question else b""
-        return asked + _event_frame("done", reply)
+        reply, interrupt_text = await self._chats.read_reply(self._started)
+        delta = self._text_frame(self._as_next_paragraph(interrupt_text)) if interrupt_text else b""
+        return delta + _event_frame("done", reply)
 
     def _error_frame(self, error: HoldfastError) -> bytes:
         return _event_frame("error", envelope(error))
@@ -75,16 +75,16 @@ def _event_frame(name: str, data: Json | msgspec.Struct) -> bytes:
 
 
 _TAGS: Final = ["chat"]
-_CHAT_ERROR_HANDLERS: Final = error_handlers(CHAT_ERRORS, not_found=SessionNotFound)
+_CHAT_ERROR_HANDLERS: Final = contract_error_handlers(CHAT_ERRORS, not_found=SessionNotFound)
 
 _AgentName = Annotated[str | None, QueryParameter(name="agentName", max_length=128, description="Only of this agent.")]
-_Force = Annotated[bool, QueryParameter(description="Cancel what is under way, and delete the session.")]
+_Force = Annotated[bool, QueryParameter(description="Cancel the active runs, and delete the session.")]
 
 
 @get("/agents", summary="List agents for chats and tasks", tags=_TAGS, exception_handlers=_CHAT_ERROR_HANDLERS)
 async def list_contract_agents(chats: NamedDependency[ChatControl]) -> ContractAgentList:
-    """Return the agents of the workspace by name, and what is wrong with those that cannot be used."""
-    found = chats.agents()
+    """Return the agents of the workspace by name, and the errors of those with invalid files."""
+    found = chats.agents.all()
     return ContractAgentList(agents=found.items, broken=found.broken)
 
 
@@ -114,18 +114,17 @@ async def chat(
     key: IdempotencyKey = None,
     accept: AcceptHeader = "*/*",
 ) -> Response[ChatReply] | StreamResponse:
-    """Say something to an agent, and return what it says to that; with `Accept: text/event-stream` as it says it.
+    """Send a message to an agent and return its reply; with `Accept: text/event-stream` as a stream.
 
-    Where the session waits for a person, the message is the answer. Who leaves early stops nothing.
+    If the session waits for a person, the message is the response. The run continues if the client disconnects.
     """
-    streams = prefers_stream(accept)
-    if streams:
-        chats.check_room()
-    begun = await chats.start(name, data.message, session=data.session_id, key=key)
-    if streams:
-        return StreamResponse(ChatStream(chats, begun, await chats.follow(begun)))
-    reply = await chats.wait_for_reply(begun)
-    return Response(reply, headers={"Idempotency-Replayed": "true"} if begun.replayed else {})
+    new = await chats.new_completion(name, data, key=key)
+    if prefers_stream(accept):
+        started, subscriber = await chats.completions.start_and_subscribe(new)
+        return StreamResponse(ChatStream(chats, started, subscriber))
+    started = await chats.completions.start(new)
+    reply = await chats.wait_for_reply(started)
+    return Response(reply, headers={"Idempotency-Replayed": "true"} if started.replayed else {})
 
 
 @get("/sessions", summary="List sessions", tags=_TAGS, exception_handlers=_CHAT_ERROR_HANDLERS)
@@ -142,7 +141,7 @@ async def list_sessions(
 
 @get("/sessions/{session_id:str}", summary="Read a session", tags=_TAGS, exception_handlers=_CHAT_ERROR_HANDLERS)
 async def read_session(sessions: NamedDependency[SessionControl], session_id: FromPath[ThreadId]) -> SessionResponse:
-    """Return a session with the newest thing that was done in it."""
+    """Return a session with its newest task."""
     return SessionResponse(session=await sessions.get(session_id))
 
 
@@ -156,14 +155,14 @@ async def read_session(sessions: NamedDependency[SessionControl], session_id: Fr
 async def delete_session(
     sessions: NamedDependency[SessionControl], session_id: FromPath[ThreadId], force: _Force = False
 ) -> SessionDeleted:
-    """Take a session out of every list; one in which something is under way only with `force`."""
+    """Remove a session from every list; one with an active run only with `force`."""
     await sessions.delete(session_id, force=force)
     return SessionDeleted(session_id=session_id)
 
 
 @get(
     "/sessions/{session_id:str}/messages",
-    summary="Read what was said",
+    summary="List the messages of a session",
     tags=_TAGS,
     exception_handlers=_CHAT_ERROR_HANDLERS,
 )
@@ -173,7 +172,7 @@ async def list_session_messages(
     limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> SessionMessages:
-    """Return the end of what was said, oldest first; with the cursor, what was said before."""
+    """Return the last messages, oldest first; with the cursor, the messages before them."""
     page = await sessions.messages(session_id, limit=limit, cursor=cursor)
     return SessionMessages(session_id=session_id, messages=page.items, next_cursor=page.next_cursor)
 
@@ -187,19 +186,19 @@ async def list_session_messages(
 async def read_session_context(
     sessions: NamedDependency[SessionControl], session_id: FromPath[ThreadId]
 ) -> SessionContext:
-    """Return what the model was told in the most recent iteration; null before the first."""
+    """Return the model context of the most recent iteration; null before the first."""
     return SessionContext(session_id=session_id, context=await sessions.context(session_id))
 
 
 @post(
     "/sessions/{session_id:str}/cancel",
-    summary="Cancel what is under way",
+    summary="Cancel the active runs of a session",
     tags=_TAGS,
     status_code=200,
     exception_handlers=_CHAT_ERROR_HANDLERS,
 )
 async def cancel_session(sessions: NamedDependency[SessionControl], session_id: FromPath[ThreadId]) -> SessionCanceled:
-    """End what is under way in a session, and all that it spawned."""
+    """Cancel the active runs of a session, and all runs that they spawned."""
     return SessionCanceled(session_id=session_id, canceled=await sessions.cancel(session_id))
 
 
@@ -216,21 +215,21 @@ ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (
 )
 
 _MODEL_TAGS: Final = ["models"]
-_MODEL_ERROR_HANDLERS: Final = error_handlers(MODEL_ERRORS, not_found=NotFound)
+_MODEL_ERROR_HANDLERS: Final = contract_error_handlers(MODEL_ERRORS, not_found=NotFound)
 
 
 @get("/models", summary="List models", tags=_MODEL_TAGS, exception_handlers=_MODEL_ERROR_HANDLERS)
 async def list_known_models(model_calls: NamedDependency[ModelCalls]) -> ModelCatalog:
-    """Return the providers and which have a key, and the models that are known, with what they read and cost."""
-    return ModelCatalog(providers=await model_calls.providers(), models=await model_calls.models())
+    """Return the providers with whether a key is set, and the known models with their inputs and prices."""
+    return await model_calls.catalog()
 
 
 @post(
     "/completions", summary="Call a model", tags=_MODEL_TAGS, status_code=200, exception_handlers=_MODEL_ERROR_HANDLERS
 )
 async def call_model(model_calls: NamedDependency[ModelCalls], data: JSONBody[ModelCallBody]) -> ModelCallResponse:
-    """Call a model once, without an agent. Nothing of it is kept, and it is not tried again."""
-    return await model_calls.call(data.model, data.new_messages(), system=data.system, settings=data.settings())
+    """Call a model once, without an agent and without retry. Nothing is stored."""
+    return await model_calls.call(data)
 
 
 MODEL_ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (list_known_models, call_model)
@@ -238,13 +237,13 @@ MODEL_ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (list_known_models, call_mod
 
 @websocket("/ws", middleware=[check_handshake])
 async def client_socket(socket: WebSocket[Any, Any, Any], live: NamedDependency[LiveControl]) -> None:
-    """Serve one client: it follows tasks and sessions, and offers methods that agents call."""
+    """Serve one client, which subscribes to tasks and sessions and offers methods that agents call."""
     try:
-        pulse = await live.follow_space()
+        space_updates = await live.streams.subscribe_space(live.space)
     except HoldfastError as error:
         await deny_handshake(error, socket.scope, socket.send)
     else:
-        await ClientSocket(live, pulse, socket.scope, socket.receive, socket.send).serve()
+        await ClientSocket(live, space_updates, socket.scope, socket.receive, socket.send).serve()
 
 
 SOCKETS: Final[tuple[WebsocketRouteHandler, ...]] = (client_socket,)

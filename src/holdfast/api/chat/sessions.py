@@ -19,8 +19,9 @@ from holdfast.api.chat.bodies import (
     to_session,
     to_session_message,
 )
+from holdfast.api.contract_errors import ContractInvalid
 from holdfast.api.tasks.bodies import TaskContext, newest_context
-from holdfast.api.tasks.errors import AgentNotFound, ModeNotSupported, TaskInvalid
+from holdfast.api.tasks.errors import AgentNotFound, ModeNotSupported
 from holdfast.control.runs import RunControl
 from holdfast.control.threads import ConversationControl, ThreadControl, newest_run
 from holdfast.domain.errors import Conflict, IllegalMove, Invalid, ModelRefused, NotFound, RunActive
@@ -34,7 +35,7 @@ from holdfast.ports.runs import RunFilter, Runs, Threads
 
 
 class SessionNotActive(Invalid):
-    """No run of the session is under way."""
+    """The session has no active run."""
 
     code = "SESSION_NOT_ACTIVE"
 
@@ -51,13 +52,13 @@ class SessionActive(Conflict):
     code = "SESSION_ACTIVE"
 
 
-CHAT_ERRORS = (TaskInvalid, ModeNotSupported, AgentNotFound, SessionNotActive, SessionNotFound, SessionActive)
-MODEL_ERRORS = (TaskInvalid, ModelRefused)
-"""What a call of a model without an agent has codes of its own for."""
+CHAT_ERRORS = (ContractInvalid, ModeNotSupported, AgentNotFound, SessionNotActive, SessionNotFound, SessionActive)
+MODEL_ERRORS = (ContractInvalid, ModelRefused)
+"""Errors of model calls without an agent that keep their own codes."""
 
 
 class SessionControl:
-    """What can be done with sessions."""
+    """The use cases of sessions."""
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class SessionControl:
         self._runs = runs
         self._steps = steps
         self._contexts = contexts
-        self._keeping = thread_control
+        self._thread_control = thread_control
         self._conversations = conversations
 
     async def page(self, *, agent: str | None, limit: int, cursor: str | None) -> Page[ListedSession]:
@@ -87,7 +88,7 @@ class SessionControl:
         return Page(items=[to_listed_session(each) for each in page.items], next_cursor=page.next_cursor)
 
     async def thread(self, name: str) -> Thread:
-        """Return the thread that a session is."""
+        """Return the thread of a session."""
         try:
             thread = await self._threads.get(self._space, ThreadId(name))
         except NotFound as exc:
@@ -97,57 +98,52 @@ class SessionControl:
         return thread
 
     async def get(self, name: str) -> Session:
-        """Return a session."""
+        """Return a session with its newest task."""
         thread = await self.thread(name)
-        return to_session(thread, await self._newest(thread))
+        return to_session(thread, await newest_run(self._threads, self._runs, self._space, thread.id))
 
     async def messages(self, name: str, *, limit: int, cursor: str | None) -> Page[SessionMessage]:
-        """Return the end of what was said, oldest first; the next page is what was said before."""
+        """Return the last messages, oldest first; the next page has the messages before them."""
         thread = await self.thread(name)
         page = await self._conversations.messages(self._space, thread.id, limit=limit, cursor=cursor)
         return Page(items=[to_session_message(each) for each in page.items], next_cursor=page.next_cursor)
 
     async def context(self, name: str) -> TaskContext | None:
-        """Return what the model was told in the newest iteration; nothing before the first."""
-        newest = await self._newest(await self.thread(name))
+        """Return the model context of the newest iteration; null before the first."""
+        thread = await self.thread(name)
+        newest = await newest_run(self._threads, self._runs, self._space, thread.id)
         return None if newest is None else await newest_context(self._contexts, self._steps, newest)
 
     async def cancel(self, name: str) -> list[str]:
-        """End what is under way in a session, with all below it, and return the tasks that ended."""
-        thread = await self.thread(name)
-        ended = [run for run in await self._live(thread) if await self._end(run)]
-        if not ended:
-            raise SessionNotActive(f"nothing is under way in session `{name}`", id=name)
-        return [task_id_of(run.id) for run in ended]
+        """Cancel the active runs of a session with their children, and return the cancelled tasks."""
+        cancelled = await self._cancel_active_runs(await self.thread(name))
+        if not cancelled:
+            raise SessionNotActive(f"session `{name}` has no active run", id=name)
+        return cancelled
 
     async def delete(self, name: str, *, force: bool) -> None:
-        """Take a session out of every list; one with a run under way only with `force`, which ends it first."""
+        """Remove a session from every list; with an active run only with `force`, which cancels it first."""
         thread = await self.thread(name)
-        for run in await self._live(thread) if force else ():
-            await self._end(run)
+        if force:
+            await self._cancel_active_runs(thread)
         try:
-            await self._keeping.delete(self._space, thread.id)
+            await self._thread_control.delete(self._space, thread.id)
         except RunActive as exc:
-            hint = "cancel it, or delete it with `force=true`"
-            raise SessionActive(f"something is under way in session `{name}`: {hint}", id=name) from exc
+            hint = "cancel it, or delete the session with `force=true`"
+            raise SessionActive(f"session `{name}` has an active run: {hint}", id=name) from exc
 
-    async def _newest(self, thread: Thread) -> Run | None:
-        return await newest_run(self._threads, self._runs, self._space, thread.id)
-
-    async def _live(self, thread: Thread) -> list[Run]:
-        """Return the runs that have not ended, those that others wait for last, so that none begins meanwhile."""
-        found: list[Run] = []
+    async def _cancel_active_runs(self, thread: Thread) -> list[str]:
+        """Cancel the active runs of a thread, newest first so that no waiting run starts, and return their task ids."""
+        active: list[Run] = []
         for status in sorted(LIVE_STATUSES):
             where = RunFilter(thread_id=thread.id, status=status)
-            found += (await self._runs.page(self._space, where=where, limit=MAX_PAGE_SIZE)).items
-        return sorted(found, key=lambda run: run.created_at, reverse=True)
-
-    async def _end(self, run: Run) -> bool:
-        """End a run, and say whether it had not ended by itself."""
-        with suppress(IllegalMove):
-            await self._control.cancel(self._space, run.id)
-            return True
-        return False
+            active += (await self._runs.page(self._space, where=where, limit=MAX_PAGE_SIZE)).items
+        cancelled = []
+        for run in sorted(active, key=lambda run: run.created_at, reverse=True):
+            with suppress(IllegalMove):  # it ended in the meantime
+                await self._control.cancel(self._space, run.id)
+                cancelled.append(task_id_of(run.id))
+        return cancelled
 
 
 def _not_found(name: str) -> SessionNotFound:

@@ -1,4 +1,4 @@
-"""Frames of the client socket: the types a client may send, encoding of the server's, and the ordered sender."""
+"""Frames of the client socket: types of client frames, encoding of server frames, and the ordered sender."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -22,18 +22,18 @@ FrameId: TypeAlias = Annotated[str, Meta(min_length=1, max_length=128)]
 
 
 class _IdentifiedFrame(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"):
-    """Something that a client sends."""
+    """A frame from a client."""
 
     id: FrameId | None = None
-    """Chosen by the client: whatever answers the frame has it too."""
+    """Chosen by the client; the frames that answer this one repeat it."""
 
 
 class PingFrame(_IdentifiedFrame, frozen=True, kw_only=True, tag="ping"):
-    """Asks for a `pong`."""
+    """Request a `pong`."""
 
 
 class SubscribeFrame(_IdentifiedFrame, frozen=True, kw_only=True, tag="subscribe"):
-    """Follow a task after a number of its log, or a session after a cursor."""
+    """Subscribe to a task after an event number, or to a session after a cursor."""
 
     task_id: FrameId | None = None
     session_id: FrameId | None = None
@@ -41,20 +41,20 @@ class SubscribeFrame(_IdentifiedFrame, frozen=True, kw_only=True, tag="subscribe
 
 
 class UnsubscribeFrame(_IdentifiedFrame, frozen=True, kw_only=True, tag="unsubscribe"):
-    """Stop to follow."""
+    """End a subscription."""
 
     task_id: FrameId | None = None
     session_id: FrameId | None = None
 
 
 class OfferFrame(_IdentifiedFrame, frozen=True, kw_only=True, tag="offer"):
-    """Offer methods, in place of all that were offered before."""
+    """Offer methods, replacing all that the client offered before."""
 
     methods: list[RemoteMethod]
 
 
 class ResultFrame(_IdentifiedFrame, frozen=True, kw_only=True, tag="result"):
-    """Answer a call, with its content or with an error."""
+    """The result of a method call: content or an error."""
 
     call_id: str
     content: Json | UnsetType = UNSET
@@ -62,7 +62,7 @@ class ResultFrame(_IdentifiedFrame, frozen=True, kw_only=True, tag="result"):
 
     def __post_init__(self) -> None:
         if (self.content is UNSET) == (self.error is UNSET):
-            raise ValueError("give either `content` or `error`")
+            raise ValueError("send either `content` or `error`")
 
 
 ClientFrame: TypeAlias = PingFrame | SubscribeFrame | UnsubscribeFrame | OfferFrame | ResultFrame
@@ -72,18 +72,18 @@ _PING_TEXT: Final = "ping"
 
 
 def decode_object(text: str) -> dict[str, Json]:
-    """Return what a frame says, of whatever kind; a bare `ping` is one too."""
+    """Return the JSON object of a frame; a bare `ping` is a ping frame."""
     if text == _PING_TEXT:
         return {"type": _PING_TEXT}
     try:
-        found: dict[str, Json] = decode_json(_OBJECT_DECODER, text.encode())
+        raw: dict[str, Json] = decode_json(_OBJECT_DECODER, text.encode())
     except Invalid as exc:
         raise _frame_error(exc) from exc
-    return found
+    return raw
 
 
 def to_client_frame(raw: dict[str, Json]) -> ClientFrame:
-    """Return the frame that an object is."""
+    """Return a decoded object as a typed frame."""
     try:
         frame: ClientFrame = msgspec.convert(raw, ClientFrame)
     except msgspec.ValidationError as exc:
@@ -92,13 +92,13 @@ def to_client_frame(raw: dict[str, Json]) -> ClientFrame:
 
 
 def frame_id(raw: dict[str, Json]) -> str | None:
-    """Return the id of a frame, also of one that does not fit."""
-    found = raw.get("id")
-    return found if isinstance(found, str) and 0 < len(found) <= 128 else None
+    """Return the id of a frame, even of an invalid frame."""
+    value = raw.get("id")
+    return value if isinstance(value, str) and 0 < len(value) <= 128 else None
 
 
 class SubscriptionTarget(NamedTuple):
-    """What a subscription is about."""
+    """The task or session of a subscription."""
 
     kind: str
     """`task_id` or `session_id`."""
@@ -106,55 +106,52 @@ class SubscriptionTarget(NamedTuple):
 
     @property
     def fields(self) -> dict[str, str]:
-        """It, as a frame names it."""
+        """The target as a field of a frame."""
         return {self.kind: self.id}
 
 
 def subscription_target(frame: SubscribeFrame | UnsubscribeFrame) -> SubscriptionTarget:
-    """Return what a subscription is about."""
-    given = [
-        SubscriptionTarget(kind, id) for kind in ("task_id", "session_id") if (id := getattr(frame, kind)) is not None
-    ]
-    if len(given) != 1:
-        raise Invalid("give either `task_id` or `session_id`", field="task_id")
-    return given[0]
+    """Return the task or session that a frame names."""
+    if (frame.task_id is None) == (frame.session_id is None):
+        raise Invalid("send either `task_id` or `session_id`", field="task_id")
+    if frame.task_id is not None:
+        return SubscriptionTarget("task_id", frame.task_id)
+    return SubscriptionTarget("session_id", str(frame.session_id))
 
 
 def _frame_error(error: Invalid) -> Invalid:
-    """Return what is wrong with a frame, of what would be wrong with such a body."""
+    """Return the error of a body with the word "frame" in its message."""
     return type(error)(error.message.replace("the body", "the frame", 1), **error.details)
 
 
 def encode_frame(kind: str, **fields: Json) -> str:
-    """Write a frame; what is null is left out."""
-    given = {name: value for name, value in fields.items() if value is not None}
-    return msgspec.json.encode({"type": kind, **given}).decode()
+    """Encode a frame without its null fields."""
+    set_fields = {name: value for name, value in fields.items() if value is not None}
+    return msgspec.json.encode({"type": kind, **set_fields}, enc_hook=str).decode()
 
 
 def encode_error(error: HoldfastError, **fields: Json) -> str:
-    """Write what is wrong; the socket stays open."""
-    given = {name: value for name, value in fields.items() if value is not None}
-    problem = envelope(error).error
-    return msgspec.json.encode({"type": "error", **given, "error": problem}, enc_hook=str).decode()
+    """Encode an `error` frame; it does not close the socket."""
+    return encode_frame("error", **fields, error=envelope(error).error)
 
 
 def encode_event_tails(items: Sequence[StreamItem]) -> list[str]:
-    """Write the ends of frames that tell events: they are the same for all who follow."""
+    """Encode the ends of event frames, which are the same for all subscribers."""
     return [f'"seq":{item.seq},"data":{item.data.decode()}}}' for item in items]
 
 
 class SocketClose(IntEnum):
-    """Why the server closes the socket.
+    """The close code of the socket.
 
-    `BROKEN`, `MALFORMED`, `UNANSWERED` and `RESTARTING` are said below this app, `REVOKED` at its door.
+    The WebSocket server sends `BROKEN`, `MALFORMED`, `UNANSWERED` and `RESTARTING`, the auth middleware `REVOKED`.
     """
 
     CLOSING = 1001
     """The server stops: reconnect."""
     BROKEN = 1002
-    """The client broke the rules of the protocol itself."""
+    """The client violated the WebSocket protocol."""
     UNSUPPORTED = 1003
-    """The client sent a frame of bytes."""
+    """The client sent a binary frame."""
     MALFORMED = 1007
     """The client sent text that is not UTF-8."""
     TOO_DEEP = 1008
@@ -162,43 +159,43 @@ class SocketClose(IntEnum):
     TOO_LARGE = 1009
     """The client sent a frame that is too large."""
     UNANSWERED = 1011
-    """The client did not answer to a ping of the protocol itself: reconnect."""
+    """The client did not answer a WebSocket ping: reconnect."""
     RESTARTING = 1012
-    """The server stopped before it could say more: reconnect."""
+    """The server restarts: reconnect."""
     TOO_SLOW = 4008
-    """The client took nothing for too long: reconnect."""
+    """The client read nothing for too long: reconnect."""
     REVOKED = 4401
-    """The key that the client came with was revoked, or has expired."""
+    """The API key of the client was revoked, or has expired."""
 
 
 class FrameSender:
-    """One socket, as those see it who have something to say."""
+    """Sends frames to one socket, one at a time, and closes it."""
 
     def __init__(self, scope: AsgiScope, send: Send) -> None:
         self._scope = scope
         self._send = unwrapped_send(scope, send)
-        self._turn = asyncio.Lock()
-        self._cut: SocketClose | None = None
+        self._lock = asyncio.Lock()
+        self._close_reason: SocketClose | None = None
         self.finished = asyncio.Event()
-        """Nobody listens any more, or nobody may."""
+        """Set when the client has disconnected, or the server is closing the socket."""
 
     async def send(self, text: str) -> None:
         """Send a frame."""
         await self.send_encoded(lambda: text)
 
     async def send_encoded(self, encode: Callable[[], str]) -> None:
-        """Send what `write` returns once all that came before is sent: it may tell how far everything is."""
-        async with self._turn:
+        """Send the result of `encode`, called after all earlier frames were sent, so that it can encode a cursor."""
+        async with self._lock:
             await self._send({"type": "websocket.send", "text": encode()})
 
     def start_close(self, reason: SocketClose) -> None:
-        """Say nothing more, and close the socket."""
-        self._cut = self._cut or reason
+        """Start closing the socket; the first reason wins."""
+        self._close_reason = self._close_reason or reason
         self.finished.set()
 
     async def close(self) -> None:
-        """Tell the client why the socket was cut, if it was."""
-        if self._cut is not None:
-            reason = self._cut.name.lower().replace("_", " ")
-            hurry = self._cut is SocketClose.TOO_SLOW
-            await close_socket(self._scope, self._send, code=self._cut, reason=reason, fast=hurry)
+        """Send the close frame, if the server closes the socket."""
+        if (code := self._close_reason) is not None:
+            reason = code.name.lower().replace("_", " ")
+            fast = code is SocketClose.TOO_SLOW
+            await close_socket(self._scope, self._send, code=code, reason=reason, fast=fast)

@@ -2,13 +2,13 @@
 
 HoldfastError (domain)
 ├── Conflict
-│   └── AlreadySubscribed   the socket follows it already
+│   └── AlreadySubscribed   the socket is already subscribed to it
 └── NotFound
-    └── NotSubscribed       the socket does not follow it
+    └── NotSubscribed       the socket is not subscribed to it
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -25,22 +25,21 @@ from holdfast.api.chat.socket_frames import (
     subscription_target,
 )
 from holdfast.control.errors import BadCursor, TooManyStreams
-from holdfast.control.streams.broadcast import EventBatch, StreamEnd, Subscriber
+from holdfast.control.streams.broadcast import StreamEnd, Subscriber
 from holdfast.control.streams.channels import RunHint
 from holdfast.domain.errors import Conflict, HoldfastError, NotFound
 from holdfast.domain.ids import RunId, ThreadId
-from holdfast.domain.run import Run
 from holdfast.domain.task_ids import task_id_of
 
 
 class AlreadySubscribed(Conflict):
-    """The socket follows the task or session already."""
+    """The socket is already subscribed to the task or session."""
 
     code = "ALREADY_SUBSCRIBED"
 
 
 class NotSubscribed(NotFound):
-    """The socket does not follow the task or session."""
+    """The socket is not subscribed to the task or session."""
 
     code = "NOT_SUBSCRIBED"
 
@@ -48,7 +47,7 @@ class NotSubscribed(NotFound):
 MAX_SUBSCRIPTIONS: Final = 100
 """Tasks and sessions that one socket may follow at once."""
 EVENTS_PER_TURN: Final = 16
-"""Events that are sent without a look at who else has work."""
+"""Events to send before other tasks of the event loop get a turn."""
 
 _EncodeEvent: TypeAlias = Callable[[int, str], str]
 
@@ -58,131 +57,125 @@ class SubscriptionSet:
 
     def __init__(self, live: LiveControl, sender: FrameSender, tasks: asyncio.TaskGroup) -> None:
         self._live = live
-        self._wire = sender
+        self._sender = sender
         self._tasks = tasks
-        self._followed: dict[SubscriptionTarget, asyncio.Task[None]] = {}
+        self._subscriptions: dict[SubscriptionTarget, asyncio.Task[None]] = {}
         self._sessions: dict[ThreadId, tuple[LiveSession, asyncio.Event]] = {}
 
-    def subscribe(self, request: SubscribeFrame) -> None:
-        """Begin to follow a task or a session."""
-        what = subscription_target(request)
-        if what in self._followed:
-            raise AlreadySubscribed(f"`{what.id}` is followed already: unsubscribe first", **what.fields)
-        if len(self._followed) >= MAX_SUBSCRIPTIONS:
+    def subscribe(self, frame: SubscribeFrame) -> None:
+        """Start to follow a task or a session."""
+        target = subscription_target(frame)
+        if target in self._subscriptions:
+            raise AlreadySubscribed(f"`{target.id}` is already subscribed: unsubscribe first", **target.fields)
+        if len(self._subscriptions) >= MAX_SUBSCRIPTIONS:
             raise TooManyStreams(
                 f"a socket may follow at most {MAX_SUBSCRIPTIONS} tasks and sessions: unsubscribe",
                 limit=MAX_SUBSCRIPTIONS,
             )
-        follow = self._follow_task if what.kind == "task_id" else self._follow_session
-        self._followed[what] = self._tasks.create_task(self._guarded(what, request, follow))
+        self._subscriptions[target] = self._tasks.create_task(self._follow(target, frame))
 
-    async def unsubscribe(self, request: UnsubscribeFrame) -> None:
-        """Stop to follow; nothing of it is sent after the answer."""
-        what = subscription_target(request)
-        following = self._followed.pop(what, None)
-        if following is None:
-            raise NotSubscribed(f"`{what.id}` is not followed", **what.fields)
-        following.cancel()
-        await asyncio.wait([following])
-        await self._wire.send(encode_frame("unsubscribed", id=request.id, **what.fields))
+    async def unsubscribe(self, frame: UnsubscribeFrame) -> None:
+        """End a subscription; none of its events are sent after the response."""
+        target = subscription_target(frame)
+        subscription = self._subscriptions.pop(target, None)
+        if subscription is None:
+            raise NotSubscribed(f"`{target.id}` is not subscribed", **target.fields)
+        subscription.cancel()
+        await asyncio.wait([subscription])
+        await self._sender.send(encode_frame("unsubscribed", id=frame.id, **target.fields))
 
     def notify_new_runs(self, hints: Iterable[RunHint]) -> None:
-        """Have sessions looked at that have a new task."""
+        """Wake the subscribed sessions that have a new run."""
         for hint in hints:
-            session, stirred = self._sessions.get(hint.thread_id, (None, None))
-            if session is not None and stirred is not None and session.is_new(hint.run_id):
-                stirred.set()
+            session, new_run = self._sessions.get(hint.thread_id, (None, None))
+            if session is not None and new_run is not None and session.is_new(hint.run_id):
+                new_run.set()
 
     def stop(self) -> None:
-        """Follow nothing any more."""
-        for following in self._followed.values():
-            following.cancel()
+        """Cancel all subscriptions."""
+        for subscription in self._subscriptions.values():
+            subscription.cancel()
 
-    async def _guarded(
-        self, what: SubscriptionTarget, wish: SubscribeFrame, follow: Callable[[SubscribeFrame], Awaitable[None]]
-    ) -> None:
-        """Follow, and say so if that cannot go on; the socket stays open."""
+    async def _follow(self, target: SubscriptionTarget, frame: SubscribeFrame) -> None:
+        """Follow the target; an error ends the subscription, not the socket."""
         try:
-            await follow(wish)
-        except* HoldfastError as found:
-            await self._wire.send(encode_error(_first_error(found), id=wish.id, **what.fields))
+            if target.kind == "task_id":
+                await self._follow_task(target.id, frame)
+            else:
+                await self._follow_session(target.id, frame)
+        except* HoldfastError as group:
+            await self._sender.send(encode_error(_first_error(group), id=frame.id, **target.fields))
         finally:
-            if self._followed.get(what) is asyncio.current_task():
-                del self._followed[what]
+            if self._subscriptions.get(target) is asyncio.current_task():
+                del self._subscriptions[target]
 
-    async def _follow_task(self, wish: SubscribeFrame) -> None:
-        name, after = str(wish.task_id), wish.after or 0
+    async def _follow_task(self, name: str, frame: SubscribeFrame) -> None:
+        after = frame.after or 0
         if isinstance(after, str):
             raise BadCursor("the cursor of a task must be the number of an event", after=after[:64])
-        with await self._live.follow_task(name, after=after) as follower:
-            await self._wire.send(encode_frame("subscribed", id=wish.id, task_id=name, after=after))
-            ending = await self._tell(follower, lambda _, tail: f'{{"type":"event","task_id":"{name}",{tail}')
-        if ending is not StreamEnd.CLOSING:
-            await self._wire.send(encode_frame("ended", task_id=name, reason=ending.value))
+        with await self._live.follow_task(name, after=after) as subscriber:
+            await self._sender.send(encode_frame("subscribed", id=frame.id, task_id=name, after=after))
+            end = await self._send_events(subscriber, lambda _, tail: f'{{"type":"event","task_id":"{name}",{tail}')
+        if end is not StreamEnd.CLOSING:
+            await self._sender.send(encode_frame("ended", task_id=name, reason=end.value))
 
-    async def _follow_session(self, wish: SubscribeFrame) -> None:
-        if isinstance(wish.after, int):
-            raise BadCursor("the cursor of a session must be one that an event came with", after=wish.after)
-        session, stirred = await self._live.live_session(str(wish.session_id)), asyncio.Event()
-        self._sessions[session.id] = session, stirred  # from here on no hint is missed
+    async def _follow_session(self, name: str, frame: SubscribeFrame) -> None:
+        if isinstance(frame.after, int):
+            raise BadCursor("the cursor of a session must be the `cursor` of one of its events", after=frame.after)
+        session, new_run = await self._live.live_session(name), asyncio.Event()
+        self._sessions[session.id] = session, new_run  # from here on no hint is missed
         try:
-            runs = await session.start(wish.after)
+            runs = await session.start(frame.after)
             cursor = session.cursor.encode()
-            await self._wire.send(encode_frame("subscribed", id=wish.id, session_id=session.id, cursor=cursor))
-            async with asyncio.TaskGroup() as live:
+            await self._sender.send(encode_frame("subscribed", id=frame.id, session_id=session.id, cursor=cursor))
+            async with asyncio.TaskGroup() as active:
                 while True:
-                    await self._tell_runs(session, runs, live)
-                    await stirred.wait()
-                    stirred.clear()
+                    for run in runs:
+                        if run.status.terminal:  # ended runs are sent one after the other, active ones concurrently
+                            await self._send_run(session, run.id)
+                        else:
+                            active.create_task(self._send_run(session, run.id))
+                    await new_run.wait()
+                    new_run.clear()
                     runs = await session.new_runs()
         finally:
             del self._sessions[session.id]
 
-    async def _tell_runs(self, session: LiveSession, runs: Iterable[Run], live: asyncio.TaskGroup) -> None:
-        """Tell those that have ended one after the other, and the others while they go on."""
-        for run in runs:
-            if run.status.terminal:
-                await self._tell_run(session, run.id)
-            else:
-                live.create_task(self._tell_run(session, run.id))
+    async def _send_run(self, session: LiveSession, run: RunId) -> None:
+        cursor, task = session.cursor, task_id_of(run)
 
-    async def _tell_run(self, session: LiveSession, run: RunId) -> None:
-        trail, task = session.cursor, task_id_of(run)
-
-        def event(seq: int, tail: str) -> str:
-            trail.advance(run, seq)
-            head = f'{{"type":"event","session_id":"{session.id}","task_id":"{task}","cursor":"{trail.encode()}"'
+        def encode_event(seq: int, tail: str) -> str:
+            cursor.advance(run, seq)
+            head = f'{{"type":"event","session_id":"{session.id}","task_id":"{task}","cursor":"{cursor.encode()}"'
             return f"{head},{tail}"
 
-        def end() -> str:
-            trail.finish_run(run)
-            at = trail.encode()
-            return encode_frame("ended", session_id=session.id, task_id=task, reason=ending.value, cursor=at)
+        def encode_end() -> str:
+            cursor.finish_run(run)
+            return encode_frame("ended", session_id=session.id, task_id=task, reason=end.value, cursor=cursor.encode())
 
         try:
-            with await self._live.follow_run(run, after=trail.positions.get(run, 0)) as follower:
-                ending = await self._tell(follower, event)
+            after = cursor.positions.get(run, 0)
+            with await self._live.streams.subscribe_run(self._live.space, run, after=after) as subscriber:
+                end = await self._send_events(subscriber, encode_event)
         except NotFound:
-            ending = StreamEnd.GONE
-        if ending is not StreamEnd.CLOSING:
-            await self._wire.send_encoded(end)
+            end = StreamEnd.GONE
+        if end is not StreamEnd.CLOSING:
+            await self._sender.send_encoded(encode_end)
 
-    async def _tell(self, follower: Subscriber, write: _EncodeEvent) -> StreamEnd:
-        """Send all that comes, and return why there is no more."""
-        follower.on_stalled = lambda: self._wire.start_close(SocketClose.TOO_SLOW)
-        while not isinstance(found := await follower.next(), StreamEnd):
-            if found is not None:
-                await self._tell_chunk(found, write)
-        return found
-
-    async def _tell_chunk(self, chunk: EventBatch, write: _EncodeEvent) -> None:
-        for number, tail in enumerate(chunk.rendered(encode_event_tails)):
-            await self._wire.send_encoded(partial(write, chunk.first + number, tail))
-            if number % EVENTS_PER_TURN == EVENTS_PER_TURN - 1:
-                await asyncio.sleep(0)  # a send that need not wait lets nobody else work
+    async def _send_events(self, subscriber: Subscriber, encode_event: _EncodeEvent) -> StreamEnd:
+        """Send all events of a subscriber, and return why there are no more."""
+        subscriber.on_stalled = lambda: self._sender.start_close(SocketClose.TOO_SLOW)
+        while not isinstance(batch := await subscriber.next(), StreamEnd):
+            if batch is None:  # a keepalive
+                continue
+            for index, tail in enumerate(batch.rendered(encode_event_tails)):
+                await self._sender.send_encoded(partial(encode_event, batch.first + index, tail))
+                if index % EVENTS_PER_TURN == EVENTS_PER_TURN - 1:
+                    await asyncio.sleep(0)  # a send that completes at once does not yield to other tasks
+        return batch
 
 
-def _first_error(found: BaseExceptionGroup[HoldfastError]) -> HoldfastError:
-    """Return one of the errors of a group; the first is the cause of the others."""
-    one = found.exceptions[0]
-    return _first_error(one) if isinstance(one, BaseExceptionGroup) else one
+def _first_error(group: BaseExceptionGroup[HoldfastError]) -> HoldfastError:
+    """Return the first error of a group, which caused the others."""
+    first = group.exceptions[0]
+    return _first_error(first) if isinstance(first, BaseExceptionGroup) else first

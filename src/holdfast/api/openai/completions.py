@@ -2,7 +2,7 @@
 
 HoldfastError (domain)
 ├── NotFound
-│   └── ModelNotFound    no agent of that name chats
+│   └── ModelNotFound    no agent of that name accepts chats
 ├── Unavailable
 │   └── StillRunning     the run takes longer than a response may; it continues
 └── RunStopped           the run of the completion failed or was cancelled
@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.api.streams.text_stream import TEXT_SEPARATOR
 from holdfast.api.tasks.tasks import parse_response
 from holdfast.control.run_starts import wait_until_settled
 from holdfast.control.runs import RunControl
@@ -29,7 +30,7 @@ from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import InterruptId, RunId, SpaceId, ThreadId
 from holdfast.domain.interrupt import Interrupt, InterruptKind, InterruptResponse, InterruptStatus
 from holdfast.domain.limits import ZERO_USAGE, Usage
-from holdfast.domain.message import Message, NewMessage, Role
+from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import Run, RunError, RunPhase, RunStatus, run_phase
 from holdfast.domain.thread import NewThread
@@ -43,19 +44,19 @@ from holdfast.tools.client_tools import CLIENT_TOOLS_VALUE, client_tools_value
 
 
 class ModelNotFound(NotFound):
-    """There is no agent of that name, or it does not chat."""
+    """There is no agent of that name, or it does not accept chats."""
 
     code = "MODEL_NOT_FOUND"
 
 
 class StillRunning(Unavailable):
-    """The run takes longer than an answer may; it goes on."""
+    """The run takes longer than a response may; it continues."""
 
     code = "STILL_RUNNING"
 
 
 class RunStopped(HoldfastError):
-    """The run did not come to its end; `details.reason` is the code of what stopped it."""
+    """The run failed or was cancelled; `details.reason` is the error code of the run."""
 
     code = "RUN_STOPPED"
 
@@ -63,56 +64,34 @@ class RunStopped(HoldfastError):
 COMPLETION_ERRORS = (ModelNotFound, StillRunning, RunStopped)
 
 
-def run_stopped(run: Run) -> RunStopped:
-    """Make the error of a run that failed or was cancelled."""
-    error = run.error or RunError(code="CANCELLED", message=f"run `{run.id}` was cancelled")
-    return RunStopped(error.message, reason=error.code, run_id=run.id)
-
-
 class NewCompletion(msgspec.Struct, frozen=True, kw_only=True):
-    """A chat to be completed by an agent. Without a thread, `messages` are all there is of it."""
+    """A completion to start. Without a thread, `messages` are the whole chat."""
 
     agent: str
     messages: Sequence[NewMessage]
     tools: Sequence[ToolSpec] = ()
-    """What the caller runs if the agent asks for it."""
+    """Tools that the client runs when the agent calls them."""
     thread: ThreadId | None = None
     key: str | None = None
 
 
-def messages_after_assistant(messages: Sequence[NewMessage]) -> list[NewMessage]:
-    """Return what follows the last thing that the assistant said."""
-    return list(takewhile(lambda each: each.role is not Role.ASSISTANT, reversed(messages)))[::-1]
-
-
-def tool_results(messages: Sequence[NewMessage]) -> dict[str, Content]:
-    """Return what the last messages answer to calls, by the ids of these."""
-    return {
-        each.tool_call_id: each.content for each in messages_after_assistant(messages) if each.tool_call_id is not None
-    }
-
-
-TEXT_SEPARATOR = "\n\n"
-"""What stands between two things that an agent says in one completion."""
-
-
 class StartedCompletion(msgspec.Struct, frozen=True, kw_only=True):
-    """A completion that has begun: a part of the log of a run."""
+    """A completion that has started: a part of the log of a run."""
 
     run: Run
     segment_id: RunId
-    """That of the run, or of the segment in which it goes on."""
+    """The id of the run, or of the segment that resumes it."""
     after_seq: int = 0
-    """The last event of the run that is no part of it."""
+    """The last event of the run before the completion."""
     message_offset: int
-    """The messages of the run that are no part of it."""
+    """The number of messages of the run before the completion."""
     usage_before: Usage = ZERO_USAGE
-    """What the run had used before."""
+    """The usage of the run before the completion."""
     replayed: bool = False
 
 
 class ClientToolCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool that the caller is asked to run. Its id is that of the question, which is the same wherever it is read."""
+    """A tool call that the client must run. Its id is the id of the interrupt, so it is the same in every read."""
 
     id: InterruptId
     name: str
@@ -120,34 +99,18 @@ class ClientToolCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it."""
+    """A finished completion."""
 
     run: Run
     text: str
     interrupt_text: str
-    """The end of the text, if a person is asked something."""
+    """The end of `text`: the messages of the interrupts that wait for a person."""
     calls: list[ClientToolCall]
     usage: Usage
 
 
-def build_completion(
-    started: StartedCompletion, run: Run, *, messages: Sequence[Message], interrupts: Sequence[Interrupt]
-) -> Completion:
-    """Return the completion that ends where a run stands now, with all its messages and what it asks."""
-    said = [each.content for each in messages[started.message_offset :] if each.role is Role.ASSISTANT]
-    asked = [each.message or "" for each in interrupts if each.kind is not InterruptKind.CLIENT_TOOL]
-    question = TEXT_SEPARATOR.join(each for each in asked if each)
-    return Completion(
-        run=run,
-        text=TEXT_SEPARATOR.join(each for each in [*said, question] if isinstance(each, str) and each),
-        interrupt_text=question,
-        calls=[_client_tool_call(each) for each in interrupts if each.kind is InterruptKind.CLIENT_TOOL],
-        usage=usage_since(started, run),
-    )
-
-
 def usage_since(started: StartedCompletion, run: Run) -> Usage:
-    """Return what a run used since a completion began."""
+    """Return the usage of a run since a completion started."""
     before, now = started.usage_before, run.usage
     return Usage(
         input_tokens=now.input_tokens - before.input_tokens,
@@ -157,16 +120,12 @@ def usage_since(started: StartedCompletion, run: Run) -> Usage:
     )
 
 
-def _client_tool_call(question: Interrupt) -> ClientToolCall:
-    return ClientToolCall(id=question.id, name=question.metadata["tool"], arguments=question.arguments)
-
-
 MAX_WAIT_SECONDS: Final = 600.0
-"""Seconds that an answer which is no stream may take; the official clients wait no longer either."""
+"""How long a response without a stream may take; the official clients wait no longer either."""
 
 
 class CompletionControl:
-    """What can be done with agents as models."""
+    """The use cases of agents as models."""
 
     def __init__(
         self,
@@ -179,11 +138,11 @@ class CompletionControl:
         interrupts: Interrupts,
         agents: Agents,
         watcher: RunWatcher,
-        feeds: LiveStreams,
+        streams: LiveStreams,
         max_wait: float = MAX_WAIT_SECONDS,
-        by: str | None = None,
+        principal_name: str | None = None,
     ) -> None:
-        self._by = by
+        self._principal_name = principal_name
         self._space = space
         self._control = control
         self._runs = runs
@@ -192,153 +151,175 @@ class CompletionControl:
         self._interrupts = interrupts
         self._agents = agents
         self._watcher = watcher
-        self._feeds = feeds
-        self._wait = max_wait
+        self._streams = streams
+        self._max_wait = max_wait
 
     def models(self) -> list[Agent]:
-        """Return the agents that chat, by name."""
+        """Return the agents that accept chats, by name."""
         return [agent for agent in self._agents.all() if agent.chat.enabled]
 
     def model(self, name: str) -> Agent:
-        """Return an agent that chats."""
+        """Return an agent that accepts chats."""
         try:
             agent = self._agents.get(name)
         except NotFound as exc:
-            raise ModelNotFound(f"there is no agent `{name}`: `GET /v1/models` lists them", field="model") from exc
+            raise ModelNotFound(f"there is no agent `{name}`: see `GET /v1/models`", field="model") from exc
         if not agent.chat.enabled:
-            raise ModelNotFound(f"agent `{name}` does not chat: set `chat.enabled` in its agent.json", field="model")
+            raise ModelNotFound(
+                f"agent `{name}` does not accept chats: set `chat.enabled` in its agent.json", field="model"
+            )
         return agent
 
     async def start(self, new: NewCompletion) -> StartedCompletion:
-        """Have an agent go on with a chat: its waiting run if the last messages answer it, or else a new one."""
+        """Continue a chat: resume the waiting run that the last messages respond to, or else start a new run."""
         self.model(new.agent)
-        if answered := tool_results(new.messages):
-            waiting = await self._waiting(answered)
-            if waiting is not None:
-                return await self._go_on(new, waiting)
+        if results := _tool_results(new.messages):
+            interrupts = await self._open_client_tools(results)
+            if interrupts is not None:
+                return await self._resume_with_results(new, results, interrupts)
         if new.thread is None:
-            return await self._start(new, NewThread(agent_type=new.agent))
-        return await self._on_thread(new, new.thread)
+            return await self._start_run(new, NewThread(agent_type=new.agent))
+        return await self._continue_thread(new, new.thread)
+
+    async def start_and_subscribe(self, new: NewCompletion) -> tuple[StartedCompletion, Subscriber]:
+        """Start a completion and subscribe to its log; without capacity for a stream, nothing starts."""
+        self._streams.check_capacity()
+        started = await self.start(new)
+        return started, await self._streams.subscribe_run(self._space, started.run.id, after=started.after_seq)
 
     async def wait(self, started: StartedCompletion) -> Completion:
-        """Wait until the completion is whole, and return it."""
+        """Wait until the completion is finished, and return it."""
         run = await wait_until_settled(
-            self._watcher, self._runs, self._feeds, self._space, started.run.id, seconds=self._wait
+            self._watcher, self._runs, self._streams, self._space, started.run.id, seconds=self._max_wait
         )
         if not run.status.terminal and run_phase(run) is not RunPhase.ASKING:
-            raise StillRunning(f"run `{run.id}` goes on: ask for a stream, or follow it at `/api/runs`", run_id=run.id)
+            raise StillRunning(
+                f"run `{run.id}` is still running: request a stream, or follow it at `/api/runs`", run_id=run.id
+            )
         return await self._completion(started, run)
 
-    async def follow(self, started: StartedCompletion) -> Subscriber:
-        """Follow the log of the completion."""
-        return await self._feeds.subscribe_run(self._space, started.run.id, after=started.after_seq)
-
     async def read(self, started: StartedCompletion) -> Completion:
-        """Return the completion, which has come to its end."""
+        """Return a finished completion."""
         return await self._completion(started, await self._runs.get(self._space, started.run.id))
 
-    def check_room(self) -> None:
-        """Raise unless there may be one more stream."""
-        self._feeds.check_capacity()
-
-    async def _completion(self, begun: StartedCompletion, run: Run) -> Completion:
+    async def _completion(self, started: StartedCompletion, run: Run) -> Completion:
         if run.status in (RunStatus.FAILED, RunStatus.CANCELLED):
-            raise run_stopped(run)
+            error = run.error or RunError(code="CANCELLED", message=f"run `{run.id}` was cancelled")
+            raise RunStopped(error.message, reason=error.code, run_id=run.id)
         messages = await self._messages.of_run(self._space, run.id)
-        questions = [] if run.status.terminal else await self._open(run)
-        return build_completion(begun, run, messages=messages, interrupts=questions)
+        interrupts = [] if run.status.terminal else await self._interrupts.open_for_run(self._space, run.id)
+        replies = [each.content for each in messages[started.message_offset :] if each.role is Role.ASSISTANT]
+        client_calls = [each for each in interrupts if each.kind is InterruptKind.CLIENT_TOOL]
+        interrupt_text = TEXT_SEPARATOR.join(
+            each.message for each in interrupts if each.kind is not InterruptKind.CLIENT_TOOL and each.message
+        )
+        return Completion(
+            run=run,
+            text=TEXT_SEPARATOR.join(each for each in [*replies, interrupt_text] if isinstance(each, str) and each),
+            interrupt_text=interrupt_text,
+            calls=[
+                ClientToolCall(id=each.id, name=each.metadata["tool"], arguments=each.arguments)
+                for each in client_calls
+            ],
+            usage=usage_since(started, run),
+        )
 
-    async def _waiting(self, answered: Mapping[str, Content]) -> list[Interrupt] | None:
-        """Return the questions that were answered, if a run waits for all of these; any other call is history."""
+    async def _open_client_tools(self, results: Mapping[str, Content]) -> list[Interrupt] | None:
+        """Return the interrupts of these results if one run waits for all of them; else the results are history."""
         try:
-            asked = [await self._interrupts.get(self._space, InterruptId(each)) for each in answered]
+            interrupts = [await self._interrupts.get(self._space, InterruptId(call_id)) for call_id in results]
         except NotFound:
             return None
-        wanted = all(each.status is InterruptStatus.OPEN and each.kind is InterruptKind.CLIENT_TOOL for each in asked)
-        return asked if wanted and len({each.run_id for each in asked}) == 1 else None
+        waiting = all(
+            each.status is InterruptStatus.OPEN and each.kind is InterruptKind.CLIENT_TOOL for each in interrupts
+        )
+        return interrupts if waiting and len({each.run_id for each in interrupts}) == 1 else None
 
-    async def _go_on(self, asked: NewCompletion, waiting: list[Interrupt]) -> StartedCompletion:
-        """Give a run the results of the caller's tools, and what the caller says besides."""
-        given = tool_results(asked.messages)
-        if asked.thread not in (None, waiting[0].thread_id):
-            raise Invalid(f"these calls are not of thread `{asked.thread}`", field="messages")
-        run = await self._runs.get(self._space, waiting[0].run_id)
-        besides = [
-            replace(each, created_by=self._by)
-            for each in messages_after_assistant(asked.messages)
+    async def _resume_with_results(
+        self, new: NewCompletion, results: Mapping[str, Content], interrupts: list[Interrupt]
+    ) -> StartedCompletion:
+        """Resume a run with the results of the client's tools and the other new messages."""
+        if new.thread not in (None, interrupts[0].thread_id):
+            raise Invalid(f"these calls do not belong to thread `{new.thread}`", field="messages")
+        run = await self._runs.get(self._space, interrupts[0].run_id)
+        messages = [
+            replace(each, created_by=self._principal_name)
+            for each in _messages_after_assistant(new.messages)
             if each.tool_call_id is None
         ]
-        if besides and len(await self._open(run)) > len(waiting):
-            raise Waiting(f"run `{run.id}` waits for more than these results: answer it before you say something else")
-        return await self._resume(run, {each.id: _tool_response(given[each.id]) for each in waiting}, besides=besides)
+        if messages and len(await self._interrupts.open_for_run(self._space, run.id)) > len(interrupts):
+            raise Waiting(f"run `{run.id}` waits for more results: send all of them before other messages")
+        responses = {each.id: InterruptResponse(response={"content": results[each.id]}) for each in interrupts}
+        return await self._resume(run, responses, messages=messages)
 
-    async def _on_thread(self, asked: NewCompletion, thread: ThreadId) -> StartedCompletion:
+    async def _continue_thread(self, new: NewCompletion, thread: ThreadId) -> StartedCompletion:
         try:
             newest = await newest_run(self._threads, self._runs, self._space, thread)
         except NotFound:
-            return await self._on_new_thread(asked, thread)
-        if tool_results(asked.messages):
-            raise AlreadyAnswered(f"thread `{thread}` waits for no such results (any more)", thread_id=thread)
+            try:
+                return await self._start_run(new, NewThread(id=thread, agent_type=new.agent))
+            except IdTaken:  # a concurrent request created the thread
+                return await self._start_run(new, thread)
+        if _tool_results(new.messages):
+            raise AlreadyAnswered(f"thread `{thread}` does not wait for these results", thread_id=thread)
         if newest is not None and run_phase(newest) is RunPhase.ASKING:
-            return await self._answer(asked, newest)
-        return await self._start(asked, thread)
+            return await self._respond(new, newest)
+        return await self._start_run(new, thread)
 
-    async def _on_new_thread(self, asked: NewCompletion, thread: ThreadId) -> StartedCompletion:
-        try:
-            return await self._start(asked, NewThread(id=thread, agent_type=asked.agent))
-        except IdTaken:  # somebody else was faster
-            return await self._start(asked, thread)
-
-    async def _answer(self, asked: NewCompletion, run: Run) -> StartedCompletion:
-        """Take what the caller says as the answer to what a run asks; of several questions to the oldest."""
-        question = next(iter(await self._open(run)), None)
-        if question is None or question.kind is InterruptKind.CLIENT_TOOL:
+    async def _respond(self, new: NewCompletion, run: Run) -> StartedCompletion:
+        """Resume a run with the new message as the response to its oldest open interrupt."""
+        interrupt = next(iter(await self._interrupts.open_for_run(self._space, run.id)), None)
+        if interrupt is None or interrupt.kind is InterruptKind.CLIENT_TOOL:
             raise Waiting(f"run `{run.id}` waits for the results of its calls: send them as `tool` messages")
-        said = [each.content for each in messages_after_assistant(asked.messages) if each.role is Role.USER]
-        if len(said) != 1 or not isinstance(said[0], str):
-            raise Invalid(f"run `{run.id}` asks something: answer with one user message of text", field="messages")
-        response = parse_response(question, said[0])
-        return await self._resume(run, {question.id: InterruptResponse(response=response, digest=question.digest)})
+        contents = [each.content for each in _messages_after_assistant(new.messages) if each.role is Role.USER]
+        if len(contents) != 1 or not isinstance(contents[0], str):
+            raise Invalid(f"run `{run.id}` waits for a person: respond with one text user message", field="messages")
+        response = parse_response(interrupt, contents[0])
+        return await self._resume(run, {interrupt.id: InterruptResponse(response=response, digest=interrupt.digest)})
 
     async def _resume(
-        self, run: Run, answers: Mapping[InterruptId, InterruptResponse], *, besides: Sequence[NewMessage] = ()
+        self, run: Run, responses: Mapping[InterruptId, InterruptResponse], *, messages: Sequence[NewMessage] = ()
     ) -> StartedCompletion:
-        said = len(await self._messages.of_run(self._space, run.id))
+        message_offset = len(await self._messages.of_run(self._space, run.id))
         segment = _new_run_id()
-        signed = {name: replace(answer, by=self._by) for name, answer in answers.items()}
-        after = await self._interrupts.respond_all(self._space, run.id, signed, segment=segment, messages=besides)
+        signed = {id: replace(response, by=self._principal_name) for id, response in responses.items()}
+        after = await self._interrupts.respond_all(self._space, run.id, signed, segment=segment, messages=messages)
         return StartedCompletion(
-            run=run, segment_id=segment, after_seq=after, message_offset=said, usage_before=run.usage
+            run=run, segment_id=segment, after_seq=after, message_offset=message_offset, usage_before=run.usage
         )
 
-    async def _start(self, asked: NewCompletion, thread: ThreadId | NewThread) -> StartedCompletion:
-        """Start a run: with the whole chat on a new thread, and with what is new in it on one that goes on."""
-        messages = asked.messages if isinstance(thread, NewThread) else messages_after_assistant(asked.messages)
+    async def _start_run(self, new: NewCompletion, thread: ThreadId | NewThread) -> StartedCompletion:
+        """Start a run: with the whole chat on a new thread, with the new messages on an existing one."""
+        messages = new.messages if isinstance(thread, NewThread) else _messages_after_assistant(new.messages)
         if not messages:
-            raise Invalid("there is nothing to go on with: end `messages` with one of a user", field="messages")
-        name = _new_run_id(asked.key) if asked.tools else None
-        new = NewRun(
+            raise Invalid("there is no new message: end `messages` with a user message", field="messages")
+        run_id = _new_run_id(new.key) if new.tools else None
+        new_run = NewRun(
             thread=thread,
             messages=messages,
-            id=name,
-            agent_type=asked.agent,
-            values={} if name is None else {CLIENT_TOOLS_VALUE: client_tools_value(name, asked.tools)},
-            idempotency_key=asked.key,
+            id=run_id,
+            agent_type=new.agent,
+            values={} if run_id is None else {CLIENT_TOOLS_VALUE: client_tools_value(run_id, new.tools)},
+            idempotency_key=new.key,
         )
-        created = await self._control.start(self._space, new)
+        created = await self._control.start(self._space, new_run)
         return StartedCompletion(
             run=created.run, segment_id=created.run.id, message_offset=len(messages), replayed=created.replayed
         )
 
-    async def _open(self, run: Run) -> list[Interrupt]:
-        return await self._interrupts.open_for_run(self._space, run.id)
+
+def _messages_after_assistant(messages: Sequence[NewMessage]) -> list[NewMessage]:
+    """Return the messages after the last assistant message."""
+    return list(takewhile(lambda each: each.role is not Role.ASSISTANT, reversed(messages)))[::-1]
 
 
-def _tool_response(content: Content) -> InterruptResponse:
-    """Return what a run takes as the result of a tool that its client runs."""
-    return InterruptResponse(response={"content": content})
+def _tool_results(messages: Sequence[NewMessage]) -> dict[str, Content]:
+    """Return the tool results after the last assistant message, by tool call id."""
+    return {
+        each.tool_call_id: each.content for each in _messages_after_assistant(messages) if each.tool_call_id is not None
+    }
 
 
 def _new_run_id(key: str | None = None) -> RunId:
-    """Return the name of a run; under an idempotency key it is the same one again."""
+    """Return a new run id; the same idempotency key gives the same id."""
     return RunId(derived_id("run", key=os.urandom(16).hex() if key is None else f"completion.{key}"))

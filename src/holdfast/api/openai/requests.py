@@ -1,6 +1,6 @@
 """OpenAI request bodies, and their conversion to a new completion.
 
-Parameters that nothing here reads are ignored, as other servers do; those that would change the answer are refused.
+Unknown parameters are ignored, as other servers do; unsupported ones that would change the reply are rejected.
 """
 
 import re
@@ -13,7 +13,6 @@ from msgspec import Meta
 from holdfast.api.openai.completions import NewCompletion
 from holdfast.domain.content import (
     AudioPart,
-    Content,
     DataSource,
     DocumentPart,
     FileSource,
@@ -26,69 +25,68 @@ from holdfast.domain.content import (
 from holdfast.domain.errors import Invalid
 from holdfast.domain.ids import ThreadId, ToolCallId
 from holdfast.domain.message import NewMessage, Role, ToolCall
-from holdfast.domain.tool import ToolSpec
 from holdfast.tools.client_tools import client_tool_spec
 
 
 class TextPartInput(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="text"):
-    """Words."""
+    """A text part."""
 
     text: str
 
 
 class ImageUrl(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a picture is: at an `https:` address, or in a `data:` one."""
+    """An image as an `https:` or `data:` URL."""
 
     url: str
 
 
 class ImagePartInput(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="image_url"):
-    """A picture."""
+    """An image part."""
 
     image_url: ImageUrl
 
 
 class AudioData(msgspec.Struct, frozen=True, kw_only=True):
-    """A sound in base64."""
+    """Audio data in base64."""
 
     data: str
     format: Literal["wav", "mp3"]
 
 
 class AudioPartInput(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="input_audio"):
-    """A sound."""
+    """An audio part."""
 
     input_audio: AudioData
 
 
 class DocumentFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A document in a `data:` address, or one that was uploaded to this server."""
+    """A document in a `data:` URL, or a file uploaded to this server."""
 
     file_data: str | None = None
     file_id: str | None = None
 
 
 class DocumentPartInput(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="file"):
-    """A document."""
+    """A document part."""
 
     file: DocumentFile
 
 
 class RefusalPartInput(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="refusal"):
-    """Why an assistant said no."""
+    """A refusal of the assistant."""
 
     refusal: str
 
 
 class AssistantFunctionCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool that was called, with its arguments as JSON in a string."""
+    """The function of a tool call, with its arguments as JSON in a string."""
 
     name: str
     arguments: str
 
 
 class AssistantToolCall(msgspec.Struct, frozen=True, kw_only=True):
-    """What an assistant asked for."""
+    """A tool call of the assistant."""
 
     id: str
     function: AssistantFunctionCall
@@ -99,25 +97,25 @@ _TextContent: TypeAlias = str | list[TextPartInput]
 
 
 class SystemMessageInput(msgspec.Struct, frozen=True, kw_only=True, tag_field="role", tag="system"):
-    """What the model is told to be."""
+    """A system message."""
 
     content: _TextContent
 
 
 class DeveloperMessageInput(msgspec.Struct, frozen=True, kw_only=True, tag_field="role", tag="developer"):
-    """The same, by its newer name."""
+    """A system message by its newer role name."""
 
     content: _TextContent
 
 
 class UserMessageInput(msgspec.Struct, frozen=True, kw_only=True, tag_field="role", tag="user"):
-    """What a person says."""
+    """A user message."""
 
     content: str | list[TextPartInput | ImagePartInput | AudioPartInput | DocumentPartInput]
 
 
 class AssistantMessageInput(msgspec.Struct, frozen=True, kw_only=True, tag_field="role", tag="assistant"):
-    """What the model said before."""
+    """An earlier reply of the model."""
 
     content: str | list[TextPartInput | RefusalPartInput] | None = None
     refusal: str | None = None
@@ -125,7 +123,7 @@ class AssistantMessageInput(msgspec.Struct, frozen=True, kw_only=True, tag_field
 
 
 class ToolMessageInput(msgspec.Struct, frozen=True, kw_only=True, tag_field="role", tag="tool"):
-    """What came of a call."""
+    """The result of a tool call."""
 
     content: _TextContent
     tool_call_id: str
@@ -137,7 +135,7 @@ ChatMessageInput: TypeAlias = (
 
 
 class OfferedFunction(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool of the caller; `parameters` is a JSON Schema."""
+    """The function of a client tool; `parameters` is a JSON Schema."""
 
     name: str
     description: str | None = None
@@ -145,26 +143,26 @@ class OfferedFunction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OfferedTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool that the caller runs."""
+    """A tool that the client runs."""
 
     function: OfferedFunction
     type: Literal["function"] = "function"
 
 
 class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a stream is sent."""
+    """Options of a streamed response."""
 
     include_usage: bool | None = None
 
 
 class ResponseFormat(msgspec.Struct, frozen=True, kw_only=True):
-    """The form of an answer."""
+    """The format of the reply."""
 
     type: str
 
 
 class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A chat to be completed. `model` is the name of an agent."""
+    """A chat to complete. `model` is the name of an agent."""
 
     model: str
     messages: Annotated[list[ChatMessageInput], Meta(min_length=1)]
@@ -172,7 +170,7 @@ class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True):
     stream_options: StreamOptions | None = None
     tools: list[OfferedTool] | None = None
     tool_choice: Json = None
-    """`auto`, or `none`: the tools are not offered then."""
+    """`auto`, or `none` to offer no tools."""
     n: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
@@ -187,39 +185,34 @@ class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True):
 _DATA_URL: Final = re.compile(r"data:(?P<type>[\w.+-]+/[\w.+-]+)(?:;[\w.+-]+=[^;,]*)*;base64,", re.ASCII)
 
 UNSUPPORTED_PARAMETERS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
-    "n": (lambda n: n == 1, "an agent gives one answer"),
-    "logprobs": (lambda wanted: not wanted, "an agent does not tell how likely its words were"),
-    "top_logprobs": (lambda count: count == 0, "an agent does not tell how likely its words were"),
-    "response_format": (lambda form: form.type == "text", "an agent answers in words"),
-    "modalities": (lambda kinds: kinds == ["text"], "an agent answers in words"),
-    "audio": (lambda _: False, "an agent answers in words"),
+    "n": (lambda n: n == 1, "an agent returns one choice"),
+    "logprobs": (lambda enabled: not enabled, "an agent returns no log probabilities"),
+    "top_logprobs": (lambda count: count == 0, "an agent returns no log probabilities"),
+    "response_format": (lambda form: form.type == "text", "an agent replies with text"),
+    "modalities": (lambda kinds: kinds == ["text"], "an agent replies with text"),
+    "audio": (lambda _: False, "an agent replies with text"),
     "tool_choice": (lambda choice: choice in ("auto", "none"), "an agent chooses its tools: send `auto` or `none`"),
-    "parallel_tool_calls": (lambda allowed: allowed, "an agent may ask for several tools at once"),
+    "parallel_tool_calls": (lambda allowed: allowed, "an agent may call several tools at once"),
     "functions": (lambda _: False, "send `tools`, which replaced it"),
     "function_call": (lambda _: False, "send `tool_choice`, which replaced it"),
 }
-"""What would change the answer and cannot be had: which values are taken all the same, and why no other is."""
+"""Unsupported parameters: which of their values are accepted, and why others are rejected."""
 
 
 def to_new_completion(request: CompletionRequest, *, thread: str | None, key: str | None) -> NewCompletion:
-    """Return what a request asks for, or raise what is wrong with it."""
+    """Return the completion that a request describes, or raise `Invalid`."""
     for name, (fits, why) in UNSUPPORTED_PARAMETERS.items():
-        given = getattr(request, name)
-        if given is not None and not fits(given):
+        value = getattr(request, name)
+        if value is not None and not fits(value):
             raise Invalid(f"`{name}`: {why}", field=name)
-    offered = [] if request.tool_choice == "none" else request.tools or []
+    functions = [] if request.tool_choice == "none" else [tool.function for tool in request.tools or ()]
     return NewCompletion(
         agent=request.model,
         messages=[_to_new_message(message, f"messages[{index}]") for index, message in enumerate(request.messages)],
-        tools=[_to_tool_spec(tool) for tool in offered],
+        tools=[client_tool_spec(each.name, each.description or "", each.parameters) for each in functions],
         thread=None if thread is None else ThreadId(thread),
         key=key,
     )
-
-
-def _to_tool_spec(tool: OfferedTool) -> ToolSpec:
-    described = tool.function
-    return client_tool_spec(described.name, described.description or "", described.parameters)
 
 
 def _to_new_message(message: ChatMessageInput, place: str) -> NewMessage:
@@ -227,11 +220,13 @@ def _to_new_message(message: ChatMessageInput, place: str) -> NewMessage:
         case SystemMessageInput(content=content) | DeveloperMessageInput(content=content):
             return NewMessage(role=Role.SYSTEM, content=_join_text(content))
         case UserMessageInput(content=content):
-            said = content if isinstance(content, str) else _to_parts(content, f"{place}.content")
-            return NewMessage(role=Role.USER, content=said)
+            if not isinstance(content, str):
+                parts = [_to_part(part, f"{place}.content[{index}]") for index, part in enumerate(content)]
+                return NewMessage(role=Role.USER, content=parts)
+            return NewMessage(role=Role.USER, content=content)
         case AssistantMessageInput(content=content, refusal=refusal, tool_calls=calls):
-            made = [_to_tool_call(call, f"{place}.tool_calls[{index}]") for index, call in enumerate(calls or ())]
-            return NewMessage(role=Role.ASSISTANT, content=_join_text(content or refusal or ""), tool_calls=made)
+            tool_calls = [_to_tool_call(call, f"{place}.tool_calls[{index}]") for index, call in enumerate(calls or ())]
+            return NewMessage(role=Role.ASSISTANT, content=_join_text(content or refusal or ""), tool_calls=tool_calls)
         case ToolMessageInput(content=content, tool_call_id=call_id):
             return NewMessage(role=Role.TOOL, content=_join_text(content), tool_call_id=ToolCallId(call_id))
         case _:
@@ -253,21 +248,15 @@ def _to_tool_call(call: AssistantToolCall, place: str) -> ToolCall:
     return ToolCall(id=ToolCallId(call.id), name=call.function.name, arguments=arguments)
 
 
-def _to_parts(
-    parts: Sequence[TextPartInput | ImagePartInput | AudioPartInput | DocumentPartInput], place: str
-) -> Content:
-    return [_to_part(part, f"{place}[{index}]") for index, part in enumerate(parts)]
-
-
 def _to_part(part: TextPartInput | ImagePartInput | AudioPartInput | DocumentPartInput, place: str) -> Part:
     match part:
         case TextPartInput(text=text):
             return TextPart(text=text)
         case ImagePartInput(image_url=image):
             return ImagePart(source=_to_source(image.url, f"{place}.image_url.url"))
-        case AudioPartInput(input_audio=sound):
-            kind = {"wav": "audio/wav", "mp3": "audio/mpeg"}[sound.format]
-            return AudioPart(source=DataSource(value=sound.data, mime_type=kind))
+        case AudioPartInput(input_audio=audio):
+            mime_type = {"wav": "audio/wav", "mp3": "audio/mpeg"}[audio.format]
+            return AudioPart(source=DataSource(value=audio.data, mime_type=mime_type))
         case DocumentPartInput(file=document):
             if document.file_data is not None:
                 return DocumentPart(source=_to_source(document.file_data, f"{place}.file.file_data"))
@@ -278,10 +267,10 @@ def _to_part(part: TextPartInput | ImagePartInput | AudioPartInput | DocumentPar
             assert_never(part)
 
 
-def _to_source(address: str, place: str) -> DataSource | UrlSource:
-    if address.startswith(("https://", "http://")):
-        return UrlSource(value=address)
-    found = _DATA_URL.match(address)
-    if found is None:
+def _to_source(url: str, place: str) -> DataSource | UrlSource:
+    if url.startswith(("https://", "http://")):
+        return UrlSource(value=url)
+    match = _DATA_URL.match(url)
+    if match is None:
         raise Invalid(f"`{place}` must be `https://…` or `data:TYPE;base64,…`", field=place)
-    return DataSource(value=address[found.end() :], mime_type=found["type"])
+    return DataSource(value=url[match.end() :], mime_type=match["type"])

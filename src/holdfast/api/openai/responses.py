@@ -21,7 +21,6 @@ from holdfast.api.openai.completions import (
 from holdfast.api.streams.text_stream import TextStream
 from holdfast.control.errors import TooMany
 from holdfast.control.streams.broadcast import Subscriber
-from holdfast.domain.agent import Agent
 from holdfast.domain.errors import (
     BudgetExceeded,
     ContextOverflow,
@@ -39,7 +38,7 @@ CompletionFinishReason = Literal["stop", "tool_calls"]
 
 
 class ListedModel(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent. Nobody knows when it was made."""
+    """An agent as a model. Its creation time is unknown."""
 
     id: str
     object: Literal["model"] = "model"
@@ -48,21 +47,21 @@ class ListedModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelList(msgspec.Struct, frozen=True, kw_only=True):
-    """All agents that chat."""
+    """All agents that accept chats."""
 
     object: Literal["list"] = "list"
     data: list[ListedModel]
 
 
 class CompletionFunctionCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool of the caller, with its arguments as JSON in a string."""
+    """The function of a tool call, with its arguments as JSON in a string."""
 
     name: str
     arguments: str
 
 
 class CompletionToolCall(msgspec.Struct, frozen=True, kw_only=True):
-    """What the caller is asked to run."""
+    """A tool call that the client must run."""
 
     id: str
     type: Literal["function"] = "function"
@@ -70,13 +69,13 @@ class CompletionToolCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CompletionToolCallDelta(CompletionToolCall, frozen=True, kw_only=True):
-    """The same in a stream, all at once."""
+    """A whole tool call in a stream."""
 
     index: int
 
 
 class CompletionMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """What the agent said."""
+    """The reply of the agent."""
 
     role: Literal["assistant"] = "assistant"
     content: str | None
@@ -85,7 +84,7 @@ class CompletionMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CompletionChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """The one answer there is."""
+    """The only choice of a completion."""
 
     index: int = 0
     message: CompletionMessage
@@ -94,13 +93,13 @@ class CompletionChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CachedTokens(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens that came from a cache."""
+    """Prompt tokens read from a cache."""
 
     cached_tokens: int
 
 
 class CompletionUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """What all model calls of the completion used."""
+    """The tokens of all model calls of the completion."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -120,7 +119,7 @@ class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CompletionDelta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What comes next."""
+    """The next piece of the reply."""
 
     role: str | UnsetType = UNSET
     content: str | UnsetType = UNSET
@@ -128,7 +127,7 @@ class CompletionDelta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class ChunkChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """What comes next of the one answer there is."""
+    """The only choice of a chunk."""
 
     index: int = 0
     delta: CompletionDelta
@@ -147,55 +146,38 @@ class CompletionChunk(msgspec.Struct, frozen=True, kw_only=True):
     usage: CompletionUsage | None | UnsetType = UNSET
 
 
-def to_listed_model(agent: Agent) -> ListedModel:
-    """Return an agent as a model."""
-    return ListedModel(id=agent.name)
+def completion_headers(started: StartedCompletion) -> dict[str, str]:
+    """Return the headers of a response: the thread of the chat, the id of the run, and whether it was replayed."""
+    headers = {"X-Holdfast-Thread": started.run.thread_id, "X-Run-Id": started.run.id}
+    return {**headers, "Idempotency-Replayed": "true"} if started.replayed else headers
 
 
-def completion_id(begun: StartedCompletion) -> str:
-    """Return the id of a completion."""
-    return f"chatcmpl-{begun.segment_id}"
-
-
-def created_seconds(begun: StartedCompletion) -> int:
-    """Return the second in which the run was made."""
-    return millis(begun.run.created_at) // 1000
-
-
-def completion_headers(begun: StartedCompletion) -> Mapping[str, str]:
-    """Return what an answer tells besides: where the chat goes on, and how the run is known elsewhere."""
-    told = {"X-Holdfast-Thread": begun.run.thread_id, "X-Run-Id": begun.run.id}
-    return {**told, "Idempotency-Replayed": "true"} if begun.replayed else told
-
-
-def finish_reason(completion: Completion) -> CompletionFinishReason:
-    """Return why a completion ends."""
-    return "tool_calls" if completion.calls else "stop"
-
-
-def to_chat_completion(begun: StartedCompletion, completion: Completion) -> ChatCompletion:
-    """Return a completion as that API tells it."""
+def to_chat_completion(started: StartedCompletion, completion: Completion) -> ChatCompletion:
+    """Return a completion as a response body."""
     calls = [CompletionToolCall(id=each.id, function=_to_function_call(each)) for each in completion.calls]
-    said = CompletionMessage(content=completion.text or (None if calls else ""), tool_calls=calls or UNSET)
+    message = CompletionMessage(content=completion.text or (None if calls else ""), tool_calls=calls or UNSET)
     return ChatCompletion(
-        id=completion_id(begun),
-        created=created_seconds(begun),
-        model=begun.run.agent_type,
-        choices=[CompletionChoice(message=said, finish_reason=finish_reason(completion))],
-        usage=to_completion_usage(completion.usage),
+        id=_completion_id(started),
+        created=_created_seconds(started),
+        model=started.run.agent_type,
+        choices=[CompletionChoice(message=message, finish_reason=_finish_reason(completion))],
+        usage=_to_completion_usage(completion.usage),
     )
 
 
-def tool_call_deltas(completion: Completion) -> list[CompletionToolCallDelta]:
-    """Return what the caller is asked to run."""
-    return [
-        CompletionToolCallDelta(index=index, id=call.id, function=_to_function_call(call))
-        for index, call in enumerate(completion.calls)
-    ]
+def _completion_id(started: StartedCompletion) -> str:
+    return f"chatcmpl-{started.segment_id}"
 
 
-def to_completion_usage(usage: Usage) -> CompletionUsage:
-    """Return tokens by the names of that API."""
+def _created_seconds(started: StartedCompletion) -> int:
+    return millis(started.run.created_at) // 1000
+
+
+def _finish_reason(completion: Completion) -> CompletionFinishReason:
+    return "tool_calls" if completion.calls else "stop"
+
+
+def _to_completion_usage(usage: Usage) -> CompletionUsage:
     return CompletionUsage(
         prompt_tokens=usage.input_tokens,
         completion_tokens=usage.output_tokens,
@@ -209,24 +191,24 @@ def _to_function_call(call: ClientToolCall) -> CompletionFunctionCall:
 
 
 _NO_RETRY_HEADERS: Final = {"x-should-retry": "false"}
-"""The official clients try again by themselves after some errors; a second try would be a second run."""
+"""The official clients retry some errors; a retry would start a second run."""
 
 OPENAI_ERROR_CODES: Final[Mapping[str, str]] = {
     ModelNotFound.code: "model_not_found",
     ContextOverflow.code: "context_length_exceeded",
 }
-"""Codes that clients of that API know; all others are ours."""
+"""Error codes of OpenAI's API; all other codes are Holdfast's."""
 
 RUN_STOPPED_STATUS: Final[Mapping[str, int]] = {
     **dict.fromkeys((ModelRefused.code, ContextOverflow.code, ScriptError.code), 400),
     **dict.fromkeys((IterationLimit.code, DeadlineExceeded.code, BudgetExceeded.code, "CANCELLED"), 409),
     ModelUnavailable.code: 503,
 }
-"""The status of an answer whose run was stopped, by the reason; any other is 500."""
+"""The status of a response whose run stopped, by the run's error code; any other is 500."""
 
 
 class CompletionError(msgspec.Struct, frozen=True, kw_only=True):
-    """What went wrong; `param` is the field that it is about."""
+    """An error; `param` is the field that caused it."""
 
     message: str
     code: str
@@ -235,13 +217,12 @@ class CompletionError(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CompletionErrorEnvelope(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of an answer of this API that is an error."""
+    """The body of an error response."""
 
     error: CompletionError
 
 
-def status_and_error(error: HoldfastError) -> tuple[int, CompletionErrorEnvelope]:
-    """Return how an error is told."""
+def _status_and_error(error: HoldfastError) -> tuple[int, CompletionErrorEnvelope]:
     code, status = error.code, status_of(error)
     if isinstance(error, RunStopped):
         code = error.details["reason"]
@@ -261,89 +242,78 @@ def _to_envelope(problem: Problem, status: int) -> CompletionErrorEnvelope:
     )
 
 
-def _error_response(
-    status: int, refusal: CompletionErrorEnvelope, headers: Mapping[str, str] = _NO_RETRY_HEADERS
-) -> Response[bytes]:
-    return Response(
-        msgspec.json.encode(refusal), status_code=status, media_type="application/json", headers=dict(headers)
-    )
+def _error_response(status: int, body: CompletionErrorEnvelope, headers: Mapping[str, str]) -> Response[bytes]:
+    return Response(msgspec.json.encode(body), status_code=status, media_type="application/json", headers=dict(headers))
 
 
-def _handle_error(_: Request[Any, Any, Any], error: HoldfastError) -> Response[bytes]:
-    if isinstance(error, TooMany):  # nothing was begun, so a later try is welcome
-        return _error_response(*status_and_error(error), headers_of(error))
-    return _error_response(*status_and_error(error), {**_NO_RETRY_HEADERS, **headers_of(error)})
+def _handle_holdfast_error(_: Request[Any, Any, Any], error: HoldfastError) -> Response[bytes]:
+    no_retry = {} if isinstance(error, TooMany) else _NO_RETRY_HEADERS  # `TooMany` started no run: a retry is safe
+    return _error_response(*_status_and_error(error), {**no_retry, **headers_of(error)})
 
 
-def _handle_other(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    """Say what all routes say, in the shape of this one."""
+def _handle_other_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    """Convert the response of the common handler to the shape of OpenAI's API."""
     kind = HTTPException if isinstance(error, HTTPException) else Exception
-    answer: Response[Any] = EXCEPTION_HANDLERS[kind](request, error)
-    problem, status = msgspec.json.decode(answer.content, type=ErrorEnvelope).error, answer.status_code or 500
-    return _error_response(status, _to_envelope(problem, status))
+    response: Response[Any] = EXCEPTION_HANDLERS[kind](request, error)
+    problem, status = msgspec.json.decode(response.content, type=ErrorEnvelope).error, response.status_code or 500
+    return _error_response(status, _to_envelope(problem, status), _NO_RETRY_HEADERS)
 
 
 OPENAI_ERROR_HANDLERS: Final[ExceptionHandlersMap] = {
-    HoldfastError: _handle_error,
-    HTTPException: _handle_other,
-    Exception: _handle_other,
+    HoldfastError: _handle_holdfast_error,
+    HTTPException: _handle_other_error,
+    Exception: _handle_other_error,
 }
 
 DONE_FRAME: Final = b"data: [DONE]\n\n"
 
 
 class CompletionStream(TextStream):
-    """An ASGI app that sends a completion."""
+    """An ASGI app that sends a completion in chunks."""
 
     def __init__(
-        self, completions: CompletionControl, started: StartedCompletion, follower: Subscriber, *, include_usage: bool
+        self, completions: CompletionControl, started: StartedCompletion, subscriber: Subscriber, *, include_usage: bool
     ) -> None:
-        """Send what comes; `follower` begins where the completion does."""
-        named = [(name.lower().encode(), value.encode()) for name, value in completion_headers(started).items()]
-        super().__init__(follower, headers=named)
+        """Send a completion; `subscriber` starts where the completion starts."""
+        headers = [(name.lower().encode(), value.encode()) for name, value in completion_headers(started).items()]
+        super().__init__(subscriber, headers=headers)
         self._completions = completions
-        self._begun = started
+        self._started = started
         self._include_usage = include_usage
 
     def _opening_frame(self) -> bytes:
-        return self._frame(CompletionDelta(role="assistant", content=""))
+        return self._frame([ChunkChoice(delta=CompletionDelta(role="assistant", content=""))])
 
     def _text_frame(self, text: str) -> bytes:
-        return self._frame(CompletionDelta(content=text))
+        return self._frame([ChunkChoice(delta=CompletionDelta(content=text))])
 
     async def _final_frames(self) -> bytes:
-        """Return a question or calls, why it ends, and what it used."""
-        completion = await self._completions.read(self._begun)
+        """Return the frames of interrupts, tool calls, finish reason and usage."""
+        completion = await self._completions.read(self._started)
         frames = []
         if completion.interrupt_text:
             frames.append(self._text_frame(self._as_next_paragraph(completion.interrupt_text)))
         if completion.calls:
-            frames.append(self._frame(CompletionDelta(tool_calls=tool_call_deltas(completion))))
-        frames.append(
-            _data_frame(self._chunk([ChunkChoice(delta=CompletionDelta(), finish_reason=finish_reason(completion))]))
-        )
+            calls = [
+                CompletionToolCallDelta(index=index, id=call.id, function=_to_function_call(call))
+                for index, call in enumerate(completion.calls)
+            ]
+            frames.append(self._frame([ChunkChoice(delta=CompletionDelta(tool_calls=calls))]))
+        frames.append(self._frame([ChunkChoice(delta=CompletionDelta(), finish_reason=_finish_reason(completion))]))
         if self._include_usage:
-            frames.append(
-                _data_frame(msgspec.structs.replace(self._chunk([]), usage=to_completion_usage(completion.usage)))
-            )
+            frames.append(self._frame([], usage=_to_completion_usage(completion.usage)))
         return b"".join([*frames, DONE_FRAME])
 
     def _error_frame(self, error: HoldfastError) -> bytes:
-        _, refusal = status_and_error(error)
-        return b"data: %b\n\n" % msgspec.json.encode(refusal)
+        _, body = _status_and_error(error)
+        return b"data: %b\n\n" % msgspec.json.encode(body)
 
-    def _frame(self, delta: CompletionDelta) -> bytes:
-        return _data_frame(self._chunk([ChunkChoice(delta=delta)]))
-
-    def _chunk(self, choices: list[ChunkChoice]) -> CompletionChunk:
-        return CompletionChunk(
-            id=completion_id(self._begun),
-            created=created_seconds(self._begun),
-            model=self._begun.run.agent_type,
+    def _frame(self, choices: list[ChunkChoice], usage: CompletionUsage | None = None) -> bytes:
+        chunk = CompletionChunk(
+            id=_completion_id(self._started),
+            created=_created_seconds(self._started),
+            model=self._started.run.agent_type,
             choices=choices,
-            usage=None if self._include_usage else UNSET,
+            usage=usage if self._include_usage else UNSET,
         )
-
-
-def _data_frame(chunk: CompletionChunk) -> bytes:
-    return b"data: %b\n\n" % msgspec.json.encode(chunk)
+        return b"data: %b\n\n" % msgspec.json.encode(chunk)

@@ -18,7 +18,6 @@ from holdfast.api.openai.responses import (
     ModelList,
     completion_headers,
     to_chat_completion,
-    to_listed_model,
 )
 from holdfast.api.routes.runs import IdempotencyKey
 from holdfast.api.streams.sse import StreamResponse
@@ -31,7 +30,7 @@ ThreadHeader = Annotated[
     HeaderParameter(
         name="X-Holdfast-Thread",
         pattern=r"^[A-Za-z0-9_-]{1,128}\Z",
-        description="The thread that the chat goes on in; it is made if there is none of that id.",
+        description="The thread of the chat; it is created if it does not exist.",
     ),
 ]
 
@@ -44,8 +43,8 @@ ThreadHeader = Annotated[
     opt=_ERROR_SCHEMA,
 )
 async def list_models(completions: NamedDependency[CompletionControl]) -> ModelList:
-    """Return the agents that chat, by name."""
-    return ModelList(data=[to_listed_model(agent) for agent in completions.models()])
+    """Return the agents that accept chats, by name."""
+    return ModelList(data=[ListedModel(id=agent.name) for agent in completions.models()])
 
 
 @get(
@@ -56,8 +55,8 @@ async def list_models(completions: NamedDependency[CompletionControl]) -> ModelL
     opt=_ERROR_SCHEMA,
 )
 async def read_model(completions: NamedDependency[CompletionControl], name: FromPath[str]) -> ListedModel:
-    """Return an agent that chats."""
-    return to_listed_model(completions.model(name))
+    """Return an agent that accepts chats."""
+    return ListedModel(id=completions.model(name).name)
 
 
 @post(
@@ -74,20 +73,18 @@ async def complete_chat(
     thread: ThreadHeader = None,
     key: IdempotencyKey = None,
 ) -> Response[ChatCompletion] | StreamResponse:
-    """Have an agent say what comes next in a chat, as an answer or, with `stream`, as it says it.
+    """Return the next reply of an agent in a chat; with `stream` as a stream of chunks.
 
-    The run goes on if the caller leaves. `X-Holdfast-Thread` of the answer names the thread that the chat is kept in.
+    The run continues if the client disconnects. The response header `X-Holdfast-Thread` names the thread of the chat.
     """
-    asked = to_new_completion(data, thread=thread, key=key)
-    if not data.stream:
-        begun = await completions.start(asked)
-        return Response(
-            to_chat_completion(begun, await completions.wait(begun)), headers=dict(completion_headers(begun))
-        )
-    completions.check_room()
-    begun = await completions.start(asked)
-    usage = data.stream_options is not None and bool(data.stream_options.include_usage)
-    return StreamResponse(CompletionStream(completions, begun, await completions.follow(begun), include_usage=usage))
+    new = to_new_completion(data, thread=thread, key=key)
+    if data.stream:
+        started, subscriber = await completions.start_and_subscribe(new)
+        usage = data.stream_options is not None and bool(data.stream_options.include_usage)
+        return StreamResponse(CompletionStream(completions, started, subscriber, include_usage=usage))
+    started = await completions.start(new)
+    completion = await completions.wait(started)
+    return Response(to_chat_completion(started, completion), headers=completion_headers(started))
 
 
 ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (list_models, read_model, complete_chat)

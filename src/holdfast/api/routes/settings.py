@@ -8,15 +8,14 @@ from litestar.di import NamedDependency
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import HeaderParameter, JSONBody
 
+from holdfast.api.contract_errors import ContractInvalid, contract_error_handlers
 from holdfast.api.errors import ErrorEnvelope
-from holdfast.api.tasks.error_handlers import error_handlers
-from holdfast.api.tasks.errors import TaskInvalid
 from holdfast.control.settings import SettingsChanged, SettingsControl, SettingsView
 from holdfast.domain.errors import Invalid, NotFound
 
 _TAGS: Final = ["settings"]
-SETTINGS_ERRORS: Final = (TaskInvalid, SettingsChanged)
-_ERROR_HANDLERS: Final = error_handlers(SETTINGS_ERRORS, not_found=NotFound)
+SETTINGS_ERRORS: Final = (ContractInvalid, SettingsChanged)
+_ERROR_HANDLERS: Final = contract_error_handlers(SETTINGS_ERRORS, not_found=NotFound)
 _ETAG: Final = re.compile(r'"([!#-~]*)"|(\*)')
 
 IfMatch = Annotated[

@@ -9,7 +9,6 @@ from typing import Final
 
 from msgspec import UNSET
 
-from holdfast.api.openai.completions import TEXT_SEPARATOR
 from holdfast.api.streams.sse import KEEPALIVE, EventStream, StreamBody
 from holdfast.control.streams.broadcast import EventBatch, StreamEnd
 from holdfast.domain.errors import HoldfastError, NotFound, Unavailable
@@ -17,6 +16,8 @@ from holdfast.domain.events import RunErrorEvent, RunFinished, TextMessageConten
 from holdfast.domain.ids import MessageId
 from holdfast.ports.log import LoggedEvent
 
+TEXT_SEPARATOR: Final = "\n\n"
+"""Text between two messages of an agent in one reply."""
 _EVENT_TYPES: Final = frozenset({"TEXT_MESSAGE_CONTENT", "RUN_FINISHED", "RUN_ERROR"})
 
 

@@ -1,4 +1,4 @@
-"""Bodies of the tasks contract: requests, responses, and a run or a model context shown as a task's."""
+"""Bodies of the tasks contract: requests, responses, and the conversion of runs and model contexts."""
 
 from enum import StrEnum
 from typing import Annotated, Final, Literal
@@ -6,20 +6,19 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from holdfast.domain.content import Json
-from holdfast.domain.context import ReadContext, ReadMessage
+from holdfast.domain.context import ReadMessage
 from holdfast.domain.ids import ThreadId
 from holdfast.domain.instant import Instant
-from holdfast.domain.limits import MAX_SAFE_INTEGER, Limits
-from holdfast.domain.message import Message, ToolCall
+from holdfast.domain.limits import MAX_SAFE_INTEGER
+from holdfast.domain.message import Message
 from holdfast.domain.new_run import MAX_TAGS
 from holdfast.domain.run import Priority, Run, RunError, RunPhase, run_phase
-from holdfast.domain.step import Step
 from holdfast.domain.task_ids import task_id_of
 from holdfast.ports.log import Contexts, Steps
 
 
 class TaskStatus(StrEnum):
-    """Where a task stands."""
+    """The status of a task."""
 
     PENDING = "pending"
     PROCESSING = "processing"
@@ -62,13 +61,13 @@ class ListedTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Task(ListedTask, frozen=True, kw_only=True):
-    """A task with all that is known of it."""
+    """A task with the number of its events."""
 
     event_count: int = msgspec.field(name="eventCount")
 
 
 class TaskState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where a task stands, and what came of it."""
+    """The status and the result of a task."""
 
     task_id: str
     status: TaskStatus
@@ -77,12 +76,12 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def task_status(run: Run) -> TaskStatus:
-    """Return the status of a run in the words of the contract."""
+    """Return the status of a run as the contract names it."""
     return _STATUS_OF_PHASE[run_phase(run)]
 
 
 def listed_task(run: Run) -> ListedTask:
-    """Return a run as a list shows it."""
+    """Return a run as a task in a list."""
     return ListedTask(
         id=task_id_of(run.id),
         agent_name=run.agent_type,
@@ -103,32 +102,27 @@ def listed_task(run: Run) -> ListedTask:
     )
 
 
-def task_with_event_count(run: Run, *, event_count: int) -> Task:
-    """Return a run with all that the contract tells of it."""
-    return Task(**msgspec.structs.asdict(listed_task(run)), event_count=event_count)
-
-
 def task_state(run: Run) -> TaskState:
-    """Return where a run stands."""
+    """Return the status and the result of a run."""
     return TaskState(task_id=task_id_of(run.id), status=task_status(run), output=_as_text(run.output), error=run.error)
 
 
 def _as_text(value: Json) -> str | None:
-    """Return what is text in the contract and any JSON in a run."""
+    """Return a JSON value of a run as text, which is what the contract has."""
     if value is None or isinstance(value, str):
         return value
     return msgspec.json.encode(value).decode()
 
 
 class CalledFunction(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool, with its arguments as JSON in a string."""
+    """The function of a tool call, with its arguments as JSON in a string."""
 
     name: str
     arguments: str
 
 
 class SentCall(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model asked for."""
+    """A tool call of a model."""
 
     id: str
     type: Literal["function"] = "function"
@@ -136,7 +130,7 @@ class SentCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SentMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A message as it was sent."""
+    """A message as it was sent to the model."""
 
     role: str
     content: str | list[dict[str, Json]] | None
@@ -145,7 +139,7 @@ class SentMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class TaskContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What the model was told in the most recent iteration."""
+    """The model context of the most recent iteration."""
 
     messages: list[SentMessage]
     tools: list[str]
@@ -153,43 +147,40 @@ class TaskContext(msgspec.Struct, frozen=True, kw_only=True):
     timestamp: Instant | None
 
 
-def build_context(read: ReadContext, *, iteration: int, step: Step | None) -> TaskContext:
-    """Return what a model was told."""
-    system = [SentMessage(role="system", content=read.system)] if read.system else []
+async def newest_context(contexts: Contexts, steps: Steps, run: Run) -> TaskContext | None:
+    """Return the model context of the newest iteration of a run; null before the first."""
+    numbers = await contexts.steps(run.space_id, run.id)
+    if not numbers:
+        return None
+    newest = max(numbers)
+    calls = [step for step in await steps.of_run(run.space_id, run.id) if step.number in numbers]
+    step = next((each for each in calls if each.number == newest), None)
+    context = await contexts.get(run.space_id, run.id, newest)
+    system = [SentMessage(role="system", content=context.system)] if context.system else []
     return TaskContext(
-        messages=[*system, *map(to_sent_message, read.messages)],
-        tools=[tool["name"] for tool in read.tools],
-        iteration=iteration,
+        messages=[*system, *map(to_sent_message, context.messages)],
+        tools=[tool["name"] for tool in context.tools],
+        iteration=sum(each.attempt for each in calls),  # a model call that a crash interrupted counts again
         timestamp=None if step is None else step.started_at,
     )
 
 
-async def newest_context(contexts: Contexts, steps: Steps, run: Run) -> TaskContext | None:
-    """Return what the model was told in the newest iteration of a run; nothing before the first."""
-    told = await contexts.steps(run.space_id, run.id)
-    if not told:
-        return None
-    newest = max(told)
-    calls = [step for step in await steps.of_run(run.space_id, run.id) if step.number in told and step.number <= newest]
-    iteration = sum(step.attempt for step in calls)  # one that a crash cut off was made again
-    step = next((each for each in calls if each.number == newest), None)
-    return build_context(await contexts.get(run.space_id, run.id, newest), iteration=iteration, step=step)
-
-
 def to_sent_message(message: ReadMessage | Message) -> SentMessage:
-    """Return a message in that shape."""
+    """Return a message in the shape of the contract."""
     content = message.content if isinstance(message.content, str) else msgspec.to_builtins(message.content)
+    calls = [
+        SentCall(
+            id=call.id,
+            function=CalledFunction(name=call.name, arguments=msgspec.json.encode(call.arguments).decode()),
+        )
+        for call in message.tool_calls
+    ]
     return SentMessage(
         role=message.role,
-        content=None if message.tool_calls and not content else content,
-        tool_calls=[_to_sent_call(call) for call in message.tool_calls],
+        content=None if calls and not content else content,
+        tool_calls=calls,
         tool_call_id=message.tool_call_id,
     )
-
-
-def _to_sent_call(call: ToolCall) -> SentCall:
-    arguments = msgspec.json.encode(call.arguments).decode()
-    return SentCall(id=call.id, function=CalledFunction(name=call.name, arguments=arguments))
 
 
 _PositiveInt = Annotated[int, msgspec.Meta(gt=0, le=MAX_SAFE_INTEGER)]
@@ -197,7 +188,7 @@ _Tag = Annotated[str, msgspec.Meta(max_length=128)]
 
 
 class TaskBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A task to be given to an agent."""
+    """A new task for an agent."""
 
     input: str
     priority: Priority = Priority.NORMAL
@@ -206,30 +197,22 @@ class TaskBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     max_duration_seconds: _PositiveInt | None = None
     token_budget: _PositiveInt | None = None
 
-    def limits(self) -> Limits:
-        """Return what the task may use."""
-        return Limits(
-            max_iterations=self.max_iterations,
-            max_duration_seconds=self.max_duration_seconds,
-            token_budget=self.token_budget,
-        )
-
 
 class TaskRespondBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An answer to a task that waits."""
+    """A response to a waiting task."""
 
     message: str
 
 
 class TaskStatusResponse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A task, and where it stands now."""
+    """A task and its status now."""
 
     task_id: str
     status: TaskStatus
 
 
 class TaskDeleted(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A task that is no more."""
+    """A deleted task."""
 
     deleted: bool = True
     task_id: str
@@ -242,14 +225,14 @@ class TaskResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tasks, the newest first, and the cursor to ask for more with; no cursor, no more."""
+    """Tasks, newest first, with the cursor of the next page; null on the last page."""
 
     tasks: list[ListedTask]
     next_cursor: str | None
 
 
 class TaskContextResponse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the model was told in the newest iteration; null before the first."""
+    """The model context of the newest iteration; null before the first."""
 
     task_id: str
     context: TaskContext | None

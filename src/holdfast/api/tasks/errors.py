@@ -2,7 +2,6 @@
 
 HoldfastError (domain)
 ├── Invalid
-│   ├── TaskInvalid          the request does not fit the contract
 │   ├── ModeNotSupported     the agent may not be run in this mode
 │   ├── TaskNotWaiting       the task has no open interrupt
 │   └── TaskAlreadyTerminal  the task has ended
@@ -13,13 +12,10 @@ HoldfastError (domain)
     └── TaskActive           cancel it first, or delete it with `force`
 """
 
+from typing import Final
+
+from holdfast.api.contract_errors import ContractInvalid, contract_error_handlers
 from holdfast.domain.errors import Conflict, Invalid, NotFound
-
-
-class TaskInvalid(Invalid):
-    """The request does not fit the contract."""
-
-    code = "VALIDATION_ERROR"
 
 
 class ModeNotSupported(Invalid):
@@ -29,7 +25,7 @@ class ModeNotSupported(Invalid):
 
 
 class TaskNotWaiting(Invalid):
-    """The task waits for nobody's answer."""
+    """The task has no open interrupt."""
 
     code = "TASK_NOT_WAITING"
 
@@ -58,8 +54,8 @@ class TaskActive(Conflict):
     code = "TASK_ACTIVE"
 
 
-TASK_ERRORS = (
-    TaskInvalid,
+TASK_ERRORS: Final = (
+    ContractInvalid,
     ModeNotSupported,
     TaskNotWaiting,
     TaskAlreadyTerminal,
@@ -67,3 +63,4 @@ TASK_ERRORS = (
     TaskNotFound,
     TaskActive,
 )
+TASK_ERROR_HANDLERS: Final = contract_error_handlers(TASK_ERRORS, not_found=TaskNotFound)
