@@ -174,8 +174,8 @@ def _ag_ui_control(
         events=store.events,
         interrupts=store.interrupts,
         values=store.values,
-        feeds=feeds,
-        by=asker.name,
+        streams=feeds,
+        principal_name=asker.name,
     )
 
 

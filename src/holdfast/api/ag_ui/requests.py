@@ -4,7 +4,7 @@ A client responds to interrupts with `resume`, and to calls of its own tools wit
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -15,22 +15,22 @@ from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid, NotFound, Waiting
 from holdfast.domain.events import messages as wire
 from holdfast.domain.events.messages import ResumeEntry, RunAgentInput
-from holdfast.domain.ids import InterruptId, RunId, ThreadId, ToolCallId, check_client_id
+from holdfast.domain.ids import InterruptId, RunId, ThreadId, check_client_id
 from holdfast.domain.interrupt import Interrupt, InterruptKind, InterruptResponse
-from holdfast.domain.message import NewMessage
 from holdfast.domain.new_run import NewRun, RunBase
 from holdfast.domain.task_ids import run_id_of
 from holdfast.domain.thread import NewThread
-from holdfast.tools.client_tools import CLIENT_TOOLS_VALUE as CLIENT_TOOLS
-from holdfast.tools.client_tools import client_tool_spec, client_tools_value
+from holdfast.tools.client_tools import CLIENT_TOOLS_VALUE, client_tool_spec, client_tools_value
+
+CANCELLED_RESPONSE: Final = "not answered: the person closed the question"
 
 
 def check_client_ids(request: RunAgentInput) -> None:
-    """Raise unless a client may choose the ids that it does."""
+    """Raise `Invalid` unless a client may choose these ids."""
     check_client_id(request.thread_id, field="threadId")
     check_client_id(request.run_id, field="runId")
     if run_id_of(request.run_id) != request.run_id:
-        raise Invalid(f"`{request.run_id}` would be the name of a task: choose another id", field="runId")
+        raise Invalid("a run id must not start with `task_`: choose another id", field="runId")
 
 
 def to_new_run(
@@ -41,70 +41,54 @@ def to_new_run(
     agent: str | None,
     base: RunBase | None | UnsetType,
 ) -> NewRun:
-    """Return the run that a client asks for at a place."""
-    forks = branch_point.sequence is not None or bool(branch_point.revised_ids)
-    return NewRun(
-        thread=thread,
-        messages=_input_messages(request, branch_point),
-        id=request.run_id,
-        agent_type=agent,
-        base=base,
-        values=_run_values(request, forks=forks),
-    )
-
-
-def _input_messages(asked: RunAgentInput, place: BranchPoint) -> list[NewMessage]:
-    context = [] if asked.context is UNSET or not asked.context else [context_message(asked.context)]
-    said = [each for each in place.new_messages if isinstance(each, AgUiInputMessage)]
-    return [
-        *context,
-        *(to_new_message(each, revises=each.id if each.id in place.revised_ids else None) for each in said),
-    ]
-
-
-def _run_values(asked: RunAgentInput, *, forks: bool) -> dict[str, Json]:
-    """Return what a client gives to a run beside messages. A fork has the state that there was where it begins."""
+    """Return the run that a request starts at a branch point. A fork keeps the state of its base."""
+    messages = [context_message(request.context)] if request.context is not UNSET and request.context else []
+    for message in branch_point.new_messages:
+        if isinstance(message, AgUiInputMessage):
+            revises = message.id if message.id in branch_point.revised_ids else None
+            messages.append(to_new_message(message, revises=revises))
     values: dict[str, Json] = {}
-    if client_state(asked) and not forks:
-        values["state"] = asked.state
-    if asked.tools is not UNSET and asked.tools:
+    forks = branch_point.sequence is not None or bool(branch_point.revised_ids)
+    if client_state(request) and not forks:
+        values["state"] = request.state
+    if request.tools is not UNSET and request.tools:
         specs = [
             client_tool_spec(tool.name, tool.description, None if tool.parameters is UNSET else tool.parameters)
-            for tool in asked.tools
+            for tool in request.tools
         ]
-        values[CLIENT_TOOLS] = client_tools_value(asked.run_id, specs)
-    return values
+        values[CLIENT_TOOLS_VALUE] = client_tools_value(request.run_id, specs)
+    return NewRun(thread=thread, messages=messages, id=request.run_id, agent_type=agent, base=base, values=values)
 
 
 def client_state(request: RunAgentInput) -> Json:
-    """Return the state that a client has; nothing is the same as an empty one."""
+    """Return the client's state; an absent state is an empty one."""
     return {} if request.state is UNSET else request.state or {}
 
 
 def changed_state(request: RunAgentInput, values: Mapping[str, Json]) -> Json | UnsetType:
-    """Return the state among the values of a run, unless it is the one that the client has."""
+    """Return the state among the values of a run, or unset if it equals the client's state."""
     state = values.get("state") or {}
     return UNSET if state == client_state(request) else state
 
 
 def may_create_thread(request: RunAgentInput) -> bool:
-    """Say whether a client may begin a thread so: it goes on with no run, and answers none."""
+    """Return whether a request may create its thread: it names no base run and resumes none."""
     return requested_base(request) is None and (request.resume is UNSET or not request.resume)
 
 
 def requested_base(request: RunAgentInput) -> RunId | None:
-    """Return the run that a client wants to continue, if it says so."""
+    """Return the base run that a request names."""
     if request.parent_run_id is not UNSET:
         return request.parent_run_id
     props = request.forwarded_props
-    named = props.get("baseRunId") if isinstance(props, dict) else None
-    if named is not None and not isinstance(named, str):
+    base = props.get("baseRunId") if isinstance(props, dict) else None
+    if base is not None and not isinstance(base, str):
         raise Invalid("`forwardedProps.baseRunId` must be the id of a run", field="forwardedProps.baseRunId")
-    return named if named is None else RunId(named)
+    return base if base is None else RunId(base)
 
 
 def trailing_tool_messages(messages: Sequence[wire.AgUiMessage]) -> list[wire.ToolMessage]:
-    """Return the results of tools that a client sends after the last assistant message."""
+    """Return the tool messages after the last assistant message."""
     results: list[wire.ToolMessage] = []
     for message in reversed(messages):
         if isinstance(message, wire.AssistantMessage):
@@ -114,71 +98,60 @@ def trailing_tool_messages(messages: Sequence[wire.AgUiMessage]) -> list[wire.To
     return results
 
 
-CANCELLED_RESPONSE = "not answered: the person closed the question"
-
-
 def resume_responses(
     run: RunId, interrupts: Sequence[Interrupt], entries: Sequence[ResumeEntry]
 ) -> dict[InterruptId, InterruptResponse]:
-    """Return the answers to the open questions of a run, each of which must be answered once.
+    """Return the responses to the open interrupts of a run; each of them needs exactly one.
 
-    One that is not open raises `NotFound`, one that is left out `Waiting`, one that does not fit its schema `Invalid`.
+    An entry for an interrupt that is not open raises `NotFound`, a missing one `Waiting`, one that does not fit the
+    response schema `Invalid`.
     """
-    asked = {each.id: each for each in interrupts if each.kind is not InterruptKind.CLIENT_TOOL}
-    given = {entry.interrupt_id: entry for entry in entries}
-    if len(given) != len(entries):
-        raise Invalid("an interrupt is answered twice", field="resume")
-    for name in given.keys() - asked.keys():
-        raise NotFound(f"run `{run}` does not ask `{name}`, or not any more", id=name)
-    if asked.keys() != given.keys():
-        raise Waiting(f"run `{run}` asks more: answer all of its interrupts at once", run_id=run, interrupts=[*asked])
-    return {name: _interrupt_response(asked[name], entry) for name, entry in given.items()}
+    open_interrupts = {each.id: each for each in interrupts if each.kind is not InterruptKind.CLIENT_TOOL}
+    entry_by_id = {entry.interrupt_id: entry for entry in entries}
+    if len(entry_by_id) != len(entries):
+        raise Invalid("`resume` has two entries for one interrupt: send one", field="resume")
+    for id in entry_by_id.keys() - open_interrupts.keys():
+        raise NotFound(f"run `{run}` has no open interrupt `{id}`", id=id)
+    if open_interrupts.keys() != entry_by_id.keys():
+        raise Waiting(
+            f"run `{run}` has more open interrupts: respond to all of them at once",
+            run_id=run,
+            interrupts=[*open_interrupts],
+        )
+    return {id: _interrupt_response(open_interrupts[id], entry) for id, entry in entry_by_id.items()}
 
 
 def client_tool_responses(
-    interrupts: Iterable[Interrupt], sent: Iterable[wire.ToolMessage]
+    interrupts: Iterable[Interrupt], results: Iterable[wire.ToolMessage]
 ) -> dict[InterruptId, InterruptResponse]:
-    """Return the results of the client's own tools that a run waits for, of what a client sends."""
+    """Return the responses to the client tool calls that a run waits for, from the client's tool messages."""
     calls = {each.tool_call_id: each.id for each in interrupts if each.kind is InterruptKind.CLIENT_TOOL}
-    return {
-        calls[each.tool_call_id]: InterruptResponse(response=_tool_result(each))
-        for each in sent
-        if each.tool_call_id in calls
-    }
+    responses = {}
+    for result in results:
+        if result.tool_call_id in calls:
+            error = {} if result.error is UNSET else {"error": result.error}
+            response = {"content": msgspec.to_builtins(result.content), **error}
+            responses[calls[result.tool_call_id]] = InterruptResponse(response=response)
+    return responses
 
 
-def answered_call_ids(sent: Iterable[wire.AgUiMessage]) -> frozenset[ToolCallId]:
-    """Return the calls that a client has results of."""
-    return frozenset(each.tool_call_id for each in sent if isinstance(each, wire.ToolMessage))
-
-
-def _interrupt_response(asked: Interrupt, entry: ResumeEntry) -> InterruptResponse:
-    response = _response_value(asked, entry)
-    if entry.status == "resolved":
-        check_response(asked, response)
-    return InterruptResponse(response=response, digest=asked.digest)
-
-
-def _response_value(asked: Interrupt, entry: ResumeEntry) -> Json:
-    payload = None if entry.payload is UNSET else entry.payload
-    if asked.kind is not InterruptKind.APPROVAL:
-        return CANCELLED_RESPONSE if entry.status == "cancelled" else payload
+def _interrupt_response(interrupt: Interrupt, entry: ResumeEntry) -> InterruptResponse:
+    is_approval = interrupt.kind is InterruptKind.APPROVAL
     if entry.status == "cancelled":
-        return {"decision": "deny", "reason": CANCELLED_RESPONSE}
-    return _approval_decision(payload)
+        denial = {"decision": "deny", "reason": CANCELLED_RESPONSE}
+        return InterruptResponse(response=denial if is_approval else CANCELLED_RESPONSE, digest=interrupt.digest)
+    payload = None if entry.payload is UNSET else entry.payload
+    response = _approval_decision(payload) if is_approval else payload
+    check_response(interrupt, response)
+    return InterruptResponse(response=response, digest=interrupt.digest)
 
 
 def _approval_decision(payload: Json) -> Json:
-    """Return what was decided about a call, also where it is said as the protocol's own examples say it."""
+    """Return the decision about a tool call, also from the forms that the protocol's own examples use."""
     if isinstance(payload, bool):
         return {"decision": "approve" if payload else "deny"}
     if isinstance(payload, dict) and isinstance(payload.get("approved"), bool):
-        decided: dict[str, Any] = {"decision": "approve" if payload["approved"] else "deny"}
-        named: Mapping[str, str] = {"editedArgs": "arguments", "reason": "reason"}
-        return decided | {ours: payload[theirs] for theirs, ours in named.items() if theirs in payload}
+        decision: dict[str, Any] = {"decision": "approve" if payload["approved"] else "deny"}
+        fields = {"editedArgs": "arguments", "reason": "reason"}
+        return decision | {ours: payload[theirs] for theirs, ours in fields.items() if theirs in payload}
     return payload
-
-
-def _tool_result(sent: wire.ToolMessage) -> Json:
-    error = {} if sent.error is UNSET else {"error": sent.error}
-    return {"content": msgspec.to_builtins(sent.content), **error}

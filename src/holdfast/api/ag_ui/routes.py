@@ -1,4 +1,6 @@
-"""The AG-UI routes: request decoding, segment streams over server-sent events, and the two handlers.
+"""The AG-UI routes: request decoding, segment streams over server-sent events, and the handlers.
+
+The route that starts runs accepts native and AG-UI requests, so it is here too.
 
 Unknown fields are ignored and null means absent. A stream ends where its segment ends, although the run may continue.
 """
@@ -7,102 +9,112 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
-from litestar import get, post
+from litestar import Response, get, post
 from litestar.di import NamedDependency
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, JSONBody
 from litestar.typing import FieldDefinition
 
 from holdfast.api.ag_ui.runs import AgUiControl
-from holdfast.api.ag_ui.segments import SegmentProjection, SegmentSubscription
+from holdfast.api.ag_ui.segments import SegmentSubscription
 from holdfast.api.bodies import RunBody
 from holdfast.api.json_body import JsonBody, check_json_type, decode_json, mismatch_error
-from holdfast.api.parameters import IdQuery, parse_run_id, space_paths
-from holdfast.api.streams.sse import KEEPALIVE, RETRY, EventStream, StreamBody, StreamResponse, sse_frames_with_ids
-from holdfast.control.streams.broadcast import EventBatch, StreamEnd
+from holdfast.api.parameters import IdQuery, WaitSeconds, parse_run_id, space_paths
+from holdfast.api.routes.runs import (
+    REPLAYED_HEADER,
+    RUN_STREAM_HEADERS,
+    THREAD_RUNS_PATHS,
+    AcceptHeader,
+    IdempotencyKey,
+    start_run,
+)
+from holdfast.api.streams.sse import KEEPALIVE, EventStream, StreamBody, StreamResponse, sse_frames_with_ids
+from holdfast.control.streams.broadcast import StreamEnd
+from holdfast.domain.errors import Invalid
 from holdfast.domain.events.messages import RunAgentInput
-from holdfast.domain.ids import RunId, SpaceId
+from holdfast.domain.ids import RunId, SpaceId, ThreadId
+from holdfast.domain.run import Run
 from holdfast.domain.space import DEFAULT_SPACE
 
 _AG_UI_KEYS: Final = (b'"threadId"', b'"runId"')
-"""What a request of the protocol has, and none of ours."""
+"""Keys of AG-UI requests that native requests do not have."""
 _ANY_JSON_FIELDS: Final = frozenset({"state", "forwardedProps", "parameters", "metadata", "payload"})
 _NATIVE: Final = msgspec.json.Decoder(RunBody)
 _ANY: Final[msgspec.json.Decoder[Any]] = msgspec.json.Decoder()
 
 
 class AgUiBody(JsonBody):
-    """Reads a request of the protocol."""
+    """Decodes an AG-UI request."""
 
     @classmethod
     def create_for_field_definition(
         cls, field_definition: FieldDefinition, handler_id: str, backend_cls: Any = None
     ) -> None:
-        """Need no decoder of the route's own."""
+        """Do nothing: the body has one fixed type."""
 
     def decode_bytes(self, value: bytes) -> Any:
-        """Return the request."""
+        """Return the decoded request."""
         check_json_type(self.asgi_connection.headers.get("content-type"))
         return decode_input(decode_json(_ANY, value))
 
 
 class RunOrAgUiBody(AgUiBody):
-    """Reads a run to be made, in our own words or in those of the protocol."""
+    """Decodes a new run, in the native shape or as an AG-UI request."""
 
     def decode_bytes(self, value: bytes) -> Any:
-        """Return the body of a run, or the request."""
+        """Return the decoded native body or AG-UI request."""
         check_json_type(self.asgi_connection.headers.get("content-type"))
-        if any(mark in value for mark in _AG_UI_KEYS):
-            found = decode_json(_ANY, value)
-            if isinstance(found, dict) and ("threadId" in found or "runId" in found):
-                return decode_input(found)
+        if any(key in value for key in _AG_UI_KEYS):
+            body = decode_json(_ANY, value)
+            if isinstance(body, dict) and ("threadId" in body or "runId" in body):
+                return decode_input(body)
         return decode_json(_NATIVE, value)
 
 
 def decode_input(body: Any) -> RunAgentInput:
-    """Return a request of the protocol, or raise what is wrong with it."""
-    given = _without_nulls(body)
+    """Return a JSON body as an AG-UI request, or raise `Invalid`."""
+    fields = _without_nulls(body)
     try:
-        return msgspec.convert(given, RunAgentInput)
+        return msgspec.convert(fields, RunAgentInput)
     except msgspec.ValidationError as exc:
-        raise mismatch_error(exc, given, RunAgentInput) from exc
+        raise mismatch_error(exc, fields, RunAgentInput) from exc
 
 
-def _without_nulls(found: Any) -> Any:
-    """Return a request without the null fields that some clients write; what may be any JSON is left as it is."""
-    if isinstance(found, list):
-        return [_without_nulls(each) for each in found]
-    if not isinstance(found, dict):
-        return found
-    given = {name: value for name, value in found.items() if value is not None}
-    return {name: value if name in _ANY_JSON_FIELDS else _without_nulls(value) for name, value in given.items()}
+def _without_nulls(value: Any) -> Any:
+    """Return a request without the null fields that some clients send, except in fields that may be any JSON."""
+    if isinstance(value, list):
+        return [_without_nulls(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: field if name in _ANY_JSON_FIELDS else _without_nulls(field)
+        for name, field in value.items()
+        if field is not None
+    }
 
 
 class SegmentStream(EventStream):
     """An ASGI app that sends a segment."""
 
-    def __init__(self, subscription: SegmentSubscription, *, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
-        super().__init__(subscription.follower, render=sse_frames_with_ids, prelude=RETRY, headers=headers)
-        self._segment: SegmentProjection = subscription.segment
+    def __init__(self, subscription: SegmentSubscription) -> None:
+        run = subscription.run
+        location = f"/api/spaces/{run.space_id}/runs/{run.id}"
+        headers = [(b"content-location", location.encode()), (b"x-run-id", run.id.encode())]
+        super().__init__(subscription.subscriber, headers=headers)
+        self._segment = subscription.segment
 
     async def _write_all(self, body: StreamBody) -> StreamEnd:
-        while not isinstance(found := await body.next(), StreamEnd):
-            body.write(KEEPALIVE if found is None else await self._rendered(found))
+        while not isinstance(batch := await body.next(), StreamEnd):
+            if batch is None:
+                body.write(KEEPALIVE)
+                continue
+            events: Sequence[Any] = await self._segment.project(batch.items)
+            # unchanged events are rendered once for all subscribers
+            shared = events is batch.items
+            body.write(batch.rendered(sse_frames_with_ids) if shared else sse_frames_with_ids(events))
             if self._segment.ended:
                 return StreamEnd.ENDED
-        return found
-
-    async def _rendered(self, chunk: EventBatch) -> bytes:
-        sent: Sequence[Any] = await self._segment.project(chunk.items)
-        return chunk.rendered(sse_frames_with_ids) if sent is chunk.items else sse_frames_with_ids(sent)
-
-
-def segment_stream(subscription: SegmentSubscription) -> StreamResponse:
-    """Return a segment as the answer of a route."""
-    run = subscription.run
-    named = {"content-location": f"/api/spaces/{run.space_id}/runs/{run.id}", "x-run-id": run.id}
-    headers = [(name.encode(), value.encode()) for name, value in named.items()]
-    return StreamResponse(SegmentStream(subscription, headers=headers))
+        return batch
 
 
 _TAGS: Final = ["ag-ui"]
@@ -119,20 +131,63 @@ async def run_agent(
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
     base_run_id: IdQuery = None,
 ) -> StreamResponse:
-    """Run an agent as AG-UI 1.0 says, on the thread that the client names, which is made on first use."""
-    return segment_stream(await ag_ui.run_agent(space_id, name, data, base=parse_run_id(base_run_id)))
+    """Run an agent with AG-UI 1.0, on the thread that the request names, which is created on first use."""
+    subscription = await ag_ui.run_agent(space_id, name, data, base=parse_run_id(base_run_id))
+    return StreamResponse(SegmentStream(subscription))
 
 
 @get(space_paths("/runs/{run_id:str}/segment"), summary="Join a segment", tags=_TAGS, opt=_SSE)
 async def join_segment(
     ag_ui: NamedDependency[AgUiControl], run_id: FromPath[RunId], space_id: FromPath[SpaceId] = DEFAULT_SPACE
 ) -> StreamResponse:
-    """Send a segment from its beginning, with the conversation before it, until it ends.
+    """Send a segment from its start, with the conversation before it, until it ends.
 
-    It is for clients of AG-UI that were cut off: what they have of the segment is taken back and sent again. By the id
-    of a run it is its latest segment.
+    For AG-UI clients that were disconnected: the part of the segment that they have is sent again. The id of a run
+    stands for its latest segment.
     """
-    return segment_stream(await ag_ui.join(space_id, run_id))
+    return StreamResponse(SegmentStream(await ag_ui.join(space_id, run_id)))
 
 
-ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (run_agent, join_segment)
+@post(
+    THREAD_RUNS_PATHS,
+    summary="Start a run",
+    tags=["runs"],
+    dto=RunOrAgUiBody,
+    opt={
+        "body": {"application/json": RunBody},
+        "content": {"application/json": Run},
+        "also": {"200": {"text/event-stream": str}},
+        "headers": {"201": REPLAYED_HEADER, "200": {**REPLAYED_HEADER, **RUN_STREAM_HEADERS}},
+    },
+)
+async def create_run(
+    ag_ui: NamedDependency[AgUiControl],
+    thread_id: FromPath[ThreadId],
+    data: JSONBody[RunBody | RunAgentInput],
+    space_id: FromPath[SpaceId] = DEFAULT_SPACE,
+    key: IdempotencyKey = None,
+    wait: WaitSeconds = 0,
+    base_run_id: IdQuery = None,
+    accept: AcceptHeader = "*/*",
+) -> Response[Run] | StreamResponse:
+    """Start a run on a thread; it is durable before the response is sent.
+
+    With `Accept: text/event-stream` the response is 200 and the stream of the run, whose id is in the header
+    `X-Run-Id`; `wait` is not allowed then. A second request with the same idempotency key and body returns the run of
+    the first, with the header `Idempotency-Replayed: true`.
+
+    A body with `threadId` or `runId` is the `RunAgentInput` of AG-UI 1.0, and the response is 200 and the stream of one
+    segment; only then the query may have `base_run_id`.
+    """
+    if isinstance(data, RunBody):
+        if base_run_id is not None:
+            raise Invalid("send `base_run_id` in the body", field="base_run_id")
+        return await start_run(ag_ui.starts, space_id, data.new_run(thread_id, key=key), wait=wait, accept=accept)
+    if data.thread_id != thread_id:
+        raise Invalid(f"`threadId` names another thread than the path, `{thread_id}`", field="threadId")
+    if wait or key is not None:
+        raise Invalid("an AG-UI request takes neither `wait` nor an idempotency key: its `runId` is used once")
+    return StreamResponse(SegmentStream(await ag_ui.run(space_id, data, base=parse_run_id(base_run_id))))
+
+
+ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (create_run, run_agent, join_segment)

@@ -1,6 +1,7 @@
 """A segment for one AG-UI client: log events up to its end, plus snapshots of messages and state."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import takewhile
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -10,7 +11,6 @@ from holdfast.api.ag_ui.messages import read_chain, to_ag_ui_messages
 from holdfast.control.streams.broadcast import Subscriber
 from holdfast.domain.content import Json
 from holdfast.domain.events import (
-    Event,
     MessagesSnapshot,
     StateSnapshot,
     TextMessageStart,
@@ -20,17 +20,17 @@ from holdfast.domain.events import (
 )
 from holdfast.domain.ids import MessageId, RunId, SpaceId, ToolCallId
 from holdfast.domain.instant import millis
-from holdfast.domain.message import Message, Role
+from holdfast.domain.message import Role
 from holdfast.domain.run import Run
 from holdfast.ports.log import EventLog, LoggedEvent, Messages
 
 _MESSAGE_ID_TYPES: Final = ("TEXT_MESSAGE_START", "TOOL_CALL_START", "TOOL_CALL_RESULT")
-"""Events that name the messages which a run says."""
+"""Events that carry the ids of the messages of a run."""
 _EVENT_PAGE_SIZE: Final = 1000
 
 
 class ComputedEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event that is in no log: it is sent behind the one whose number it has."""
+    """An event that is not in the log: it is sent after the log event with the same number."""
 
     seq: int
     type: str
@@ -38,7 +38,7 @@ class ComputedEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshots:
-    """Makes snapshots."""
+    """Computes snapshot events."""
 
     def __init__(self, *, messages: Messages, events: EventLog) -> None:
         self._messages = messages
@@ -46,44 +46,38 @@ class Snapshots:
 
     async def conversation(self, space: SpaceId, run: RunId, *, at: LoggedEvent) -> ComputedEvent:
         """Return the whole chain of a run as it was at an event of its log."""
-        said = await self._said(space, run, through=at.seq)
-        kept = _messages_until(await read_chain(self._messages, space, run), run, said)
-        return _computed_event(MessagesSnapshot(timestamp=millis(at.created_at), messages=to_ag_ui_messages(kept)), at)
+        streamed_ids = await self._streamed_message_ids(space, run, through=at.seq)
+        messages = takewhile(
+            lambda each: each.run_id != run or each.role in (Role.USER, Role.SYSTEM) or each.id in streamed_ids,
+            await read_chain(self._messages, space, run),
+        )
+        return _computed_event(
+            MessagesSnapshot(timestamp=millis(at.created_at), messages=to_ag_ui_messages(messages)), at
+        )
 
     def state(self, state: Json, *, at: LoggedEvent) -> ComputedEvent:
-        """Return a state."""
+        """Return a snapshot of a state."""
         return _computed_event(StateSnapshot(timestamp=millis(at.created_at), snapshot=state), at)
 
-    async def _said(self, space: SpaceId, run: RunId, *, through: int) -> set[MessageId]:
-        """Return the ids of the messages that a run had said up to an event."""
-        said: set[MessageId] = set()
+    async def _streamed_message_ids(self, space: SpaceId, run: RunId, *, through: int) -> set[MessageId]:
+        """Return the ids of the messages that a run had started up to an event."""
+        ids: set[MessageId] = set()
         seq = 0
         while page := await self._events.after(space, run, seq=seq, limit=_EVENT_PAGE_SIZE, types=_MESSAGE_ID_TYPES):
-            said.update(
-                name for event in page if event.seq <= through for name in _message_ids(decode_event(event.data))
-            )
+            for event in page:
+                if event.seq > through:
+                    break
+                match decode_event(event.data):
+                    case TextMessageStart(message_id=id) | ToolCallResult(message_id=id):
+                        ids.add(id)
+                    case ToolCallStart(parent_message_id=str(id)):
+                        ids.add(id)
+                    case _:
+                        pass
             seq = page[-1].seq
             if seq >= through:
                 break
-        return said
-
-
-def _message_ids(event: Event) -> Iterator[MessageId]:
-    match event:
-        case TextMessageStart(message_id=name) | ToolCallResult(message_id=name):
-            yield name
-        case ToolCallStart(parent_message_id=str(name)):
-            yield name
-        case _:
-            pass
-
-
-def _messages_until(chain: list[Message], run: RunId, said: set[MessageId]) -> Iterator[Message]:
-    """Yield the messages of a chain up to the first that its last run had not said yet."""
-    for message in chain:
-        if message.run_id == run and message.role in (Role.ASSISTANT, Role.TOOL) and message.id not in said:
-            return
-        yield message
+        return ids
 
 
 def _computed_event(event: MessagesSnapshot | StateSnapshot, at: LoggedEvent) -> ComputedEvent:
@@ -98,7 +92,7 @@ _ABANDONED_NAME: Final = b'"holdfast.abandoned"'
 
 
 class SegmentProjection:
-    """What one client is sent of a run."""
+    """The events of a run that one client is sent."""
 
     def __init__(
         self,
@@ -110,9 +104,9 @@ class SegmentProjection:
         answered: frozenset[ToolCallId] = frozenset(),
         joined: bool = False,
     ) -> None:
-        """Send the `state` at the beginning, and no result of the calls that the client has `answered` itself.
+        """Send `state` at the start, and omit the results of the calls that the client has `answered` itself.
 
-        A client that has `joined` is sent the conversation at the beginning: it may have a part of what follows.
+        A client that has `joined` is sent the conversation at the start: it may have a part of what follows.
         """
         self._snapshots = snapshots
         self._space = space
@@ -121,37 +115,31 @@ class SegmentProjection:
         self._answered = answered
         self._joined = joined
         self.ended = False
-        """Whether its end was among what was sent."""
+        """Whether the end of the segment was sent."""
 
     async def project(self, events: Sequence[LoggedEvent]) -> Sequence[SegmentEvent]:
-        """Return what to send for some events that follow those before."""
+        """Return the events to send for the next log events."""
         if not any(map(_is_special, events)):
             return events
-        sent: list[SegmentEvent] = []
+        projected: list[SegmentEvent] = []
         for event in events:
-            if not self._has(event):
-                sent += [event, *await self._beside(event)]
+            if not self._is_answered(event):
+                projected += [event, *await self._snapshots_after(event)]
             if event.type in _END_TYPES:
                 self.ended = True
                 break
-        return sent
+        return projected
 
-    async def _beside(self, event: LoggedEvent) -> list[ComputedEvent]:
-        match event.type:
-            case "RUN_STARTED":
-                return await self._beginning(event)
-            case "CUSTOM" if _ABANDONED_NAME in event.data:
-                return [await self._snapshots.conversation(self._space, self._run, at=event)]
-            case _:
-                return []
+    async def _snapshots_after(self, event: LoggedEvent) -> list[ComputedEvent]:
+        snapshots = []
+        is_start = event.type == "RUN_STARTED"
+        if (is_start and self._joined) or _is_abandoned(event):
+            snapshots.append(await self._snapshots.conversation(self._space, self._run, at=event))
+        if is_start and self._state is not UNSET:
+            snapshots.append(self._snapshots.state(self._state, at=event))
+        return snapshots
 
-    async def _beginning(self, event: LoggedEvent) -> list[ComputedEvent]:
-        state = [] if self._state is UNSET else [self._snapshots.state(self._state, at=event)]
-        if not self._joined:
-            return state
-        return [await self._snapshots.conversation(self._space, self._run, at=event), *state]
-
-    def _has(self, event: LoggedEvent) -> bool:
+    def _is_answered(self, event: LoggedEvent) -> bool:
         if event.type != "TOOL_CALL_RESULT" or not self._answered:
             return False
         result = decode_event(event.data)
@@ -159,12 +147,16 @@ class SegmentProjection:
 
 
 class SegmentSubscription(NamedTuple):
-    """A run, and the segment of it that the client follows."""
+    """A run, and the segment of it that a client follows."""
 
     run: Run
-    follower: Subscriber
+    subscriber: Subscriber
     segment: SegmentProjection
 
 
 def _is_special(event: LoggedEvent) -> bool:
     return event.type in _SPECIAL_TYPES or (event.type == "CUSTOM" and _ABANDONED_NAME in event.data)
+
+
+def _is_abandoned(event: LoggedEvent) -> bool:
+    return event.type == "CUSTOM" and _ABANDONED_NAME in event.data

@@ -1,4 +1,7 @@
-"""Routes for runs: start, list, read, cancel, respond, retry, and steer."""
+"""Routes for runs: list, read, cancel, respond, retry, and steer, and the response of a started run.
+
+The route that starts runs accepts AG-UI requests too, so it is in `api/ag_ui/routes.py`.
+"""
 
 from typing import Annotated
 
@@ -7,16 +10,13 @@ from litestar import Response, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, HeaderParameter, JSONBody
 
-from holdfast.api.ag_ui.routes import RunOrAgUiBody, segment_stream
-from holdfast.api.ag_ui.runs import AgUiControl
-from holdfast.api.bodies import CancelBody, InterruptResponseBody, RetryBody, RunBody, SteeringBody
+from holdfast.api.bodies import CancelBody, InterruptResponseBody, RetryBody, SteeringBody
 from holdfast.api.parameters import Cursor, IdQuery, Limit, WaitSeconds, parse_run_id, prefers_stream, space_paths
 from holdfast.api.streams.sse import StreamResponse, run_stream
 from holdfast.control.run_details import RunDetailsControl
 from holdfast.control.run_starts import RunStartControl
 from holdfast.control.runs import RunControl
 from holdfast.domain.errors import Invalid
-from holdfast.domain.events.messages import RunAgentInput
 from holdfast.domain.idempotency import MAX_IDEMPOTENCY_KEY_CHARS
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
 from holdfast.domain.interrupt import Interrupt
@@ -29,10 +29,10 @@ from holdfast.ports.runs import RunFilter
 _TAGS = ["runs"]
 _DEFAULT_CANCEL = CancelBody()
 _DEFAULT_RETRY = RetryBody()
-_THREAD_RUNS = space_paths("/threads/{thread_id:str}/runs")
+THREAD_RUNS_PATHS = space_paths("/threads/{thread_id:str}/runs")
 
 REPLAYED_HEADER = {"Idempotency-Replayed": "`true` if the run was made by an earlier request under the same key."}
-_STREAM_HEADERS = {"X-Run-Id": "The id of the run.", "Content-Location": "The address of the run."}
+RUN_STREAM_HEADERS = {"X-Run-Id": "The id of the run.", "Content-Location": "The address of the run."}
 
 IdempotencyKey = Annotated[
     str | None,
@@ -57,49 +57,7 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     number: int
 
 
-@post(
-    _THREAD_RUNS,
-    summary="Start a run",
-    tags=_TAGS,
-    dto=RunOrAgUiBody,
-    opt={
-        "body": {"application/json": RunBody},
-        "content": {"application/json": Run},
-        "also": {"200": {"text/event-stream": str}},
-        "headers": {"201": REPLAYED_HEADER, "200": {**REPLAYED_HEADER, **_STREAM_HEADERS}},
-    },
-)
-async def create_run(
-    ag_ui: NamedDependency[AgUiControl],
-    thread_id: FromPath[ThreadId],
-    data: JSONBody[RunBody | RunAgentInput],
-    space_id: FromPath[SpaceId] = DEFAULT_SPACE,
-    key: IdempotencyKey = None,
-    wait: WaitSeconds = 0,
-    base_run_id: IdQuery = None,
-    accept: AcceptHeader = "*/*",
-) -> Response[Run] | StreamResponse:
-    """Start a run on a thread; once it is answered for, no crash can lose it.
-
-    With `Accept: text/event-stream` the answer is 200 and the stream of the run, whose id is in the header `X-Run-Id`;
-    there is nothing to `wait` for then. Under an idempotency key that was used before with the same body, it is the run
-    that was made then, with the header `Idempotency-Replayed: true`.
-
-    A body with `threadId` or `runId` is the `RunAgentInput` of AG-UI 1.0, and the answer is 200 and the stream of one
-    segment; only there `base_run_id` may stand in the query.
-    """
-    if isinstance(data, RunAgentInput):
-        _check_ag_ui_input(data, thread_id, wait=wait, key=key)
-        return segment_stream(await ag_ui.run(space_id, data, base=parse_run_id(base_run_id)))
-    if base_run_id is not None:
-        raise Invalid("say `base_run_id` in the body", field="base_run_id")
-    new = data.new_run(thread_id, key=key)
-    if prefers_stream(accept):
-        return await _stream_response(ag_ui.starts, space_id, new, wait=wait)
-    return _created_response(await ag_ui.starts.start(space_id, new, wait=wait))
-
-
-@get(_THREAD_RUNS, summary="List the runs of a thread", tags=_TAGS)
+@get(THREAD_RUNS_PATHS, summary="List the runs of a thread", tags=_TAGS)
 async def list_thread_runs(
     details: NamedDependency[RunDetailsControl],
     thread_id: FromPath[ThreadId],
@@ -196,18 +154,16 @@ async def steer_run(
     return Accepted(run_id=run_id, number=number)
 
 
-def _check_ag_ui_input(asked: RunAgentInput, thread: ThreadId, *, wait: float, key: str | None) -> None:
-    if asked.thread_id != thread:
-        raise Invalid(f"`threadId` names another thread than the address, `{thread}`", field="threadId")
-    if wait or key is not None:
-        raise Invalid("the stream of a segment is not waited for, and its `runId` is used once: send neither")
-
-
-async def _stream_response(starts: RunStartControl, space: SpaceId, new: NewRun, *, wait: float) -> StreamResponse:
+async def start_run(
+    starts: RunStartControl, space: SpaceId, new: NewRun, *, wait: float, accept: str
+) -> Response[Run] | StreamResponse:
+    """Start a run and respond with it, or with its stream if the client prefers that."""
+    if not prefers_stream(accept):
+        return _created_response(await starts.start(space, new, wait=wait))
     if wait:
-        raise Invalid("a stream goes on until its run has ended: leave out `wait`, or ask for JSON", field="wait")
-    created, follower = await starts.start_and_subscribe(space, new)
-    return run_stream(created.run, follower, headers=_replay_headers(created))
+        raise Invalid("a stream lasts until its run has ended: omit `wait`, or request JSON", field="wait")
+    created, subscriber = await starts.start_and_subscribe(space, new)
+    return run_stream(created.run, subscriber, headers=_replay_headers(created))
 
 
 def _created_response(created: CreatedRun) -> Response[Run]:
@@ -219,7 +175,6 @@ def _replay_headers(created: CreatedRun) -> dict[str, str]:
 
 
 ROUTES = [
-    create_run,
     list_thread_runs,
     read_thread_run,
     list_runs,
