@@ -71,11 +71,6 @@ def changed_state(request: RunAgentInput, values: Mapping[str, Json]) -> Json | 
     return UNSET if state == client_state(request) else state
 
 
-def may_create_thread(request: RunAgentInput) -> bool:
-    """Return whether a request may create its thread: it names no base run and resumes none."""
-    return requested_base(request) is None and (request.resume is UNSET or not request.resume)
-
-
 def requested_base(request: RunAgentInput) -> RunId | None:
     """Return the base run that a request names."""
     if request.parent_run_id is not UNSET:

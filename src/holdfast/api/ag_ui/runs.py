@@ -18,7 +18,6 @@ from holdfast.api.ag_ui.requests import (
     changed_state,
     check_client_ids,
     client_tool_responses,
-    may_create_thread,
     requested_base,
     resume_responses,
     to_new_run,
@@ -90,8 +89,8 @@ class AgUiControl:
         try:
             await self._threads.get(space, request.thread_id)
         except NotFound:
-            if base is not None or not may_create_thread(request):
-                raise
+            if base or requested_base(request) or (request.resume is not UNSET and request.resume):
+                raise  # the request continues or resumes a run, which only an existing thread can have
             thread = NewThread(id=request.thread_id, agent_type=agent)
             root = BranchPoint(run_id=None, sequence=None, new_messages=request.messages, revised_ids=frozenset())
             try:

@@ -133,7 +133,8 @@ class SegmentProjection:
     async def _snapshots_after(self, event: LoggedEvent) -> list[ComputedEvent]:
         snapshots = []
         is_start = event.type == "RUN_STARTED"
-        if (is_start and self._joined) or _is_abandoned(event):
+        is_abandonment = event.type == "CUSTOM" and _ABANDONED_NAME in event.data
+        if is_abandonment or (is_start and self._joined):
             snapshots.append(await self._snapshots.conversation(self._space, self._run, at=event))
         if is_start and self._state is not UNSET:
             snapshots.append(self._snapshots.state(self._state, at=event))
@@ -156,7 +157,3 @@ class SegmentSubscription(NamedTuple):
 
 def _is_special(event: LoggedEvent) -> bool:
     return event.type in _SPECIAL_TYPES or (event.type == "CUSTOM" and _ABANDONED_NAME in event.data)
-
-
-def _is_abandoned(event: LoggedEvent) -> bool:
-    return event.type == "CUSTOM" and _ABANDONED_NAME in event.data

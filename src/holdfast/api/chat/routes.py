@@ -74,26 +74,23 @@ def _event_frame(name: str, data: Json | msgspec.Struct) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (name.encode(), msgspec.json.encode(data, enc_hook=str))
 
 
-_TAGS: Final = ["chat"]
-_CHAT_ERROR_HANDLERS: Final = contract_error_handlers(CHAT_ERRORS, not_found=SessionNotFound)
+_OPTIONS: Final[dict[str, Any]] = {
+    "tags": ["chat"],
+    "exception_handlers": contract_error_handlers(CHAT_ERRORS, not_found=SessionNotFound),
+}
 
 _AgentName = Annotated[str | None, QueryParameter(name="agentName", max_length=128, description="Only of this agent.")]
 _Force = Annotated[bool, QueryParameter(description="Cancel the active runs, and delete the session.")]
 
 
-@get("/agents", summary="List agents for chats and tasks", tags=_TAGS, exception_handlers=_CHAT_ERROR_HANDLERS)
+@get("/agents", summary="List agents for chats and tasks", **_OPTIONS)
 async def list_contract_agents(chats: NamedDependency[ChatControl]) -> ContractAgentList:
     """Return the agents of the workspace by name, and the errors of those with invalid files."""
     found = chats.agents.all()
     return ContractAgentList(agents=found.items, broken=found.broken)
 
 
-@get(
-    "/agents/{name:str}",
-    summary="Read an agent for chats and tasks",
-    tags=_TAGS,
-    exception_handlers=_CHAT_ERROR_HANDLERS,
-)
+@get("/agents/{name:str}", summary="Read an agent for chats and tasks", **_OPTIONS)
 async def read_contract_agent(chats: NamedDependency[ChatControl], name: FromPath[str]) -> ContractAgentResponse:
     """Return an agent as its files define it now."""
     return ContractAgentResponse(agent=chats.agent(name))
@@ -102,10 +99,9 @@ async def read_contract_agent(chats: NamedDependency[ChatControl], name: FromPat
 @post(
     "/agents/{name:str}/chat",
     summary="Chat with an agent",
-    tags=_TAGS,
     status_code=200,
-    exception_handlers=_CHAT_ERROR_HANDLERS,
     opt={"content": {"application/json": ChatReply, "text/event-stream": str}},
+    **_OPTIONS,
 )
 async def chat(
     chats: NamedDependency[ChatControl],
@@ -127,7 +123,7 @@ async def chat(
     return Response(reply, headers={"Idempotency-Replayed": "true"} if started.replayed else {})
 
 
-@get("/sessions", summary="List sessions", tags=_TAGS, exception_handlers=_CHAT_ERROR_HANDLERS)
+@get("/sessions", summary="List sessions", **_OPTIONS)
 async def list_sessions(
     sessions: NamedDependency[SessionControl],
     agent_name: _AgentName = None,
@@ -139,19 +135,13 @@ async def list_sessions(
     return SessionPage(sessions=page.items, next_cursor=page.next_cursor)
 
 
-@get("/sessions/{session_id:str}", summary="Read a session", tags=_TAGS, exception_handlers=_CHAT_ERROR_HANDLERS)
+@get("/sessions/{session_id:str}", summary="Read a session", **_OPTIONS)
 async def read_session(sessions: NamedDependency[SessionControl], session_id: FromPath[ThreadId]) -> SessionResponse:
     """Return a session with its newest task."""
     return SessionResponse(session=await sessions.get(session_id))
 
 
-@delete(
-    "/sessions/{session_id:str}",
-    summary="Delete a session",
-    tags=_TAGS,
-    status_code=200,
-    exception_handlers=_CHAT_ERROR_HANDLERS,
-)
+@delete("/sessions/{session_id:str}", summary="Delete a session", status_code=200, **_OPTIONS)
 async def delete_session(
     sessions: NamedDependency[SessionControl], session_id: FromPath[ThreadId], force: _Force = False
 ) -> SessionDeleted:
@@ -160,12 +150,7 @@ async def delete_session(
     return SessionDeleted(session_id=session_id)
 
 
-@get(
-    "/sessions/{session_id:str}/messages",
-    summary="List the messages of a session",
-    tags=_TAGS,
-    exception_handlers=_CHAT_ERROR_HANDLERS,
-)
+@get("/sessions/{session_id:str}/messages", summary="List the messages of a session", **_OPTIONS)
 async def list_session_messages(
     sessions: NamedDependency[SessionControl],
     session_id: FromPath[ThreadId],
@@ -177,12 +162,7 @@ async def list_session_messages(
     return SessionMessages(session_id=session_id, messages=page.items, next_cursor=page.next_cursor)
 
 
-@get(
-    "/sessions/{session_id:str}/context",
-    summary="Read a session's context",
-    tags=_TAGS,
-    exception_handlers=_CHAT_ERROR_HANDLERS,
-)
+@get("/sessions/{session_id:str}/context", summary="Read a session's context", **_OPTIONS)
 async def read_session_context(
     sessions: NamedDependency[SessionControl], session_id: FromPath[ThreadId]
 ) -> SessionContext:
@@ -190,13 +170,7 @@ async def read_session_context(
     return SessionContext(session_id=session_id, context=await sessions.context(session_id))
 
 
-@post(
-    "/sessions/{session_id:str}/cancel",
-    summary="Cancel the active runs of a session",
-    tags=_TAGS,
-    status_code=200,
-    exception_handlers=_CHAT_ERROR_HANDLERS,
-)
+@post("/sessions/{session_id:str}/cancel", summary="Cancel the active runs of a session", status_code=200, **_OPTIONS)
 async def cancel_session(sessions: NamedDependency[SessionControl], session_id: FromPath[ThreadId]) -> SessionCanceled:
     """Cancel the active runs of a session, and all runs that they spawned."""
     return SessionCanceled(session_id=session_id, canceled=await sessions.cancel(session_id))
@@ -214,19 +188,19 @@ ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (
     cancel_session,
 )
 
-_MODEL_TAGS: Final = ["models"]
-_MODEL_ERROR_HANDLERS: Final = contract_error_handlers(MODEL_ERRORS, not_found=NotFound)
+_MODEL_OPTIONS: Final[dict[str, Any]] = {
+    "tags": ["models"],
+    "exception_handlers": contract_error_handlers(MODEL_ERRORS, not_found=NotFound),
+}
 
 
-@get("/models", summary="List models", tags=_MODEL_TAGS, exception_handlers=_MODEL_ERROR_HANDLERS)
+@get("/models", summary="List models", **_MODEL_OPTIONS)
 async def list_known_models(model_calls: NamedDependency[ModelCalls]) -> ModelCatalog:
     """Return the providers with whether a key is set, and the known models with their inputs and prices."""
     return await model_calls.catalog()
 
 
-@post(
-    "/completions", summary="Call a model", tags=_MODEL_TAGS, status_code=200, exception_handlers=_MODEL_ERROR_HANDLERS
-)
+@post("/completions", summary="Call a model", status_code=200, **_MODEL_OPTIONS)
 async def call_model(model_calls: NamedDependency[ModelCalls], data: JSONBody[ModelCallBody]) -> ModelCallResponse:
     """Call a model once, without an agent and without retry. Nothing is stored."""
     return await model_calls.call(data)

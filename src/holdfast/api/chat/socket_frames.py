@@ -68,13 +68,12 @@ class ResultFrame(_IdentifiedFrame, frozen=True, kw_only=True, tag="result"):
 ClientFrame: TypeAlias = PingFrame | SubscribeFrame | UnsubscribeFrame | OfferFrame | ResultFrame
 
 _OBJECT_DECODER: Final = msgspec.json.Decoder(dict[str, Any])
-_PING_TEXT: Final = "ping"
 
 
 def decode_object(text: str) -> dict[str, Json]:
     """Return the JSON object of a frame; a bare `ping` is a ping frame."""
-    if text == _PING_TEXT:
-        return {"type": _PING_TEXT}
+    if text == "ping":
+        return {"type": "ping"}
     try:
         raw: dict[str, Json] = decode_json(_OBJECT_DECODER, text.encode())
     except Invalid as exc:

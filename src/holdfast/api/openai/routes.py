@@ -1,6 +1,6 @@
 """The OpenAI-compatible routes: agents as models, and chat completions."""
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from litestar import Response, get, post
 from litestar.di import NamedDependency
@@ -22,7 +22,7 @@ from holdfast.api.openai.responses import (
 from holdfast.api.routes.runs import IdempotencyKey
 from holdfast.api.streams.sse import StreamResponse
 
-_TAGS: Final = ["openai"]
+_OPTIONS: Final[dict[str, Any]] = {"tags": ["openai"], "exception_handlers": OPENAI_ERROR_HANDLERS}
 _ERROR_SCHEMA: Final = {"errors": CompletionErrorEnvelope}
 
 ThreadHeader = Annotated[
@@ -35,25 +35,13 @@ ThreadHeader = Annotated[
 ]
 
 
-@get(
-    "/v1/models",
-    summary="List agents as models",
-    tags=_TAGS,
-    exception_handlers=OPENAI_ERROR_HANDLERS,
-    opt=_ERROR_SCHEMA,
-)
+@get("/v1/models", summary="List agents as models", opt=_ERROR_SCHEMA, **_OPTIONS)
 async def list_models(completions: NamedDependency[CompletionControl]) -> ModelList:
     """Return the agents that accept chats, by name."""
     return ModelList(data=[ListedModel(id=agent.name) for agent in completions.models()])
 
 
-@get(
-    "/v1/models/{name:str}",
-    summary="Read an agent as a model",
-    tags=_TAGS,
-    exception_handlers=OPENAI_ERROR_HANDLERS,
-    opt=_ERROR_SCHEMA,
-)
+@get("/v1/models/{name:str}", summary="Read an agent as a model", opt=_ERROR_SCHEMA, **_OPTIONS)
 async def read_model(completions: NamedDependency[CompletionControl], name: FromPath[str]) -> ListedModel:
     """Return an agent that accepts chats."""
     return ListedModel(id=completions.model(name).name)
@@ -62,10 +50,9 @@ async def read_model(completions: NamedDependency[CompletionControl], name: From
 @post(
     "/v1/chat/completions",
     summary="Complete a chat",
-    tags=_TAGS,
     status_code=200,
-    exception_handlers=OPENAI_ERROR_HANDLERS,
     opt={**_ERROR_SCHEMA, "content": {"application/json": ChatCompletion, "text/event-stream": str}},
+    **_OPTIONS,
 )
 async def complete_chat(
     completions: NamedDependency[CompletionControl],

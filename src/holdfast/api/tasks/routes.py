@@ -6,7 +6,7 @@ event: task      …  one for each new event
 event: task         `task.status`, at the end
 """
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from litestar import Response, delete, get, post
@@ -19,6 +19,7 @@ from holdfast.api.parameters import LastEventHeader, LastEventId, resume_positio
 from holdfast.api.routes.runs import REPLAYED_HEADER, IdempotencyKey
 from holdfast.api.streams.sse import KEEPALIVE, EventStream, StreamBody
 from holdfast.api.tasks.bodies import (
+    PHASE_OF_STATUS,
     TaskBody,
     TaskContextResponse,
     TaskDeleted,
@@ -32,10 +33,11 @@ from holdfast.api.tasks.bodies import (
 )
 from holdfast.api.tasks.errors import TASK_ERROR_HANDLERS, TaskNotFound
 from holdfast.api.tasks.events import TaskEvents, TaskProjection, task_end_event
-from holdfast.api.tasks.tasks import TaskControl, TaskFilter
+from holdfast.api.tasks.tasks import TaskControl
 from holdfast.control.streams.broadcast import EventBatch, StreamEnd, Subscriber
-from holdfast.domain.run import Priority, Run
+from holdfast.domain.run import Mode, Priority, Run
 from holdfast.domain.task_ids import run_id_of, task_id_of
+from holdfast.ports.runs import RunFilter
 
 
 class TaskStream(EventStream):
@@ -87,7 +89,7 @@ class TaskStream(EventStream):
         return b"event: status\ndata: %b\n\n" % msgspec.json.encode(state)
 
 
-_TAGS: Final = ["tasks contract"]
+_OPTIONS: Final[dict[str, Any]] = {"tags": ["tasks contract"], "exception_handlers": TASK_ERROR_HANDLERS}
 
 _Limit = Annotated[int, QueryParameter(ge=1, le=1000, description="Maximum number of tasks.")]
 _Cursor = Annotated[
@@ -104,10 +106,9 @@ _Force = Annotated[bool, QueryParameter(description="Cancel and delete a task th
 @post(
     "/agents/{name:str}/task",
     summary="Create a task",
-    tags=_TAGS,
     status_code=202,
-    exception_handlers=TASK_ERROR_HANDLERS,
     opt={"headers": {"202": REPLAYED_HEADER}},
+    **_OPTIONS,
 )
 async def create_task(
     tasks: NamedDependency[TaskControl], name: FromPath[str], data: JSONBody[TaskBody], key: IdempotencyKey = None
@@ -118,7 +119,7 @@ async def create_task(
     return Response(body, headers={"Idempotency-Replayed": "true"} if created.replayed else {})
 
 
-@get("/tasks", summary="List tasks", tags=_TAGS, exception_handlers=TASK_ERROR_HANDLERS)
+@get("/tasks", summary="List tasks", **_OPTIONS)
 async def list_tasks(
     tasks: NamedDependency[TaskControl],
     agent_name: _AgentName = None,
@@ -129,23 +130,19 @@ async def list_tasks(
     cursor: _Cursor = None,
 ) -> TaskPage:
     """Return tasks, newest first."""
-    where = TaskFilter(agent_name=agent_name, status=status, priority=priority, tag=tag)
+    phase = None if status is None else PHASE_OF_STATUS[status]
+    where = RunFilter(mode=Mode.TASK, phase=phase, priority=priority, agent_type=agent_name, tag=tag)
     page = await tasks.page(where, limit=limit, cursor=cursor)
     return TaskPage(tasks=page.items, next_cursor=page.next_cursor)
 
 
-@get("/tasks/{task_id:str}", summary="Read a task", tags=_TAGS, exception_handlers=TASK_ERROR_HANDLERS)
+@get("/tasks/{task_id:str}", summary="Read a task", **_OPTIONS)
 async def read_task(tasks: NamedDependency[TaskControl], task_id: FromPath[str]) -> TaskResponse:
     """Return a task."""
     return TaskResponse(task=await tasks.get(task_id))
 
 
-@get(
-    "/tasks/{task_id:str}/events",
-    summary="List the events of a task",
-    tags=_TAGS,
-    exception_handlers=TASK_ERROR_HANDLERS,
-)
+@get("/tasks/{task_id:str}/events", summary="List the events of a task", **_OPTIONS)
 async def list_task_events(
     tasks: NamedDependency[TaskControl], task_id: FromPath[str], since: _Since = 0, limit: _EventLimit = 500
 ) -> TaskEvents:
@@ -153,9 +150,7 @@ async def list_task_events(
     return await tasks.events(task_id, since=since, limit=limit)
 
 
-@delete(
-    "/tasks/{task_id:str}", summary="Delete a task", tags=_TAGS, status_code=200, exception_handlers=TASK_ERROR_HANDLERS
-)
+@delete("/tasks/{task_id:str}", summary="Delete a task", status_code=200, **_OPTIONS)
 async def delete_task(
     tasks: NamedDependency[TaskControl], task_id: FromPath[str], force: _Force = False
 ) -> TaskDeleted:
@@ -164,13 +159,7 @@ async def delete_task(
     return TaskDeleted(task_id=_task_id(task_id))
 
 
-@get(
-    "/tasks/{task_id:str}/stream",
-    summary="Follow a task",
-    tags=_TAGS,
-    exception_handlers=TASK_ERROR_HANDLERS,
-    opt={"content": {"text/event-stream": str}},
-)
+@get("/tasks/{task_id:str}/stream", summary="Follow a task", opt={"content": {"text/event-stream": str}}, **_OPTIONS)
 async def follow_task(
     tasks: NamedDependency[TaskControl],
     task_id: FromPath[str],
@@ -183,13 +172,7 @@ async def follow_task(
     return TaskStream(tasks, run, subscriber, after=after)
 
 
-@post(
-    "/tasks/{task_id:str}/respond",
-    summary="Respond to a task",
-    tags=_TAGS,
-    status_code=200,
-    exception_handlers=TASK_ERROR_HANDLERS,
-)
+@post("/tasks/{task_id:str}/respond", summary="Respond to a task", status_code=200, **_OPTIONS)
 async def respond_to_task(
     tasks: NamedDependency[TaskControl], task_id: FromPath[str], data: JSONBody[TaskRespondBody]
 ) -> TaskStatusResponse:
@@ -198,22 +181,14 @@ async def respond_to_task(
     return TaskStatusResponse(task_id=_task_id(task_id), status=TaskStatus.PROCESSING)
 
 
-@post(
-    "/tasks/{task_id:str}/cancel",
-    summary="Cancel a task",
-    tags=_TAGS,
-    status_code=200,
-    exception_handlers=TASK_ERROR_HANDLERS,
-)
+@post("/tasks/{task_id:str}/cancel", summary="Cancel a task", status_code=200, **_OPTIONS)
 async def cancel_task(tasks: NamedDependency[TaskControl], task_id: FromPath[str]) -> TaskStatusResponse:
     """Cancel an active task and all tasks that it spawned."""
     await tasks.cancel(task_id)
     return TaskStatusResponse(task_id=_task_id(task_id), status=TaskStatus.CANCELED)
 
 
-@get(
-    "/tasks/{task_id:str}/context", summary="Read a task's context", tags=_TAGS, exception_handlers=TASK_ERROR_HANDLERS
-)
+@get("/tasks/{task_id:str}/context", summary="Read a task's context", **_OPTIONS)
 async def read_task_context(tasks: NamedDependency[TaskControl], task_id: FromPath[str]) -> TaskContextResponse:
     """Return the model context of the most recent iteration; null before the first."""
     return TaskContextResponse(task_id=_task_id(task_id), context=await tasks.context(task_id))

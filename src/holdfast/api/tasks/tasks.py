@@ -9,7 +9,6 @@ import msgspec
 
 from holdfast.api.contract_errors import ContractInvalid
 from holdfast.api.tasks.bodies import (
-    PHASE_OF_STATUS,
     ListedTask,
     Task,
     TaskBody,
@@ -39,7 +38,7 @@ from holdfast.domain.limits import Limits
 from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.new_run import CreatedRun, NewRun
 from holdfast.domain.page import MAX_PAGE_SIZE, Page
-from holdfast.domain.run import Mode, Priority, Run
+from holdfast.domain.run import Mode, Run
 from holdfast.domain.task_ids import run_id_of, task_id_of
 from holdfast.domain.thread import NewThread, derive_title
 from holdfast.ports.log import Contexts, EventLog, Steps
@@ -88,15 +87,6 @@ def _approval_decision(message: str) -> Json:
             return {"decision": "deny", "reason": reason} if reason else {"decision": "deny"}
         case _:
             raise ContractInvalid("an approval is answered with `approve` or `deny: reason`", field="message")
-
-
-class TaskFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which tasks to list."""
-
-    agent_name: str | None = None
-    status: TaskStatus | None = None
-    priority: Priority | None = None
-    tag: str | None = None
 
 
 class TaskControl:
@@ -148,21 +138,14 @@ class TaskControl:
             self._check_agent(agent)  # not earlier: a replayed request succeeds even if its agent was removed
             raise
 
-    async def page(self, where: TaskFilter, *, limit: int, cursor: str | None) -> Page[ListedTask]:
+    async def page(self, where: RunFilter, *, limit: int, cursor: str | None) -> Page[ListedTask]:
         """Return tasks, newest first; a page may be longer than a page of the store."""
         found: list[Run] = []
         position = None if cursor is None else run_id_of(cursor)
-        filters = RunFilter(
-            mode=Mode.TASK,
-            phase=None if where.status is None else PHASE_OF_STATUS[where.status],
-            priority=where.priority,
-            agent_type=where.agent_name,
-            tag=where.tag,
-        )
         while True:
             page_size = min(limit - len(found), MAX_PAGE_SIZE)
             try:
-                page = await self._runs.page(self._space, where=filters, limit=page_size, cursor=position)
+                page = await self._runs.page(self._space, where=where, limit=page_size, cursor=position)
             except NotFound as exc:
                 raise ContractInvalid(
                     "`cursor` must be the id of the last task of the page before", field="cursor"
