@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.api.conftest import BACKENDS, NewDatabase
-from tests.api.openai.callers import fill
+from tests.api.openai.clients import fill
 from tests.api.site import Site, served
 from tests.scenario.agents.workshop import Workshop
 
 
 @pytest.fixture(scope="session", params=BACKENDS)
-async def salon(
+async def site(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase
 ) -> AsyncIterator[Site]:
     """Yield a server that tests share."""

@@ -11,190 +11,188 @@ from tests.api.site import Site, eventually
 STREAM = {"Accept": "text/event-stream"}
 
 
-async def say(salon: Site, agent: str, message: str, *, expect: int = 200, **more: Json) -> Json:
+async def say(site: Site, agent: str, message: str, *, expect: int = 200, **more: Json) -> Json:
     """Say something to an agent, and return the answer."""
-    return await salon.post(f"/agents/{agent}/chat", {"message": message, **more}, expect=expect)
+    return await site.post(f"/agents/{agent}/chat", {"message": message, **more}, expect=expect)
 
 
-async def streamed(salon: Site, agent: str, message: str, **more: Json) -> list[tuple[str, Json]]:
+async def streamed(site: Site, agent: str, message: str, **more: Json) -> list[tuple[str, Json]]:
     """Say something to an agent, and return the events of its answer."""
-    answer = await salon.ask("POST", f"/agents/{agent}/chat", json={"message": message, **more}, headers=STREAM)
+    answer = await site.ask("POST", f"/agents/{agent}/chat", json={"message": message, **more}, headers=STREAM)
     assert (answer.status_code, answer.headers["content-type"].split(";")[0]) == (200, "text/event-stream")
     frames = [frame.split("\n") for frame in answer.text.split("\n\n") if frame and not frame.startswith(":")]
     return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in frames]
 
 
-async def under_way(salon: Site, agent: str) -> tuple[str, str]:
+async def under_way(site: Site, agent: str) -> tuple[str, str]:
     """Start a chat that does not end by itself, and return its session and its task."""
-    async with salon.client.stream("POST", f"/agents/{agent}/chat", json={"message": "go"}, headers=STREAM) as answer:
+    async with site.client.stream("POST", f"/agents/{agent}/chat", json={"message": "go"}, headers=STREAM) as answer:
         lines = answer.aiter_lines()
         assert await anext(lines) == "event: session"
         told = json.loads((await anext(lines)).removeprefix("data: "))
     return told["sessionId"], told["taskId"]
 
 
-def refused(answer: Any, status: int, code: str) -> Json:
+def check_error(answer: Any, status: int, code: str) -> Json:
     """Check that an answer is an error, and return it."""
     assert (answer.status_code, answer.json()["error"]["code"]) == (status, code), answer.text
     return answer.json()["error"]
 
 
-async def test_agents_are_listed_and_read(salon: Site) -> None:
-    found = await salon.get("/agents")
+async def test_agents_are_listed_and_read(site: Site) -> None:
+    found = await site.get("/agents")
     assert "bot" in [agent["name"] for agent in found["agents"]]
     assert [agent["name"] for agent in found["broken"]] == ["broken"]
-    assert (await salon.get("/agents/bot"))["agent"] in found["agents"]
-    refused(await salon.ask("GET", "/agents/nobody"), 404, "AGENT_NOT_FOUND")
+    assert (await site.get("/agents/bot"))["agent"] in found["agents"]
+    check_error(await site.ask("GET", "/agents/nobody"), 404, "AGENT_NOT_FOUND")
 
 
-async def test_a_message_is_answered(salon: Site) -> None:
-    answer = await say(salon, "bot", "hi")
+async def test_a_message_is_answered(site: Site) -> None:
+    answer = await say(site, "bot", "hi")
     assert set(answer) == {"sessionId", "taskId", "status", "output", "error", "usage"}
     assert (answer["status"], answer["output"], answer["error"]) == ("finished", "hello you", None)
     assert (answer["usage"]["input_tokens"], answer["usage"]["output_tokens"]) == (7, 2)
-    run = await salon.get(f"/api/runs/{answer['taskId']}")
+    run = await site.get(f"/api/runs/{answer['taskId']}")
     assert (run["thread_id"], run["mode"]) == (answer["sessionId"], "chat")
 
 
-async def test_a_session_goes_on(salon: Site) -> None:
-    first = await say(salon, "bot", "one")
-    second = await say(salon, "bot", "two", sessionId=first["sessionId"])
+async def test_a_session_goes_on(site: Site) -> None:
+    first = await say(site, "bot", "one")
+    second = await say(site, "bot", "two", sessionId=first["sessionId"])
     assert second["sessionId"] == first["sessionId"] and second["taskId"] != first["taskId"]
-    told = await salon.get(f"/sessions/{first['sessionId']}/messages")
+    told = await site.get(f"/sessions/{first['sessionId']}/messages")
     said = [(each["role"], each["content"]) for each in told["messages"]]
     assert said == [("user", "one"), ("assistant", "hello you"), ("user", "two"), ("assistant", "hello you")]
     assert [each["task_id"] for each in told["messages"]][1:3] == [first["taskId"], second["taskId"]]
 
 
-async def test_a_stream_tells_the_same(salon: Site) -> None:
-    events = await streamed(salon, "worker", "go")
+async def test_a_stream_tells_the_same(site: Site) -> None:
+    events = await streamed(site, "worker", "go")
     assert [name for name, _ in events][:1] + [name for name, _ in events][-1:] == ["session", "done"]
     done = events[-1][1]
     assert done["output"] == "I note it\n\nnoted" == "".join(data["text"] for name, data in events if name == "delta")
     assert events[0][1] == {"sessionId": done["sessionId"], "taskId": done["taskId"]}
-    assert set(done) == set(await say(salon, "worker", "go"))
+    assert set(done) == set(await say(site, "worker", "go"))
 
 
 @pytest.mark.parametrize("streams", [False, True])
-async def test_where_a_session_waits_for_a_person_the_message_is_the_answer(salon: Site, streams: bool) -> None:
-    asked = await say(salon, "asker", "go")
+async def test_where_a_session_waits_for_a_person_the_message_is_the_answer(site: Site, streams: bool) -> None:
+    asked = await say(site, "asker", "go")
     assert (asked["status"], asked["output"]) == ("waiting", "which?")
     session = asked["sessionId"]
     if streams:
-        told = (await streamed(salon, "asker", "red", sessionId=session))[-1][1]
+        told = (await streamed(site, "asker", "red", sessionId=session))[-1][1]
     else:
-        told = await say(salon, "asker", "red", sessionId=session)
+        told = await say(site, "asker", "red", sessionId=session)
     assert (told["status"], told["output"], told["taskId"]) == ("finished", "it is red", asked["taskId"])
 
 
-async def test_what_a_sub_agent_asks_the_agent_asks(salon: Site) -> None:
-    asked = await say(salon, "proxy", "go")
+async def test_what_a_sub_agent_asks_the_agent_asks(site: Site) -> None:
+    asked = await say(site, "proxy", "go")
     assert (asked["status"], asked["output"]) == ("waiting", "which?")
-    told = await say(salon, "proxy", "red", sessionId=asked["sessionId"])
+    told = await say(site, "proxy", "red", sessionId=asked["sessionId"])
     assert (told["status"], told["output"], told["taskId"]) == ("finished", "I hear: it is red", asked["taskId"])
 
 
-async def test_a_question_is_streamed_last(salon: Site) -> None:
-    events = await streamed(salon, "guarded", "go")
+async def test_a_question_is_streamed_last(site: Site) -> None:
+    events = await streamed(site, "guarded", "go")
     (session, *_), (_, done) = events, events[-1]
     assert done["status"] == "waiting" and session[0] == "session"
     assert done["output"] == "".join(data["text"] for name, data in events if name == "delta")
-    answer = await salon.ask(
-        "POST", "/agents/guarded/chat", json={"message": "perhaps", "sessionId": done["sessionId"]}
-    )
-    refused(answer, 400, "VALIDATION_ERROR")
-    assert (await say(salon, "guarded", "approve", sessionId=done["sessionId"]))["output"] == "done"
+    answer = await site.ask("POST", "/agents/guarded/chat", json={"message": "perhaps", "sessionId": done["sessionId"]})
+    check_error(answer, 400, "VALIDATION_ERROR")
+    assert (await say(site, "guarded", "approve", sessionId=done["sessionId"]))["output"] == "done"
 
 
-async def test_a_run_that_fails_is_told_of(salon: Site) -> None:
-    failed = await say(salon, "failing", "go")
+async def test_a_run_that_fails_is_told_of(site: Site) -> None:
+    failed = await say(site, "failing", "go")
     assert (failed["status"], failed["output"], failed["error"]["code"]) == ("failed", None, "MODEL_REFUSED")
-    assert (await streamed(salon, "failing", "go"))[-1][1]["error"]["code"] == "MODEL_REFUSED"
+    assert (await streamed(site, "failing", "go"))[-1][1]["error"]["code"] == "MODEL_REFUSED"
 
 
-async def test_a_request_under_a_key_is_answered_once(salon: Site) -> None:
+async def test_a_request_under_a_key_is_answered_once(site: Site) -> None:
     key = {"Idempotency-Key": "chat-once"}
-    first = await salon.post("/agents/bot/chat", {"message": "hi"}, expect=200, headers=key)
-    answer = await salon.ask("POST", "/agents/bot/chat", json={"message": "hi"}, headers=key)
+    first = await site.post("/agents/bot/chat", {"message": "hi"}, expect=200, headers=key)
+    answer = await site.ask("POST", "/agents/bot/chat", json={"message": "hi"}, headers=key)
     assert (answer.json(), answer.headers["idempotency-replayed"]) == (first, "true")
-    other = await salon.ask("POST", "/agents/bot/chat", json={"message": "ho"}, headers=key)
-    refused(other, 409, "IDEMPOTENCY_MISMATCH")
+    other = await site.ask("POST", "/agents/bot/chat", json={"message": "ho"}, headers=key)
+    check_error(other, 409, "IDEMPOTENCY_MISMATCH")
 
 
-async def test_what_cannot_be_said_is_refused_and_leaves_nothing(salon: Site) -> None:
-    before = await salon.get("/sessions", limit=200)
+async def test_what_cannot_be_said_is_refused_and_leaves_nothing(site: Site) -> None:
+    before = await site.get("/sessions", limit=200)
     for body in ({}, {"message": 7}, {"message": "x", "sessionId": "a b"}, {"message": "x", "stream": True}):
-        refused(await salon.ask("POST", "/agents/bot/chat", json=body), 400, "VALIDATION_ERROR")
+        check_error(await site.ask("POST", "/agents/bot/chat", json=body), 400, "VALIDATION_ERROR")
     missing = {"message": "x", "sessionId": "nowhere"}
-    refused(await salon.ask("POST", "/agents/bot/chat", json=missing), 404, "SESSION_NOT_FOUND")
-    refused(await salon.ask("POST", "/agents/nobody/chat", json={"message": "x"}), 404, "AGENT_NOT_FOUND")
-    refused(await salon.ask("POST", "/agents/silent/chat", json={"message": "x"}), 400, "MODE_NOT_SUPPORTED")
-    refused(await salon.ask("POST", "/agents/broken/chat", json={"message": "x"}), 400, "VALIDATION_ERROR")
-    assert await salon.get("/sessions", limit=200) == before
+    check_error(await site.ask("POST", "/agents/bot/chat", json=missing), 404, "SESSION_NOT_FOUND")
+    check_error(await site.ask("POST", "/agents/nobody/chat", json={"message": "x"}), 404, "AGENT_NOT_FOUND")
+    check_error(await site.ask("POST", "/agents/silent/chat", json={"message": "x"}), 400, "MODE_NOT_SUPPORTED")
+    check_error(await site.ask("POST", "/agents/broken/chat", json={"message": "x"}), 400, "VALIDATION_ERROR")
+    assert await site.get("/sessions", limit=200) == before
 
 
-async def test_sessions_are_listed_by_their_latest_task(salon: Site) -> None:
-    first, second = await say(salon, "bot", "1"), await say(salon, "bot", "2")
-    page = await salon.get("/sessions", limit=2, agentName="bot")
+async def test_sessions_are_listed_by_their_latest_task(site: Site) -> None:
+    first, second = await say(site, "bot", "1"), await say(site, "bot", "2")
+    page = await site.get("/sessions", limit=2, agentName="bot")
     assert [each["id"] for each in page["sessions"]] == [second["sessionId"], first["sessionId"]]
     assert {each["agent_name"] for each in page["sessions"]} == {"bot"}
-    more = await salon.get("/sessions", limit=1, agentName="bot", cursor=page["next_cursor"])
+    more = await site.get("/sessions", limit=1, agentName="bot", cursor=page["next_cursor"])
     assert more["sessions"][0]["id"] not in (second["sessionId"], first["sessionId"])
 
 
-async def test_a_session_shows_where_it_stands(salon: Site) -> None:
-    answer = await say(salon, "asker", "go")
-    session = (await salon.get(f"/sessions/{answer['sessionId']}"))["session"]
+async def test_a_session_shows_where_it_stands(site: Site) -> None:
+    answer = await say(site, "asker", "go")
+    session = (await site.get(f"/sessions/{answer['sessionId']}"))["session"]
     assert (session["agent_name"], session["status"], session["message_count"]) == ("asker", "active", 2)
     assert (session["last_task"]["id"], session["last_task"]["status"]) == (answer["taskId"], "waiting")
-    empty = await salon.thread()
-    assert (await salon.get(f"/sessions/{empty}"))["session"]["last_task"] is None
-    assert (await salon.get(f"/sessions/{empty}/context"))["context"] is None
-    assert (await salon.get(f"/sessions/{empty}/messages"))["messages"] == []
+    empty = await site.thread()
+    assert (await site.get(f"/sessions/{empty}"))["session"]["last_task"] is None
+    assert (await site.get(f"/sessions/{empty}/context"))["context"] is None
+    assert (await site.get(f"/sessions/{empty}/messages"))["messages"] == []
 
 
-async def test_the_context_is_what_the_model_was_told(salon: Site) -> None:
-    session = (await say(salon, "bot", "hi"))["sessionId"]
-    told = await salon.get(f"/sessions/{session}/context")
+async def test_the_context_is_what_the_model_was_told(site: Site) -> None:
+    session = (await say(site, "bot", "hi"))["sessionId"]
+    told = await site.get(f"/sessions/{session}/context")
     assert told["sessionId"] == session and told["context"]["messages"][-1] == {"role": "user", "content": "hi"}
 
 
-async def test_messages_are_paged_from_the_end(salon: Site) -> None:
-    session = (await say(salon, "bot", "one"))["sessionId"]
-    await say(salon, "bot", "two", sessionId=session)
-    page = await salon.get(f"/sessions/{session}/messages", limit=3)
+async def test_messages_are_paged_from_the_end(site: Site) -> None:
+    session = (await say(site, "bot", "one"))["sessionId"]
+    await say(site, "bot", "two", sessionId=session)
+    page = await site.get(f"/sessions/{session}/messages", limit=3)
     assert [each["content"] for each in page["messages"]] == ["hello you", "two", "hello you"]
-    rest = await salon.get(f"/sessions/{session}/messages", limit=3, cursor=page["next_cursor"])
+    rest = await site.get(f"/sessions/{session}/messages", limit=3, cursor=page["next_cursor"])
     assert ([each["content"] for each in rest["messages"]], rest["next_cursor"]) == (["one"], None)
 
 
-async def test_what_is_under_way_is_cancelled(salon: Site) -> None:
-    session, task = await under_way(salon, "staller")
-    assert await salon.post(f"/sessions/{session}/cancel", expect=200) == {"sessionId": session, "canceled": [task]}
-    refused(await salon.ask("POST", f"/sessions/{session}/cancel"), 400, "SESSION_NOT_ACTIVE")
-    assert (await salon.get(f"/sessions/{session}"))["session"]["last_task"]["status"] == "canceled"
+async def test_what_is_under_way_is_cancelled(site: Site) -> None:
+    session, task = await under_way(site, "staller")
+    assert await site.post(f"/sessions/{session}/cancel", expect=200) == {"sessionId": session, "canceled": [task]}
+    check_error(await site.ask("POST", f"/sessions/{session}/cancel"), 400, "SESSION_NOT_ACTIVE")
+    assert (await site.get(f"/sessions/{session}"))["session"]["last_task"]["status"] == "canceled"
 
 
-async def test_an_active_session_is_deleted_only_by_force(salon: Site) -> None:
-    session, task = await under_way(salon, "staller")
-    refused(await salon.ask("DELETE", f"/sessions/{session}"), 409, "SESSION_ACTIVE")
-    assert await salon.delete(f"/sessions/{session}?force=true", expect=200) == {"deleted": True, "sessionId": session}
+async def test_an_active_session_is_deleted_only_by_force(site: Site) -> None:
+    session, task = await under_way(site, "staller")
+    check_error(await site.ask("DELETE", f"/sessions/{session}"), 409, "SESSION_ACTIVE")
+    assert await site.delete(f"/sessions/{session}?force=true", expect=200) == {"deleted": True, "sessionId": session}
     for method, path in (("GET", ""), ("DELETE", ""), ("GET", "/messages"), ("GET", "/context"), ("POST", "/cancel")):
-        refused(await salon.ask(method, f"/sessions/{session}{path}"), 404, "SESSION_NOT_FOUND")
-    assert (await salon.get(f"/api/runs/{task}"))["status"] == "cancelled"
-    refused(
-        await salon.ask("POST", "/agents/bot/chat", json={"message": "x", "sessionId": session}),
+        check_error(await site.ask(method, f"/sessions/{session}{path}"), 404, "SESSION_NOT_FOUND")
+    assert (await site.get(f"/api/runs/{task}"))["status"] == "cancelled"
+    check_error(
+        await site.ask("POST", "/agents/bot/chat", json={"message": "x", "sessionId": session}),
         404,
         "SESSION_NOT_FOUND",
     )
 
 
-async def test_who_leaves_stops_nothing(salon: Site) -> None:
-    session, task = await under_way(salon, "staller")
+async def test_who_leaves_stops_nothing(site: Site) -> None:
+    session, task = await under_way(site, "staller")
 
     async def left() -> bool:
-        return salon.feeds.open_count == 0
+        return site.feeds.open_count == 0
 
     await eventually(left)
-    assert (await salon.get(f"/api/runs/{task}"))["status"] in ("queued", "running")
-    await salon.delete(f"/sessions/{session}?force=true", expect=200)
+    assert (await site.get(f"/api/runs/{task}"))["status"] in ("queued", "running")
+    await site.delete(f"/sessions/{session}?force=true", expect=200)

@@ -17,7 +17,7 @@ GUIDE: Final = ROOT / "docs" / "guides" / "remote-methods.md"
 
 
 @pytest.fixture
-async def hotel(tmp_path: Path) -> AsyncIterator[Site]:
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
     """Yield a server with the agent of the guide."""
     workshop = Workshop(tmp_path / "workspace", tmp_path / "holdfast.db")
     workshop.agent(calling(call("remote__ring", times=2)), say("I rang: {$last_tool}"), name="porter")
@@ -26,16 +26,16 @@ async def hotel(tmp_path: Path) -> AsyncIterator[Site]:
         yield site
 
 
-async def test_the_program_offers_a_method_and_an_agent_calls_it(hotel: Site) -> None:
+async def test_the_program_offers_a_method_and_an_agent_calls_it(site: Site) -> None:
     (program,) = python_blocks(GUIDE)
-    told = program.code.replace("127.0.0.1:5050", hotel.host)
-    client = await asyncio.create_subprocess_exec(sys.executable, "-c", told, stdout=asyncio.subprocess.PIPE)
+    code = program.code.replace("127.0.0.1:5050", site.host)
+    client = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
     assert client.stdout is not None
     try:
         async with asyncio.timeout(LIMIT):
             assert await client.stdout.readline() == b"ready\n"
-            answer = await hotel.post("/agents/porter/chat", {"message": "ring twice"}, expect=200)
-            assert answer["output"] == 'I rang: {"rang":2}'
+            reply = await site.post("/agents/porter/chat", {"message": "ring twice"}, expect=200)
+            assert reply["output"] == 'I rang: {"rang":2}'
             assert await client.stdout.readline() == b"ding ding \n"
     finally:
         client.kill()

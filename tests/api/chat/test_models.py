@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.domain.content import Json
 from holdfast.testing.openai_server import StubFault, StubOpenAIServer, StubReply
-from tests.api.chat.test_chat import refused
+from tests.api.chat.test_chat import check_error
 from tests.api.site import Site, served
 from tests.scenario.agents.workshop import STAND_IN, Workshop
 
@@ -15,19 +15,19 @@ SECRET: Final = "sk-very-secret"
 
 
 @pytest.fixture(scope="module")
-async def stand_in() -> AsyncIterator[StubOpenAIServer]:
+async def provider() -> AsyncIterator[StubOpenAIServer]:
     """Yield a provider that answers as it is told."""
     async with StubOpenAIServer() as server:
         yield server
 
 
 @pytest.fixture(scope="module")
-async def shop(tmp_path_factory: pytest.TempPathFactory, stand_in: StubOpenAIServer) -> AsyncIterator[Site]:
+async def site(tmp_path_factory: pytest.TempPathFactory, provider: StubOpenAIServer) -> AsyncIterator[Site]:
     """Yield a server whose settings name that provider."""
     folder = tmp_path_factory.mktemp("models")
     workshop = Workshop(folder / "workspace", folder / "holdfast.db")
     workshop.agent()
-    workshop.provider(stand_in, api_key_env="STAND_IN_KEY")
+    workshop.provider(provider, api_key_env="STAND_IN_KEY")
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("STAND_IN_KEY", SECRET)
         for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
@@ -36,14 +36,14 @@ async def shop(tmp_path_factory: pytest.TempPathFactory, stand_in: StubOpenAISer
             yield site
 
 
-async def call(shop: Site, *, expect: int = 200, **body: Json) -> Json:
+async def call(site: Site, *, expect: int = 200, **body: Json) -> Json:
     """Call a model."""
-    return await shop.post("/completions", {"messages": [{"content": "hi"}], **body}, expect=expect)
+    return await site.post("/completions", {"messages": [{"content": "hi"}], **body}, expect=expect)
 
 
-async def test_models_are_listed_with_their_providers(shop: Site) -> None:
-    answer = await shop.ask("GET", "/models")
-    found = answer.json()
+async def test_models_are_listed_with_their_providers(site: Site) -> None:
+    response = await site.ask("GET", "/models")
+    found = response.json()
     providers = {each["name"]: each for each in found["providers"]}
     assert next(iter(providers)) == "local"
     expected = {"name": "local", "from_settings": True, "key_variable": "STAND_IN_KEY", "has_key": True}
@@ -54,25 +54,25 @@ async def test_models_are_listed_with_their_providers(shop: Site) -> None:
     assert {each["provider"] for each in found["models"]} <= set(providers)
     priced = [each for each in found["models"] if each["input_usd_per_million"] is not None]
     assert priced and any(each["context_window"] for each in priced)
-    assert SECRET not in answer.text
+    assert SECRET not in response.text
 
 
-async def test_a_model_is_called_without_an_agent(shop: Site, stand_in: StubOpenAIServer) -> None:
-    stand_in.add_replies(StubReply(text="a poem", input_tokens=11, output_tokens=3))
-    answer = await call(shop, model=STAND_IN, system="rhyme", temperature=0.5, maxTokens=9)
-    assert (answer["model"], answer["output"], answer["finishReason"]) == (STAND_IN, "a poem", "stop")
-    assert (answer["usage"]["input_tokens"], answer["usage"]["output_tokens"]) == (11, 3)
-    asked = stand_in.requests[-1]
+async def test_a_model_is_called_without_an_agent(site: Site, provider: StubOpenAIServer) -> None:
+    provider.add_replies(StubReply(text="a poem", input_tokens=11, output_tokens=3))
+    response = await call(site, model=STAND_IN, system="rhyme", temperature=0.5, maxTokens=9)
+    assert (response["model"], response["output"], response["finishReason"]) == (STAND_IN, "a poem", "stop")
+    assert (response["usage"]["input_tokens"], response["usage"]["output_tokens"]) == (11, 3)
+    asked = provider.requests[-1]
     assert [(each["role"], each["content"]) for each in asked["messages"]] == [("system", "rhyme"), ("user", "hi")]
     assert asked["temperature"] == 0.5
     assert 9 in (asked.get("max_tokens"), asked.get("max_completion_tokens"))
-    assert (await shop.get("/sessions"))["sessions"] == []
+    assert (await site.get("/sessions"))["sessions"] == []
 
 
-async def test_a_provider_that_fails_is_an_error(shop: Site, stand_in: StubOpenAIServer) -> None:
-    stand_in.add_replies(StubReply(fault=StubFault.CUT, text="half"))
-    answer = await shop.ask("POST", "/completions", json={"model": STAND_IN, "messages": [{"content": "x"}]})
-    refused(answer, 503, "MODEL_UNAVAILABLE")
+async def test_a_provider_that_fails_is_an_error(site: Site, provider: StubOpenAIServer) -> None:
+    provider.add_replies(StubReply(fault=StubFault.CUT, text="half"))
+    response = await site.ask("POST", "/completions", json={"model": STAND_IN, "messages": [{"content": "x"}]})
+    check_error(response, 503, "MODEL_UNAVAILABLE")
 
 
 @pytest.mark.parametrize(
@@ -92,8 +92,8 @@ async def test_a_provider_that_fails_is_an_error(shop: Site, stand_in: StubOpenA
         {"tools": []},
     ],
 )
-async def test_what_cannot_be_called_is_refused(shop: Site, stand_in: StubOpenAIServer, body: Json) -> None:
-    before = len(stand_in.requests)
+async def test_what_cannot_be_called_is_refused(site: Site, provider: StubOpenAIServer, body: Json) -> None:
+    before = len(provider.requests)
     sent = {"model": STAND_IN, "messages": [{"content": "x"}], **body}
-    refused(await shop.ask("POST", "/completions", json=sent), 400, "VALIDATION_ERROR")
-    assert len(stand_in.requests) == before
+    check_error(await site.ask("POST", "/completions", json=sent), 400, "VALIDATION_ERROR")
+    assert len(provider.requests) == before

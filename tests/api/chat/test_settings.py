@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.domain.content import Json
 from holdfast.workspace.settings_file import RESTART_KEYS
-from tests.api.chat.test_chat import refused
+from tests.api.chat.test_chat import check_error
 from tests.api.site import Site, served
 from tests.scenario.agents.workshop import Workshop, say
 
@@ -38,7 +38,7 @@ FILE: Final = """{
 
 
 @pytest.fixture(scope="module")
-async def office(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     """Yield a server whose settings tests share: each writes them anew."""
     folder = tmp_path_factory.mktemp("settings")
     workshop = Workshop(folder / "workspace", folder / "holdfast.db")
@@ -81,23 +81,23 @@ class File:
 
 
 @pytest.fixture
-def file(office: Site) -> File:
+def file(site: Site) -> File:
     """Return the file, as a person wrote it."""
-    office.workshop.write("settings.json", FILE)
-    (office.workshop.folder / "settings.json").chmod(0o640)
-    return File(office.workshop.folder / "settings.json")
+    site.workshop.write("settings.json", FILE)
+    (site.workshop.folder / "settings.json").chmod(0o640)
+    return File(site.workshop.folder / "settings.json")
 
 
-async def change(office: Site, body: Json, *, expect: int = 200, **headers: str) -> Any:
+async def change(site: Site, body: Json, *, expect: int = 200, **headers: str) -> Any:
     """Change settings, and return the whole answer."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    answer = await office.ask("PATCH", "/settings", json=body, headers=named)
+    answer = await site.ask("PATCH", "/settings", json=body, headers=named)
     assert answer.status_code == expect, answer.text
     return answer
 
 
-async def test_settings_are_shown_with_their_defaults(office: Site, file: File) -> None:
-    found = await office.get("/settings")
+async def test_settings_are_shown_with_their_defaults(site: Site, file: File) -> None:
+    found = await site.get("/settings")
     assert list(found) == ["settings", "keys", "restart", "error"]
     assert (found["settings"]["locale"], found["settings"]["workers"]) == ("ja", 16)
     context = found["settings"]["context"]
@@ -105,49 +105,49 @@ async def test_settings_are_shown_with_their_defaults(office: Site, file: File) 
     assert (found["keys"], found["error"]) == ({}, None)
 
 
-async def test_a_change_is_written_where_people_write_it_and_holds_at_once(office: Site, file: File) -> None:
-    answer = (await change(office, {"locale": "en", "limits": {"max_iterations": 7}})).json()
+async def test_a_change_is_written_where_people_write_it_and_holds_at_once(site: Site, file: File) -> None:
+    answer = (await change(site, {"locale": "en", "limits": {"max_iterations": 7}})).json()
     assert (answer["settings"]["locale"], answer["settings"]["limits"]["max_iterations"]) == ("en", 7)
     written = file.text
     assert written.startswith('{\n    "$schema": "settings.schema.json",\n    "locale": "en",\n    "context"')
     assert json.loads(written) == {**json.loads(FILE), "locale": "en", "limits": {"max_iterations": 7}}
     assert written.endswith("}\n") and file.mode == 0o640
     assert [path.name for path in file.path.parent.iterdir() if "settings" in path.name] == ["settings.json"]
-    assert (await office.get("/agents/bot"))["agent"]["limits"]["max_iterations"] == 7
+    assert (await site.get("/agents/bot"))["agent"]["limits"]["max_iterations"] == 7
 
 
-async def test_null_takes_out_what_cannot_be_null_and_is_a_value_where_it_can(office: Site, file: File) -> None:
-    await change(office, {"providers": {"office": None}, "context": {"anti_drift_every": None}, "$schema": None})
+async def test_null_takes_out_what_cannot_be_null_and_is_a_value_where_it_can(site: Site, file: File) -> None:
+    await change(site, {"providers": {"office": None}, "context": {"anti_drift_every": None}, "$schema": None})
     assert file.json == {
         "$schema": None,
         "locale": "ja",
         "context": {"anti_drift_every": None},
         "providers": {},
     }
-    shown = (await change(office, {"context": None, "workers": None, "locale": None})).json()["settings"]
+    shown = (await change(site, {"context": None, "workers": None, "locale": None})).json()["settings"]
     assert (shown["context"]["anti_drift_every"], shown["workers"], shown["locale"]) == (10, 16, None)
     assert "context" not in file.json
 
 
-async def test_a_change_of_nothing_writes_nothing(office: Site, file: File) -> None:
+async def test_a_change_of_nothing_writes_nothing(site: Site, file: File) -> None:
     before = file.number
-    first = await change(office, {})
-    again = await change(office, {"locale": "ja"})
+    first = await change(site, {})
+    again = await change(site, {"locale": "ja"})
     assert file.text == FILE and file.number == before
     assert first.headers["etag"] == again.headers["etag"]
 
 
-async def test_where_there_is_no_file_one_is_made(office: Site, file: File) -> None:
+async def test_where_there_is_no_file_one_is_made(site: Site, file: File) -> None:
     file.remove()
-    assert (await office.get("/settings"))["settings"]["locale"] is None
-    await change(office, {"locale": "ja"})
+    assert (await site.get("/settings"))["settings"]["locale"] is None
+    await change(site, {"locale": "ja"})
     assert file.text == '{\n  "locale": "ja"\n}\n'
 
 
-async def test_secrets_are_never_shown_only_whether_they_are_set(office: Site, file: File) -> None:
+async def test_secrets_are_never_shown_only_whether_they_are_set(site: Site, file: File) -> None:
     bare = {"api": "openai", "base_url": "http://127.0.0.1:1/v1", "api_key_env": "NOBODY_SET_THIS"}
-    answer = await change(office, {"providers": {"office": PROVIDER, "bare": bare}, "mcp_servers": {"tools": SERVER}})
-    shown = await office.ask("GET", "/settings")
+    answer = await change(site, {"providers": {"office": PROVIDER, "bare": bare}, "mcp_servers": {"tools": SERVER}})
+    shown = await site.ask("GET", "/settings")
     for text in (answer.text, shown.text):
         assert SECRET not in text and "pass-word" not in text
     found = shown.json()
@@ -160,34 +160,34 @@ async def test_secrets_are_never_shown_only_whether_they_are_set(office: Site, f
     assert file.json["mcp_servers"] == {"tools": SERVER}
 
 
-async def test_what_is_hidden_stays_as_it_is_when_it_is_sent_back_as_it_is_shown(office: Site, file: File) -> None:
-    await change(office, {"providers": {"office": PROVIDER}, "mcp_servers": {"tools": SERVER}})
+async def test_what_is_hidden_stays_as_it_is_when_it_is_sent_back_as_it_is_shown(site: Site, file: File) -> None:
+    await change(site, {"providers": {"office": PROVIDER}, "mcp_servers": {"tools": SERVER}})
     before = file.json
-    shown = (await office.get("/settings"))["settings"]
-    await change(office, {"providers": {"office": {"base_url": shown["providers"]["office"]["base_url"]}}})
+    shown = (await site.get("/settings"))["settings"]
+    await change(site, {"providers": {"office": {"base_url": shown["providers"]["office"]["base_url"]}}})
     headers = {**shown["mcp_servers"]["tools"]["headers"], "X-More": "1"}
-    await change(office, {"mcp_servers": {"tools": {"headers": headers}}})
+    await change(site, {"mcp_servers": {"tools": {"headers": headers}}})
     server = {**SERVER, "headers": {**SERVER["headers"], "X-More": "1"}}
     assert file.json == {**before, "mcp_servers": {"tools": server}}
-    answer = await office.ask("PATCH", "/settings", json={"default_agent": "[redacted]"})
-    assert "default_agent" in refused(answer, 400, "VALIDATION_ERROR")["message"]
+    answer = await site.ask("PATCH", "/settings", json={"default_agent": "[redacted]"})
+    assert "default_agent" in check_error(answer, 400, "VALIDATION_ERROR")["message"]
 
 
-async def test_a_concurrent_change_is_noticed(office: Site, file: File) -> None:
-    tag = (await office.ask("GET", "/settings")).headers["etag"]
-    office.workshop.write("settings.json", {"locale": "de"})
-    refusal = refused(await change(office, {"locale": "en"}, expect=412, if_match=tag), 412, "SETTINGS_CHANGED")
+async def test_a_concurrent_change_is_noticed(site: Site, file: File) -> None:
+    tag = (await site.ask("GET", "/settings")).headers["etag"]
+    site.workshop.write("settings.json", {"locale": "de"})
+    refusal = check_error(await change(site, {"locale": "en"}, expect=412, if_match=tag), 412, "SETTINGS_CHANGED")
     assert "read them again" in refusal["message"] and file.json == {"locale": "de"}
-    tag = (await office.ask("GET", "/settings")).headers["etag"]
-    changed = await change(office, {"locale": "en"}, if_match=f'"other", {tag}')
+    tag = (await site.ask("GET", "/settings")).headers["etag"]
+    changed = await change(site, {"locale": "en"}, if_match=f'"other", {tag}')
     assert changed.headers["etag"] != tag
-    await change(office, {"locale": "ja"}, expect=412, if_match=tag)
-    await change(office, {"locale": "ja"}, if_match="*")
+    await change(site, {"locale": "ja"}, expect=412, if_match=tag)
+    await change(site, {"locale": "ja"}, if_match="*")
 
 
 @pytest.mark.parametrize("header", ["3f9c", 'W/"a"', '"', "", '"a" "b"'])
-async def test_a_tag_that_can_be_none_is_refused(office: Site, file: File, header: str) -> None:
-    refused(await change(office, {}, expect=400, if_match=header), 400, "VALIDATION_ERROR")
+async def test_a_tag_that_can_be_none_is_refused(site: Site, file: File, header: str) -> None:
+    check_error(await change(site, {}, expect=400, if_match=header), 400, "VALIDATION_ERROR")
 
 
 @pytest.mark.parametrize(
@@ -210,49 +210,49 @@ async def test_a_tag_that_can_be_none_is_refused(office: Site, file: File, heade
     ],
 )
 async def test_what_does_not_fit_is_refused_by_its_key_and_changes_nothing(
-    office: Site, file: File, body: Json, named: str
+    site: Site, file: File, body: Json, named: str
 ) -> None:
-    refusal = refused(await change(office, {"workers": 3, **body}, expect=400), 400, "VALIDATION_ERROR")
+    refusal = check_error(await change(site, {"workers": 3, **body}, expect=400), 400, "VALIDATION_ERROR")
     assert refusal["message"].startswith(named)
     assert file.text == FILE
 
 
 @pytest.mark.parametrize("body", ["[]", "7", "null", "{", '{"a": 1e999}'])
-async def test_what_is_no_object_is_refused(office: Site, file: File, body: str) -> None:
+async def test_what_is_no_object_is_refused(site: Site, file: File, body: str) -> None:
     headers = {"content-type": "application/json"}
-    answer = await office.ask("PATCH", "/settings", content=body, headers=headers)
+    answer = await site.ask("PATCH", "/settings", content=body, headers=headers)
     assert answer.status_code == 400 and file.text == FILE
 
 
-async def test_settings_that_are_too_large_are_refused(office: Site, file: File) -> None:
+async def test_settings_that_are_too_large_are_refused(site: Site, file: File) -> None:
     long = [f"/{'x' * 4000}{number}" for number in range(90)]
-    answer = await office.ask("PATCH", "/settings", json={"sandbox_reads": long})
-    refused(answer, 413, "TOO_LARGE")
+    answer = await site.ask("PATCH", "/settings", json={"sandbox_reads": long})
+    check_error(answer, 413, "TOO_LARGE")
     assert file.text == FILE
 
 
-async def test_a_file_in_error_is_shown_as_such_and_not_written_over(office: Site, file: File) -> None:
-    assert (await office.get("/settings"))["settings"]["locale"] == "ja"
-    office.workshop.write("settings.json", '{"locale": }')
-    found = await office.get("/settings")
+async def test_a_file_in_error_is_shown_as_such_and_not_written_over(site: Site, file: File) -> None:
+    assert (await site.get("/settings"))["settings"]["locale"] == "ja"
+    site.workshop.write("settings.json", '{"locale": }')
+    found = await site.get("/settings")
     assert "settings.json" in found["error"] and found["settings"]["locale"] == "ja"
-    refused(await change(office, {"locale": "en"}, expect=409), 409, "CONFLICT")
+    check_error(await change(site, {"locale": "en"}, expect=409), 409, "CONFLICT")
     assert file.text == '{"locale": }'
 
 
-async def test_what_needs_a_restart_says_so(office: Site, file: File) -> None:
+async def test_what_needs_a_restart_says_so(site: Site, file: File) -> None:
     file.remove()
-    assert (await office.get("/settings"))["restart"] == []
-    changed = (await change(office, {"workers": 3, "sandbox": "off", "locale": "en"})).json()
+    assert (await site.get("/settings"))["restart"] == []
+    changed = (await change(site, {"workers": 3, "sandbox": "off", "locale": "en"})).json()
     assert changed["restart"] == ["workers", "sandbox"] and set(changed["restart"]) <= set(RESTART_KEYS)
-    assert (await change(office, {"workers": None, "sandbox": None})).json()["restart"] == []
+    assert (await change(site, {"workers": None, "sandbox": None})).json()["restart"] == []
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-async def test_a_file_that_cannot_be_written_is_an_error(office: Site, file: File) -> None:
+async def test_a_file_that_cannot_be_written_is_an_error(site: Site, file: File) -> None:
     file.path.parent.chmod(0o500)
     try:
-        refused(await change(office, {"locale": "en"}, expect=503), 503, "UNAVAILABLE")
+        check_error(await change(site, {"locale": "en"}, expect=503), 503, "UNAVAILABLE")
     finally:
         file.path.parent.chmod(0o700)
     assert file.text == FILE

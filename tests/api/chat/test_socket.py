@@ -25,7 +25,7 @@ from holdfast.domain.ids import RunId, ThreadId
 from holdfast.domain.new_run import NewRun, RunBase
 from holdfast.domain.task_ids import task_id_of
 from holdfast.ports.runs import RunFilter
-from tests.api.chat.line import Line, line
+from tests.api.chat.socket_client import SocketClient, connect
 from tests.api.conftest import fill
 from tests.api.site import Site, eventually, served
 from tests.api.streams.stage import Hand, begun, soon
@@ -34,11 +34,11 @@ from tests.scenario.agents.workshop import SPACE, Workshop
 
 
 @pytest.fixture(scope="module")
-async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     """Yield a server without workers, which tests share: they work on runs by hand."""
     folder = tmp_path_factory.mktemp("socket")
-    async with served(fill(Workshop(folder / "workspace", folder / "holdfast.db")), workers=0) as stage:
-        yield stage
+    async with served(fill(Workshop(folder / "workspace", folder / "holdfast.db")), workers=0) as site:
+        yield site
 
 
 @pytest.fixture
@@ -47,17 +47,17 @@ def workshop(tmp_path: Path) -> Workshop:
     return fill(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))
 
 
-async def after(stage: Site, hand: Hand, **more: Any) -> Hand:
+async def after(site: Site, hand: Hand, **more: Any) -> Hand:
     """Make the next run of a session, and take it in hand."""
     new = NewRun(thread=hand.run.thread_id, **more)
-    run = (await stage.store.runs.create(SPACE, new)).run
-    return Hand(stage.store, run, await claim(stage.store))
+    run = (await site.store.runs.create(SPACE, new)).run
+    return Hand(site.store, run, await claim(site.store))
 
 
-async def events(found: Line, number: int) -> list[tuple[str, int]]:
+async def events(client: SocketClient, number: int) -> list[tuple[str, int]]:
     """Return of the next events to which task they belong, and their numbers."""
-    told = [await found.expect("event") for _ in range(number)]
-    return [(each["task_id"], each["seq"]) for each in told]
+    frame = [await client.expect("event") for _ in range(number)]
+    return [(each["task_id"], each["seq"]) for each in frame]
 
 
 def numbers(hand: Hand, first: int, last: int) -> list[tuple[str, int]]:
@@ -65,103 +65,103 @@ def numbers(hand: Hand, first: int, last: int) -> list[tuple[str, int]]:
     return [(task_id_of(hand.id), seq) for seq in range(first, last + 1)]
 
 
-async def test_a_task_is_replayed_and_then_followed_to_its_end(stage: Site) -> None:
-    hand = await begun(stage)
+async def test_a_task_is_replayed_and_then_followed_to_its_end(site: Site) -> None:
+    hand = await begun(site)
     await hand.say("a", "b")
     name = task_id_of(hand.id)
-    async with line(stage.host) as found:
-        await found.send("subscribe", id="1", task_id=name)
-        assert await found.next() == {"type": "subscribed", "id": "1", "task_id": name, "after": 0}
-        first = await found.expect("event")
+    async with connect(site.host) as client:
+        await client.send("subscribe", id="1", task_id=name)
+        assert await client.next() == {"type": "subscribed", "id": "1", "task_id": name, "after": 0}
+        first = await client.expect("event")
         assert list(first) == ["type", "task_id", "seq", "data"]
         assert (first["seq"], first["data"]["type"]) == (1, "RUN_STARTED")
-        assert await events(found, 3) == numbers(hand, 2, 4)
+        assert await events(client, 3) == numbers(hand, 2, 4)
         await hand.say("c")
-        assert await events(found, 1) == numbers(hand, 5, 5)
+        assert await events(client, 1) == numbers(hand, 5, 5)
         await hand.finish()
-        log = await stage.log(hand.id)
-        told = [await found.expect("event") for _ in range(len(log) - 5)]
-        assert [msgspec.json.encode(each["data"]) for each in told] == [data for _, data in log[5:]]
-        assert await found.next() == {"type": "ended", "task_id": name, "reason": "ended"}
-        await found.is_open()
+        log = await site.log(hand.id)
+        frame = [await client.expect("event") for _ in range(len(log) - 5)]
+        assert [msgspec.json.encode(each["data"]) for each in frame] == [data for _, data in log[5:]]
+        assert await client.next() == {"type": "ended", "task_id": name, "reason": "ended"}
+        await client.check_open()
 
 
-async def test_a_task_goes_on_after_a_number_and_by_either_name(stage: Site) -> None:
-    hand = await begun(stage)
+async def test_a_task_goes_on_after_a_number_and_by_either_name(site: Site) -> None:
+    hand = await begun(site)
     await hand.say(*"abc")
-    async with line(stage.host) as found:
-        await found.send("subscribe", task_id=hand.id, after=3)
-        assert (await found.expect("subscribed"))["after"] == 3
-        assert [(await found.expect("event"))["seq"] for _ in range(2)] == [4, 5]
-        await found.send("subscribe", task_id=task_id_of(hand.id), after=5)
-        await found.expect("subscribed")
+    async with connect(site.host) as client:
+        await client.send("subscribe", task_id=hand.id, after=3)
+        assert (await client.expect("subscribed"))["after"] == 3
+        assert [(await client.expect("event"))["seq"] for _ in range(2)] == [4, 5]
+        await client.send("subscribe", task_id=task_id_of(hand.id), after=5)
+        await client.expect("subscribed")
 
 
-async def test_nothing_comes_after_the_end_of_a_subscription(stage: Site) -> None:
-    hand, other = await begun(stage), await begun(stage)
-    async with line(stage.host) as found:
+async def test_nothing_comes_after_the_end_of_a_subscription(site: Site) -> None:
+    hand, other = await begun(site), await begun(site)
+    async with connect(site.host) as client:
         for each in (hand, other):
-            await found.send("subscribe", task_id=each.id, after=1)
-            await found.expect("subscribed")
-        await found.send("unsubscribe", id="u", task_id=hand.id)
-        assert await found.next() == {"type": "unsubscribed", "id": "u", "task_id": hand.id}
+            await client.send("subscribe", task_id=each.id, after=1)
+            await client.expect("subscribed")
+        await client.send("unsubscribe", id="u", task_id=hand.id)
+        assert await client.next() == {"type": "unsubscribed", "id": "u", "task_id": hand.id}
         await hand.say("unheard")
         await other.say("heard")
-        assert {(await found.expect("event"))["task_id"] for _ in range(other.said)} == {other.id}
-        await found.send("subscribe", task_id=hand.id, after=1)
-        await found.expect("subscribed")
+        assert {(await client.expect("event"))["task_id"] for _ in range(other.said)} == {other.id}
+        await client.send("subscribe", task_id=hand.id, after=1)
+        await client.expect("subscribed")
 
 
-async def test_a_session_is_followed_over_all_its_tasks(stage: Site) -> None:
-    first = await begun(stage)
+async def test_a_session_is_followed_over_all_its_tasks(site: Site) -> None:
+    first = await begun(site)
     await first.finish()
-    second = await after(stage, first)
+    second = await after(site, first)
     session = first.run.thread_id
-    async with line(stage.host) as found:
-        await found.send("subscribe", id="s", session_id=session)
-        answer = await found.expect("subscribed")
+    async with connect(site.host) as client:
+        await client.send("subscribe", id="s", session_id=session)
+        answer = await client.expect("subscribed")
         assert (answer["id"], answer["session_id"]) == ("s", session)
-        told = await found.expect("event")
-        assert list(told) == ["type", "session_id", "task_id", "cursor", "seq", "data"]
-        assert (told["session_id"], told["task_id"], told["seq"]) == (session, task_id_of(second.id), 1)
+        frame = await client.expect("event")
+        assert list(frame) == ["type", "session_id", "task_id", "cursor", "seq", "data"]
+        assert (frame["session_id"], frame["task_id"], frame["seq"]) == (session, task_id_of(second.id), 1)
         await second.say("a")
-        assert await events(found, 2) == numbers(second, 2, 3)
+        assert await events(client, 2) == numbers(second, 2, 3)
         await second.finish()
-        while (told := await found.next())["type"] == "event":
-            assert told["task_id"] == task_id_of(second.id)
-        assert (told["type"], told["reason"], told["task_id"]) == ("ended", "ended", task_id_of(second.id))
-        third = await after(stage, first)
-        assert await events(found, 1) == numbers(third, 1, 1)
+        while (frame := await client.next())["type"] == "event":
+            assert frame["task_id"] == task_id_of(second.id)
+        assert (frame["type"], frame["reason"], frame["task_id"]) == ("ended", "ended", task_id_of(second.id))
+        third = await after(site, first)
+        assert await events(client, 1) == numbers(third, 1, 1)
 
 
 class Reader:
     """Follows a session over one socket after the other: each is torn after a few events."""
 
-    def __init__(self, stage: Site, session: ThreadId) -> None:
-        self._stage = stage
+    def __init__(self, site: Site, session: ThreadId) -> None:
+        self._stage = site
         self._session = session
         self._cursor: Json = "0"
-        self._patience = Random(7)
+        self._random = Random(7)
         self.seen: list[tuple[str, int]] = []
 
     async def read(self, step: Callable[[], Awaitable[None]]) -> None:
         """Have something happen while a socket is open, and read until all that has happened was seen."""
         happened = False
         while not happened or len(self.seen) < await self._length():
-            async with line(self._stage.host) as found:
-                await found.send("subscribe", session_id=self._session, after=self._cursor)
-                self._cursor = (await found.expect("subscribed"))["cursor"]
+            async with connect(self._stage.host) as client:
+                await client.send("subscribe", session_id=self._session, after=self._cursor)
+                self._cursor = (await client.expect("subscribed"))["cursor"]
                 if not happened:
                     await step()
                     happened = True
-                await self._take(found, self._patience.randint(1, 4))
+                await self._take(client, self._random.randint(1, 4))
 
-    async def _take(self, found: Line, most: int) -> None:
+    async def _take(self, client: SocketClient, most: int) -> None:
         while most and len(self.seen) < await self._length():
-            told = await found.next()
-            self._cursor = told["cursor"]
-            if told["type"] == "event":
-                self.seen.append((told["task_id"], told["seq"]))
+            frame = await client.next()
+            self._cursor = frame["cursor"]
+            if frame["type"] == "event":
+                self.seen.append((frame["task_id"], frame["seq"]))
                 most -= 1
 
     async def _length(self) -> int:
@@ -169,13 +169,13 @@ class Reader:
         return sum([len(await self._stage.log(run.id)) for run in runs.items])
 
 
-async def test_a_session_that_is_cut_anywhere_goes_on_without_a_gap_or_a_double(stage: Site) -> None:
-    first = await begun(stage)
-    reader = Reader(stage, first.run.thread_id)
+async def test_a_session_that_is_cut_anywhere_goes_on_without_a_gap_or_a_double(site: Site) -> None:
+    first = await begun(site)
+    reader = Reader(site, first.run.thread_id)
     hands = [first]
 
     async def next_task() -> None:
-        hands.append(await after(stage, first, base=RunBase(run_id=first.id)))
+        hands.append(await after(site, first, base=RunBase(run_id=first.id)))
 
     await reader.read(lambda: first.say(*"abcde"))
     await reader.read(first.finish)
@@ -187,37 +187,37 @@ async def test_a_session_that_is_cut_anywhere_goes_on_without_a_gap_or_a_double(
     await reader.read(lambda: hands[1].say("k"))
     await reader.read(next_task)
     await reader.read(hands[1].finish)
-    expected = [(task_id_of(hand.id), seq) for hand in hands for seq, _ in await stage.log(hand.id)]
+    expected = [(task_id_of(hand.id), seq) for hand in hands for seq, _ in await site.log(hand.id)]
     assert sorted(reader.seen) == sorted(expected)
 
 
-async def test_a_session_without_a_cursor_begins_with_what_is_under_way(stage: Site) -> None:
-    ended = await begun(stage)
+async def test_a_session_without_a_cursor_begins_with_what_is_under_way(site: Site) -> None:
+    ended = await begun(site)
     await ended.finish()
-    async with line(stage.host) as found:
-        await found.send("subscribe", session_id=ended.run.thread_id)
-        cursor = (await found.expect("subscribed"))["cursor"]
-        await found.is_open()
-    assert cursor == f"{task_id_of(ended.id)}:{len(await stage.log(ended.id))}"
-    async with line(stage.host) as found:
-        await found.send("subscribe", session_id=ended.run.thread_id, after=cursor)
-        await found.expect("subscribed")
-        assert (await found.expect("ended"))["task_id"] == task_id_of(ended.id)
-        await found.is_open()
+    async with connect(site.host) as client:
+        await client.send("subscribe", session_id=ended.run.thread_id)
+        cursor = (await client.expect("subscribed"))["cursor"]
+        await client.check_open()
+    assert cursor == f"{task_id_of(ended.id)}:{len(await site.log(ended.id))}"
+    async with connect(site.host) as client:
+        await client.send("subscribe", session_id=ended.run.thread_id, after=cursor)
+        await client.expect("subscribed")
+        assert (await client.expect("ended"))["task_id"] == task_id_of(ended.id)
+        await client.check_open()
 
 
-async def test_a_task_that_was_deleted_is_gone(stage: Site) -> None:
-    hand = await begun(stage)
+async def test_a_task_that_was_deleted_is_gone(site: Site) -> None:
+    hand = await begun(site)
     await hand.finish()
-    kept = await after(stage, hand)
+    kept = await after(site, hand)
     cursor = f"{task_id_of(hand.id)}:1,{task_id_of(kept.id)}:1"
     await kept.finish()
-    async with line(stage.host) as found:
-        await stage.store.runs.delete(SPACE, kept.id)
-        await found.send("subscribe", session_id=hand.run.thread_id, after=cursor)
-        assert (await found.refusal())["code"] == "BAD_CURSOR"
-        await found.send("subscribe", task_id=kept.id)
-        assert (await found.refusal())["code"] == "TASK_NOT_FOUND"
+    async with connect(site.host) as client:
+        await site.store.runs.delete(SPACE, kept.id)
+        await client.send("subscribe", session_id=hand.run.thread_id, after=cursor)
+        assert (await client.expect_error())["code"] == "BAD_CURSOR"
+        await client.send("subscribe", task_id=kept.id)
+        assert (await client.expect_error())["code"] == "TASK_NOT_FOUND"
 
 
 @pytest.mark.parametrize(
@@ -248,66 +248,66 @@ async def test_a_task_that_was_deleted_is_gone(stage: Site) -> None:
     ],
 )
 async def test_a_frame_that_cannot_be_done_is_answered_and_the_socket_stays_open(
-    stage: Site, frame: str, code: str
+    site: Site, frame: str, code: str
 ) -> None:
-    async with line(stage.host) as found:
-        await found.raw(frame)
-        error = await found.refusal()
+    async with connect(site.host) as client:
+        await client.send_raw(frame)
+        error = await client.expect_error()
         assert error["code"] == code and error["message"]
-        await found.is_open()
+        await client.check_open()
 
 
-async def test_an_answer_has_the_id_of_its_frame(stage: Site) -> None:
-    hand = await begun(stage)
-    async with line(stage.host) as found:
-        await found.raw("ping")
-        assert await found.next() == {"type": "pong"}
-        await found.send("subscribe", id="a", task_id="none")
-        told = await found.expect("error")
-        assert (told["id"], told["task_id"]) == ("a", "none")
-        await found.send("sing", id="b")
-        assert (await found.expect("error"))["id"] == "b"
+async def test_an_answer_has_the_id_of_its_frame(site: Site) -> None:
+    hand = await begun(site)
+    async with connect(site.host) as client:
+        await client.send_raw("ping")
+        assert await client.next() == {"type": "pong"}
+        await client.send("subscribe", id="a", task_id="none")
+        frame = await client.expect("error")
+        assert (frame["id"], frame["task_id"]) == ("a", "none")
+        await client.send("sing", id="b")
+        assert (await client.expect("error"))["id"] == "b"
         for code in (None, "ALREADY_SUBSCRIBED"):
-            await found.send("subscribe", id="c", task_id=hand.id, after=1)
-            answer = await found.next()
+            await client.send("subscribe", id="c", task_id=hand.id, after=1)
+            answer = await client.next()
             assert (answer["id"], answer.get("error", {}).get("code")) == ("c", code)
 
 
 @pytest.mark.parametrize("after", ["x", "task_a", "task_a:", "task_a:1,", ":1", "task_a:-1", "a:1,a:2", "1", " "])
-async def test_a_cursor_of_a_session_that_is_none_is_refused(stage: Site, after: str) -> None:
-    hand = await begun(stage)
-    async with line(stage.host) as found:
-        await found.send("subscribe", session_id=hand.run.thread_id, after=after)
-        assert (await found.refusal())["code"] == "BAD_CURSOR"
-        await found.send("subscribe", session_id=hand.run.thread_id, after=f"{hand.id}:99")
-        await found.expect("subscribed")
-        assert (await found.refusal())["code"] == "BAD_CURSOR"
-        await found.is_open()
+async def test_a_cursor_of_a_session_that_is_none_is_refused(site: Site, after: str) -> None:
+    hand = await begun(site)
+    async with connect(site.host) as client:
+        await client.send("subscribe", session_id=hand.run.thread_id, after=after)
+        assert (await client.expect_error())["code"] == "BAD_CURSOR"
+        await client.send("subscribe", session_id=hand.run.thread_id, after=f"{hand.id}:99")
+        await client.expect("subscribed")
+        assert (await client.expect_error())["code"] == "BAD_CURSOR"
+        await client.check_open()
 
 
-async def test_a_cursor_of_another_session_is_refused(stage: Site) -> None:
-    hand, other = await begun(stage), await begun(stage)
-    async with line(stage.host) as found:
-        await found.send("subscribe", session_id=hand.run.thread_id, after=f"{other.id}:1")
-        assert (await found.refusal())["code"] == "BAD_CURSOR"
+async def test_a_cursor_of_another_session_is_refused(site: Site) -> None:
+    hand, other = await begun(site), await begun(site)
+    async with connect(site.host) as client:
+        await client.send("subscribe", session_id=hand.run.thread_id, after=f"{other.id}:1")
+        assert (await client.expect_error())["code"] == "BAD_CURSOR"
 
 
-async def test_a_socket_follows_so_much_and_no_more(stage: Site) -> None:
-    hand = await begun(stage)
-    async with line(stage.host) as found:
+async def test_a_socket_follows_so_much_and_no_more(site: Site) -> None:
+    hand = await begun(site)
+    async with connect(site.host) as client:
         for number in range(MAX_SUBSCRIPTIONS):
-            await found.send("subscribe", task_id=task_id_of(hand.id) if number else hand.id, after=1)
+            await client.send("subscribe", task_id=task_id_of(hand.id) if number else hand.id, after=1)
             if number < 2:
-                await found.expect("subscribed")
+                await client.expect("subscribed")
             else:
-                assert (await found.refusal())["code"] == "ALREADY_SUBSCRIBED"
-    runs = [hand, *[await begun(stage) for _ in range(MAX_SUBSCRIPTIONS)]]
-    async with line(stage.host) as found:
+                assert (await client.expect_error())["code"] == "ALREADY_SUBSCRIBED"
+    runs = [hand, *[await begun(site) for _ in range(MAX_SUBSCRIPTIONS)]]
+    async with connect(site.host) as client:
         for each in runs[:MAX_SUBSCRIPTIONS]:
-            await found.send("subscribe", task_id=each.id, after=1)
-            await found.expect("subscribed")
-        await found.send("subscribe", task_id=runs[-1].id)
-        assert (await found.refusal())["code"] == "TOO_MANY_STREAMS"
+            await client.send("subscribe", task_id=each.id, after=1)
+            await client.expect("subscribed")
+        await client.send("subscribe", task_id=runs[-1].id)
+        assert (await client.expect_error())["code"] == "TOO_MANY_STREAMS"
 
 
 @pytest.mark.parametrize(
@@ -321,35 +321,38 @@ async def test_a_socket_follows_so_much_and_no_more(stage: Site) -> None:
     ids=["bytes", "long", "long in bytes", "deep"],
 )
 async def test_a_hostile_frame_closes_the_socket_with_its_code(
-    stage: Site, frame: str | bytes, why: SocketClose
+    site: Site, frame: str | bytes, why: SocketClose
 ) -> None:
-    async with line(stage.host) as found:
-        await found.raw(frame)
-        await found.is_closed(why)
+    async with connect(site.host) as client:
+        await client.send_raw(frame)
+        await client.check_closed(why)
 
 
-async def test_text_that_is_not_utf8_closes_the_socket(stage: Site) -> None:
-    async with line(stage.host) as found:
-        await found.connection.send(b"\xff\xfe", text=True)
-        await found.is_closed(SocketClose.MALFORMED)
+async def test_text_that_is_not_utf8_closes_the_socket(site: Site) -> None:
+    async with connect(site.host) as client:
+        await client.connection.send(b"\xff\xfe", text=True)
+        await client.check_closed(SocketClose.MALFORMED)
 
 
 async def test_a_silent_socket_shows_signs_of_life(workshop: Workshop) -> None:
-    async with served(workshop, workers=0, habits=StreamLimits(keepalive_seconds=0.03)) as own, line(own.host) as found:
-        assert [await soon(found.connection.recv()) for _ in range(3)] == 3 * [PING]
+    async with (
+        served(workshop, workers=0, habits=StreamLimits(keepalive_seconds=0.03)) as own,
+        connect(own.host) as client,
+    ):
+        assert [await soon(client.connection.recv()) for _ in range(3)] == 3 * [PING]
 
 
 async def test_a_server_that_stops_closes_the_socket(workshop: Workshop) -> None:
-    async with served(workshop, workers=0) as own, line(own.host) as found:
-        await found.is_open()
+    async with served(workshop, workers=0) as own, connect(own.host) as client:
+        await client.check_open()
         own.feeds.close()
-        await found.is_closed(SocketClose.CLOSING)
+        await client.check_closed(SocketClose.CLOSING)
 
 
 async def test_more_sockets_than_may_be_open_are_refused(workshop: Workshop) -> None:
-    async with served(workshop, workers=0, habits=StreamLimits(max_streams=1)) as own, line(own.host):
+    async with served(workshop, workers=0, habits=StreamLimits(max_streams=1)) as own, connect(own.host):
         with pytest.raises(InvalidStatus) as refused:
-            async with line(own.host):
+            async with connect(own.host):
                 pass
         answer = refused.value.response
         assert (answer.status_code, b"TOO_MANY_STREAMS" in (answer.body or b"")) == (503, True)
@@ -358,47 +361,47 @@ async def test_more_sockets_than_may_be_open_are_refused(workshop: Workshop) -> 
 async def test_a_reader_that_takes_nothing_is_cut_off_and_misses_nothing(workshop: Workshop) -> None:
     async with served(workshop, workers=0, habits=StreamLimits(stall_timeout_seconds=0.1)) as own:
         hand = await begun(own)
-        async with line(own.host) as found:
-            await found.send("subscribe", session_id=hand.run.thread_id)
-            await found.expect("subscribed")
-            found.connection.transport.pause_reading()
+        async with connect(own.host) as client:
+            await client.send("subscribe", session_id=hand.run.thread_id)
+            await client.expect("subscribed")
+            client.connection.transport.pause_reading()
             while own.feeds.open_count:
                 await hand.say("x" * 100_000)
-            found.connection.transport.resume_reading()
-            seen, cursor = await _rest(found)
-            assert found.connection.close_code == SocketClose.TOO_SLOW
-        async with line(own.host) as found:
-            await found.send("subscribe", session_id=hand.run.thread_id, after=cursor)
-            await found.expect("subscribed")
+            client.connection.transport.resume_reading()
+            seen, cursor = await _rest(client)
+            assert client.connection.close_code == SocketClose.TOO_SLOW
+        async with connect(own.host) as client:
+            await client.send("subscribe", session_id=hand.run.thread_id, after=cursor)
+            await client.expect("subscribed")
             await hand.finish()
-            while (told := await found.next())["type"] == "event":
-                seen.append(told["seq"])
+            while (frame := await client.next())["type"] == "event":
+                seen.append(frame["seq"])
         assert seen == [seq for seq, _ in await own.log(hand.id)]
 
 
-async def _rest(found: Line) -> tuple[list[int], Json]:
+async def _rest(client: SocketClient) -> tuple[list[int], Json]:
     """Return the numbers of all events that are still to come until the socket is closed, and the last cursor."""
     seen: list[int] = []
     cursor: Json = None
     with suppress(ConnectionClosed):
         while True:
-            told = await found.next()
-            seen.append(told["seq"])
-            cursor = told["cursor"]
+            frame = await client.next()
+            seen.append(frame["seq"])
+            cursor = frame["cursor"]
     return seen, cursor
 
 
-async def test_sockets_leave_nothing_behind(stage: Site) -> None:
-    hand = await begun(stage)
-    before = stage.feeds.open_count
+async def test_sockets_leave_nothing_behind(site: Site) -> None:
+    hand = await begun(site)
+    before = site.feeds.open_count
     for _ in range(5):
-        async with line(stage.host) as found:
-            await found.send("subscribe", task_id=hand.id)
-            await found.send("subscribe", session_id=hand.run.thread_id)
-            await found.expect("subscribed")
+        async with connect(site.host) as client:
+            await client.send("subscribe", task_id=hand.id)
+            await client.send("subscribe", session_id=hand.run.thread_id)
+            await client.expect("subscribed")
 
     async def are_gone() -> bool:
-        return stage.feeds.open_count <= before
+        return site.feeds.open_count <= before
 
     await eventually(are_gone)
 

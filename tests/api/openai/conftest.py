@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 from openai import AsyncOpenAI
 
-from tests.api.openai.callers import caller, fill
+from tests.api.openai.clients import async_client, fill
 from tests.api.site import Site, served
 from tests.scenario.agents.workshop import Workshop
 from tests.support.database_probe import open_probe
@@ -13,7 +13,7 @@ from tests.support.log_check import check_log
 
 
 @pytest.fixture(scope="session")
-async def lounge(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     """Yield the server that tests share. What they leave is whole."""
     folder = tmp_path_factory.mktemp("openai")
     async with served(fill(Workshop(folder / "workspace", folder / "holdfast.db"))) as site:
@@ -23,7 +23,7 @@ async def lounge(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site
 
 
 @pytest.fixture(scope="session")
-async def openai(lounge: Site) -> AsyncIterator[AsyncOpenAI]:
+async def openai(site: Site) -> AsyncIterator[AsyncOpenAI]:
     """Yield the official client."""
-    async with caller(lounge) as client:
+    async with async_client(site) as client:
         yield client

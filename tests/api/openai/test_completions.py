@@ -9,7 +9,7 @@ from openai.types.chat import ChatCompletion
 
 from holdfast.domain.content import ImagePart, Json
 from holdfast.domain.ids import RunId, ThreadId
-from tests.api.openai.callers import WEATHER, sync_caller, user
+from tests.api.openai.clients import WEATHER, sync_client, user
 from tests.api.site import Site, eventually
 from tests.scenario.agents.workshop import SPACE
 
@@ -21,10 +21,10 @@ async def pieces(client: AsyncOpenAI, **asked: Any) -> tuple[str, list[Any]]:
     return "".join(each.choices[0].delta.content or "" for each in chunks if each.choices), chunks
 
 
-async def told(lounge: Site, completion: str) -> list[str]:
+async def messages_of(site: Site, completion: str) -> list[str]:
     """Return what the run of a completion was told and said."""
-    run = await lounge.store.runs.get(SPACE, RunId(completion.removeprefix("chatcmpl-")))
-    return await lounge.floor.said(run)
+    run = await site.store.runs.get(SPACE, RunId(completion.removeprefix("chatcmpl-")))
+    return await site.floor.said(run)
 
 
 async def test_an_agent_that_chats_is_a_model(openai: AsyncOpenAI) -> None:
@@ -35,7 +35,7 @@ async def test_an_agent_that_chats_is_a_model(openai: AsyncOpenAI) -> None:
         await openai.models.retrieve("nobody")
 
 
-async def test_a_chat_is_completed(lounge: Site, openai: AsyncOpenAI) -> None:
+async def test_a_chat_is_completed(site: Site, openai: AsyncOpenAI) -> None:
     messages: Json = [
         {"role": "system", "content": "be kind"},
         {"role": "developer", "content": "be brief"},
@@ -49,7 +49,12 @@ async def test_a_chat_is_completed(lounge: Site, openai: AsyncOpenAI) -> None:
     assert (found.usage.prompt_tokens, found.usage.completion_tokens, found.usage.total_tokens) == (7, 2, 9)
     assert found.usage.prompt_tokens_details.cached_tokens == 0
     assert (found.model, found.object) == ("bot", "chat.completion")
-    assert await told(lounge, found.id) == ["system: be kind", "system: be brief", "user: hi", "assistant: hello you"]
+    assert await messages_of(site, found.id) == [
+        "system: be kind",
+        "system: be brief",
+        "user: hi",
+        "assistant: hello you",
+    ]
 
 
 async def test_a_stream_says_the_same_in_pieces(openai: AsyncOpenAI) -> None:
@@ -64,9 +69,9 @@ async def test_a_stream_says_the_same_in_pieces(openai: AsyncOpenAI) -> None:
     assert all(each.choices and each.usage is None for each in without)
 
 
-async def test_the_client_without_an_event_loop_does_it_too(lounge: Site) -> None:
+async def test_the_client_without_an_event_loop_does_it_too(site: Site) -> None:
     def talk() -> list[str | None]:
-        with sync_caller(lounge) as client:
+        with sync_client(site) as client:
             plain = client.chat.completions.create(model="bot", messages=[user("hi")])
             with client.chat.completions.create(model="bot", messages=[user("hi")], stream=True) as stream:
                 streamed = "".join(each.choices[0].delta.content or "" for each in stream)
@@ -83,7 +88,7 @@ async def test_tools_of_the_agent_are_its_own_business(openai: AsyncOpenAI) -> N
     assert (await pieces(openai, model="worker", messages=[user("go")]))[0] == "I note it\n\nnoted"
 
 
-async def test_the_whole_list_is_the_chat_where_no_thread_is_named(lounge: Site, openai: AsyncOpenAI) -> None:
+async def test_the_whole_list_is_the_chat_where_no_thread_is_named(site: Site, openai: AsyncOpenAI) -> None:
     call = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Rome"}'}}
     messages: Json = [
         user("hi"),
@@ -93,8 +98,8 @@ async def test_the_whole_list_is_the_chat_where_no_thread_is_named(lounge: Site,
         user("thanks"),
     ]
     found = await openai.chat.completions.create(model="bot", messages=messages)
-    run = await lounge.store.runs.get(SPACE, RunId(found.id.removeprefix("chatcmpl-")))
-    kept = await lounge.floor.messages(run)
+    run = await site.store.runs.get(SPACE, RunId(found.id.removeprefix("chatcmpl-")))
+    kept = await site.floor.messages(run)
     assert [message.role for message in kept] == ["user", "assistant", "tool", "assistant", "user", "assistant"]
     assert (kept[1].tool_calls[0].arguments, kept[2].tool_call_id, kept[2].content) == (
         {"city": "Rome"},
@@ -104,7 +109,7 @@ async def test_the_whole_list_is_the_chat_where_no_thread_is_named(lounge: Site,
     assert found.choices[0].message.content == "hello you"
 
 
-async def test_pictures_sounds_and_documents_reach_the_agent(lounge: Site, openai: AsyncOpenAI) -> None:
+async def test_pictures_sounds_and_documents_reach_the_agent(site: Site, openai: AsyncOpenAI) -> None:
     parts: Json = [
         {"type": "text", "text": "look"},
         {"type": "image_url", "image_url": {"url": "https://example.org/a.png", "detail": "low"}},
@@ -113,8 +118,8 @@ async def test_pictures_sounds_and_documents_reach_the_agent(lounge: Site, opena
         {"type": "file", "file": {"file_data": "data:application/pdf;base64,JVBERg==", "filename": "a.pdf"}},
     ]
     found = await openai.chat.completions.create(model="bot", messages=[user(parts)])
-    run = await lounge.store.runs.get(SPACE, RunId(found.id.removeprefix("chatcmpl-")))
-    content = (await lounge.floor.messages(run))[0].content
+    run = await site.store.runs.get(SPACE, RunId(found.id.removeprefix("chatcmpl-")))
+    content = (await site.floor.messages(run))[0].content
     assert not isinstance(content, str) and isinstance(content[1], ImagePart)
     kinds = [type(part).__name__ for part in content]
     assert kinds == ["TextPart", "ImagePart", "ImagePart", "AudioPart", "DocumentPart"]
@@ -123,29 +128,29 @@ async def test_pictures_sounds_and_documents_reach_the_agent(lounge: Site, opena
 class TestThreads:
     """A chat that is kept on a thread."""
 
-    async def test_only_what_is_new_is_said_on_a_thread(self, lounge: Site, openai: AsyncOpenAI) -> None:
+    async def test_only_what_is_new_is_said_on_a_thread(self, site: Site, openai: AsyncOpenAI) -> None:
         first = await openai.chat.completions.with_raw_response.create(model="bot", messages=[user("hi")])
         thread = first.headers["x-holdfast-thread"]
         header = {"X-Holdfast-Thread": thread}
         spoken: Json = [user("hi"), {"role": "assistant", "content": "hello you"}, user("again")]
         second = await openai.chat.completions.create(model="bot", messages=spoken, extra_headers=header)
         third = await openai.chat.completions.create(model="bot", messages=[user("more")], extra_headers=header)
-        assert await told(lounge, second.id) == ["user: again", "assistant: hello you"]
+        assert await messages_of(site, second.id) == ["user: again", "assistant: hello you"]
         last = RunId(third.id.removeprefix("chatcmpl-"))
-        assert [each.content for each in await lounge.store.messages.history(SPACE, last)][::2] == [
+        assert [each.content for each in await site.store.messages.history(SPACE, last)][::2] == [
             "hi",
             "again",
             "more",
         ]
 
-    async def test_a_thread_is_made_on_first_use(self, lounge: Site, openai: AsyncOpenAI) -> None:
+    async def test_a_thread_is_made_on_first_use(self, site: Site, openai: AsyncOpenAI) -> None:
         header = {"X-Holdfast-Thread": "my-chat"}
         for text in ("one", "two"):
             found = await openai.chat.completions.with_raw_response.create(
                 model="bot", messages=[user(text)], extra_headers=header
             )
             assert found.headers["x-holdfast-thread"] == "my-chat"
-        assert (await lounge.store.threads.get(SPACE, ThreadId("my-chat"))).next_sequence == 4
+        assert (await site.store.threads.get(SPACE, ThreadId("my-chat"))).next_sequence == 4
 
     async def test_where_a_person_is_asked_the_next_message_is_the_answer(self, openai: AsyncOpenAI) -> None:
         header = {"X-Holdfast-Thread": "asking"}
@@ -167,11 +172,11 @@ class TestThreads:
 
 
 class TestToolsOfTheCaller:
-    """Tools that the caller runs."""
+    """Tools that the async_client runs."""
 
     @pytest.mark.parametrize("thread", [None, "tools-kept"])
     async def test_a_call_ends_the_completion_and_its_result_goes_on(
-        self, lounge: Site, openai: AsyncOpenAI, thread: str | None
+        self, site: Site, openai: AsyncOpenAI, thread: str | None
     ) -> None:
         given: Any = {"model": "tourist", "tools": [WEATHER]}
         if thread is not None:
@@ -190,7 +195,7 @@ class TestToolsOfTheCaller:
         assert second.usage is not None
         assert (first.usage.total_tokens, second.usage.total_tokens) == (9, 9)
         run = RunId(first.id.removeprefix("chatcmpl-"))
-        assert await told(lounge, run) == [
+        assert await messages_of(site, run) == [
             "user: Rome?",
             "assistant: let me look",
             "tool: sunny",
@@ -213,7 +218,7 @@ class TestToolsOfTheCaller:
         again = await openai.chat.completions.create(messages=said, **given)  # answered already: it is history now
         assert again.choices[0].message.content == "seen both"
 
-    async def test_a_text_beside_the_results_is_told_to_the_run(self, lounge: Site, openai: AsyncOpenAI) -> None:
+    async def test_a_text_beside_the_results_is_told_to_the_run(self, site: Site, openai: AsyncOpenAI) -> None:
         given: Any = {"model": "traveller", "tools": [WEATHER]}
         first = await openai.chat.completions.create(messages=[user("where?")], **given)
         calls: Any = first.choices[0].message.model_dump(exclude_none=True)
@@ -226,7 +231,7 @@ class TestToolsOfTheCaller:
         assert left is not None and [each.id for each in left] == [oslo["tool_call_id"]]
         rest: Any = [{**calls, "tool_calls": calls["tool_calls"][1:]}, oslo, user("and?")]
         await openai.chat.completions.create(messages=rest, **given)
-        assert "user: and?" in await told(lounge, first.id)
+        assert "user: and?" in await messages_of(site, first.id)
 
     async def test_a_thread_waits_for_results(self, openai: AsyncOpenAI) -> None:
         given: Any = {"model": "tourist", "tools": [WEATHER], "extra_headers": {"X-Holdfast-Thread": "owing"}}
@@ -255,14 +260,14 @@ async def test_a_request_under_a_key_makes_one_run(openai: AsyncOpenAI) -> None:
     assert (again.parse(), again.headers["idempotency-replayed"]) == (first, "true")
 
 
-async def test_who_leaves_stops_no_run(lounge: Site, openai: AsyncOpenAI) -> None:
+async def test_who_leaves_stops_no_run(site: Site, openai: AsyncOpenAI) -> None:
     stream = await openai.chat.completions.create(model="staller", messages=[user("x")], stream=True)
     run = RunId((await anext(aiter(stream))).id.removeprefix("chatcmpl-"))
     await stream.close()
 
     async def left() -> bool:
-        return lounge.feeds.open_count == 0
+        return site.feeds.open_count == 0
 
     await eventually(left)
-    assert not (await lounge.store.runs.get(SPACE, run)).status.terminal
-    await lounge.post(f"/api/runs/{run}/cancel", expect=200)
+    assert not (await site.store.runs.get(SPACE, run)).status.terminal
+    await site.post(f"/api/runs/{run}/cancel", expect=200)

@@ -53,8 +53,8 @@ def test_the_errors_are_there_and_no_others() -> None:
     assert [code for code in RUN_STOPPED_STATUS if f"`{code}`" not in PAGE] == []
 
 
-async def test_the_programs_of_the_guide_run(lounge: Site, tmp_path: Path) -> None:
-    program = "\n".join(block.code for block in python_blocks(GUIDE)).replace("http://localhost:5050", lounge.url)
+async def test_the_programs_of_the_guide_run(site: Site, tmp_path: Path) -> None:
+    program = "\n".join(block.code for block in python_blocks(GUIDE)).replace("http://localhost:5050", site.url)
     (tmp_path / "guide.py").write_text(program)
     running = await asyncio.create_subprocess_exec(
         *(sys.executable, "guide.py"),

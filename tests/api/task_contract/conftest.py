@@ -7,42 +7,42 @@ import pytest
 
 from tests.api.conftest import BACKENDS, NewDatabase
 from tests.api.site import served
-from tests.api.task_contract.desk import Desk, fill
+from tests.api.task_contract.task_client import TaskClient, fill
 from tests.scenario.agents.workshop import Workshop
 from tests.support.database_probe import open_probe
 from tests.support.log_check import check_log
 
 
 @pytest.fixture(scope="session")
-async def desk(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Desk]:
-    """Yield the desk that tests share, on SQLite. What they leave is whole."""
+async def client(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[TaskClient]:
+    """Yield the client that tests share, on SQLite. What they leave is whole."""
     folder = tmp_path_factory.mktemp("tasks")
     async with served(fill(Workshop(folder / "workspace", folder / "holdfast.db"))) as site:
-        yield Desk(site)
+        yield TaskClient(site)
     async with open_probe(folder / "holdfast.db") as probe:
         await check_log(probe)
 
 
 @pytest.fixture(scope="session", params=BACKENDS)
-async def any_desk(
+async def any_client(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase
-) -> AsyncIterator[Desk]:
-    """Yield a desk that tests share, on every backend in turn."""
+) -> AsyncIterator[TaskClient]:
+    """Yield a client that tests share, on every backend in turn."""
     folder = tmp_path_factory.mktemp("tasks")
     where = folder / "holdfast.db" if request.param == "sqlite" else await new_database()
     async with served(fill(Workshop(folder / "workspace", where))) as site:
-        yield Desk(site)
+        yield TaskClient(site)
 
 
 @pytest.fixture(scope="session", params=BACKENDS)
-async def still_desk(
+async def idle_client(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase
-) -> AsyncIterator[Desk]:
-    """Yield a desk without workers, on every backend in turn: tasks wait until a test works on them by hand."""
+) -> AsyncIterator[TaskClient]:
+    """Yield a client without workers, on every backend in turn: tasks wait until a test works on them by worker."""
     folder = tmp_path_factory.mktemp("tasks")
     where = folder / "holdfast.db" if request.param == "sqlite" else await new_database()
     async with served(fill(Workshop(folder / "workspace", where)), workers=0) as site:
-        yield Desk(site)
+        yield TaskClient(site)
 
 
 @pytest.fixture

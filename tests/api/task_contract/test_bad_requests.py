@@ -7,19 +7,19 @@ import pytest
 
 from holdfast.api.json_body import MAX_BODY_BYTES
 from holdfast.domain.content import Json
-from tests.api.task_contract.desk import Desk, refused
+from tests.api.task_contract.task_client import TaskClient, check_error
 
 JSON: Final = {"Content-Type": "application/json"}
 
 
 @pytest.fixture
-async def unchanged(still_desk: Desk) -> AsyncIterator[str]:
+async def unchanged(idle_client: TaskClient) -> AsyncIterator[str]:
     """Yield a task that nothing may happen to, and check that no other was made."""
-    task = await still_desk.create(tags=["unchanged"])
-    before = await still_desk.site.get("/tasks", limit=1000)
+    task = await idle_client.create(tags=["unchanged"])
+    before = await idle_client.site.get("/tasks", limit=1000)
     yield task
-    assert await still_desk.site.get("/tasks", limit=1000) == before
-    await still_desk.site.delete(f"/tasks/{task}?force=true", expect=200)
+    assert await idle_client.site.get("/tasks", limit=1000) == before
+    await idle_client.site.delete(f"/tasks/{task}?force=true", expect=200)
 
 
 BODIES: Final[list[tuple[Json, str]]] = [
@@ -51,40 +51,42 @@ BODIES: Final[list[tuple[Json, str]]] = [
 class TestCreate:
     """`POST /agents/:name/task`."""
 
-    async def test_a_body_that_does_not_fit_is_refused_with_its_field(self, still_desk: Desk) -> None:
+    async def test_a_body_that_does_not_fit_is_refused_with_its_field(self, idle_client: TaskClient) -> None:
         for body, field in BODIES:
-            answer = await still_desk.ask("POST", "/agents/bot/task", json=body)
-            assert refused(answer, 400, "VALIDATION_ERROR")["details"].get("field") == field, body
+            response = await idle_client.request("POST", "/agents/bot/task", json=body)
+            assert check_error(response, 400, "VALIDATION_ERROR")["details"].get("field") == field, body
 
-    async def test_no_body_is_an_input_that_is_missing(self, still_desk: Desk) -> None:
+    async def test_no_body_is_an_input_that_is_missing(self, idle_client: TaskClient) -> None:
         for options in ({}, {"headers": JSON}, {"content": b""}):
-            refused(await still_desk.ask("POST", "/agents/bot/task", **options), 400, "VALIDATION_ERROR")
+            check_error(await idle_client.request("POST", "/agents/bot/task", **options), 400, "VALIDATION_ERROR")
 
-    async def test_what_is_no_json_is_refused(self, still_desk: Desk) -> None:
+    async def test_what_is_no_json_is_refused(self, idle_client: TaskClient) -> None:
         for body in (b"{", b"nope", b'{"input": "\xff"}', "{}".encode("utf-16")):
-            answer = await still_desk.ask("POST", "/agents/bot/task", content=body, headers=JSON)
-            refused(answer, 400, "VALIDATION_ERROR")
+            response = await idle_client.request("POST", "/agents/bot/task", content=body, headers=JSON)
+            check_error(response, 400, "VALIDATION_ERROR")
 
-    async def test_a_body_that_is_too_deep_keeps_its_code(self, still_desk: Desk) -> None:
-        answer = await still_desk.ask("POST", "/agents/bot/task", content=b"[" * 200_000, headers=JSON)
-        refused(answer, 400, "TOO_DEEP")
+    async def test_a_body_that_is_too_deep_keeps_its_code(self, idle_client: TaskClient) -> None:
+        response = await idle_client.request("POST", "/agents/bot/task", content=b"[" * 200_000, headers=JSON)
+        check_error(response, 400, "TOO_DEEP")
 
-    async def test_another_kind_of_body_keeps_its_code(self, still_desk: Desk) -> None:
-        answer = await still_desk.ask("POST", "/agents/bot/task", data={"input": "x"})
-        refused(answer, 415, "UNSUPPORTED_MEDIA_TYPE")
+    async def test_another_kind_of_body_keeps_its_code(self, idle_client: TaskClient) -> None:
+        response = await idle_client.request("POST", "/agents/bot/task", data={"input": "x"})
+        check_error(response, 415, "UNSUPPORTED_MEDIA_TYPE")
 
-    async def test_a_body_that_is_too_large_keeps_its_code(self, still_desk: Desk) -> None:
-        answer = await still_desk.ask("POST", "/agents/bot/task", json={"input": "x" * MAX_BODY_BYTES})
-        refused(answer, 413, "BODY_TOO_LARGE")
+    async def test_a_body_that_is_too_large_keeps_its_code(self, idle_client: TaskClient) -> None:
+        response = await idle_client.request("POST", "/agents/bot/task", json={"input": "x" * MAX_BODY_BYTES})
+        check_error(response, 413, "BODY_TOO_LARGE")
 
-    async def test_a_bad_key_or_parameter_is_refused(self, still_desk: Desk) -> None:
+    async def test_a_bad_key_or_parameter_is_refused(self, idle_client: TaskClient) -> None:
         for options in ({"headers": {"Idempotency-Key": "x" * 256}}, {"params": {"wait": "1"}}):
-            answer = await still_desk.ask("POST", "/agents/bot/task", json={"input": "x"}, **options)
-            refused(answer, 400, "VALIDATION_ERROR")
+            response = await idle_client.request("POST", "/agents/bot/task", json={"input": "x"}, **options)
+            check_error(response, 400, "VALIDATION_ERROR")
 
-    async def test_an_agent_is_looked_for_after_the_body_is_read(self, still_desk: Desk) -> None:
-        refused(await still_desk.ask("POST", "/agents/nobody/task", json={}), 400, "VALIDATION_ERROR")
-        refused(await still_desk.ask("POST", "/agents/nobody/task", json={"input": "x"}), 404, "AGENT_NOT_FOUND")
+    async def test_an_agent_is_looked_for_after_the_body_is_read(self, idle_client: TaskClient) -> None:
+        check_error(await idle_client.request("POST", "/agents/nobody/task", json={}), 400, "VALIDATION_ERROR")
+        check_error(
+            await idle_client.request("POST", "/agents/nobody/task", json={"input": "x"}), 404, "AGENT_NOT_FOUND"
+        )
 
 
 QUERIES: Final = [
@@ -118,20 +120,20 @@ QUERIES: Final = [
 ]
 
 
-async def test_a_parameter_that_does_not_fit_is_refused(still_desk: Desk, unchanged: str) -> None:
+async def test_a_parameter_that_does_not_fit_is_refused(idle_client: TaskClient, unchanged: str) -> None:
     for method, path, query in QUERIES:
-        refused(await still_desk.ask(method, f"{path.format(unchanged)}?{query}"), 400, "VALIDATION_ERROR")
+        check_error(await idle_client.request(method, f"{path.format(unchanged)}?{query}"), 400, "VALIDATION_ERROR")
 
 
 MESSAGES: Final[list[Json]] = [{}, [], None, {"message": 7}, {"message": None}, {"message": "x", "id": "int_x"}]
 
 
-async def test_an_answer_needs_a_message_that_is_text(still_desk: Desk, unchanged: str) -> None:
+async def test_an_answer_needs_a_message_that_is_text(idle_client: TaskClient, unchanged: str) -> None:
     path = f"/tasks/{unchanged}/respond"
     for body in MESSAGES:
-        refused(await still_desk.ask("POST", path, json=body), 400, "VALIDATION_ERROR")
+        check_error(await idle_client.request("POST", path, json=body), 400, "VALIDATION_ERROR")
     for options in ({}, {"content": b"{", "headers": JSON}):
-        refused(await still_desk.ask("POST", path, **options), 400, "VALIDATION_ERROR")
+        check_error(await idle_client.request("POST", path, **options), 400, "VALIDATION_ERROR")
 
 
 ROUTES: Final = [
@@ -149,19 +151,19 @@ ROUTES: Final = [
 NAMES: Final = ["task_none", "run_none", "task_", "x" * 129, "a%20b", "%00", "%F0%9F%92%A9", "thr_x"]
 
 
-async def test_a_task_that_is_not_there_is_not_found(still_desk: Desk, unchanged: str) -> None:
+async def test_a_task_that_is_not_there_is_not_found(idle_client: TaskClient, unchanged: str) -> None:
     for method, path in ROUTES:
         for name in NAMES:
             options = {"json": {"message": "x"}} if path.endswith("respond") else {}
-            refused(await still_desk.ask(method, path.format(name), **options), 404, "TASK_NOT_FOUND")
+            check_error(await idle_client.request(method, path.format(name), **options), 404, "TASK_NOT_FOUND")
 
 
-async def test_another_method_or_address_is_none_of_the_contract(still_desk: Desk, unchanged: str) -> None:
+async def test_another_method_or_address_is_none_of_the_contract(idle_client: TaskClient, unchanged: str) -> None:
     for method, path in (
         ("PUT", "/tasks"),
         ("PATCH", "/tasks/{}"),
         ("GET", "/tasks/{}/cancel"),
         ("GET", "/agents/bot/task"),
     ):
-        refused(await still_desk.ask(method, path.format(unchanged)), 405, "METHOD_NOT_ALLOWED")
-    refused(await still_desk.ask("GET", f"/tasks/{unchanged}/nothing"), 404, "NO_SUCH_ROUTE")
+        check_error(await idle_client.request(method, path.format(unchanged)), 405, "METHOD_NOT_ALLOWED")
+    check_error(await idle_client.request("GET", f"/tasks/{unchanged}/nothing"), 404, "NO_SUCH_ROUTE")

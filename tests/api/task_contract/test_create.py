@@ -8,42 +8,42 @@ import pytest
 from holdfast.domain.content import Json
 from holdfast.domain.limits import Limits
 from holdfast.domain.run import Mode, Priority
-from tests.api.task_contract.desk import Desk, refused, run_of
+from tests.api.task_contract.task_client import TaskClient, check_error, run_of
 
 
-async def test_a_task_is_accepted_and_pending(any_desk: Desk) -> None:
-    answer = await any_desk.ask("POST", "/agents/bot/task", json={"input": "go"})
-    task = answer.json()["taskId"]
-    assert (answer.status_code, answer.json()) == (202, {"taskId": task, "status": "pending"})
+async def test_a_task_is_accepted_and_pending(any_client: TaskClient) -> None:
+    response = await any_client.request("POST", "/agents/bot/task", json={"input": "go"})
+    task = response.json()["taskId"]
+    assert (response.status_code, response.json()) == (202, {"taskId": task, "status": "pending"})
     assert re.fullmatch(r"task_[0-9a-f]{16,}", task)
-    run = await any_desk.run(task)
+    run = await any_client.run(task)
     assert (run.mode, run.agent_type, run.input) == (Mode.TASK, "bot", "go")
 
 
-async def test_what_is_not_said_has_its_default(desk: Desk) -> None:
-    run = await desk.run(await desk.ended())
+async def test_what_is_not_said_has_its_default(client: TaskClient) -> None:
+    run = await client.run(await client.run_to_end())
     assert (run.priority, run.tags, run.limits) == (Priority.NORMAL, [], Limits())
 
 
-async def test_all_that_is_said_is_kept(desk: Desk) -> None:
-    task = await desk.ended(
+async def test_all_that_is_said_is_kept(client: TaskClient) -> None:
+    task = await client.run_to_end(
         priority="high", tags=["audit", "deps"], maxIterations=15, maxDurationSeconds=60, tokenBudget=1000
     )
-    run = await desk.run(task)
+    run = await client.run(task)
     assert (run.priority, run.tags) == (Priority.HIGH, ["audit", "deps"])
     assert run.limits == Limits(max_iterations=15, max_duration_seconds=60, token_budget=1000)
 
 
 @pytest.mark.parametrize("input", ["", " ", "ü\n", "a\0b\0", "x" * 100_000])
-async def test_any_text_is_an_input(any_desk: Desk, input: str) -> None:
-    task = await any_desk.ended(input=input)
-    assert (await any_desk.read(task))["input"] == input
+async def test_any_text_is_an_input(any_client: TaskClient, input: str) -> None:
+    task = await any_client.run_to_end(input=input)
+    assert (await any_client.read(task))["input"] == input
 
 
-async def test_each_task_has_a_thread_of_its_own_with_a_title(desk: Desk) -> None:
-    one, other = [await desk.read(await desk.ended(input="first line\nsecond")) for _ in range(2)]
+async def test_each_task_has_a_thread_of_its_own_with_a_title(client: TaskClient) -> None:
+    one, other = [await client.read(await client.run_to_end(input="first line\nsecond")) for _ in range(2)]
     assert one["session_id"] != other["session_id"]
-    thread = await desk.site.get(f"/api/threads/{one['session_id']}")
+    thread = await client.site.get(f"/api/threads/{one['session_id']}")
     assert (thread["title"], thread["agent_type"]) == ("first line", "bot")
     assert [run["id"] for run in thread["runs"]] == [run_of(one["id"])]
 
@@ -56,56 +56,61 @@ async def test_each_task_has_a_thread_of_its_own_with_a_title(desk: Desk) -> Non
     ],
 )
 async def test_a_task_that_used_up_what_it_was_given_fails_with_a_code(
-    desk: Desk, limit: dict[str, Json], code: str
+    client: TaskClient, limit: dict[str, Json], code: str
 ) -> None:
-    task = await desk.read(await desk.ended("worker", **limit))
+    task = await client.read(await client.run_to_end("worker", **limit))
     assert (task["status"], task["output"], task["error"]["code"]) == ("failed", None, code)
     assert (task["iterations"], task["token_input"], task["token_output"]) == (1, 10, 5)
 
 
-async def test_a_task_that_takes_too_long_fails_with_a_code(desk: Desk) -> None:
-    task = await desk.read(await desk.ended("staller", maxDurationSeconds=1))
+async def test_a_task_that_takes_too_long_fails_with_a_code(client: TaskClient) -> None:
+    task = await client.read(await client.run_to_end("staller", maxDurationSeconds=1))
     assert (task["status"], task["error"]["code"]) == ("failed", "DEADLINE_EXCEEDED")
     assert task["error"]["iteration"] == task["iterations"] == 1
 
 
-async def test_a_task_overrides_how_long_its_agent_works(desk: Desk) -> None:
+async def test_a_task_overrides_how_long_its_agent_works(client: TaskClient) -> None:
     asked: list[dict[str, Json]] = [{"maxIterations": 9}, {"maxIterations": 2}, {"maxDurationSeconds": 90}, {}]
-    made = [(await desk.run(await desk.ended("bounded", **limits))).limits for limits in asked]
+    made = [(await client.run(await client.run_to_end("bounded", **limits))).limits for limits in asked]
     assert [limits.max_iterations for limits in made] == [9, 2, 3, 3]
     assert [limits.max_duration_seconds for limits in made] == [60, 60, 90, 60]
 
 
-async def test_a_task_spends_at_most_what_its_agent_may(desk: Desk) -> None:
-    loose, tight = [await desk.run(await desk.ended("bounded", tokenBudget=most)) for most in (9000, 500)]
+async def test_a_task_spends_at_most_what_its_agent_may(client: TaskClient) -> None:
+    loose, tight = [await client.run(await client.run_to_end("bounded", tokenBudget=most)) for most in (9000, 500)]
     assert (loose.limits.token_budget, tight.limits.token_budget) == (1000, 500)
 
 
-async def test_the_same_request_under_one_key_makes_one_task(any_desk: Desk) -> None:
+async def test_the_same_request_under_one_key_makes_one_task(any_client: TaskClient) -> None:
     async def create(**body: Json) -> tuple[int, Json, str | None]:
-        headers = {"Idempotency-Key": f"once-{any_desk.site.url}"}
-        answer = await any_desk.ask("POST", "/agents/bot/task", json={"input": "go", **body}, headers=headers)
-        return answer.status_code, answer.json(), answer.headers.get("idempotency-replayed")
+        headers = {"Idempotency-Key": f"once-{any_client.site.url}"}
+        response = await any_client.request("POST", "/agents/bot/task", json={"input": "go", **body}, headers=headers)
+        return response.status_code, response.json(), response.headers.get("idempotency-replayed")
 
-    answers = await asyncio.gather(*(create() for _ in range(8)))
-    assert {status for status, _, _ in answers} == {202}
-    assert len({body["taskId"] for _, body, _ in answers}) == 1
-    assert sorted(replayed or "" for _, _, replayed in answers) == ["", *["true"] * 7]
+    responses = await asyncio.gather(*(create() for _ in range(8)))
+    assert {status for status, _, _ in responses} == {202}
+    assert len({body["taskId"] for _, body, _ in responses}) == 1
+    assert sorted(replayed or "" for _, _, replayed in responses) == ["", *["true"] * 7]
     status, body, _ = await create(priority="low")
     assert (status, body["error"]["code"]) == (409, "IDEMPOTENCY_MISMATCH")
 
 
-async def test_an_agent_that_takes_no_tasks_is_refused(desk: Desk) -> None:
-    refused(await desk.ask("POST", "/agents/talker/task", json={"input": "go"}), 400, "MODE_NOT_SUPPORTED")
-    assert await desk.listed(agentName="talker") == []
+async def test_an_agent_that_takes_no_tasks_is_refused(client: TaskClient) -> None:
+    check_error(await client.request("POST", "/agents/talker/task", json={"input": "go"}), 400, "MODE_NOT_SUPPORTED")
+    assert await client.list_ids(agentName="talker") == []
 
 
-async def test_an_agent_whose_files_are_in_error_is_refused_with_the_file(desk: Desk) -> None:
-    error = refused(await desk.ask("POST", "/agents/broken/task", json={"input": "go"}), 400, "VALIDATION_ERROR")
+async def test_an_agent_whose_files_are_in_error_is_refused_with_the_file(client: TaskClient) -> None:
+    error = check_error(
+        await client.request("POST", "/agents/broken/task", json={"input": "go"}), 400, "VALIDATION_ERROR"
+    )
     assert "agents/broken/agent.json" in error["message"]
 
 
 @pytest.mark.parametrize("name", ["nobody", "Bot", "%00", "..%2Fbot", "x" * 300, "b%20t", "%F0%9F%92%A9"])
-async def test_an_agent_that_is_not_there_is_not_found(desk: Desk, name: str) -> None:
-    answer = await desk.ask("POST", f"/agents/{name}/task", json={"input": "go"})
-    assert (answer.status_code, answer.json()["error"]["code"]) in [(404, "AGENT_NOT_FOUND"), (404, "NO_SUCH_ROUTE")]
+async def test_an_agent_that_is_not_there_is_not_found(client: TaskClient, name: str) -> None:
+    response = await client.request("POST", f"/agents/{name}/task", json={"input": "go"})
+    assert (response.status_code, response.json()["error"]["code"]) in [
+        (404, "AGENT_NOT_FOUND"),
+        (404, "NO_SUCH_ROUTE"),
+    ]

@@ -13,7 +13,7 @@ from holdfast.api.tasks.errors import TASK_ERRORS
 from holdfast.api.tasks.events import MAX_PREVIEW_CHARS, TaskEvent
 from holdfast.api.tasks.routes import ROUTES
 from holdfast.domain.new_run import MAX_TAGS
-from tests.api.task_contract.desk import Desk
+from tests.api.task_contract.task_client import TaskClient
 from tests.architecture.project import ROOT
 
 PAGE: Final = (ROOT / "docs" / "reference" / "tasks-contract.md").read_text()
@@ -62,9 +62,9 @@ def test_every_error_is_there_with_its_status_and_meaning() -> None:
 
 
 @pytest.mark.parametrize("agent", ["worker", "failing"])
-async def test_every_type_of_event_is_there_with_its_data(desk: Desk, agent: str) -> None:
+async def test_every_type_of_event_is_there_with_its_data(client: TaskClient, agent: str) -> None:
     written = {CELL.findall(row[0])[0]: set(CELL.findall(row[1])) for row in table("Events")}
-    events = await desk.events(await desk.ended(agent))
+    events = await client.events(await client.run_to_end(agent))
     for event in events:
         allowed = written[event["type"]]
         assert {name for name in allowed if not name.endswith("?")} <= set(event["data"])

@@ -13,15 +13,15 @@ from holdfast.domain.run import RunStatus
 from tests.api.site import eventually, served
 from tests.api.streams.readers import Frame, SseReader
 from tests.api.streams.stage import soon
-from tests.api.task_contract.desk import ENDS, Desk, read_frames, refused, run_of
-from tests.api.task_contract.task_hand import taken
+from tests.api.task_contract.manual_worker import claim_new_task
+from tests.api.task_contract.task_client import TERMINAL_STATUSES, TaskClient, check_error, read_frames, run_of
 from tests.scenario.agents.workshop import Workshop
 
 
-async def test_an_ended_task_is_replayed_then_its_status_and_the_last_word(any_desk: Desk) -> None:
-    task = await any_desk.ended("worker")
-    frames = await any_desk.streamed(task)
-    events = await any_desk.events(task)
+async def test_an_ended_task_is_replayed_then_its_status_and_the_last_word(any_client: TaskClient) -> None:
+    task = await any_client.run_to_end("worker")
+    frames = await any_client.read_stream(task)
+    events = await any_client.events(task)
     assert [frame.event for frame in frames] == [*["task"] * len(events), "status", "task"]
     assert [frame.id for frame in frames] == [*(event["id"] for event in events), None, None]
     assert read_frames(frames)[:-1] == events
@@ -37,109 +37,110 @@ def _check_last_word(word: Json, status: Json) -> None:
     assert isinstance(word["timestamp"], int)
 
 
-async def test_a_live_stream_says_what_the_replay_says(any_desk: Desk) -> None:
-    task = await any_desk.asking()
-    async with any_desk.stream(task) as stream:
+async def test_a_live_stream_says_what_the_replay_says(any_client: TaskClient) -> None:
+    task = await any_client.run_to_interrupt()
+    async with any_client.stream(task) as stream:
         live = [await soon(stream.frame()) for _ in range(5)]
         assert [frame.event for frame in live] == [None, "task", "task", "task", "status"]
         assert read_frames(live, "status") == [{"taskId": task, "status": "waiting", "output": None, "error": None}]
-        await any_desk.site.post(f"/tasks/{task}/respond", {"message": "so"}, expect=200)
+        await any_client.site.post(f"/tasks/{task}/respond", {"message": "so"}, expect=200)
         live += await stream.rest()
         assert stream.ended
-    assert read_frames(live)[:-1] == await any_desk.events(task)
-    replayed = [frame for frame in await any_desk.streamed(task) if frame.event == "task"]
+    assert read_frames(live)[:-1] == await any_client.events(task)
+    replayed = [frame for frame in await any_client.read_stream(task) if frame.event == "task"]
     assert [frame for frame in live if frame.event == "task"] == replayed, "byte for byte"
 
 
-async def test_a_failed_task_ends_its_stream_with_the_error(desk: Desk) -> None:
-    task = await desk.create("failing")
-    frames = read_frames(await desk.streamed(task))
+async def test_a_failed_task_ends_its_stream_with_the_error(client: TaskClient) -> None:
+    task = await client.create("failing")
+    frames = read_frames(await client.read_stream(task))
     assert frames[-1]["event"]["status"] == "failed"
     assert frames[-1]["event"]["error"]["code"] == frames[-2]["data"]["reason"] == "MODEL_REFUSED"
 
 
-async def test_a_cancelled_task_ends_its_stream(desk: Desk) -> None:
-    task = await desk.begun(await desk.create("staller"))
-    async with desk.stream(task) as stream:
+async def test_a_cancelled_task_ends_its_stream(client: TaskClient) -> None:
+    task = await client.wait_for_text(await client.create("staller"))
+    async with client.stream(task) as stream:
         await _until_status(stream)
-        await desk.site.post(f"/tasks/{task}/cancel", expect=200)
+        await client.site.post(f"/tasks/{task}/cancel", expect=200)
         frames = read_frames(await stream.rest())
     assert [frame["event"]["status"] for frame in frames] == ["canceled", "canceled"]
 
 
-async def test_a_stream_can_be_followed_before_the_task_began(still_desk: Desk) -> None:
-    task = await still_desk.create()
-    async with still_desk.stream(task) as stream:
+async def test_a_stream_can_be_followed_before_the_task_began(idle_client: TaskClient) -> None:
+    task = await idle_client.create()
+    async with idle_client.stream(task) as stream:
         assert (await _until_status(stream))["status"] == "pending"
-        await still_desk.site.post(f"/tasks/{task}/cancel", expect=200)
+        await idle_client.site.post(f"/tasks/{task}/cancel", expect=200)
         assert read_frames(await stream.rest())[0]["data"] == {"from": "pending", "to": "canceled"}
 
 
-async def test_a_task_that_waits_for_its_tools_says_that_it_began(desk: Desk) -> None:
-    task = await desk.create("patient")
-    async with desk.stream(task) as stream:
+async def test_a_task_that_waits_for_its_tools_says_that_it_began(client: TaskClient) -> None:
+    task = await client.create("patient")
+    async with client.stream(task) as stream:
         await _until_status(stream)
         began = await soon(stream.frame())
         assert read_frames([began])[0]["data"] == {"from": "pending", "to": "processing"}
-        await desk.site.post(f"/tasks/{task}/cancel", expect=200)
+        await client.site.post(f"/tasks/{task}/cancel", expect=200)
         assert read_frames(await stream.rest())[0]["data"] == {"from": "processing", "to": "canceled"}
 
 
-async def test_the_status_is_where_the_events_so_far_have_led_to(still_desk: Desk) -> None:
-    task = await still_desk.create()
-    await still_desk.claimed(task)
-    assert (await still_desk.read(task))["status"] == "processing"
-    async with still_desk.stream(task) as stream:
+async def test_the_status_is_where_the_events_so_far_have_led_to(idle_client: TaskClient) -> None:
+    task = await idle_client.create()
+    await idle_client.claim(task)
+    assert (await idle_client.read(task))["status"] == "processing"
+    async with idle_client.stream(task) as stream:
         assert (await _until_status(stream))["status"] == "pending"  # as nothing was told of it yet
 
 
-async def test_a_stream_goes_on_after_any_event(desk: Desk) -> None:
-    task = await desk.ended("worker")
-    frames = await desk.streamed(task)
-    for after in range((await desk.run(task)).last_event_seq + 1):
-        rest = await desk.streamed(task, after=after)
+async def test_a_stream_goes_on_after_any_event(client: TaskClient) -> None:
+    task = await client.run_to_end("worker")
+    frames = await client.read_stream(task)
+    for after in range((await client.run(task)).last_event_seq + 1):
+        rest = await client.read_stream(task, after=after)
         assert rest == [frame for frame in frames if frame.id is None or frame.id > after]
 
 
-async def test_the_event_to_go_on_after_may_stand_in_the_address(desk: Desk) -> None:
-    task = await desk.ended("worker")
-    answer = await desk.ask("GET", f"/tasks/{task}/stream?last_event_id=7")
-    first = int(answer.text.split("id: ")[1].split("\n")[0])
-    assert first == next(event["id"] for event in await desk.events(task) if event["id"] > 7)
+async def test_the_event_to_go_on_after_may_stand_in_the_address(client: TaskClient) -> None:
+    task = await client.run_to_end("worker")
+    response = await client.request("GET", f"/tasks/{task}/stream?last_event_id=7")
+    first = int(response.text.split("id: ")[1].split("\n")[0])
+    assert first == next(event["id"] for event in await client.events(task) if event["id"] > 7)
 
 
-async def test_a_stream_is_framed_as_the_page_shows_and_held_up_by_no_proxy(desk: Desk) -> None:
-    task = await desk.ended()
-    answer = await desk.ask("GET", f"/tasks/{task}/stream")
-    assert answer.status_code == 200
-    assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
-    assert answer.headers["cache-control"] == "no-cache, no-transform"
-    assert answer.headers["x-accel-buffering"] == "no"
-    assert "\r" not in answer.text and answer.content.endswith(NO_RETRY), "a browser does not come back"
-    assert f'\n\nevent: status\ndata: {{"taskId":"{task}","status":"finished"' in answer.text
+async def test_a_stream_is_framed_as_the_page_shows_and_held_up_by_no_proxy(client: TaskClient) -> None:
+    task = await client.run_to_end()
+    response = await client.request("GET", f"/tasks/{task}/stream")
+    assert response.status_code == 200
+    assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
+    assert response.headers["cache-control"] == "no-cache, no-transform"
+    assert response.headers["x-accel-buffering"] == "no"
+    assert "\r" not in response.text and response.content.endswith(NO_RETRY), "a browser does not come back"
+    assert f'\n\nevent: status\ndata: {{"taskId":"{task}","status":"finished"' in response.text
     assert (
-        '\nevent: task\ndata: {"id":2,"type":"status.change","data":{"from":"pending","to":"processing"}' in answer.text
+        '\nevent: task\ndata: {"id":2,"type":"status.change","data":{"from":"pending","to":"processing"}'
+        in response.text
     )
 
 
-async def test_either_id_is_followed(desk: Desk) -> None:
-    task = await desk.ended()
-    assert await desk.streamed(run_of(task)) == await desk.streamed(task)
+async def test_either_id_is_followed(client: TaskClient) -> None:
+    task = await client.run_to_end()
+    assert await client.read_stream(run_of(task)) == await client.read_stream(task)
 
 
 @pytest.mark.parametrize("cursor", ["999", "-1", "abc", "1.5", "1 2", "9" * 40])
 @pytest.mark.parametrize("header", [True, False])
-async def test_a_cursor_that_is_none_of_ours_is_refused(desk: Desk, cursor: str, header: bool) -> None:
-    task = await desk.ended()
+async def test_a_cursor_that_is_none_of_ours_is_refused(client: TaskClient, cursor: str, header: bool) -> None:
+    task = await client.run_to_end()
     given = {"headers": {"Last-Event-ID": cursor}} if header else {"params": {"last_event_id": cursor}}
-    refused(await desk.ask("GET", f"/tasks/{task}/stream", **given), 400, "VALIDATION_ERROR")
+    check_error(await client.request("GET", f"/tasks/{task}/stream", **given), 400, "VALIDATION_ERROR")
 
 
-async def test_a_task_that_is_deleted_ends_its_stream(any_desk: Desk) -> None:
-    task = await any_desk.asking()
-    async with any_desk.stream(task) as stream:
+async def test_a_task_that_is_deleted_ends_its_stream(any_client: TaskClient) -> None:
+    task = await any_client.run_to_interrupt()
+    async with any_client.stream(task) as stream:
         await _until_status(stream)
-        await any_desk.site.delete(f"/tasks/{task}?force=true", expect=200)
+        await any_client.site.delete(f"/tasks/{task}?force=true", expect=200)
         frames = await soon(_frames(stream))
     assert stream.ended
     # Whether the stream saw the end before the task was gone is a matter of moments.
@@ -149,50 +150,50 @@ async def test_a_task_that_is_deleted_ends_its_stream(any_desk: Desk) -> None:
 
 async def test_a_silent_stream_and_one_of_which_only_the_model_speaks_show_signs_of_life(workshop: Workshop) -> None:
     async with served(workshop, workers=0, habits=StreamLimits(keepalive_seconds=0.03)) as site:
-        hand = await taken(Desk(site))
-        async with Desk(site).stream(hand.task) as stream:
+        worker = await claim_new_task(TaskClient(site))
+        async with TaskClient(site).stream(worker.task) as stream:
             await _until_status(stream)
             comments = [(await soon(stream.frame())).comment for _ in range(3)]
-            await hand.log(TextMessageStart(message_id=MessageId("m"), role="assistant"))
+            await worker.append(TextMessageStart(message_id=MessageId("m"), role="assistant"))
             for word in ["and", "so", "on"]:
-                await hand.log(TextMessageContent(message_id=MessageId("m"), delta=word))
+                await worker.append(TextMessageContent(message_id=MessageId("m"), delta=word))
             comments += [(await soon(stream.frame())).comment for _ in range(3)]
         assert comments == ["keepalive"] * 6
     assert StreamLimits().keepalive_seconds == 15, "unless told otherwise"
 
 
-async def test_a_reader_that_goes_away_does_not_stop_the_task(desk: Desk) -> None:
-    task = await desk.asking()
-    async with desk.stream(task) as stream:
+async def test_a_reader_that_goes_away_does_not_stop_the_task(client: TaskClient) -> None:
+    task = await client.run_to_interrupt()
+    async with client.stream(task) as stream:
         await _until_status(stream)
-    await desk.site.post(f"/tasks/{task}/respond", {"message": "so"}, expect=200)
-    await desk.comes_to(task, *ENDS)
-    assert (await desk.run(task)).status is RunStatus.COMPLETED
+    await client.site.post(f"/tasks/{task}/respond", {"message": "so"}, expect=200)
+    await client.wait_for_status(task, *TERMINAL_STATUSES)
+    assert (await client.run(task)).status is RunStatus.COMPLETED
 
 
 async def test_a_reader_that_takes_nothing_of_the_replay_is_cut_off_and_can_resume(workshop: Workshop) -> None:
     async with served(workshop, workers=0, habits=StreamLimits(stall_timeout_seconds=0.1)) as site:
-        desk = Desk(site)
-        hand = await taken(desk)
-        await hand.do(25, input="x" * 200_000)
+        client = TaskClient(site)
+        worker = await claim_new_task(client)
+        await worker.call_tools(25, input="x" * 200_000)
         address, port = site.host.split(":")
         with socket.socket() as stuck:
             stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             stuck.connect((address, int(port)))
-            stuck.sendall(f"GET /tasks/{hand.task}/stream HTTP/1.1\r\nHost: {site.host}\r\n\r\n".encode())
+            stuck.sendall(f"GET /tasks/{worker.task}/stream HTTP/1.1\r\nHost: {site.host}\r\n\r\n".encode())
             await eventually(lambda: _holds(site.feeds.open_count == 1))
             await eventually(lambda: _holds(site.feeds.open_count == 0))
-        await hand.finish()
-        assert read_frames(await desk.streamed(hand.task))[:-1] == await desk.events(hand.task)
+        await worker.finish()
+        assert read_frames(await client.read_stream(worker.task))[:-1] == await client.events(worker.task)
 
 
 async def test_a_server_that_stops_lets_its_readers_go_and_takes_no_more(workshop: Workshop) -> None:
     async with served(workshop, workers=0, habits=StreamLimits(max_streams=1)) as site:
-        desk = Desk(site)
-        hand = await taken(desk)
-        async with desk.stream(hand.task) as stream:
+        client = TaskClient(site)
+        worker = await claim_new_task(client)
+        async with client.stream(worker.task) as stream:
             await _until_status(stream)
-            refused(await desk.ask("GET", f"/tasks/{hand.task}/stream"), 503, "TOO_MANY_STREAMS")
+            check_error(await client.request("GET", f"/tasks/{worker.task}/stream"), 503, "TOO_MANY_STREAMS")
             site.feeds.close()
             last = await soon(stream.frame())
             assert last.comment is not None and last.comment.startswith("closing")

@@ -8,11 +8,11 @@ import msgspec
 
 from holdfast.domain.content import Json
 from holdfast.workspace.folder import Workspace
-from tests.api.chat.line import LOOK, PUSH, line
+from tests.api.chat.socket_client import LOOK, PUSH, connect
 from tests.api.serving import LIMIT, Server, serving
 from tests.scenario.agents.workshop import call, calling, say
 
-ANSWER: Final = say("so: {$last_tool}")
+FINAL_TURN: Final = say("so: {$last_tool}")
 
 
 def write_agent(folder: Path, tool: str, **arguments: Json) -> None:
@@ -22,7 +22,7 @@ def write_agent(folder: Path, tool: str, **arguments: Json) -> None:
     (agent / "AGENT.md").write_text("Do as you are told.")
     settings = {"model": "scripted:script.json", "tools": [tool], "permissions": {"allow": [tool]}}
     (agent / "agent.json").write_bytes(msgspec.json.encode(settings))
-    turns = [calling(call(tool, **arguments)), ANSWER]
+    turns = [calling(call(tool, **arguments)), FINAL_TURN]
     (agent / "script.json").write_bytes(msgspec.json.encode({"turns": turns}))
 
 
@@ -46,22 +46,22 @@ async def test_a_killed_server_makes_idempotent_calls_again_and_effectful_ones_u
     write_agent(tmp_path, "remote__look")
     write_agent(tmp_path, "remote__push", button=1)
     with serving(tmp_path) as server:
-        async with line(server.url.removeprefix("http://")) as found:
-            await found.offer(LOOK, PUSH)
+        async with connect(server.url.removeprefix("http://")) as client:
+            await client.offer(LOOK, PUSH)
             runs = [server.start(name) for name in ("remote__look", "remote__push")]
-            asked = {each["method"]: each for each in [await found.expect("call"), await found.expect("call")]}
+            calls = {each["method"]: each for each in [await client.expect("call"), await client.expect("call")]}
             server.kill()
     with serving(tmp_path) as server:
-        async with line(server.url.removeprefix("http://")) as found:
-            await found.offer(LOOK, PUSH)
-            again = await found.expect("call")
-            first = asked["look"]
-            assert (again["key"], again["task_id"]) == (first["key"], first["task_id"])
-            await found.answer(first, content="of the first")
-            assert (await found.refusal())["code"] == "CALL_NOT_OPEN"
-            await found.answer(again, content="of the second")
+        async with connect(server.url.removeprefix("http://")) as client:
+            await client.offer(LOOK, PUSH)
+            repeated = await client.expect("call")
+            first = calls["look"]
+            assert (repeated["key"], repeated["task_id"]) == (first["key"], first["task_id"])
+            await client.send_result(first, content="of the first")
+            assert (await client.expect_error())["code"] == "CALL_NOT_OPEN"
+            await client.send_result(repeated, content="of the second")
             looked, pushed = [ended(server, run) for run in runs]
             assert looked["output"] == "so: of the second"
             assert "nobody knows whether it happened" in pushed["output"]
-            await found.is_open()  # the button was not pushed again
+            await client.check_open()  # the button was not pushed repeated
         assert [settled(server, run) for run in runs] == [["done"], ["unknown"]]

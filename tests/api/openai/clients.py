@@ -49,13 +49,13 @@ def user(text: Json) -> Any:
     return {"role": "user", "content": text}
 
 
-def caller(site: Site) -> AsyncOpenAI:
+def async_client(site: Site) -> AsyncOpenAI:
     """Return the official client."""
     web = httpx2.AsyncClient(trust_env=False, timeout=LIMIT)
     return AsyncOpenAI(base_url=f"{site.url}/v1", api_key="none needed", http_client=web)
 
 
-def sync_caller(site: Site) -> OpenAI:
+def sync_client(site: Site) -> OpenAI:
     """Return the official client for those who have no event loop; its calls belong into a thread here."""
     web = httpx2.Client(trust_env=False, timeout=LIMIT)
     return OpenAI(base_url=f"{site.url}/v1", api_key="none needed", http_client=web)

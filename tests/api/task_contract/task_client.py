@@ -1,4 +1,4 @@
-"""A client of the tasks contract, and a look behind the desk at the runs that tasks are."""
+"""A client of the tasks contract, and a look behind the client at the runs that tasks are."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -19,9 +19,9 @@ from tests.api.streams.readers import Frame, SseReader, sse
 from tests.builders import FIRST
 from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
 
-ENDS: Final = (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED)
+TERMINAL_STATUSES: Final = (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED)
 HOUR: Final = timedelta(hours=1)
-ASKS: Final = (RunStatus.WAITING, *ENDS)
+SETTLED_STATUSES: Final = (RunStatus.WAITING, *TERMINAL_STATUSES)
 
 
 def fill(workshop: Workshop) -> Workshop:
@@ -62,13 +62,13 @@ _SPAWN: Final[list[Json]] = ["agent_spawn"]
 _MAKE: Final[list[Json]] = ["task_create"]
 
 
-class Desk:
+class TaskClient:
     """Where tasks are given, read and answered."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
 
-    async def ask(self, method: str, path: str, **options: Any) -> httpx2.Response:
+    async def request(self, method: str, path: str, **options: Any) -> httpx2.Response:
         """Send a request."""
         return await self.site.ask(method, path, **options)
 
@@ -78,26 +78,26 @@ class Desk:
         name: str = body["taskId"]
         return name
 
-    async def ended(self, agent: str = "bot", **more: Json) -> str:
+    async def run_to_end(self, agent: str = "bot", **more: Json) -> str:
         """Give an agent a task, wait until it has ended, and return its id."""
-        return await self.comes_to(await self.create(agent, **more), *ENDS)
+        return await self.wait_for_status(await self.create(agent, **more), *TERMINAL_STATUSES)
 
-    async def asking(self, agent: str = "asker") -> str:
+    async def run_to_interrupt(self, agent: str = "asker") -> str:
         """Give an agent a task, wait until it asks, and return its id."""
-        return await self.comes_to(await self.create(agent), *ASKS)
+        return await self.wait_for_status(await self.create(agent), *SETTLED_STATUSES)
 
-    async def passing_on(self, agent: str = "proxy") -> str:
+    async def run_to_child_interrupt(self, agent: str = "proxy") -> str:
         """Give an agent a task, wait until it asks what a child of it asks, and return its id."""
         task = await self.create(agent)
         await self.site.floor.until(await self.run(task), lambda event: isinstance(event, RunFinished))
         return task
 
-    async def comes_to(self, task: str, *statuses: RunStatus) -> str:
+    async def wait_for_status(self, task: str, *statuses: RunStatus) -> str:
         """Wait until the run of a task is in one of these statuses."""
         await self.site.floor.comes_to(await self.run(task), *statuses)
         return task
 
-    async def begun(self, task: str) -> str:
+    async def wait_for_text(self, task: str) -> str:
         """Wait until a task has said something."""
         await self.site.floor.until(await self.run(task), lambda event: type(event).__name__ == "TextMessageContent")
         return task
@@ -106,8 +106,8 @@ class Desk:
         """Return the run that a task is."""
         return await self.site.store.runs.get(SPACE, run_of(task))
 
-    async def claimed(self, task: str) -> Lease:
-        """Take the run of a task in hand; the desk must have no workers."""
+    async def claim(self, task: str) -> Lease:
+        """Take the run of a task in worker; the client must have no workers."""
         leases = await self.site.store.leases.claim(FIRST, lease=HOUR, limit=1000)
         return next(lease for lease in leases if lease.run_id == run_of(task))
 
@@ -120,7 +120,7 @@ class Desk:
         found: list[Json] = (await self.site.get(f"/tasks/{task}/events", **query))["events"]
         return found
 
-    async def listed(self, **query: Json) -> list[str]:
+    async def list_ids(self, **query: Json) -> list[str]:
         """Return the ids of the tasks that a list has."""
         return [task["id"] for task in (await self.site.get("/tasks", **query))["tasks"]]
 
@@ -130,7 +130,7 @@ class Desk:
         async with sse(self.site.host, f"/tasks/{task}/stream", after=after) as stream:
             yield stream
 
-    async def streamed(self, task: str, *, after: int | None = None) -> list[Frame]:
+    async def read_stream(self, task: str, *, after: int | None = None) -> list[Frame]:
         """Return all that the stream of a task says until it ends."""
         async with asyncio.timeout(LIMIT), self.stream(task, after=after) as stream:
             return await stream.rest()
@@ -146,7 +146,7 @@ def read_frames(frames: Sequence[Frame], event: str = "task") -> list[Json]:
     return [msgspec.json.decode(frame.data or b"") for frame in frames if frame.event == event]
 
 
-def refused(answer: Any, status: int, code: str) -> Json:
+def check_error(answer: Any, status: int, code: str) -> Json:
     """Check that an answer is an error in the common envelope, and return it."""
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json"), answer.text
     (error,) = answer.json().values()

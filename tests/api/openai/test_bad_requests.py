@@ -9,7 +9,7 @@ from openai import APIError, APIStatusError, AsyncOpenAI
 from holdfast.api.json_body import MAX_BODY_BYTES
 from holdfast.api.openai.requests import UNSUPPORTED_PARAMETERS
 from holdfast.domain.content import Json
-from tests.api.openai.callers import WEATHER, user
+from tests.api.openai.clients import WEATHER, user
 from tests.api.site import Site
 from tests.scenario.agents.workshop import SPACE
 
@@ -20,7 +20,7 @@ CALLS: Final[Json] = {"role": "assistant", "tool_calls": [CALL]}
 RESULT: Final[Json] = {"role": "tool", "tool_call_id": "c", "content": "x"}
 
 
-def refused(answer: Any, status: int) -> Json:
+def check_error(answer: Any, status: int) -> Json:
     """Check that an answer is an error of that API, and return it."""
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json"), answer.text
     assert answer.headers["x-should-retry"] == "false"
@@ -30,9 +30,9 @@ def refused(answer: Any, status: int) -> Json:
     return error
 
 
-async def threads(lounge: Site) -> int:
+async def threads(site: Site) -> int:
     """Return how many threads there are."""
-    return len((await lounge.store.threads.page(SPACE, limit=200)).items)
+    return len((await site.store.threads.page(SPACE, limit=200)).items)
 
 
 BODIES: Final[list[tuple[Json, str | None]]] = [
@@ -80,13 +80,13 @@ BODIES: Final[list[tuple[Json, str | None]]] = [
 
 @pytest.mark.parametrize(("body", "param"), BODIES)
 async def test_what_can_never_be_completed_is_refused_and_leaves_nothing(
-    lounge: Site, body: Json, param: str | None
+    site: Site, body: Json, param: str | None
 ) -> None:
-    before = await threads(lounge)
+    before = await threads(site)
     sent = {"model": "bot", **body} if isinstance(body, dict) and body else body
-    error = refused(await lounge.ask("POST", PATH, content=json.dumps(sent).encode(), headers=JSON), 400)
+    error = check_error(await site.ask("POST", PATH, content=json.dumps(sent).encode(), headers=JSON), 400)
     assert (error["type"], error["param"]) == ("invalid_request_error", param), error
-    assert await threads(lounge) == before
+    assert await threads(site) == before
 
 
 def test_all_that_is_not_served_is_tried() -> None:
@@ -106,32 +106,32 @@ def test_all_that_is_not_served_is_tried() -> None:
     ],
 )
 async def test_what_cannot_be_read_is_refused(
-    lounge: Site, content: bytes, headers: dict[str, str], status: int, code: str
+    site: Site, content: bytes, headers: dict[str, str], status: int, code: str
 ) -> None:
-    assert refused(await lounge.ask("POST", PATH, content=content, headers=headers), status)["code"] == code
+    assert check_error(await site.ask("POST", PATH, content=content, headers=headers), status)["code"] == code
 
 
-async def test_an_unknown_parameter_of_the_address_is_refused(lounge: Site) -> None:
+async def test_an_unknown_parameter_of_the_address_is_refused(site: Site) -> None:
     for method, path in (("GET", "/v1/models"), ("GET", "/v1/models/bot"), ("POST", PATH)):
-        assert refused(await lounge.ask(method, f"{path}?nothing=1"), 400)["param"] == "nothing"
+        assert check_error(await site.ask(method, f"{path}?nothing=1"), 400)["param"] == "nothing"
 
 
 @pytest.mark.parametrize("name", ["nobody", "silent", "../bot", ""])
-async def test_a_model_that_is_none_is_not_found(lounge: Site, name: str) -> None:
-    before = await threads(lounge)
+async def test_a_model_that_is_none_is_not_found(site: Site, name: str) -> None:
+    before = await threads(site)
     body = {"model": name, "messages": [user("x")]}
-    error = refused(await lounge.ask("POST", PATH, json=body), 404)
+    error = check_error(await site.ask("POST", PATH, json=body), 404)
     assert (error["code"], error["param"]) == ("model_not_found", "model")
-    assert await threads(lounge) == before
+    assert await threads(site) == before
 
 
-async def test_an_agent_whose_files_are_in_error_is_refused(lounge: Site) -> None:
-    assert "agent.json" in refused(await lounge.ask("GET", "/v1/models/broken"), 400)["message"]
+async def test_an_agent_whose_files_are_in_error_is_refused(site: Site) -> None:
+    assert "agent.json" in check_error(await site.ask("GET", "/v1/models/broken"), 400)["message"]
 
 
-async def test_a_thread_that_is_closed_takes_no_chat(lounge: Site, openai: AsyncOpenAI) -> None:
-    thread = await lounge.thread()
-    await lounge.post(f"/api/threads/{thread}/archive", expect=200)
+async def test_a_thread_that_is_closed_takes_no_chat(site: Site, openai: AsyncOpenAI) -> None:
+    thread = await site.thread()
+    await site.post(f"/api/threads/{thread}/archive", expect=200)
     with pytest.raises(APIStatusError, match="it takes no new run") as found:
         await openai.chat.completions.create(
             model="bot", messages=[user("x")], extra_headers={"X-Holdfast-Thread": thread}
@@ -139,11 +139,11 @@ async def test_a_thread_that_is_closed_takes_no_chat(lounge: Site, openai: Async
     assert (found.value.status_code, found.value.code) == (409, "THREAD_CLOSED")
 
 
-async def test_there_must_be_something_new_to_say_on_a_thread(lounge: Site) -> None:
-    thread = await lounge.thread()
+async def test_there_must_be_something_new_to_say_on_a_thread(site: Site) -> None:
+    thread = await site.thread()
     body = {"model": "bot", "messages": [user("x"), {"role": "assistant", "content": "y"}]}
-    answer = await lounge.ask("POST", PATH, json=body, headers={"X-Holdfast-Thread": thread})
-    assert "there is no new message" in refused(answer, 400)["message"]
+    answer = await site.ask("POST", PATH, json=body, headers={"X-Holdfast-Thread": thread})
+    assert "there is no new message" in check_error(answer, 400)["message"]
 
 
 async def test_a_run_that_fails_is_an_error_plain_and_streamed(openai: AsyncOpenAI) -> None:
@@ -156,11 +156,11 @@ async def test_a_run_that_fails_is_an_error_plain_and_streamed(openai: AsyncOpen
     assert streamed.value.code == "MODEL_REFUSED"
 
 
-async def test_a_run_that_is_cancelled_is_an_error(lounge: Site, openai: AsyncOpenAI) -> None:
+async def test_a_run_that_is_cancelled_is_an_error(site: Site, openai: AsyncOpenAI) -> None:
     stream = await openai.chat.completions.create(model="staller", messages=[user("x")], stream=True)
     chunks = aiter(stream)
     run = (await anext(chunks)).id.removeprefix("chatcmpl-")
-    await lounge.post(f"/api/runs/{run}/cancel", expect=200)
+    await site.post(f"/api/runs/{run}/cancel", expect=200)
     with pytest.raises(APIError) as found:
         [each async for each in chunks]
     assert found.value.code == "CANCELLED"

@@ -33,11 +33,13 @@ from holdfast.domain.task_ids import run_id_of, task_id_of
 from holdfast.ports.log import LoggedEvent
 
 RUN, THREAD, MESSAGE = RunId("run_x"), ThreadId("thr_x"), MessageId("m")
-THINKING: Final = to_custom(StepChanged(number=1, kind=StepKind.MODEL, state=StepState.STARTED, key="k", attempt=1))
-QUESTION: Final = AgUiInterrupt(id=InterruptId("int_x"), reason="input_required", message="which?")
+MODEL_STEP_STARTED: Final = to_custom(
+    StepChanged(number=1, kind=StepKind.MODEL, state=StepState.STARTED, key="k", attempt=1)
+)
+INTERRUPT: Final = AgUiInterrupt(id=InterruptId("int_x"), reason="input_required", message="which?")
 
 
-def run_at(status: RunStatus, *, reason: str | None = None, began: bool = True, **fields: object) -> Run:
+def run_with(status: RunStatus, *, reason: str | None = None, started: bool = True, **fields: object) -> Run:
     """Return a run in a status."""
     now = "2026-01-31T12:00:00.000Z"
     known: dict[str, object] = {
@@ -59,14 +61,14 @@ def run_at(status: RunStatus, *, reason: str | None = None, began: bool = True, 
         "attempt": 0,
         "last_event_seq": 1,
         "created_at": now,
-        "started_at": now if began else None,
+        "started_at": now if started else None,
         **fields,
     }
     return msgspec.convert(known, Run)
 
 
 @pytest.mark.parametrize(
-    ("status", "reason", "began", "task"),
+    ("status", "reason", "started", "task"),
     [
         (RunStatus.PENDING, None, False, "pending"),
         (RunStatus.QUEUED, None, False, "pending"),
@@ -82,14 +84,14 @@ def run_at(status: RunStatus, *, reason: str | None = None, began: bool = True, 
         (RunStatus.CANCELLED, None, False, "canceled"),
     ],
 )
-def test_a_run_stands_where_the_contract_says(status: RunStatus, reason: str | None, began: bool, task: str) -> None:
-    run = run_at(status, reason=reason, began=began)
+def test_a_run_stands_where_the_contract_says(status: RunStatus, reason: str | None, started: bool, task: str) -> None:
+    run = run_with(status, reason=reason, started=started)
     assert task_status(run) == listed_task(run).status == task_state(run).status == task
 
 
 @given(st.sampled_from(RunStatus), st.sampled_from([None, *WaitsFor]), st.booleans())
-def test_each_status_of_a_task_is_one_phase_of_a_run(status: RunStatus, reason: str | None, began: bool) -> None:
-    run = run_at(status, reason=reason, began=began)
+def test_each_status_of_a_task_is_one_phase_of_a_run(status: RunStatus, reason: str | None, started: bool) -> None:
+    run = run_with(status, reason=reason, started=started)
     assert PHASE_OF_STATUS[task_status(run)] is run_phase(run)
     assert set(PHASE_OF_STATUS) == set(TaskStatus) and set(PHASE_OF_STATUS.values()) == set(RunPhase)
     assert status.terminal == (task_status(run) in ("finished", "failed", "canceled"))
@@ -104,7 +106,7 @@ def test_both_ids_of_a_run_name_it(name: str) -> None:
 
 @given(st.none() | st.text() | st.integers() | st.lists(st.text()))
 def test_input_and_output_are_text_whatever_they_were(value: object) -> None:
-    task = listed_task(run_at(RunStatus.COMPLETED, input=value, output=value))
+    task = listed_task(run_with(RunStatus.COMPLETED, input=value, output=value))
     assert isinstance(task.input, str)
     assert task.output is None if value is None else isinstance(task.output, str)
     if isinstance(value, str):
@@ -116,7 +118,9 @@ EVENTS: Final[st.SearchStrategy[Event]] = st.one_of(
     st.just(RunStarted(thread_id=THREAD, run_id=RUN)),
     st.builds(
         lambda outcome: RunFinished(thread_id=THREAD, run_id=RUN, outcome=outcome),
-        st.sampled_from([SuccessOutcome(), CancelledOutcome(), InterruptOutcome(interrupts=[QUESTION]), msgspec.UNSET]),
+        st.sampled_from(
+            [SuccessOutcome(), CancelledOutcome(), InterruptOutcome(interrupts=[INTERRUPT]), msgspec.UNSET]
+        ),
     ),
     st.builds(RunErrorEvent, message=st.text(max_size=5), code=st.sampled_from(["CODE", msgspec.UNSET])),
     st.builds(lambda call: ToolCallStart(tool_call_id=call, tool_call_name=f"tool_{call}"), CALLS),
@@ -140,7 +144,7 @@ EVENTS: Final[st.SearchStrategy[Event]] = st.one_of(
 )
 
 
-def logged(events: list[Event]) -> list[LoggedEvent]:
+def to_log(events: list[Event]) -> list[LoggedEvent]:
     """Return events as a log has them."""
     return [
         LoggedEvent(seq=seq, type=_type(event), data=encode_event(event), created_at=instant(Millis(seq)))
@@ -148,10 +152,10 @@ def logged(events: list[Event]) -> list[LoggedEvent]:
     ]
 
 
-def told(log: list[LoggedEvent], reader: TaskProjection | None = None) -> list[TaskEvent]:
+def task_events(log: list[LoggedEvent], projection: TaskProjection | None = None) -> list[TaskEvent]:
     """Return what a log tells."""
-    reader = reader or TaskProjection()
-    return [event for item in log for event in reader.feed(item)]
+    projection = projection or TaskProjection()
+    return [event for item in log for event in projection.feed(item)]
 
 
 def _type(event: Event) -> str:
@@ -161,12 +165,12 @@ def _type(event: Event) -> str:
 
 @given(st.lists(EVENTS, max_size=25), st.integers(0, 25))
 def test_what_is_read_live_is_what_is_replayed(events: list[Event], cut: int) -> None:
-    log = logged(events)
-    whole = told(log)
+    log = to_log(events)
+    whole = task_events(log)
     live = TaskProjection()
-    before = told(log[:cut], live)
-    assert before + told(log, live) == whole, "what was read is passed over"
-    assert told([item for item in log if item.type in TASK_LOG_EVENT_TYPES]) == whole, (
+    before = task_events(log[:cut], live)
+    assert before + task_events(log, live) == whole, "what was read is passed over"
+    assert task_events([item for item in log if item.type in TASK_LOG_EVENT_TYPES]) == whole, (
         "what a model says changes nothing"
     )
     assert all(event.id <= cut for event in before)
@@ -177,16 +181,16 @@ def test_what_is_read_live_is_what_is_replayed(events: list[Event], cut: int) ->
 
 @given(st.lists(EVENTS, max_size=25))
 def test_each_event_stands_for_one_of_the_log_and_has_its_number(events: list[Event]) -> None:
-    log = logged(events)
-    ids = [event.id for event in told(log)]
+    log = to_log(events)
+    ids = [event.id for event in task_events(log)]
     assert all(one < other for one, other in pairwise(ids))
-    for event in told(log):
+    for event in task_events(log):
         assert event.created_at == log[event.id - 1].created_at
 
 
 @given(st.lists(EVENTS, max_size=25))
 def test_each_event_has_all_that_either_shape_of_the_page_has(events: list[Event]) -> None:
-    for event in told(logged(events)):
+    for event in task_events(to_log(events)):
         assert event.event.items() >= {"type": event.type, **event.data}.items()
         assert instant(event.timestamp) == event.created_at
         match event.type:
@@ -205,8 +209,8 @@ def test_each_event_has_all_that_either_shape_of_the_page_has(events: list[Event
 @given(st.lists(EVENTS, max_size=25))
 def test_statuses_follow_one_another_and_tools_end_once_after_they_began(events: list[Event]) -> None:
     status, open_tools = "pending", list[str]()
-    reader = TaskProjection()
-    for event in told(logged(events), reader):
+    projection = TaskProjection()
+    for event in task_events(to_log(events), projection):
         if event.type == "status.change":
             assert event.data["from"] == status != event.data["to"]
             status = event.data["to"]
@@ -214,16 +218,16 @@ def test_statuses_follow_one_another_and_tools_end_once_after_they_began(events:
             open_tools.append(event.data["toolName"])
         else:
             open_tools.remove(event.data["toolName"])
-    assert status == reader.status
+    assert status == projection.status
 
 
 def test_a_call_of_which_nobody_knows_whether_it_happened_did_not_go_well() -> None:
     call = ToolCallId("a")
     step = StepChanged(number=2, kind=StepKind.TOOL, state=StepState.STARTED, key="k", attempt=1, tool_call_id=call)
     unknown = msgspec.structs.replace(step, state=StepState.UNKNOWN)
-    log = logged(
+    log = to_log(
         [
-            THINKING,
+            MODEL_STEP_STARTED,
             ToolCallStart(tool_call_id=call, tool_call_name="pay"),
             to_custom(step),
             to_custom(unknown),
@@ -231,7 +235,7 @@ def test_a_call_of_which_nobody_knows_whether_it_happened_did_not_go_well() -> N
             RunFinished(thread_id=THREAD, run_id=RUN),
         ]
     )
-    events = told(log)
+    events = task_events(log)
     assert [event.type for event in events] == ["status.change", "tool.start", "tool.end", "status.change"]
     assert events[2].data["success"] is False
 
@@ -239,9 +243,9 @@ def test_a_call_of_which_nobody_knows_whether_it_happened_did_not_go_well() -> N
 def test_a_call_that_is_made_again_after_a_crash_is_told_once() -> None:
     call = ToolCallId("a")
     step = StepChanged(number=2, kind=StepKind.TOOL, state=StepState.STARTED, key="k", attempt=1, tool_call_id=call)
-    log = logged(
+    log = to_log(
         [
-            THINKING,
+            MODEL_STEP_STARTED,
             ToolCallStart(tool_call_id=call, tool_call_name="look"),
             ToolCallArgs(tool_call_id=call, delta='{"at":"it"}'),
             to_custom(step),
@@ -251,7 +255,7 @@ def test_a_call_that_is_made_again_after_a_crash_is_told_once() -> None:
             to_custom(msgspec.structs.replace(step, attempt=2, state=StepState.DONE)),
         ]
     )
-    events = [(event.id, event.data) for event in told(log)]
+    events = [(event.id, event.data) for event in task_events(log)]
     assert events == [
         (1, {"from": "pending", "to": "processing"}),
         (4, {"toolName": "look", "toolInput": {"at": "it"}}),
@@ -264,11 +268,11 @@ async def test_a_call_that_was_made_again_is_one_more_iteration() -> None:
         Step(number=number, kind=StepKind.MODEL, name="m", key="k", state=StepState.DONE, attempt=attempt)
         for number, attempt in ((1, 2), (3, 1))
     ]
-    context = await newest_context(_Told(), _Made([first, second]), run_at(RunStatus.RUNNING))
+    context = await newest_context(_Contexts(), _Steps([first, second]), run_with(RunStatus.RUNNING))
     assert context is not None and context.iteration == 3
 
 
-class _Told:
+class _Contexts:
     async def steps(self, space: SpaceId, run: RunId) -> list[int]:
         return [1, 3]
 
@@ -277,9 +281,9 @@ class _Told:
         return ReadContext(**{**empty, "step": step, "system": "", "messages": (), "tools": []})
 
 
-class _Made:
-    def __init__(self, made: list[Step]) -> None:
-        self._made = made
+class _Steps:
+    def __init__(self, steps: list[Step]) -> None:
+        self._steps = steps
 
     async def of_run(self, space: SpaceId, run: RunId) -> list[Step]:
-        return self._made
+        return self._steps

@@ -23,7 +23,7 @@ PUSH: Final[Json] = {
 }
 
 
-class Line:
+class SocketClient:
     """One socket."""
 
     def __init__(self, connection: ClientConnection) -> None:
@@ -31,17 +31,17 @@ class Line:
 
     async def send(self, kind: str, **fields: Json) -> None:
         """Send a frame."""
-        await self.raw(msgspec.json.encode({"type": kind, **fields}).decode())
+        await self.send_raw(msgspec.json.encode({"type": kind, **fields}).decode())
 
-    async def raw(self, text: str | bytes) -> None:
+    async def send_raw(self, text: str | bytes) -> None:
         """Send whatever it is."""
         await self.connection.send(text)
 
     async def next(self) -> Any:
         """Return the next frame that is no sign of life."""
-        return msgspec.json.decode(await soon(self._said()))
+        return msgspec.json.decode(await soon(self._receive()))
 
-    async def _said(self) -> str | bytes:
+    async def _receive(self) -> str | bytes:
         while (text := await self.connection.recv()) == PING:
             pass
         return text
@@ -52,7 +52,7 @@ class Line:
         assert found["type"] == kind, found
         return found
 
-    async def refusal(self) -> Any:
+    async def expect_error(self) -> Any:
         """Return what is wrong, which is told by the next frame."""
         return (await self.expect("error"))["error"]
 
@@ -61,25 +61,25 @@ class Line:
         await self.send("offer", methods=list(methods))
         return await self.expect("offered")
 
-    async def answer(self, call: Json, **result: Json) -> None:
+    async def send_result(self, call: Json, **result: Json) -> None:
         """Answer a call."""
         await self.send("result", call_id=call["call_id"], **result)
 
-    async def is_open(self) -> None:
+    async def check_open(self) -> None:
         """Check that all that was sent was read, and nothing was said about it."""
         await self.send("ping", id="still there?")
         assert await self.next() == {"type": "pong", "id": "still there?"}
 
-    async def is_closed(self, why: SocketClose) -> None:
+    async def check_closed(self, why: SocketClose) -> None:
         """Check that the server closes the socket, and why."""
         with pytest.raises(ConnectionClosed):
             while True:
-                await soon(self._said())
+                await soon(self._receive())
         assert self.connection.close_code == why
 
 
 @asynccontextmanager
-async def line(host: str) -> AsyncIterator[Line]:
+async def connect(host: str) -> AsyncIterator[SocketClient]:
     """Open a socket, and tear it when the block ends."""
     async with ws(host, "/ws") as connection:
-        yield Line(connection)
+        yield SocketClient(connection)

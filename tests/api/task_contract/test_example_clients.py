@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.domain.content import Json
 from tests.api.site import LIMIT
-from tests.api.task_contract.desk import ASKS, Desk, read_frames
+from tests.api.task_contract.task_client import SETTLED_STATUSES, TaskClient, read_frames
 
 TERMINAL: Final = ("finished", "failed", "canceled")
 PAGE_STREAM: Final = Path(__file__).with_name("page_stream.mjs")
@@ -19,9 +19,9 @@ PAGE_STREAM: Final = Path(__file__).with_name("page_stream.mjs")
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="runs the page's JavaScript")
 
 
-async def test_a_client_creates_follows_answers_cancels_and_deletes(any_desk: Desk) -> None:
-    base = any_desk.site.url
-    async with httpx2.AsyncClient(timeout=LIMIT, trust_env=False) as client:
+async def test_a_client_creates_follows_answers_cancels_and_deletes(any_client: TaskClient) -> None:
+    base = any_client.site.url
+    async with httpx2.AsyncClient(timeout=LIMIT, trust_env=False) as http:
         body = {
             "input": "Read package.json and tell me the dependencies",
             "priority": "normal",
@@ -29,38 +29,38 @@ async def test_a_client_creates_follows_answers_cancels_and_deletes(any_desk: De
             "maxIterations": 15,
             "maxDurationSeconds": 60,
         }
-        created = await client.post(f"{base}/agents/asker/task", json=body)
+        created = await http.post(f"{base}/agents/asker/task", json=body)
         assert created.status_code == 202
         task = created.json()["taskId"]
         assert created.json() == {"taskId": task, "status": "pending"}
 
-        polled = await _poll(client, base, task)
+        polled = await _poll(http, base, task)
         assert polled["status"] == "waiting"
-        answer = await client.post(f"{base}/tasks/{task}/respond", json={"message": "The answer is 42"})
-        assert (answer.status_code, answer.json()) == (200, {"taskId": task, "status": "processing"})
-        assert (await _follow(any_desk, task))[-1] == "closed by task.status"
-        polled = await _poll(client, base, task)
-        assert (polled["status"], polled["output"]) == ("finished", "it is The answer is 42")
+        response = await http.post(f"{base}/tasks/{task}/respond", json={"message": "The response is 42"})
+        assert (response.status_code, response.json()) == (200, {"taskId": task, "status": "processing"})
+        assert (await _follow(any_client, task))[-1] == "closed by task.status"
+        polled = await _poll(http, base, task)
+        assert (polled["status"], polled["output"]) == ("finished", "it is The response is 42")
 
-        gone = await client.delete(f"{base}/tasks/{task}")
+        gone = await http.delete(f"{base}/tasks/{task}")
         assert (gone.status_code, gone.json()) == (200, {"deleted": True, "taskId": task})
-        assert (await client.get(f"{base}/tasks/{task}")).status_code == 404
+        assert (await http.get(f"{base}/tasks/{task}")).status_code == 404
 
-        running = (await client.post(f"{base}/agents/staller/task", json={"input": "x"})).json()["taskId"]
-        cancelled = await client.post(f"{base}/tasks/{running}/cancel")
+        running = (await http.post(f"{base}/agents/staller/task", json={"input": "x"})).json()["taskId"]
+        cancelled = await http.post(f"{base}/tasks/{running}/cancel")
         assert (cancelled.status_code, cancelled.json()) == (200, {"taskId": running, "status": "canceled"})
-        forced = (await client.post(f"{base}/agents/staller/task", json={"input": "x"})).json()["taskId"]
-        gone = await client.delete(f"{base}/tasks/{forced}?force=true")
+        forced = (await http.post(f"{base}/agents/staller/task", json={"input": "x"})).json()["taskId"]
+        gone = await http.delete(f"{base}/tasks/{forced}?force=true")
         assert (gone.status_code, gone.json()) == (200, {"deleted": True, "taskId": forced})
 
 
-async def test_the_events_that_a_client_polls_beside_it_name_each_tool_once(desk: Desk) -> None:
-    task = await desk.create("worker")
+async def test_the_events_that_a_client_polls_beside_it_name_each_tool_once(client: TaskClient) -> None:
+    task = await client.create("worker")
     seen, said = set[int](), list[str]()
-    async with httpx2.AsyncClient(timeout=LIMIT, trust_env=False) as client:
+    async with httpx2.AsyncClient(timeout=LIMIT, trust_env=False) as http:
         while not said or said[-1] not in TERMINAL:
-            status = (await client.get(f"{desk.site.url}/tasks/{task}")).json()["task"]["status"]
-            for event in (await client.get(f"{desk.site.url}/tasks/{task}/events")).json()["events"]:
+            status = (await http.get(f"{client.site.url}/tasks/{task}")).json()["task"]["status"]
+            for event in (await http.get(f"{client.site.url}/tasks/{task}/events")).json()["events"]:
                 if event["id"] in seen:
                     continue
                 seen.add(event["id"])
@@ -75,21 +75,21 @@ async def test_the_events_that_a_client_polls_beside_it_name_each_tool_once(desk
 
 
 @needs_node
-async def test_the_javascript_of_the_page_runs_as_it_stands(desk: Desk) -> None:
-    said = await _node("--input-type=module", "-e", PAGE_SCRIPT % {"base": desk.site.url})
+async def test_the_javascript_of_the_page_runs_as_it_stands(client: TaskClient) -> None:
+    said = await _node("--input-type=module", "-e", PAGE_SCRIPT % {"base": client.site.url})
     lines = re.sub(r"\d+ms", "some ms", said).splitlines()
     assert lines == ["🔧 todo_write", "   ✓ some ms", "🔧 todo_write", "   ✓ some ms", "did"]
 
 
 @needs_node
-async def test_the_javascript_that_follows_a_task_closes_by_itself_at_its_end(desk: Desk) -> None:
-    ended = await _node(PAGE_STREAM, f"{desk.site.url}/tasks/{await desk.ended('worker')}/stream")
+async def test_the_javascript_that_follows_a_task_closes_by_itself_at_its_end(client: TaskClient) -> None:
+    ended = await _node(PAGE_STREAM, f"{client.site.url}/tasks/{await client.run_to_end('worker')}/stream")
     calls = ["Tool call: todo_write", "Tool call: todo_write"]
     assert ended.splitlines() == [*calls, "Current status: finished", "closed, opened 1"]
-    task = await desk.asking()
+    task = await client.run_to_interrupt()
     async with asyncio.TaskGroup() as tasks:
-        live = tasks.create_task(_node(PAGE_STREAM, f"{desk.site.url}/tasks/{task}/stream"))
-        await desk.site.post(f"/tasks/{task}/respond", {"message": "x"}, expect=200)
+        live = tasks.create_task(_node(PAGE_STREAM, f"{client.site.url}/tasks/{task}/stream"))
+        await client.site.post(f"/tasks/{task}/respond", {"message": "x"}, expect=200)
     first, status, last = live.result().splitlines()
     assert (first, status.startswith("Current status: "), last) == ("Tool call: ask_user", True, "closed, opened 1")
 
@@ -103,19 +103,19 @@ async def _node(*arguments: str | Path) -> str:
     return said.decode()
 
 
-async def _poll(client: httpx2.AsyncClient, base: str, task: str) -> Json:
+async def _poll(http: httpx2.AsyncClient, base: str, task: str) -> Json:
     """Do as `pollTask` of the page does."""
     async with asyncio.timeout(LIMIT):
         while True:
-            found = (await client.get(f"{base}/tasks/{task}")).json()["task"]
+            found = (await http.get(f"{base}/tasks/{task}")).json()["task"]
             if found["status"] in (*TERMINAL, "waiting"):
                 return found
 
 
-async def _follow(desk: Desk, task: str) -> list[str]:
+async def _follow(client: TaskClient, task: str) -> list[str]:
     """Do as the page's example of an `EventSource` does."""
     said = []
-    async with desk.stream(task) as stream:
+    async with client.stream(task) as stream:
         async for frame in stream.events():
             event = read_frames([frame], frame.event or "")[0]
             if frame.event == "status":
@@ -130,14 +130,14 @@ async def _follow(desk: Desk, task: str) -> list[str]:
     return said
 
 
-async def test_the_example_of_a_stream_logs_what_it_should(desk: Desk) -> None:
-    task = await desk.ended("worker")
+async def test_the_example_of_a_stream_logs_what_it_should(client: TaskClient) -> None:
+    task = await client.run_to_end("worker")
     calls = ["tool call: todo_write", "tool call: todo_write"]
-    assert await _follow(desk, task) == [*calls, "current status: finished", "closed by task.status"]
-    task = await desk.comes_to(await desk.create("asker"), *ASKS)
+    assert await _follow(client, task) == [*calls, "current status: finished", "closed by task.status"]
+    task = await client.wait_for_status(await client.create("asker"), *SETTLED_STATUSES)
     async with asyncio.TaskGroup() as tasks:
-        following = tasks.create_task(_follow(desk, task))
-        await desk.site.post(f"/tasks/{task}/respond", {"message": "x"}, expect=200)
+        following = tasks.create_task(_follow(client, task))
+        await client.site.post(f"/tasks/{task}/respond", {"message": "x"}, expect=200)
     assert following.result()[0] == "tool call: ask_user"
     assert following.result()[-1] == "closed by task.status"
 
