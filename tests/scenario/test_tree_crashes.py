@@ -76,7 +76,7 @@ async def test_the_real_client_of_ag_ui_hears_all_of_a_tree_whose_workers_were_k
         told, _ = await relay.play(_new(), at_points(Random(SEED), most=LIFE))
         assert relay.deaths
         for each in told.all():
-            heard = await clients.hear(each.events)
+            heard = await clients.receive(each.events)
             assert heard.failed is None, heard.failed
 
 

@@ -1,4 +1,4 @@
-"""One client process, and one server with agents for it, that all tests of AG-UI share."""
+"""One client process and one server, shared by all tests of AG-UI."""
 
 from collections.abc import AsyncIterator
 
@@ -14,14 +14,14 @@ from tests.support.log_check import check_log
 
 @pytest.fixture(scope="session")
 async def driver() -> AsyncIterator[Driver]:
-    """Yield the clients."""
+    """Yield the driver of the client process."""
     need_client()
     async with driving() as clients:
         yield clients
 
 
 def write_agents(workshop: Workshop) -> Workshop:
-    """Write the agents that clients talk to."""
+    """Write the agents of the tests."""
     fill(workshop)
     workshop.agent(say("well", think="let me see"), name="thinker")
     refused = {"code": "MODEL_REFUSED", "message": "enough"}
@@ -50,7 +50,7 @@ def write_agents(workshop: Workshop) -> Workshop:
 
 @pytest.fixture(scope="session")
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    """Yield the server. What tests leave is whole."""
+    """Yield a shared server; afterwards the log must be consistent."""
     folder = tmp_path_factory.mktemp("ag-ui")
     workshop = write_agents(Workshop(folder / "workspace", folder / "holdfast.db"))
     async with served(workshop) as shared:

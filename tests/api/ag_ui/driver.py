@@ -1,4 +1,4 @@
-"""The real `@ag-ui/client`, under Node, in the hands of tests. What it warns of is a failure."""
+"""Drives the real `@ag-ui/client` in a Node process. A warning of the client fails the test."""
 
 import asyncio
 import fcntl
@@ -21,12 +21,12 @@ from tests.architecture.project import ROOT
 
 SOURCE: Final = Path(__file__).parent / "client"
 INSTALLED: Final = ROOT / ".venv" / "ag-ui-client"
-"""Where the client is installed, outside of what is kept in git."""
-LINE: Final = 64 * 1024 * 1024
+"""Where the client is installed; git ignores it."""
+MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 
 
 class Outcome:
-    """What a client saw of a run."""
+    """The events of a run and the state of the client after it."""
 
     def __init__(self, seen: dict[str, Json]) -> None:
         self.events: list[dict[str, Json]] = seen["events"]
@@ -37,7 +37,7 @@ class Outcome:
 
     @property
     def types(self) -> list[str]:
-        """The kinds of the events, without our own and without deltas."""
+        """The types of the events, without custom events and deltas."""
         return [each["type"] for each in self.events if each["type"] != "CUSTOM" and "CONTENT" not in each["type"]]
 
     @property
@@ -46,11 +46,11 @@ class Outcome:
         return [f"{each['role']}: {each.get('content') or ''}" for each in self.messages]
 
     def all(self, kind: str) -> list[dict[str, Json]]:
-        """Return the events of a kind."""
+        """Return the events of a type."""
         return [event for event in self.events if event["type"] == kind]
 
     def one(self, kind: str) -> dict[str, Json]:
-        """Return the only event of a kind."""
+        """Return the only event of a type."""
         (event,) = self.all(kind)
         return event
 
@@ -65,7 +65,7 @@ class Client:
         self._numbers = count(1)
 
     async def run(self, run_id: str | None = None, *, abort_after: str | None = None, **parameters: Json) -> Outcome:
-        """Run the agent, which must not be refused."""
+        """Run the agent; the request must succeed."""
         outcome = await self.attempt(run_id, abort_after=abort_after, **parameters)
         assert outcome.failed is None or abort_after is not None, outcome.failed
         return outcome
@@ -73,37 +73,37 @@ class Client:
     async def attempt(
         self, run_id: str | None = None, *, abort_after: str | None = None, **parameters: Json
     ) -> Outcome:
-        """Run the agent, whatever comes of it."""
-        given = parameters if run_id is None else {"runId": run_id, **parameters}
-        return Outcome(await self._driver.tell("run", name=self._name, parameters=given, abortAfter=abort_after))
+        """Run the agent; the request may fail."""
+        options = parameters if run_id is None else {"runId": run_id, **parameters}
+        return Outcome(await self._driver.send("run", name=self._name, parameters=options, abortAfter=abort_after))
 
     async def say(self, text: Json, run_id: str | None = None, *, message: str | None = None, **more: Any) -> Outcome:
-        """Say something, and run the agent."""
+        """Add a user message, and run the agent."""
         name = message or f"{self._name}-{next(self._numbers)}"
         await self.edit(add=[{"id": name, "role": "user", "content": text}])
         return await self.run(run_id, **more)
 
     async def join(self, run_id: str) -> Outcome:
         """Join a segment."""
-        outcome = Outcome(await self._driver.tell("join", name=self._name, runId=run_id))
+        outcome = Outcome(await self._driver.send("join", name=self._name, runId=run_id))
         assert outcome.failed is None, outcome.failed
         return outcome
 
     def addresses(self, url: str) -> dict[str, Json]:
-        """Return where on a server the client runs its agent, and where it joins."""
+        """Return the URLs at which the client runs its agent and joins segments."""
         return {"url": url + self._path, "joins": f"{url}/api/runs"}
 
     async def move(self, url: str) -> None:
-        """Let the client talk to another server."""
+        """Connect the client to another server."""
         await self.edit(**self.addresses(url))
 
     async def edit(self, **changes: Json) -> None:
-        """Change what the client has: its `messages`, its `state`; or `add` messages."""
-        await self._driver.tell("edit", name=self._name, **changes)
+        """Set the client's `messages` or `state`, or `add` messages."""
+        await self._driver.send("edit", name=self._name, **changes)
 
 
 class Driver:
-    """The process that all clients live in."""
+    """The Node process of all clients."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None and process.stdout is not None
@@ -112,41 +112,41 @@ class Driver:
         self._pending: dict[int, asyncio.Future[Json]] = {}
 
     async def client(self, url: str, thread: str, *, agent: str | None = None, **more: Json) -> Client:
-        """Make a client of a server, on a thread."""
+        """Create a client of a server, on a thread."""
         name = f"c{next(self._numbers)}"
         path = f"/api/threads/{thread}/runs" if agent is None else f"/api/agents/{agent}/run"
         client = Client(self, name, path)
-        await self.tell("open", name=name, threadId=thread, **client.addresses(url), **more)
+        await self.send("open", name=name, threadId=thread, **client.addresses(url), **more)
         return client
 
     async def on(self, site: Site, agent: str = "bot", **more: Json) -> Client:
-        """Make a client of a site, on a thread of its own."""
+        """Create a client of a site, on a new thread."""
         return await self.client(site.url, await site.thread(agent_type=agent), **more)
 
-    async def hear(self, events: Iterable[Event]) -> Outcome:
-        """Have a client hear events as if a server had sent them."""
+    async def receive(self, events: Iterable[Event]) -> Outcome:
+        """Send events to a client as a server would."""
         stream = "".join(f"data: {encode_event(event).decode()}\n\n" for event in events)
-        return Outcome(await self.tell("hear", stream=stream))
+        return Outcome(await self.send("hear", stream=stream))
 
-    async def tell(self, command: str, **given: Json) -> Json:
-        """Have something done."""
+    async def send(self, command: str, **options: Json) -> Json:
+        """Send a command to the process, and return its result."""
         number = next(self._numbers)
-        answer = self._pending[number] = asyncio.get_running_loop().create_future()
-        self._in.write(json.dumps({"number": number, "command": command, **given}).encode() + b"\n")
+        result = self._pending[number] = asyncio.get_running_loop().create_future()
+        self._in.write(json.dumps({"number": number, "command": command, **options}).encode() + b"\n")
         async with asyncio.timeout(LIMIT):
-            return await answer
+            return await result
 
-    async def listen(self) -> None:
-        """Give those who asked what came of it."""
+    async def read_results(self) -> None:
+        """Deliver the results of commands."""
         async for line in self._out:
-            said = json.loads(line)
-            waiting = self._pending.pop(said["number"])
+            response = json.loads(line)
+            waiting = self._pending.pop(response["number"])
             if waiting.done():
                 continue
-            if said["warnings"]:
-                waiting.set_exception(AssertionError(f"the client warns: {said['warnings']}"))
+            if response["warnings"]:
+                waiting.set_exception(AssertionError(f"the client warns: {response['warnings']}"))
             else:
-                waiting.set_result(said["outcome"])
+                waiting.set_result(response["outcome"])
 
 
 @asynccontextmanager
@@ -154,10 +154,12 @@ async def driving() -> AsyncIterator[Driver]:
     """Run the process while the block runs."""
     await asyncio.to_thread(install)
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec("node", INSTALLED / "drive.mjs", stdin=pipe, stdout=pipe, limit=LINE)
+    process = await asyncio.create_subprocess_exec(
+        "node", INSTALLED / "drive.mjs", stdin=pipe, stdout=pipe, limit=MAX_LINE_BYTES
+    )
     driver = Driver(process)
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(driver.listen())
+        tasks.create_task(driver.read_results())
         yield driver
         assert process.stdin is not None
         process.stdin.close()
@@ -165,21 +167,21 @@ async def driving() -> AsyncIterator[Driver]:
 
 
 def need_client() -> None:
-    """Skip, and say why, where the client cannot be."""
+    """Skip the test if Node or npm is missing."""
     if shutil.which("node") is None or shutil.which("npm") is None:
         pytest.skip("the real client of AG-UI needs Node 20 and npm")
 
 
 def install() -> None:
-    """Install the client where it is not, or another one is; of many processes that ask, one does it."""
+    """Install the client unless this version is installed; a lock serializes processes."""
     INSTALLED.mkdir(exist_ok=True)
     with (INSTALLED / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         shutil.copy(SOURCE / "drive.mjs", INSTALLED)
-        wanted, stamp = (SOURCE / "package.json").read_text(), INSTALLED / "installed.json"
-        if stamp.exists() and stamp.read_text() == wanted:
+        package, stamp = (SOURCE / "package.json").read_text(), INSTALLED / "installed.json"
+        if stamp.exists() and stamp.read_text() == package:
             return
         shutil.copy(SOURCE / "package.json", INSTALLED)
         options = ["--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", "--loglevel=error"]
         subprocess.run(["npm", "install", *options], cwd=INSTALLED, check=True)
-        stamp.write_text(wanted)
+        stamp.write_text(package)

@@ -1,4 +1,4 @@
-"""Whatever producers say, the real client hears what is logged of it without a failure and without a warning."""
+"""The real client accepts the log of any producer without a failure or a warning."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -37,16 +37,16 @@ DONE: Final = RunFinished(thread_id=THREAD, run_id=RUN)
 
 @settings(max_examples=60, deadline=None, phases=[Phase.generate])
 @given(tidy | twisted | steady)
-async def test_any_stream_that_is_logged_is_heard_by_the_real_client(driver: Driver, said: list[Event]) -> None:
+async def test_the_real_client_accepts_any_logged_stream(driver: Driver, events: list[Event]) -> None:
     stream = StreamNormaliser(THREAD, RUN)
-    logged = [event for each in _as_ours(said) for event in stream.feed(each, at=NOW)]
-    heard = await driver.hear([*logged, *stream.end(DONE, at=NOW)])
-    assert heard.failed is None, heard.failed
+    logged = [event for each in _as_ours(events) for event in stream.feed(each, at=NOW)]
+    outcome = await driver.receive([*logged, *stream.end(DONE, at=NOW)])
+    assert outcome.failed is None, outcome.failed
 
 
-def _as_ours(said: Iterable[Event]) -> Iterator[Event]:
-    """Yield what producers of ours may say: no history or patch, no words of others, and each id for one thing."""
-    for event in said:
+def _as_ours(events: Iterable[Event]) -> Iterator[Event]:
+    """Yield the events that our producers may emit: no snapshots or patches, no other roles, unique ids."""
+    for event in events:
         match event:
             case StateDelta() | ActivityDelta() | MessagesSnapshot():
                 pass

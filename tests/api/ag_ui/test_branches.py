@@ -1,4 +1,4 @@
-"""Where the run of a client begins: the last message that its list and one chain have in common."""
+"""Branch points: a run continues after the last message that the client's list and one chain share."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ def user(name: str, text: str) -> dict[str, Json]:
 
 
 async def base_of(site: Site, outcome: Outcome) -> tuple[str | None, int | None]:
-    """Return where a run began, which its first event tells too."""
+    """Return the base of a run, which its first event names too."""
     started = outcome.events[0]
     run = await site.get(f"/api/runs/{started['runId']}")
     assert run["base_run_id"] == started.get("parentRunId")
@@ -59,7 +59,7 @@ async def test_an_edited_message_forks_before_it_and_the_next_turn_continues_the
     assert after.said == await conversation(site, after)
 
 
-async def test_an_edited_message_says_what_it_revises(site: Site, driver: Driver) -> None:
+async def test_an_edited_message_names_the_message_it_revises(site: Site, driver: Driver) -> None:
     client = await driver.on(site)
     (first,) = await talk(client, "one")
     await client.edit(messages=[user("one", "ONE")])
@@ -71,7 +71,7 @@ async def test_an_edited_message_says_what_it_revises(site: Site, driver: Driver
     assert run_of(fork) != run_of(first)
 
 
-async def test_a_regenerated_answer_forks_behind_the_question(site: Site, driver: Driver) -> None:
+async def test_a_regenerated_reply_forks_after_the_user_message(site: Site, driver: Driver) -> None:
     client = await driver.on(site)
     first, second = await talk(client, "one", "two")
     await client.edit(messages=second.messages[:-1])
@@ -102,7 +102,7 @@ async def test_a_new_branch_from_the_middle_of_the_conversation(site: Site, driv
     assert await conversation(site, branch) == branch.said
 
 
-async def test_a_client_that_knows_nothing_continues_the_newest_run(site: Site, driver: Driver) -> None:
+async def test_a_client_without_history_continues_the_newest_run(site: Site, driver: Driver) -> None:
     client = await driver.on(site)
     first, second = await talk(client, "one", "two")
     stranger = await driver.client(site.url, first.events[0]["threadId"])
@@ -110,9 +110,7 @@ async def test_a_client_that_knows_nothing_continues_the_newest_run(site: Site, 
     assert await base_of(site, outcome) == (run_of(second), None)
 
 
-async def test_messages_of_an_assistant_or_of_nobody_that_are_not_ours_are_passed_over(
-    site: Site, driver: Driver
-) -> None:
+async def test_unknown_assistant_reasoning_and_activity_messages_are_skipped(site: Site, driver: Driver) -> None:
     client = await driver.on(site)
     (first,) = await talk(client, "one")
     strange: list[Any] = [
@@ -126,7 +124,7 @@ async def test_messages_of_an_assistant_or_of_nobody_that_are_not_ours_are_passe
     assert len(await conversation(site, outcome)) == 4
 
 
-async def test_a_developer_speaks_as_the_system(site: Site, driver: Driver) -> None:
+async def test_a_developer_message_becomes_a_system_message(site: Site, driver: Driver) -> None:
     client = await driver.on(site)
     await client.edit(messages=[{"id": "d1", "role": "developer", "content": "be kind"}])
     first = await client.say("one", message="one")
@@ -136,7 +134,7 @@ async def test_a_developer_speaks_as_the_system(site: Site, driver: Driver) -> N
 
 
 @pytest.mark.parametrize("way", ["props", "query", "parent"])
-async def test_a_base_may_be_named(site: Site, driver: Driver, way: str) -> None:
+async def test_a_request_may_name_its_base_run(site: Site, driver: Driver, way: str) -> None:
     client = await driver.on(site)
     first, _ = await talk(client, "one", "two")
     thread, name = first.events[0]["threadId"], run_of(first)
@@ -145,17 +143,15 @@ async def test_a_base_may_be_named(site: Site, driver: Driver, way: str) -> None
         outcome = await client.say("three", forwardedProps={"baseRunId": name})
         assert await base_of(site, outcome) == (name, None)
         return
-    asked = {"threadId": thread, "runId": f"{way}-{name}", "messages": [user("three", "three")]}
+    body = {"threadId": thread, "runId": f"{way}-{name}", "messages": [user("three", "three")]}
     query = f"?base_run_id={name}" if way == "query" else ""
     more = {"parentRunId": name} if way == "parent" else {}
-    answer = await site.ask("POST", f"/api/threads/{thread}/runs{query}", json={**asked, **more})
+    answer = await site.ask("POST", f"/api/threads/{thread}/runs{query}", json={**body, **more})
     assert answer.status_code == 200
-    assert (await site.get(f"/api/runs/{asked['runId']}"))["base_run_id"] == name
+    assert (await site.get(f"/api/runs/{body['runId']}"))["base_run_id"] == name
 
 
-async def test_what_the_application_shows_is_told_to_the_model_and_is_no_message_of_the_client(
-    site: Site, driver: Driver
-) -> None:
+async def test_client_context_reaches_the_model_but_is_not_a_client_message(site: Site, driver: Driver) -> None:
     client = await driver.on(site)
     first = await client.say("one", message="one", context=[{"description": "page", "value": "cart"}])
     second = await client.say("two", message="two")
@@ -166,7 +162,7 @@ async def test_what_the_application_shows_is_told_to_the_model_and_is_no_message
     assert await base_of(site, await client.run()) == (None, None)
 
 
-async def test_an_edit_that_keeps_what_followed_says_it_again_on_the_fork(site: Site, driver: Driver) -> None:
+async def test_an_edit_that_keeps_later_messages_repeats_them_on_the_fork(site: Site, driver: Driver) -> None:
     client = await driver.on(site)
     _, second = await talk(client, "one", "two")
     await client.edit(messages=[user("one", "ONE"), *second.messages[1:]])

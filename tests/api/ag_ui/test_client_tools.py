@@ -1,4 +1,4 @@
-"""Tools of a client: their calls end the segment as a success, and their results open the next."""
+"""Client tools: their calls end the segment as a success, and their results start the next."""
 
 from typing import Final
 
@@ -16,11 +16,13 @@ TOOL: Final = {
 }
 
 
-def sent(call: str, content: Json, **more: Json) -> Json:
+def tool_result(call: str, content: Json, **more: Json) -> Json:
     return {"id": f"result-{call}", "role": "tool", "toolCallId": call, "content": content, **more}
 
 
-async def called(driver: Driver, site: Site, agent: str = "picker", run: str | None = None) -> tuple[Client, Outcome]:
+async def run_to_call(
+    driver: Driver, site: Site, agent: str = "picker", run: str | None = None
+) -> tuple[Client, Outcome]:
     client = await driver.on(site, agent)
     return client, await client.say("hi", run, tools=[TOOL])
 
@@ -32,14 +34,12 @@ def pending(outcome: Outcome) -> list[str]:
     return calls
 
 
-async def test_a_call_of_a_client_tool_is_pending_and_its_result_opens_the_next_segment(
-    site: Site, driver: Driver
-) -> None:
-    client, first = await called(driver, site, run="picks-1")
+async def test_a_client_tool_call_is_pending_and_its_result_starts_the_next_segment(site: Site, driver: Driver) -> None:
+    client, first = await run_to_call(driver, site, run="picks-1")
     (name,) = pending(first)
     assert first.one("TOOL_CALL_START")["toolCallName"] == "pick_color"
     assert first.all("TOOL_CALL_RESULT") == [] and first.interrupts == []
-    await client.edit(add=[sent(name, "red")])
+    await client.edit(add=[tool_result(name, "red")])
     second = await client.run("picks-2", tools=[TOOL])
     assert second.types == ["RUN_STARTED", "TEXT_MESSAGE_START", "TEXT_MESSAGE_END", "RUN_FINISHED"]
     assert second.events[0]["runId"] == "picks-2"
@@ -49,42 +49,42 @@ async def test_a_call_of_a_client_tool_is_pending_and_its_result_opens_the_next_
 
 
 async def test_the_turn_after_a_result_continues_the_run(site: Site, driver: Driver) -> None:
-    client, first = await called(driver, site)
-    await client.edit(add=[sent(pending(first)[0], "red")])
+    client, first = await run_to_call(driver, site)
+    await client.edit(add=[tool_result(pending(first)[0], "red")])
     await client.run(tools=[TOOL])
     third = await client.say("more", tools=[TOOL])
     assert third.events[0]["parentRunId"] == first.events[0]["runId"]
     assert len(pending(third)) == 1
 
 
-async def test_what_failed_in_the_client_is_told_to_the_model(site: Site, driver: Driver) -> None:
-    client, first = await called(driver, site)
-    await client.edit(add=[sent(pending(first)[0], "", error="no such color")])
+async def test_the_error_of_a_client_tool_reaches_the_model(site: Site, driver: Driver) -> None:
+    client, first = await run_to_call(driver, site)
+    await client.edit(add=[tool_result(pending(first)[0], "", error="no such color")])
     assert await results(site, await client.run(tools=[TOOL])) == ["no such color"]
 
 
-async def test_results_may_come_one_by_one(site: Site, driver: Driver) -> None:
-    client, first = await called(driver, site, "pair")
+async def test_results_may_be_sent_one_by_one(site: Site, driver: Driver) -> None:
+    client, first = await run_to_call(driver, site, "pair")
     one, two = pending(first)
-    await client.edit(add=[sent(one, "red")])
+    await client.edit(add=[tool_result(one, "red")])
     second = await client.run(tools=[TOOL])
     assert pending(second) == [two]
-    await client.edit(add=[sent(two, "blue")])
+    await client.edit(add=[tool_result(two, "blue")])
     third = await client.run(tools=[TOOL])
     assert third.said[-1] == "assistant: two colors"
     assert await results(site, third) == ["red", "blue"]
 
 
-async def test_results_may_come_together(site: Site, driver: Driver) -> None:
-    client, first = await called(driver, site, "pair")
-    await client.edit(add=[sent(call, call) for call in pending(first)])
+async def test_results_may_be_sent_together(site: Site, driver: Driver) -> None:
+    client, first = await run_to_call(driver, site, "pair")
+    await client.edit(add=[tool_result(call, call) for call in pending(first)])
     second = await client.run(tools=[TOOL])
     assert await results(site, second) == pending(first)
     assert [each["role"] for each in second.messages] == ["user", "assistant", "tool", "tool", "assistant"]
 
 
-async def test_a_new_message_instead_of_the_result_ends_the_run_and_continues_it(site: Site, driver: Driver) -> None:
-    client, first = await called(driver, site, run="unanswered")
+async def test_a_new_message_instead_of_the_result_cancels_the_run_and_continues_it(site: Site, driver: Driver) -> None:
+    client, first = await run_to_call(driver, site, run="unanswered")
     pending(first)
     second = await client.say("forget it", tools=[])
     assert second.events[0]["parentRunId"] == "unanswered"
@@ -93,8 +93,8 @@ async def test_a_new_message_instead_of_the_result_ends_the_run_and_continues_it
     assert (await results(site, second))[0].startswith("not answered")
 
 
-async def test_a_message_that_is_refused_ends_nothing(site: Site, driver: Driver) -> None:
-    client, first = await called(driver, site, run="still-waiting")
+async def test_a_rejected_message_does_not_cancel_the_waiting_run(site: Site, driver: Driver) -> None:
+    client, first = await run_to_call(driver, site, run="still-waiting")
     thread = first.events[0]["threadId"]
     said = {"id": "else", "role": "user", "content": "something else"}
     for run, status in (("still-waiting", 409), ("fine", 400)):
@@ -102,25 +102,25 @@ async def test_a_message_that_is_refused_ends_nothing(site: Site, driver: Driver
         body = {"threadId": thread, "runId": run, "messages": messages}
         await site.post(f"/api/threads/{thread}/runs", body, expect=status)
     assert (await site.get("/api/runs/still-waiting"))["status"] == "waiting"
-    await client.edit(add=[sent(pending(first)[0], "red")])
+    await client.edit(add=[tool_result(pending(first)[0], "red")])
     assert (await client.run()).said[-1] == "assistant: so be it"
 
 
-async def test_a_new_message_after_the_result_is_for_the_next_run(site: Site, driver: Driver) -> None:
-    client, first = await called(driver, site, run="answered-late")
-    await client.edit(add=[sent(pending(first)[0], "red")])
+async def test_a_new_message_after_the_result_is_input_of_the_next_run(site: Site, driver: Driver) -> None:
+    client, first = await run_to_call(driver, site, run="answered-late")
+    await client.edit(add=[tool_result(pending(first)[0], "red")])
     second = await client.say("and more")
     assert second.events[0]["parentRunId"] == "answered-late"
     assert (await site.get("/api/runs/answered-late"))["output"] == "so be it"
     assert (await results(site, second))[0] == "red"
 
 
-async def test_a_question_of_a_person_comes_before_the_tools_of_the_client(site: Site, driver: Driver) -> None:
-    client, first = await called(driver, site, "mixed")
+async def test_an_interrupt_for_a_person_precedes_client_tool_calls(site: Site, driver: Driver) -> None:
+    client, first = await run_to_call(driver, site, "mixed")
     (question,) = first.interrupts
     second = await client.run(resume=[resolved(question, "yes")])
     (name,) = pending(second)
-    await client.edit(add=[sent(name, "red")])
+    await client.edit(add=[tool_result(name, "red")])
     third = await client.run()
     assert third.said[-1] == "assistant: mixed"
     assert sorted(await results(site, third)) == ["red", "yes"]
@@ -133,9 +133,9 @@ async def test_a_client_does_not_replace_a_tool_of_the_agent(site: Site, driver:
     assert len(outcome.all("TOOL_CALL_RESULT")) == 1
 
 
-async def test_the_tools_of_one_client_are_not_those_of_the_next_run(site: Site, driver: Driver) -> None:
-    client, first = await called(driver, site)
-    await client.edit(add=[sent(pending(first)[0], "red")])
+async def test_client_tools_do_not_carry_over_to_the_next_run(site: Site, driver: Driver) -> None:
+    client, first = await run_to_call(driver, site)
+    await client.edit(add=[tool_result(pending(first)[0], "red")])
     await client.run(tools=[TOOL])
     run = await site.play(first.events[0]["threadId"])
     assert run["error"]["message"].endswith("the tools of this call are: none")
@@ -150,7 +150,7 @@ async def test_the_tools_of_one_client_are_not_those_of_the_next_run(site: Site,
         {"description": "x"},
     ],
 )
-async def test_a_tool_that_can_be_none_is_refused_before_anything_runs(site: Site, tool: Json) -> None:
+async def test_an_invalid_client_tool_is_rejected_before_anything_runs(site: Site, tool: Json) -> None:
     thread = await site.thread()
     body = {"threadId": thread, "runId": "never-run", "messages": [], "tools": [tool]}
     answer = await site.post(f"/api/threads/{thread}/runs", body, expect=400)
@@ -158,7 +158,7 @@ async def test_a_tool_that_can_be_none_is_refused_before_anything_runs(site: Sit
     await site.get("/api/runs/never-run", expect=404)
 
 
-async def test_two_tools_of_one_name_are_refused(site: Site) -> None:
+async def test_two_client_tools_with_one_name_are_rejected(site: Site) -> None:
     thread = await site.thread()
     body = {"threadId": thread, "runId": "never-run", "messages": [], "tools": [TOOL, TOOL]}
     assert "same name" in (await site.post(f"/api/threads/{thread}/runs", body, expect=400))["error"]["message"]

@@ -1,4 +1,4 @@
-"""The guide does what it says, and so does the page beside it."""
+"""The programs of the guide and the example page work."""
 
 import json
 import re
@@ -28,29 +28,29 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
 
 
-def ran(command: list[str], *, cwd: Path | None = None) -> str:
+def run_command(command: list[str], *, cwd: Path | None = None) -> str:
     return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=True, cwd=cwd).stdout
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
 def test_the_first_request_is_answered_with_a_segment(server: Server) -> None:
     (command,) = re.findall(r"^curl .+$", GUIDE, re.MULTILINE)
-    answer = ran(["sh", "-c", command.replace(ADDRESS, server.url)])
+    answer = run_command(["sh", "-c", command.replace(ADDRESS, server.url)])
     events = [json.loads(line.removeprefix("data: ")) for line in answer.splitlines() if line.startswith("data: ")]
     assert (events[0]["type"], events[-1]["type"]) == ("RUN_STARTED", "RUN_FINISHED")
     assert "".join(each["delta"] for each in events if each["type"] == "TEXT_MESSAGE_CONTENT").startswith(HELLO)
 
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="there is no npm here")
-def test_the_program_prints_the_answer(server: Server) -> None:
+def test_the_program_prints_the_reply(server: Server) -> None:
     install()
     (program,) = re.findall(r"^```js\n(.+?)^```", GUIDE, re.MULTILINE | re.DOTALL)
-    told = program.replace(ADDRESS, server.url)
-    assert ran(["node", "--input-type=module", "--eval", told], cwd=INSTALLED).startswith(HELLO)
+    code = program.replace(ADDRESS, server.url)
+    assert run_command(["node", "--input-type=module", "--eval", code], cwd=INSTALLED).startswith(HELLO)
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no node here")
-def test_the_page_talks_and_keeps_the_conversation(server: Server) -> None:
+def test_the_example_page_chats_and_keeps_the_conversation(server: Server) -> None:
     program = f"""
         import {{ Agent }} from {json.dumps((PAGE / "ag_ui.js").as_uri())};
         const agent = new Agent("{server.url}/api/agents/hello/run");
@@ -58,19 +58,19 @@ def test_the_page_talks_and_keeps_the_conversation(server: Server) -> None:
         await agent.say("good night");
         console.log(JSON.stringify(agent.messages.map(({{ role, content }}) => [role, content])));
     """
-    said = json.loads(ran(["node", "--no-warnings", "--input-type=module", "--eval", program]))
+    said = json.loads(run_command(["node", "--no-warnings", "--input-type=module", "--eval", program]))
     assert [role for role, _ in said] == ["user", "assistant"] * 2
     assert said[1][1].startswith(HELLO) and "good night" in said[3][1]
 
 
-def test_a_page_of_that_site_may_use_the_server_and_one_of_another_may_not(server: Server) -> None:
+def test_only_the_allowed_origin_may_use_the_server(server: Server) -> None:
     wants = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type"}
     address = f"{server.url}/api/agents/hello/run"
     with httpx2.Client(trust_env=False) as client:
         allowed = client.options(address, headers={"Origin": SITE, **wants})
         assert allowed.headers["access-control-allow-origin"] == SITE
-        asked = {"threadId": "page", "runId": "page-1", "messages": [{"id": "p", "role": "user", "content": "hi"}]}
-        answer = client.post(address, json=asked, headers={"Origin": SITE})
+        body = {"threadId": "page", "runId": "page-1", "messages": [{"id": "p", "role": "user", "content": "hi"}]}
+        answer = client.post(address, json=body, headers={"Origin": SITE})
         assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, SITE)
-        stranger = client.post(address, json={**asked, "runId": "page-2"}, headers={"Origin": "http://evil.example"})
+        stranger = client.post(address, json={**body, "runId": "page-2"}, headers={"Origin": "http://evil.example"})
         assert stranger.status_code == 403

@@ -1,4 +1,4 @@
-"""Questions of a run: its segment ends with them, and a `resume` opens the next one."""
+"""Interrupts of a run: they end its segment, and a `resume` starts the next one."""
 
 from holdfast.domain.content import Json
 from tests.api.ag_ui.driver import Client, Driver, Outcome
@@ -14,25 +14,25 @@ def cancelled(interrupt: Json) -> Json:
 
 
 async def results(site: Site, outcome: Outcome) -> list[str]:
-    """Return what came of the calls of a run."""
+    """Return the tool results of a thread."""
     started = outcome.events[0]
     items = (await site.get(f"/api/threads/{started['threadId']}/messages"))["items"]
     return [item["content"] for item in items if item["role"] == "tool"]
 
 
-async def asked(driver: Driver, site: Site, agent: str, run: str | None = None) -> tuple[Client, Outcome]:
+async def run_to_interrupt(driver: Driver, site: Site, agent: str, run: str | None = None) -> tuple[Client, Outcome]:
     client = await driver.on(site, agent)
     return client, await client.say("hi", run)
 
 
-async def test_a_question_ends_the_segment_and_its_answer_opens_the_next_of_the_same_run(
+async def test_an_interrupt_ends_the_segment_and_its_response_starts_the_next_of_the_run(
     site: Site, driver: Driver
 ) -> None:
-    client, first = await asked(driver, site, "asker", "asks-1")
-    (question,) = first.interrupts
+    client, first = await run_to_interrupt(driver, site, "asker", "asks-1")
+    (interrupt,) = first.interrupts
     assert first.one("RUN_FINISHED")["outcome"]["type"] == "interrupt"
-    assert (question["reason"], question["message"]) == ("input_required", "which?")
-    second = await client.run("asks-2", resume=[resolved(question, "this one")])
+    assert (interrupt["reason"], interrupt["message"]) == ("input_required", "which?")
+    second = await client.run("asks-2", resume=[resolved(interrupt, "this one")])
     assert second.types[0] == "RUN_STARTED" and second.types[-1] == "RUN_FINISHED"
     assert (second.events[0]["runId"], second.events[-1]["runId"]) == ("asks-2", "asks-2")
     assert second.interrupts == []
@@ -42,15 +42,15 @@ async def test_a_question_ends_the_segment_and_its_answer_opens_the_next_of_the_
     assert (run["id"], run["status"]) == ("asks-1", "completed")
 
 
-async def test_the_turn_after_an_answer_continues_the_run(site: Site, driver: Driver) -> None:
-    client, first = await asked(driver, site, "asker")
+async def test_the_turn_after_a_response_continues_the_run(site: Site, driver: Driver) -> None:
+    client, first = await run_to_interrupt(driver, site, "asker")
     await client.run(resume=[resolved(first.interrupts[0], "x")])
     third = await client.say("more")
     assert third.events[0]["parentRunId"] == first.events[0]["runId"]
 
 
-async def test_all_questions_are_answered_at_once(site: Site, driver: Driver) -> None:
-    client, first = await asked(driver, site, "curious")
+async def test_all_open_interrupts_need_a_response_at_once(site: Site, driver: Driver) -> None:
+    client, first = await run_to_interrupt(driver, site, "curious")
     who, what = first.interrupts
     body = {
         "threadId": first.events[0]["threadId"],
@@ -65,8 +65,8 @@ async def test_all_questions_are_answered_at_once(site: Site, driver: Driver) ->
     assert await results(site, second) == ["me", "a"]
 
 
-async def test_an_answer_that_does_not_fit_is_refused_and_changes_nothing(site: Site, driver: Driver) -> None:
-    client, first = await asked(driver, site, "curious")
+async def test_a_response_that_does_not_fit_is_rejected_and_changes_nothing(site: Site, driver: Driver) -> None:
+    client, first = await run_to_interrupt(driver, site, "curious")
     who, what = first.interrupts
     refused = await client.attempt(resume=[resolved(who, "me"), resolved(what, "neither")])
     assert refused.failed["status"] == 400
@@ -75,8 +75,8 @@ async def test_an_answer_that_does_not_fit_is_refused_and_changes_nothing(site: 
     assert again.said[-1] == "assistant: good"
 
 
-async def test_an_answer_that_was_given_is_refused_the_second_time(site: Site, driver: Driver) -> None:
-    client, first = await asked(driver, site, "asker", "given-1")
+async def test_a_repeated_response_is_rejected(site: Site, driver: Driver) -> None:
+    client, first = await run_to_interrupt(driver, site, "asker", "given-1")
     answer = resolved(first.interrupts[0], "this")
     await client.run("given-2", resume=[answer])
     late = await client.attempt("given-3", resume=[answer])
@@ -85,48 +85,48 @@ async def test_an_answer_that_was_given_is_refused_the_second_time(site: Site, d
     assert (await site.ask("POST", f"/api/threads/{body['threadId']}/runs", json=body)).status_code == 404
 
 
-async def test_a_name_that_was_used_names_no_segment(site: Site, driver: Driver) -> None:
-    client, first = await asked(driver, site, "asker", "used-1")
+async def test_a_used_run_id_cannot_name_a_segment(site: Site, driver: Driver) -> None:
+    client, first = await run_to_interrupt(driver, site, "asker", "used-1")
     refused = await client.attempt("used-1", resume=[resolved(first.interrupts[0], "this")])
     assert refused.failed["payload"]["error"]["code"] == "ID_TAKEN"
     assert (await site.get("/api/runs/used-1"))["status"] == "waiting"
 
 
-async def test_a_question_may_be_closed_without_an_answer(site: Site, driver: Driver) -> None:
-    client, first = await asked(driver, site, "curious")
+async def test_an_interrupt_may_be_cancelled(site: Site, driver: Driver) -> None:
+    client, first = await run_to_interrupt(driver, site, "curious")
     second = await client.run(resume=[cancelled(each) for each in first.interrupts])
     assert await results(site, second) == ["not answered: the person closed the question"] * 2
 
 
-async def test_a_message_instead_of_an_answer_is_refused_with_the_questions(site: Site, driver: Driver) -> None:
-    client, first = await asked(driver, site, "asker")
-    thread, (question,) = first.events[0]["threadId"], first.interrupts
+async def test_a_message_instead_of_a_response_is_rejected_with_the_interrupts(site: Site, driver: Driver) -> None:
+    client, first = await run_to_interrupt(driver, site, "asker")
+    thread, (interrupt,) = first.events[0]["threadId"], first.interrupts
     body = {"threadId": thread, "runId": "instead", "messages": [{"id": "n", "role": "user", "content": "no"}]}
     refused = await site.post(f"/api/threads/{thread}/runs", body, expect=409)
-    assert (refused["error"]["code"], refused["error"]["details"]["interrupts"]) == ("WAITING", [question["id"]])
+    assert (refused["error"]["code"], refused["error"]["details"]["interrupts"]) == ("WAITING", [interrupt["id"]])
 
 
-async def test_an_answer_with_a_message_beside_it_is_refused(site: Site, driver: Driver) -> None:
-    client, first = await asked(driver, site, "asker")
+async def test_a_resume_with_a_new_message_is_rejected(site: Site, driver: Driver) -> None:
+    client, first = await run_to_interrupt(driver, site, "asker")
     await client.edit(add=[{"id": "beside", "role": "user", "content": "and this"}])
     refused = await client.attempt(resume=[resolved(first.interrupts[0], "x")])
     assert refused.failed["payload"]["error"]["details"]["field"] == "resume"
 
 
-async def test_a_call_is_approved_in_the_words_of_the_protocol(site: Site, driver: Driver) -> None:
+async def test_an_approval_accepts_the_payloads_of_the_protocol(site: Site, driver: Driver) -> None:
     for payload in (True, {"approved": True}, {"decision": "approve"}):
-        client, first = await asked(driver, site, "careful")
-        (question,) = first.interrupts
-        assert question["toolCallId"] == first.one("TOOL_CALL_START")["toolCallId"]
-        assert question["reason"] == "tool_call"
-        second = await client.run(resume=[resolved(question, payload)])
+        client, first = await run_to_interrupt(driver, site, "careful")
+        (interrupt,) = first.interrupts
+        assert interrupt["toolCallId"] == first.one("TOOL_CALL_START")["toolCallId"]
+        assert interrupt["reason"] == "tool_call"
+        second = await client.run(resume=[resolved(interrupt, payload)])
         assert [each["type"] for each in second.events if each["type"].startswith("TOOL")] == ["TOOL_CALL_RESULT"]
-        assert second.one("TOOL_CALL_RESULT")["toolCallId"] == question["toolCallId"]
+        assert second.one("TOOL_CALL_RESULT")["toolCallId"] == interrupt["toolCallId"]
         assert second.said[-1] == "assistant: noted"
 
 
-async def test_a_call_is_approved_with_other_arguments(site: Site, driver: Driver) -> None:
-    client, first = await asked(driver, site, "careful")
+async def test_a_call_is_approved_with_edited_arguments(site: Site, driver: Driver) -> None:
+    client, first = await run_to_interrupt(driver, site, "careful")
     edited = {"approved": True, "editedArgs": {"message": "changed"}}
     second = await client.run(resume=[resolved(first.interrupts[0], edited)])
     logged = [each["value"] for each in second.events if each.get("name") == "holdfast.log"]
@@ -135,33 +135,33 @@ async def test_a_call_is_approved_with_other_arguments(site: Site, driver: Drive
 
 async def test_a_call_is_denied(site: Site, driver: Driver) -> None:
     for payload in (False, {"approved": False, "reason": "not now"}):
-        client, first = await asked(driver, site, "careful")
+        client, first = await run_to_interrupt(driver, site, "careful")
         second = await client.run(resume=[resolved(first.interrupts[0], payload)])
         assert "refused" in (await results(site, second))[0]
-    client, first = await asked(driver, site, "careful")
+    client, first = await run_to_interrupt(driver, site, "careful")
     second = await client.run(resume=[cancelled(first.interrupts[0])])
     assert "refused" in (await results(site, second))[0]
 
 
-async def test_a_waiting_run_that_is_cancelled_lets_the_next_one_go(site: Site, driver: Driver) -> None:
-    client, first = await asked(driver, site, "asker")
+async def test_cancelling_a_waiting_run_allows_the_next_one(site: Site, driver: Driver) -> None:
+    client, first = await run_to_interrupt(driver, site, "asker")
     await site.post(f"/api/runs/{first.events[0]['runId']}/cancel", expect=200)
     stranger = await driver.client(site.url, first.events[0]["threadId"], messages=first.messages)
     outcome = await stranger.say("again")
     assert outcome.events[0]["parentRunId"] == first.events[0]["runId"]
 
 
-async def test_a_question_of_a_sub_agent_ends_the_segment_and_its_answer_opens_the_next(
+async def test_an_interrupt_of_a_sub_agent_ends_the_segment_and_its_response_starts_the_next(
     site: Site, driver: Driver
 ) -> None:
-    client, first = await asked(driver, site, "delegating", "root-asked")
-    (question,) = first.interrupts
-    assert (question["message"], question["reason"]) == ("which?", "input_required")
+    client, first = await run_to_interrupt(driver, site, "delegating", "root-asked")
+    (interrupt,) = first.interrupts
+    assert (interrupt["message"], interrupt["reason"]) == ("which?", "input_required")
     (child,) = (await site.get("/api/runs/root-asked/children"))["items"]
     suspended = first.one("SUBAGENT_FINISHED")
-    assert question["subagentRunId"] == suspended["subagentRunId"] == child["id"]
-    assert suspended["outcome"] == {"type": "suspended", "interruptIds": [question["id"]]}
-    second = await client.run("root-answered", resume=[resolved(question, "this one")])
+    assert interrupt["subagentRunId"] == suspended["subagentRunId"] == child["id"]
+    assert suspended["outcome"] == {"type": "suspended", "interruptIds": [interrupt["id"]]}
+    second = await client.run("root-answered", resume=[resolved(interrupt, "this one")])
     assert (second.events[0]["runId"], second.events[-1]["runId"]) == ("root-answered", "root-answered")
     assert second.one("SUBAGENT_STARTED")["subagentRunId"] == child["id"]
     assert "outcome" not in second.one("SUBAGENT_FINISHED")
@@ -170,41 +170,41 @@ async def test_a_question_of_a_sub_agent_ends_the_segment_and_its_answer_opens_t
     assert (run["id"], run["status"]) == ("root-asked", "completed")
 
 
-async def test_what_is_asked_two_levels_below_is_answered_at_the_root(site: Site, driver: Driver) -> None:
-    client, first = await asked(driver, site, "director", "two-below")
-    (question,) = first.interrupts
-    second = await client.run(resume=[resolved(question, "x")])
+async def test_the_root_accepts_responses_to_interrupts_two_levels_below(site: Site, driver: Driver) -> None:
+    client, first = await run_to_interrupt(driver, site, "director", "two-below")
+    (interrupt,) = first.interrupts
+    second = await client.run(resume=[resolved(interrupt, "x")])
     assert second.said[-1] == "assistant: directed"
     assert (await site.get("/api/runs/two-below"))["status"] == "completed"
 
 
-async def test_a_sub_agents_question_may_be_closed_without_an_answer(site: Site, driver: Driver) -> None:
-    client, first = await asked(driver, site, "delegating")
+async def test_an_interrupt_of_a_sub_agent_may_be_cancelled(site: Site, driver: Driver) -> None:
+    client, first = await run_to_interrupt(driver, site, "delegating")
     second = await client.run(resume=[cancelled(first.interrupts[0])])
     assert second.said[-1] == "assistant: delegated"
 
 
-async def test_a_message_instead_of_an_answer_to_a_sub_agent_is_refused(site: Site, driver: Driver) -> None:
-    _, first = await asked(driver, site, "delegating")
-    thread, (question,) = first.events[0]["threadId"], first.interrupts
+async def test_a_message_instead_of_a_response_to_a_sub_agent_is_rejected(site: Site, driver: Driver) -> None:
+    _, first = await run_to_interrupt(driver, site, "delegating")
+    thread, (interrupt,) = first.events[0]["threadId"], first.interrupts
     body = {"threadId": thread, "runId": "instead-below", "messages": [{"id": "n", "role": "user", "content": "no"}]}
     refused = await site.post(f"/api/threads/{thread}/runs", body, expect=409)
-    assert (refused["error"]["code"], refused["error"]["details"]["interrupts"]) == ("WAITING", [question["id"]])
+    assert (refused["error"]["code"], refused["error"]["details"]["interrupts"]) == ("WAITING", [interrupt["id"]])
     plain = {"messages": [{"role": "user", "content": "no"}]}
     native = await site.post(f"/api/threads/{thread}/runs", plain, expect=409)
     assert native["error"]["code"] == "WAITING"
 
 
-async def test_the_question_of_a_sub_agent_that_was_answered_elsewhere_is_over(site: Site, driver: Driver) -> None:
-    client, first = await asked(driver, site, "delegating", "elsewhere")
-    (question,) = first.interrupts
-    await site.post("/api/runs/elsewhere/respond", {"response": "this", "interrupt_id": question["id"]}, expect=200)
-    late = await client.attempt(resume=[resolved(question, "that")])
+async def test_an_interrupt_of_a_sub_agent_answered_elsewhere_is_closed(site: Site, driver: Driver) -> None:
+    client, first = await run_to_interrupt(driver, site, "delegating", "elsewhere")
+    (interrupt,) = first.interrupts
+    await site.post("/api/runs/elsewhere/respond", {"response": "this", "interrupt_id": interrupt["id"]}, expect=200)
+    late = await client.attempt(resume=[resolved(interrupt, "that")])
     assert (late.failed["status"], late.failed["payload"]["error"]["code"]) == (404, "NOT_FOUND")
 
 
-async def test_a_sub_agent_at_work_goes_on_after_an_answer(site: Site, driver: Driver) -> None:
-    client, first = await asked(driver, site, "leader")
+async def test_an_active_sub_agent_continues_after_a_response(site: Site, driver: Driver) -> None:
+    client, first = await run_to_interrupt(driver, site, "leader")
     while first.interrupts:
         first = await client.run(resume=[resolved(each, "yes") for each in first.interrupts])
     assert first.said[-1] == "assistant: helped"

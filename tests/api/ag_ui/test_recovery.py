@@ -1,4 +1,4 @@
-"""What a client sees when a call of the model is lost, or the server itself."""
+"""A client's view of an abandoned model call, and of a killed server."""
 
 import asyncio
 from pathlib import Path
@@ -7,17 +7,16 @@ from typing import Final
 import httpx2
 
 from tests.api.ag_ui.driver import Driver
-from tests.api.ag_ui.test_client_tools import TOOL, pending, sent
+from tests.api.ag_ui.test_client_tools import TOOL, pending, tool_result
 from tests.api.ag_ui.test_interrupts import resolved
 from tests.api.site import Site, eventually
 from tests.api.streams.mortal import mortal
 from tests.scenario.agents.workshop import Workshop, say
 
-LIMIT: Final = 120.0
-"""Seconds after which something hangs."""
+TIMEOUT_SECONDS: Final = 120.0
 
 
-async def test_what_a_lost_call_had_said_is_taken_back(site: Site, driver: Driver) -> None:
+async def test_the_text_of_an_abandoned_model_call_is_removed(site: Site, driver: Driver) -> None:
     client = await driver.on(site, "breaking")
     outcome = await client.say("hi")
     assert outcome.types == [
@@ -30,7 +29,7 @@ async def test_what_a_lost_call_had_said_is_taken_back(site: Site, driver: Drive
     assert outcome.said == ["user: hi"]
 
 
-async def test_the_snapshot_has_the_number_of_the_event_that_it_follows_and_is_not_kept(site: Site) -> None:
+async def test_a_snapshot_has_the_number_of_the_event_before_it_and_is_not_stored(site: Site) -> None:
     thread = await site.thread(agent_type="breaking")
     body = {"threadId": thread, "runId": f"lost-{thread}", "messages": [{"id": "u", "role": "user", "content": "hi"}]}
     answer = await site.ask("POST", f"/api/threads/{thread}/runs", json=body)
@@ -42,16 +41,19 @@ async def test_the_snapshot_has_the_number_of_the_event_that_it_follows_and_is_n
     assert "MESSAGES_SNAPSHOT" not in [item["type"] for item in log["items"]]
 
 
-async def test_a_server_that_dies_in_the_middle_is_joined_again(driver: Driver, tmp_path: Path) -> None:
+async def test_a_client_rejoins_after_the_server_was_killed(driver: Driver, tmp_path: Path) -> None:
     workshop = Workshop(tmp_path / "workspace", tmp_path / "holdfast.db")
     workshop.agent(say("this is only a part", stall=True))
-    async with asyncio.timeout(LIMIT), mortal(tmp_path, database=workshop.where, workers=2, lease=2.0) as server:
+    async with (
+        asyncio.timeout(TIMEOUT_SECONDS),
+        mortal(tmp_path, database=workshop.where, workers=2, lease=2.0) as server,
+    ):
         url = f"http://{await server.host()}"
         client = await driver.client(url, "talk", agent="bot")
         await client.edit(add=[{"id": "u1", "role": "user", "content": "hi"}])
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(client.attempt("cut-off"))
-            await _until_it_speaks(url, "cut-off")
+            await _wait_for_text(url, "cut-off")
             workshop.script(say("the whole answer"))
             await server.die_and_live()
         assert "RUN_FINISHED" not in running.result().types
@@ -65,38 +67,38 @@ async def test_a_server_that_dies_in_the_middle_is_joined_again(driver: Driver, 
         assert after.events[0]["parentRunId"] == "cut-off"
 
 
-async def test_every_segment_of_a_run_may_be_joined_by_its_name(site: Site, driver: Driver) -> None:
+async def test_every_segment_of_a_run_may_be_joined_by_its_id(site: Site, driver: Driver) -> None:
     client = await driver.on(site, "mixed")
     first = await client.say("hi", "joined-1", tools=[TOOL])
     second = await client.run("joined-2", resume=[resolved(first.interrupts[0], "yes")])
-    await client.edit(add=[sent(pending(second)[0], "red")])
+    await client.edit(add=[tool_result(pending(second)[0], "red")])
     third = await client.run("joined-3")
     thread = first.events[0]["threadId"]
     for name, seen in (("joined-1", first), ("joined-2", second), ("joined-3", third)):
         other = await driver.client(site.url, thread)
         outcome = await other.join(name)
-        if name == "joined-1":  # the run has that name too, and its latest segment is the one that is meant
+        if name == "joined-1":  # also the id of the run, which stands for its latest segment
             assert outcome.said == third.said
         else:
             assert outcome.said == seen.said
             assert outcome.events[0]["runId"] == name
 
 
-async def test_a_segment_that_is_not_there_is_not_joined(site: Site) -> None:
+async def test_joining_a_missing_segment_is_not_found(site: Site) -> None:
     assert (await site.get("/api/runs/nowhere/segment", expect=404))["error"]["code"] == "NOT_FOUND"
 
 
-async def test_a_client_that_joins_has_the_state(site: Site, driver: Driver) -> None:
+async def test_a_joining_client_receives_the_state(site: Site, driver: Driver) -> None:
     first = await (await driver.on(site, state={"a": 1})).say("hi")
     other = await driver.client(site.url, first.events[0]["threadId"])
     joined = await other.join(first.events[0]["runId"])
     assert (joined.state, joined.said) == ({"a": 1}, first.said)
 
 
-async def _until_it_speaks(url: str, run: str) -> None:
+async def _wait_for_text(url: str, run: str) -> None:
     async with httpx2.AsyncClient(base_url=url, trust_env=False) as client:
 
-        async def it_spoke() -> bool:
+        async def has_text() -> bool:
             return "TEXT_MESSAGE_CONTENT" in (await client.get(f"/api/runs/{run}/events")).text
 
-        await eventually(it_spoke)
+        await eventually(has_text)

@@ -10,7 +10,7 @@ from tests.unit.sandbox.confined import need_sandbox
 TALK = ["RUN_STARTED", "TEXT_MESSAGE_START", "TEXT_MESSAGE_END", "RUN_FINISHED"]
 
 
-async def test_a_client_runs_an_agent_and_hears_it(site: Site, driver: Driver) -> None:
+async def test_a_client_runs_an_agent_and_receives_its_reply(site: Site, driver: Driver) -> None:
     client = await driver.on(site)
     outcome = await client.say("hi", "first-run")
     assert outcome.types == TALK
@@ -21,7 +21,7 @@ async def test_a_client_runs_an_agent_and_hears_it(site: Site, driver: Driver) -
     assert "parentRunId" not in started
 
 
-async def test_usage_is_told_at_the_end(site: Site, driver: Driver) -> None:
+async def test_the_end_of_a_run_has_its_usage(site: Site, driver: Driver) -> None:
     outcome = await (await driver.on(site)).say("hi")
     (usage,) = outcome.one("RUN_FINISHED")["usage"]
     assert (usage["inputTokens"], usage["outputTokens"], usage["totalTokens"]) == (7, 2, 9)
@@ -46,7 +46,7 @@ async def test_sixteen_clients_at_once_are_served(site: Site, driver: Driver) ->
         assert all(len(outcome.messages) == 2 * turns for outcome in outcomes)
 
 
-async def test_what_is_thought_is_told_and_may_be_sent_back(site: Site, driver: Driver) -> None:
+async def test_reasoning_is_sent_and_may_be_sent_back(site: Site, driver: Driver) -> None:
     client = await driver.on(site, "thinker")
     outcome = await client.say("hi")
     thought = ["REASONING_START", "REASONING_MESSAGE_START", "REASONING_MESSAGE_END", "REASONING_END"]
@@ -56,13 +56,13 @@ async def test_what_is_thought_is_told_and_may_be_sent_back(site: Site, driver: 
     assert [each["role"] for each in again.messages] == ["user", "reasoning", "assistant"] * 2
 
 
-async def test_a_failed_run_is_an_error_of_the_stream(site: Site, driver: Driver) -> None:
+async def test_a_failed_run_ends_the_stream_with_an_error(site: Site, driver: Driver) -> None:
     outcome = await (await driver.on(site, "failing")).say("hi")
-    assert outcome.types == ["RUN_STARTED", "MESSAGES_SNAPSHOT", "RUN_ERROR"]  # what it may have said is void
+    assert outcome.types == ["RUN_STARTED", "MESSAGES_SNAPSHOT", "RUN_ERROR"]  # text of the failed call is removed
     assert outcome.events[-1]["code"] == "MODEL_REFUSED"
 
 
-async def test_tools_of_the_server_are_told_with_their_results(site: Site, driver: Driver) -> None:
+async def test_server_tool_calls_are_sent_with_their_results(site: Site, driver: Driver) -> None:
     client = await driver.on(site, "planner")
     outcome = await client.say("bake")
     calls = ["TOOL_CALL_START", "TOOL_CALL_END", "TOOL_CALL_RESULT"]
@@ -71,7 +71,7 @@ async def test_tools_of_the_server_are_told_with_their_results(site: Site, drive
     assert (await client.say("more")).events[0]["parentRunId"] == outcome.events[0]["runId"]
 
 
-async def test_what_a_command_prints_is_an_activity_and_is_not_sent_back(site: Site, driver: Driver) -> None:
+async def test_command_output_is_an_activity_and_is_not_sent_back(site: Site, driver: Driver) -> None:
     await need_sandbox()
     client = await driver.on(site, "operator")
     outcome = await client.say("print")
@@ -84,14 +84,14 @@ async def test_what_a_command_prints_is_an_activity_and_is_not_sent_back(site: S
     assert [each for each in joined.messages if each["role"] == "activity"] == [activity]
 
 
-async def test_a_sub_agent_is_told_of(site: Site, driver: Driver) -> None:
+async def test_a_sub_agent_has_start_and_finish_events(site: Site, driver: Driver) -> None:
     outcome = await (await driver.on(site, "parent")).say("help")
     started, finished = outcome.one("SUBAGENT_STARTED"), outcome.one("SUBAGENT_FINISHED")
     assert started["subagentRunId"] == finished["subagentRunId"]
     assert outcome.said[-1] == "assistant: helped"
 
 
-async def test_parts_of_a_message_are_kept_and_known_again(site: Site, driver: Driver) -> None:
+async def test_message_parts_are_stored_and_matched_in_the_next_turn(site: Site, driver: Driver) -> None:
     client = await driver.on(site)
     sources: list[dict[str, Json]] = [
         {"type": "url", "value": "https://example.org/a"},
@@ -103,19 +103,19 @@ async def test_parts_of_a_message_are_kept_and_known_again(site: Site, driver: D
     first = await client.say(parts)
     second = await client.say("and?")
     assert second.events[0]["parentRunId"] == first.events[0]["runId"]
-    kept = await site.get(f"/api/threads/{first.events[0]['threadId']}/messages")
-    assert kept["items"][0]["content"] == parts
+    stored = await site.get(f"/api/threads/{first.events[0]['threadId']}/messages")
+    assert stored["items"][0]["content"] == parts
 
 
-async def test_a_cancelled_run_ends_as_cancelled_and_the_next_is_ordinary(site: Site, driver: Driver) -> None:
+async def test_a_cancelled_run_ends_as_cancelled_and_the_next_one_works(site: Site, driver: Driver) -> None:
     client = await driver.on(site, "staller")
 
-    async def is_there() -> bool:
+    async def exists() -> bool:
         return (await site.ask("GET", "/api/runs/to-be-cancelled")).status_code == 200
 
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(client.say("hi", "to-be-cancelled"))
-        await eventually(is_there)
+        await eventually(exists)
         await site.post("/api/runs/to-be-cancelled/cancel", expect=200)
     assert running.result().one("RUN_FINISHED")["outcome"] == {"type": "cancelled"}
     after = await client.say("again", abort_after="TEXT_MESSAGE_START")
@@ -123,9 +123,7 @@ async def test_a_cancelled_run_ends_as_cancelled_and_the_next_is_ordinary(site: 
     await site.post(f"/api/runs/{after.events[0]['runId']}/cancel", expect=200)
 
 
-async def test_a_client_that_leaves_does_not_end_the_run_and_its_next_message_follows_it(
-    site: Site, driver: Driver
-) -> None:
+async def test_a_run_continues_after_a_disconnect_and_the_next_message_follows_it(site: Site, driver: Driver) -> None:
     client = await driver.on(site)
     await client.say("hi", "left-alone", abort_after="RUN_STARTED")
     outcome = await client.say("still there?")

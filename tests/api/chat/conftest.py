@@ -14,7 +14,7 @@ from tests.scenario.agents.workshop import Workshop
 async def site(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase
 ) -> AsyncIterator[Site]:
-    """Yield a server that tests share."""
+    """Yield a shared server."""
     folder = tmp_path_factory.mktemp("chat")
     where = folder / "holdfast.db" if request.param == "sqlite" else await new_database()
     async with served(fill(Workshop(folder / "workspace", where))) as site:

@@ -1,4 +1,4 @@
-"""A client of the socket, in the hands of a test."""
+"""A client of the socket that a test controls."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -34,11 +34,11 @@ class SocketClient:
         await self.send_raw(msgspec.json.encode({"type": kind, **fields}).decode())
 
     async def send_raw(self, text: str | bytes) -> None:
-        """Send whatever it is."""
+        """Send text or bytes unchanged."""
         await self.connection.send(text)
 
     async def next(self) -> Any:
-        """Return the next frame that is no sign of life."""
+        """Return the next frame that is not a ping."""
         return msgspec.json.decode(await soon(self._receive()))
 
     async def _receive(self) -> str | bytes:
@@ -47,39 +47,39 @@ class SocketClient:
         return text
 
     async def expect(self, kind: str) -> Any:
-        """Return the next frame, which is of that kind."""
-        found = await self.next()
-        assert found["type"] == kind, found
-        return found
+        """Return the next frame, which must be of that type."""
+        frame = await self.next()
+        assert frame["type"] == kind, frame
+        return frame
 
     async def expect_error(self) -> Any:
-        """Return what is wrong, which is told by the next frame."""
+        """Return the error of the next frame, which must be an `error`."""
         return (await self.expect("error"))["error"]
 
     async def offer(self, *methods: Json) -> Any:
-        """Offer methods, and return the answer."""
+        """Offer methods, and return the response."""
         await self.send("offer", methods=list(methods))
         return await self.expect("offered")
 
-    async def send_result(self, call: Json, **result: Json) -> None:
-        """Answer a call."""
-        await self.send("result", call_id=call["call_id"], **result)
+    async def send_result(self, method_call: Json, **result: Json) -> None:
+        """Send the result of a call."""
+        await self.send("result", call_id=method_call["call_id"], **result)
 
     async def check_open(self) -> None:
-        """Check that all that was sent was read, and nothing was said about it."""
+        """Check that the server has read all frames and sent no other."""
         await self.send("ping", id="still there?")
         assert await self.next() == {"type": "pong", "id": "still there?"}
 
-    async def check_closed(self, why: SocketClose) -> None:
-        """Check that the server closes the socket, and why."""
+    async def check_closed(self, code: SocketClose) -> None:
+        """Check that the server closes the socket with a code."""
         with pytest.raises(ConnectionClosed):
             while True:
                 await soon(self._receive())
-        assert self.connection.close_code == why
+        assert self.connection.close_code == code
 
 
 @asynccontextmanager
 async def connect(host: str) -> AsyncIterator[SocketClient]:
-    """Open a socket, and tear it when the block ends."""
+    """Open a socket, and disconnect when the block ends."""
     async with ws(host, "/ws") as connection:
         yield SocketClient(connection)

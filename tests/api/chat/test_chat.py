@@ -1,4 +1,4 @@
-"""A message is answered, in a session that lasts."""
+"""Chats and sessions."""
 
 import json
 from typing import Any
@@ -12,31 +12,31 @@ STREAM = {"Accept": "text/event-stream"}
 
 
 async def say(site: Site, agent: str, message: str, *, expect: int = 200, **more: Json) -> Json:
-    """Say something to an agent, and return the answer."""
+    """Send a message to an agent, and return its reply."""
     return await site.post(f"/agents/{agent}/chat", {"message": message, **more}, expect=expect)
 
 
 async def streamed(site: Site, agent: str, message: str, **more: Json) -> list[tuple[str, Json]]:
-    """Say something to an agent, and return the events of its answer."""
+    """Send a message to an agent, and return the events of its reply."""
     answer = await site.ask("POST", f"/agents/{agent}/chat", json={"message": message, **more}, headers=STREAM)
     assert (answer.status_code, answer.headers["content-type"].split(";")[0]) == (200, "text/event-stream")
     frames = [frame.split("\n") for frame in answer.text.split("\n\n") if frame and not frame.startswith(":")]
     return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in frames]
 
 
-async def under_way(site: Site, agent: str) -> tuple[str, str]:
+async def start_stalled_chat(site: Site, agent: str) -> tuple[str, str]:
     """Start a chat that does not end by itself, and return its session and its task."""
     async with site.client.stream("POST", f"/agents/{agent}/chat", json={"message": "go"}, headers=STREAM) as answer:
         lines = answer.aiter_lines()
         assert await anext(lines) == "event: session"
-        told = json.loads((await anext(lines)).removeprefix("data: "))
-    return told["sessionId"], told["taskId"]
+        session = json.loads((await anext(lines)).removeprefix("data: "))
+    return session["sessionId"], session["taskId"]
 
 
-def check_error(answer: Any, status: int, code: str) -> Json:
-    """Check that an answer is an error, and return it."""
-    assert (answer.status_code, answer.json()["error"]["code"]) == (status, code), answer.text
-    return answer.json()["error"]
+def check_error(response: Any, status: int, code: str) -> Json:
+    """Check that a response is an error, and return the error."""
+    assert (response.status_code, response.json()["error"]["code"]) == (status, code), response.text
+    return response.json()["error"]
 
 
 async def test_agents_are_listed_and_read(site: Site) -> None:
@@ -47,7 +47,7 @@ async def test_agents_are_listed_and_read(site: Site) -> None:
     check_error(await site.ask("GET", "/agents/nobody"), 404, "AGENT_NOT_FOUND")
 
 
-async def test_a_message_is_answered(site: Site) -> None:
+async def test_a_message_gets_a_reply(site: Site) -> None:
     answer = await say(site, "bot", "hi")
     assert set(answer) == {"sessionId", "taskId", "status", "output", "error", "usage"}
     assert (answer["status"], answer["output"], answer["error"]) == ("finished", "hello you", None)
@@ -56,17 +56,17 @@ async def test_a_message_is_answered(site: Site) -> None:
     assert (run["thread_id"], run["mode"]) == (answer["sessionId"], "chat")
 
 
-async def test_a_session_goes_on(site: Site) -> None:
+async def test_a_session_continues(site: Site) -> None:
     first = await say(site, "bot", "one")
     second = await say(site, "bot", "two", sessionId=first["sessionId"])
     assert second["sessionId"] == first["sessionId"] and second["taskId"] != first["taskId"]
-    told = await site.get(f"/sessions/{first['sessionId']}/messages")
-    said = [(each["role"], each["content"]) for each in told["messages"]]
-    assert said == [("user", "one"), ("assistant", "hello you"), ("user", "two"), ("assistant", "hello you")]
-    assert [each["task_id"] for each in told["messages"]][1:3] == [first["taskId"], second["taskId"]]
+    page = await site.get(f"/sessions/{first['sessionId']}/messages")
+    messages = [(each["role"], each["content"]) for each in page["messages"]]
+    assert messages == [("user", "one"), ("assistant", "hello you"), ("user", "two"), ("assistant", "hello you")]
+    assert [each["task_id"] for each in page["messages"]][1:3] == [first["taskId"], second["taskId"]]
 
 
-async def test_a_stream_tells_the_same(site: Site) -> None:
+async def test_a_stream_has_the_same_reply(site: Site) -> None:
     events = await streamed(site, "worker", "go")
     assert [name for name, _ in events][:1] + [name for name, _ in events][-1:] == ["session", "done"]
     done = events[-1][1]
@@ -76,25 +76,25 @@ async def test_a_stream_tells_the_same(site: Site) -> None:
 
 
 @pytest.mark.parametrize("streams", [False, True])
-async def test_where_a_session_waits_for_a_person_the_message_is_the_answer(site: Site, streams: bool) -> None:
-    asked = await say(site, "asker", "go")
-    assert (asked["status"], asked["output"]) == ("waiting", "which?")
-    session = asked["sessionId"]
+async def test_a_message_to_a_waiting_session_is_the_response(site: Site, streams: bool) -> None:
+    first = await say(site, "asker", "go")
+    assert (first["status"], first["output"]) == ("waiting", "which?")
+    session = first["sessionId"]
     if streams:
-        told = (await streamed(site, "asker", "red", sessionId=session))[-1][1]
+        reply = (await streamed(site, "asker", "red", sessionId=session))[-1][1]
     else:
-        told = await say(site, "asker", "red", sessionId=session)
-    assert (told["status"], told["output"], told["taskId"]) == ("finished", "it is red", asked["taskId"])
+        reply = await say(site, "asker", "red", sessionId=session)
+    assert (reply["status"], reply["output"], reply["taskId"]) == ("finished", "it is red", first["taskId"])
 
 
-async def test_what_a_sub_agent_asks_the_agent_asks(site: Site) -> None:
-    asked = await say(site, "proxy", "go")
-    assert (asked["status"], asked["output"]) == ("waiting", "which?")
-    told = await say(site, "proxy", "red", sessionId=asked["sessionId"])
-    assert (told["status"], told["output"], told["taskId"]) == ("finished", "I hear: it is red", asked["taskId"])
+async def test_the_interrupt_of_a_sub_agent_is_shown_by_its_agent(site: Site) -> None:
+    first = await say(site, "proxy", "go")
+    assert (first["status"], first["output"]) == ("waiting", "which?")
+    reply = await say(site, "proxy", "red", sessionId=first["sessionId"])
+    assert (reply["status"], reply["output"], reply["taskId"]) == ("finished", "I hear: it is red", first["taskId"])
 
 
-async def test_a_question_is_streamed_last(site: Site) -> None:
+async def test_the_text_of_an_interrupt_is_streamed_last(site: Site) -> None:
     events = await streamed(site, "guarded", "go")
     (session, *_), (_, done) = events, events[-1]
     assert done["status"] == "waiting" and session[0] == "session"
@@ -104,13 +104,13 @@ async def test_a_question_is_streamed_last(site: Site) -> None:
     assert (await say(site, "guarded", "approve", sessionId=done["sessionId"]))["output"] == "done"
 
 
-async def test_a_run_that_fails_is_told_of(site: Site) -> None:
+async def test_a_failed_run_is_reported(site: Site) -> None:
     failed = await say(site, "failing", "go")
     assert (failed["status"], failed["output"], failed["error"]["code"]) == ("failed", None, "MODEL_REFUSED")
     assert (await streamed(site, "failing", "go"))[-1][1]["error"]["code"] == "MODEL_REFUSED"
 
 
-async def test_a_request_under_a_key_is_answered_once(site: Site) -> None:
+async def test_requests_with_one_idempotency_key_start_one_run(site: Site) -> None:
     key = {"Idempotency-Key": "chat-once"}
     first = await site.post("/agents/bot/chat", {"message": "hi"}, expect=200, headers=key)
     answer = await site.ask("POST", "/agents/bot/chat", json={"message": "hi"}, headers=key)
@@ -119,7 +119,7 @@ async def test_a_request_under_a_key_is_answered_once(site: Site) -> None:
     check_error(other, 409, "IDEMPOTENCY_MISMATCH")
 
 
-async def test_what_cannot_be_said_is_refused_and_leaves_nothing(site: Site) -> None:
+async def test_an_invalid_message_is_rejected_and_creates_no_session(site: Site) -> None:
     before = await site.get("/sessions", limit=200)
     for body in ({}, {"message": 7}, {"message": "x", "sessionId": "a b"}, {"message": "x", "stream": True}):
         check_error(await site.ask("POST", "/agents/bot/chat", json=body), 400, "VALIDATION_ERROR")
@@ -140,7 +140,7 @@ async def test_sessions_are_listed_by_their_latest_task(site: Site) -> None:
     assert more["sessions"][0]["id"] not in (second["sessionId"], first["sessionId"])
 
 
-async def test_a_session_shows_where_it_stands(site: Site) -> None:
+async def test_a_session_shows_its_status_and_last_task(site: Site) -> None:
     answer = await say(site, "asker", "go")
     session = (await site.get(f"/sessions/{answer['sessionId']}"))["session"]
     assert (session["agent_name"], session["status"], session["message_count"]) == ("asker", "active", 2)
@@ -151,10 +151,10 @@ async def test_a_session_shows_where_it_stands(site: Site) -> None:
     assert (await site.get(f"/sessions/{empty}/messages"))["messages"] == []
 
 
-async def test_the_context_is_what_the_model_was_told(site: Site) -> None:
+async def test_the_context_is_that_of_the_model_call(site: Site) -> None:
     session = (await say(site, "bot", "hi"))["sessionId"]
-    told = await site.get(f"/sessions/{session}/context")
-    assert told["sessionId"] == session and told["context"]["messages"][-1] == {"role": "user", "content": "hi"}
+    body = await site.get(f"/sessions/{session}/context")
+    assert body["sessionId"] == session and body["context"]["messages"][-1] == {"role": "user", "content": "hi"}
 
 
 async def test_messages_are_paged_from_the_end(site: Site) -> None:
@@ -166,15 +166,15 @@ async def test_messages_are_paged_from_the_end(site: Site) -> None:
     assert ([each["content"] for each in rest["messages"]], rest["next_cursor"]) == (["one"], None)
 
 
-async def test_what_is_under_way_is_cancelled(site: Site) -> None:
-    session, task = await under_way(site, "staller")
+async def test_active_runs_of_a_session_are_cancelled(site: Site) -> None:
+    session, task = await start_stalled_chat(site, "staller")
     assert await site.post(f"/sessions/{session}/cancel", expect=200) == {"sessionId": session, "canceled": [task]}
     check_error(await site.ask("POST", f"/sessions/{session}/cancel"), 400, "SESSION_NOT_ACTIVE")
     assert (await site.get(f"/sessions/{session}"))["session"]["last_task"]["status"] == "canceled"
 
 
-async def test_an_active_session_is_deleted_only_by_force(site: Site) -> None:
-    session, task = await under_way(site, "staller")
+async def test_an_active_session_is_deleted_only_with_force(site: Site) -> None:
+    session, task = await start_stalled_chat(site, "staller")
     check_error(await site.ask("DELETE", f"/sessions/{session}"), 409, "SESSION_ACTIVE")
     assert await site.delete(f"/sessions/{session}?force=true", expect=200) == {"deleted": True, "sessionId": session}
     for method, path in (("GET", ""), ("DELETE", ""), ("GET", "/messages"), ("GET", "/context"), ("POST", "/cancel")):
@@ -187,12 +187,12 @@ async def test_an_active_session_is_deleted_only_by_force(site: Site) -> None:
     )
 
 
-async def test_who_leaves_stops_nothing(site: Site) -> None:
-    session, task = await under_way(site, "staller")
+async def test_a_run_continues_after_the_client_disconnects(site: Site) -> None:
+    session, task = await start_stalled_chat(site, "staller")
 
-    async def left() -> bool:
+    async def disconnected() -> bool:
         return site.feeds.open_count == 0
 
-    await eventually(left)
+    await eventually(disconnected)
     assert (await site.get(f"/api/runs/{task}"))["status"] in ("queued", "running")
     await site.delete(f"/sessions/{session}?force=true", expect=200)

@@ -1,4 +1,4 @@
-"""The guide to remote methods does what it says."""
+"""The program in the guide to remote methods works."""
 
 import asyncio
 import sys

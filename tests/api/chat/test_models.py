@@ -1,4 +1,4 @@
-"""Models are listed with what is known of them, and called without an agent."""
+"""Models are listed with their providers, and called without an agent."""
 
 from collections.abc import AsyncIterator
 from typing import Final
@@ -16,7 +16,7 @@ SECRET: Final = "sk-very-secret"
 
 @pytest.fixture(scope="module")
 async def provider() -> AsyncIterator[StubOpenAIServer]:
-    """Yield a provider that answers as it is told."""
+    """Yield a provider with scripted replies."""
     async with StubOpenAIServer() as server:
         yield server
 
@@ -62,10 +62,10 @@ async def test_a_model_is_called_without_an_agent(site: Site, provider: StubOpen
     response = await call(site, model=STAND_IN, system="rhyme", temperature=0.5, maxTokens=9)
     assert (response["model"], response["output"], response["finishReason"]) == (STAND_IN, "a poem", "stop")
     assert (response["usage"]["input_tokens"], response["usage"]["output_tokens"]) == (11, 3)
-    asked = provider.requests[-1]
-    assert [(each["role"], each["content"]) for each in asked["messages"]] == [("system", "rhyme"), ("user", "hi")]
-    assert asked["temperature"] == 0.5
-    assert 9 in (asked.get("max_tokens"), asked.get("max_completion_tokens"))
+    request = provider.requests[-1]
+    assert [(each["role"], each["content"]) for each in request["messages"]] == [("system", "rhyme"), ("user", "hi")]
+    assert request["temperature"] == 0.5
+    assert 9 in (request.get("max_tokens"), request.get("max_completion_tokens"))
     assert (await site.get("/sessions"))["sessions"] == []
 
 
@@ -92,7 +92,7 @@ async def test_a_provider_that_fails_is_an_error(site: Site, provider: StubOpenA
         {"tools": []},
     ],
 )
-async def test_what_cannot_be_called_is_refused(site: Site, provider: StubOpenAIServer, body: Json) -> None:
+async def test_an_invalid_model_call_is_rejected(site: Site, provider: StubOpenAIServer, body: Json) -> None:
     before = len(provider.requests)
     sent = {"model": STAND_IN, "messages": [{"content": "x"}], **body}
     check_error(await site.ask("POST", "/completions", json=sent), 400, "VALIDATION_ERROR")

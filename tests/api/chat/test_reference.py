@@ -1,4 +1,4 @@
-"""The reference page says what the code does."""
+"""The reference page matches the code."""
 
 import ast
 import inspect
@@ -43,12 +43,12 @@ PAGE: Final = REFERENCE.read_text()
 GUIDE: Final = (ROOT / "docs" / "guides" / "remote-methods.md").read_text()
 
 
-def meaning(thing: type) -> str:
-    """Return the first line of what something says of itself."""
-    return (thing.__doc__ or "").splitlines()[0]
+def meaning(error: type) -> str:
+    """Return the first line of a docstring."""
+    return (error.__doc__ or "").splitlines()[0]
 
 
-def test_the_routes_are_there_and_no_others() -> None:
+def test_exactly_the_routes_are_documented() -> None:
     routes = {
         (f"`{method.upper()} {path}`", operation["summary"])
         for path, item in openapi_document([*chat.ROUTES, *chat.MODEL_ROUTES, *settings.ROUTES])["paths"].items()
@@ -59,7 +59,7 @@ def test_the_routes_are_there_and_no_others() -> None:
     assert [answer for *_, answer in written if not answer.startswith("200 ")] == []
 
 
-def test_every_field_is_there() -> None:
+def test_every_field_is_documented() -> None:
     for field in (*msgspec.structs.fields(ChatBody), *msgspec.structs.fields(ModelCallBody)):
         assert f"\n| `{field.encode_name}` | " in PAGE
     for answer in (ChatReply, ModelCallResponse, SettingsView):
@@ -67,23 +67,31 @@ def test_every_field_is_there() -> None:
     assert f"longer than {MAX_WAIT_SECONDS:.0f} seconds" in PAGE
 
 
-def test_the_errors_are_there_and_no_others() -> None:
-    answered: set[type[HoldfastError]] = {*CHAT_ERRORS, *SETTINGS_ERRORS, StillRunning}
+def test_exactly_the_errors_are_documented() -> None:
+    responses: set[type[HoldfastError]] = {*CHAT_ERRORS, *SETTINGS_ERRORS, StillRunning}
     assert sorted(rows(REFERENCE, "code", "status", "meaning")) == sorted(
-        [f"`{error.code}`", str(status_of(error(""))), meaning(error)] for error in answered
+        [f"`{error.code}`", str(status_of(error(""))), meaning(error)] for error in responses
     )
-    unfit = [", ".join(f"`{error.code}`" for error in (Invalid, BadJson)), "The frame does not fit."]
-    told = (AlreadySubscribed, NotSubscribed, CallNotOpen, TaskNotFound, BadCursor, TooManyStreams, *METHOD_CALL_ERRORS)
+    invalid = [", ".join(f"`{error.code}`" for error in (Invalid, BadJson)), "The frame does not fit."]
+    frames = (
+        AlreadySubscribed,
+        NotSubscribed,
+        CallNotOpen,
+        TaskNotFound,
+        BadCursor,
+        TooManyStreams,
+        *METHOD_CALL_ERRORS,
+    )
     assert sorted(rows(REFERENCE, "code", "meaning")) == sorted(
-        [unfit, *([f"`{error.code}`", meaning(error)] for error in told)]
+        [invalid, *([f"`{error.code}`", meaning(error)] for error in frames)]
     )
 
 
-def test_what_needs_a_restart_is_there() -> None:
+def test_settings_that_need_a_restart_are_documented() -> None:
     assert f"begins: {', '.join(f'`{key}`' for key in RESTART_KEYS)}." in PAGE
 
 
-def test_every_frame_is_there() -> None:
+def test_every_frame_is_documented() -> None:
     for frame in get_args(ClientFrame):
         row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{frame.__struct_config__.tag}` |"))
         fields = [field.encode_name for field in msgspec.structs.fields(frame) if field.encode_name != "id"]
@@ -96,9 +104,9 @@ def test_every_frame_is_there() -> None:
         assert f"\n| `{field.encode_name}` | " in PAGE
 
 
-def test_every_end_and_every_limit_of_the_socket_is_there() -> None:
-    for close, words in zip(SocketClose, _words_after_members(SocketClose), strict=True):
-        assert f"| `{close.value}` | `{close.name}` | {words} |" in PAGE
+def test_every_close_code_and_limit_of_the_socket_is_documented() -> None:
+    for close, meaning_of_code in zip(SocketClose, _member_docstrings(SocketClose), strict=True):
+        assert f"| `{close.value}` | `{close.name}` | {meaning_of_code} |" in PAGE
     for limit in (
         MAX_FRAME_BYTES,
         MAX_SUBSCRIPTIONS,
@@ -111,7 +119,7 @@ def test_every_end_and_every_limit_of_the_socket_is_there() -> None:
     assert f"for {RECONNECT_WAIT_SECONDS:.0f} seconds" in GUIDE
 
 
-def _words_after_members(enum: type) -> list[str]:
+def _member_docstrings(enum: type) -> list[str]:
     (definition,) = [node for node in ast.parse(inspect.getsource(enum)).body if isinstance(node, ast.ClassDef)]
     texts = [node.value for node in definition.body[1:] if isinstance(node, ast.Expr)]
     return [str(text.value) for text in texts if isinstance(text, ast.Constant)]

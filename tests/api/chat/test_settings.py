@@ -1,4 +1,4 @@
-"""The settings are shown without secrets, and changed key by key, in the file that people edit."""
+"""The settings are shown without secrets, and changed key by key in the settings file."""
 
 import json
 import os
@@ -39,7 +39,7 @@ FILE: Final = """{
 
 @pytest.fixture(scope="module")
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    """Yield a server whose settings tests share: each writes them anew."""
+    """Yield a shared server; each test writes its settings again."""
     folder = tmp_path_factory.mktemp("settings")
     workshop = Workshop(folder / "workspace", folder / "holdfast.db")
     workshop.agent(say("hello"))
@@ -50,46 +50,46 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
 
 
 class File:
-    """The file, as a person sees it."""
+    """The settings file on disk."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @property
     def text(self) -> str:
-        """What it says."""
+        """The text of the file."""
         return self.path.read_text()
 
     @property
     def json(self) -> Json:
-        """What that means."""
+        """The content of the file."""
         return json.loads(self.text)
 
     @property
-    def number(self) -> int:
-        """Another one, if it was replaced."""
+    def inode(self) -> int:
+        """The inode, which changes when the file is replaced."""
         return self.path.stat().st_ino
 
     @property
     def mode(self) -> int:
-        """Who may read it."""
+        """The permission bits."""
         return stat.S_IMODE(self.path.stat().st_mode)
 
     def remove(self) -> None:
-        """Have none."""
+        """Delete the file."""
         self.path.unlink(missing_ok=True)
 
 
 @pytest.fixture
 def file(site: Site) -> File:
-    """Return the file, as a person wrote it."""
+    """Return the settings file with known content."""
     site.workshop.write("settings.json", FILE)
     (site.workshop.folder / "settings.json").chmod(0o640)
     return File(site.workshop.folder / "settings.json")
 
 
 async def change(site: Site, body: Json, *, expect: int = 200, **headers: str) -> Any:
-    """Change settings, and return the whole answer."""
+    """Change settings, and return the response."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     answer = await site.ask("PATCH", "/settings", json=body, headers=named)
     assert answer.status_code == expect, answer.text
@@ -105,7 +105,7 @@ async def test_settings_are_shown_with_their_defaults(site: Site, file: File) ->
     assert (found["keys"], found["error"]) == ({}, None)
 
 
-async def test_a_change_is_written_where_people_write_it_and_holds_at_once(site: Site, file: File) -> None:
+async def test_a_change_is_written_to_the_file_and_applies_at_once(site: Site, file: File) -> None:
     answer = (await change(site, {"locale": "en", "limits": {"max_iterations": 7}})).json()
     assert (answer["settings"]["locale"], answer["settings"]["limits"]["max_iterations"]) == ("en", 7)
     written = file.text
@@ -116,7 +116,7 @@ async def test_a_change_is_written_where_people_write_it_and_holds_at_once(site:
     assert (await site.get("/agents/bot"))["agent"]["limits"]["max_iterations"] == 7
 
 
-async def test_null_takes_out_what_cannot_be_null_and_is_a_value_where_it_can(site: Site, file: File) -> None:
+async def test_null_removes_a_setting_unless_null_is_a_valid_value(site: Site, file: File) -> None:
     await change(site, {"providers": {"office": None}, "context": {"anti_drift_every": None}, "$schema": None})
     assert file.json == {
         "$schema": None,
@@ -129,15 +129,15 @@ async def test_null_takes_out_what_cannot_be_null_and_is_a_value_where_it_can(si
     assert "context" not in file.json
 
 
-async def test_a_change_of_nothing_writes_nothing(site: Site, file: File) -> None:
-    before = file.number
+async def test_an_empty_change_does_not_write_the_file(site: Site, file: File) -> None:
+    before = file.inode
     first = await change(site, {})
     again = await change(site, {"locale": "ja"})
-    assert file.text == FILE and file.number == before
+    assert file.text == FILE and file.inode == before
     assert first.headers["etag"] == again.headers["etag"]
 
 
-async def test_where_there_is_no_file_one_is_made(site: Site, file: File) -> None:
+async def test_a_missing_file_is_created(site: Site, file: File) -> None:
     file.remove()
     assert (await site.get("/settings"))["settings"]["locale"] is None
     await change(site, {"locale": "ja"})
@@ -160,7 +160,7 @@ async def test_secrets_are_never_shown_only_whether_they_are_set(site: Site, fil
     assert file.json["mcp_servers"] == {"tools": SERVER}
 
 
-async def test_what_is_hidden_stays_as_it_is_when_it_is_sent_back_as_it_is_shown(site: Site, file: File) -> None:
+async def test_a_redacted_value_sent_back_keeps_the_secret(site: Site, file: File) -> None:
     await change(site, {"providers": {"office": PROVIDER}, "mcp_servers": {"tools": SERVER}})
     before = file.json
     shown = (await site.get("/settings"))["settings"]
@@ -173,7 +173,7 @@ async def test_what_is_hidden_stays_as_it_is_when_it_is_sent_back_as_it_is_shown
     assert "default_agent" in check_error(answer, 400, "VALIDATION_ERROR")["message"]
 
 
-async def test_a_concurrent_change_is_noticed(site: Site, file: File) -> None:
+async def test_a_concurrent_change_is_detected(site: Site, file: File) -> None:
     tag = (await site.ask("GET", "/settings")).headers["etag"]
     site.workshop.write("settings.json", {"locale": "de"})
     refusal = check_error(await change(site, {"locale": "en"}, expect=412, if_match=tag), 412, "SETTINGS_CHANGED")
@@ -186,7 +186,7 @@ async def test_a_concurrent_change_is_noticed(site: Site, file: File) -> None:
 
 
 @pytest.mark.parametrize("header", ["3f9c", 'W/"a"', '"', "", '"a" "b"'])
-async def test_a_tag_that_can_be_none_is_refused(site: Site, file: File, header: str) -> None:
+async def test_an_invalid_etag_is_rejected(site: Site, file: File, header: str) -> None:
     check_error(await change(site, {}, expect=400, if_match=header), 400, "VALIDATION_ERROR")
 
 
@@ -209,7 +209,7 @@ async def test_a_tag_that_can_be_none_is_refused(site: Site, file: File, header:
         ({"context": "all"}, "context"),
     ],
 )
-async def test_what_does_not_fit_is_refused_by_its_key_and_changes_nothing(
+async def test_an_invalid_setting_is_rejected_by_its_key_and_changes_nothing(
     site: Site, file: File, body: Json, named: str
 ) -> None:
     refusal = check_error(await change(site, {"workers": 3, **body}, expect=400), 400, "VALIDATION_ERROR")
@@ -218,20 +218,20 @@ async def test_what_does_not_fit_is_refused_by_its_key_and_changes_nothing(
 
 
 @pytest.mark.parametrize("body", ["[]", "7", "null", "{", '{"a": 1e999}'])
-async def test_what_is_no_object_is_refused(site: Site, file: File, body: str) -> None:
+async def test_a_body_that_is_not_an_object_is_rejected(site: Site, file: File, body: str) -> None:
     headers = {"content-type": "application/json"}
     answer = await site.ask("PATCH", "/settings", content=body, headers=headers)
     assert answer.status_code == 400 and file.text == FILE
 
 
-async def test_settings_that_are_too_large_are_refused(site: Site, file: File) -> None:
+async def test_too_large_settings_are_rejected(site: Site, file: File) -> None:
     long = [f"/{'x' * 4000}{number}" for number in range(90)]
     answer = await site.ask("PATCH", "/settings", json={"sandbox_reads": long})
     check_error(answer, 413, "TOO_LARGE")
     assert file.text == FILE
 
 
-async def test_a_file_in_error_is_shown_as_such_and_not_written_over(site: Site, file: File) -> None:
+async def test_an_invalid_file_is_reported_and_not_overwritten(site: Site, file: File) -> None:
     assert (await site.get("/settings"))["settings"]["locale"] == "ja"
     site.workshop.write("settings.json", '{"locale": }')
     found = await site.get("/settings")
@@ -240,7 +240,7 @@ async def test_a_file_in_error_is_shown_as_such_and_not_written_over(site: Site,
     assert file.text == '{"locale": }'
 
 
-async def test_what_needs_a_restart_says_so(site: Site, file: File) -> None:
+async def test_settings_that_need_a_restart_are_listed(site: Site, file: File) -> None:
     file.remove()
     assert (await site.get("/settings"))["restart"] == []
     changed = (await change(site, {"workers": 3, "sandbox": "off", "locale": "en"})).json()
@@ -249,7 +249,7 @@ async def test_what_needs_a_restart_says_so(site: Site, file: File) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-async def test_a_file_that_cannot_be_written_is_an_error(site: Site, file: File) -> None:
+async def test_an_unwritable_file_is_an_error(site: Site, file: File) -> None:
     file.path.parent.chmod(0o500)
     try:
         check_error(await change(site, {"locale": "en"}, expect=503), 503, "UNAVAILABLE")

@@ -1,4 +1,4 @@
-"""Tasks and sessions are followed over one socket, after a cursor, with nothing lost or doubled."""
+"""Subscriptions to tasks and sessions over one socket, resumed after a cursor without loss or duplicates."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
@@ -35,7 +35,7 @@ from tests.scenario.agents.workshop import SPACE, Workshop
 
 @pytest.fixture(scope="module")
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    """Yield a server without workers, which tests share: they work on runs by hand."""
+    """Yield a shared server without workers: tests work on its runs themselves."""
     folder = tmp_path_factory.mktemp("socket")
     async with served(fill(Workshop(folder / "workspace", folder / "holdfast.db")), workers=0) as site:
         yield site
@@ -47,21 +47,21 @@ def workshop(tmp_path: Path) -> Workshop:
     return fill(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))
 
 
-async def after(site: Site, hand: Hand, **more: Any) -> Hand:
-    """Make the next run of a session, and take it in hand."""
+async def next_run(site: Site, hand: Hand, **more: Any) -> Hand:
+    """Create the next run of a session, and claim it."""
     new = NewRun(thread=hand.run.thread_id, **more)
     run = (await site.store.runs.create(SPACE, new)).run
     return Hand(site.store, run, await claim(site.store))
 
 
 async def events(client: SocketClient, number: int) -> list[tuple[str, int]]:
-    """Return of the next events to which task they belong, and their numbers."""
+    """Return task and number of the next events."""
     frame = [await client.expect("event") for _ in range(number)]
     return [(each["task_id"], each["seq"]) for each in frame]
 
 
 def numbers(hand: Hand, first: int, last: int) -> list[tuple[str, int]]:
-    """Return events of a task, as `events` does."""
+    """Return task and number of a range of events."""
     return [(task_id_of(hand.id), seq) for seq in range(first, last + 1)]
 
 
@@ -86,7 +86,7 @@ async def test_a_task_is_replayed_and_then_followed_to_its_end(site: Site) -> No
         await client.check_open()
 
 
-async def test_a_task_goes_on_after_a_number_and_by_either_name(site: Site) -> None:
+async def test_a_subscription_resumes_after_a_number_by_run_id_or_task_id(site: Site) -> None:
     hand = await begun(site)
     await hand.say(*"abc")
     async with connect(site.host) as client:
@@ -97,7 +97,7 @@ async def test_a_task_goes_on_after_a_number_and_by_either_name(site: Site) -> N
         await client.expect("subscribed")
 
 
-async def test_nothing_comes_after_the_end_of_a_subscription(site: Site) -> None:
+async def test_no_event_is_sent_after_unsubscribing(site: Site) -> None:
     hand, other = await begun(site), await begun(site)
     async with connect(site.host) as client:
         for each in (hand, other):
@@ -115,7 +115,7 @@ async def test_nothing_comes_after_the_end_of_a_subscription(site: Site) -> None
 async def test_a_session_is_followed_over_all_its_tasks(site: Site) -> None:
     first = await begun(site)
     await first.finish()
-    second = await after(site, first)
+    second = await next_run(site, first)
     session = first.run.thread_id
     async with connect(site.host) as client:
         await client.send("subscribe", id="s", session_id=session)
@@ -130,12 +130,12 @@ async def test_a_session_is_followed_over_all_its_tasks(site: Site) -> None:
         while (frame := await client.next())["type"] == "event":
             assert frame["task_id"] == task_id_of(second.id)
         assert (frame["type"], frame["reason"], frame["task_id"]) == ("ended", "ended", task_id_of(second.id))
-        third = await after(site, first)
+        third = await next_run(site, first)
         assert await events(client, 1) == numbers(third, 1, 1)
 
 
 class Reader:
-    """Follows a session over one socket after the other: each is torn after a few events."""
+    """Follows a session over a sequence of sockets, each disconnected after a few events."""
 
     def __init__(self, site: Site, session: ThreadId) -> None:
         self._stage = site
@@ -145,42 +145,42 @@ class Reader:
         self.seen: list[tuple[str, int]] = []
 
     async def read(self, step: Callable[[], Awaitable[None]]) -> None:
-        """Have something happen while a socket is open, and read until all that has happened was seen."""
-        happened = False
-        while not happened or len(self.seen) < await self._length():
+        """Run `step` while a socket is open, and read until all events were received."""
+        done = False
+        while not done or len(self.seen) < await self._length():
             async with connect(self._stage.host) as client:
                 await client.send("subscribe", session_id=self._session, after=self._cursor)
                 self._cursor = (await client.expect("subscribed"))["cursor"]
-                if not happened:
+                if not done:
                     await step()
-                    happened = True
+                    done = True
                 await self._take(client, self._random.randint(1, 4))
 
-    async def _take(self, client: SocketClient, most: int) -> None:
-        while most and len(self.seen) < await self._length():
+    async def _take(self, client: SocketClient, limit: int) -> None:
+        while limit and len(self.seen) < await self._length():
             frame = await client.next()
             self._cursor = frame["cursor"]
             if frame["type"] == "event":
                 self.seen.append((frame["task_id"], frame["seq"]))
-                most -= 1
+                limit -= 1
 
     async def _length(self) -> int:
         runs = await self._stage.store.runs.page(SPACE, where=RunFilter(thread_id=self._session))
         return sum([len(await self._stage.log(run.id)) for run in runs.items])
 
 
-async def test_a_session_that_is_cut_anywhere_goes_on_without_a_gap_or_a_double(site: Site) -> None:
+async def test_a_reconnecting_session_loses_and_duplicates_nothing(site: Site) -> None:
     first = await begun(site)
     reader = Reader(site, first.run.thread_id)
     hands = [first]
 
     async def next_task() -> None:
-        hands.append(await after(site, first, base=RunBase(run_id=first.id)))
+        hands.append(await next_run(site, first, base=RunBase(run_id=first.id)))
 
     await reader.read(lambda: first.say(*"abcde"))
     await reader.read(first.finish)
     await reader.read(next_task)
-    await reader.read(next_task)  # two tasks of one session at work side by side
+    await reader.read(next_task)  # two active tasks in one session
     for hand in hands[1:]:
         await reader.read(lambda hand=hand: hand.say(*"fghij"))  # type: ignore[misc]
     await reader.read(hands[2].finish)
@@ -191,7 +191,7 @@ async def test_a_session_that_is_cut_anywhere_goes_on_without_a_gap_or_a_double(
     assert sorted(reader.seen) == sorted(expected)
 
 
-async def test_a_session_without_a_cursor_begins_with_what_is_under_way(site: Site) -> None:
+async def test_a_session_without_a_cursor_starts_with_active_tasks(site: Site) -> None:
     ended = await begun(site)
     await ended.finish()
     async with connect(site.host) as client:
@@ -206,10 +206,10 @@ async def test_a_session_without_a_cursor_begins_with_what_is_under_way(site: Si
         await client.check_open()
 
 
-async def test_a_task_that_was_deleted_is_gone(site: Site) -> None:
+async def test_a_deleted_task_is_not_found(site: Site) -> None:
     hand = await begun(site)
     await hand.finish()
-    kept = await after(site, hand)
+    kept = await next_run(site, hand)
     cursor = f"{task_id_of(hand.id)}:1,{task_id_of(kept.id)}:1"
     await kept.finish()
     async with connect(site.host) as client:
@@ -247,9 +247,7 @@ async def test_a_task_that_was_deleted_is_gone(site: Site) -> None:
         ('{"type": "result", "call_id": "call_1"}', "INVALID"),
     ],
 )
-async def test_a_frame_that_cannot_be_done_is_answered_and_the_socket_stays_open(
-    site: Site, frame: str, code: str
-) -> None:
+async def test_an_invalid_frame_gets_an_error_and_the_socket_stays_open(site: Site, frame: str, code: str) -> None:
     async with connect(site.host) as client:
         await client.send_raw(frame)
         error = await client.expect_error()
@@ -257,7 +255,7 @@ async def test_a_frame_that_cannot_be_done_is_answered_and_the_socket_stays_open
         await client.check_open()
 
 
-async def test_an_answer_has_the_id_of_its_frame(site: Site) -> None:
+async def test_a_response_repeats_the_id_of_its_frame(site: Site) -> None:
     hand = await begun(site)
     async with connect(site.host) as client:
         await client.send_raw("ping")
@@ -274,7 +272,7 @@ async def test_an_answer_has_the_id_of_its_frame(site: Site) -> None:
 
 
 @pytest.mark.parametrize("after", ["x", "task_a", "task_a:", "task_a:1,", ":1", "task_a:-1", "a:1,a:2", "1", " "])
-async def test_a_cursor_of_a_session_that_is_none_is_refused(site: Site, after: str) -> None:
+async def test_an_invalid_session_cursor_is_rejected(site: Site, after: str) -> None:
     hand = await begun(site)
     async with connect(site.host) as client:
         await client.send("subscribe", session_id=hand.run.thread_id, after=after)
@@ -285,14 +283,14 @@ async def test_a_cursor_of_a_session_that_is_none_is_refused(site: Site, after: 
         await client.check_open()
 
 
-async def test_a_cursor_of_another_session_is_refused(site: Site) -> None:
+async def test_a_cursor_of_another_session_is_rejected(site: Site) -> None:
     hand, other = await begun(site), await begun(site)
     async with connect(site.host) as client:
         await client.send("subscribe", session_id=hand.run.thread_id, after=f"{other.id}:1")
         assert (await client.expect_error())["code"] == "BAD_CURSOR"
 
 
-async def test_a_socket_follows_so_much_and_no_more(site: Site) -> None:
+async def test_a_socket_has_a_limit_of_subscriptions(site: Site) -> None:
     hand = await begun(site)
     async with connect(site.host) as client:
         for number in range(MAX_SUBSCRIPTIONS):
@@ -311,7 +309,7 @@ async def test_a_socket_follows_so_much_and_no_more(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    ("frame", "why"),
+    ("frame", "code"),
     [
         (b'{"type":"ping"}', SocketClose.UNSUPPORTED),
         ("x" * (MAX_FRAME_BYTES + 1), SocketClose.TOO_LARGE),
@@ -321,11 +319,11 @@ async def test_a_socket_follows_so_much_and_no_more(site: Site) -> None:
     ids=["bytes", "long", "long in bytes", "deep"],
 )
 async def test_a_hostile_frame_closes_the_socket_with_its_code(
-    site: Site, frame: str | bytes, why: SocketClose
+    site: Site, frame: str | bytes, code: SocketClose
 ) -> None:
     async with connect(site.host) as client:
         await client.send_raw(frame)
-        await client.check_closed(why)
+        await client.check_closed(code)
 
 
 async def test_text_that_is_not_utf8_closes_the_socket(site: Site) -> None:
@@ -334,7 +332,7 @@ async def test_text_that_is_not_utf8_closes_the_socket(site: Site) -> None:
         await client.check_closed(SocketClose.MALFORMED)
 
 
-async def test_a_silent_socket_shows_signs_of_life(workshop: Workshop) -> None:
+async def test_an_idle_socket_sends_pings(workshop: Workshop) -> None:
     async with (
         served(workshop, workers=0, habits=StreamLimits(keepalive_seconds=0.03)) as own,
         connect(own.host) as client,
@@ -349,7 +347,7 @@ async def test_a_server_that_stops_closes_the_socket(workshop: Workshop) -> None
         await client.check_closed(SocketClose.CLOSING)
 
 
-async def test_more_sockets_than_may_be_open_are_refused(workshop: Workshop) -> None:
+async def test_a_socket_beyond_the_limit_is_rejected(workshop: Workshop) -> None:
     async with served(workshop, workers=0, habits=StreamLimits(max_streams=1)) as own, connect(own.host):
         with pytest.raises(InvalidStatus) as refused:
             async with connect(own.host):
@@ -358,7 +356,7 @@ async def test_more_sockets_than_may_be_open_are_refused(workshop: Workshop) -> 
         assert (answer.status_code, b"TOO_MANY_STREAMS" in (answer.body or b"")) == (503, True)
 
 
-async def test_a_reader_that_takes_nothing_is_cut_off_and_misses_nothing(workshop: Workshop) -> None:
+async def test_a_stalled_client_is_disconnected_and_resumes_without_loss(workshop: Workshop) -> None:
     async with served(workshop, workers=0, habits=StreamLimits(stall_timeout_seconds=0.1)) as own:
         hand = await begun(own)
         async with connect(own.host) as client:
@@ -380,7 +378,7 @@ async def test_a_reader_that_takes_nothing_is_cut_off_and_misses_nothing(worksho
 
 
 async def _rest(client: SocketClient) -> tuple[list[int], Json]:
-    """Return the numbers of all events that are still to come until the socket is closed, and the last cursor."""
+    """Return the numbers of the remaining events until the socket is closed, and the last cursor."""
     seen: list[int] = []
     cursor: Json = None
     with suppress(ConnectionClosed):
@@ -391,7 +389,7 @@ async def _rest(client: SocketClient) -> tuple[list[int], Json]:
     return seen, cursor
 
 
-async def test_sockets_leave_nothing_behind(site: Site) -> None:
+async def test_closed_sockets_leave_no_subscribers(site: Site) -> None:
     hand = await begun(site)
     before = site.feeds.open_count
     for _ in range(5):
@@ -400,26 +398,26 @@ async def test_sockets_leave_nothing_behind(site: Site) -> None:
             await client.send("subscribe", session_id=hand.run.thread_id)
             await client.expect("subscribed")
 
-    async def are_gone() -> bool:
+    async def are_closed() -> bool:
         return site.feeds.open_count <= before
 
-    await eventually(are_gone)
+    await eventually(are_closed)
 
 
 _IDS = st.integers(0, 10**9).map(lambda number: RunId(f"run_{number:x}"))
 
 
 @given(st.dictionaries(_IDS, st.integers(0, 10**12), min_size=1, max_size=20))
-def test_a_cursor_stands_for_its_trail(positions: dict[RunId, int]) -> None:
+def test_a_cursor_survives_encoding_and_parsing(positions: dict[RunId, int]) -> None:
     newest = next(reversed(positions))
     read = parse_session_cursor(SessionCursor(dict(positions), newest, newest_seq=positions[newest]).encode())
     assert (read.positions, read.newest) == (positions, newest)
 
 
 @given(st.text())
-def test_any_text_is_a_cursor_or_is_refused(text: str) -> None:
+def test_any_text_is_a_valid_cursor_or_rejected(text: str) -> None:
     try:
-        trail = parse_session_cursor(text)
+        cursor = parse_session_cursor(text)
     except BadCursor:
         return
-    assert parse_session_cursor(trail.encode()).encode() == trail.encode()
+    assert parse_session_cursor(cursor.encode()).encode() == cursor.encode()

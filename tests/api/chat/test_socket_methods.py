@@ -1,4 +1,4 @@
-"""Agents call the methods that connected clients offer, like tools."""
+"""Agents call the methods that connected clients offer as tools."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,7 +17,7 @@ from tests.api.site import Site, served
 from tests.scenario.agents.workshop import Workshop, call, calling, say
 
 TOOLS: Final[list[Json]] = ["remote__push", "remote__look"]
-FREE: Final[Json] = {"allow": TOOLS}
+ALLOW_ALL: Final[Json] = {"allow": TOOLS}
 FINAL_TURN: Final = say("so: {$last_tool}")
 
 
@@ -27,15 +27,17 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     folder = tmp_path_factory.mktemp("methods")
     workshop = Workshop(folder / "workspace", folder / "holdfast.db")
     push, look = calling(call("remote__push", button=1)), calling(call("remote__look"))
-    workshop.agent(push, FINAL_TURN, name="pusher", tools=TOOLS, permissions=FREE)
-    workshop.agent(look, FINAL_TURN, name="looker", tools=["remote__*"], permissions=FREE)
+    workshop.agent(push, FINAL_TURN, name="pusher", tools=TOOLS, permissions=ALLOW_ALL)
+    workshop.agent(look, FINAL_TURN, name="looker", tools=["remote__*"], permissions=ALLOW_ALL)
     both = calling(call("remote__push", button=1), call("remote__look"))
-    workshop.agent(both, FINAL_TURN, name="expecter", tools=TOOLS, permissions=FREE)
-    workshop.agent(push, look, FINAL_TURN, name="learner", tools=TOOLS, permissions=FREE)
+    workshop.agent(both, FINAL_TURN, name="expecter", tools=TOOLS, permissions=ALLOW_ALL)
+    workshop.agent(push, look, FINAL_TURN, name="learner", tools=TOOLS, permissions=ALLOW_ALL)
     workshop.agent(push, FINAL_TURN, name="asker", tools=["remote__*"])
-    workshop.agent(calling(call("remote__push", button="x")), FINAL_TURN, name="clumsy", tools=TOOLS, permissions=FREE)
+    workshop.agent(
+        calling(call("remote__push", button="x")), FINAL_TURN, name="clumsy", tools=TOOLS, permissions=ALLOW_ALL
+    )
     many = calling(*(call("remote__look") for _ in range(MAX_OPEN_CALLS + 1)))
-    workshop.agent(many, say("all looked at"), name="busy", tools=TOOLS, permissions=FREE)
+    workshop.agent(many, say("all looked at"), name="busy", tools=TOOLS, permissions=ALLOW_ALL)
     async with served(workshop) as site:
         yield site
 
@@ -46,7 +48,7 @@ async def start(site: Site, agent: str) -> Run:
 
 
 async def tool_outcome(site: Site, run: Run) -> tuple[str, StepState]:
-    """Wait for the end of a run, and return what it made of its call, and how that settled."""
+    """Wait for the end of a run, and return its output and the state of its tool step."""
     ended = await site.floor.ended(run)
     assert ended.status is RunStatus.COMPLETED, ended.error
     (step,) = [step for step in await site.floor.steps(run) if step.kind is StepKind.TOOL]
@@ -83,7 +85,7 @@ async def test_a_method_is_called_like_a_tool(site: Site) -> None:
         await client.check_open()
 
 
-async def test_what_a_method_answers_is_data_and_never_an_instruction(site: Site) -> None:
+async def test_the_result_of_a_method_is_untrusted_data(site: Site) -> None:
     async with connect(site.host) as client:
         await client.offer(LOOK)
         run = await start(site, "looker")
@@ -102,7 +104,7 @@ async def test_a_method_that_fails_is_a_failed_result(site: Site) -> None:
         assert await tool_outcome(site, run) == ("so: it is stuck", StepState.FAILED)
 
 
-async def test_arguments_that_do_not_fit_never_reach_the_client(site: Site) -> None:
+async def test_invalid_arguments_never_reach_the_client(site: Site) -> None:
     async with connect(site.host) as client:
         await client.offer(PUSH)
         output, state = await tool_outcome(site, await start(site, "clumsy"))
@@ -110,13 +112,13 @@ async def test_arguments_that_do_not_fit_never_reach_the_client(site: Site) -> N
         await client.check_open()
 
 
-async def test_a_method_that_no_rule_allows_is_asked_for(site: Site) -> None:
+async def test_a_method_without_an_allow_rule_requires_approval(site: Site) -> None:
     async with connect(site.host) as client:
         await client.offer(PUSH)
         run = await start(site, "asker")
-        (question,) = await site.floor.asks(run)
+        (interrupt,) = await site.floor.asks(run)
         await client.check_open()
-        answer = {"interrupt_id": question.id, "response": {"decision": "approve"}, "digest": question.digest}
+        answer = {"interrupt_id": interrupt.id, "response": {"decision": "approve"}, "digest": interrupt.digest}
         await site.post(f"/api/runs/{run.id}/respond", answer, expect=200)
         await client.send_result(await client.expect("call"), content="done")
         assert (await tool_outcome(site, run))[1] is StepState.DONE
@@ -125,7 +127,7 @@ async def test_a_method_that_no_rule_allows_is_asked_for(site: Site) -> None:
 @pytest.mark.parametrize(
     ("agent", "method", "state"), [("pusher", PUSH, StepState.UNKNOWN), ("looker", LOOK, StepState.FAILED)]
 )
-async def test_a_client_that_goes_away_in_a_call_is_a_tool_error(
+async def test_a_client_that_disconnects_during_a_call_is_a_tool_error(
     site: Site, agent: str, method: Json, state: StepState
 ) -> None:
     async with connect(site.host) as client:
@@ -135,16 +137,18 @@ async def test_a_client_that_goes_away_in_a_call_is_a_tool_error(
     output, settled = await tool_outcome(site, run)
     assert output.startswith("so: CLIENT_GONE: ") and settled is state
     assert ("nobody knows" in output) == (state is StepState.UNKNOWN)
-    async with connect(site.host) as again:  # it comes back, and answers late
-        await again.offer(method)
-        await again.send_result(method_call, content="late")
-        assert (await again.expect_error())["code"] == "CALL_NOT_OPEN"
+    async with connect(site.host) as reconnected:  # the client reconnects and sends the result late
+        await reconnected.offer(method)
+        await reconnected.send_result(method_call, content="late")
+        assert (await reconnected.expect_error())["code"] == "CALL_NOT_OPEN"
     assert await tool_outcome(site, run) == (output, state)
 
 
-async def test_a_server_that_stops_is_a_client_that_goes_away(tmp_path: Path) -> None:
+async def test_a_stopping_server_disconnects_the_client_of_a_call(tmp_path: Path) -> None:
     workshop = Workshop(tmp_path / "workspace", tmp_path / "holdfast.db")
-    workshop.agent(calling(call("remote__push", button=1)), FINAL_TURN, name="pusher", tools=TOOLS, permissions=FREE)
+    workshop.agent(
+        calling(call("remote__push", button=1)), FINAL_TURN, name="pusher", tools=TOOLS, permissions=ALLOW_ALL
+    )
     async with served(workshop) as own, connect(own.host) as client:
         await client.offer(PUSH)
         run = await start(own, "pusher")
@@ -157,7 +161,7 @@ async def test_a_server_that_stops_is_a_client_that_goes_away(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("agent", "method", "state"), [("pusher", PUSH, StepState.UNKNOWN), ("looker", LOOK, StepState.FAILED)]
 )
-async def test_a_client_that_stalls_is_a_tool_error_and_told_so(
+async def test_a_call_that_times_out_is_a_tool_error_and_cancelled(
     site: Site, agent: str, method: Json, state: StepState
 ) -> None:
     async with connect(site.host) as client:
@@ -172,7 +176,7 @@ async def test_a_client_that_stalls_is_a_tool_error_and_told_so(
 
 
 @pytest.mark.parametrize("nonsense", [{}, {"content": 1, "error": "both"}, {"error": 7}, {"content": 1, "more": 2}])
-async def test_a_client_that_answers_nonsense_is_a_tool_error(site: Site, nonsense: dict[str, Json]) -> None:
+async def test_an_invalid_result_is_a_tool_error(site: Site, nonsense: dict[str, Json]) -> None:
     async with connect(site.host) as client:
         await client.offer(PUSH)
         run = await start(site, "pusher")
@@ -185,7 +189,7 @@ async def test_a_client_that_answers_nonsense_is_a_tool_error(site: Site, nonsen
         assert (await client.expect_error())["code"] == "CALL_NOT_OPEN"
 
 
-async def test_a_call_is_answered_once_and_by_the_client_that_was_called(site: Site) -> None:
+async def test_only_the_called_client_may_send_one_result(site: Site) -> None:
     async with connect(site.host) as client, connect(site.host) as other:
         await other.offer(LOOK)
         await client.offer(PUSH)
@@ -199,7 +203,7 @@ async def test_a_call_is_answered_once_and_by_the_client_that_was_called(site: S
         assert await tool_outcome(site, run) == ("so: first", StepState.DONE)
 
 
-async def test_of_two_clients_the_newest_offer_counts_and_both_are_told(site: Site) -> None:
+async def test_the_newest_of_two_offers_is_active_and_both_clients_are_notified(site: Site) -> None:
     async with connect(site.host) as old:
         await old.offer(LOOK)
         async with connect(site.host) as new:
@@ -214,7 +218,7 @@ async def test_of_two_clients_the_newest_offer_counts_and_both_are_told(site: Si
         assert (await tool_outcome(site, run))[0] == "so: old"
 
 
-async def test_an_offer_takes_the_place_of_the_one_before(site: Site) -> None:
+async def test_an_offer_replaces_the_previous_one(site: Site) -> None:
     async with connect(site.host) as client:
         await client.offer(PUSH, LOOK)
         assert [each["name"] for each in (await client.offer(LOOK))["methods"]] == ["look"]
@@ -223,7 +227,7 @@ async def test_an_offer_takes_the_place_of_the_one_before(site: Site) -> None:
         assert ended.error is not None and "the tools of this call are: none" in ended.error.message
 
 
-async def test_a_method_that_an_agent_names_is_waited_for(site: Site) -> None:
+async def test_a_run_waits_for_a_method_that_its_agent_names(site: Site) -> None:
     async with connect(site.host) as client:
         await client.offer(PUSH, LOOK)
         run = await start(site, "expecter")
@@ -236,7 +240,7 @@ async def test_a_method_that_an_agent_names_is_waited_for(site: Site) -> None:
         assert (await site.floor.ended(run)).output == "so: here I am"
 
 
-async def test_a_method_that_is_offered_meanwhile_is_shown_to_the_model(site: Site) -> None:
+async def test_a_method_offered_during_a_run_is_available_to_the_model(site: Site) -> None:
     async with connect(site.host) as client:
         await client.offer(PUSH)
         run = await start(site, "learner")
@@ -247,7 +251,7 @@ async def test_a_method_that_is_offered_meanwhile_is_shown_to_the_model(site: Si
         assert (await site.floor.ended(run)).output == "so: seen"
 
 
-async def test_to_cancel_a_run_cancels_its_call(site: Site) -> None:
+async def test_cancelling_a_run_cancels_its_call(site: Site) -> None:
     async with connect(site.host) as client:
         await client.offer(PUSH)
         run = await start(site, "pusher")
@@ -259,7 +263,7 @@ async def test_to_cancel_a_run_cancels_its_call(site: Site) -> None:
         assert (await site.floor.get(run)).status is RunStatus.CANCELLED
 
 
-async def test_a_client_is_called_for_so_much_and_no_more(site: Site) -> None:
+async def test_a_client_has_a_limit_of_open_calls(site: Site) -> None:
     async with connect(site.host) as client:
         await client.offer({**LOOK, "read_only": True})
         run = await start(site, "busy")
@@ -294,7 +298,7 @@ async def test_a_client_is_called_for_so_much_and_no_more(site: Site) -> None:
         [{"name": f"m{number}", "description": "x"} for number in range(MAX_METHODS + 1)],
     ],
 )
-async def test_methods_that_can_be_none_are_refused_and_the_others_stay(site: Site, methods: Json) -> None:
+async def test_invalid_methods_are_rejected_and_earlier_ones_stay(site: Site, methods: Json) -> None:
     async with connect(site.host) as client:
         await client.offer(PUSH)
         await client.send("offer", id="x", methods=methods)

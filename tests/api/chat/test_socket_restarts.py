@@ -1,4 +1,4 @@
-"""A server that is killed in the middle of a call of a remote method: the run goes on as the class of that says."""
+"""A server killed during a remote method call: the run continues as the class of the method says."""
 
 import time
 from pathlib import Path
@@ -16,7 +16,7 @@ FINAL_TURN: Final = say("so: {$last_tool}")
 
 
 def write_agent(folder: Path, tool: str, **arguments: Json) -> None:
-    """Write an agent that calls a method, and is called like it."""
+    """Write an agent that calls a method and has its name."""
     agent = folder / "workspace" / "agents" / tool
     agent.mkdir()
     (agent / "AGENT.md").write_text("Do as you are told.")
@@ -28,9 +28,9 @@ def write_agent(folder: Path, tool: str, **arguments: Json) -> None:
 
 def ended(server: Server, run: str) -> Any:
     """Wait for the end of a run, and return it."""
-    give_up = time.monotonic() + LIMIT
+    deadline = time.monotonic() + LIMIT
     while (found := server.ask(f"/api/runs/{run}"))["status"] not in ("completed", "failed", "cancelled"):
-        assert time.monotonic() < give_up, found
+        assert time.monotonic() < deadline, found
         time.sleep(0.05)
     return found
 
@@ -41,7 +41,7 @@ def settled(server: Server, run: str) -> list[str]:
     return [each["state"] for each in items if each["kind"] == "tool"]
 
 
-async def test_a_killed_server_makes_idempotent_calls_again_and_effectful_ones_unknown(tmp_path: Path) -> None:
+async def test_a_killed_server_repeats_idempotent_calls_and_marks_effectful_ones_unknown(tmp_path: Path) -> None:
     Workspace.create(tmp_path / "workspace")
     write_agent(tmp_path, "remote__look")
     write_agent(tmp_path, "remote__push", button=1)
@@ -63,5 +63,5 @@ async def test_a_killed_server_makes_idempotent_calls_again_and_effectful_ones_u
             looked, pushed = [ended(server, run) for run in runs]
             assert looked["output"] == "so: of the second"
             assert "nobody knows whether it happened" in pushed["output"]
-            await client.check_open()  # the button was not pushed repeated
+            await client.check_open()  # the button was not pushed again
         assert [settled(server, run) for run in runs] == [["done"], ["unknown"]]

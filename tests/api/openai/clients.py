@@ -1,4 +1,4 @@
-"""The official clients, and the agents that they talk to."""
+"""The official OpenAI clients, and the agents of the tests."""
 
 from typing import Any, Final
 
@@ -23,10 +23,10 @@ DO: Final[list[Json]] = ["todo_write"]
 
 def fill(workshop: Workshop) -> Workshop:
     """Write the agents that complete chats."""
-    spent = {"input_tokens": 7, "output_tokens": 2}
-    workshop.agent(say("hello you", chunks=3, usage=spent))
-    rome = calling(call("weather", city="Rome"), say="let me look", usage=spent)
-    workshop.agent(rome, say("it is {$last_tool}", usage=spent), name="tourist")
+    usage_of_call = {"input_tokens": 7, "output_tokens": 2}
+    workshop.agent(say("hello you", chunks=3, usage=usage_of_call))
+    rome = calling(call("weather", city="Rome"), say="let me look", usage=usage_of_call)
+    workshop.agent(rome, say("it is {$last_tool}", usage=usage_of_call), name="tourist")
     workshop.agent(rome, say("it is {$last_tool}"), name="guide")
     workshop.agent(say("hello"), name="assistant")
     both = calling(call("weather", city="Rome"), call("weather", city="Oslo"))
@@ -45,7 +45,7 @@ def fill(workshop: Workshop) -> Workshop:
 
 
 def user(text: Json) -> Any:
-    """Return what a person says."""
+    """Return a user message."""
     return {"role": "user", "content": text}
 
 
@@ -56,6 +56,6 @@ def async_client(site: Site) -> AsyncOpenAI:
 
 
 def sync_client(site: Site) -> OpenAI:
-    """Return the official client for those who have no event loop; its calls belong into a thread here."""
+    """Return the official synchronous client; call it in a thread."""
     web = httpx2.Client(trust_env=False, timeout=LIMIT)
     return OpenAI(base_url=f"{site.url}/v1", api_key="none needed", http_client=web)

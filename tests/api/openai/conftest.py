@@ -14,7 +14,7 @@ from tests.support.log_check import check_log
 
 @pytest.fixture(scope="session")
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    """Yield the server that tests share. What they leave is whole."""
+    """Yield a shared server; afterwards the log must be consistent."""
     folder = tmp_path_factory.mktemp("openai")
     async with served(fill(Workshop(folder / "workspace", folder / "holdfast.db"))) as site:
         yield site

@@ -1,4 +1,4 @@
-"""Whatever is wrong with a request, the answer says what in the shape of that API, and nothing has changed."""
+"""Invalid requests get errors in the shape of OpenAI's API and change nothing."""
 
 import json
 from typing import Any, Final
@@ -20,18 +20,18 @@ CALLS: Final[Json] = {"role": "assistant", "tool_calls": [CALL]}
 RESULT: Final[Json] = {"role": "tool", "tool_call_id": "c", "content": "x"}
 
 
-def check_error(answer: Any, status: int) -> Json:
-    """Check that an answer is an error of that API, and return it."""
-    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json"), answer.text
-    assert answer.headers["x-should-retry"] == "false"
-    error = answer.json()["error"]
+def check_error(response: Any, status: int) -> Json:
+    """Check that a response is an OpenAI error, and return the error."""
+    assert (response.status_code, response.headers["content-type"]) == (status, "application/json"), response.text
+    assert response.headers["x-should-retry"] == "false"
+    error = response.json()["error"]
     assert set(error) == {"message", "type", "param", "code"}
     assert error["message"] and error["message"][0] == error["message"][0].lower()
     return error
 
 
-async def threads(site: Site) -> int:
-    """Return how many threads there are."""
+async def count_threads(site: Site) -> int:
+    """Return the number of threads."""
     return len((await site.store.threads.page(SPACE, limit=200)).items)
 
 
@@ -79,17 +79,15 @@ BODIES: Final[list[tuple[Json, str | None]]] = [
 
 
 @pytest.mark.parametrize(("body", "param"), BODIES)
-async def test_what_can_never_be_completed_is_refused_and_leaves_nothing(
-    site: Site, body: Json, param: str | None
-) -> None:
-    before = await threads(site)
+async def test_an_invalid_request_is_rejected_and_creates_no_thread(site: Site, body: Json, param: str | None) -> None:
+    before = await count_threads(site)
     sent = {"model": "bot", **body} if isinstance(body, dict) and body else body
     error = check_error(await site.ask("POST", PATH, content=json.dumps(sent).encode(), headers=JSON), 400)
     assert (error["type"], error["param"]) == ("invalid_request_error", param), error
-    assert await threads(site) == before
+    assert await count_threads(site) == before
 
 
-def test_all_that_is_not_served_is_tried() -> None:
+def test_every_unsupported_parameter_is_tested() -> None:
     assert set(UNSUPPORTED_PARAMETERS) <= {name for body, _ in BODIES if isinstance(body, dict) for name in body}
 
 
@@ -105,31 +103,31 @@ def test_all_that_is_not_served_is_tried() -> None:
         (b'{"model": "bot", "messages": []}', {**JSON, "X-Holdfast-Thread": "a b"}, 400, "INVALID"),
     ],
 )
-async def test_what_cannot_be_read_is_refused(
+async def test_an_unreadable_body_is_rejected(
     site: Site, content: bytes, headers: dict[str, str], status: int, code: str
 ) -> None:
     assert check_error(await site.ask("POST", PATH, content=content, headers=headers), status)["code"] == code
 
 
-async def test_an_unknown_parameter_of_the_address_is_refused(site: Site) -> None:
+async def test_an_unknown_query_parameter_is_rejected(site: Site) -> None:
     for method, path in (("GET", "/v1/models"), ("GET", "/v1/models/bot"), ("POST", PATH)):
         assert check_error(await site.ask(method, f"{path}?nothing=1"), 400)["param"] == "nothing"
 
 
 @pytest.mark.parametrize("name", ["nobody", "silent", "../bot", ""])
-async def test_a_model_that_is_none_is_not_found(site: Site, name: str) -> None:
-    before = await threads(site)
+async def test_an_unknown_model_is_not_found(site: Site, name: str) -> None:
+    before = await count_threads(site)
     body = {"model": name, "messages": [user("x")]}
     error = check_error(await site.ask("POST", PATH, json=body), 404)
     assert (error["code"], error["param"]) == ("model_not_found", "model")
-    assert await threads(site) == before
+    assert await count_threads(site) == before
 
 
-async def test_an_agent_whose_files_are_in_error_is_refused(site: Site) -> None:
+async def test_an_agent_with_invalid_files_is_rejected(site: Site) -> None:
     assert "agent.json" in check_error(await site.ask("GET", "/v1/models/broken"), 400)["message"]
 
 
-async def test_a_thread_that_is_closed_takes_no_chat(site: Site, openai: AsyncOpenAI) -> None:
+async def test_a_closed_thread_accepts_no_chat(site: Site, openai: AsyncOpenAI) -> None:
     thread = await site.thread()
     await site.post(f"/api/threads/{thread}/archive", expect=200)
     with pytest.raises(APIStatusError, match="it takes no new run") as found:
@@ -139,14 +137,14 @@ async def test_a_thread_that_is_closed_takes_no_chat(site: Site, openai: AsyncOp
     assert (found.value.status_code, found.value.code) == (409, "THREAD_CLOSED")
 
 
-async def test_there_must_be_something_new_to_say_on_a_thread(site: Site) -> None:
+async def test_a_thread_needs_a_new_message(site: Site) -> None:
     thread = await site.thread()
     body = {"model": "bot", "messages": [user("x"), {"role": "assistant", "content": "y"}]}
-    answer = await site.ask("POST", PATH, json=body, headers={"X-Holdfast-Thread": thread})
-    assert "there is no new message" in check_error(answer, 400)["message"]
+    response = await site.ask("POST", PATH, json=body, headers={"X-Holdfast-Thread": thread})
+    assert "there is no new message" in check_error(response, 400)["message"]
 
 
-async def test_a_run_that_fails_is_an_error_plain_and_streamed(openai: AsyncOpenAI) -> None:
+async def test_a_failed_run_is_an_error_with_and_without_a_stream(openai: AsyncOpenAI) -> None:
     with pytest.raises(APIStatusError, match="no") as plain:
         await openai.chat.completions.create(model="failing", messages=[user("x")])
     assert (plain.value.status_code, plain.value.code) == (400, "MODEL_REFUSED")
@@ -156,7 +154,7 @@ async def test_a_run_that_fails_is_an_error_plain_and_streamed(openai: AsyncOpen
     assert streamed.value.code == "MODEL_REFUSED"
 
 
-async def test_a_run_that_is_cancelled_is_an_error(site: Site, openai: AsyncOpenAI) -> None:
+async def test_a_cancelled_run_is_an_error(site: Site, openai: AsyncOpenAI) -> None:
     stream = await openai.chat.completions.create(model="staller", messages=[user("x")], stream=True)
     chunks = aiter(stream)
     run = (await anext(chunks)).id.removeprefix("chatcmpl-")

@@ -1,4 +1,4 @@
-"""The official clients complete chats with agents, and know nothing of them."""
+"""The official OpenAI clients complete chats with agents."""
 
 import asyncio
 from typing import Any
@@ -14,20 +14,20 @@ from tests.api.site import Site, eventually
 from tests.scenario.agents.workshop import SPACE
 
 
-async def pieces(client: AsyncOpenAI, **asked: Any) -> tuple[str, list[Any]]:
-    """Return the text of a stream, and all its chunks."""
-    stream = await client.chat.completions.create(stream=True, **asked)
+async def stream_chat(client: AsyncOpenAI, **parameters: Any) -> tuple[str, list[Any]]:
+    """Return the text and the chunks of a stream."""
+    stream = await client.chat.completions.create(stream=True, **parameters)
     chunks = [chunk async for chunk in stream]
     return "".join(each.choices[0].delta.content or "" for each in chunks if each.choices), chunks
 
 
 async def messages_of(site: Site, completion: str) -> list[str]:
-    """Return what the run of a completion was told and said."""
+    """Return the messages of the run of a completion."""
     run = await site.store.runs.get(SPACE, RunId(completion.removeprefix("chatcmpl-")))
     return await site.floor.said(run)
 
 
-async def test_an_agent_that_chats_is_a_model(openai: AsyncOpenAI) -> None:
+async def test_an_agent_that_accepts_chats_is_a_model(openai: AsyncOpenAI) -> None:
     models = [model.id async for model in openai.models.list()]
     assert "bot" in models and not {"silent", "broken"} & set(models)
     assert (await openai.models.retrieve("bot")).id == "bot"
@@ -57,19 +57,19 @@ async def test_a_chat_is_completed(site: Site, openai: AsyncOpenAI) -> None:
     ]
 
 
-async def test_a_stream_says_the_same_in_pieces(openai: AsyncOpenAI) -> None:
-    text, chunks = await pieces(openai, model="bot", messages=[user("hi")], stream_options={"include_usage": True})
+async def test_a_stream_has_the_same_reply_in_chunks(openai: AsyncOpenAI) -> None:
+    text, chunks = await stream_chat(openai, model="bot", messages=[user("hi")], stream_options={"include_usage": True})
     assert text == "hello you"
     assert chunks[0].choices[0].delta.role == "assistant"
     assert [each.choices[0].finish_reason for each in chunks if each.choices][-2:] == [None, "stop"]
     assert chunks[-1].choices == [] and chunks[-1].usage.total_tokens == 9
     assert {each.usage for each in chunks[:-1]} == {None}
     assert len({each.id for each in chunks}) == 1
-    _, without = await pieces(openai, model="bot", messages=[user("hi")])
+    _, without = await stream_chat(openai, model="bot", messages=[user("hi")])
     assert all(each.choices and each.usage is None for each in without)
 
 
-async def test_the_client_without_an_event_loop_does_it_too(site: Site) -> None:
+async def test_the_sync_client_completes_chats_too(site: Site) -> None:
     def talk() -> list[str | None]:
         with sync_client(site) as client:
             plain = client.chat.completions.create(model="bot", messages=[user("hi")])
@@ -77,18 +77,18 @@ async def test_the_client_without_an_event_loop_does_it_too(site: Site) -> None:
                 streamed = "".join(each.choices[0].delta.content or "" for each in stream)
             return [plain.choices[0].message.content, streamed, *(model.id for model in client.models.list())]
 
-    said = await asyncio.to_thread(talk)
-    assert said[:2] == ["hello you", "hello you"] and "bot" in said
+    replies = await asyncio.to_thread(talk)
+    assert replies[:2] == ["hello you", "hello you"] and "bot" in replies
 
 
-async def test_tools_of_the_agent_are_its_own_business(openai: AsyncOpenAI) -> None:
+async def test_tool_calls_of_the_agent_are_not_shown_to_the_client(openai: AsyncOpenAI) -> None:
     found = await openai.chat.completions.create(model="worker", messages=[user("go")])
     assert found.choices[0].message.content == "I note it\n\nnoted"
     assert found.choices[0].message.tool_calls is None
-    assert (await pieces(openai, model="worker", messages=[user("go")]))[0] == "I note it\n\nnoted"
+    assert (await stream_chat(openai, model="worker", messages=[user("go")]))[0] == "I note it\n\nnoted"
 
 
-async def test_the_whole_list_is_the_chat_where_no_thread_is_named(site: Site, openai: AsyncOpenAI) -> None:
+async def test_without_a_thread_the_message_list_is_the_whole_chat(site: Site, openai: AsyncOpenAI) -> None:
     call = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Rome"}'}}
     messages: Json = [
         user("hi"),
@@ -99,9 +99,9 @@ async def test_the_whole_list_is_the_chat_where_no_thread_is_named(site: Site, o
     ]
     found = await openai.chat.completions.create(model="bot", messages=messages)
     run = await site.store.runs.get(SPACE, RunId(found.id.removeprefix("chatcmpl-")))
-    kept = await site.floor.messages(run)
-    assert [message.role for message in kept] == ["user", "assistant", "tool", "assistant", "user", "assistant"]
-    assert (kept[1].tool_calls[0].arguments, kept[2].tool_call_id, kept[2].content) == (
+    stored = await site.floor.messages(run)
+    assert [message.role for message in stored] == ["user", "assistant", "tool", "assistant", "user", "assistant"]
+    assert (stored[1].tool_calls[0].arguments, stored[2].tool_call_id, stored[2].content) == (
         {"city": "Rome"},
         "call_1",
         "sunny",
@@ -109,7 +109,7 @@ async def test_the_whole_list_is_the_chat_where_no_thread_is_named(site: Site, o
     assert found.choices[0].message.content == "hello you"
 
 
-async def test_pictures_sounds_and_documents_reach_the_agent(site: Site, openai: AsyncOpenAI) -> None:
+async def test_images_audio_and_documents_reach_the_agent(site: Site, openai: AsyncOpenAI) -> None:
     parts: Json = [
         {"type": "text", "text": "look"},
         {"type": "image_url", "image_url": {"url": "https://example.org/a.png", "detail": "low"}},
@@ -126,14 +126,14 @@ async def test_pictures_sounds_and_documents_reach_the_agent(site: Site, openai:
 
 
 class TestThreads:
-    """A chat that is kept on a thread."""
+    """Chats on a thread."""
 
-    async def test_only_what_is_new_is_said_on_a_thread(self, site: Site, openai: AsyncOpenAI) -> None:
+    async def test_only_new_messages_are_added_to_a_thread(self, site: Site, openai: AsyncOpenAI) -> None:
         first = await openai.chat.completions.with_raw_response.create(model="bot", messages=[user("hi")])
         thread = first.headers["x-holdfast-thread"]
         header = {"X-Holdfast-Thread": thread}
-        spoken: Json = [user("hi"), {"role": "assistant", "content": "hello you"}, user("again")]
-        second = await openai.chat.completions.create(model="bot", messages=spoken, extra_headers=header)
+        messages: Json = [user("hi"), {"role": "assistant", "content": "hello you"}, user("again")]
+        second = await openai.chat.completions.create(model="bot", messages=messages, extra_headers=header)
         third = await openai.chat.completions.create(model="bot", messages=[user("more")], extra_headers=header)
         assert await messages_of(site, second.id) == ["user: again", "assistant: hello you"]
         last = RunId(third.id.removeprefix("chatcmpl-"))
@@ -143,7 +143,7 @@ class TestThreads:
             "more",
         ]
 
-    async def test_a_thread_is_made_on_first_use(self, site: Site, openai: AsyncOpenAI) -> None:
+    async def test_a_thread_is_created_on_first_use(self, site: Site, openai: AsyncOpenAI) -> None:
         header = {"X-Holdfast-Thread": "my-chat"}
         for text in ("one", "two"):
             found = await openai.chat.completions.with_raw_response.create(
@@ -152,15 +152,15 @@ class TestThreads:
             assert found.headers["x-holdfast-thread"] == "my-chat"
         assert (await site.store.threads.get(SPACE, ThreadId("my-chat"))).next_sequence == 4
 
-    async def test_where_a_person_is_asked_the_next_message_is_the_answer(self, openai: AsyncOpenAI) -> None:
+    async def test_a_message_to_a_waiting_thread_is_the_response(self, openai: AsyncOpenAI) -> None:
         header = {"X-Holdfast-Thread": "asking"}
         asked = await openai.chat.completions.create(model="asker", messages=[user("go")], extra_headers=header)
         assert (asked.choices[0].message.content, asked.choices[0].finish_reason) == ("which?", "stop")
-        text, _ = await pieces(openai, model="asker", messages=[user("the red one")], extra_headers=header)
+        text, _ = await stream_chat(openai, model="asker", messages=[user("the red one")], extra_headers=header)
         assert text == "it is the red one"
-        assert (await pieces(openai, model="asker", messages=[user("go")]))[0] == "which?"
+        assert (await stream_chat(openai, model="asker", messages=[user("go")]))[0] == "which?"
 
-    async def test_an_approval_is_asked_for_and_given_in_words(self, openai: AsyncOpenAI) -> None:
+    async def test_an_approval_is_requested_and_given_as_text(self, openai: AsyncOpenAI) -> None:
         header = {"X-Holdfast-Thread": "approving"}
         asked = await openai.chat.completions.create(model="guarded", messages=[user("go")], extra_headers=header)
         assert "todo_write" in (asked.choices[0].message.content or "")
@@ -171,17 +171,17 @@ class TestThreads:
         assert done.choices[0].message.content == "done"
 
 
-class TestToolsOfTheCaller:
-    """Tools that the async_client runs."""
+class TestClientTools:
+    """Tools that the client runs."""
 
     @pytest.mark.parametrize("thread", [None, "tools-kept"])
-    async def test_a_call_ends_the_completion_and_its_result_goes_on(
+    async def test_a_client_tool_call_ends_the_completion_and_its_result_continues_it(
         self, site: Site, openai: AsyncOpenAI, thread: str | None
     ) -> None:
-        given: Any = {"model": "tourist", "tools": [WEATHER]}
+        parameters: Any = {"model": "tourist", "tools": [WEATHER]}
         if thread is not None:
-            given["extra_headers"] = {"X-Holdfast-Thread": thread}
-        first = await openai.chat.completions.create(messages=[user("Rome?")], **given)
+            parameters["extra_headers"] = {"X-Holdfast-Thread": thread}
+        first = await openai.chat.completions.create(messages=[user("Rome?")], **parameters)
         (choice,) = first.choices
         assert (choice.finish_reason, choice.message.content) == ("tool_calls", "let me look")
         assert choice.message.tool_calls is not None and first.usage is not None
@@ -189,8 +189,8 @@ class TestToolsOfTheCaller:
         assert call.type == "function"
         assert (call.function.name, call.function.arguments) == ("weather", '{"city":"Rome"}')
         result = {"role": "tool", "tool_call_id": call.id, "content": "sunny"}
-        said: Any = [user("Rome?"), choice.message.model_dump(exclude_none=True), result]
-        second = await openai.chat.completions.create(messages=said, **given)
+        messages: Any = [user("Rome?"), choice.message.model_dump(exclude_none=True), result]
+        second = await openai.chat.completions.create(messages=messages, **parameters)
         assert (second.choices[0].message.content, second.choices[0].finish_reason) == ("it is sunny", "stop")
         assert second.usage is not None
         assert (first.usage.total_tokens, second.usage.total_tokens) == (9, 9)
@@ -202,9 +202,9 @@ class TestToolsOfTheCaller:
             "assistant: it is sunny",
         ]
 
-    async def test_calls_are_streamed_whole(self, openai: AsyncOpenAI) -> None:
-        given: Any = {"model": "traveller", "tools": [WEATHER]}
-        text, chunks = await pieces(openai, messages=[user("where?")], **given)
+    async def test_tool_calls_are_streamed_whole(self, openai: AsyncOpenAI) -> None:
+        parameters: Any = {"model": "traveller", "tools": [WEATHER]}
+        text, chunks = await stream_chat(openai, messages=[user("where?")], **parameters)
         assert (text, chunks[-1].choices[0].finish_reason) == ("", "tool_calls")
         calls = [call for each in chunks for call in each.choices[0].delta.tool_calls or ()]
         assert [(each.index, each.function.arguments) for each in calls] == [
@@ -213,61 +213,65 @@ class TestToolsOfTheCaller:
         ]
         asked = [{"id": each.id, "type": "function", "function": each.function.model_dump()} for each in calls]
         results = [{"role": "tool", "tool_call_id": each.id, "content": "cold"} for each in calls]
-        said: Any = [user("where?"), {"role": "assistant", "tool_calls": asked}, *results]
-        assert (await pieces(openai, messages=said, **given))[0] == "seen both"
-        again = await openai.chat.completions.create(messages=said, **given)  # answered already: it is history now
+        messages: Any = [user("where?"), {"role": "assistant", "tool_calls": asked}, *results]
+        assert (await stream_chat(openai, messages=messages, **parameters))[0] == "seen both"
+        again = await openai.chat.completions.create(
+            messages=messages, **parameters
+        )  # already answered: the results are history
         assert again.choices[0].message.content == "seen both"
 
-    async def test_a_text_beside_the_results_is_told_to_the_run(self, site: Site, openai: AsyncOpenAI) -> None:
-        given: Any = {"model": "traveller", "tools": [WEATHER]}
-        first = await openai.chat.completions.create(messages=[user("where?")], **given)
+    async def test_a_message_after_the_results_reaches_the_run(self, site: Site, openai: AsyncOpenAI) -> None:
+        parameters: Any = {"model": "traveller", "tools": [WEATHER]}
+        first = await openai.chat.completions.create(messages=[user("where?")], **parameters)
         calls: Any = first.choices[0].message.model_dump(exclude_none=True)
         rome, oslo = ({"role": "tool", "tool_call_id": each["id"], "content": "x"} for each in calls["tool_calls"])
         part: Any = [user("where?"), {**calls, "tool_calls": calls["tool_calls"][:1]}, rome]
         with pytest.raises(APIStatusError, match="waits for more results"):
-            await openai.chat.completions.create(messages=[*part, user("and?")], **given)
-        some = await openai.chat.completions.create(messages=part, **given)
-        left = some.choices[0].message.tool_calls
-        assert left is not None and [each.id for each in left] == [oslo["tool_call_id"]]
+            await openai.chat.completions.create(messages=[*part, user("and?")], **parameters)
+        some = await openai.chat.completions.create(messages=part, **parameters)
+        remaining = some.choices[0].message.tool_calls
+        assert remaining is not None and [each.id for each in remaining] == [oslo["tool_call_id"]]
         rest: Any = [{**calls, "tool_calls": calls["tool_calls"][1:]}, oslo, user("and?")]
-        await openai.chat.completions.create(messages=rest, **given)
+        await openai.chat.completions.create(messages=rest, **parameters)
         assert "user: and?" in await messages_of(site, first.id)
 
     async def test_a_thread_waits_for_results(self, openai: AsyncOpenAI) -> None:
-        given: Any = {"model": "tourist", "tools": [WEATHER], "extra_headers": {"X-Holdfast-Thread": "owing"}}
-        first = await openai.chat.completions.create(messages=[user("Rome?")], **given)
+        parameters: Any = {"model": "tourist", "tools": [WEATHER], "extra_headers": {"X-Holdfast-Thread": "owing"}}
+        first = await openai.chat.completions.create(messages=[user("Rome?")], **parameters)
         with pytest.raises(APIStatusError, match="send them as `tool` messages") as refused:
-            await openai.chat.completions.create(messages=[user("well?")], **given)
+            await openai.chat.completions.create(messages=[user("well?")], **parameters)
         assert (refused.value.status_code, refused.value.code) == (409, "WAITING")
         calls: Any = first.choices[0].message.model_dump(exclude_none=True)
-        said: Any = [calls, {"role": "tool", "tool_call_id": calls["tool_calls"][0]["id"], "content": "wet"}]
-        assert (await openai.chat.completions.create(messages=said, **given)).choices[0].message.content == "it is wet"
+        messages: Any = [calls, {"role": "tool", "tool_call_id": calls["tool_calls"][0]["id"], "content": "wet"}]
+        assert (await openai.chat.completions.create(messages=messages, **parameters)).choices[
+            0
+        ].message.content == "it is wet"
         with pytest.raises(APIStatusError, match="does not wait for these results") as refused:
-            await openai.chat.completions.create(messages=said, **given)
+            await openai.chat.completions.create(messages=messages, **parameters)
         assert (refused.value.status_code, refused.value.code) == (409, "ALREADY_ANSWERED")
 
-    async def test_tools_that_are_not_to_be_used_are_not_offered(self, openai: AsyncOpenAI) -> None:
+    async def test_tool_choice_none_offers_no_tools(self, openai: AsyncOpenAI) -> None:
         with pytest.raises(APIStatusError, match="the tools of this call are: none"):
             await openai.chat.completions.create(
                 model="traveller", messages=[user("x")], tools=[WEATHER], tool_choice="none"
             )
 
 
-async def test_a_request_under_a_key_makes_one_run(openai: AsyncOpenAI) -> None:
-    given: Any = {"messages": [user("hi")], "extra_headers": {"Idempotency-Key": "k1"}}
-    first = await openai.chat.completions.create(model="bot", tools=[WEATHER], **given)
-    again = await openai.chat.completions.with_raw_response.create(model="bot", tools=[WEATHER], **given)
+async def test_requests_with_one_idempotency_key_start_one_run(openai: AsyncOpenAI) -> None:
+    parameters: Any = {"messages": [user("hi")], "extra_headers": {"Idempotency-Key": "k1"}}
+    first = await openai.chat.completions.create(model="bot", tools=[WEATHER], **parameters)
+    again = await openai.chat.completions.with_raw_response.create(model="bot", tools=[WEATHER], **parameters)
     assert (again.parse(), again.headers["idempotency-replayed"]) == (first, "true")
 
 
-async def test_who_leaves_stops_no_run(site: Site, openai: AsyncOpenAI) -> None:
+async def test_a_run_continues_after_the_client_disconnects(site: Site, openai: AsyncOpenAI) -> None:
     stream = await openai.chat.completions.create(model="staller", messages=[user("x")], stream=True)
     run = RunId((await anext(aiter(stream))).id.removeprefix("chatcmpl-"))
     await stream.close()
 
-    async def left() -> bool:
+    async def disconnected() -> bool:
         return site.feeds.open_count == 0
 
-    await eventually(left)
+    await eventually(disconnected)
     assert not (await site.store.runs.get(SPACE, run)).status.terminal
     await site.post(f"/api/runs/{run}/cancel", expect=200)

@@ -1,4 +1,4 @@
-"""The reference and the guide say what the code does."""
+"""The reference page matches the code, and the programs of the guide run."""
 
 import asyncio
 import re
@@ -23,7 +23,7 @@ PAGE: Final = REFERENCE.read_text()
 GUIDE: Final = ROOT / "docs" / "guides" / "openai.md"
 
 
-def test_the_routes_are_there_and_no_others() -> None:
+def test_exactly_the_routes_are_documented() -> None:
     routes = {
         (f"`{method.upper()} {path}`", operation["summary"])
         for path, item in openapi_document(ROUTES)["paths"].items()
@@ -34,7 +34,7 @@ def test_the_routes_are_there_and_no_others() -> None:
     assert [answer for *_, answer in written if not answer.startswith("200 ")] == []
 
 
-def test_every_parameter_is_there_with_why_it_is_not_served() -> None:
+def test_every_parameter_is_documented_with_why_it_is_unsupported() -> None:
     for name in CompletionRequest.__struct_fields__:
         assert f"\n| `{name}` | " in PAGE
     for name, (_, why) in UNSUPPORTED_PARAMETERS.items():
@@ -43,12 +43,12 @@ def test_every_parameter_is_there_with_why_it_is_not_served() -> None:
     assert f"within {MAX_WAIT_SECONDS:.0f} seconds" in PAGE
 
 
-def test_the_errors_are_there_and_no_others() -> None:
-    told = {f"`{OPENAI_ERROR_CODES.get(error.code, error.code)}`": error for error in COMPLETION_ERRORS}
-    del told[f"`{RunStopped.code}`"]  # it is told by its reason
+def test_exactly_the_errors_are_documented() -> None:
+    errors = {f"`{OPENAI_ERROR_CODES.get(error.code, error.code)}`": error for error in COMPLETION_ERRORS}
+    del errors[f"`{RunStopped.code}`"]  # responses have its reason instead
     written = {code: (status, meaning) for code, status, meaning in rows(REFERENCE, "code", "status", "meaning")}
-    assert set(written) == {*told, *(f"`{code}`" for code in OPENAI_ERROR_CODES.values())}
-    for code, error in told.items():
+    assert set(written) == {*errors, *(f"`{code}`" for code in OPENAI_ERROR_CODES.values())}
+    for code, error in errors.items():
         assert written[code] == (str(status_of(error(""))), (error.__doc__ or "").splitlines()[0])
     assert [code for code in RUN_STOPPED_STATUS if f"`{code}`" not in PAGE] == []
 
@@ -63,6 +63,6 @@ async def test_the_programs_of_the_guide_run(site: Site, tmp_path: Path) -> None
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    said, wrong = await running.communicate()
-    assert running.returncode == 0, wrong.decode()
-    assert said.decode().splitlines()[-1] == "it is sunny in Rome"
+    stdout, stderr = await running.communicate()
+    assert running.returncode == 0, stderr.decode()
+    assert stdout.decode().splitlines()[-1] == "it is sunny in Rome"

@@ -1,4 +1,4 @@
-"""One server for all tests of the tasks contract that leave it as it was, or nearly."""
+"""Servers with task clients, shared by the tests of the tasks contract."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.support.log_check import check_log
 
 @pytest.fixture(scope="session")
 async def client(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[TaskClient]:
-    """Yield the client that tests share, on SQLite. What they leave is whole."""
+    """Yield a client of a shared server on SQLite; afterwards the log must be consistent."""
     folder = tmp_path_factory.mktemp("tasks")
     async with served(fill(Workshop(folder / "workspace", folder / "holdfast.db"))) as site:
         yield TaskClient(site)
@@ -27,7 +27,7 @@ async def client(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Task
 async def any_client(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase
 ) -> AsyncIterator[TaskClient]:
-    """Yield a client that tests share, on every backend in turn."""
+    """Yield a client of a shared server, on every backend in turn."""
     folder = tmp_path_factory.mktemp("tasks")
     where = folder / "holdfast.db" if request.param == "sqlite" else await new_database()
     async with served(fill(Workshop(folder / "workspace", where))) as site:
@@ -38,7 +38,7 @@ async def any_client(
 async def idle_client(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase
 ) -> AsyncIterator[TaskClient]:
-    """Yield a client without workers, on every backend in turn: tasks wait until a test works on them by worker."""
+    """Yield a client of a server without workers, on every backend in turn: tests work on its tasks themselves."""
     folder = tmp_path_factory.mktemp("tasks")
     where = folder / "holdfast.db" if request.param == "sqlite" else await new_database()
     async with served(fill(Workshop(folder / "workspace", where)), workers=0) as site:

@@ -1,4 +1,4 @@
-"""A task that a test works on by worker, as an engine would."""
+"""A worker that a test controls step by step."""
 
 from random import Random
 from typing import Final
@@ -26,7 +26,7 @@ STARTED: Final = StepState.STARTED
 
 
 class ManualWorker:
-    """Works on a task, one commit at a time, as the test likes."""
+    """Works on a task, one commit at a time."""
 
     def __init__(self, client: TaskClient, task: str, lease: Lease, random: Random) -> None:
         self.task = task
@@ -36,11 +36,11 @@ class ManualWorker:
         self._random = random
 
     async def start_model_call(self) -> None:
-        """Begin a model call."""
+        """Start a model call."""
         await self.append(to_custom(StepChanged(number=1, kind=StepKind.MODEL, state=STARTED, key="k", attempt=1)))
 
     async def call_tools(self, count: int = 1, *, input: str = "") -> None:
-        """Say something and call a tool, so many times, in commits that end anywhere."""
+        """Write a text and call a tool, `count` times, in commits of random sizes."""
         events = [event for _ in range(count) for event in self._tool_call_events(input)]
         while events:
             size = self._random.randint(1, 9)
@@ -48,11 +48,11 @@ class ManualWorker:
             del events[:size]
 
     async def append(self, *events: Event) -> None:
-        """Add events to the log."""
+        """Append events to the log."""
         await self._desk.site.store.journal.commit(Commit(lease=self._lease, events=events))
 
     async def finish(self) -> None:
-        """End the task outcome."""
+        """Complete the task."""
         end = RunFinished(thread_id=self._lease.thread_id, run_id=self._lease.run_id)
         move = Move(to=RunStatus.COMPLETED, output="done")
         done = Commit(lease=self._lease, events=[end], messages=[assistant("done")], move=move)
@@ -78,7 +78,7 @@ class ManualWorker:
 
 
 async def claim_new_task(client: TaskClient, seed: int = 4) -> ManualWorker:
-    """Make a task and take it in worker; the client must have no workers."""
+    """Create a task and claim its run; the server must have no workers."""
     task = await client.create()
     worker = ManualWorker(client, task, await client.claim(task), Random(seed))
     await worker.start_model_call()

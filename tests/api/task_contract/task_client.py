@@ -1,4 +1,4 @@
-"""A client of the tasks contract, and a look behind the client at the runs that tasks are."""
+"""A client of the tasks contract that can also read the runs of its tasks from the store."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -25,7 +25,7 @@ SETTLED_STATUSES: Final = (RunStatus.WAITING, *TERMINAL_STATUSES)
 
 
 def fill(workshop: Workshop) -> Workshop:
-    """Write the agents that tasks are given to."""
+    """Write the agents of the tasks."""
     workshop.agent(say("hello you", usage={"input_tokens": 7, "output_tokens": 2}))
     workshop.agent({"error": {"code": "MODEL_REFUSED", "message": "no"}}, name="failing")
     workshop.agent(say("one moment", stall=True), name="staller")
@@ -63,7 +63,7 @@ _MAKE: Final[list[Json]] = ["task_create"]
 
 
 class TaskClient:
-    """Where tasks are given, read and answered."""
+    """Creates, reads and follows tasks."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
@@ -73,21 +73,21 @@ class TaskClient:
         return await self.site.ask(method, path, **options)
 
     async def create(self, agent: str = "bot", input: str = "go", **more: Json) -> str:
-        """Give an agent a task, and return its id."""
+        """Create a task, and return its id."""
         body = await self.site.post(f"/agents/{agent}/task", {"input": input, **more}, expect=202)
         name: str = body["taskId"]
         return name
 
     async def run_to_end(self, agent: str = "bot", **more: Json) -> str:
-        """Give an agent a task, wait until it has ended, and return its id."""
+        """Create a task, wait until it has ended, and return its id."""
         return await self.wait_for_status(await self.create(agent, **more), *TERMINAL_STATUSES)
 
     async def run_to_interrupt(self, agent: str = "asker") -> str:
-        """Give an agent a task, wait until it asks, and return its id."""
+        """Create a task, wait until it has an open interrupt, and return its id."""
         return await self.wait_for_status(await self.create(agent), *SETTLED_STATUSES)
 
     async def run_to_child_interrupt(self, agent: str = "proxy") -> str:
-        """Give an agent a task, wait until it asks what a child of it asks, and return its id."""
+        """Create a task, wait until it shows an interrupt of its child, and return its id."""
         task = await self.create(agent)
         await self.site.floor.until(await self.run(task), lambda event: isinstance(event, RunFinished))
         return task
@@ -98,16 +98,16 @@ class TaskClient:
         return task
 
     async def wait_for_text(self, task: str) -> str:
-        """Wait until a task has said something."""
+        """Wait until a task has streamed text."""
         await self.site.floor.until(await self.run(task), lambda event: type(event).__name__ == "TextMessageContent")
         return task
 
     async def run(self, task: str) -> Run:
-        """Return the run that a task is."""
+        """Return the run of a task."""
         return await self.site.store.runs.get(SPACE, run_of(task))
 
     async def claim(self, task: str) -> Lease:
-        """Take the run of a task in worker; the client must have no workers."""
+        """Claim the run of a task; the server must have no workers."""
         leases = await self.site.store.leases.claim(FIRST, lease=HOUR, limit=1000)
         return next(lease for lease in leases if lease.run_id == run_of(task))
 
@@ -121,7 +121,7 @@ class TaskClient:
         return found
 
     async def list_ids(self, **query: Json) -> list[str]:
-        """Return the ids of the tasks that a list has."""
+        """Return the ids of a page of tasks."""
         return [task["id"] for task in (await self.site.get("/tasks", **query))["tasks"]]
 
     @asynccontextmanager
@@ -131,25 +131,25 @@ class TaskClient:
             yield stream
 
     async def read_stream(self, task: str, *, after: int | None = None) -> list[Frame]:
-        """Return all that the stream of a task says until it ends."""
+        """Return all frames of the stream of a task."""
         async with asyncio.timeout(LIMIT), self.stream(task, after=after) as stream:
             return await stream.rest()
 
 
 def run_of(task: str) -> RunId:
-    """Return the id of the run that a task is."""
+    """Return the run id of a task."""
     return RunId(task.replace("task_", "run_", 1))
 
 
 def read_frames(frames: Sequence[Frame], event: str = "task") -> list[Json]:
-    """Return what the frames of one kind say."""
+    """Return the decoded data of the frames with an event name."""
     return [msgspec.json.decode(frame.data or b"") for frame in frames if frame.event == event]
 
 
-def check_error(answer: Any, status: int, code: str) -> Json:
-    """Check that an answer is an error in the common envelope, and return it."""
-    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json"), answer.text
-    (error,) = answer.json().values()
+def check_error(response: Any, status: int, code: str) -> Json:
+    """Check that a response is an error in the common envelope, and return the error."""
+    assert (response.status_code, response.headers["content-type"]) == (status, "application/json"), response.text
+    (error,) = response.json().values()
     assert set(error) == {"code", "message", "details"}
     assert error["code"] == code, error
     assert error["message"] and error["message"][0] == error["message"][0].lower()

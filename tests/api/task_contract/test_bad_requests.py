@@ -1,4 +1,4 @@
-"""Whatever is wrong with a request, the contract's own code says so, and nothing has changed."""
+"""Invalid requests get the contract's error codes and change nothing."""
 
 from collections.abc import AsyncIterator
 from typing import Final
@@ -14,7 +14,7 @@ JSON: Final = {"Content-Type": "application/json"}
 
 @pytest.fixture
 async def unchanged(idle_client: TaskClient) -> AsyncIterator[str]:
-    """Yield a task that nothing may happen to, and check that no other was made."""
+    """Yield a task, and check that no request changes it or creates another."""
     task = await idle_client.create(tags=["unchanged"])
     before = await idle_client.site.get("/tasks", limit=1000)
     yield task
@@ -51,38 +51,38 @@ BODIES: Final[list[tuple[Json, str]]] = [
 class TestCreate:
     """`POST /agents/:name/task`."""
 
-    async def test_a_body_that_does_not_fit_is_refused_with_its_field(self, idle_client: TaskClient) -> None:
+    async def test_an_invalid_body_is_rejected_with_its_field(self, idle_client: TaskClient) -> None:
         for body, field in BODIES:
             response = await idle_client.request("POST", "/agents/bot/task", json=body)
             assert check_error(response, 400, "VALIDATION_ERROR")["details"].get("field") == field, body
 
-    async def test_no_body_is_an_input_that_is_missing(self, idle_client: TaskClient) -> None:
+    async def test_a_missing_body_is_rejected(self, idle_client: TaskClient) -> None:
         for options in ({}, {"headers": JSON}, {"content": b""}):
             check_error(await idle_client.request("POST", "/agents/bot/task", **options), 400, "VALIDATION_ERROR")
 
-    async def test_what_is_no_json_is_refused(self, idle_client: TaskClient) -> None:
+    async def test_invalid_json_is_rejected(self, idle_client: TaskClient) -> None:
         for body in (b"{", b"nope", b'{"input": "\xff"}', "{}".encode("utf-16")):
             response = await idle_client.request("POST", "/agents/bot/task", content=body, headers=JSON)
             check_error(response, 400, "VALIDATION_ERROR")
 
-    async def test_a_body_that_is_too_deep_keeps_its_code(self, idle_client: TaskClient) -> None:
+    async def test_a_too_deeply_nested_body_keeps_its_error_code(self, idle_client: TaskClient) -> None:
         response = await idle_client.request("POST", "/agents/bot/task", content=b"[" * 200_000, headers=JSON)
         check_error(response, 400, "TOO_DEEP")
 
-    async def test_another_kind_of_body_keeps_its_code(self, idle_client: TaskClient) -> None:
+    async def test_an_unsupported_media_type_keeps_its_error_code(self, idle_client: TaskClient) -> None:
         response = await idle_client.request("POST", "/agents/bot/task", data={"input": "x"})
         check_error(response, 415, "UNSUPPORTED_MEDIA_TYPE")
 
-    async def test_a_body_that_is_too_large_keeps_its_code(self, idle_client: TaskClient) -> None:
+    async def test_a_too_large_body_keeps_its_error_code(self, idle_client: TaskClient) -> None:
         response = await idle_client.request("POST", "/agents/bot/task", json={"input": "x" * MAX_BODY_BYTES})
         check_error(response, 413, "BODY_TOO_LARGE")
 
-    async def test_a_bad_key_or_parameter_is_refused(self, idle_client: TaskClient) -> None:
+    async def test_a_bad_idempotency_key_or_parameter_is_rejected(self, idle_client: TaskClient) -> None:
         for options in ({"headers": {"Idempotency-Key": "x" * 256}}, {"params": {"wait": "1"}}):
             response = await idle_client.request("POST", "/agents/bot/task", json={"input": "x"}, **options)
             check_error(response, 400, "VALIDATION_ERROR")
 
-    async def test_an_agent_is_looked_for_after_the_body_is_read(self, idle_client: TaskClient) -> None:
+    async def test_the_body_is_validated_before_the_agent_is_looked_up(self, idle_client: TaskClient) -> None:
         check_error(await idle_client.request("POST", "/agents/nobody/task", json={}), 400, "VALIDATION_ERROR")
         check_error(
             await idle_client.request("POST", "/agents/nobody/task", json={"input": "x"}), 404, "AGENT_NOT_FOUND"
@@ -120,7 +120,7 @@ QUERIES: Final = [
 ]
 
 
-async def test_a_parameter_that_does_not_fit_is_refused(idle_client: TaskClient, unchanged: str) -> None:
+async def test_an_invalid_query_parameter_is_rejected(idle_client: TaskClient, unchanged: str) -> None:
     for method, path, query in QUERIES:
         check_error(await idle_client.request(method, f"{path.format(unchanged)}?{query}"), 400, "VALIDATION_ERROR")
 
@@ -128,7 +128,7 @@ async def test_a_parameter_that_does_not_fit_is_refused(idle_client: TaskClient,
 MESSAGES: Final[list[Json]] = [{}, [], None, {"message": 7}, {"message": None}, {"message": "x", "id": "int_x"}]
 
 
-async def test_an_answer_needs_a_message_that_is_text(idle_client: TaskClient, unchanged: str) -> None:
+async def test_a_response_needs_a_text_message(idle_client: TaskClient, unchanged: str) -> None:
     path = f"/tasks/{unchanged}/respond"
     for body in MESSAGES:
         check_error(await idle_client.request("POST", path, json=body), 400, "VALIDATION_ERROR")
@@ -151,14 +151,14 @@ ROUTES: Final = [
 NAMES: Final = ["task_none", "run_none", "task_", "x" * 129, "a%20b", "%00", "%F0%9F%92%A9", "thr_x"]
 
 
-async def test_a_task_that_is_not_there_is_not_found(idle_client: TaskClient, unchanged: str) -> None:
+async def test_a_missing_task_is_not_found(idle_client: TaskClient, unchanged: str) -> None:
     for method, path in ROUTES:
         for name in NAMES:
             options = {"json": {"message": "x"}} if path.endswith("respond") else {}
             check_error(await idle_client.request(method, path.format(name), **options), 404, "TASK_NOT_FOUND")
 
 
-async def test_another_method_or_address_is_none_of_the_contract(idle_client: TaskClient, unchanged: str) -> None:
+async def test_other_methods_and_paths_are_rejected(idle_client: TaskClient, unchanged: str) -> None:
     for method, path in (
         ("PUT", "/tasks"),
         ("PATCH", "/tasks/{}"),

@@ -1,4 +1,4 @@
-"""Giving an agent a task: it is kept once that is answered, and what it may use is held."""
+"""Creating tasks: fields, limits, idempotency and errors."""
 
 import asyncio
 import re
@@ -20,12 +20,12 @@ async def test_a_task_is_accepted_and_pending(any_client: TaskClient) -> None:
     assert (run.mode, run.agent_type, run.input) == (Mode.TASK, "bot", "go")
 
 
-async def test_what_is_not_said_has_its_default(client: TaskClient) -> None:
+async def test_omitted_fields_have_defaults(client: TaskClient) -> None:
     run = await client.run(await client.run_to_end())
     assert (run.priority, run.tags, run.limits) == (Priority.NORMAL, [], Limits())
 
 
-async def test_all_that_is_said_is_kept(client: TaskClient) -> None:
+async def test_all_fields_are_stored(client: TaskClient) -> None:
     task = await client.run_to_end(
         priority="high", tags=["audit", "deps"], maxIterations=15, maxDurationSeconds=60, tokenBudget=1000
     )
@@ -35,7 +35,7 @@ async def test_all_that_is_said_is_kept(client: TaskClient) -> None:
 
 
 @pytest.mark.parametrize("input", ["", " ", "ü\n", "a\0b\0", "x" * 100_000])
-async def test_any_text_is_an_input(any_client: TaskClient, input: str) -> None:
+async def test_any_text_is_a_valid_input(any_client: TaskClient, input: str) -> None:
     task = await any_client.run_to_end(input=input)
     assert (await any_client.read(task))["input"] == input
 
@@ -55,7 +55,7 @@ async def test_each_task_has_a_thread_of_its_own_with_a_title(client: TaskClient
         ({"tokenBudget": 12}, "BUDGET_EXCEEDED"),
     ],
 )
-async def test_a_task_that_used_up_what_it_was_given_fails_with_a_code(
+async def test_a_task_that_exceeds_its_limits_fails_with_a_code(
     client: TaskClient, limit: dict[str, Json], code: str
 ) -> None:
     task = await client.read(await client.run_to_end("worker", **limit))
@@ -69,19 +69,19 @@ async def test_a_task_that_takes_too_long_fails_with_a_code(client: TaskClient) 
     assert task["error"]["iteration"] == task["iterations"] == 1
 
 
-async def test_a_task_overrides_how_long_its_agent_works(client: TaskClient) -> None:
-    asked: list[dict[str, Json]] = [{"maxIterations": 9}, {"maxIterations": 2}, {"maxDurationSeconds": 90}, {}]
-    made = [(await client.run(await client.run_to_end("bounded", **limits))).limits for limits in asked]
-    assert [limits.max_iterations for limits in made] == [9, 2, 3, 3]
-    assert [limits.max_duration_seconds for limits in made] == [60, 60, 90, 60]
+async def test_a_task_overrides_the_iteration_and_duration_limits_of_its_agent(client: TaskClient) -> None:
+    requested: list[dict[str, Json]] = [{"maxIterations": 9}, {"maxIterations": 2}, {"maxDurationSeconds": 90}, {}]
+    limits_of_runs = [(await client.run(await client.run_to_end("bounded", **limits))).limits for limits in requested]
+    assert [limits.max_iterations for limits in limits_of_runs] == [9, 2, 3, 3]
+    assert [limits.max_duration_seconds for limits in limits_of_runs] == [60, 60, 90, 60]
 
 
-async def test_a_task_spends_at_most_what_its_agent_may(client: TaskClient) -> None:
-    loose, tight = [await client.run(await client.run_to_end("bounded", tokenBudget=most)) for most in (9000, 500)]
+async def test_a_task_cannot_raise_the_token_budget_of_its_agent(client: TaskClient) -> None:
+    loose, tight = [await client.run(await client.run_to_end("bounded", tokenBudget=budget)) for budget in (9000, 500)]
     assert (loose.limits.token_budget, tight.limits.token_budget) == (1000, 500)
 
 
-async def test_the_same_request_under_one_key_makes_one_task(any_client: TaskClient) -> None:
+async def test_requests_with_one_idempotency_key_create_one_task(any_client: TaskClient) -> None:
     async def create(**body: Json) -> tuple[int, Json, str | None]:
         headers = {"Idempotency-Key": f"once-{any_client.site.url}"}
         response = await any_client.request("POST", "/agents/bot/task", json={"input": "go", **body}, headers=headers)
@@ -95,12 +95,12 @@ async def test_the_same_request_under_one_key_makes_one_task(any_client: TaskCli
     assert (status, body["error"]["code"]) == (409, "IDEMPOTENCY_MISMATCH")
 
 
-async def test_an_agent_that_takes_no_tasks_is_refused(client: TaskClient) -> None:
+async def test_an_agent_without_task_mode_is_rejected(client: TaskClient) -> None:
     check_error(await client.request("POST", "/agents/talker/task", json={"input": "go"}), 400, "MODE_NOT_SUPPORTED")
     assert await client.list_ids(agentName="talker") == []
 
 
-async def test_an_agent_whose_files_are_in_error_is_refused_with_the_file(client: TaskClient) -> None:
+async def test_an_agent_with_invalid_files_is_rejected_with_the_file_name(client: TaskClient) -> None:
     error = check_error(
         await client.request("POST", "/agents/broken/task", json={"input": "go"}), 400, "VALIDATION_ERROR"
     )
@@ -108,7 +108,7 @@ async def test_an_agent_whose_files_are_in_error_is_refused_with_the_file(client
 
 
 @pytest.mark.parametrize("name", ["nobody", "Bot", "%00", "..%2Fbot", "x" * 300, "b%20t", "%F0%9F%92%A9"])
-async def test_an_agent_that_is_not_there_is_not_found(client: TaskClient, name: str) -> None:
+async def test_a_missing_agent_is_not_found(client: TaskClient, name: str) -> None:
     response = await client.request("POST", f"/agents/{name}/task", json={"input": "go"})
     assert (response.status_code, response.json()["error"]["code"]) in [
         (404, "AGENT_NOT_FOUND"),

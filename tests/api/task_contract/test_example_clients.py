@@ -1,4 +1,4 @@
-"""A script that was written for the tasks contract works as it is: what the page shows, to the letter."""
+"""The example clients of the contract's documentation work unchanged."""
 
 import asyncio
 import re
@@ -19,7 +19,7 @@ PAGE_STREAM: Final = Path(__file__).with_name("page_stream.mjs")
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="runs the page's JavaScript")
 
 
-async def test_a_client_creates_follows_answers_cancels_and_deletes(any_client: TaskClient) -> None:
+async def test_a_client_creates_follows_responds_cancels_and_deletes(any_client: TaskClient) -> None:
     base = any_client.site.url
     async with httpx2.AsyncClient(timeout=LIMIT, trust_env=False) as http:
         body = {
@@ -54,7 +54,7 @@ async def test_a_client_creates_follows_answers_cancels_and_deletes(any_client: 
         assert (gone.status_code, gone.json()) == (200, {"deleted": True, "taskId": forced})
 
 
-async def test_the_events_that_a_client_polls_beside_it_name_each_tool_once(client: TaskClient) -> None:
+async def test_polled_events_name_each_tool_call_once(client: TaskClient) -> None:
     task = await client.create("worker")
     seen, said = set[int](), list[str]()
     async with httpx2.AsyncClient(timeout=LIMIT, trust_env=False) as http:
@@ -75,14 +75,14 @@ async def test_the_events_that_a_client_polls_beside_it_name_each_tool_once(clie
 
 
 @needs_node
-async def test_the_javascript_of_the_page_runs_as_it_stands(client: TaskClient) -> None:
+async def test_the_documented_javascript_runs_unchanged(client: TaskClient) -> None:
     said = await _node("--input-type=module", "-e", PAGE_SCRIPT % {"base": client.site.url})
     lines = re.sub(r"\d+ms", "some ms", said).splitlines()
     assert lines == ["🔧 todo_write", "   ✓ some ms", "🔧 todo_write", "   ✓ some ms", "did"]
 
 
 @needs_node
-async def test_the_javascript_that_follows_a_task_closes_by_itself_at_its_end(client: TaskClient) -> None:
+async def test_the_documented_event_source_closes_when_the_task_ends(client: TaskClient) -> None:
     ended = await _node(PAGE_STREAM, f"{client.site.url}/tasks/{await client.run_to_end('worker')}/stream")
     calls = ["Tool call: todo_write", "Tool call: todo_write"]
     assert ended.splitlines() == [*calls, "Current status: finished", "closed, opened 1"]
@@ -95,7 +95,7 @@ async def test_the_javascript_that_follows_a_task_closes_by_itself_at_its_end(cl
 
 
 async def _node(*arguments: str | Path) -> str:
-    """Return what a program of Node says."""
+    """Run a Node program, and return its output."""
     node = await asyncio.create_subprocess_exec("node", *arguments, stdout=asyncio.subprocess.PIPE)
     async with asyncio.timeout(LIMIT):
         said, _ = await node.communicate()
@@ -104,7 +104,7 @@ async def _node(*arguments: str | Path) -> str:
 
 
 async def _poll(http: httpx2.AsyncClient, base: str, task: str) -> Json:
-    """Do as `pollTask` of the page does."""
+    """Poll like `pollTask` of the page."""
     async with asyncio.timeout(LIMIT):
         while True:
             found = (await http.get(f"{base}/tasks/{task}")).json()["task"]
@@ -113,7 +113,7 @@ async def _poll(http: httpx2.AsyncClient, base: str, task: str) -> Json:
 
 
 async def _follow(client: TaskClient, task: str) -> list[str]:
-    """Do as the page's example of an `EventSource` does."""
+    """Follow a task like the `EventSource` example of the page."""
     said = []
     async with client.stream(task) as stream:
         async for frame in stream.events():
@@ -130,7 +130,7 @@ async def _follow(client: TaskClient, task: str) -> list[str]:
     return said
 
 
-async def test_the_example_of_a_stream_logs_what_it_should(client: TaskClient) -> None:
+async def test_the_documented_stream_example_logs_tool_calls_and_status(client: TaskClient) -> None:
     task = await client.run_to_end("worker")
     calls = ["tool call: todo_write", "tool call: todo_write"]
     assert await _follow(client, task) == [*calls, "current status: finished", "closed by task.status"]
@@ -142,7 +142,7 @@ async def test_the_example_of_a_stream_logs_what_it_should(client: TaskClient) -
     assert following.result()[-1] == "closed by task.status"
 
 
-# The page's "Polling Pattern" and "Live Tool Event Streaming"; only the agent's name and the pause are other ones.
+# The page's "Polling Pattern" and "Live Tool Event Streaming"; with another agent and a shorter pause.
 PAGE_SCRIPT: Final = """
 async function pollTask(baseUrl, taskId, timeoutMs = 120000) {
   const deadline = Date.now() + timeoutMs;

@@ -1,4 +1,4 @@
-"""What a run is as a task, and what its log is as events, whatever the log."""
+"""The projection of runs to tasks, and of any log to task events."""
 
 from itertools import pairwise
 from typing import Any, Final
@@ -84,7 +84,7 @@ def run_with(status: RunStatus, *, reason: str | None = None, started: bool = Tr
         (RunStatus.CANCELLED, None, False, "canceled"),
     ],
 )
-def test_a_run_stands_where_the_contract_says(status: RunStatus, reason: str | None, started: bool, task: str) -> None:
+def test_each_run_status_maps_to_a_task_status(status: RunStatus, reason: str | None, started: bool, task: str) -> None:
     run = run_with(status, reason=reason, started=started)
     assert task_status(run) == listed_task(run).status == task_state(run).status == task
 
@@ -98,14 +98,14 @@ def test_each_status_of_a_task_is_one_phase_of_a_run(status: RunStatus, reason: 
 
 
 @given(st.from_regex(r"\A(run_|task_|)[A-Za-z0-9_-]{1,40}\Z"))
-def test_both_ids_of_a_run_name_it(name: str) -> None:
+def test_run_ids_and_task_ids_convert_both_ways(name: str) -> None:
     run = run_id_of(name)
     assert run_id_of(task_id_of(run)) == run_id_of(run) == run
     assert task_id_of(run_id_of(task_id_of(run))) == task_id_of(run)
 
 
 @given(st.none() | st.text() | st.integers() | st.lists(st.text()))
-def test_input_and_output_are_text_whatever_they_were(value: object) -> None:
+def test_input_and_output_of_any_json_become_text(value: object) -> None:
     task = listed_task(run_with(RunStatus.COMPLETED, input=value, output=value))
     assert isinstance(task.input, str)
     assert task.output is None if value is None else isinstance(task.output, str)
@@ -145,7 +145,7 @@ EVENTS: Final[st.SearchStrategy[Event]] = st.one_of(
 
 
 def to_log(events: list[Event]) -> list[LoggedEvent]:
-    """Return events as a log has them."""
+    """Return events as log entries."""
     return [
         LoggedEvent(seq=seq, type=_type(event), data=encode_event(event), created_at=instant(Millis(seq)))
         for seq, event in enumerate(events, start=1)
@@ -153,7 +153,7 @@ def to_log(events: list[Event]) -> list[LoggedEvent]:
 
 
 def task_events(log: list[LoggedEvent], projection: TaskProjection | None = None) -> list[TaskEvent]:
-    """Return what a log tells."""
+    """Return the task events of a log."""
     projection = projection or TaskProjection()
     return [event for item in log for event in projection.feed(item)]
 
@@ -164,23 +164,21 @@ def _type(event: Event) -> str:
 
 
 @given(st.lists(EVENTS, max_size=25), st.integers(0, 25))
-def test_what_is_read_live_is_what_is_replayed(events: list[Event], cut: int) -> None:
+def test_live_and_replayed_events_are_equal(events: list[Event], cut: int) -> None:
     log = to_log(events)
     whole = task_events(log)
     live = TaskProjection()
     before = task_events(log[:cut], live)
-    assert before + task_events(log, live) == whole, "what was read is passed over"
-    assert task_events([item for item in log if item.type in TASK_LOG_EVENT_TYPES]) == whole, (
-        "what a model says changes nothing"
-    )
+    assert before + task_events(log, live) == whole, "events that were read are skipped"
+    assert task_events([item for item in log if item.type in TASK_LOG_EVENT_TYPES]) == whole, "model text has no effect"
     assert all(event.id <= cut for event in before)
-    # Who has what was told before the cut, and asks for what comes after the last of it, has all of it, once.
+    # A client that resumes after the last event before the cut has every event once.
     last = before[-1].id if before else 0
     assert before + [event for event in whole if event.id > last] == whole
 
 
 @given(st.lists(EVENTS, max_size=25))
-def test_each_event_stands_for_one_of_the_log_and_has_its_number(events: list[Event]) -> None:
+def test_each_task_event_has_the_number_of_one_log_event(events: list[Event]) -> None:
     log = to_log(events)
     ids = [event.id for event in task_events(log)]
     assert all(one < other for one, other in pairwise(ids))
@@ -189,7 +187,7 @@ def test_each_event_stands_for_one_of_the_log_and_has_its_number(events: list[Ev
 
 
 @given(st.lists(EVENTS, max_size=25))
-def test_each_event_has_all_that_either_shape_of_the_page_has(events: list[Event]) -> None:
+def test_each_event_has_the_fields_of_both_documented_shapes(events: list[Event]) -> None:
     for event in task_events(to_log(events)):
         assert event.event.items() >= {"type": event.type, **event.data}.items()
         assert instant(event.timestamp) == event.created_at
@@ -207,7 +205,7 @@ def test_each_event_has_all_that_either_shape_of_the_page_has(events: list[Event
 
 
 @given(st.lists(EVENTS, max_size=25))
-def test_statuses_follow_one_another_and_tools_end_once_after_they_began(events: list[Event]) -> None:
+def test_status_changes_are_consecutive_and_each_started_tool_ends_once(events: list[Event]) -> None:
     status, open_tools = "pending", list[str]()
     projection = TaskProjection()
     for event in task_events(to_log(events), projection):
@@ -221,7 +219,7 @@ def test_statuses_follow_one_another_and_tools_end_once_after_they_began(events:
     assert status == projection.status
 
 
-def test_a_call_of_which_nobody_knows_whether_it_happened_did_not_go_well() -> None:
+def test_an_unknown_call_is_not_a_success() -> None:
     call = ToolCallId("a")
     step = StepChanged(number=2, kind=StepKind.TOOL, state=StepState.STARTED, key="k", attempt=1, tool_call_id=call)
     unknown = msgspec.structs.replace(step, state=StepState.UNKNOWN)
@@ -240,7 +238,7 @@ def test_a_call_of_which_nobody_knows_whether_it_happened_did_not_go_well() -> N
     assert events[2].data["success"] is False
 
 
-def test_a_call_that_is_made_again_after_a_crash_is_told_once() -> None:
+def test_a_call_repeated_after_a_crash_is_reported_once() -> None:
     call = ToolCallId("a")
     step = StepChanged(number=2, kind=StepKind.TOOL, state=StepState.STARTED, key="k", attempt=1, tool_call_id=call)
     log = to_log(
@@ -263,7 +261,7 @@ def test_a_call_that_is_made_again_after_a_crash_is_told_once() -> None:
     ]
 
 
-async def test_a_call_that_was_made_again_is_one_more_iteration() -> None:
+async def test_a_repeated_model_call_counts_as_an_iteration() -> None:
     first, second = [
         Step(number=number, kind=StepKind.MODEL, name="m", key="k", state=StepState.DONE, attempt=attempt)
         for number, attempt in ((1, 2), (3, 1))

@@ -1,4 +1,4 @@
-"""Reading tasks: one, many, and what happened to them."""
+"""Reading tasks, lists of tasks, their events and contexts."""
 
 import asyncio
 import re
@@ -57,7 +57,7 @@ async def test_a_finished_task_has_all_its_fields(any_client: TaskClient) -> Non
     assert task["session_id"] == (await any_client.run(name)).thread_id
 
 
-async def test_a_failed_task_says_why(client: TaskClient) -> None:
+async def test_a_failed_task_has_its_error(client: TaskClient) -> None:
     task = await client.read(await client.run_to_end("failing"))
     check_task(task, eventCount=int)
     assert (task["status"], task["output"]) == ("failed", None)
@@ -65,7 +65,7 @@ async def test_a_failed_task_says_why(client: TaskClient) -> None:
     assert task["finished_at"] is not None
 
 
-async def test_a_task_that_waits_has_neither_output_nor_error_nor_end(client: TaskClient) -> None:
+async def test_a_waiting_task_has_no_output_error_or_end_time(client: TaskClient) -> None:
     task = await client.read(await client.run_to_interrupt())
     assert (task["status"], task["output"], task["error"], task["finished_at"]) == ("waiting", None, None, None)
     assert task["started_at"] is not None
@@ -77,7 +77,7 @@ async def test_a_pending_task_has_not_started(idle_client: TaskClient) -> None:
     assert (task["status"], task["started_at"], task["eventCount"], task["iterations"]) == ("pending", None, 0, 0)
 
 
-async def test_a_task_that_waits_for_a_time_is_at_work(client: TaskClient) -> None:
+async def test_a_task_that_waits_for_a_timer_is_processing(client: TaskClient) -> None:
     name = await client.wait_for_status(await client.create("sleeper"), RunStatus.WAITING)
     assert (await client.read(name))["status"] == "processing"
     await client.site.post(f"/tasks/{name}/cancel", expect=200)
@@ -90,7 +90,7 @@ async def test_a_spawned_task_names_its_parent(client: TaskClient) -> None:
     assert (task["parent_task_id"], task["input"], task["status"]) == (parent, "help", "finished")
 
 
-async def test_either_id_names_it_on_either_side(client: TaskClient) -> None:
+async def test_both_apis_accept_run_ids_and_task_ids(client: TaskClient) -> None:
     task = await client.run_to_end()
     run = run_of(task)
     for path in ("/tasks/{}", "/tasks/{}/events", "/tasks/{}/context", "/api/runs/{}", "/api/runs/{}/events"):
@@ -101,7 +101,7 @@ async def test_either_id_names_it_on_either_side(client: TaskClient) -> None:
     assert (await client.site.get(f"/api/runs/{task}"))["id"] == run
 
 
-async def test_the_list_has_tasks_only_and_the_newest_first(client: TaskClient) -> None:
+async def test_the_list_has_only_tasks_newest_first(client: TaskClient) -> None:
     first, second = await client.run_to_end(), await client.run_to_end("failing")
     chat = (
         await client.site.store.runs.create(SPACE, NewRun(thread=NewThread(agent_type="bot"), messages=[user("x")]))
@@ -116,7 +116,7 @@ async def test_the_list_has_tasks_only_and_the_newest_first(client: TaskClient) 
         check_error(await client.request("GET", f"/tasks/{chat.id}{path}"), 404, "TASK_NOT_FOUND")
 
 
-async def test_a_listed_task_says_what_the_task_itself_says(client: TaskClient) -> None:
+async def test_a_listed_task_equals_the_task_without_its_event_count(client: TaskClient) -> None:
     await client.run_to_end("worker", tags=["same"])
     (listed,) = (await client.site.get("/tasks", tag="same"))["tasks"]
     task = await client.read(listed["id"])
@@ -150,7 +150,7 @@ async def test_lists_are_filtered_by_agent_status_priority_and_tag(any_client: T
         await any_client.site.delete(f"/tasks/{made[name]}?force=true", expect=200)
 
 
-async def test_a_list_is_read_in_pages_by_the_last_task(idle_client: TaskClient) -> None:
+async def test_the_cursor_of_a_list_is_its_last_task(idle_client: TaskClient) -> None:
     made = [await idle_client.create(tags=["paged"]) for _ in range(23)][::-1]
     first = await idle_client.site.get("/tasks", tag="paged")
     assert [task["id"] for task in first["tasks"]] == made[:20]
@@ -159,13 +159,15 @@ async def test_a_list_is_read_in_pages_by_the_last_task(idle_client: TaskClient)
     assert ([task["id"] for task in rest["tasks"]], rest["next_cursor"]) == (made[20:], None)
     assert await idle_client.list_ids(tag="paged", cursor=run_of(made[4]), limit=3) == made[5:8]
     whole = await idle_client.site.get("/tasks", tag="paged", limit=23)
-    assert whole["next_cursor"] is None, "no cursor, no more"
+    assert whole["next_cursor"] is None, "the last page has no cursor"
     for name in (made[4], made[22]):
         await idle_client.site.delete(f"/tasks/{name}?force=true", expect=200)
-    assert await idle_client.list_ids(tag="paged", cursor=made[4], limit=3) == made[5:8], "even if that one is gone"
+    assert await idle_client.list_ids(tag="paged", cursor=made[4], limit=3) == made[5:8], (
+        "even if the task of the cursor was deleted"
+    )
 
 
-async def test_a_page_may_be_longer_than_one_of_the_native_lists(workshop: Workshop) -> None:
+async def test_a_page_may_exceed_the_native_page_size(workshop: Workshop) -> None:
     async with served(workshop, workers=0) as site:
         new = NewRun(thread=NewThread(agent_type="bot"), mode=Mode.TASK)
         runs = [made.run for made in await asyncio.gather(*(site.store.runs.create(SPACE, new) for _ in range(205)))]
@@ -174,7 +176,7 @@ async def test_a_page_may_be_longer_than_one_of_the_native_lists(workshop: Works
         assert await TaskClient(site).list_ids(limit=203) == listed[:203]
 
 
-async def test_the_events_of_a_task_are_those_of_the_page(any_client: TaskClient) -> None:
+async def test_the_events_of_a_task_have_the_documented_shape(any_client: TaskClient) -> None:
     task = await any_client.run_to_end("worker")
     response = await any_client.site.get(f"/tasks/{task}/events")
     assert (response["taskId"], response["next_cursor"]) == (task, None)
@@ -200,24 +202,24 @@ def _short(data: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("agent", ["bot", "failing", "worker", "parent", "asker", "sleeper", "curious"])
-async def test_event_ids_are_numbers_of_the_log_and_their_count_is_known(client: TaskClient, agent: str) -> None:
+async def test_event_ids_are_log_numbers_and_the_count_is_right(client: TaskClient, agent: str) -> None:
     task = await (client.run_to_interrupt if agent in ("asker", "sleeper", "curious") else client.run_to_end)(agent)
     log = dict(await client.site.log(run_of(task)))
     events = await client.events(task)
-    for _ in range(2):  # the second time what was counted before is not read again
+    for _ in range(2):  # the second count reads only new events
         assert (await client.read(task))["eventCount"] == len(events)
     ids = [event["id"] for event in events]
     assert ids == sorted(set(ids)) and set(ids) <= set(log)
     await client.site.delete(f"/tasks/{task}?force=true", expect=200)
 
 
-async def test_many_who_count_the_events_at_once_count_the_same(any_client: TaskClient) -> None:
+async def test_concurrent_event_counts_are_equal(any_client: TaskClient) -> None:
     task = await any_client.run_to_end("worker")
     counts = [read["eventCount"] for read in await asyncio.gather(*(any_client.read(task) for _ in range(8)))]
     assert counts == [6] * 8
 
 
-async def test_events_are_read_in_pages_by_the_last_id(client: TaskClient) -> None:
+async def test_the_cursor_of_events_is_the_last_id(client: TaskClient) -> None:
     task = await client.run_to_end("worker")
     events = await client.events(task)
     ids = [event["id"] for event in events]
@@ -229,7 +231,7 @@ async def test_events_are_read_in_pages_by_the_last_id(client: TaskClient) -> No
     assert (page["events"], page["next_cursor"]) == (events[4:], None)
 
 
-async def test_the_events_of_a_cancelled_task_end_what_it_began(client: TaskClient) -> None:
+async def test_cancelling_a_task_ends_its_open_tool_calls(client: TaskClient) -> None:
     task = await client.run_to_interrupt()
     await client.site.post(f"/tasks/{task}/cancel", expect=200)
     events = [(event["type"], _short(event["data"])) for event in await client.events(task)]
@@ -239,7 +241,7 @@ async def test_the_events_of_a_cancelled_task_end_what_it_began(client: TaskClie
     ]
 
 
-async def test_the_context_is_what_the_model_was_told_last(any_client: TaskClient) -> None:
+async def test_the_context_is_that_of_the_last_model_call(any_client: TaskClient) -> None:
     task = await any_client.run_to_end("worker")
     response = await any_client.site.get(f"/tasks/{task}/context")
     context = response["context"]
@@ -248,10 +250,10 @@ async def test_the_context_is_what_the_model_was_told_last(any_client: TaskClien
     assert (context["tools"], context["iteration"]) == (["todo_write"], 3) and TIME.fullmatch(context["timestamp"])
     roles = [message["role"] for message in context["messages"]]
     assert roles[:6] == ["system", "user", "assistant", "tool", "assistant", "tool"]
-    system, said, asked, result, *_ = context["messages"]
-    assert "Do as you are told." in system["content"] and said == {"role": "user", "content": "go"}
-    (call,) = asked["tool_calls"]
-    assert asked["content"] is None and call["type"] == "function" and call["function"]["name"] == "todo_write"
+    system, message, reply, result, *_ = context["messages"]
+    assert "Do as you are told." in system["content"] and message == {"role": "user", "content": "go"}
+    (call,) = reply["tool_calls"]
+    assert reply["content"] is None and call["type"] == "function" and call["function"]["name"] == "todo_write"
     assert call["function"]["arguments"] == '{"items":[{"text":"x"}]}'
     assert result["tool_call_id"] == call["id"]
 

@@ -1,4 +1,4 @@
-"""The reference page says what the code does, wherever it has a table."""
+"""The tables of the reference page match the code."""
 
 import re
 from typing import Final
@@ -26,12 +26,12 @@ def table(heading: str) -> list[list[str]]:
     return [[cell.strip() for cell in row.strip("| ").split(" | ")] for row in rows.splitlines()]
 
 
-def first_words(heading: str) -> list[str]:
-    """Return what the first column of a table names."""
+def first_column(heading: str) -> list[str]:
+    """Return the names in the first column of a table."""
     return [CELL.findall(row[0])[0] for row in table(heading)]
 
 
-def test_every_route_is_there_with_its_status() -> None:
+def test_every_route_is_documented_with_its_status() -> None:
     described = openapi_document(ROUTES)["paths"]
     routes = {
         f"{method.upper()} {path}": (operation["summary"], next(iter(operation["responses"])))
@@ -42,11 +42,11 @@ def test_every_route_is_there_with_its_status() -> None:
     assert written == routes and len(written) == 9
 
 
-def test_every_status_is_there() -> None:
-    assert first_words("Status") == [str(status) for status in TaskStatus]
+def test_every_status_is_documented() -> None:
+    assert first_column("Status") == [str(status) for status in TaskStatus]
 
 
-def test_every_field_of_a_new_task_is_there_with_its_default() -> None:
+def test_every_field_of_a_new_task_is_documented_with_its_default() -> None:
     fields = msgspec.json.schema_components([TaskBody])[1]["TaskBody"]["properties"]
     written = {CELL.findall(row[0])[0]: row[2].strip("`") for row in table("Creating")}
     assert set(written) == set(fields)
@@ -56,13 +56,13 @@ def test_every_field_of_a_new_task_is_there_with_its_default() -> None:
     assert f"up to {MAX_TAGS} texts" in PAGE
 
 
-def test_every_error_is_there_with_its_status_and_meaning() -> None:
+def test_every_error_is_documented_with_its_status_and_meaning() -> None:
     codes = [[f"`{each.code}`", str(status_of(each(""))), (each.__doc__ or "").splitlines()[0]] for each in TASK_ERRORS]
     assert table("Errors") == codes
 
 
 @pytest.mark.parametrize("agent", ["worker", "failing"])
-async def test_every_type_of_event_is_there_with_its_data(client: TaskClient, agent: str) -> None:
+async def test_every_event_type_is_documented_with_its_data(client: TaskClient, agent: str) -> None:
     written = {CELL.findall(row[0])[0]: set(CELL.findall(row[1])) for row in table("Events")}
     events = await client.events(await client.run_to_end(agent))
     for event in events:
@@ -73,7 +73,7 @@ async def test_every_type_of_event_is_there_with_its_data(client: TaskClient, ag
     assert f"up to {MAX_PREVIEW_CHARS} characters" in PAGE
 
 
-def test_the_example_of_an_event_has_its_shape() -> None:
+def test_the_example_event_has_the_right_shape() -> None:
     example = re.search(r"```json\n(.+?)```", PAGE, re.DOTALL)
     assert example is not None
     event = msgspec.json.decode(example[1], type=TaskEvent)

@@ -1,4 +1,4 @@
-"""Answering, cancelling and deleting tasks."""
+"""Responding to, cancelling and deleting tasks."""
 
 import asyncio
 from functools import partial
@@ -29,7 +29,7 @@ APPROVAL: Final = NewInterrupt(
         "additionalProperties": False,
     },
 )
-ASKING: Final = Move(to=RunStatus.WAITING, reason=WaitsFor.PERSON)
+WAIT_FOR_PERSON: Final = Move(to=RunStatus.WAITING, reason=WaitsFor.PERSON)
 
 
 def _is_result(content: str, event: Event) -> bool:
@@ -42,7 +42,7 @@ class TestRespond:
     @pytest.mark.parametrize(
         ("agent", "output"), [("asker", "it is The answer is 42"), ("responder", "The answer is 42")]
     )
-    async def test_a_message_is_what_the_agent_goes_on_with(self, client: TaskClient, agent: str, output: str) -> None:
+    async def test_the_agent_continues_with_the_message(self, client: TaskClient, agent: str, output: str) -> None:
         task = await client.run_to_interrupt(agent)
         answer = await client.site.post(f"/tasks/{task}/respond", {"message": "The answer is 42"}, expect=200)
         assert answer == {"taskId": task, "status": "processing"}
@@ -55,9 +55,9 @@ class TestRespond:
             ("waiting", "processing"),
             ("processing", "finished"),
         ]
-        assert changes[1]["reason"] in ("which?", "done?"), "what it asks"
+        assert changes[1]["reason"] in ("which?", "done?"), "the message of the interrupt"
 
-    async def test_a_task_that_does_not_wait_is_refused(self, client: TaskClient) -> None:
+    async def test_a_task_that_does_not_wait_rejects_responses(self, client: TaskClient) -> None:
         running = await client.wait_for_text(await client.create("staller"))
         sleeping = await client.wait_for_status(await client.create("sleeper"), RunStatus.WAITING)
         cancelled = await client.run_to_interrupt()
@@ -68,13 +68,13 @@ class TestRespond:
         for task in (running, sleeping):
             await client.site.delete(f"/tasks/{task}?force=true", expect=200)
 
-    async def test_a_pending_task_is_refused(self, idle_client: TaskClient) -> None:
+    async def test_a_pending_task_rejects_responses(self, idle_client: TaskClient) -> None:
         task = await idle_client.create()
         check_error(
             await idle_client.request("POST", f"/tasks/{task}/respond", json={"message": "x"}), 400, "TASK_NOT_WAITING"
         )
 
-    async def test_an_answer_is_taken_once(self, any_client: TaskClient) -> None:
+    async def test_only_one_of_concurrent_responses_is_accepted(self, any_client: TaskClient) -> None:
         task = await any_client.run_to_interrupt()
         body = {"message": "x"}
         answers = await asyncio.gather(
@@ -85,18 +85,18 @@ class TestRespond:
             "TASK_NOT_WAITING"
         }
 
-    async def test_of_several_questions_the_oldest_is_answered(self, client: TaskClient) -> None:
+    async def test_a_message_responds_to_the_oldest_open_interrupt(self, client: TaskClient) -> None:
         task = await client.run_to_interrupt("curious")
-        for left, message in ((2, "one"), (1, "two")):
-            await client.site.floor.asks(await client.run(task), left)
+        for open_count, message in ((2, "one"), (1, "two")):
+            await client.site.floor.asks(await client.run(task), open_count)
             await client.wait_for_status(task, RunStatus.WAITING)
             await client.site.post(f"/tasks/{task}/respond", {"message": message}, expect=200)
             await client.site.floor.until(await client.run(task), partial(_is_result, message))
         await client.wait_for_status(task, *TERMINAL_STATUSES)
-        asked = await client.site.store.interrupts.of_run(SPACE, run_of(task))
-        assert [(each.message, each.response) for each in asked] == [("first?", "one"), ("second?", "two")]
+        interrupts = await client.site.store.interrupts.of_run(SPACE, run_of(task))
+        assert [(each.message, each.response) for each in interrupts] == [("first?", "one"), ("second?", "two")]
 
-    async def test_an_answer_that_the_question_does_not_take_is_refused(self, client: TaskClient) -> None:
+    async def test_a_response_that_does_not_fit_the_schema_is_rejected(self, client: TaskClient) -> None:
         task = await client.run_to_interrupt("chooser")
         answer = await client.request("POST", f"/tasks/{task}/respond", json={"message": "green"})
         error = check_error(answer, 400, "VALIDATION_ERROR")
@@ -106,25 +106,23 @@ class TestRespond:
         await client.wait_for_status(task, *TERMINAL_STATUSES)
         assert (await client.read(task))["output"] == "it is blue"
 
-    async def test_a_question_of_a_child_is_answered_at_its_parent(self, any_client: TaskClient) -> None:
+    async def test_the_parent_accepts_the_response_to_an_interrupt_of_its_child(self, any_client: TaskClient) -> None:
         parent = await any_client.run_to_child_interrupt()
         (child,) = await any_client.site.store.runs.children(SPACE, run_of(parent))
         await any_client.site.post(f"/tasks/{parent}/respond", {"message": "x"}, expect=200)
         await any_client.wait_for_status(parent, *TERMINAL_STATUSES)
         assert (await any_client.read(parent))["status"] == "finished"
-        (asked,) = await any_client.site.store.interrupts.of_run(SPACE, child.id)
-        assert (asked.status, asked.response) == (InterruptStatus.ANSWERED, "x")
+        (interrupt,) = await any_client.site.store.interrupts.of_run(SPACE, child.id)
+        assert (interrupt.status, interrupt.response) == (InterruptStatus.ANSWERED, "x")
 
-    async def test_a_question_of_a_child_may_be_answered_at_the_child(self, client: TaskClient) -> None:
+    async def test_the_child_accepts_the_response_to_its_own_interrupt(self, client: TaskClient) -> None:
         parent = await client.run_to_child_interrupt()
         (child,) = await client.site.store.runs.children(SPACE, run_of(parent))
         await client.site.post(f"/tasks/{child.id}/respond", {"message": "x"}, expect=200)
         await client.wait_for_status(parent, *TERMINAL_STATUSES)
         assert (await client.read(parent))["status"] == "finished"
 
-    async def test_a_question_that_a_task_does_not_wait_for_is_answered_where_it_is_asked(
-        self, client: TaskClient
-    ) -> None:
+    async def test_a_parent_that_does_not_wait_names_the_child_with_the_interrupt(self, client: TaskClient) -> None:
         parent = await client.run_to_end("leaver")
         await client.site.floor.asks(await client.run(parent))
         (child,) = await client.site.store.runs.children(SPACE, run_of(parent))
@@ -140,7 +138,7 @@ class TestRespond:
             ("deny: too risky", "refused: a person said no: too risky"),
         ],
     )
-    async def test_a_call_that_a_person_must_approve_runs_or_does_not(
+    async def test_an_approval_decides_whether_the_call_runs(
         self, any_client: TaskClient, message: str, output: str
     ) -> None:
         task = await any_client.run_to_interrupt("guarded")
@@ -161,19 +159,19 @@ class TestRespond:
             ("deny", {"decision": "deny"}),
         ],
     )
-    async def test_an_approval_is_answered_in_words(
+    async def test_an_approval_takes_approve_or_deny_with_a_reason(
         self, idle_client: TaskClient, message: str, response: Json
     ) -> None:
         task = await idle_client.create()
-        commit = Commit(lease=await idle_client.claim(task), interrupts=[APPROVAL], move=ASKING)
+        commit = Commit(lease=await idle_client.claim(task), interrupts=[APPROVAL], move=WAIT_FOR_PERSON)
         await idle_client.site.store.journal.commit(commit)
         for bad in ("yes", "approved", "approve: it", "", "denied: x"):
             answer = await idle_client.request("POST", f"/tasks/{task}/respond", json={"message": bad})
             check_error(answer, 400, "VALIDATION_ERROR")
         assert (await idle_client.read(task))["status"] == "waiting"
         await idle_client.site.post(f"/tasks/{task}/respond", {"message": message}, expect=200)
-        (asked,) = await idle_client.site.store.interrupts.of_run(SPACE, run_of(task))
-        assert (asked.status, asked.response) == (InterruptStatus.ANSWERED, response)
+        (interrupt,) = await idle_client.site.store.interrupts.of_run(SPACE, run_of(task))
+        assert (interrupt.status, interrupt.response) == (InterruptStatus.ANSWERED, response)
         assert (await idle_client.read(task))["status"] == "processing"
 
 
@@ -189,8 +187,8 @@ class TestRespond:
         ({"type": "null"}, "null", None),
     ],
 )
-def test_a_message_is_text_or_the_json_that_the_question_wants(schema: Json, message: str, answer: Json) -> None:
-    assert parse_response(_question(schema), message) == answer
+def test_a_message_is_read_as_text_or_as_json_by_the_schema(schema: Json, message: str, answer: Json) -> None:
+    assert parse_response(_interrupt(schema), message) == answer
 
 
 @pytest.mark.parametrize(
@@ -202,13 +200,13 @@ def test_a_message_is_text_or_the_json_that_the_question_wants(schema: Json, mes
         ({"enum": ["a"]}, '"b"'),
     ],
 )
-def test_what_is_neither_is_no_answer(schema: Json, message: str) -> None:
+def test_a_message_that_fits_neither_way_is_rejected(schema: Json, message: str) -> None:
     with pytest.raises(ContractInvalid) as error:
-        parse_response(_question(schema), message)
+        parse_response(_interrupt(schema), message)
     assert error.value.details == {"field": "message", "schema": schema}
 
 
-def _question(schema: Json) -> Interrupt:
+def _interrupt(schema: Json) -> Interrupt:
     fields: dict[str, Any] = dict.fromkeys(Interrupt.__struct_fields__)
     return Interrupt(**fields | {"id": InterruptId("int_x"), "kind": InterruptKind.INPUT, "response_schema": schema})
 
@@ -217,7 +215,7 @@ class TestCancel:
     """`POST /tasks/:id/cancel`."""
 
     @pytest.mark.parametrize("agent", ["staller", "asker", "sleeper", "proxy"])
-    async def test_a_task_that_has_not_ended_is_canceled(self, any_client: TaskClient, agent: str) -> None:
+    async def test_an_active_task_is_canceled(self, any_client: TaskClient, agent: str) -> None:
         task = await any_client.create(agent)
         await any_client.site.floor.comes_to(await any_client.run(task), RunStatus.RUNNING, *SETTLED_STATUSES)
         assert await any_client.site.post(f"/tasks/{task}/cancel", expect=200) == {"taskId": task, "status": "canceled"}
@@ -228,12 +226,12 @@ class TestCancel:
         for child in await any_client.site.store.runs.children(SPACE, run_of(task)):
             assert child.status.terminal
 
-    async def test_a_pending_task_is_canceled_before_it_began(self, idle_client: TaskClient) -> None:
+    async def test_a_pending_task_is_canceled_before_it_starts(self, idle_client: TaskClient) -> None:
         task = await idle_client.create()
         await idle_client.site.post(f"/tasks/{task}/cancel", expect=200)
         assert [event["data"] for event in await idle_client.events(task)] == [{"from": "pending", "to": "canceled"}]
 
-    async def test_a_task_that_has_ended_is_refused(self, client: TaskClient) -> None:
+    async def test_an_ended_task_cannot_be_canceled(self, client: TaskClient) -> None:
         canceled = await client.run_to_interrupt()
         await client.site.post(f"/tasks/{canceled}/cancel", expect=200)
         for task in (await client.run_to_end(), await client.run_to_end("failing"), canceled):
@@ -241,7 +239,7 @@ class TestCancel:
             check_error(await client.request("POST", f"/tasks/{task}/cancel"), 400, "TASK_ALREADY_TERMINAL")
             assert await client.read(task) == before
 
-    async def test_whatever_body_it_has_is_left_unread(self, client: TaskClient) -> None:
+    async def test_the_body_of_a_cancel_request_is_ignored(self, client: TaskClient) -> None:
         for body in (b"", b"{}", b"no json"):
             task = await client.run_to_interrupt()
             answer = await client.request("POST", f"/tasks/{task}/cancel", content=body)
@@ -251,7 +249,7 @@ class TestCancel:
 class TestDelete:
     """`DELETE /tasks/:id`."""
 
-    async def test_a_task_that_has_ended_goes_with_all_that_it_had(self, any_client: TaskClient) -> None:
+    async def test_deleting_an_ended_task_removes_all_its_data(self, any_client: TaskClient) -> None:
         task = await any_client.run_to_end("worker", tags=["gone"])
         thread = (await any_client.read(task))["session_id"]
         assert await any_client.site.delete(f"/tasks/{task}", expect=200) == {"deleted": True, "taskId": task}
@@ -261,7 +259,7 @@ class TestDelete:
         await any_client.site.get(f"/api/threads/{thread}", expect=404)
         assert task not in await any_client.list_ids(limit=1000)
 
-    async def test_an_active_task_is_refused_without_force(self, client: TaskClient) -> None:
+    async def test_an_active_task_is_deleted_only_with_force(self, client: TaskClient) -> None:
         running = await client.wait_for_text(await client.create("staller"))
         waiting = await client.run_to_interrupt()
         sleeping = await client.wait_for_status(await client.create("sleeper"), RunStatus.WAITING)
@@ -280,16 +278,16 @@ class TestDelete:
         check_error(await idle_client.request("DELETE", f"/tasks/{task}"), 409, "TASK_ACTIVE")
         await idle_client.site.delete(f"/tasks/{task}?force=true", expect=200)
 
-    async def test_what_it_spawned_goes_with_it(self, any_client: TaskClient) -> None:
+    async def test_deleting_a_task_deletes_the_tasks_it_spawned(self, any_client: TaskClient) -> None:
         task = await any_client.run_to_end("starter")
         (child,) = await any_client.site.store.runs.children(SPACE, run_of(task))
         error = check_error(await any_client.request("DELETE", f"/tasks/{task}"), 409, "TASK_ACTIVE")
-        assert error["details"] == {"id": task, "active": child.id.replace("run_", "task_")}, "what has not ended"
+        assert error["details"] == {"id": task, "active": child.id.replace("run_", "task_")}, "the active child"
         await any_client.site.delete(f"/tasks/{task}?force=true", expect=200)
         for name in (task, child.id):
             check_error(await any_client.request("GET", f"/tasks/{name}"), 404, "TASK_NOT_FOUND")
 
-    async def test_a_task_that_others_stand_on_is_gone_for_all_who_ask(self, any_client: TaskClient) -> None:
+    async def test_a_deleted_task_that_is_the_base_of_another_run_is_not_found(self, any_client: TaskClient) -> None:
         task = await any_client.run_to_end()
         thread = (await any_client.read(task))["session_id"]
         later = await any_client.site.play(thread, "and then?")
@@ -298,7 +296,7 @@ class TestDelete:
         check_error(await any_client.request("GET", f"/tasks/{task}"), 404, "TASK_NOT_FOUND")
         assert task not in await any_client.list_ids(agentName="bot", limit=1000)
 
-    async def test_of_many_that_delete_it_one_does(self, any_client: TaskClient) -> None:
+    async def test_only_one_of_concurrent_deletes_succeeds(self, any_client: TaskClient) -> None:
         task = await any_client.run_to_interrupt()
         answers = await asyncio.gather(*(any_client.request("DELETE", f"/tasks/{task}?force=true") for _ in range(8)))
         assert sorted(answer.status_code for answer in answers) == [200, *[404] * 7]

@@ -1,4 +1,4 @@
-"""The stream of a task: replay, where it stands, what comes, how it ended."""
+"""The stream of a task: replayed events, status, live events, end event."""
 
 import socket
 
@@ -18,7 +18,7 @@ from tests.api.task_contract.task_client import TERMINAL_STATUSES, TaskClient, c
 from tests.scenario.agents.workshop import Workshop
 
 
-async def test_an_ended_task_is_replayed_then_its_status_and_the_last_word(any_client: TaskClient) -> None:
+async def test_an_ended_task_is_replayed_then_its_status_and_the_end_event(any_client: TaskClient) -> None:
     task = await any_client.run_to_end("worker")
     frames = await any_client.read_stream(task)
     events = await any_client.events(task)
@@ -27,17 +27,17 @@ async def test_an_ended_task_is_replayed_then_its_status_and_the_last_word(any_c
     assert read_frames(frames)[:-1] == events
     (status,) = read_frames(frames, "status")
     assert status == {"taskId": task, "status": "finished", "output": "did", "error": None}
-    _check_last_word(read_frames(frames)[-1], status)
+    _check_end_event(read_frames(frames)[-1], status)
 
 
-def _check_last_word(word: Json, status: Json) -> None:
-    assert set(word) == {"type", "data", "created_at", "event", "timestamp"}
-    assert (word["type"], word["data"]) == ("task.status", status)
-    assert word["event"] == {"type": "task.status", **status}
-    assert isinstance(word["timestamp"], int)
+def _check_end_event(event: Json, status: Json) -> None:
+    assert set(event) == {"type", "data", "created_at", "event", "timestamp"}
+    assert (event["type"], event["data"]) == ("task.status", status)
+    assert event["event"] == {"type": "task.status", **status}
+    assert isinstance(event["timestamp"], int)
 
 
-async def test_a_live_stream_says_what_the_replay_says(any_client: TaskClient) -> None:
+async def test_a_live_stream_equals_the_replay(any_client: TaskClient) -> None:
     task = await any_client.run_to_interrupt()
     async with any_client.stream(task) as stream:
         live = [await soon(stream.frame()) for _ in range(5)]
@@ -67,7 +67,7 @@ async def test_a_cancelled_task_ends_its_stream(client: TaskClient) -> None:
     assert [frame["event"]["status"] for frame in frames] == ["canceled", "canceled"]
 
 
-async def test_a_stream_can_be_followed_before_the_task_began(idle_client: TaskClient) -> None:
+async def test_a_stream_can_be_opened_before_the_task_starts(idle_client: TaskClient) -> None:
     task = await idle_client.create()
     async with idle_client.stream(task) as stream:
         assert (await _until_status(stream))["status"] == "pending"
@@ -75,25 +75,25 @@ async def test_a_stream_can_be_followed_before_the_task_began(idle_client: TaskC
         assert read_frames(await stream.rest())[0]["data"] == {"from": "pending", "to": "canceled"}
 
 
-async def test_a_task_that_waits_for_its_tools_says_that_it_began(client: TaskClient) -> None:
+async def test_a_task_that_waits_for_its_mcp_server_is_processing(client: TaskClient) -> None:
     task = await client.create("patient")
     async with client.stream(task) as stream:
         await _until_status(stream)
-        began = await soon(stream.frame())
-        assert read_frames([began])[0]["data"] == {"from": "pending", "to": "processing"}
+        started = await soon(stream.frame())
+        assert read_frames([started])[0]["data"] == {"from": "pending", "to": "processing"}
         await client.site.post(f"/tasks/{task}/cancel", expect=200)
         assert read_frames(await stream.rest())[0]["data"] == {"from": "processing", "to": "canceled"}
 
 
-async def test_the_status_is_where_the_events_so_far_have_led_to(idle_client: TaskClient) -> None:
+async def test_the_status_frame_matches_the_events_sent_so_far(idle_client: TaskClient) -> None:
     task = await idle_client.create()
     await idle_client.claim(task)
     assert (await idle_client.read(task))["status"] == "processing"
     async with idle_client.stream(task) as stream:
-        assert (await _until_status(stream))["status"] == "pending"  # as nothing was told of it yet
+        assert (await _until_status(stream))["status"] == "pending"  # no event has changed it yet
 
 
-async def test_a_stream_goes_on_after_any_event(client: TaskClient) -> None:
+async def test_a_stream_resumes_after_any_event(client: TaskClient) -> None:
     task = await client.run_to_end("worker")
     frames = await client.read_stream(task)
     for after in range((await client.run(task)).last_event_seq + 1):
@@ -101,21 +101,21 @@ async def test_a_stream_goes_on_after_any_event(client: TaskClient) -> None:
         assert rest == [frame for frame in frames if frame.id is None or frame.id > after]
 
 
-async def test_the_event_to_go_on_after_may_stand_in_the_address(client: TaskClient) -> None:
+async def test_last_event_id_may_be_a_query_parameter(client: TaskClient) -> None:
     task = await client.run_to_end("worker")
     response = await client.request("GET", f"/tasks/{task}/stream?last_event_id=7")
     first = int(response.text.split("id: ")[1].split("\n")[0])
     assert first == next(event["id"] for event in await client.events(task) if event["id"] > 7)
 
 
-async def test_a_stream_is_framed_as_the_page_shows_and_held_up_by_no_proxy(client: TaskClient) -> None:
+async def test_a_stream_has_the_documented_frames_and_headers_against_buffering(client: TaskClient) -> None:
     task = await client.run_to_end()
     response = await client.request("GET", f"/tasks/{task}/stream")
     assert response.status_code == 200
     assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
     assert response.headers["cache-control"] == "no-cache, no-transform"
     assert response.headers["x-accel-buffering"] == "no"
-    assert "\r" not in response.text and response.content.endswith(NO_RETRY), "a browser does not come back"
+    assert "\r" not in response.text and response.content.endswith(NO_RETRY), "browsers must not reconnect"
     assert f'\n\nevent: status\ndata: {{"taskId":"{task}","status":"finished"' in response.text
     assert (
         '\nevent: task\ndata: {"id":2,"type":"status.change","data":{"from":"pending","to":"processing"}'
@@ -123,32 +123,32 @@ async def test_a_stream_is_framed_as_the_page_shows_and_held_up_by_no_proxy(clie
     )
 
 
-async def test_either_id_is_followed(client: TaskClient) -> None:
+async def test_a_stream_accepts_run_ids_and_task_ids(client: TaskClient) -> None:
     task = await client.run_to_end()
     assert await client.read_stream(run_of(task)) == await client.read_stream(task)
 
 
 @pytest.mark.parametrize("cursor", ["999", "-1", "abc", "1.5", "1 2", "9" * 40])
 @pytest.mark.parametrize("header", [True, False])
-async def test_a_cursor_that_is_none_of_ours_is_refused(client: TaskClient, cursor: str, header: bool) -> None:
+async def test_an_invalid_last_event_id_is_rejected(client: TaskClient, cursor: str, header: bool) -> None:
     task = await client.run_to_end()
-    given = {"headers": {"Last-Event-ID": cursor}} if header else {"params": {"last_event_id": cursor}}
-    check_error(await client.request("GET", f"/tasks/{task}/stream", **given), 400, "VALIDATION_ERROR")
+    options = {"headers": {"Last-Event-ID": cursor}} if header else {"params": {"last_event_id": cursor}}
+    check_error(await client.request("GET", f"/tasks/{task}/stream", **options), 400, "VALIDATION_ERROR")
 
 
-async def test_a_task_that_is_deleted_ends_its_stream(any_client: TaskClient) -> None:
+async def test_deleting_a_task_ends_its_stream(any_client: TaskClient) -> None:
     task = await any_client.run_to_interrupt()
     async with any_client.stream(task) as stream:
         await _until_status(stream)
         await any_client.site.delete(f"/tasks/{task}?force=true", expect=200)
         frames = await soon(_frames(stream))
     assert stream.ended
-    # Whether the stream saw the end before the task was gone is a matter of moments.
+    # The stream may see the end before the deletion, or only the deletion.
     assert "canceled" in str(frames) or any((frame.comment or "").startswith("gone") for frame in frames)
     assert frames[-1].retry == 86_400_000
 
 
-async def test_a_silent_stream_and_one_of_which_only_the_model_speaks_show_signs_of_life(workshop: Workshop) -> None:
+async def test_a_stream_without_task_events_sends_keepalives(workshop: Workshop) -> None:
     async with served(workshop, workers=0, habits=StreamLimits(keepalive_seconds=0.03)) as site:
         worker = await claim_new_task(TaskClient(site))
         async with TaskClient(site).stream(worker.task) as stream:
@@ -159,10 +159,10 @@ async def test_a_silent_stream_and_one_of_which_only_the_model_speaks_show_signs
                 await worker.append(TextMessageContent(message_id=MessageId("m"), delta=word))
             comments += [(await soon(stream.frame())).comment for _ in range(3)]
         assert comments == ["keepalive"] * 6
-    assert StreamLimits().keepalive_seconds == 15, "unless told otherwise"
+    assert StreamLimits().keepalive_seconds == 15, "by default"
 
 
-async def test_a_reader_that_goes_away_does_not_stop_the_task(client: TaskClient) -> None:
+async def test_a_task_continues_after_its_reader_disconnects(client: TaskClient) -> None:
     task = await client.run_to_interrupt()
     async with client.stream(task) as stream:
         await _until_status(stream)
@@ -171,23 +171,23 @@ async def test_a_reader_that_goes_away_does_not_stop_the_task(client: TaskClient
     assert (await client.run(task)).status is RunStatus.COMPLETED
 
 
-async def test_a_reader_that_takes_nothing_of_the_replay_is_cut_off_and_can_resume(workshop: Workshop) -> None:
+async def test_a_stalled_reader_is_disconnected_and_can_resume(workshop: Workshop) -> None:
     async with served(workshop, workers=0, habits=StreamLimits(stall_timeout_seconds=0.1)) as site:
         client = TaskClient(site)
         worker = await claim_new_task(client)
         await worker.call_tools(25, input="x" * 200_000)
         address, port = site.host.split(":")
-        with socket.socket() as stuck:
-            stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            stuck.connect((address, int(port)))
-            stuck.sendall(f"GET /tasks/{worker.task}/stream HTTP/1.1\r\nHost: {site.host}\r\n\r\n".encode())
+        with socket.socket() as stalled:
+            stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            stalled.connect((address, int(port)))
+            stalled.sendall(f"GET /tasks/{worker.task}/stream HTTP/1.1\r\nHost: {site.host}\r\n\r\n".encode())
             await eventually(lambda: _holds(site.feeds.open_count == 1))
             await eventually(lambda: _holds(site.feeds.open_count == 0))
         await worker.finish()
         assert read_frames(await client.read_stream(worker.task))[:-1] == await client.events(worker.task)
 
 
-async def test_a_server_that_stops_lets_its_readers_go_and_takes_no_more(workshop: Workshop) -> None:
+async def test_a_stopping_server_ends_streams_and_a_full_one_rejects_them(workshop: Workshop) -> None:
     async with served(workshop, workers=0, habits=StreamLimits(max_streams=1)) as site:
         client = TaskClient(site)
         worker = await claim_new_task(client)
@@ -201,7 +201,7 @@ async def test_a_server_that_stops_lets_its_readers_go_and_takes_no_more(worksho
 
 
 async def _until_status(stream: SseReader) -> Json:
-    """Read up to where the task stands, and return it."""
+    """Read up to the status frame, and return its data."""
     while True:
         frame = await soon(stream.frame())
         if frame.event == "status":
@@ -209,7 +209,7 @@ async def _until_status(stream: SseReader) -> Json:
 
 
 async def _frames(stream: SseReader) -> list[Frame]:
-    """Return all that is left, also what carries nothing."""
+    """Return all remaining frames, including comments."""
     frames = []
     while (frame := await stream.frame()) is not None:
         frames.append(frame)
