@@ -17,27 +17,27 @@ APPROVAL_MESSAGE: Final = "The agent wants to call `{name}`. May it?"
 
 
 class ApprovalDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """What was decided about one call."""
+    """The decision about one tool call."""
 
     why: str | None = None
-    """What the model is told of a call that is refused; null where it may run."""
+    """The result that the model gets for a denied call; null if the call may run."""
     arguments: dict[str, Json] | None = None
-    """Those that a person approved instead of what it asked for."""
+    """The arguments that a person approved instead of the model's."""
     folder: str | None = None
-    """Where the shell was for which a command was decided on."""
+    """The shell folder for which a command was decided."""
     granted: list[str] | None = None
-    """Rules that a person had written."""
+    """The rules that the person granted."""
 
 
 class ApprovalState(msgspec.Struct, frozen=True, kw_only=True):
-    """What was decided about the calls of one message. Values go over to other runs, but decisions do not."""
+    """The decisions about the calls of one message. Runs inherit values, so it names the run that it applies to."""
 
     run_id: RunId
     calls: dict[ToolCallId, ApprovalDecision] = {}
 
 
 class ApprovalResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person answers."""
+    """A person's response to an approval interrupt."""
 
     decision: Literal["approve", "deny", "always"]
     reason: str | None = None
@@ -46,16 +46,16 @@ class ApprovalResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_decisions(values: Mapping[str, Json], run_id: RunId) -> dict[ToolCallId, ApprovalDecision]:
-    """Return what was decided about calls of this run."""
-    written = values.get(APPROVALS_VALUE)
-    if written is None:
+    """Return the stored decisions about calls of this run."""
+    stored = values.get(APPROVALS_VALUE)
+    if stored is None:
         return {}
-    found = msgspec.convert(written, ApprovalState)
-    return found.calls if found.run_id == run_id else {}
+    state = msgspec.convert(stored, ApprovalState)
+    return state.calls if state.run_id == run_id else {}
 
 
 def approval_key(run_id: RunId, call: ToolCall, spec: ToolSpec | None) -> str:
-    """Return the key under which a person is asked about a call; what a tool has become is part of the question."""
+    """Return the key of a call's approval interrupt; a tool that changes again needs a new approval."""
     change = f".{spec.changed.digest}" if spec is not None and spec.changed is not None else ""
     return f"{run_id}.{call.id}.approval{change}"
 
@@ -70,16 +70,15 @@ def approval_interrupt(
     offered_rules: Sequence[Sequence[str]],
     folder: str | None,
 ) -> NewInterrupt:
-    """Return what a person is asked about a call: the answer holds for exactly this one.
+    """Return the interrupt that asks a person to approve exactly this call.
 
-    `asking` are the agents whose rules ask, for which one of the `offers` is written if it is always allowed.
+    The response "always" grants one of the `offered_rules` to each of the `asking_agents`.
     """
-    change = None if spec.changed is None else spec.changed.description
-    told = {
+    optional = {
         "rule": decision.rule,
         "reason": decision.reason,
         "agent": decision.agent,
-        "description": change,
+        "description": None if spec.changed is None else spec.changed.description,
         "folder": folder,
     }
     return NewInterrupt(
@@ -94,23 +93,24 @@ def approval_interrupt(
             "tool": call.name,
             "asking": asking_agents,
             "offers": offered_rules,
-            **{key: said for key, said in told.items() if said is not None},
+            **{key: value for key, value in optional.items() if value is not None},
         },
     )
 
 
-def _response_schema(spec: ToolSpec, offers: Sequence[Sequence[str]]) -> dict[str, Json]:
+def _response_schema(spec: ToolSpec, offered_rules: Sequence[Sequence[str]]) -> dict[str, Json]:
     properties: dict[str, Json] = {
-        "decision": {"enum": ["approve", "deny", "always"] if offers else ["approve", "deny"]},
-        "reason": {"type": "string", "description": "what the agent is told when it may not"},
-        "arguments": {**spec.parameters, "description": "to approve the call with other arguments than it asks for"},
+        "decision": {"enum": ["approve", "deny", "always"] if offered_rules else ["approve", "deny"]},
+        "reason": {"type": "string", "description": "why the call is denied, for the agent"},
+        "arguments": {**spec.parameters, "description": "arguments to approve instead of the requested ones"},
     }
-    if offers:
-        properties["rules"] = {
-            "enum": [list(rules) for rules in offers],
-            "description": "the rules to write, so that it is always allowed; the first of these unless one is chosen",
-        }
     schema: dict[str, Json] = {"type": "object", "required": ["decision"], "properties": properties}
-    # No rules were offered that allow what somebody has changed a call to.
-    alone = {"if": {"properties": {"decision": {"const": "always"}}}, "then": {"properties": {"arguments": False}}}
-    return {**schema, "additionalProperties": False, **(alone if offers else {})}
+    if not offered_rules:
+        return {**schema, "additionalProperties": False}
+    properties["rules"] = {
+        "enum": [list(rules) for rules in offered_rules],
+        "description": "the rules to grant with `always`; the first of these by default",
+    }
+    # The offered rules allow the requested arguments, not edited ones.
+    always = {"if": {"properties": {"decision": {"const": "always"}}}, "then": {"properties": {"arguments": False}}}
+    return {**schema, "additionalProperties": False, **always}

@@ -1,11 +1,11 @@
-"""`ApprovalGate` decides every tool call of a message before any of them runs.
+"""`ApprovalCheck` decides every tool call of a message before any of them runs.
 
     allowed by a rule or by default ──► runs
     denied                          ──► a result for the model; the call never starts
     needs approval                  ──► all interrupts of the message open in one commit, and the run waits
 
 Decisions are stored in a value of the run, from the commit that opens the interrupts until the calls have settled: a
-worker that takes over after a crash asks nobody twice, and runs nothing that was denied.
+worker that takes over after a crash opens no interrupt twice, and runs no denied call.
 """
 
 import logging
@@ -49,43 +49,45 @@ T = TypeVar("T")
 _log: Final = logging.getLogger("holdfast.agent")
 
 PREEMPTED_RESULT: Final = "refused: nobody approved it, because the person said something else instead"
-EDITED_ARGUMENTS_NOTE: Final = "a person changed the arguments of this call to {}, and this came of it:"
+EDITED_ARGUMENTS_NOTE: Final = "a person changed the arguments of this call to {}. Its result:"
 EXPIRED_RESULT: Final = "refused: nobody approved it in time"
-TOOL_CHANGED_REASON: Final = "the tool is not what it was when it was trusted"
+TOOL_CHANGED_REASON: Final = "the tool has changed since it was trusted"
 FOLDER_CHANGED_RESULT: Final = (
-    "refused: this was decided for a shell in `{}`, but a call before it went to `{}`, where the rules say otherwise: "
+    "refused: this was decided for a shell in `{}`, but an earlier call changed to `{}`, where other rules apply: "
     "call it again"
 )
 RULES_CHANGED_RESULT: Final = "refused: the rules have changed, and a person must approve it now: call it again"
 
 
 class ApprovedCalls(msgspec.Struct, frozen=True, kw_only=True):
-    """The calls of a message, as they may be run, and why some may not."""
+    """The decided calls of a message, with approved arguments, and why some of them are denied."""
 
     calls: Sequence[ToolCall]
     denied: Mapping[ToolCallId, str] = {}
     edit_notes: Mapping[ToolCallId, str] = {}
-    """What the model is told of calls whose arguments a person changed."""
+    """Notes to the model about calls whose arguments a person edited."""
     shell_folders: Mapping[ToolCallId, str] = {}
-    """Where the shell was for which commands were decided on."""
+    """The shell folders for which commands were decided."""
 
     def denial(self, ctx: RunContext, call: ToolCall) -> str | None:
-        """Return what the model is told of a call that may not run, as things are now."""
+        """Return the result of a call that may not run now, or null if it may."""
         if call.id in self.denied:
             return self.denied[call.id]
-        meant, now = self.shell_folders.get(call.id), shell_folder(ctx.values)
-        if meant is None or meant == now:
+        decided_folder, folder = self.shell_folders.get(call.id), shell_folder(ctx.values)
+        if decided_folder is None or decided_folder == folder:
             return None
         decision = ctx.permission_chain.decide(call.name, arguments_for_rules(call.name, call.arguments, ctx.values))
-        return None if decision.action is PermissionAction.ALLOW else FOLDER_CHANGED_RESULT.format(meant, now)
+        return (
+            None if decision.action is PermissionAction.ALLOW else FOLDER_CHANGED_RESULT.format(decided_folder, folder)
+        )
 
 
 UNRESTRICTED: Final = ApprovedCalls(calls=())
-"""Nothing is decided about any call."""
+"""No call needs a decision."""
 
 
 def needs_decision(ctx: RunContext, calls: Sequence[ToolCall]) -> bool:
-    """Say whether there is anything to decide about calls; mostly there is not."""
+    """Return whether any of the calls needs a decision; usually none does."""
     return (
         ctx.values.get(APPROVALS_VALUE) is not None
         or is_tainted(ctx)
@@ -93,8 +95,8 @@ def needs_decision(ctx: RunContext, calls: Sequence[ToolCall]) -> bool:
     )
 
 
-class ApprovalGate:
-    """Decides about the calls of one assistant message."""
+class ApprovalCheck:
+    """Decides the calls of one assistant message."""
 
     def __init__(self, ctx: RunContext, message: Message) -> None:
         self._ctx = ctx
@@ -102,45 +104,47 @@ class ApprovalGate:
         self._decisions: dict[ToolCallId, ApprovalDecision] = {}
 
     async def decide(self, calls: Sequence[ToolCall]) -> ApprovedCalls | None:
-        """Return how the calls may be run, or null if the run waits for people to decide about some of them."""
+        """Return the decided calls, or null if the run was suspended until people respond."""
         self._decisions = dict(load_decisions(self._ctx.values, self._ctx.run.id))
-        asked = await self._decide_new_calls([call for call in calls if call.id not in self._decisions])
-        if asked and not await self._wait_for_responses(asked):
+        undecided = await self._decide_new_calls([call for call in calls if call.id not in self._decisions])
+        if undecided and not await self._wait_for_responses(undecided):
             return None
-        refused = {call: ruling.why for call, ruling in self._decisions.items() if ruling.why is not None}
-        edited = {
-            call: EDITED_ARGUMENTS_NOTE.format(as_text(ruling.arguments))
-            for call, ruling in self._decisions.items()
-            if ruling.arguments is not None
-        }
-        folders = {call: ruling.folder for call, ruling in self._decisions.items() if ruling.folder is not None}
-        approved = [self._with_approved_arguments(call) for call in calls]
-        return ApprovedCalls(calls=approved, denied=refused, edit_notes=edited, shell_folders=folders)
+        edits = {id: decision.arguments for id, decision in self._decisions.items() if decision.arguments is not None}
+        return ApprovedCalls(
+            calls=[replace(call, arguments=edits[call.id]) if call.id in edits else call for call in calls],
+            denied={id: decision.why for id, decision in self._decisions.items() if decision.why is not None},
+            edit_notes={id: EDITED_ARGUMENTS_NOTE.format(as_text(arguments)) for id, arguments in edits.items()},
+            shell_folders={id: found.folder for id, found in self._decisions.items() if found.folder is not None},
+        )
 
     async def _decide_new_calls(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
-        """Decide about calls that have not begun, and return those that somebody is asked about."""
+        """Decide calls that have not started, and return those that a person must decide."""
         ledger = self._ctx.ledger
-        begun = any(ledger.step_for_call(call.id) is not None for call in self._message.tool_calls)
-        asked = []
+        started = any(ledger.step_for_call(call.id) is not None for call in self._message.tool_calls)
+        undecided = []
         for call in calls:
             if ledger.step_for_call(call.id) is not None or await self._apply_response(call):
                 continue
             if self._interrupt_id(call) in self._ctx.interrupts:
-                asked.append(call)
+                undecided.append(call)
                 continue
             decision = self._decide_by_rules(call)
-            if decision.action is PermissionAction.ASK and begun:
+            if decision.action is PermissionAction.ASK and started:
                 decision = PermissionDecision(
                     action=PermissionAction.DENY, rule=decision.rule, reason=RULES_CHANGED_RESULT
                 )
             if decision.action is PermissionAction.ASK:
-                asked.append(call)
+                undecided.append(call)
                 self._open_interrupt(call, decision)
-            self._record_decision(call, decision)
-        return asked
+            if decision.action is PermissionAction.ALLOW and decision.rule is None:
+                continue
+            self._emit_decision(call, decision)
+            if decision.action is not PermissionAction.ASK:
+                self._decisions[call.id] = ApprovalDecision(why=_denial_text(decision), folder=self._shell_folder(call))
+        return undecided
 
     def _decide_by_rules(self, call: ToolCall) -> PermissionDecision:
-        """Return what the rules say. What would fail anyway is left to do so: nobody is asked about it."""
+        """Return the decision of the rules. A call that would fail anyway needs no approval."""
         tool = self._tool_spec(call.name)
         if tool is None or call.id in self._message.metadata.get("unreadable", {}):
             return PermissionDecision(action=PermissionAction.ALLOW)
@@ -152,18 +156,10 @@ class ApprovalGate:
             return PermissionDecision(action=PermissionAction.ALLOW)
         return decision
 
-    def _record_decision(self, call: ToolCall, decision: PermissionDecision) -> None:
-        """Say what was decided, unless nothing is said about such calls, and keep it."""
-        if decision.action is PermissionAction.ALLOW and decision.rule is None:
-            return
-        self._emit_decision(call, decision)
-        if decision.action is not PermissionAction.ASK:
-            self._decisions[call.id] = ApprovalDecision(why=_denial_text(decision), folder=self._shell_folder(call))
-
     def _open_interrupt(self, call: ToolCall, decision: PermissionDecision) -> None:
         spec = self._tool_spec(call.name)
         assert spec is not None
-        asked = approval_interrupt(
+        interrupt = approval_interrupt(
             self._ctx.run.id,
             call,
             spec,
@@ -172,53 +168,47 @@ class ApprovalGate:
             offered_rules=self._offered_rules(call),
             folder=self._shell_folder(call),
         )
-        open_interrupt(self._ctx, asked)
+        open_interrupt(self._ctx, interrupt)
 
-    async def _wait_for_responses(self, asked: list[ToolCall]) -> bool:
-        """Wait for people, and return whether all is decided by now."""
-        while asked:
+    async def _wait_for_responses(self, undecided: list[ToolCall]) -> bool:
+        """Suspend the run; return true instead if the inbox already decides every call."""
+        ctx = self._ctx
+        while undecided:
             self._save_decisions()
             try:
-                await suspend(self._ctx, WaitsFor.PERSON, waits_on=())
-            except InboxNotEmpty:
-                await self._ctx.read_inbox()
-                asked = await self._apply_responses(asked)
-                if asked:
-                    hold_messages(self._ctx)
-            else:
+                await suspend(ctx, WaitsFor.PERSON, waits_on=())
                 return False
+            except InboxNotEmpty:
+                await ctx.read_inbox()
+            undecided = [call for call in undecided if not await self._apply_response(call)]
+            if ctx.inbox.has_message:
+                for call in undecided:
+                    cancel_interrupt(ctx, self._interrupt_id(call))
+                    self._store_decision(call, ApprovalDecision(why=PREEMPTED_RESULT))
+                return True
+            if undecided:
+                hold_messages(ctx)
         return True
-
-    async def _apply_responses(self, asked: Sequence[ToolCall]) -> list[ToolCall]:
-        """Take in what came, and return the calls that nothing came for."""
-        open_ = [call for call in asked if not await self._apply_response(call)]
-        if not self._ctx.inbox.has_message:
-            return open_
-        for call in open_:
-            cancel_interrupt(self._ctx, self._interrupt_id(call))
-            self._store_decision(call, ApprovalDecision(why=PREEMPTED_RESULT))
-        return []
 
     async def _apply_response(self, call: ToolCall) -> bool:
-        """Decide about a call as a person answered, if one did."""
-        answered = take_resume_cause(self._ctx, approval_key(self._ctx.run.id, call, self._tool_spec(call.name)))
-        if not isinstance(answered, InterruptResolved):
+        """Decide a call by the response of a person; return whether there is one."""
+        resolved = take_resume_cause(self._ctx, approval_key(self._ctx.run.id, call, self._tool_spec(call.name)))
+        if not isinstance(resolved, InterruptResolved):
             return False
-        self._store_decision(call, await self._decide_by_response(call, answered), by=answered.by)
+        self._store_decision(call, await self._decide_by_response(call, resolved), principal=resolved.by)
         return True
 
-    async def _decide_by_response(self, call: ToolCall, answered: InterruptResolved) -> ApprovalDecision:
-        """Return what a person decided. The rules are asked once more: what they deny now, nobody can approve."""
-        response = _parse_response(answered)
+    async def _decide_by_response(self, call: ToolCall, resolved: InterruptResolved) -> ApprovalDecision:
+        """Return the decision of a person. The rules apply again: a call that they deny now cannot be approved."""
+        response = _parse_response(resolved)
         if response is None:
             return ApprovalDecision(why=EXPIRED_RESULT)
         if response.decision == "deny":
             return ApprovalDecision(why=f"refused: a person said no{f': {response.reason}' if response.reason else ''}")
-        edited = response.arguments
-        spec = self._tool_spec(call.name)
-        unfit = None if edited is None or spec is None else _argument_problem(spec, edited)
-        if unfit is not None:
-            return ApprovalDecision(why=f"refused: a person changed the arguments, but {unfit}")
+        edited, spec = response.arguments, self._tool_spec(call.name)
+        problem = None if edited is None or spec is None else _argument_problem(spec, edited)
+        if problem is not None:
+            return ApprovalDecision(why=f"refused: a person changed the arguments, but {problem}")
         final = call if edited is None else replace(call, arguments=edited)
         decision = self._ctx.permission_chain.decide(
             final.name, self._rule_arguments(final), default=self._default(final)
@@ -231,32 +221,32 @@ class ApprovalGate:
         return ApprovalDecision(arguments=edited, granted=granted, folder=self._shell_folder(call))
 
     async def _grant(self, call: ToolCall, response: ApprovalResponse) -> list[str] | None:
-        """Write the rules that a person chose, for every agent whose rules asked; return them, if they are written."""
-        work, offered = self._ctx, self._offered_rules(call)
+        """Grant the chosen rules to every agent whose rules asked; return them, or null if they were not written."""
+        ctx, offered = self._ctx, self._offered_rules(call)
         rules = response.rules if response.rules in offered else offered[0] if offered else None
         if rules is None:
             return None
         try:
             for agent, _ in self._asking_agents(call):
-                await work.library.grant(work.lease, agent=agent, rules=rules)
+                await ctx.library.grant(ctx.lease, agent=agent, rules=rules)
         except Conflict as error:
             if isinstance(error, LeaseLost):
                 raise
-            _log.warning("run `%s`: what a person always allows is not written: %s", work.run.id, error.message)
+            _log.warning("run `%s`: granted rules were not written: %s", ctx.run.id, error.message)
             return None
-        work.update_agent(await work.library.agent(work.lease))
+        ctx.update_agent(await ctx.library.agent(ctx.lease))
         return rules
 
-    def _store_decision(self, call: ToolCall, decision: ApprovalDecision, *, by: str | None = None) -> None:
-        """Keep what was decided about a call, and say so."""
-        self._decisions[call.id] = decision
+    def _store_decision(self, call: ToolCall, approval: ApprovalDecision, *, principal: str | None = None) -> None:
+        self._decisions[call.id] = approval
         self._save_decisions()
-        verdict = PermissionAction.ALLOW if decision.why is None else PermissionAction.DENY
-        self._emit_decision(call, PermissionDecision(action=verdict, reason=decision.why), approval=decision, by=by)
+        action = PermissionAction.ALLOW if approval.why is None else PermissionAction.DENY
+        decision = PermissionDecision(action=action, reason=approval.why)
+        self._emit_decision(call, decision, approval=approval, principal=principal)
 
     def _save_decisions(self) -> None:
-        kept = ApprovalState(run_id=self._ctx.run.id, calls=self._decisions)
-        self._ctx.set_values({APPROVALS_VALUE: msgspec.to_builtins(kept)})
+        state = ApprovalState(run_id=self._ctx.run.id, calls=self._decisions)
+        self._ctx.set_values({APPROVALS_VALUE: msgspec.to_builtins(state)})
 
     def _emit_decision(
         self,
@@ -264,9 +254,9 @@ class ApprovalGate:
         decision: PermissionDecision,
         *,
         approval: ApprovalDecision | None = None,
-        by: str | None = None,
+        principal: str | None = None,
     ) -> None:
-        ruled = approval or ApprovalDecision()
+        approval = approval or ApprovalDecision()
         self._ctx.writer.emit_custom(
             PermissionDecided(
                 tool_call_id=call.id,
@@ -275,25 +265,24 @@ class ApprovalGate:
                 rule=_or_unset(decision.rule),
                 reason=_or_unset(decision.reason),
                 agent=_or_unset(decision.agent),
-                by=_or_unset(by),
-                arguments=_or_unset(ruled.arguments),
-                granted=_or_unset(ruled.granted),
+                by=_or_unset(principal),
+                arguments=_or_unset(approval.arguments),
+                granted=_or_unset(approval.granted),
             )
         )
 
     def _offered_rules(self, call: ToolCall) -> list[list[str]]:
-        """Return the rules that would allow a call from now on, whoever's rules ask."""
+        """Return the rules that would allow a call from now on."""
         asking = self._asking_agents(call)
         return suggest_grants(asking[0][1], call.name, self._rule_arguments(call)) if asking else []
 
     def _asking_agents(self, call: ToolCall) -> list[tuple[str, PermissionPolicy]]:
-        """Return the agents whose rules ask about a call, with these."""
-        decisions = self._ctx.permission_chain.decisions(
-            call.name, self._rule_arguments(call), default=self._default(call)
-        )
+        """Return the agents whose rules require approval of a call, with their policies."""
+        chain = self._ctx.permission_chain
+        decisions = chain.decisions(call.name, self._rule_arguments(call), default=self._default(call))
         return [
             link
-            for link, decision in zip(self._ctx.permission_chain.links, decisions, strict=True)
+            for link, decision in zip(chain.links, decisions, strict=True)
             if decision.action is PermissionAction.ASK
         ]
 
@@ -303,16 +292,12 @@ class ApprovalGate:
     def _shell_folder(self, call: ToolCall) -> str | None:
         return shell_folder(self._ctx.values) if call.name == BASH_TOOL else None
 
-    def _with_approved_arguments(self, call: ToolCall) -> ToolCall:
-        ruling = self._decisions.get(call.id)
-        return call if ruling is None or ruling.arguments is None else replace(call, arguments=ruling.arguments)
-
     def _interrupt_id(self, call: ToolCall) -> InterruptId:
         return InterruptId(derived_id("int", key=approval_key(self._ctx.run.id, call, self._tool_spec(call.name))))
 
     def _default(self, call: ToolCall) -> PermissionAction:
-        asked = call.name in DEFAULT_APPROVAL_TOOLS or call.name in self._ctx.toolbox.remote_names
-        return PermissionAction.ASK if asked else PermissionAction.ALLOW
+        needs_approval = call.name in DEFAULT_APPROVAL_TOOLS or call.name in self._ctx.toolbox.remote_names
+        return PermissionAction.ASK if needs_approval else PermissionAction.ALLOW
 
     def _tool_spec(self, name: str) -> ToolSpec | None:
         try:
@@ -322,22 +307,22 @@ class ApprovalGate:
 
 
 def emit_denial(ctx: RunContext, call: ToolCall, reason: str) -> None:
-    """Say that a call is refused after all, now that it was about to begin."""
+    """Emit the decision about a call that was allowed and is denied when it is about to start."""
     ctx.writer.emit_custom(
         PermissionDecided(tool_call_id=call.id, tool=call.name, decision=PermissionAction.DENY, reason=reason)
     )
 
 
 def clear_decisions(ctx: RunContext) -> None:
-    """Forget what was decided about calls, now that they have settled."""
+    """Delete the stored decisions once their calls have settled."""
     if ctx.values.get(APPROVALS_VALUE) is not None:
         ctx.set_values({APPROVALS_VALUE: None})
 
 
-def _parse_response(answered: InterruptResolved) -> ApprovalResponse | None:
-    """Return what a person said, or null if that is nothing that could be a yes."""
+def _parse_response(resolved: InterruptResolved) -> ApprovalResponse | None:
+    """Return the response, or null if it expired or is not valid: neither can be an approval."""
     try:
-        return None if answered.expired else msgspec.convert(answered.response, ApprovalResponse)
+        return None if resolved.expired else msgspec.convert(resolved.response, ApprovalResponse)
     except msgspec.ValidationError:
         return None
 
@@ -351,13 +336,13 @@ def _argument_problem(spec: ToolSpec, arguments: dict[str, Json]) -> str | None:
 
 
 def _denial_text(decision: PermissionDecision) -> str | None:
-    """Return what the model is told of a call that is refused."""
+    """Return the result of a denied call, for the model."""
     if decision.action is not PermissionAction.DENY:
         return None
     if decision.reason is not None:
         return decision.reason
-    whose = f" of agent `{decision.agent}`" if decision.agent is not None else ""
-    return f"refused: the rule `{decision.rule}`{whose} denies this call"
+    agent = f" of agent `{decision.agent}`" if decision.agent is not None else ""
+    return f"refused: the rule `{decision.rule}`{agent} denies this call"
 
 
 def _or_unset(value: T | None) -> T | UnsetType:

@@ -5,7 +5,7 @@
                                      └───────────────── it requests tools ◄───────────────────┤
                                                         it only answers ──► completed ◄───────┘
 
-There is no checkpoint beside the conversation: the holder of the lease reads messages and steps and knows what is next.
+The conversation is the only checkpoint: the lease holder derives the next step from messages and steps.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ from holdfast.domain.run import RunError, RunStatus
 from holdfast.domain.stream import StreamNormaliser
 from holdfast.domain.tool import ToolSpec
 from holdfast.ports.log import Journal
-from holdfast.ports.model import Model, Models, TokenCounter
+from holdfast.ports.model import Models, TokenCounter
 from holdfast.ports.runtime import Clock, Library, RemoteTools, SubagentRuns
 from holdfast.tools.builtin.catalog import builtin_tools
 from holdfast.tools.child_runs import WorkspaceSpawner
@@ -53,10 +53,9 @@ from holdfast.tools.tool import Tool, ToolMiddleware, passthrough
 _log: Final = logging.getLogger("holdfast.agent")
 
 REMOTE_TOOLS_GRACE_SECONDS: Final = 0.25
-"""Seconds that a run waits for servers of tools before it says that it has begun."""
+"""How long the listing of remote tools may take before the run reports that it has started."""
 
 _ToolboxInputs: TypeAlias = tuple[list[str], int | None, tuple[ToolSpec, ...], Sequence[Tool]]
-"""What the toolbox of an agent is made of."""
 
 
 class AgentExecutor:
@@ -79,9 +78,9 @@ class AgentExecutor:
         config: LoopConfig | None = None,
         middleware: ToolMiddleware = passthrough,
     ) -> None:
-        """Put together what runs agents; `tools` are local ones beside the built-in, `custom` those that change.
+        """Create an executor with local `tools` beside the built-in ones, and `custom_tools` that may change.
 
-        As long as those stay the same, `custom` returns the same sequence.
+        `custom_tools` returns the same sequence until they change.
         """
         self._journal = journal
         self._library = library
@@ -101,80 +100,44 @@ class AgentExecutor:
         self._tool_measurer = ToolMeasurer(tokens)
 
     async def execute(self, lease: Lease, *, stop: asyncio.Event) -> None:
-        """Work on a run until it waits, is queued again or has ended."""
-        work = await self._open_context(lease, lease.snapshot or await self._journal.open(lease))
-        again = work.writer.last_event_seq > 1
+        """Work on a run until it waits, is requeued or has ended, or `stop` is set."""
+        ctx = await self._open_context(lease, lease.snapshot or await self._journal.open(lease))
+        resumed = ctx.writer.last_event_seq > 1
         try:
-            await self._load_agent(work)
-            await self._run_loop(work, stop, resumed=again)
+            await self._load_agent(ctx)
+            await self._run_loop(ctx, stop, resumed=resumed)
         except RunFailed as signal:
-            await self._fail(work, signal.error)
+            await self._fail(ctx, signal.error)
         except (LeaseLost, Unavailable):
             raise
         except HoldfastError as error:
-            why = RunError(code=error.code, message=error.message, details=dict(error.details))
-            await self._fail_from_log(work, why)
+            await self._fail_from_log(
+                ctx, RunError(code=error.code, message=error.message, details=dict(error.details))
+            )
 
-    async def _fail_from_log(self, ctx: RunContext, error: RunError) -> None:
-        """End a run of which the store refused something for good: that is not logged, and the end follows what is.
-
-        If it refuses the end too, because of something that came in, the run ends without that.
-        """
-        for hears in (True, False):
-            logged = await self._open_context(ctx.lease, await self._journal.open(ctx.lease))
-            logged.usage = ctx.usage
-            try:
-                return await self._fail(logged, error, keep_messages=hears)
-            except (LeaseLost, Unavailable):
-                raise
-            except HoldfastError:
-                if not hears:
-                    raise
-
-    async def _fail(self, ctx: RunContext, error: RunError, *, keep_messages: bool = True) -> None:
-        """End a run badly, with the children that it waits for."""
-        if awaited := ctx.ledger.awaited_children():
-            await self._subagents.end(ctx.lease, awaited)
-        await fail(ctx, self._redact_error(error), keep_messages=keep_messages)
-
-    async def _run_loop(self, ctx: RunContext, stop: asyncio.Event, *, resumed: bool) -> None:
-        thinking = ModelStep(
-            ctx, ContextBuilder(ctx, self._prompt_composer, self._tool_measurer, workspace=self._workspace)
-        )
-        if resumed:
-            ctx.writer.emit_custom(StatusChanged(from_=RunStatus.QUEUED, to=RunStatus.RUNNING, reason="taken up again"))
-        thinking.void_lost_call()
-        while not stop.is_set():
-            exchange = ctx.conversation.open_exchange()
-            if exchange is None:
-                await consume_inbox(ctx)
-                await self._refresh_toolbox(ctx)
-                if await thinking.run():
-                    return
-            elif await ToolStep(ctx, exchange[0]).run(exchange[1]):
-                return
-        await ctx.writer.commit()
-
-    async def _open_context(self, lease: Lease, opening: RunSnapshot) -> RunContext:
+    async def _open_context(self, lease: Lease, snapshot: RunSnapshot) -> RunContext:
         conversation = ConversationWindow(
             lease.run_id,
-            opening.messages,
-            turn=await read_turn(self._journal, lease, opening.messages),
-            whole=len(opening.messages) < opening.thread.context_window,
+            snapshot.messages,
+            turn=await read_turn(self._journal, lease, snapshot.messages),
+            whole=len(snapshot.messages) < snapshot.thread.context_window,
         )
-        name = requested_segment_id(opening.inbox) or lease.run_id
-        stream = StreamNormaliser.resume(lease.thread_id, name, opening.events, base_run_id=lease.run.base_run_id)
-        log = RunWriter(self._journal, lease, stream, conversation, self._clock, last_event_seq=opening.last_event_seq)
+        segment_id = requested_segment_id(snapshot.inbox) or lease.run_id
+        stream = StreamNormaliser.resume(
+            lease.thread_id, segment_id, snapshot.events, base_run_id=lease.run.base_run_id
+        )
         return RunContext(
             lease=lease,
-            thread=opening.thread,
+            thread=snapshot.thread,
             journal=self._journal,
-            writer=log,
-            ledger=StepLedger(lease.run_id, opening.steps),
+            writer=RunWriter(
+                self._journal, lease, stream, conversation, self._clock, last_event_seq=snapshot.last_event_seq
+            ),
+            ledger=StepLedger(lease.run_id, snapshot.steps),
             conversation=conversation,
-            inbox=InboxReader(opening.inbox),
-            values=opening.values,
-            interrupts={interrupt.id: interrupt for interrupt in opening.interrupts},
+            inbox=InboxReader(snapshot.inbox),
+            values=dict(snapshot.values),
+            interrupts={interrupt.id: interrupt for interrupt in snapshot.interrupts},
             tokens=self._tokens,
             clock=self._clock,
             config=self._config,
@@ -183,48 +146,83 @@ class AgentExecutor:
 
     async def _load_agent(self, ctx: RunContext) -> None:
         agent = await self._library.agent(ctx.lease)
-        toolbox = await self._toolbox_with_client_tools(ctx, agent)
-        model = await self._choose_model(ctx.lease, agent)
+        toolbox = await self._toolbox(ctx, agent)
+        names = candidate_models(
+            agent, ctx.run.model
+        )  # the run's model is frozen at creation; the agent's has fallbacks
+        await self._models.prepare(names)
+        model = self._models.fallback(names, folder=agent.folder)
         ctx.attach_agent(agent, model, toolbox, library=self._library, remote_tools=self._remote)
 
-    async def _refresh_toolbox(self, ctx: RunContext) -> None:
-        """Take up what servers of tools, and clients with methods, have changed meanwhile, or that they are there."""
-        if any(map(is_dynamic, _tool_patterns(ctx.agent))):
-            ctx.update_toolbox(await self._toolbox_with_client_tools(ctx, ctx.agent))
+    async def _run_loop(self, ctx: RunContext, stop: asyncio.Event, *, resumed: bool) -> None:
+        builder = ContextBuilder(ctx, self._prompt_composer, self._tool_measurer, workspace=self._workspace)
+        model_step = ModelStep(ctx, builder)
+        if resumed:
+            ctx.writer.emit_custom(StatusChanged(from_=RunStatus.QUEUED, to=RunStatus.RUNNING, reason="resumed"))
+        model_step.void_lost_call()
+        while not stop.is_set():
+            exchange = ctx.conversation.open_exchange()
+            if exchange is None:
+                await consume_inbox(ctx)
+                if any(map(is_dynamic, _tool_patterns(ctx.agent))):  # remote tools may have changed since
+                    ctx.toolbox = await self._toolbox(ctx, ctx.agent)
+                    ctx.update_agent(ctx.agent)
+                if await model_step.run():
+                    return
+            elif await ToolStep(ctx, exchange[0]).run(exchange[1]):
+                return
+        await ctx.writer.commit()
 
-    async def _toolbox_with_client_tools(self, ctx: RunContext, agent: Agent) -> Toolset:
-        toolbox = await self._cached_toolbox(ctx, agent)
-        offered = client_tools(ctx.values, ctx.run.id)
-        return toolbox.merged_with(offered) if offered else toolbox
+    async def _fail(self, ctx: RunContext, error: RunError, *, keep_messages: bool = True) -> None:
+        """Fail a run, and end the children that it waits for."""
+        if awaited := ctx.ledger.awaited_children():
+            await self._subagents.end(ctx.lease, awaited)
+        # An error message of a provider may quote the key that it refuses.
+        redacted = replace(
+            error, message=self._redaction.text(error.message), details=self._redaction.json(error.details)
+        )
+        await fail(ctx, redacted, keep_messages=keep_messages)
 
-    async def _choose_model(self, lease: Lease, agent: Agent) -> Model:
-        """Return the model that was frozen when the run was made; the agent's own may fall back on others."""
-        names = candidate_models(agent, lease.run.model)
-        await self._models.prepare(names)
-        return self._models.fallback(names, folder=agent.folder)
+    async def _fail_from_log(self, ctx: RunContext, error: RunError) -> None:
+        """Fail a run whose commit the store refused for good, starting again from its committed log.
 
-    async def _cached_toolbox(self, ctx: RunContext, agent: Agent) -> Toolset:
-        """Return the tools of an agent; as long as neither it nor what is offered changes, they are the same."""
-        wanted = _tool_patterns(agent)
-        listed = await self._list_remote_tools(ctx, wanted)
-        custom = self._custom_tools() if wanted else ()
-        offered = (wanted, agent.tools_shown, listed, custom)
-        known = self._toolboxes.get(agent.name)
-        if known is None or known[0] != offered:
-            local = [*self._local_tools, *self._wrap_tools(custom)]
-            away = partial(offline_tool, remote=self._remote, redaction=self._redaction)
-            remote = remote_tools(listed, self._remote, redaction=self._redaction)
+        If an inbox item makes the store refuse the failure too, the run ends without its inbox.
+        """
+        for keep_messages in (True, False):
+            logged = await self._open_context(ctx.lease, await self._journal.open(ctx.lease))
+            logged.usage = ctx.usage
+            try:
+                return await self._fail(logged, error, keep_messages=keep_messages)
+            except (LeaseLost, Unavailable):
+                raise
+            except HoldfastError:
+                if not keep_messages:
+                    raise
+
+    async def _toolbox(self, ctx: RunContext, agent: Agent) -> Toolset:
+        """Return the tools of an agent, cached until one of their inputs changes, and those of the run's client."""
+        patterns = _tool_patterns(agent)
+        listed = await self._list_remote_tools(ctx, patterns)
+        custom = self._custom_tools() if patterns else ()
+        inputs = (patterns, agent.tools_shown, listed, custom)
+        cached = self._toolboxes.get(agent.name)
+        if cached is None or cached[0] != inputs:
+            catalog = ToolCatalog(
+                [*self._local_tools, *self._wrap_tools(custom)],
+                remote=remote_tools(listed, self._remote, redaction=self._redaction),
+                offline=partial(offline_tool, remote=self._remote, redaction=self._redaction),
+            )
+            for name, reason in catalog.rejected.items():
+                _log.warning("the agent `%s` does not have the remote tool `%s`: %s", agent.name, name, reason)
             exposure = DEFAULT_EXPOSURE if agent.tools_shown is None else ToolExposure(limit=agent.tools_shown)
-            catalog = ToolCatalog(local, remote=remote, offline=away)
-            for name, why in catalog.rejected.items():
-                _log.warning("the agent `%s` does not have the remote tool `%s`: %s", agent.name, name, why)
-            known = self._toolboxes[agent.name] = (offered, catalog.toolset(wanted, exposure=exposure))
-        return known[1]
+            cached = self._toolboxes[agent.name] = (inputs, catalog.toolset(patterns, exposure=exposure))
+        offered = client_tools(ctx.values, ctx.run.id)
+        return cached[1].merged_with(offered) if offered else cached[1]
 
-    async def _list_remote_tools(self, ctx: RunContext, wanted: Sequence[str]) -> tuple[ToolSpec, ...]:
-        """Return what the control plane offers; a run that must wait for it says that it has begun."""
-        if not any(map(is_dynamic, wanted)):
-            return tuple(await self._remote.list(ctx.lease)) if wanted else ()
+    async def _list_remote_tools(self, ctx: RunContext, patterns: Sequence[str]) -> tuple[ToolSpec, ...]:
+        """Return the tools of the control plane; a new run that has to wait for them reports that it has started."""
+        if not any(map(is_dynamic, patterns)):
+            return tuple(await self._remote.list(ctx.lease)) if patterns else ()
         listing = start_background(
             self._remote.list(ctx.lease), name="holdfast-remote-tools", ended_by="AgentExecutor._list_remote_tools"
         )
@@ -237,15 +235,10 @@ class AgentExecutor:
         finally:
             listing.cancel()
 
-    def _redact_error(self, error: RunError) -> RunError:
-        """Return an error without secrets: what a provider says may quote the key that it refuses."""
-        details = self._redaction.json(error.details)
-        return replace(error, message=self._redaction.text(error.message), details=details)
-
     def _wrap_tools(self, tools: Iterable[Tool]) -> list[Tool]:
         return [with_standard_middleware(tool, redaction=self._redaction) for tool in tools]
 
 
 def _tool_patterns(agent: Agent) -> list[str]:
-    """Return the names of tools that an agent may use: those of its own servers need not be named."""
+    """Return the names and patterns of an agent's tools; the tools of its own MCP servers are always included."""
     return [*agent.tools, *(f"{server_tool_prefix(server)}*" for server in agent.mcp_servers)]

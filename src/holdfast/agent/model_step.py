@@ -1,14 +1,18 @@
-"""`ModelStep`: one model call of a run, from building the context to the committed answer.
+"""`ModelStep`: one model call of a run, from building the context to the committed response.
 
 A call that the provider did not serve is requeued and may be retried by another worker. A call lost in a crash is made
 again under a new message id, and the log says which messages are void.
 """
+
+from contextlib import suppress
+from functools import partial
 
 from msgspec import UNSET
 
 from holdfast.agent.context.assembly import AssembledContext
 from holdfast.agent.context.builder import ContextBuilder
 from holdfast.agent.context.loop_detection import STOP_AFTER_REPEATS, find_repetition
+from holdfast.agent.context.snapshot import take_snapshot
 from holdfast.agent.endings import complete, requeue
 from holdfast.agent.inbox import update_child_interrupts
 from holdfast.agent.model_stream import ResponseAccumulator, stream_response
@@ -26,7 +30,7 @@ from holdfast.domain.events.custom import BudgetSpent, MessagesAbandoned
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import MessageId, ToolCallId, check_client_id
 from holdfast.domain.instant import Millis, instant
-from holdfast.domain.limits import Usage, check_iterations
+from holdfast.domain.limits import check_iterations
 from holdfast.domain.message import NewMessage
 from holdfast.domain.run import RunError
 from holdfast.domain.step import Step, StepState
@@ -40,41 +44,46 @@ class ModelStep:
         self._ctx = ctx
         self._builder = builder
         self._lost_step = ctx.ledger.unsettled_model_call()
-        """The call that a lost worker had begun: it is the next one to be made, and not settled before."""
+        """The call that a lost worker had started: the next call restarts it."""
 
     def void_lost_call(self) -> None:
-        """Void what a lost worker had streamed of its model call."""
+        """Void the messages that a lost worker had streamed of its model call."""
         if self._lost_step is not None:
             self._void(self._lost_step)
 
     async def run(self) -> bool:
-        """Call the model once; return whether the worker has let go of the run."""
+        """Call the model once; return whether the run has ended or was requeued."""
+        ctx = self._ctx
         self._check_limits()
         for compact in (False, True):
-            again = self._lost_step is not None
-            step = await self._start_step()  # first of all: a summary is paid for from the same budget
-            given, assembled = await self._builder.build(compact=compact)
-            if again:
-                await self._charge_lost_call(assembled.total_tokens)
-            self._ctx.count_model_call()
-            self._ctx.writer.draft.contexts.append(self._builder.take_snapshot(given, assembled, step=step.number))
-            answer = ResponseAccumulator(self._ctx.writer, _message_id(step), assign_call_id=_CallIds(self._ctx, step))
+            restarted = self._lost_step is not None
+            step = await self._start_step()  # before compaction, whose model call is paid from the same budget
+            context_input, context = await self._builder.build(compact=compact)
+            if restarted:  # charge the lost call: about the same prompt, and no response
+                ctx.add_usage(ctx.estimate_usage(context.total_tokens, 0))
+                await ctx.writer.commit()
+            ctx.iterations += 1
+            ctx.writer.draft.iterations += 1
+            snapshot = take_snapshot(context, context_input, step=step.number, model=ctx.model.name)
+            ctx.writer.draft.contexts.append(snapshot)
+            response = ResponseAccumulator(
+                ctx.writer, _message_id(step), assign_call_id=partial(self._assign_call_id, step)
+            )
             try:
-                return await self._stream_and_settle(
-                    await self._builder.build_request(given, assembled), assembled, step, answer
-                )
+                request = await self._builder.build_request(context_input, context)
+                return await self._stream_and_settle(request, context, step, response)
             except ContextOverflow as error:
                 self._abandon(step)
                 if compact:
                     raise self._run_failed(error) from error
             except ModelUnavailable as error:
-                self._abandon(step, usage=self._partial_usage(assembled.total_tokens, answer.streamed_text()))
+                self._abandon(step, prompt_tokens=context.total_tokens, streamed=response.streamed_text())
                 await self._requeue_or_fail(error)
                 return True
             except ModelRefused as error:
-                self._abandon(step, usage=self._partial_usage(assembled.total_tokens, answer.streamed_text()))
+                self._abandon(step, prompt_tokens=context.total_tokens, streamed=response.streamed_text())
                 raise self._run_failed(error) from error
-        raise AssertionError("the second try returns or raises")
+        raise AssertionError("the second attempt returns or raises")
 
     def _check_limits(self) -> None:
         try:
@@ -82,104 +91,87 @@ class ModelStep:
         except LimitExceeded as error:
             raise self._run_failed(error) from error
         if self._ctx.iterations < STOP_AFTER_REPEATS:
-            return  # nothing can have been called so often yet
-        row = find_repetition(self._ctx.conversation.messages, run_id=self._ctx.run.id)
-        if row.action == "stop":
-            message = f"the model called `{row.tool}` {row.count} times in a row with the same arguments"
+            return
+        repetition = find_repetition(self._ctx.conversation.messages, run_id=self._ctx.run.id)
+        if repetition.action == "stop":
+            message = f"the model called `{repetition.tool}` {repetition.count} times in a row with the same arguments"
             raise RunFailed(RunError(code="LOOP_DETECTED", message=message, iteration=self._ctx.iterations))
 
     async def _start_step(self) -> Step:
-        """Record that a call begins; where there is a budget, it must be seen to have something left."""
-        self._emit_budget()
-        work = self._ctx
-        step = work.writer.record_step(self._next_step())
-        if work.lease.budget_keys:
+        """Record that a model call starts; a run with a budget commits first, which checks that some of it is left."""
+        ctx, spent, limits = self._ctx, self._ctx.writer.spent, self._ctx.run.limits
+        if spent is not None:
+            ctx.writer.spent = None
+            ctx.writer.emit_custom(
+                BudgetSpent(
+                    tokens=spent.total_tokens,
+                    cost_usd=UNSET if spent.cost_usd is None else spent.cost_usd,
+                    token_budget=UNSET if limits.token_budget is None else limits.token_budget,
+                    cost_budget_usd=UNSET if limits.cost_budget_usd is None else limits.cost_budget_usd,
+                )
+            )
+        lost, self._lost_step = self._lost_step, None
+        step = ctx.ledger.start_model_call(ctx.model.name) if lost is None else ctx.ledger.restart(lost)
+        ctx.writer.record_step(step)
+        if ctx.lease.budget_keys:
             try:
-                await work.writer.commit()
+                await ctx.writer.commit()
             except BudgetExceeded as error:
-                work.writer.discard_step(step)
+                ctx.writer.discard_step(step)
                 raise self._run_failed(error) from error
         return step
 
-    def _next_step(self) -> Step:
-        ledger, cut_off = self._ctx.ledger, self._lost_step
-        self._lost_step = None
-        return ledger.start_model_call(self._ctx.model.name) if cut_off is None else ledger.restart(cut_off)
-
-    def _emit_budget(self) -> None:
-        spent, limits = self._ctx.writer.spent, self._ctx.run.limits
-        if spent is None:
-            return
-        self._ctx.writer.spent = None
-        self._ctx.writer.emit_custom(
-            BudgetSpent(
-                tokens=spent.total_tokens,
-                cost_usd=UNSET if spent.cost_usd is None else spent.cost_usd,
-                token_budget=UNSET if limits.token_budget is None else limits.token_budget,
-                cost_budget_usd=UNSET if limits.cost_budget_usd is None else limits.cost_budget_usd,
-            )
-        )
-
     async def _stream_and_settle(
-        self, request: ModelRequest, assembled: AssembledContext, step: Step, response: ResponseAccumulator
+        self, request: ModelRequest, context: AssembledContext, step: Step, response: ResponseAccumulator
     ) -> bool:
-        work = self._ctx
-        finished = await stream_response(work.model, request, response, work.writer, work.config.commit_interval)
+        ctx = self._ctx
+        finished = await stream_response(ctx.model, request, response, ctx.writer, ctx.config.commit_interval)
         message, _ = response.build_message()
-        work.writer.draft.messages.append(message)
-        usage = work.usage_or_estimate(
-            finished.usage, prompt_tokens=assembled.total_tokens, response_text=response.streamed_text
+        ctx.writer.draft.messages.append(message)
+        usage = ctx.usage_or_estimate(
+            finished.usage, prompt_tokens=context.total_tokens, response_text=response.streamed_text
         )
-        work.add_usage(usage)
-        work.writer.record_step(work.ledger.settle(step, StepState.DONE, usage=usage))
+        ctx.add_usage(usage)
+        ctx.writer.record_step(ctx.ledger.settle(step, StepState.DONE, usage=usage))
         if message.tool_calls:
-            await work.commit()
+            await ctx.commit()
             return False
         return await self._complete(message)
 
     async def _complete(self, message: NewMessage) -> bool:
-        """End the run with what was said, unless something came in that the model has to hear first."""
+        """Complete the run with the model's answer, unless the inbox has an item that the model must see first."""
         while True:
             try:
                 await complete(self._ctx, message.content)
+                return True
             except InboxNotEmpty:
                 await self._ctx.read_inbox()
-                update_child_interrupts(self._ctx, ())  # what those ask whom nobody waits for is no news to the model
-                if not self._ctx.inbox.empty:
-                    await self._ctx.commit()
-                    return False
-            else:
-                return True
+            update_child_interrupts(self._ctx, ())  # interrupts of children that no call waits for need no model call
+            if not self._ctx.inbox.empty:
+                await self._ctx.commit()
+                return False
 
-    async def _charge_lost_call(self, tokens: int) -> None:
-        """Charge for a call that a lost worker had begun: about what this one is told, and no answer."""
-        self._ctx.add_usage(self._ctx.estimate_usage(tokens, 0))
-        await self._ctx.writer.commit()
-
-    def _partial_usage(self, tokens: int, streamed: str) -> Usage | None:
-        """Return what a call used that broke off: nothing if nothing came, for then it was not served."""
-        return self._ctx.estimate_usage(tokens, self._ctx.tokens.count(streamed)) if streamed else None
-
-    def _abandon(self, step: Step, *, usage: Usage | None = None) -> None:
-        """Settle a call that came to nothing, charge it, and void what it had said."""
+    def _abandon(self, step: Step, *, prompt_tokens: int = 0, streamed: str = "") -> None:
+        """Settle a failed call, void its messages, and charge it unless nothing was streamed."""
         self._void(step)
-        if usage is not None:
+        usage = None
+        if streamed:
+            usage = self._ctx.estimate_usage(prompt_tokens, self._ctx.tokens.count(streamed))
             self._ctx.add_usage(usage)
         self._ctx.writer.record_step(self._ctx.ledger.settle(step, StepState.FAILED, usage=usage))
 
     def _void(self, step: Step) -> None:
-        """Close what a call had said, and say that it is void."""
-        log = self._ctx.writer
-        log.close_open_messages()
-        through = log.last_event_seq + len(log.draft.events)
-        log.emit_custom(MessagesAbandoned(message_ids=[_message_id(step)], through=through))
+        writer = self._ctx.writer
+        writer.close_open_messages()
+        through = writer.last_event_seq + len(writer.draft.events)
+        writer.emit_custom(MessagesAbandoned(message_ids=[_message_id(step)], through=through))
 
     async def _requeue_or_fail(self, error: ModelUnavailable) -> None:
-        patience, failures = self._ctx.config.retry_policy, self._ctx.ledger.consecutive_failures()
-        if failures >= patience.max_attempts:
+        policy, failures = self._ctx.config.retry_policy, self._ctx.ledger.consecutive_failures()
+        if failures >= policy.max_attempts:
             raise self._run_failed(error) from error
-        pause = patience.delay_seconds(failures, error.details.get("retry_after"))
-        at = instant(Millis(self._ctx.clock.now() + round(pause * 1000)))
+        delay = policy.delay_seconds(failures, error.details.get("retry_after"))
+        at = instant(Millis(self._ctx.clock.now() + round(delay * 1000)))
         await requeue(self._ctx, f"{error.code}: {error.message}", at=at)
 
     def _run_failed(self, error: HoldfastError) -> RunFailed:
@@ -189,27 +181,15 @@ class ModelStep:
             )
         )
 
-
-class _CallIds:
-    """Gives calls their ids: the provider's, unless it was used before or is no id."""
-
-    def __init__(self, ctx: RunContext, step: Step) -> None:
-        self._ctx = ctx
-        self._step = step
-
-    def __call__(self, proposed: ToolCallId, index: int) -> ToolCallId:
-        # One that was logged and not said is of a call that was lost: the log would name it differently.
+    def _assign_call_id(self, step: Step, proposed: ToolCallId, index: int) -> ToolCallId:
+        """Return the provider's id of a tool call, or a derived one if it is not valid or already used."""
+        # An id that is only in the stream belongs to a lost call: its derived id would differ in the log.
         used = self._ctx.conversation.has_call(proposed) or self._ctx.writer.stream.has_call(proposed)
-        if _is_valid_id(proposed) and not used:
-            return proposed
-        return ToolCallId(derived_id("call", key=f"{self._step.key}.{self._step.attempt}", index=index))
-
-
-def _is_valid_id(name: str) -> bool:
-    try:
-        return bool(check_client_id(name, field="id"))
-    except HoldfastError:
-        return False
+        with suppress(HoldfastError):
+            check_client_id(proposed, field="id")
+            if not used:
+                return proposed
+        return ToolCallId(derived_id("call", key=f"{step.key}.{step.attempt}", index=index))
 
 
 def _message_id(step: Step) -> MessageId:

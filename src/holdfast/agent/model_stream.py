@@ -6,7 +6,7 @@ The stream ends with the whole message, or with an error that says whether to re
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -41,11 +41,11 @@ from holdfast.ports.model import (
 )
 
 MAX_ARGUMENT_DEPTH: Final = 64
-"""Levels of a call's arguments. What is deeper is nonsense, and no provider would read it back."""
+"""Nesting levels of a call's arguments. Providers refuse deeper ones when they are sent back."""
 
 
 class ResponseAccumulator:
-    """An assistant message on its way."""
+    """An assistant message that is built from deltas, and streamed into the log."""
 
     def __init__(
         self, writer: RunWriter, message_id: MessageId, *, assign_call_id: Callable[[ToolCallId, int], ToolCallId]
@@ -58,43 +58,52 @@ class ResponseAccumulator:
         self._calls: dict[ToolCallId, tuple[str, list[str]]] = {}
         self._in_reasoning = False
         self._in_text = False
+        self._reasoning_id = MessageId(f"{message_id}-thought")
         self.message_id = message_id
         self.finished: ModelFinished | None = None
 
-    @property
-    def _reasoning_id(self) -> MessageId:
-        return MessageId(f"{self.message_id}-thought")
-
     def add(self, delta: ModelDelta) -> None:
-        """Say a delta."""
+        """Add a delta to the message, and emit it."""
         match delta:
             case TextDelta(text=text):
-                self._add_text(text)
+                if text:
+                    self._add_text(text)
             case ReasoningDelta(text=text):
-                self._add_reasoning(text)
+                if text:
+                    self._add_reasoning(text)
             case ToolCallStarted():
-                self._start_call(delta)
+                self._end_reasoning()
+                self._end_text()
+                call_id = self._assign_call_id(delta.id, len(self._calls))
+                self._call_ids[delta.id] = call_id
+                self._calls[call_id] = (delta.name, [])
+                self._writer.emit(
+                    ToolCallStart(tool_call_id=call_id, tool_call_name=delta.name, parent_message_id=self.message_id)
+                )
             case ToolArgumentsDelta():
-                self._continue_call(delta)
+                call_id = self._call_ids[delta.id]
+                self._calls[call_id][1].append(delta.arguments)
+                self._writer.emit_delta(ToolCallArgs, call_id, delta.arguments)
             case ModelFinished():
-                self._end_open_messages()
+                self._end_reasoning()
+                self._end_text()
                 if self._calls:
-                    self._writer.emit(*(ToolCallEnd(tool_call_id=name) for name in self._calls))
+                    self._writer.emit(*(ToolCallEnd(tool_call_id=call_id) for call_id in self._calls))
                 self.finished = delta
 
     def streamed_text(self) -> str:
-        """Return all that came, for counting what a call cost that was cut off."""
+        """Return all streamed text, to estimate the usage of an unfinished call."""
         arguments = ("".join(parts) for _, parts in self._calls.values())
         return "".join([*self._reasoning, *self._texts, *arguments])
 
     def build_message(self) -> tuple[NewMessage, dict[ToolCallId, str]]:
-        """Return the message, and for calls whose arguments cannot be read, why."""
+        """Return the message, and an error for each call whose arguments cannot be parsed."""
         unreadable: dict[ToolCallId, str] = {}
         calls = []
         for call_id, (name, parts) in self._calls.items():
-            arguments, why = _parse_arguments("".join(parts))
-            if why is not None:
-                unreadable[call_id] = why
+            arguments, error = _parse_arguments("".join(parts))
+            if error is not None:
+                unreadable[call_id] = error
             calls.append(ToolCall(id=call_id, name=name, arguments=arguments))
         metadata: dict[str, Json] = {}
         if self._reasoning:
@@ -109,8 +118,6 @@ class ResponseAccumulator:
         ), unreadable
 
     def _add_text(self, text: str) -> None:
-        if not text:
-            return
         if self._in_reasoning:
             self._end_reasoning()
         if not self._in_text:
@@ -120,8 +127,6 @@ class ResponseAccumulator:
         self._writer.emit_delta(TextMessageContent, self.message_id, text)
 
     def _add_reasoning(self, text: str) -> None:
-        if not text:
-            return
         if not self._in_reasoning:
             self._in_reasoning = True
             self._writer.emit(
@@ -131,70 +136,54 @@ class ResponseAccumulator:
         self._reasoning.append(text)
         self._writer.emit_delta(ReasoningMessageContent, self._reasoning_id, text)
 
-    def _start_call(self, delta: ToolCallStarted) -> None:
-        self._end_open_messages()
-        name = self._assign_call_id(delta.id, len(self._calls))
-        self._call_ids[delta.id] = name
-        self._calls[name] = (delta.name, [])
-        self._writer.emit(
-            ToolCallStart(tool_call_id=name, tool_call_name=delta.name, parent_message_id=self.message_id),
-        )
-
-    def _continue_call(self, delta: ToolArgumentsDelta) -> None:
-        name = self._call_ids[delta.id]
-        self._calls[name][1].append(delta.arguments)
-        self._writer.emit_delta(ToolCallArgs, name, delta.arguments)
-
-    def _end_open_messages(self) -> None:
-        """End what is thought, and what is said."""
-        if self._in_reasoning:
-            self._end_reasoning()
+    def _end_text(self) -> None:
         if self._in_text:
             self._in_text = False
             self._writer.emit(TextMessageEnd(message_id=self.message_id))
 
     def _end_reasoning(self) -> None:
-        self._in_reasoning = False
-        self._writer.emit(
-            ReasoningMessageEnd(message_id=self._reasoning_id), ReasoningEnd(message_id=self._reasoning_id)
-        )
+        if self._in_reasoning:
+            self._in_reasoning = False
+            self._writer.emit(
+                ReasoningMessageEnd(message_id=self._reasoning_id), ReasoningEnd(message_id=self._reasoning_id)
+            )
+
+
+_TOO_DEEP: Final = f"the arguments are nested too deeply: use at most {MAX_ARGUMENT_DEPTH} levels"
 
 
 def _parse_arguments(text: str) -> tuple[dict[str, Json], str | None]:
-    """Return the arguments of a call, or none and what is wrong with them."""
+    """Return the arguments of a call, or no arguments and an error."""
     try:
-        found = msgspec.json.decode(text) if text.strip() else {}
+        arguments = msgspec.json.decode(text) if text.strip() else {}
     except msgspec.DecodeError as exc:
         return {}, f"the arguments are not JSON: {exc}"
     except RecursionError:
         return {}, _TOO_DEEP
-    if not isinstance(found, dict):
+    if not isinstance(arguments, dict):
         return {}, "the arguments are not a JSON object"
-    return ({}, _TOO_DEEP) if _is_deeper(found, MAX_ARGUMENT_DEPTH) else (found, None)
+    return ({}, _TOO_DEEP) if _is_deeper(arguments, MAX_ARGUMENT_DEPTH) else (arguments, None)
 
 
-_TOO_DEEP: Final = f"the arguments are nested too deeply: {MAX_ARGUMENT_DEPTH} levels are the most"
-
-
-def _is_deeper(value: Json, most: int) -> bool:
+def _is_deeper(value: Json, levels: int) -> bool:
     if not isinstance(value, dict | list):
         return False
-    return most == 0 or any(_is_deeper(each, most - 1) for each in (value.values() if type(value) is dict else value))
+    items = value.values() if type(value) is dict else value
+    return levels == 0 or any(_is_deeper(item, levels - 1) for item in items)
 
 
 DEFAULT_COMMIT_INTERVAL_SECONDS: Final = 0.025
-"""Seconds in which deltas gather."""
 
 
 class CommitInterval(msgspec.Struct, frozen=True, kw_only=True):
-    """How often deltas are committed, and how long a model may be silent. In seconds."""
+    """The interval at which deltas are committed, and how long a model may send nothing."""
 
     seconds: float = DEFAULT_COMMIT_INTERVAL_SECONDS
     idle_timeout_seconds: float | None = None
-    """If not as long as the model itself says."""
+    """Null means the model's own timeout."""
 
     def idle_timeout_for(self, model: Model) -> float:
-        """Return the seconds after which a model that says nothing counts as gone."""
+        """Return after how many seconds without a delta a model call has failed."""
         return model.idle_timeout_seconds if self.idle_timeout_seconds is None else self.idle_timeout_seconds
 
 
@@ -205,60 +194,43 @@ async def stream_response(
     writer: RunWriter,
     commit_interval: CommitInterval,
 ) -> ModelFinished:
-    """Make the call and say what comes; return how it finished."""
-    await commit_while(
-        writer,
-        _consume_with_timeout(model, request, response, commit_interval.idle_timeout_for(model)),
-        interval=commit_interval.seconds,
-    )
+    """Call the model, stream its response into the log, and return how it finished."""
+    consuming = _consume_stream(model, request, response, commit_interval.idle_timeout_for(model))
+    await commit_while(writer, consuming, interval=commit_interval.seconds)
     if response.finished is None:
         raise ModelUnavailable(f"`{model.name}` stopped in the middle of its answer")
     return response.finished
 
 
-async def _consume_with_timeout(
-    model: Model, request: ModelRequest, response: ResponseAccumulator, stall: float
-) -> None:
-    silence = _IdleTimeout(stall)
-    try:
-        await silence.apply_to(_consume_stream(model, request, response, silence))
-    except TimeoutError as exc:
-        raise ModelUnavailable(f"`{model.name}` said nothing for {stall:g} seconds") from exc
-
-
 async def _consume_stream(
-    model: Model, request: ModelRequest, response: ResponseAccumulator, idle_timeout: "_IdleTimeout"
+    model: Model, request: ModelRequest, response: ResponseAccumulator, idle_timeout: float
 ) -> None:
-    now = asyncio.get_running_loop().time
-    async with model.stream(request) as deltas:
-        async for delta in deltas:
-            response.add(delta)
-            idle_timeout.last_delta_at = now()
+    """Add each delta to the response; raise `ModelUnavailable` if none arrives for `idle_timeout` seconds.
 
+    Each delta only records its time: rescheduling a timer for each would cost far more.
+    """
+    loop = asyncio.get_running_loop()
+    last_delta_at = loop.time()
+    next_check: asyncio.Handle
 
-class _IdleTimeout:
-    """Ends work that has said nothing for too long. To say something costs next to nothing."""
-
-    def __init__(self, max_seconds: float) -> None:
-        self._max_seconds = max_seconds
-        self._loop = asyncio.get_running_loop()
-        self._next: asyncio.Handle
-        self.last_delta_at = self._loop.time()
-        """The time of the event loop when something was last said."""
-
-    async def apply_to(self, awaitable: Awaitable[None]) -> None:
-        """Raise `TimeoutError` in `work` once it has been silent for too long."""
-        async with asyncio.timeout(None) as patience:
-            # What is over before anything else could run needs no timer.
-            self._next = self._loop.call_soon(self._watch, patience)
-            try:
-                await awaitable
-            finally:
-                self._next.cancel()
-
-    def _watch(self, patience: asyncio.Timeout) -> None:
-        left = self.last_delta_at + self._max_seconds - self._loop.time()
-        if left > 0:
-            self._next = self._loop.call_later(left, self._watch, patience)
+    def check() -> None:
+        nonlocal next_check
+        remaining = last_delta_at + idle_timeout - loop.time()
+        if remaining > 0:
+            next_check = loop.call_later(remaining, check)
         else:
-            patience.reschedule(self._loop.time())
+            timeout.reschedule(loop.time())
+
+    try:
+        async with asyncio.timeout(None) as timeout:
+            # A stream that ends before the event loop runs anything else needs no timer.
+            next_check = loop.call_soon(check)
+            try:
+                async with model.stream(request) as deltas:
+                    async for delta in deltas:
+                        response.add(delta)
+                        last_delta_at = loop.time()
+            finally:
+                next_check.cancel()
+    except TimeoutError as exc:
+        raise ModelUnavailable(f"`{model.name}` said nothing for {idle_timeout:g} seconds") from exc

@@ -4,7 +4,7 @@ A run that reads content written by others is tainted for good: its calls that r
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from dataclasses import dataclass, field
 
 import msgspec
 from msgspec import UNSET
@@ -22,7 +22,7 @@ from holdfast.domain.ids import ToolCallId
 from holdfast.domain.interrupt import Interrupt
 from holdfast.domain.limits import Usage
 from holdfast.domain.permission import PermissionAction, PermissionDecision
-from holdfast.domain.run import RunError
+from holdfast.domain.run import Run, RunError
 from holdfast.domain.thread import Thread
 from holdfast.domain.tool import ToolSpec, reaches_outside
 from holdfast.domain.untrusted import TAINT_VALUE, read_taint
@@ -30,13 +30,13 @@ from holdfast.ports.log import Journal
 from holdfast.ports.model import Model, TokenCounter
 from holdfast.ports.runtime import Clock, Library, RemoteTools
 from holdfast.tools.commands.command_runner import has_network
-from holdfast.tools.permissions.policy import permission_chain
+from holdfast.tools.permissions.policy import PermissionChain, permission_chain
 from holdfast.tools.registry import Toolset
-from holdfast.tools.tool import ToolMiddleware, passthrough
+from holdfast.tools.tool import ToolMiddleware
 
 
 class RunFailed(Exception):
-    """The run cannot go on."""
+    """Ends the run as failed, with `error`."""
 
     def __init__(self, error: RunError) -> None:
         super().__init__(error.message)
@@ -44,16 +44,16 @@ class RunFailed(Exception):
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How often a model that is not available is tried, and how long is waited in between. In seconds."""
+    """Retries of a model call whose provider is unavailable, with exponential backoff."""
 
     max_attempts: int = 5
     first_delay_seconds: float = 1.0
     max_delay_seconds: float = 60.0
     max_retry_after_seconds: float = 86_400.0
-    """The most that a provider can ask for: a run does not wait for years because of a number in a header."""
+    """The longest `Retry-After` of a provider that is respected."""
 
     def delay_seconds(self, failures: int, retry_after: float | None) -> float:
-        """Return how long to wait after so many failures in a row; at least as long as the provider may ask for."""
+        """Return the delay after so many failures in a row, at least the provider's `retry_after` up to its maximum."""
         doublings = min(max(failures - 1, 0), 30)
         return max(
             min(self.first_delay_seconds * (1 << doublings), self.max_delay_seconds),
@@ -62,114 +62,100 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoopConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How the loop works, where that is a matter of taste."""
+    """Configuration of the agent loop."""
 
     commit_interval: CommitInterval = CommitInterval()
     retry_policy: RetryPolicy = RetryPolicy()
 
 
+@dataclass(kw_only=True, eq=False)
 class RunContext:
-    """What is known and what is said while one worker works on one run."""
+    """The mutable state of one worker's work on one run. Until an agent is attached, the run can only fail."""
 
-    def __init__(
-        self,
-        *,
-        lease: Lease,
-        thread: Thread,
-        journal: Journal,
-        writer: RunWriter,
-        ledger: StepLedger,
-        conversation: ConversationWindow,
-        inbox: InboxReader,
-        values: Mapping[str, Json],
-        interrupts: Mapping[str, Interrupt],
-        tokens: TokenCounter,
-        clock: Clock,
-        config: LoopConfig,
-        middleware: ToolMiddleware = passthrough,
-    ) -> None:
-        self.lease = lease
-        self.run: Final = lease.run
-        """The run as it was claimed."""
-        self.thread = thread
-        self.journal = journal
-        self.writer = writer
-        self.ledger = ledger
-        self.conversation = conversation
-        self.inbox = inbox
-        self.values = dict(values)
-        self.interrupts = dict(interrupts)
-        self.tokens = tokens
-        self.clock = clock
-        self.config = config
-        self.middleware = middleware
-        """What is done around each call of a tool."""
+    lease: Lease
+    thread: Thread
+    journal: Journal
+    writer: RunWriter
+    ledger: StepLedger
+    conversation: ConversationWindow
+    inbox: InboxReader
+    values: dict[str, Json]
+    interrupts: dict[str, Interrupt]
+    tokens: TokenCounter
+    clock: Clock
+    config: LoopConfig
+    middleware: ToolMiddleware
+    """Wraps each tool call."""
+    run: Run = field(init=False)
+    """The run as it was claimed."""
+    iterations: int = field(init=False)
+    usage: Usage = field(init=False)
+    agent: Agent = field(init=False)
+    model: Model = field(init=False)
+    toolbox: Toolset = field(init=False)
+    library: Library = field(init=False)
+    remote_tools: RemoteTools = field(init=False)
+    permission_chain: PermissionChain = field(init=False)
+    guarded_tools: frozenset[str] = field(init=False)
+    """The tools whose calls need a decision."""
+
+    def __post_init__(self) -> None:
+        self.run = self.lease.run
         self.iterations = self.run.iterations
         self.usage = self.run.usage
 
     def attach_agent(
         self, agent: Agent, model: Model, toolbox: Toolset, *, library: Library, remote_tools: RemoteTools
     ) -> None:
-        """Say who works, with what. Until then a run can only fail."""
+        """Set the agent that works on the run, with its model and tools."""
         self.model = model
         self.toolbox = toolbox
         self.library = library
         self.remote_tools = remote_tools
         self.update_agent(agent)
 
-    def update_toolbox(self, toolbox: Toolset) -> None:
-        """Go on with the tools that there are now."""
-        self.toolbox = toolbox
-        self.update_agent(self.agent)
-
     def update_agent(self, agent: Agent) -> None:
-        """Go on as the agent is defined now."""
+        """Use the present definition and permissions of the agent, with the present toolbox."""
         self.agent = agent
         self.permission_chain = permission_chain(agent, self.values)
         self.guarded_tools = self.permission_chain.governed_tools | self.toolbox.remote_names
-        """Tools whose calls are not made without a decision."""
 
     def set_values(self, values: Mapping[str, Json]) -> None:
-        """Change values of the run."""
+        """Change values of the run, now and in the next commit."""
         self.values.update(values)
         self.writer.draft.values.update(values)
 
-    def count_model_call(self) -> None:
-        """Count a model call."""
-        self.iterations += 1
-        self.writer.draft.iterations += 1
-
     def estimate_usage(self, input_tokens: int, output_tokens: int) -> Usage:
-        """Return what a model call used of which nobody says so."""
+        """Return the usage of a model call that did not finish, at the model's price."""
         cost = self.model.cost(input_tokens=input_tokens, output_tokens=output_tokens)
         return Usage(input_tokens=input_tokens, output_tokens=output_tokens, cost_usd=cost)
 
     def usage_or_estimate(self, usage: Usage, *, prompt_tokens: int, response_text: Callable[[], str]) -> Usage:
-        """Return what a model call used: where its provider does not say, about that, at a cost that nobody knows."""
+        """Return the reported usage of a model call; without one, estimated tokens at an unknown cost."""
         if usage.total_tokens or usage.cost_usd is not None:
             return usage
         return Usage(input_tokens=prompt_tokens, output_tokens=self.tokens.count(response_text()), cost_usd=None)
 
     def add_usage(self, usage: Usage) -> None:
-        """Count what a model call used."""
+        """Add the usage of a model call to the run, now and in the next commit."""
         self.usage = self.usage + usage
         self.writer.draft.add_usage(usage)
 
     async def commit(self) -> None:
-        """Commit what was said, and read what came in."""
+        """Commit pending changes, then read the inbox if it has unread items."""
         await self.writer.commit()
         if self.writer.unread:
             await self.read_inbox()
 
     async def read_inbox(self) -> None:
-        """Read what came in."""
+        """Read the unread items of the inbox."""
         self.inbox.add(await self.journal.inbox(self.lease))
 
 
 def mark_tainted(
     ctx: RunContext, sources: Iterable[str], *, at: int | None = None, call_id: ToolCallId | None = None
 ) -> None:
-    """Mark a run as having read what these wrote, in the commit that lets it read that; say so of each, once."""
+    """Taint the run with untrusted sources, in the commit that lets it read them; each is recorded once."""
     for name in sources:
         taint = read_taint(ctx.values)
         marked = taint.with_source(name, at=at)
@@ -179,18 +165,18 @@ def mark_tainted(
 
 
 def is_tainted(ctx: RunContext) -> bool:
-    """Say whether calls of a run may be somebody else's wish."""
+    """Return whether the run is tainted and its policy then requires approval."""
     return ctx.values.get(TAINT_VALUE) is not None and ctx.permission_chain.requires_approval_when_tainted
 
 
 def ask_if_tainted(
     ctx: RunContext, spec: ToolSpec, decision: PermissionDecision, *, sequence: int | None
 ) -> PermissionDecision:
-    """Return what is decided about a call of the message of that sequence, once others may have suggested it."""
+    """Require approval of an allowed call if it reaches outside and the run was tainted before message `sequence`."""
     if decision.action is not PermissionAction.ALLOW or not is_tainted(ctx):
         return decision
     names = read_taint(ctx.values).names(before=sequence)
     if not names or not reaches_outside(spec, network=has_network(ctx.agent, ctx.values)):
         return decision
-    why = f"the run has read what others wrote (`{'`, `'.join(names)}`), and this call reaches beyond the workspace"
-    return PermissionDecision(action=PermissionAction.ASK, rule=decision.rule, reason=why)
+    reason = f"the run has read what others wrote (`{'`, `'.join(names)}`), and this call reaches beyond the workspace"
+    return PermissionDecision(action=PermissionAction.ASK, rule=decision.rule, reason=reason)

@@ -1,12 +1,13 @@
 """`RunWriter` collects the events, messages and steps of a run and commits them under its lease.
 
 Deltas of one message between two commits become one event. Commits are serialised: anything emitted during a commit
-goes into the next one. `commit_while` commits at a fixed interval while something runs; nothing is polled.
+goes into the next one. `commit_while` commits pending events at an interval while an awaitable runs.
 """
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Self, TypeAlias, TypeVar
 
 import msgspec
@@ -44,7 +45,7 @@ DeltaEvent: TypeAlias = TextMessageContent | ReasoningMessageContent | ToolCallA
 
 
 class RunWriter:
-    """Says things and commits them, in the name of one lease."""
+    """Emits the events of one run and commits its draft under one lease."""
 
     def __init__(
         self,
@@ -69,11 +70,11 @@ class RunWriter:
         self.draft = CommitDraft()
         self.unread = 0
         self.spent: Usage | None = None
-        """What was spent of the budget when that last changed and nobody has said so."""
+        """The spent budget, if it has changed since it was last emitted."""
         self.last_event_seq = last_event_seq
 
     def emit(self, *events: Event) -> None:
-        """Say something; the stream makes it legal."""
+        """Add events to the draft, normalised into a valid AG-UI stream."""
         self._flush_delta()
         at = self._clock.now()
         for event in events:
@@ -81,11 +82,11 @@ class RunWriter:
         self.has_pending.set()
 
     def emit_custom(self, *events: HoldfastEvent) -> None:
-        """Say what AG-UI has no event for."""
+        """Emit events that AG-UI has no type for."""
         self.emit(*map(to_custom, events))
 
     def emit_delta(self, kind: type[DeltaEvent], name: MessageId | ToolCallId, delta: str) -> None:
-        """Say more of a message, of what is thought, or of a call's arguments."""
+        """Emit a delta of a message, of reasoning, or of a call's arguments; consecutive ones become one event."""
         if self._delta_target != (kind, name):
             self._flush_delta()
             self._delta_target = (kind, name)
@@ -93,7 +94,7 @@ class RunWriter:
         self._deltas.append(delta)
 
     def record_step(self, step: Step) -> Step:
-        """Say where a step stands, and keep it in the ledger."""
+        """Emit the state of a step, and add it to the draft."""
         self.draft.steps[step.number] = step
         self.emit_custom(
             StepChanged(
@@ -108,68 +109,77 @@ class RunWriter:
         return step
 
     def discard_step(self, step: Step) -> None:
-        """Unsay a step that could not begin."""
+        """Remove a step that could not start, and its events, from the draft."""
+
+        def is_of_step(event: Event) -> bool:
+            custom = from_custom(event) if isinstance(event, Custom) else None
+            return isinstance(custom, StepChanged) and custom.number == step.number
+
         del self.draft.steps[step.number]
-        self.draft.events = [event for event in self.draft.events if not _is_step_event(event, step)]
+        self.draft.events = [event for event in self.draft.events if not is_of_step(event)]
 
     def close_open_messages(self) -> None:
-        """Close whatever a model was streaming."""
+        """Close the messages that are still streaming."""
         self._flush_delta()
         self.draft.events += self.stream.close(at=self._clock.now())
 
     async def commit(self, move: Move | None = None, *, end: TerminalEvent | None = None) -> None:
-        """Commit all that was said; messages enter the conversation, unless the run is moved: then it is let go of.
+        """Commit the draft; its messages enter the conversation, unless `move` ends the work on the run.
 
-        Where the store refuses it for now, all of it but the move is kept for the next commit.
+        If the store refuses it for now, the draft is kept for the next commit, without the move and its end event.
         """
         async with self._commit_lock:
             if move is None and self._delta_target is None and self.draft.empty:
                 return
-            ending = self._end_events(end)
+            self._flush_delta()
+            terminal: list[Event] = []
+            if end is not None:
+                *closing, last = self.stream.end(end, at=self._clock.now())
+                self.draft.events += closing
+                terminal = [last]
             draft, self.draft = self.draft, CommitDraft()
             self.has_pending.clear()
             try:
-                done = await self._journal.commit(draft.to_commit(self._lease, move=move, end=ending))
+                committed = await self._journal.commit(draft.to_commit(self._lease, move=move, end=terminal))
             except (InboxNotEmpty, BudgetExceeded, WouldDeadlock):
                 self.draft.prepend(draft)
-                if ending:
+                if terminal:
                     self.stream.undo_end()
                 raise
-            self.unread = done.unread
-            self.spent = done.spent or self.spent
-            self.last_event_seq = done.last_event_seq
+            self.unread = committed.unread
+            self.spent = committed.spent or self.spent
+            self.last_event_seq = committed.last_event_seq
             if move is None:
-                entered = [self._stored_message(message, done, index) for index, message in enumerate(draft.messages)]
-                self._conversation.add(entered)
-
-    def _end_events(self, end: TerminalEvent | None) -> list[Event]:
-        """Return the event that ends the segment; what it closes before is said already."""
-        self._flush_delta()
-        if end is None:
-            return []
-        *closing, terminal = self.stream.end(end, at=self._clock.now())
-        self.draft.events += closing
-        return [terminal]
+                self._conversation.add(
+                    [self._stored_message(message, committed, index) for index, message in enumerate(draft.messages)]
+                )
 
     def _flush_delta(self) -> None:
-        """Say what was gathered of a message as one event."""
+        """Add the collected deltas to the draft as one event."""
         if self._delta_target is None:
             return
         (kind, name), delta = self._delta_target, "".join(self._deltas)
         self._delta_target = None
         self._deltas.clear()
-        self.draft.events += self.stream.feed(_delta_event(kind, name, delta), at=self._clock.now())
+        event: DeltaEvent
+        if kind is ToolCallArgs:
+            event = ToolCallArgs(tool_call_id=ToolCallId(name), delta=delta)
+        elif kind is TextMessageContent:
+            event = TextMessageContent(message_id=MessageId(name), delta=delta)
+        else:
+            event = ReasoningMessageContent(message_id=MessageId(name), delta=delta)
+        self.draft.events += self.stream.feed(event, at=self._clock.now())
 
-    def _stored_message(self, message: NewMessage, done: Committed, index: int) -> Message:
+    def _stored_message(self, message: NewMessage, committed: Committed, index: int) -> Message:
         return Message(
-            id=done.message_ids[index],
+            id=committed.message_ids[index],
             thread_id=self._lease.thread_id,
             run_id=self._lease.run_id,
             role=message.role,
             content=message.content,
             tool_calls=message.tool_calls,
             tool_call_id=message.tool_call_id,
-            sequence=done.sequences[index],
+            sequence=committed.sequences[index],
             revises=message.revises,
             metadata=message.metadata,
             created_by=message.created_by,
@@ -177,90 +187,36 @@ class RunWriter:
         )
 
 
-def _is_step_event(event: Event, step: Step) -> bool:
-    told = from_custom(event) if isinstance(event, Custom) else None
-    return isinstance(told, StepChanged) and told.number == step.number
-
-
-def _delta_event(kind: type[DeltaEvent], name: str, delta: str) -> DeltaEvent:
-    if kind is ToolCallArgs:
-        return ToolCallArgs(tool_call_id=ToolCallId(name), delta=delta)
-    if kind is TextMessageContent:
-        return TextMessageContent(message_id=MessageId(name), delta=delta)
-    return ReasoningMessageContent(message_id=MessageId(name), delta=delta)
-
-
+@dataclass(slots=True, eq=False)
 class CommitDraft:
-    """The next commit, while it grows."""
+    """The content of the next commit."""
 
-    __slots__ = (
-        "artifacts",
-        "cancelled_timers",
-        "children",
-        "consumed",
-        "contexts",
-        "events",
-        "interrupts",
-        "iterations",
-        "messages",
-        "steps",
-        "timers",
-        "usage",
-        "values",
-        "withdrawn",
-    )
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-        self.messages: list[NewMessage] = []
-        self.steps: dict[int, Step] = {}
-        self.values: dict[str, Json] = {}
-        self.consumed: list[int] = []
-        self.interrupts: list[NewInterrupt] = []
-        self.withdrawn: list[InterruptId] = []
-        self.artifacts: list[NewArtifact] = []
-        self.children: list[NewRun] = []
-        self.timers: list[NewTimer] = []
-        self.cancelled_timers: list[TimerId] = []
-        self.contexts: list[ContextSnapshot] = []
-        self.usage: Usage | None = None
-        self.iterations = 0
+    events: list[Event] = field(default_factory=list)
+    messages: list[NewMessage] = field(default_factory=list)
+    steps: dict[int, Step] = field(default_factory=dict)
+    values: dict[str, Json] = field(default_factory=dict)
+    consumed: list[int] = field(default_factory=list)
+    interrupts: list[NewInterrupt] = field(default_factory=list)
+    withdrawn: list[InterruptId] = field(default_factory=list)
+    artifacts: list[NewArtifact] = field(default_factory=list)
+    children: list[NewRun] = field(default_factory=list)
+    timers: list[NewTimer] = field(default_factory=list)
+    cancelled_timers: list[TimerId] = field(default_factory=list)
+    contexts: list[ContextSnapshot] = field(default_factory=list)
+    usage: Usage | None = None
+    iterations: int = 0
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to commit."""
         return not any(getattr(self, name) for name in self.__slots__)
 
-    def add(
-        self,
-        *,
-        messages: Sequence[NewMessage] = (),
-        values: Mapping[str, Json] | None = None,
-        consumed: Sequence[int] = (),
-        interrupts: Sequence[NewInterrupt] = (),
-        withdrawn: Sequence[InterruptId] = (),
-        artifacts: Sequence[NewArtifact] = (),
-        children: Sequence[NewRun] = (),
-        timers: Sequence[NewTimer] = (),
-        contexts: Sequence[ContextSnapshot] = (),
-    ) -> None:
-        """Add more to it."""
-        self.messages += messages
-        self.values.update(values or {})
-        self.consumed += consumed
-        self.interrupts += interrupts
-        self.withdrawn += withdrawn
-        self.artifacts += artifacts
-        self.children += children
-        self.timers += timers
-        self.contexts += contexts
-
     def add_usage(self, usage: Usage) -> None:
-        """Add what a call used."""
+        """Add the usage of a model call."""
         self.usage = usage if self.usage is None else self.usage + usage
 
     def to_commit(self, lease: Lease, *, move: Move | None = None, end: Sequence[Event] = ()) -> Commit:
-        """Return it as a commit; `end` comes after all events."""
+        """Return the draft as a commit, with `end` after its events."""
         return Commit(
             lease=lease,
             events=[*self.events, *end] if end else self.events,
@@ -281,22 +237,12 @@ class CommitDraft:
         )
 
     def prepend(self, earlier: Self) -> None:
-        """Put what an earlier draft held, which could not be committed, in front of what this one holds."""
-        self.events[:0] = earlier.events
-        self.messages[:0] = earlier.messages
+        """Put the content of an earlier draft, which was not committed, before the content of this one."""
+        for name in self.__slots__:
+            if isinstance(content := getattr(earlier, name), list):
+                getattr(self, name)[:0] = content
         self.steps = earlier.steps | self.steps
         self.values = earlier.values | self.values
-        for name in (
-            "consumed",
-            "interrupts",
-            "withdrawn",
-            "artifacts",
-            "children",
-            "timers",
-            "cancelled_timers",
-            "contexts",
-        ):
-            getattr(self, name)[:0] = getattr(earlier, name)
         if earlier.usage is not None:
             self.add_usage(earlier.usage)
         self.iterations += earlier.iterations
@@ -306,37 +252,34 @@ T = TypeVar("T")
 
 
 async def commit_while(writer: RunWriter, awaitable: Awaitable[T], *, interval: float) -> T:
-    """Return what comes of `work`, and commit what is said meanwhile; an error of a commit ends the work."""
-    over = asyncio.Event()
+    """Await `awaitable`, committing pending events every `interval` seconds; a failed commit cancels it."""
+    done = asyncio.Event()
     commits: list[asyncio.Task[None]] = []
+
+    async def commit_periodically() -> None:
+        while True:
+            await writer.has_pending.wait()
+            if done.is_set():
+                return
+            await writer.commit()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(interval):
+                    await done.wait()
+
+    def stop_committing() -> None:
+        start.cancel()
+        done.set()
+        writer.has_pending.set()
+
     async with FirstErrorTaskGroup() as group:
-        # What is over before anything else could run needs no task.
-        begin = asyncio.get_running_loop().call_soon(
-            lambda: commits.append(group.create_task(_commit_periodically(writer, over, interval)))
-        )
+        # An awaitable that ends before the event loop runs anything else needs no task.
+        start = asyncio.get_running_loop().call_soon(lambda: commits.append(group.create_task(commit_periodically())))
         try:
             return await awaitable
         except Exception:
-            _stop_committing(begin, writer, over)
+            stop_committing()
             if commits:
-                await asyncio.wait(commits)  # what is said next must know whether a commit on its way is there
+                await asyncio.wait(commits)  # the caller must know whether a commit in flight has succeeded
             raise
         finally:
-            _stop_committing(begin, writer, over)
-
-
-def _stop_committing(begin: asyncio.Handle, writer: RunWriter, done: asyncio.Event) -> None:
-    begin.cancel()
-    done.set()
-    writer.has_pending.set()
-
-
-async def _commit_periodically(writer: RunWriter, done: asyncio.Event, interval: float) -> None:
-    while True:
-        await writer.has_pending.wait()
-        if done.is_set():
-            return
-        await writer.commit()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(interval):
-                await done.wait()
+            stop_committing()

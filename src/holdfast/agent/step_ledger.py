@@ -1,4 +1,4 @@
-"""`StepLedger`: the steps of one run, and the keys, timers and runs that waiting steps wait for."""
+"""`StepLedger`: the steps of one run, and the keys, timers and runs that its waiting steps wait for."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -15,12 +15,12 @@ from holdfast.domain.step import Step, StepKind, StepState
 
 
 def child_run_id(step: Step) -> RunId:
-    """Return the child that the call of a step makes."""
+    """Return the id of the child run that a step spawns."""
     return RunId(derived_id("run", key=step.key))
 
 
 class StepLedger:
-    """The steps there were, and the next one."""
+    """The steps of one run, by number and by tool call."""
 
     def __init__(self, run_id: RunId, steps: Sequence[Step]) -> None:
         self._run_id = run_id
@@ -33,19 +33,19 @@ class StepLedger:
         return self._steps_by_call.get(call_id)
 
     def awaited_children(self) -> list[RunId]:
-        """Return the children that a call waits for."""
+        """Return the child runs that calls wait for."""
         steps = [step for step in self._steps_by_call.values() if step.state is StepState.WAITING]
         return [child_run_id(step) for step in steps if step.waits_for is WaitsFor.CHILD]
 
     def unsettled_model_call(self) -> Step | None:
-        """Return the model call that was cut off."""
+        """Return the model call that a lost worker left unsettled, if there is one."""
         for step in self._steps.values():
             if step.kind is StepKind.MODEL and not step.state.settled:
                 return step
         return None
 
     def consecutive_failures(self) -> int:
-        """Return how many model calls have failed since one was done."""
+        """Return how many model calls have failed since the last success."""
         count = 0
         for number in sorted(self._steps, reverse=True):
             step = self._steps[number]
@@ -56,26 +56,26 @@ class StepLedger:
         return count
 
     def start_model_call(self, name: str) -> Step:
-        """Begin a model call."""
-        return self._next(StepKind.MODEL, name)
+        """Start a model call."""
+        return self._start(StepKind.MODEL, name)
 
     def start_tool_call(self, name: str, call_id: ToolCallId, *, effectful: bool, key: str | None = None) -> Step:
-        """Begin a tool call; one that is made again on purpose keeps the `key` it had."""
-        return self._next(StepKind.TOOL, name, call_id=call_id, effectful=effectful, key=key)
+        """Start a tool call; a call that is deliberately repeated keeps its `key`."""
+        return self._start(StepKind.TOOL, name, call_id=call_id, effectful=effectful, key=key)
 
     def restart(self, step: Step) -> Step:
-        """Begin a step again that was cut off."""
+        """Restart a step as its next attempt."""
         return self._put(replace(step, state=StepState.STARTED, attempt=step.attempt + 1, waits_for=None))
 
     def mark_waiting(self, step: Step, waits_for: WaitsFor) -> Step:
-        """Let a step wait for something from outside."""
+        """Mark a step as waiting."""
         return self._put(replace(step, state=StepState.WAITING, waits_for=waits_for))
 
     def settle(self, step: Step, state: StepState, *, usage: Usage | None = None) -> Step:
-        """End a step."""
+        """Settle a step in a final state."""
         return self._put(replace(step, state=state, usage=usage, waits_for=None))
 
-    def _next(
+    def _start(
         self,
         kind: StepKind,
         name: str,
@@ -104,27 +104,27 @@ class StepLedger:
 
 
 MAX_RUN_WAIT: Final = timedelta(days=30)
-"""How long a call waits for another run, which may have to ask people, who have seven days for each answer."""
+"""How long a call waits for another run: that run may wait for people, who have seven days for each response."""
 RUN_WAITS: Final = (WaitsFor.CHILD, WaitsFor.TASK)
 
 
 def interrupt_key(step: Step) -> str:
-    """Return the key under which a step asks a person; what it asks when it goes on is another question."""
+    """Return the key of a step's interrupt; each attempt opens its own."""
     return step.key if step.attempt == 1 else f"{step.key}.{step.attempt}"
 
 
 def wait_key(step: Step) -> str:
-    """Return the key under which a step waits."""
+    """Return the key that resume causes of a waiting step refer to."""
     return interrupt_key(step) if step.waits_for is WaitsFor.PERSON else step.key
 
 
 def step_timer_id(step: Step) -> TimerId:
-    """Return the timer that wakes a step."""
+    """Return the id of the timer that resumes a step."""
     return TimerId(derived_id("tmr", key=step.key))
 
 
 def awaited_run_id(call: ToolCall, step: Step) -> RunId | None:
-    """Return the run that a call waits for."""
+    """Return the run that a call waits for, if it waits for one."""
     match step.waits_for:
         case WaitsFor.CHILD:
             return child_run_id(step)

@@ -15,9 +15,8 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from holdfast.agent.approvals import UNRESTRICTED, ApprovalGate, clear_decisions, emit_denial, needs_decision
-from holdfast.agent.endings import cancel_interrupt, open_interrupt, suspend
-from holdfast.agent.endings import take_resume_cause as arrival_for
+from holdfast.agent.approvals import UNRESTRICTED, ApprovalCheck, clear_decisions, emit_denial, needs_decision
+from holdfast.agent.endings import cancel_interrupt, open_interrupt, suspend, take_resume_cause
 from holdfast.agent.inbox import hold_messages, update_child_interrupts
 from holdfast.agent.run_context import RunContext, mark_tainted
 from holdfast.agent.run_writer import commit_while
@@ -75,7 +74,7 @@ _log: Final = logging.getLogger("holdfast.agent")
 
 
 class ToolStep:
-    """Runs the open calls of one assistant message."""
+    """Runs the open tool calls of one assistant message."""
 
     def __init__(self, ctx: RunContext, message: Message) -> None:
         self._ctx = ctx
@@ -84,261 +83,224 @@ class ToolStep:
         self._call_indexes = {call.id: index for index, call in enumerate(message.tool_calls)}
 
     async def run(self, calls: Sequence[ToolCall]) -> bool:
-        """Run and settle `calls`; return whether the run waits for some of them now."""
-        if needs_decision(self._ctx, calls):
-            permitted = await ApprovalGate(self._ctx, self._message).decide(calls)
-            if permitted is None:
+        """Run and settle `calls`; return whether the run was suspended because some of them wait."""
+        ctx = self._ctx
+        if needs_decision(ctx, calls):
+            approved = await ApprovalCheck(ctx, self._message).decide(calls)
+            if approved is None:
                 return True
-            calls, self._approved = permitted.calls, permitted
-        together = self._can_run_in_parallel(calls)
-        waiting = await (self._run_in_parallel(calls) if together else self._run_in_order(calls))
+            calls, self._approved = approved.calls, approved
+        if self._can_run_in_parallel(calls):
+            waiting = await self._commit_while(self._run_in_parallel(calls))
+        else:
+            waiting = await self._run_in_order(calls)
         while waiting:
-            update_child_interrupts(self._ctx, self._ctx.ledger.awaited_children())
+            update_child_interrupts(ctx, ctx.ledger.awaited_children())
             try:
                 await self._suspend_run(waiting)
             except InboxNotEmpty:
-                await self._ctx.read_inbox()
+                await ctx.read_inbox()
                 waiting = await self._resume_waiting(waiting)
                 if waiting:
-                    update_child_interrupts(self._ctx, self._ctx.ledger.awaited_children())
-                    hold_messages(self._ctx)
+                    update_child_interrupts(ctx, ctx.ledger.awaited_children())
+                    hold_messages(ctx)
             except WouldDeadlock as error:
                 waiting = self._settle_deadlocked(waiting, error)
             else:
                 return True
-        update_child_interrupts(self._ctx, ())
-        clear_decisions(self._ctx)
-        await self._ctx.commit()
+        update_child_interrupts(ctx, ())
+        clear_decisions(ctx)
+        await ctx.commit()
         return False
 
     def _can_run_in_parallel(self, calls: Sequence[ToolCall]) -> bool:
         tools = [self._find_tool(call) for call in calls]
-        only_read = len(calls) > 1 and all(tool is not None and tool.spec.read_only for tool in tools)
-        return only_read and not any(self._waiting_step(call) for call in calls)
+        read_only = len(calls) > 1 and all(tool is not None and tool.spec.read_only for tool in tools)
+        return read_only and not any(self._waiting_step(call) for call in calls)
 
     async def _run_in_parallel(self, calls: Sequence[ToolCall]) -> list[tuple[ToolCall, Step]]:
-        """Run calls at the same time, and return those that wait."""
+        """Run calls in parallel, settle them in order, and return the waiting ones."""
         steps = [self._start_step(call) for call in calls]
-        return await self._commit_while(self._run_tasks(calls, steps))
-
-    async def _run_tasks(self, calls: Sequence[ToolCall], steps: Sequence[Step]) -> list[tuple[ToolCall, Step]]:
         waiting = []
         async with FirstErrorTaskGroup() as group:
-            running = [group.create_task(self._run_tool(call, step)) for call, step in zip(calls, steps, strict=True)]
-            for call, step, task in zip(calls, steps, running, strict=True):
-                suspended = self._settle_or_wait(call, step, await task)
-                if suspended is not None:
-                    waiting.append((call, suspended))
+            tasks = [group.create_task(self._run_tool(call, step)) for call, step in zip(calls, steps, strict=True)]
+            for call, step, task in zip(calls, steps, tasks, strict=True):
+                waiting_step = self._settle_or_wait(call, step, await task)
+                if waiting_step is not None:
+                    waiting.append((call, waiting_step))
         return waiting
 
     async def _run_in_order(self, calls: Sequence[ToolCall]) -> list[tuple[ToolCall, Step]]:
-        """Run calls one after the other, and return those that wait."""
+        """Run calls one after the other, and return the waiting ones."""
         waiting = await self._resume_waiting([(call, step) for call in calls if (step := self._waiting_step(call))])
         for call in calls:
             step = self._ctx.ledger.step_for_call(call.id)
             if step is not None and (step.state.settled or step.state is StepState.WAITING):
                 continue
-            if waiting and not self._can_start_while_waiting(call):
-                break
-            suspended = await self._run_one(call, step)
-            if suspended is not None:
-                waiting.append((call, suspended))
+            tool = self._find_tool(call)
+            if waiting and not (isinstance(tool, ResumableTool) and tool.spec.kind is ToolClass.TRANSACTIONAL):
+                break  # only a call that does nothing but wait may start while others wait
+            waiting_step = await self._run_one(call, step)
+            if waiting_step is not None:
+                waiting.append((call, waiting_step))
         return waiting
 
-    def _can_start_while_waiting(self, call: ToolCall) -> bool:
-        """Say whether a call may begin while others wait: it does nothing yet but wait itself."""
-        tool = self._find_tool(call)
-        return isinstance(tool, ResumableTool) and tool.spec.kind is ToolClass.TRANSACTIONAL
-
     def _waiting_step(self, call: ToolCall) -> Step | None:
-        """Return the step of a call that waits, or whose outcome a person is asked about."""
+        """Return the step of a call that waits, or whose unknown outcome a person has to resolve."""
         step = self._ctx.ledger.step_for_call(call.id)
         return step if step is not None and step.state in (StepState.WAITING, StepState.UNKNOWN) else None
 
     async def _resume_waiting(self, waiting: Sequence[tuple[ToolCall, Step]]) -> list[tuple[ToolCall, Step]]:
-        """Settle the calls that something came for, and return those that still wait."""
-        still = []
-        # What wakes a call that sleeps is what no other call has waited for.
+        """Settle the calls whose resume cause has arrived, and return those that still wait."""
+        remaining = []
+        # Timers last: a sleeping call is woken only by items that resume no other call.
         for call, step in sorted(waiting, key=lambda pair: pair[1].waits_for is WaitsFor.TIMER):
-            resumed = await self._resume_call(call, step)
-            if resumed is not None:
-                still.append((call, resumed))
-        return still
+            waiting_step = await self._resume_call(call, step)
+            if waiting_step is not None:
+                remaining.append((call, waiting_step))
+        return remaining
 
     async def _resume_call(self, call: ToolCall, step: Step) -> Step | None:
-        """Settle a call that waits if something came for it; return its step if it still waits."""
-        unknown = step.state is StepState.UNKNOWN
-        arrived = arrival_for(self._ctx, unknown_outcome_key(step) if unknown else wait_key(step))
-        if arrived is None:
-            disturbance = self._preemption(step)
-            if disturbance is None:
+        """Resume a waiting call if its cause has arrived or it is preempted; return its step if it still waits."""
+        ctx, unknown = self._ctx, step.state is StepState.UNKNOWN
+        key = unknown_outcome_key(step) if unknown else wait_key(step)
+        cause = take_resume_cause(ctx, key)
+        if cause is None:
+            cause = self._preemption(step)
+            if cause is None:
                 return step
-            self._cancel_wait(step, unknown=unknown)
-            arrived = disturbance
+            if unknown or step.waits_for is WaitsFor.PERSON:
+                cancel_interrupt(ctx, InterruptId(derived_id("int", key=key)))
+            else:
+                ctx.writer.draft.cancelled_timers.append(step_timer_id(step))
         elif not unknown and step.waits_for in RUN_WAITS:
-            arrived = self._run_wait_cause(step, arrived)
+            if isinstance(cause, TimerFired):
+                cause = Preempted(because=f"{MAX_RUN_WAIT.days} days have passed")
+            else:
+                ctx.writer.draft.cancelled_timers.append(step_timer_id(step))
         if not unknown:
-            return await self._continue_call(call, step, arrived)
-        answered = arrived if isinstance(arrived, InterruptResolved) else InterruptResolved(response=None)
-        if not settle_from_response(self._ctx, call, step, answered):
+            return await self._continue_call(call, step, cause)
+        resolved = cause if isinstance(cause, InterruptResolved) else InterruptResolved(response=None)
+        if not settle_from_response(ctx, call, step, resolved):
             return None
-        again = self._ctx.ledger.start_tool_call(call.name, call.id, effectful=True, key=step.key)
-        return await self._run_effectful(call, self._ctx.writer.record_step(again))
-
-    async def _continue_call(self, call: ToolCall, step: Step, arrival: ResumeCause) -> Step | None:
-        """Let a call go on with what it waited for; return its step if it waits once more."""
-        if step.effectful:
-            # From here on nobody knows what it does, so that has to be on disk, as when it began.
-            return await self._run_effectful(
-                call, self._ctx.writer.record_step(self._ctx.ledger.restart(step)), arrival
-            )
-        outcome = await self._resume_tool(call, step, arrival)
-        return self._settle_or_wait(call, step if outcome.wait is None else self._ctx.ledger.restart(step), outcome)
+        repeated = ctx.ledger.start_tool_call(call.name, call.id, effectful=True, key=step.key)
+        return await self._run_effectful(call, ctx.writer.record_step(repeated))
 
     def _preemption(self, step: Step) -> Preempted | None:
-        """Return what came that a call should not wait on for: people disturb every wait, the end of a run wakes up."""
-        mail = self._ctx.inbox
-        if mail.has_message:
+        """Return why a call must stop waiting: a message ends every wait, the end of a run only a sleep."""
+        if self._ctx.inbox.has_message:
             return Preempted()
-        if mail.has_run_end and step.waits_for is WaitsFor.TIMER:
-            return Preempted(because="a run has ended of which you are told")
+        if self._ctx.inbox.has_run_end and step.waits_for is WaitsFor.TIMER:
+            return Preempted(because="a run that you wait for has ended")
         return None
+
+    async def _continue_call(self, call: ToolCall, step: Step, cause: ResumeCause) -> Step | None:
+        """Continue a call with its resume cause; return its step if it waits once more."""
+        ctx = self._ctx
+        if step.effectful:
+            # From here on its outcome may become unknown, so its restart has to be on disk.
+            return await self._run_effectful(call, ctx.writer.record_step(ctx.ledger.restart(step)), cause)
+        result = await self._resume_tool(call, step, cause)
+        return self._settle_or_wait(call, step if result.wait is None else ctx.ledger.restart(step), result)
 
     def _settle_deadlocked(
         self, waiting: Sequence[tuple[ToolCall, Step]], error: WouldDeadlock
     ) -> list[tuple[ToolCall, Step]]:
-        """Settle the calls that cannot wait, because it would be for ever, and return the others."""
-        still = []
+        """Settle the calls whose wait would deadlock, and return the others."""
+        remaining = []
         for call, step in waiting:
             if awaited_run_id(call, step) != error.details["target"]:
-                still.append((call, step))
+                remaining.append((call, step))
                 continue
             self._ctx.writer.draft.cancelled_timers.append(step_timer_id(step))
             if step.waits_for is WaitsFor.CHILD:
-                why = RunError(code=error.code, message=error.message)
+                reason = RunError(code=error.code, message=error.message)
                 emit_subagent_ended(
-                    self._ctx, call, ChildEnded(run_id=child_run_id(step), status=RunStatus.FAILED, error=why)
+                    self._ctx, call, ChildEnded(run_id=child_run_id(step), status=RunStatus.FAILED, error=reason)
                 )
             settle_call(self._ctx, call, step, ToolResult(content=f"{error.code}: {error.message}", failed=True))
-        return still
-
-    def _cancel_wait(self, step: Step, *, unknown: bool) -> None:
-        """Let go of what a call waits for."""
-        if unknown or step.waits_for is WaitsFor.PERSON:
-            key = unknown_outcome_key(step) if unknown else wait_key(step)
-            cancel_interrupt(self._ctx, InterruptId(derived_id("int", key=key)))
-        else:
-            self._ctx.writer.draft.cancelled_timers.append(step_timer_id(step))
-
-    def _run_wait_cause(self, step: Step, arrived: ResumeCause) -> ResumeCause:
-        """Return what came for a call that waits for a run: if it is only that it has waited for too long, that."""
-        if isinstance(arrived, TimerFired):
-            return Preempted(because=f"{MAX_RUN_WAIT.days} days have passed")
-        self._ctx.writer.draft.cancelled_timers.append(step_timer_id(step))
-        return arrived
-
-    async def _resume_tool(self, call: ToolCall, step: Step, arrival: ResumeCause) -> ToolResult:
-        if isinstance(arrival, ChildEnded):
-            if step.waits_for is WaitsFor.CHILD:
-                emit_subagent_ended(self._ctx, call, arrival)
-            self._mark_tainted(call, arrival.taint)
-        tool = self._find_tool(call)
-        if not isinstance(tool, ResumableTool):
-            return ToolResult(content=f"the tool `{call.name}` is not there any more", failed=True)
-        made = self._make_call(call, step)
-        resumed = partial(tool.resume, made, call.arguments, arrival)
-        return await self._catch_tool_errors(call, self._ctx.middleware(tool.spec, made, call.arguments, resumed))
+        return remaining
 
     async def _run_one(self, call: ToolCall, step: Step | None) -> Step | None:
         """Run a call that has not settled, and return its step if it waits now."""
         if step is not None and step.effectful:
-            question = settle_unknown_outcome(self._ctx, call, step)
-            if question is None:
+            interrupt = settle_unknown_outcome(self._ctx, call, step)
+            if interrupt is None:
                 return None
-            open_interrupt(self._ctx, question)
+            open_interrupt(self._ctx, interrupt)
             return self._ctx.ledger.step_for_call(call.id)
-        begun = self._start_step(call)
-        if begun.effectful:
-            return await self._run_effectful(call, begun)
-        tool = self._find_tool(call)
+        started = self._start_step(call)
+        if started.effectful:
+            return await self._run_effectful(call, started)
+        tool, running = self._find_tool(call), self._run_tool(call, started)
         if tool is not None and tool.spec.kind is ToolClass.TRANSACTIONAL:
-            return self._settle_or_wait(call, begun, await self._run_tool(call, begun))
-        return self._settle_or_wait(call, begun, await self._commit_while(self._run_tool(call, begun)))
+            return self._settle_or_wait(call, started, await running)
+        return self._settle_or_wait(call, started, await self._commit_while(running))
 
-    async def _run_effectful(self, call: ToolCall, step: Step, arrival: ResumeCause | None = None) -> Step | None:
-        """Run a call whose start must be on disk before it begins, or let it go on with what it waited for."""
+    async def _run_effectful(self, call: ToolCall, step: Step, cause: ResumeCause | None = None) -> Step | None:
+        """Commit the start of an effectful call, then run it, or resume it with `cause`."""
         await self._ctx.commit()
-        running = self._run_tool(call, step) if arrival is None else self._resume_tool(call, step, arrival)
+        running = self._run_tool(call, step) if cause is None else self._resume_tool(call, step, cause)
         return self._settle_or_wait(call, step, await self._commit_while(running))
 
     async def _commit_while(self, running: Awaitable[T]) -> T:
-        """Return what comes of what is running, and commit what is said meanwhile."""
         return await commit_while(self._ctx.writer, running, interval=self._ctx.config.commit_interval.seconds)
 
-    def _settle_or_wait(self, call: ToolCall, step: Step, outcome: ToolResult) -> Step | None:
+    def _settle_or_wait(self, call: ToolCall, step: Step, result: ToolResult) -> Step | None:
         """Settle a call, or let it wait; return its step if it waits."""
-        if outcome.wait is None:
-            self._mark_tainted(call, [] if outcome.untrusted is None else [outcome.untrusted])
-            settle_call(self._ctx, call, step, outcome)
+        ctx = self._ctx
+        if result.wait is None:
+            sources = [] if result.untrusted is None else [result.untrusted]
+            mark_tainted(ctx, sources, at=self._message.sequence, call_id=call.id)
+            settle_call(ctx, call, step, result)
             return None
-        apply_effects(self._ctx, outcome)
-        return self._ctx.writer.record_step(
-            self._ctx.ledger.mark_waiting(step, self._start_wait(call, step, outcome.wait))
-        )
-
-    def _mark_tainted(self, call: ToolCall, names: Sequence[str]) -> None:
-        """Mark the run if what a call answers was written by others."""
-        mark_tainted(self._ctx, names, at=self._message.sequence, call_id=call.id)
+        apply_effects(ctx, result)
+        return ctx.writer.record_step(ctx.ledger.mark_waiting(step, self._start_wait(call, step, result.wait)))
 
     def _start_wait(self, call: ToolCall, step: Step, wait: ToolWait) -> WaitsFor:
+        ctx = self._ctx
         match wait:
             case InterruptWait(interrupt=interrupt):
-                open_interrupt(
-                    self._ctx, replace(interrupt, id=InterruptId(derived_id("int", key=interrupt_key(step))))
-                )
+                open_interrupt(ctx, replace(interrupt, id=InterruptId(derived_id("int", key=interrupt_key(step)))))
                 return WaitsFor.PERSON
-            case ChildWait(run_id=run_id):
-                emit_subagent_started(self._ctx, call, run_id)
-                self._set_wait_timeout(step)
-                return WaitsFor.CHILD
-            case TaskWait():
-                self._set_wait_timeout(step)
-                return WaitsFor.TASK
             case TimerWait(timer_id=timer_id, until=until):
-                self._ctx.writer.draft.timers.append(NewTimer(id=timer_id, kind="wake", due_at=until))
+                ctx.writer.draft.timers.append(NewTimer(id=timer_id, kind="wake", due_at=until))
                 return WaitsFor.TIMER
-
-    def _set_wait_timeout(self, step: Step) -> None:
-        """Set the time after which a call that waits for a run goes on without it."""
-        due_at = instant(Millis(self._ctx.clock.now() + MAX_RUN_WAIT // timedelta(milliseconds=1)))
-        self._ctx.writer.draft.timers.append(NewTimer(id=step_timer_id(step), kind="wake", due_at=due_at))
+            case ChildWait() | TaskWait():
+                due_at = instant(Millis(ctx.clock.now() + MAX_RUN_WAIT // timedelta(milliseconds=1)))
+                ctx.writer.draft.timers.append(NewTimer(id=step_timer_id(step), kind="wake", due_at=due_at))
+                if isinstance(wait, TaskWait):
+                    return WaitsFor.TASK
+                emit_subagent_started(ctx, call, wait.run_id)
+                return WaitsFor.CHILD
 
     async def _suspend_run(self, waiting: Sequence[tuple[ToolCall, Step]]) -> None:
-        below = [question for asked in child_interrupts(self._ctx.values).values() for question in asked]
+        below = [interrupt for each in child_interrupts(self._ctx.values).values() for interrupt in each]
         reasons = {step.waits_for or WaitsFor.PERSON for _, step in waiting} | ({WaitsFor.PERSON} if below else set())
-        reason = next(each for each in WaitsFor if each in reasons)
         for call, step in waiting:
             if step.waits_for is WaitsFor.CHILD:
                 emit_subagent_started(self._ctx, call, child_run_id(step))
         targets = [target for call, step in waiting if (target := awaited_run_id(call, step)) is not None]
+        reason = next(each for each in WaitsFor if each in reasons)
         await suspend(self._ctx, reason, waits_on=targets, child_interrupts=below)
 
     def _start_step(self, call: ToolCall) -> Step:
-        """Record that a call begins, or begins again."""
-        step = self._ctx.ledger.step_for_call(call.id)
+        """Record that a call starts or restarts."""
+        ledger, writer = self._ctx.ledger, self._ctx.writer
+        step = ledger.step_for_call(call.id)
         if step is not None:
-            return self._ctx.writer.record_step(self._ctx.ledger.restart(step))
+            return writer.record_step(ledger.restart(step))
         tool = self._find_tool(call)
-        refused = self._approved.denial(self._ctx, call) is not None
-        effectful = tool is not None and tool.spec.kind is ToolClass.EFFECTFUL and not refused
-        return self._ctx.writer.record_step(self._ctx.ledger.start_tool_call(call.name, call.id, effectful=effectful))
+        denied = self._approved.denial(self._ctx, call) is not None
+        effectful = tool is not None and tool.spec.kind is ToolClass.EFFECTFUL and not denied
+        return writer.record_step(ledger.start_tool_call(call.name, call.id, effectful=effectful))
 
     async def _run_tool(self, call: ToolCall, step: Step) -> ToolResult:
-        refusal = self._approved.denial(self._ctx, call)
-        if refusal is not None:
+        denial = self._approved.denial(self._ctx, call)
+        if denial is not None:
             if call.id not in self._approved.denied:
-                emit_denial(self._ctx, call, refusal)
-            return ToolResult(content=refusal, failed=True)
+                emit_denial(self._ctx, call, denial)
+            return ToolResult(content=denial, failed=True)
         unreadable = self._message.metadata.get("unreadable", {}).get(call.id)
         if unreadable is not None:
             return ToolResult(content=unreadable, failed=True)
@@ -346,48 +308,55 @@ class ToolStep:
             tool = self._ctx.toolbox.find(call.name)
         except NotFound as error:
             return ToolResult(content=error.message, failed=True)
-        made = self._make_call(call, step)
-        run = partial(tool.run, made, call.arguments)
-        outcome = await self._catch_tool_errors(call, self._ctx.middleware(tool.spec, made, call.arguments, run))
-        edited = self._approved.edit_notes.get(call.id)
-        return outcome if edited is None else replace(outcome, content=f"{edited}\n{as_text(outcome.content)}")
+        context = self._tool_context(call, step)
+        run = partial(tool.run, context, call.arguments)
+        result = await self._catch_tool_errors(call, self._ctx.middleware(tool.spec, context, call.arguments, run))
+        edit_note = self._approved.edit_notes.get(call.id)
+        return result if edit_note is None else replace(result, content=f"{edit_note}\n{as_text(result.content)}")
+
+    async def _resume_tool(self, call: ToolCall, step: Step, cause: ResumeCause) -> ToolResult:
+        if isinstance(cause, ChildEnded):
+            if step.waits_for is WaitsFor.CHILD:
+                emit_subagent_ended(self._ctx, call, cause)
+            mark_tainted(self._ctx, cause.taint, at=self._message.sequence, call_id=call.id)
+        tool = self._find_tool(call)
+        if not isinstance(tool, ResumableTool):
+            return ToolResult(content=f"the tool `{call.name}` is no longer available", failed=True)
+        context = self._tool_context(call, step)
+        resume = partial(tool.resume, context, call.arguments, cause)
+        return await self._catch_tool_errors(call, self._ctx.middleware(tool.spec, context, call.arguments, resume))
 
     async def _catch_tool_errors(self, call: ToolCall, running: Awaitable[ToolResult]) -> ToolResult:
-        """Turn whatever goes wrong in a tool into a result for the model."""
+        """Turn every error of a tool into a result for the model."""
         try:
             return await running
         except (LeaseLost, Unavailable):
             raise
         except HoldfastError as error:
             return ToolResult(content=f"{error.code}: {error.message}", failed=True)
-        except asyncio.CancelledError as error:
-            if _is_run_cancelled():
-                raise
-            return self._tool_crashed(call, error)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  a tool that breaks is a result for the model
-            return self._tool_crashed(call, error)
+        except (Exception, SystemExit, asyncio.CancelledError) as error:  # a tool that crashes must not end the run
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise  # the work on the run was cancelled, not a task inside the tool
+            _log.error("tool `%s` of run `%s` crashed", call.name, self._ctx.run.id, exc_info=error)
+            return ToolResult(content=f"the tool crashed: {type(error).__name__}: {error}", failed=True)
 
-    def _tool_crashed(self, call: ToolCall, error: BaseException) -> ToolResult:
-        _log.error("tool `%s` of run `%s` broke", call.name, self._ctx.run.id, exc_info=error)
-        return ToolResult(content=f"the tool broke: {type(error).__name__}: {error}", failed=True)
-
-    def _make_call(self, call: ToolCall, step: Step) -> ToolContext:
-        message, text = self._message, self._message.content
+    def _tool_context(self, call: ToolCall, step: Step) -> ToolContext:
+        ctx, message = self._ctx, self._message
         assert message.sequence is not None
+        text = message.content if isinstance(message.content, str) else ""
         return ToolContext(
             id=call.id,
             key=step.key,
-            lease=self._ctx.lease,
-            agent=self._ctx.agent,
+            lease=ctx.lease,
+            agent=ctx.agent,
             message_id=message.id,
-            at=boundary(
-                message.sequence, text=text if isinstance(text, str) else "", call_index=self._call_indexes[call.id]
-            ),
-            now=instant(self._ctx.clock.now()),
-            values=self._ctx.values,
-            next_task_id=partial(self._ctx.journal.next_task_id, self._ctx.lease, step=step.key),
-            emit_activity=self._ctx.writer.emit,
-            pending_children=len(self._ctx.writer.draft.children),
+            at=boundary(message.sequence, text=text, call_index=self._call_indexes[call.id]),
+            now=instant(ctx.clock.now()),
+            values=ctx.values,
+            next_task_id=partial(ctx.journal.next_task_id, ctx.lease, step=step.key),
+            emit_activity=ctx.writer.emit,
+            pending_children=len(ctx.writer.draft.children),
         )
 
     def _find_tool(self, call: ToolCall) -> Tool | None:
@@ -395,9 +364,3 @@ class ToolStep:
             return self._ctx.toolbox.find(call.name)
         except NotFound:
             return None
-
-
-def _is_run_cancelled() -> bool:
-    """Say whether it is the work on the run that was cancelled, and not a task inside a tool."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

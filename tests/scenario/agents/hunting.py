@@ -60,7 +60,7 @@ class Ticking:
 class Listening:
     """`Tracing` that counts the model calls of each run."""
 
-    around = staticmethod(passthrough)
+    middleware = staticmethod(passthrough)
 
     def __init__(self) -> None:
         self.calls: Counter[RunId] = Counter()

@@ -222,7 +222,7 @@ async def test_what_was_approved_for_one_folder_is_not_run_in_another(workshop: 
             each.reason for each in await floor.told(run, PermissionDecided) if each.decision is PermissionAction.DENY
         ]
     assert reasons == [refused]
-    assert refused.startswith("refused: this was decided for a shell in `.`, but a call before it went to `ci`")
+    assert refused.startswith("refused: this was decided for a shell in `.`, but an earlier call changed to `ci`")
     assert allowed == "run\n[exit code 0; the shell is in `ci`]"  # whatever the folder, the rules allow it
 
 

@@ -74,7 +74,7 @@ async def test_a_tool_that_is_taken_away_while_a_call_waits_is_a_result_for_the_
         look(floor)
         await floor.runs.respond(SPACE, run.id, "yes")
         ended = await floor.ended(run)
-    assert (ended.status, ended.output) == (RunStatus.COMPLETED, "the tool `ask_user` is not there any more")
+    assert (ended.status, ended.output) == (RunStatus.COMPLETED, "the tool `ask_user` is no longer available")
 
 
 async def test_an_agent_that_is_taken_away_ends_its_runs_with_nothing_open(workshop: Workshop) -> None:

@@ -176,10 +176,7 @@ async def test_a_person_may_change_what_is_approved_but_not_to_what_is_denied(wo
         await floor.ended(run)
         edited, denied = await results(floor, run)
         told = [each.arguments for each in await floor.told(run, PermissionDecided) if each.by == "ada"]
-    assert (
-        edited
-        == 'a person changed the arguments of this call to {"command":"git push"}, and this came of it:\nran git push'
-    )
+    assert edited == 'a person changed the arguments of this call to {"command":"git push"}. Its result:\nran git push'
     assert denied == "refused: the rule `bash(rm *)` denies this call"
     assert (ran(tool), told[0]) == (1, {"command": "git push"})
 

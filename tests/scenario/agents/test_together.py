@@ -237,7 +237,7 @@ class TestTasks:
             (task,) = await runs_of(floor, "kid")
             slept = (await results(floor, run))[-1]
         assert ended.output == f"Run `{task.id}`, which you asked about, has completed: I did"
-        assert slept == '{"woke_early":true,"because":"a run has ended of which you are told"}'
+        assert slept == '{"woke_early":true,"because":"a run that you wait for has ended"}'
 
     async def test_a_task_that_has_ended_is_told_of_at_once(self, workshop: Workshop) -> None:
         workshop.agent(say("long ago"), name="kid")

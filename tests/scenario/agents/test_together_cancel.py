@@ -55,7 +55,7 @@ async def test_all_that_is_at_work_in_three_levels_is_cut_off_at_once(anywhere: 
     for name, below in (("bot", "mid"), ("mid", "leaf"), ("leaf", None)):
         spawn = [] if below is None else [call("agent_spawn", agent=below, input="go", wait=False)]
         anywhere.agent(calling(*spawn, call("gate")), say("done"), name=name, tools=["agent_spawn", "gate"])
-    async with anywhere.open(gate, workers=LEVELS, lease=2 * FOREVER, beat=FOREVER) as floor:  # no beat tells
+    async with anywhere.open(gate, workers=LEVELS, lease=2 * FOREVER, heartbeat=FOREVER) as floor:  # no heartbeat runs
         run = await floor.start()
         for _ in range(LEVELS):
             await gate.begun.acquire()

@@ -47,7 +47,7 @@ async def test_a_changed_description_asks_a_person_although_a_rule_allows_the_ca
         run = await floor.start()
         (question,) = await floor.asks(run)
         assert question.metadata["description"] == EVIL
-        assert question.metadata["reason"] == "the tool is not what it was when it was trusted"
+        assert question.metadata["reason"] == "the tool has changed since it was trusted"
         assert "evil.example" not in await shown(floor, question)
         await decide(floor, question, decision="approve")
         assert await answers(floor, run) == ["around"]

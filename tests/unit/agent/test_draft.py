@@ -34,12 +34,10 @@ def drafted(given: dict[str, Any]) -> CommitDraft:
     """Return a draft with these parts."""
     draft = CommitDraft()
     draft.events += [event for number in given["events"] for event in spoken(str(number), id=f"m{number}")]
-    draft.add(
-        messages=[user(str(number)) for number in given["messages"]],
-        consumed=given["consumed"],
-        withdrawn=[InterruptId(str(number)) for number in given["withdrawn"]],
-        values=given["values"],
-    )
+    draft.messages += [user(str(number)) for number in given["messages"]]
+    draft.consumed += given["consumed"]
+    draft.withdrawn += [InterruptId(str(number)) for number in given["withdrawn"]]
+    draft.values |= given["values"]
     draft.cancelled_timers += [TimerId(str(number)) for number in given["cancelled_timers"]]
     draft.steps |= {number: _step(number, state) for number, state in given["steps"].items()}
     if given["usage"] is not None:

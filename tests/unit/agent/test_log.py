@@ -62,7 +62,8 @@ async def test_what_is_refused_for_now_is_in_the_next_commit_once(refusal: Excep
     log = a_log(notebook)
     log.emit(TextMessageStart(message_id=M, role="assistant"))
     log.emit_delta(TextMessageContent, M, "all of it")
-    log.draft.add(messages=[assistant("all of it", id="m")], consumed=[3])
+    log.draft.messages.append(assistant("all of it", id="m"))
+    log.draft.consumed.append(3)
     with pytest.raises(type(refusal)):
         await log.commit(COMPLETED, end=END)
     log.emit(TextMessageStart(message_id=MessageId("n"), role="assistant"))
@@ -78,7 +79,7 @@ async def test_what_is_lost_is_lost() -> None:
     notebook = Notebook()
     notebook.refusals = [LeaseLost("x")]
     log = a_log(notebook)
-    log.draft.add(messages=[user("x")])
+    log.draft.messages.append(user("x"))
     with pytest.raises(LeaseLost):
         await log.commit()
     assert log.draft.empty
@@ -88,14 +89,14 @@ async def test_commits_follow_each_other_and_take_what_was_said_meanwhile() -> N
     notebook = Notebook()
     log = a_log(notebook)
     notebook.gate.clear()
-    log.draft.add(messages=[user("one")])
+    log.draft.messages.append(user("one"))
     async with asyncio.TaskGroup() as group:
         group.create_task(log.commit())
         await notebook.begun.acquire()
-        log.draft.add(messages=[user("two")])
+        log.draft.messages.append(user("two"))
         second = group.create_task(log.commit())
         await asyncio.sleep(0)
-        log.draft.add(messages=[user("three")])
+        log.draft.messages.append(user("three"))
         assert notebook.commits == [] and not second.done()
         notebook.gate.set()
     said = [[message.content for message in commit.messages] for commit in notebook.commits]
@@ -106,7 +107,7 @@ async def test_messages_enter_the_conversation_when_they_are_there() -> None:
     notebook = Notebook()
     talk = ConversationWindow(RUN, [], turn=TurnPosition(goal=None, position=0), whole=True)
     log = a_log(notebook, conversation=talk)
-    log.draft.add(messages=[user("hi", id="u"), assistant("hello", id="a")])
+    log.draft.messages += [user("hi", id="u"), assistant("hello", id="a")]
     assert talk.messages == []
     await log.commit()
     assert [(message.id, message.sequence, message.run_id) for message in talk.messages] == [

@@ -6,7 +6,7 @@
 A plan is a value: its caller makes the model call and commits the resulting compaction.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 import msgspec
@@ -26,155 +26,148 @@ from holdfast.agent.prompt import load_text, render_text
 from holdfast.domain.content import TextPart
 from holdfast.domain.context import CollapsedTask, Compaction, compaction_exhausted, record_failed_compaction
 from holdfast.domain.ids import RunId
-from holdfast.domain.message import Message, NewMessage, Role, ToolCall
+from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.plan import Plan
 from holdfast.ports.model import ModelCallPurpose, ModelRequest, ModelSettings
 from holdfast.tools.content import sanitize
 
 MAX_SUMMARY_TOKENS: Final = 2_000
-"""What a summary may have; in a small window one part in eight of the conversation's share."""
+"""The maximum in a large window; in a small one, an eighth of the conversation's budget."""
 MIN_SUMMARY_TOKENS: Final = 100
 
 
 class CollapsePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """It is enough to tell completed items by their conclusions."""
+    """Collapsing completed plan items into their conclusions is enough."""
 
     compaction: Compaction
 
 
 class SummaryPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A model has to write a summary; `apply_summary` says what comes of it."""
+    """A model has to write a summary, which `apply_summary` turns into a compaction."""
 
     request: ModelRequest
     base: Compaction
-    """What it adds to: the compaction with completed items collapsed, and its tokens before and after that."""
+    """The compaction to extend: completed items are collapsed, with the tokens before and after that."""
     through: int
     remaining_tokens: int
-    """Tokens that are left of the conversation without all that the summary will stand for."""
+    """Tokens of the conversation without the messages that the summary replaces."""
     max_tokens: int
-    """Tokens that the summary may have."""
+    """The maximum length of the summary."""
 
 
 CompactionPlan: TypeAlias = CollapsePlan | SummaryPlan
 
 
 def plan_compaction(
-    given: ContextInput, *, plan: Plan, run_id: RunId, context_window: int, sizes: MessageSizer
+    context_input: ContextInput, *, plan: Plan, run_id: RunId, context_window: int, sizes: MessageSizer
 ) -> CompactionPlan | None:
-    """Return how to make the conversation shorter, or nothing if it cannot be.
+    """Return how to shorten the conversation, or null if it cannot be shortened.
 
-    `context_window` is how many messages the thread keeps verbatim: after a summary there are half as many at most.
+    `context_window` is how many messages the thread keeps verbatim: a summary leaves at most half as many.
     """
-    budget = context_budget(given, sizes=sizes)
-    now = _outline_with(given, given.compaction, sizes)
-    if compaction_exhausted(now.compaction, tokens=now.tokens) or len(now.units) < 2:
+    budget = context_budget(context_input, sizes=sizes)
+    before = _outline_with(context_input, context_input.compaction, sizes)
+    if compaction_exhausted(before.compaction, tokens=before.tokens) or len(before.units) < 2:
         return None
-    then = _collapse_completed(given, now, plan, sizes)
-    base = replace(then.compaction, tokens_before=now.tokens, tokens_after=then.tokens)
-    collapse = CollapsePlan(compaction=replace(base, failed_tries=0)) if then.tokens < now.tokens else None
-    if collapse is not None and then.covered and then.tokens <= budget.conversation * COLLAPSE_ENOUGH_RATIO:
+    after = _collapse_completed(context_input, before, plan, sizes)
+    base = replace(after.compaction, tokens_before=before.tokens, tokens_after=after.tokens)
+    collapse = CollapsePlan(compaction=replace(base, failed_tries=0)) if after.tokens < before.tokens else None
+    if collapse is not None and after.covered and after.tokens <= budget.conversation * COLLAPSE_ENOUGH_RATIO:
         return collapse
-    return _plan_summary(then, base, budget, run_id=run_id, keep=context_window // 2, sizes=sizes) or collapse
+    return _plan_summary(after, base, budget, run_id=run_id, keep=context_window // 2, sizes=sizes) or collapse
 
 
-def apply_summary(planned: SummaryPlan, summary: str, *, sizes: MessageSizer) -> Compaction:
-    """Return the compaction with that summary; one that makes nothing shorter counts as a failed try."""
-    base, before = planned.base, planned.base.tokens_before
-    kept = fit_summary(summary, max_tokens=planned.max_tokens, sizes=sizes)
-    made = replace(
+def apply_summary(plan: SummaryPlan, summary: str, *, sizes: MessageSizer) -> Compaction:
+    """Return the compaction with that summary; a summary that shortens nothing counts as a failed try."""
+    base = plan.base
+    compaction = replace(
         base,
-        through=planned.through,
-        summary=kept,
-        collapsed=tuple(span for span in base.collapsed if span.end.message_sequence_num > planned.through),
+        through=plan.through,
+        summary=fit_summary(summary, max_tokens=plan.max_tokens, sizes=sizes),
+        collapsed=tuple(span for span in base.collapsed if span.end.message_sequence_num > plan.through),
         failed_tries=0,
     )
-    told = summary_note(made, sizes=sizes)
-    if told is None or planned.remaining_tokens + told.tokens >= base.tokens_after:
-        return record_failed_compaction(base, before=before, after=base.tokens_after)
-    return replace(made, tokens_after=planned.remaining_tokens + told.tokens)
+    note = summary_note(compaction, sizes=sizes)
+    if note is None or plan.remaining_tokens + note.tokens >= base.tokens_after:
+        return record_failed_compaction(base, before=base.tokens_before, after=base.tokens_after)
+    return replace(compaction, tokens_after=plan.remaining_tokens + note.tokens)
 
 
-def _outline_with(given: ContextInput, compaction: Compaction, sizes: MessageSizer) -> Outline:
-    return build_outline(given.messages, whole=given.whole, goal=given.goal, compaction=compaction, sizes=sizes)
+def _outline_with(context_input: ContextInput, compaction: Compaction, sizes: MessageSizer) -> Outline:
+    messages, whole, goal = context_input.messages, context_input.whole, context_input.goal
+    return build_outline(messages, whole=whole, goal=goal, compaction=compaction, sizes=sizes)
 
 
-def _collapse_completed(given: ContextInput, now: Outline, plan: Plan, sizes: MessageSizer) -> Outline:
-    """Return the outline with every completed item collapsed, if that makes it shorter."""
-    spans = (*now.compaction.collapsed, *_completed_spans(plan, given.messages, now))
-    if len(spans) == len(now.compaction.collapsed):
-        return now
-    then = _outline_with(given, replace(now.compaction, collapsed=spans), sizes)
-    return then if then.tokens < now.tokens else now
-
-
-def _completed_spans(plan: Plan, messages: Sequence[Message], now: Outline) -> Iterator[CollapsedTask]:
-    """Yield the completed items that began and ended before the newest unit, on this chain."""
-    newest = now.units[-1].first
-    asked = {message.sequence for message in messages if message.tool_calls and message.sequence != newest}
-    known = {span.task_id for span in now.compaction.collapsed}
+def _collapse_completed(context_input: ContextInput, outline: Outline, plan: Plan, sizes: MessageSizer) -> Outline:
+    """Collapse the plan items that started and ended on this chain before the newest unit, if that saves tokens."""
+    newest = outline.units[-1].first
+    requests = {each.sequence for each in context_input.messages if each.tool_calls and each.sequence != newest}
+    spans = list(outline.compaction.collapsed)
+    collapsed_ids = {span.task_id for span in spans}
     for item in plan.items:
         start, end = item.start, item.end
-        if item.task_id in known or start is None or end is None or item.conclusion is None:
+        if item.task_id in collapsed_ids or start is None or end is None or item.conclusion is None:
             continue
-        if start.message_sequence_num in asked and end.message_sequence_num in asked:
-            yield CollapsedTask(
-                task_id=item.task_id, title=item.title, conclusion=item.conclusion, start=start, end=end
+        if start.message_sequence_num in requests and end.message_sequence_num in requests:
+            spans.append(
+                CollapsedTask(task_id=item.task_id, title=item.title, conclusion=item.conclusion, start=start, end=end)
             )
+    if len(spans) == len(outline.compaction.collapsed):
+        return outline
+    collapsed = _outline_with(context_input, replace(outline.compaction, collapsed=tuple(spans)), sizes)
+    return collapsed if collapsed.tokens < outline.tokens else outline
 
 
 def _plan_summary(
-    there: Outline, base: Compaction, budget: ContextBudget, *, run_id: RunId, keep: int, sizes: MessageSizer
+    outline: Outline, base: Compaction, budget: ContextBudget, *, run_id: RunId, keep: int, sizes: MessageSizer
 ) -> SummaryPlan | None:
-    older = there.units[
-        : _first_kept_index(there.units, room=int(budget.conversation * KEEP_AFTER_SUMMARY_RATIO), keep=keep)
-    ]
-    if not older or (len(older) == 1 and there.goal_at == 0):
+    goal_at, earlier = outline.goal_at, outline.earlier
+    keep_tokens = int(budget.conversation * KEEP_AFTER_SUMMARY_RATIO)
+    older = outline.units[: _first_kept_index(outline.units, keep_tokens=keep_tokens, keep=keep)]
+    if not older or (len(older) == 1 and goal_at == 0):
         return None
-    most = min(MAX_SUMMARY_TOKENS, max(budget.conversation // 8, MIN_SUMMARY_TOKENS))
-    excerpt = summary_request(
+    max_tokens = min(MAX_SUMMARY_TOKENS, max(budget.conversation // 8, MIN_SUMMARY_TOKENS))
+    request, count = summary_request(
         older,
-        earlier=there.earlier,
+        earlier=earlier,
         run_id=run_id,
-        max_input_tokens=budget.usable - 2 * most,
-        max_tokens=most,
+        max_input_tokens=budget.usable - 2 * max_tokens,
+        max_tokens=max_tokens,
         sizes=sizes,
     )
-    covered = older[: excerpt.units]
+    covered = older[:count]
     through = max((unit.last for unit in covered if unit.last is not None), default=None)
     if through is None:
         return None
-    goal = there.units[there.goal_at].tokens if there.goal_at is not None and there.goal_at < len(covered) else 0
-    replaced = sum(unit.tokens for unit in covered) - goal + (there.earlier.tokens if there.earlier else 0)
+    goal_tokens = outline.units[goal_at].tokens if goal_at is not None and goal_at < len(covered) else 0
+    replaced = sum(unit.tokens for unit in covered) - goal_tokens + (earlier.tokens if earlier else 0)
     return SummaryPlan(
-        request=excerpt.request, base=base, through=through, remaining_tokens=there.tokens - replaced, max_tokens=most
+        request=request,
+        base=base,
+        through=through,
+        remaining_tokens=outline.tokens - replaced,
+        max_tokens=max_tokens,
     )
 
 
-def _first_kept_index(units: Sequence[Unit], *, room: int, keep: int) -> int:
-    """Return the index from which on units stay as they are: the newest, and those before it that fit."""
-    room -= units[-1].tokens
+def _first_kept_index(units: Sequence[Unit], *, keep_tokens: int, keep: int) -> int:
+    """Return the index from which units are kept: the newest one, and those before it that fit."""
+    keep_tokens -= units[-1].tokens
     keep -= len(units[-1].messages)
     for index in range(len(units) - 2, -1, -1):
-        room -= units[index].tokens
+        keep_tokens -= units[index].tokens
         keep -= len(units[index].messages)
-        if room < 0 or keep < 0:
+        if keep_tokens < 0 or keep < 0:
             return index + 1
     return 0
 
 
 MAX_MESSAGE_CHARS: Final = 8_000
-"""Characters of what a user or the model said that the writer of a summary is shown."""
+"""Characters of a user or assistant message that are given to the model that writes the summary."""
 MAX_RESULT_CHARS: Final = 2_000
 MAX_ARGUMENTS_CHARS: Final = 500
 
 _WORDS_PER_TOKEN: Final = 0.6
-
-
-class SummaryRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The request for a summary, and of how many of the units it is one."""
-
-    request: ModelRequest
-    units: int
 
 
 def summary_request(
@@ -185,57 +178,51 @@ def summary_request(
     max_input_tokens: int,
     max_tokens: int,
     sizes: MessageSizer,
-) -> SummaryRequest:
-    """Return the request for a summary of at most `most` tokens, of as many of the oldest units as fit into `room`.
+) -> tuple[ModelRequest, int]:
+    """Return the request for a summary of the oldest units that fit into `max_input_tokens`, and how many they are.
 
-    What was summarised before is part of it, so that the new summary replaces the old one. There is at least one unit.
+    The previous summary is part of the input, so that the new one replaces it. There is at least one unit.
     """
-    told = [] if earlier is None else [earlier.message]
-    max_input_tokens -= sum(sizes.count_message(message) for message in told)
+    messages = [] if earlier is None else [earlier.message]
+    max_input_tokens -= sum(sizes.count_message(message) for message in messages)
+    count = 0
     for unit in older:
         message = _unit_message(unit)
         max_input_tokens -= sizes.count_message(message)
-        if max_input_tokens < 0 and len(told) > (earlier is not None):
+        if max_input_tokens < 0 and count:
             break
-        told.append(message)
-    asked = NewMessage(role=Role.USER, content=render_text("summarise", words=int(max_tokens * _WORDS_PER_TOKEN)))
+        messages.append(message)
+        count += 1
+    prompt = NewMessage(role=Role.USER, content=render_text("summarise", words=int(max_tokens * _WORDS_PER_TOKEN)))
     request = ModelRequest(
         run_id=run_id,
         system=load_text("summary"),
-        messages=[*told, asked],
-        # A model that thinks aloud has its thoughts counted too.
+        messages=[*messages, prompt],
+        # Reasoning counts as output too.
         settings=ModelSettings(thinking=False, max_output_tokens=2 * max_tokens),
         purpose=ModelCallPurpose.SUMMARY,
     )
-    return SummaryRequest(request=request, units=len(told) - (earlier is not None))
+    return request, count
 
 
 def fit_summary(summary: str, *, max_tokens: int, sizes: MessageSizer) -> str:
-    """Return what a model wrote, in at most `most` tokens and as it can be stored."""
-    kept: str = sanitize(summary.strip())
-    while (length := sizes.count_text(kept)) > max_tokens:
-        kept = kept[: min(len(kept) - 1, len(kept) * max_tokens // length)].rstrip()
-    return kept
+    """Return a summary in storable form, cut to `max_tokens`."""
+    fitted: str = sanitize(summary.strip())
+    while (length := sizes.count_text(fitted)) > max_tokens:
+        fitted = fitted[: min(len(fitted) - 1, len(fitted) * max_tokens // length)].rstrip()
+    return fitted
 
 
 def _unit_message(unit: Unit) -> NewMessage:
-    """Return a unit as one message: calls and their results are told in words, so that no tool has to be offered."""
+    """Return a unit as one message, with calls and results as text, so that the request needs no tools."""
     head = unit.head
-    lines = [_message_text(head), *(f"[called {_call_text(call)}]" for call in head.tool_calls)]
-    lines += [
-        f"[answer]\n{elide_middle(text_of(part.message.content), max_chars=MAX_RESULT_CHARS)}"
-        for part in unit.messages[1:]
-    ]
+    lines = [elide_middle(text_of(head.content), max_chars=MAX_MESSAGE_CHARS)]
+    if not isinstance(head.content, str):
+        attached = [type(part).__name__ for part in head.content if not isinstance(part, TextPart)]
+        lines += [f"[attached: {name.removesuffix('Part').lower()}]" for name in attached]
+    for call in head.tool_calls:
+        arguments = elide_middle(msgspec.json.encode(call.arguments).decode(), max_chars=MAX_ARGUMENTS_CHARS)
+        lines.append(f"[called {call.name} {arguments}]")
+    for part in unit.messages[1:]:
+        lines.append(f"[answer]\n{elide_middle(text_of(part.message.content), max_chars=MAX_RESULT_CHARS)}")
     return NewMessage(role=head.role, content="\n".join(line for line in lines if line))
-
-
-def _message_text(message: Message | NewMessage) -> str:
-    said = elide_middle(text_of(message.content), max_chars=MAX_MESSAGE_CHARS)
-    if isinstance(message.content, str):
-        return said
-    attached = [type(part).__name__ for part in message.content if not isinstance(part, TextPart)]
-    return "\n".join([said, *(f"[attached: {name.removesuffix('Part').lower()}]" for name in attached)])
-
-
-def _call_text(call: ToolCall) -> str:
-    return f"{call.name} {elide_middle(msgspec.json.encode(call.arguments).decode(), max_chars=MAX_ARGUMENTS_CHARS)}"

@@ -14,12 +14,12 @@ _HISTORY_PAGE_MESSAGES: Final = 200
 
 
 class TurnPosition(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a turn of the conversation stands."""
+    """The current turn of a conversation."""
 
     goal: Message | None
-    """The user message that began it."""
+    """The user message that started it."""
     position: int
-    """How many assistant messages there are since."""
+    """The number of assistant messages since."""
 
 
 class ConversationWindow:
@@ -30,14 +30,14 @@ class ConversationWindow:
         self._call_ids = {call.id for message in messages for call in message.tool_calls}
         self.messages = list(messages)
         self.goal = turn.goal
-        """The user message that this turn answers."""
+        """The user message that started the turn."""
         self.position = turn.position
-        """How many assistant messages there are since."""
+        """The number of assistant messages since."""
         self.whole = whole
-        """Whether the chain begins with the first of the messages."""
+        """Whether the window starts with the first message of the chain."""
 
     def add(self, messages: Iterable[Message]) -> None:
-        """Take note of messages that entered."""
+        """Append messages that were committed."""
         for message in messages:
             self.messages.append(message)
             self._call_ids.update(call.id for call in message.tool_calls)
@@ -47,23 +47,23 @@ class ConversationWindow:
                 self.position += 1
 
     def prepend(self, earlier: Sequence[Message], *, whole: bool) -> None:
-        """Take in messages from before the first one."""
+        """Insert earlier messages before the first one."""
         self.messages[:0] = earlier
         self.whole = whole
 
     def drop_through(self, through: int) -> None:
-        """Let go of messages up to a sequence, which are told in fewer words now; the last of them stays as a mark."""
+        """Drop the messages up to a sequence, which a summary replaces; the last of them stays as a mark."""
         older = sum(message.sequence is not None and message.sequence <= through for message in self.messages)
         if older > 1:
             del self.messages[: older - 1]
             self.whole = False
 
     def has_call(self, call_id: ToolCallId) -> bool:
-        """Say whether a call of that id was made."""
+        """Return whether a message of the window has a tool call with that id."""
         return call_id in self._call_ids
 
     def open_exchange(self) -> tuple[Message, list[ToolCall]] | None:
-        """Return the assistant message of this run that still has calls to be answered, and those calls."""
+        """Return the assistant message of this run with unanswered tool calls, and those calls."""
         for message in reversed(self.messages):
             if message.run_id != self._run_id:
                 return None
@@ -74,20 +74,20 @@ class ConversationWindow:
 
 
 def starts_turn(message: Message) -> bool:
-    """Say whether a message begins a turn of the conversation."""
+    """Return whether a message starts a turn: a user message that is not steering."""
     return message.role is Role.USER and not message.metadata.get(STEERING_METADATA_KEY)
 
 
 async def read_turn(journal: Journal, lease: Lease, messages: Sequence[Message]) -> TurnPosition:
-    """Find the message that began the turn, however far back that is."""
-    count = 0
+    """Find the message that started the turn, reading back through the history if needed."""
+    position = 0
     while messages:
         for message in reversed(messages):
             if starts_turn(message):
-                return TurnPosition(goal=message, position=count)
-            count += message.role is Role.ASSISTANT
+                return TurnPosition(goal=message, position=position)
+            position += message.role is Role.ASSISTANT
         first = messages[0].sequence
         if not first:
             break
         messages = await journal.history(lease, before=first, limit=_HISTORY_PAGE_MESSAGES)
-    return TurnPosition(goal=None, position=count)
+    return TurnPosition(goal=None, position=position)

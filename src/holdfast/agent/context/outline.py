@@ -3,20 +3,20 @@
     user ▓▓▓▓▓▓▓▓ user ▓▓▓▓ │ user          ▓  messages of the model and its tools while the item was in progress
     user          user      note │ user     messages of users are always kept
 
-A unit is left out if every block of it lies between the start and the end of a completed item. The newest unit stays.
+A unit is collapsed if every block of it lies between the start and the end of a completed item. The newest unit stays.
 The notes in place of messages are never stored.
 """
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
 import msgspec
 
 from holdfast.agent.context.tokens import MessageSizer, SizedMessage
-from holdfast.agent.context.units import Unit, group_units, note_unit, single_unit, text_of
+from holdfast.agent.context.units import Unit, group_units, single_unit, text_of
 from holdfast.agent.prompt import load_text, render_text
 from holdfast.domain.context import CollapsedTask, Compaction, compaction_on_chain
 from holdfast.domain.message import Message, Role
@@ -25,18 +25,19 @@ from holdfast.domain.untrusted import fence_text
 
 
 class Outline(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is to be sent, if there is room for all of it."""
+    """The conversation to send, if all of it fits."""
 
     compaction: Compaction
-    """What of it is about this chain."""
+    """The part of the compaction that applies to this chain."""
     earlier: SizedMessage | None
+    """The summary of earlier messages."""
     units: list[Unit]
     goal_at: int | None
-    """Which of them has the message that this turn answers, if one has."""
+    """The index of the unit with the goal of this turn, if one has it."""
     goal: Unit | None
-    """That message, if it is older than all of them."""
+    """The goal, if it is older than all units."""
     covered: bool
-    """Whether everything that is older than the units is told by the summary."""
+    """Whether the summary covers everything before the units."""
     tokens: int
 
 
@@ -44,20 +45,22 @@ def build_outline(
     messages: Sequence[Message], *, whole: bool, goal: Message | None, compaction: Compaction, sizes: MessageSizer
 ) -> Outline:
     """Return the outline of the conversation that ends with `messages`."""
-    usable = compaction_on_chain(compaction, messages)
-    live = _messages_after(messages, usable.through)
-    there = collapse_spans(group_units(live, sizes=sizes), usable.collapsed, sizes=sizes)
-    at = None if goal is None else _goal_index(goal, there)
-    older = single_unit(goal, sizes=sizes) if goal is not None and at is None else None
-    earlier = summary_note(usable, sizes=sizes)
+    applicable = compaction_on_chain(compaction, messages)
+    recent = _messages_after(messages, applicable.through)
+    units = collapse_spans(group_units(recent, sizes=sizes), applicable.collapsed, sizes=sizes)
+    goal_at = None
+    if goal is not None:  # searched backwards: it is usually near the end
+        goal_at = next((index for index in range(len(units) - 1, -1, -1) if units[index].head.id == goal.id), None)
+    old_goal = single_unit(goal, sizes=sizes) if goal is not None and goal_at is None else None
+    earlier = summary_note(applicable, sizes=sizes)
     return Outline(
-        compaction=usable,
+        compaction=applicable,
         earlier=earlier,
-        units=there,
-        goal_at=at,
-        goal=older,
-        covered=whole or len(live) < len(messages),
-        tokens=sum([part.tokens for part in (*there, older, earlier) if part is not None]),
+        units=units,
+        goal_at=goal_at,
+        goal=old_goal,
+        covered=whole or len(recent) < len(messages),
+        tokens=sum([part.tokens for part in (*units, old_goal, earlier) if part is not None]),
     )
 
 
@@ -70,51 +73,43 @@ def _messages_after(messages: Sequence[Message], through: int | None) -> Sequenc
     return ()
 
 
-def _goal_index(goal: Message, there: Sequence[Unit]) -> int | None:
-    # It is near the end of most conversations.
-    return next((index for index in range(len(there) - 1, -1, -1) if there[index].head.id == goal.id), None)
-
-
 _Position: TypeAlias = tuple[int, int]
 
 
 def collapse_spans(units: Sequence[Unit], spans: Sequence[CollapsedTask], *, sizes: MessageSizer) -> list[Unit]:
-    """Return `units` with the work of `spans` left out, and a note where each ends."""
+    """Return `units` without those that `spans` cover, and with a note at the end of each span; the newest is kept."""
     if not spans or not units:
         return list(units)
-    *older, newest = units
-    return [*_uncollapsed_units(older, spans, sizes), newest]
-
-
-def _uncollapsed_units(units: Sequence[Unit], spans: Sequence[CollapsedTask], sizes: MessageSizer) -> Iterator[Unit]:
-    covered = _SpanIndex(spans)
+    index = _SpanIndex(spans)
     ending = deque(sorted(spans, key=lambda span: _position(span.end)))
-    left_out = -1
-    for unit in units:
+    kept: list[Unit] = []
+    last_collapsed = -1
+
+    def add_note(span: CollapsedTask) -> None:
+        if last_collapsed >= span.start.message_sequence_num:  # else no unit of the span was collapsed
+            note = sizes.note(Role.SYSTEM, _span_note_text(span))
+            kept.append(Unit(messages=(note,), tokens=note.tokens, last=span.end.message_sequence_num))
+
+    for unit in units[:-1]:
         while ending and unit.first is not None and ending[0].end.message_sequence_num < unit.first:
-            yield from _span_note(ending.popleft(), left_out, sizes)
-        if covered.covers(unit):
-            left_out = unit.first or 0
+            add_note(ending.popleft())
+        if index.covers(unit):
+            last_collapsed = unit.first or 0
         else:
-            yield unit
+            kept.append(unit)
     for span in ending:
-        yield from _span_note(span, left_out, sizes)
-
-
-def _span_note(span: CollapsedTask, left_out: int, sizes: MessageSizer) -> Iterator[Unit]:
-    """Yield a note about `span`, unless nothing of it was there to be left out."""
-    if left_out >= span.start.message_sequence_num:
-        yield note_unit(sizes.note(Role.SYSTEM, _span_note_text(span)), last=span.end.message_sequence_num)
+        add_note(span)
+    return [*kept, units[-1]]
 
 
 @lru_cache(maxsize=256)
 def _span_note_text(span: CollapsedTask) -> str:
-    told = fence_text(f"{span.title}\n{span.conclusion}", tag="untrusted", seed=str(span.task_id), source="plan")
-    return render_text("collapsed", task_id=span.task_id, conclusion=told)
+    conclusion = fence_text(f"{span.title}\n{span.conclusion}", tag="untrusted", seed=str(span.task_id), source="plan")
+    return render_text("collapsed", task_id=span.task_id, conclusion=conclusion)
 
 
 class _SpanIndex:
-    """The places of a conversation that lie within spans."""
+    """Merged spans of a conversation, for fast lookup."""
 
     def __init__(self, spans: Sequence[CollapsedTask]) -> None:
         self._starts: list[_Position] = []
@@ -127,16 +122,16 @@ class _SpanIndex:
                 self._ends.append(end)
 
     def covers(self, unit: Unit) -> bool:
-        """Whether all that the model says in a unit lies within."""
+        """Return whether every block of an assistant message lies within a span."""
         head = unit.head
         if head.role is not Role.ASSISTANT or unit.first is None or not isinstance(head, Message):
             return False
         blocks = bool(text_of(head.content)) + len(head.tool_calls)
         return all(self._has((unit.first, block)) for block in range(blocks))
 
-    def _has(self, place: _Position) -> bool:
-        at = bisect_right(self._starts, place) - 1
-        return at >= 0 and place <= self._ends[at]
+    def _has(self, position: _Position) -> bool:
+        index = bisect_right(self._starts, position) - 1
+        return index >= 0 and position <= self._ends[index]
 
 
 def _position(boundary: Boundary) -> _Position:
@@ -144,18 +139,18 @@ def _position(boundary: Boundary) -> _Position:
 
 
 def summary_note(compaction: Compaction, *, sizes: MessageSizer) -> SizedMessage | None:
-    """Return what is told of the messages that a summary stands for."""
-    # It is the first message and not a system one, because some providers want a user to speak first.
+    """Return the summary as a message, if there is one."""
+    # A user message, not a system one: some providers require that the first message is from the user.
     return sizes.note(Role.USER, _summary_note_text(compaction.summary)) if compaction.summary else None
 
 
 def omission_note(*, sizes: MessageSizer) -> SizedMessage:
-    """Return the note that there was more."""
+    """Return the note that older messages are omitted."""
     return sizes.note(Role.USER, load_text("left_out"))
 
 
 def empty_conversation_note(*, sizes: MessageSizer) -> SizedMessage:
-    """Return what begins a conversation that nobody began."""
+    """Return the message that starts a conversation without messages."""
     return sizes.note(Role.USER, load_text("nothing_said"))
 
 

@@ -22,16 +22,16 @@ from holdfast.ports.model import TokenCounter, ToolDefinition
 from holdfast.tools.tool import Tool
 
 MESSAGE_OVERHEAD_TOKENS: Final = 4
-"""Tokens around each message: who speaks, and where it ends."""
+"""Tokens around each message: its role and its end."""
 ATTACHMENT_TOKENS: Final = 1_500
-"""What a picture, a sound or a document is taken for; no provider says before."""
+"""The estimate for an image, audio or document; providers report it only afterwards."""
 PROVIDER_KEY: Final = "provider"
-"""Where in its metadata a message keeps what its provider wants back."""
+"""The metadata key of provider data that must be sent back."""
 MAX_CACHED_MESSAGES: Final = 4_000
 
 
 class SizedMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message as it is sent. `stored` says that it differs from the one in the log by its mark at most."""
+    """A message as it is sent, with its tokens. `stored` means: as in the log, except for marking untrusted content."""
 
     message: Message | NewMessage
     tokens: int
@@ -39,7 +39,7 @@ class SizedMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MessageSizer:
-    """What was prepared and measured for a run. A message never changes, so each is looked at once."""
+    """Prepares and measures the messages of a run. A message never changes, so each is measured once."""
 
     def __init__(self, tokens: TokenCounter, *, max_cached: int = MAX_CACHED_MESSAGES) -> None:
         self._tokens = tokens
@@ -48,64 +48,60 @@ class MessageSizer:
         self._notes: dict[tuple[Role, str], SizedMessage] = {}
 
     def stored(self, message: Message, *, tool: str | None = None) -> SizedMessage:
-        """Return a message of the log; `tool` is what it answers."""
-        known = self._stored.get(message.id)
-        if known is None:
+        """Return a message of the log; `tool` is the tool whose result it is."""
+        cached = self._stored.get(message.id)
+        if cached is None:
             sent = mark_untrusted(message, tool=tool)
-            known = SizedMessage(message=sent, tokens=self.count_message(sent), stored=True)
-            _cache(self._stored, message.id, known, max_cached=self._max_cached)
-        return known
+            cached = SizedMessage(message=sent, tokens=self.count_message(sent), stored=True)
+            _cache(self._stored, message.id, cached, max_cached=self._max_cached)
+        return cached
 
     def replacement(self, message: NewMessage) -> SizedMessage:
-        """Return a message that is sent in place of one of the log."""
+        """Return a message that is sent in place of a message of the log."""
         return SizedMessage(message=message, tokens=self.count_message(message), stored=False)
 
     def note(self, role: Role, text: str) -> SizedMessage:
-        """Return something that the runtime says."""
-        known = self._notes.get((role, text))
-        if known is None:
-            known = self.replacement(NewMessage(role=role, content=text))
-            _cache(self._notes, (role, text), known, max_cached=self._max_cached)
-        return known
+        """Return a note of the runtime."""
+        cached = self._notes.get((role, text))
+        if cached is None:
+            cached = self.replacement(NewMessage(role=role, content=text))
+            _cache(self._notes, (role, text), cached, max_cached=self._max_cached)
+        return cached
 
     def count_message(self, message: Message | NewMessage) -> int:
         """Return about how many tokens a message has."""
-        fixed, said = MESSAGE_OVERHEAD_TOKENS, message.content
-        if not isinstance(said, str):
-            texts = [part.text for part in said if isinstance(part, TextPart)]
-            fixed += ATTACHMENT_TOKENS * (len(said) - len(texts))
-            said = "\n".join(texts)
+        fixed, text = MESSAGE_OVERHEAD_TOKENS, message.content
+        if not isinstance(text, str):
+            texts = [part.text for part in text if isinstance(part, TextPart)]
+            fixed += ATTACHMENT_TOKENS * (len(text) - len(texts))
+            text = "\n".join(texts)
         if message.tool_calls:
-            said += _json(message.tool_calls)
+            text += msgspec.json.encode(message.tool_calls).decode()
         if PROVIDER_KEY in message.metadata:
-            said += _json(message.metadata[PROVIDER_KEY])
-        return fixed + self._tokens.count(said)
+            text += msgspec.json.encode(message.metadata[PROVIDER_KEY]).decode()
+        return fixed + self._tokens.count(text)
 
     def count_text(self, text: str) -> int:
         """Return about how many tokens a text has."""
         return self._tokens.count(text)
 
 
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
-
-
 _Key = TypeVar("_Key")
 
 
-def _cache(known: dict[_Key, SizedMessage], key: _Key, sized: SizedMessage, *, max_cached: int) -> None:
-    if len(known) >= max_cached:
-        del known[next(iter(known))]
-    known[key] = sized
+def _cache(cache: dict[_Key, SizedMessage], key: _Key, sized: SizedMessage, *, max_cached: int) -> None:
+    if len(cache) >= max_cached:
+        del cache[next(iter(cache))]
+    cache[key] = sized
 
 
 TOOL_OVERHEAD_TOKENS: Final = 8
 MAX_CACHED_TOOLSETS: Final = 64
-"""How many offers are kept: as long as nothing changes, the tools of an agent are the same for every run."""
+"""Toolsets whose measure is cached: the tools of an agent are the same for every run until they change."""
 
 
 class MeasuredTools(msgspec.Struct, frozen=True, kw_only=True):
-    """The tools of a call: as they are offered, as text, and their length."""
+    """The tools of a model call: their definitions, as text, and their tokens."""
 
     definitions: tuple[ToolDefinition, ...] = ()
     text: str = "[]"
@@ -113,26 +109,26 @@ class MeasuredTools(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolMeasurer:
-    """Measures tools; those that it measured lately it does not measure again. One is enough for a process."""
+    """Measures toolsets, with a cache that all runs of a process share."""
 
     def __init__(self, tokens: TokenCounter) -> None:
         self._tokens = tokens
         self._cached_measure = lru_cache(maxsize=MAX_CACHED_TOOLSETS)(self._measure)
 
     def measure(self, tools: Iterable[Tool]) -> MeasuredTools:
-        """Return what a model is told about `tools`."""
+        """Return the definitions of `tools` and their tokens."""
         return self._cached_measure(tuple(tools))
 
     def _measure(self, tools: tuple[Tool, ...]) -> MeasuredTools:
-        specs = [tool.spec for tool in tools]
         definitions = [
-            ToolDefinition(name=spec.name, description=spec.description, parameters=spec.parameters) for spec in specs
+            ToolDefinition(name=spec.name, description=spec.description, parameters=spec.parameters)
+            for spec in [tool.spec for tool in tools]
         ]
         return measure_tools(definitions, tokens=self._tokens)
 
 
 def measure_tools(definitions: Sequence[ToolDefinition], *, tokens: TokenCounter) -> MeasuredTools:
-    """Measure `definitions`."""
+    """Return tool definitions with their tokens."""
     if not definitions:
         return MeasuredTools()
     text = msgspec.json.encode(definitions).decode()
@@ -144,7 +140,7 @@ def measure_tools(definitions: Sequence[ToolDefinition], *, tokens: TokenCounter
 _LOWER, _UPPER, _DIGIT, _MARK, _LINE, _SPACE = b"a", b"A", b"0", b".", b"n", b" "
 _LATIN, _LETTER, _KANA, _HAN, _HANGUL, _WIDE, _SYMBOL, _SCRIPT, _RARE = (bytes([code]) for code in b"lckhgfpte")
 
-# Each kind of character by the first byte that it has in UTF-8.
+# Each kind of character, by its first byte in UTF-8.
 _LEADS: Final[Mapping[bytes, bytes]] = {
     _LATIN: bytes(range(0xC3, 0xCB)),  # accented letters
     _LETTER: bytes(range(0xCB, 0xE0)),  # Greek, Cyrillic, Hebrew, Arabic
@@ -161,7 +157,7 @@ _LEADS: Final[Mapping[bytes, bytes]] = {
     _UPPER: bytes(range(ord("A"), ord("Z") + 1)),
     _LOWER: bytes(range(ord("a"), ord("z") + 1)),
 }
-# Tokens for each character of a kind, and more for each that begins a word, a number or a group of marks.
+# Tokens per character of a kind, and additional tokens per start of a word, a number or a group of marks.
 _PER_LETTER: Final = 0.18
 _PER_DIGIT: Final = 0.3
 _PER_MARK: Final = 0.1
@@ -184,19 +180,12 @@ _BEYOND_ASCII: Final[Mapping[bytes, float]] = {
 }
 
 
-def _kinds() -> bytes:
-    table = bytearray(_MARK * 256)
-    for kind, leads in _LEADS.items():
-        for lead in leads:
-            table[lead] = kind[0]
-    return bytes(table)
-
-
 def _only(*kinds: bytes) -> bytes:
     return bytes(bytes([code]) in kinds for code in range(256))
 
 
-_KINDS: Final = _kinds()
+_KIND_OF_LEAD: Final = {lead: kind[0] for kind, leads in _LEADS.items() for lead in leads}
+_KINDS: Final = bytes(_KIND_OF_LEAD.get(code, _MARK[0]) for code in range(256))
 _CONTINUATION: Final = bytes(range(0x80, 0xC0))
 _WORDS: Final = _only(_LOWER, _UPPER, _LATIN)
 _NUMBERS: Final = _only(_DIGIT)
@@ -207,11 +196,11 @@ _HUMP: Final = _LOWER + _UPPER
 
 
 class EstimatedTokens:
-    """`Tokens` by an estimate."""
+    """`TokenCounter` that estimates."""
 
     def count(self, text: str) -> int:
         """Return about how many tokens `text` has."""
-        # The space in front makes what stands first begin something, like everything else that does.
+        # The leading space lets the first character count as the start of a word, number or group.
         kinds = f" {text}".encode("utf-8", "surrogatepass").translate(_KINDS, _CONTINUATION)
         count = kinds.count
         digits = count(_DIGIT)

@@ -9,10 +9,10 @@ _FOLDER: Final = Path(__file__).parent
 
 @cache
 def load_text(name: str) -> str:
-    """Return the text of that name, without the line break at its end."""
+    """Return the prompt text of that name, without its final line break."""
     return (_FOLDER / f"{name}.md").read_text(encoding="utf-8").rstrip("\n")
 
 
 def render_text(name: str, **values: object) -> str:
-    """Return the text of that name with `{values}` in place; what they say is not looked through again."""
+    """Return the prompt text of that name with `{values}` filled in; braces inside a value are kept as they are."""
     return load_text(name).format(**values)
