@@ -132,7 +132,7 @@ async def test_a_worker_that_is_killed_leaves_its_run_to_another(url: str, store
         async with asyncio.timeout(PATIENCE):
             await victim.has_said(times("committed", 3))
         victim.send(signal.SIGKILL)
-        async with working(store, bus, Actor(completing(store)), patience=0.1, owner=SECOND, beat=BEAT):
+        async with working(store, bus, Actor(completing(store)), patience=0.1, owner=SECOND, heartbeat=BEAT):
             done = await becomes(store, run, RunStatus.COMPLETED)
     assert done.session_id is not None and done.session_id.startswith(SECOND)
     assert done.attempt > 1, "a worker that dies used up an attempt"

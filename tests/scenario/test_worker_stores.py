@@ -140,7 +140,7 @@ async def test_two_workers_never_work_on_one_run_at_the_same_time(processes: lis
     async with AsyncExitStack() as stack:
         for number, (process, actor) in enumerate(zip(processes, actors, strict=True)):
             owner, beat = OwnerId(f"worker-{number}"), timedelta(milliseconds=30)
-            work = working(process.store, process.bus, actor, patience=0.1, owner=owner, concurrency=8, beat=beat)
+            work = working(process.store, process.bus, actor, patience=0.1, owner=owner, concurrency=8, heartbeat=beat)
             await stack.enter_async_context(work)
         for run in runs:
             done = await becomes(processes[0].store, run, RunStatus.COMPLETED)
@@ -195,7 +195,7 @@ async def test_a_worker_outlives_a_database_that_is_killed_and_restarted(own_pos
         await process.store.spaces.create(SPACE, name="Acme")
         actor = Actor(slowly)
         runs = [await queued(process.store, f"{number}") for number in range(8)]
-        async with working(process.store, process.bus, actor, patience=0.5, beat=timedelta(milliseconds=200)):
+        async with working(process.store, process.bus, actor, patience=0.5, heartbeat=timedelta(milliseconds=200)):
             for _ in range(4):
                 await actor.begun.get()
             await own_postgres.kill()

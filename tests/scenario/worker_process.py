@@ -97,7 +97,7 @@ async def _work(part: Part) -> None:
             owner=part.name,
             concurrency=1,
             lease=LEASE,
-            beat=BEAT,
+            heartbeat=BEAT,
         )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(watcher.run())

@@ -207,7 +207,7 @@ def _make_worker(
         owner=owner,
         concurrency=concurrency,
         lease=options.lease,
-        beat=options.heartbeat,
+        heartbeat=options.heartbeat,
         drain=options.drain,
     )
 

@@ -1,1 +1,1 @@
-"""Adapters of the bus."""
+"""Adapters of the bus: within a process, and over PostgreSQL."""

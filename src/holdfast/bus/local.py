@@ -1,4 +1,4 @@
-"""The bus of one process, and a queue that merges wake-ups until its reader takes them."""
+"""The bus of one process, and a queue that merges hints until its consumer takes them."""
 
 import asyncio
 from collections.abc import Iterator
@@ -12,33 +12,33 @@ class LocalBus:
     """`Bus` within one event loop."""
 
     def __init__(self) -> None:
-        self._readers: list[WakeListener] = []
+        self._listeners: list[WakeListener] = []
 
     def publish(self, wake: WakeHint) -> None:
-        """Hand a hint to every reader."""
-        for hear in self._readers:
-            hear(wake)
+        """Pass a hint to every subscriber."""
+        for listener in self._listeners:
+            listener(wake)
 
     @contextmanager
     def subscribe(self, listener: WakeListener) -> Iterator[None]:
-        """Call `hear` with each hint from now on while the block runs."""
-        self._readers.append(listener)
+        """Call `listener` with each hint while the block runs."""
+        self._listeners.append(listener)
         try:
             yield
         finally:
-            self._readers.remove(listener)
+            self._listeners.remove(listener)
 
 
 class CoalescingQueue:
-    """What was not taken yet, as one hint. To stop waiting for the next one loses nothing."""
+    """An iterator over hints that merges those that were not consumed yet. Cancelling a wait loses none."""
 
     def __init__(self) -> None:
         self._pending: WakeHint | None = None
         self._arrived = asyncio.Event()
 
-    def put(self, wake: WakeHint) -> None:
-        """Add a hint to what was not taken."""
-        self._pending = wake if self._pending is None else self._pending | wake
+    def put(self, hint: WakeHint) -> None:
+        """Merge a hint into the pending one."""
+        self._pending = hint if self._pending is None else self._pending | hint
         self._arrived.set()
 
     def __aiter__(self) -> Self:
@@ -48,5 +48,5 @@ class CoalescingQueue:
         while self._pending is None:
             self._arrived.clear()
             await self._arrived.wait()
-        untaken, self._pending = self._pending, None
-        return untaken
+        hint, self._pending = self._pending, None
+        return hint

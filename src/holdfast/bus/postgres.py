@@ -1,7 +1,7 @@
 """The bus of processes that share a PostgreSQL database, over LISTEN and NOTIFY.
 
-Wake-ups that arrive while one is sent travel together in the next notification. A wake-up that does not fit into a
-payload is replaced by "everything may have changed".
+Hints that are published while one is sent are merged into the next notification. A hint that exceeds the payload limit
+is replaced by `everything`.
 """
 
 import asyncio
@@ -19,16 +19,13 @@ from holdfast.ports.bus import WakeHint, WakeListener
 
 CHANNEL: Final = "holdfast"
 MAX_PAYLOAD_BYTES: Final = 7900
-"""PostgreSQL takes payloads of less than 8,000 bytes."""
+"""PostgreSQL accepts payloads of less than 8,000 bytes."""
 RECONNECT_INTERVAL_SECONDS: Final = 0.5
-"""Seconds between attempts to reconnect."""
 NOTIFY_INTERVAL_SECONDS: Final = 0.005
-"""Seconds between two notifications: the first goes out at once, and what follows it closely travels together."""
+"""The shortest time between two notifications: the first is sent at once, and those soon after it are merged."""
 
-_SERVER_SETTINGS: Final = {
-    "application_name": "holdfast-bus",
-    "synchronous_commit": "off",
-}  # a hint need not reach the disk
+# A hint need not reach the disk.
+_SERVER_SETTINGS: Final = {"application_name": "holdfast-bus", "synchronous_commit": "off"}
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(WakeHint)
 
@@ -37,20 +34,20 @@ class PostgresBus:
     """`Bus` over LISTEN and NOTIFY."""
 
     def __init__(self) -> None:
-        self._readers = LocalBus()
+        self._local = LocalBus()
         self._outgoing = CoalescingQueue()
 
     def publish(self, wake: WakeHint) -> None:
-        """Send a hint with the next notification; readers of this process have it at once."""
-        self._readers.publish(wake)
+        """Send a hint with the next notification, and pass it to the subscribers of this process at once."""
+        self._local.publish(wake)
         self._outgoing.put(wake)
 
     def subscribe(self, listener: WakeListener) -> AbstractContextManager[None]:
-        """Call `hear` with each hint from now on while the block runs."""
-        return self._readers.subscribe(listener)
+        """Call `listener` with each hint while the block runs."""
+        return self._local.subscribe(listener)
 
     async def run(self, url: str) -> None:
-        """Keep a connection, send and receive; what happens while there is none is lost."""
+        """Send and receive hints, reconnecting when needed; hints that are sent while disconnected are lost."""
         while True:
             try:
                 await self._listen_and_notify(url)
@@ -60,28 +57,28 @@ class PostgresBus:
     async def _listen_and_notify(self, url: str) -> None:
         connection = await asyncpg.connect(url, timeout=10, server_settings=_SERVER_SETTINGS)
         try:
-            # With nothing to send, nobody would notice that the connection broke.
+            # An empty hint wakes the loop, which otherwise would notice a broken connection only when it sends.
             connection.add_termination_listener(lambda _: self._outgoing.put(WakeHint()))
             await connection.add_listener(CHANNEL, self._receive)
-            # Something may have been missed while there was no connection.
-            self._readers.publish(WakeHint(everything=True))
-            async for wake in self._outgoing:
-                await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, _payload(connection, wake))
+            # Hints may have been missed while there was no connection.
+            self._local.publish(WakeHint(everything=True))
+            async for hint in self._outgoing:
+                await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, _payload(connection, hint))
                 await asyncio.sleep(NOTIFY_INTERVAL_SECONDS)
         finally:
             connection.terminate()
 
     def _receive(self, connection: Any, pid: int, channel: str, payload: str) -> None:
-        sender, _, hint = payload.partition(" ")
+        sender, _, encoded = payload.partition(" ")
         if sender != str(connection.get_server_pid()):
-            self._readers.publish(_decoder.decode(hint))
+            self._local.publish(_decoder.decode(encoded))
 
 
-def _payload(connection: Any, wake: WakeHint) -> str:
-    hint = _encoder.encode(replace(wake, grown=()))
-    if len(hint) > MAX_PAYLOAD_BYTES:
-        hint = _encoder.encode(replace(wake, runs=frozenset(), ended=frozenset(), grown=(), everything=True))
-    return f"{connection.get_server_pid()} {hint.decode()}"
+def _payload(connection: Any, hint: WakeHint) -> str:
+    encoded = _encoder.encode(replace(hint, grown=()))
+    if len(encoded) > MAX_PAYLOAD_BYTES:
+        encoded = _encoder.encode(replace(hint, runs=frozenset(), ended=frozenset(), grown=(), everything=True))
+    return f"{connection.get_server_pid()} {encoded.decode()}"
 
 
 @asynccontextmanager

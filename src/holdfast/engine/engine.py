@@ -20,7 +20,7 @@ from holdfast.ports.bus import WakeHint
 from holdfast.ports.spaces import Notifications
 
 MIN_DISPATCH_INTERVAL_SECONDS: Final = 0.1
-"""Seconds between two dispatches: nobody reads faster, and under load each would be a transaction."""
+"""The shortest time between two dispatches: each is a transaction, and nobody reads faster."""
 
 
 class NotificationLoop:
@@ -35,12 +35,12 @@ class NotificationLoop:
         self._wake = WakeEvent(min_interval=MIN_DISPATCH_INTERVAL_SECONDS)
 
     async def run(self) -> None:
-        """Dispatch until cancelled; while the store does not answer, try again."""
+        """Dispatch until cancelled, retrying while the store is unavailable."""
         with self._watcher.listen(self._on_wake):
             await run_forever("dispatching notifications", self._dispatch_once)
 
-    def _on_wake(self, wake: WakeHint) -> None:
-        if wake.news or wake.everything:
+    def _on_wake(self, hint: WakeHint) -> None:
+        if hint.news or hint.everything:
             self._wake.set()
 
     async def _dispatch_once(self) -> None:
@@ -49,12 +49,12 @@ class NotificationLoop:
 
 
 class Engine:
-    """Runs the loops of a process. Made once, run once."""
+    """Runs the loops of a process, once."""
 
     def __init__(
         self, *, watcher: Watcher, timers: TimerLoop, notifications: NotificationLoop, worker: Worker | None = None
     ) -> None:
-        """Put the loops together; without a `worker` the process leaves runs to others."""
+        """Create an engine; without a `worker` the process executes no runs."""
         self._watcher = watcher
         self._timers = timers
         self._notifications = notifications
@@ -62,15 +62,15 @@ class Engine:
         self._drained = asyncio.Event()
 
     async def run(self) -> None:
-        """Run until drained. Cancelled, it gives back its runs in a hurry."""
+        """Run until drained. When cancelled, cancel and release every run first."""
         async with asyncio.TaskGroup() as tasks:
-            # The watcher first: it must hear what comes after the worker's first look at the queue.
+            # The watcher first: it must receive the hints that follow the worker's first claim.
             loops = [tasks.create_task(loop.run()) for loop in (self._watcher, self._timers, self._notifications)]
             await (self._drained.wait() if self._worker is None else self._worker.run())
             await cancel_and_wait(loops)
 
     def drain(self, within: timedelta | None = None) -> None:
-        """Begin no run any more and let `run` return once those in hand have stopped; a second call hurries.
+        """Stop claiming runs and return from `run` once the active ones have stopped; a second call cancels them.
 
         It may be called from a signal handler of the event loop.
         """
@@ -80,7 +80,7 @@ class Engine:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Run while the block runs, then drain. Should the engine fail, the block is cancelled and the error raised."""
+        """Run while the block runs, then drain. If the engine fails, the block is cancelled and the error raised."""
         engine = start_background(self.run(), name="holdfast-engine", ended_by="Engine.running")
         block = asyncio.current_task()
         assert block is not None

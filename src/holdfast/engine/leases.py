@@ -5,11 +5,11 @@ on how the executor ended:
 
     returned                a commit of its own ended the lease; if not, the next check releases it
     told to stop            requeued, claimable at once
-    cancelled, LeaseLost    the same; for an ended run this records that its worker has let go
+    cancelled, LeaseLost    the same; for an ended run this records that its worker has released it
     Unavailable             requeued with a growing delay
     any other error         the run fails with `INTERNAL`
 
-A lease that cannot be released, because the store does not answer, expires by itself.
+A lease that cannot be released, because the store is unavailable, expires by itself.
 """
 
 import asyncio
@@ -34,35 +34,35 @@ from holdfast.ports.runs import Runs
 
 
 class ActiveRun:
-    """A lease, the task that works under it, and how to make it stop."""
+    """A leased run and the task that executes it."""
 
     __slots__ = ("cancelled", "previous", "lease", "renewed_at", "stop", "task")
 
     def __init__(self, lease: Lease, *, renewed_at: float, previous: "ActiveRun | None" = None) -> None:
         self.lease = lease
         self.renewed_at = renewed_at
-        """The time of the event loop before the store was last asked and said that the lease holds."""
+        """The event loop time just before the last successful claim or renewal was sent."""
         self.previous = previous
-        """The same run under a lease that was lost, if its task is not over yet."""
+        """The same run under a lost lease, if its task has not ended yet."""
         self.stop = asyncio.Event()
         self.cancelled = False
         self.task: asyncio.Task[Exception | None]
 
     def cancel(self) -> None:
-        """Stop the work at once. It is told so once: what it then does to clean up is not disturbed."""
+        """Cancel the task, once: its cleanup is not interrupted by a second cancellation."""
         if not self.cancelled:
             self.cancelled = True
             self.task.cancel()
 
 
 MIN_HEARTBEAT_SECONDS: Final = 0.02
-"""Seconds between two beats, however many runs were ended."""
+"""The shortest time between two heartbeats, however many runs are ended."""
 
 _log = logging.getLogger("holdfast.engine")
 
 
 class Heartbeat:
-    """Keeps the leases of a worker alive for as long as it does itself."""
+    """Renews the leases of a worker."""
 
     def __init__(
         self, leases: Leases, active: Mapping[int, ActiveRun], *, owner: OwnerId, lease: timedelta, interval: timedelta
@@ -77,66 +77,58 @@ class Heartbeat:
         self._outage = StoreOutage("renewing leases")
 
     def renew_now(self) -> None:
-        """Beat now: one of the runs may have been ended."""
+        """Renew without waiting for the interval: a run may have been ended."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Beat until cancelled."""
+        """Renew until cancelled."""
         while True:
             await self._wake.wait(seconds=self._delay)
-            if held := list(self._active.values()):
-                await self._renew(held)
+            if active := list(self._active.values()):
+                await self._renew(active)
 
-    async def _renew(self, held: Sequence[ActiveRun]) -> None:
-        asked = asyncio.get_running_loop().time()
-        leases = [each.lease for each in held]
+    async def _renew(self, active: Sequence[ActiveRun]) -> None:
+        now, lease_seconds = asyncio.get_running_loop().time(), self._lease.total_seconds()
+        # Half a lease leaves time for a second attempt, but never past the end of a lease. A lease that should have
+        # expired may still be valid: only the store knows.
+        left = min(each.renewed_at for each in active) + lease_seconds - now
+        timeout = min(left, lease_seconds / 2) if left > 0 else lease_seconds / 2
         try:
-            async with asyncio.timeout(self._renew_timeout(held, asked)):
-                kept = await self._leases.renew(self._owner, leases, lease=self._lease)
+            async with asyncio.timeout(timeout):
+                leases = [each.lease for each in active]
+                renewed = await self._leases.renew(self._owner, leases, lease=self._lease)
         except (Unavailable, TimeoutError) as exc:
             self._delay = min(self._outage.next_delay(exc), self._interval)
-            self._cancel_expired(held)
-        else:
-            self._delay = self._interval
-            self._outage.note_recovered()
-            _apply_renewal(held, {(lease.run_key, lease.number) for lease in kept}, asked)
-
-    def _renew_timeout(self, held: Sequence[ActiveRun], now: float) -> float:
-        """Return for how many seconds to wait: half a lease leaves time for another try, but never past its end.
-
-        A lease that should have run out may still hold: only the store knows.
-        """
-        lease = self._lease.total_seconds()
-        left = min(each.renewed_at for each in held) + lease - now
-        return min(left, lease / 2) if left > 0 else lease / 2
-
-    def _cancel_expired(self, held: Sequence[ActiveRun]) -> None:
-        """Stop what may be somebody else's by now: that the store does not answer us says nothing about others."""
-        oldest = asyncio.get_running_loop().time() - self._lease.total_seconds()
-        for each in held:
-            if each.renewed_at <= oldest and not each.cancelled:
-                _log.warning("run %s is dropped: its lease could not be renewed in time", each.lease.run_id)
+            self._cancel_expired(active)
+            return
+        self._delay = self._interval
+        self._outage.note_recovered()
+        keys = {(lease.run_key, lease.number) for lease in renewed}
+        for each in active:
+            if (each.lease.run_key, each.lease.number) in keys:
+                each.renewed_at = now
+            else:
                 each.cancel()
 
-
-def _apply_renewal(held: Sequence[ActiveRun], kept: set[tuple[int, int]], asked: float) -> None:
-    for each in held:
-        if (each.lease.run_key, each.lease.number) in kept:
-            each.renewed_at = asked
-        else:
-            each.cancel()
+    def _cancel_expired(self, active: Sequence[ActiveRun]) -> None:
+        """Cancel the runs whose lease may have expired: another worker may reach the store and claim them."""
+        expired_before = asyncio.get_running_loop().time() - self._lease.total_seconds()
+        for each in active:
+            if each.renewed_at <= expired_before and not each.cancelled:
+                _log.warning("run %s is cancelled: its lease could not be renewed in time", each.lease.run_id)
+                each.cancel()
 
 
 FIRST_REQUEUE_DELAY: Final = timedelta(milliseconds=100)
 MAX_REQUEUE_DELAY: Final = timedelta(seconds=30)
-MAX_TRACKED_SETBACKS: Final = 10_000
-"""Runs of which it is remembered how often they were put off; the oldest are forgotten."""
+MAX_TRACKED_REQUEUES: Final = 10_000
+"""Runs whose number of requeues is remembered; the oldest are forgotten."""
 MAX_RETURNED_BATCH: Final = 1000
 MAX_ERROR_MESSAGE_CHARS: Final = 2000
 
 
 class LeaseRelease:
-    """Gives back what a worker held."""
+    """Releases the leases of a worker."""
 
     def __init__(self, *, leases: Leases, runs: Runs, events: EventLog, owner: OwnerId, lease: timedelta) -> None:
         self._leases = leases
@@ -145,44 +137,45 @@ class LeaseRelease:
         self._owner = owner
         self._lease = lease
         self._returned: dict[tuple[SpaceId, RunId], Lease] = {}
-        self._setbacks: dict[int, int] = {}
+        self._requeues: dict[int, int] = {}
 
     def note_returned(self, lease: Lease) -> None:
-        """Take note of a run whose executor says that it gave the lease back."""
+        """Record that the executor returned: it should have ended the lease with a commit."""
         self._returned[lease.space_id, lease.run_id] = lease
-        self._setbacks.pop(lease.run_key, None)
+        self._requeues.pop(lease.run_key, None)
 
     async def release_returned(self) -> None:
-        """Give back what was returned with its lease still in force: one read for all since the last look."""
+        """Release the leases that are still valid although their executor returned, with one read per batch."""
         while batch := dict(islice(self._returned.items(), MAX_RETURNED_BATCH)):
             for head in await self._events.heads(list(batch)):
                 if head.status is RunStatus.RUNNING:
                     await self._release_lease(batch[head.space_id, head.run_id])
             for name, lease in batch.items():
-                if self._returned[name] is lease:  # it may have been returned again meanwhile
+                if self._returned[name] is lease:  # else the run was claimed and returned again
                     del self._returned[name]
 
     async def release(self, active: ActiveRun, error: Exception | None) -> None:
-        """Give back a run that was not finished, and try on until its lease has run out."""
+        """Release an unfinished run, retrying until its lease has expired."""
+        run_id = active.lease.run_id
         try:
             async with asyncio.timeout(self._lease.total_seconds()):
                 await self._fail_and_release(active, error)
         except TimeoutError:
-            _log.warning("run %s could not be given back in time: its lease runs out by itself", active.lease.run_id)
+            _log.warning("run %s could not be released in time: its lease expires by itself", run_id)
         except HoldfastError:
-            _log.exception("run %s could not be given back: its lease runs out by itself", active.lease.run_id)
+            _log.exception("run %s could not be released: its lease expires by itself", run_id)
 
     async def _fail_and_release(self, active: ActiveRun, error: Exception | None) -> None:
         lease, delay = active.lease, timedelta()
         match error:
             case LeaseLost():
-                _log.info("run %s is no longer ours: %s", lease.run_id, error)
+                _log.info("run %s: lease lost: %s", lease.run_id, error)
             case Unavailable() if not active.cancelled:
                 delay = self._next_delay(lease)
-                _log.warning("run %s is put off for %s: %s", lease.run_id, delay, error)
+                _log.warning("run %s is requeued with a delay of %s: %s", lease.run_id, delay, error)
             case None if not active.cancelled and not active.stop.is_set():
                 delay = self._next_delay(lease)
-                _log.warning("run %s was cancelled from inside: it is put off for %s", lease.run_id, delay)
+                _log.warning("run %s cancelled itself: it is requeued with a delay of %s", lease.run_id, delay)
             case None | Unavailable():
                 pass
             case _:
@@ -196,40 +189,34 @@ class LeaseRelease:
             await self._leases.release(lease, delay=delay)
 
     async def _fail(self, lease: Lease, error: Exception) -> None:
-        """End the run, if it is still ours."""
+        """End the run as failed, if its lease is still valid."""
         if not await self._leases.renew(self._owner, [lease], lease=self._lease):
             return
-        with suppress(Conflict, NotFound):  # somebody else ended or deleted it first
+        details: dict[str, Json] = {"error": type(error).__name__}
+        if isinstance(error, HoldfastError):
+            details["code"] = error.code
+        # The message must be storable: of limited length, without NUL and lone surrogates.
+        message = "".join(traceback.format_exception_only(error)).strip()[:MAX_ERROR_MESSAGE_CHARS]
+        message = message.replace("\x00", "�").encode(errors="replace").decode()
+        run_error = RunError(code=HoldfastError.code, message=message, details=details)
+        with suppress(Conflict, NotFound):  # it was ended or deleted meanwhile
             await self._runs.end(
-                lease.space_id, lease.run_id, to=RunStatus.FAILED, reason="internal error", error=_to_run_error(error)
+                lease.space_id, lease.run_id, to=RunStatus.FAILED, reason="internal error", error=run_error
             )
 
     def _next_delay(self, lease: Lease) -> timedelta:
-        """Return how long a run is put off that was put off so often in a row."""
-        times = self._setbacks.pop(lease.run_key, 0)
-        if len(self._setbacks) >= MAX_TRACKED_SETBACKS:
-            del self._setbacks[next(iter(self._setbacks))]
-        self._setbacks[lease.run_key] = times + 1
-        return min(FIRST_REQUEUE_DELAY * (1 << min(times, 16)), MAX_REQUEUE_DELAY)
+        """Return the delay of the next requeue, which doubles with each one in a row."""
+        count = self._requeues.pop(lease.run_key, 0)
+        if len(self._requeues) >= MAX_TRACKED_REQUEUES:
+            del self._requeues[next(iter(self._requeues))]
+        self._requeues[lease.run_key] = count + 1
+        return min(FIRST_REQUEUE_DELAY * (1 << min(count, 16)), MAX_REQUEUE_DELAY)
 
 
 async def _retry_until_available(do: Callable[[], Awaitable[None]]) -> None:
-    outage = StoreOutage("giving runs back")
+    outage = StoreOutage("releasing runs")
     while True:
         try:
             return await do()
         except Unavailable as exc:
             await asyncio.sleep(outage.next_delay(exc))
-
-
-def _to_run_error(error: Exception) -> RunError:
-    details: dict[str, Json] = {"error": type(error).__name__}
-    if isinstance(error, HoldfastError):
-        details["code"] = error.code
-    return RunError(code=HoldfastError.code, message=_error_message(error), details=details)
-
-
-def _error_message(error: Exception) -> str:
-    """Return what can be kept of an error's message: text of a sane length, whatever it was made of."""
-    words = "".join(traceback.format_exception_only(error)).strip()[:MAX_ERROR_MESSAGE_CHARS]
-    return words.replace("\x00", "�").encode(errors="replace").decode()

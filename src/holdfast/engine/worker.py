@@ -1,10 +1,10 @@
-"""The worker: it claims runs up to its concurrency, has them worked on, and lets go of what is no longer its own.
+"""The worker claims runs up to its concurrency, executes them, and releases those that it does not finish.
 
     hint, due time ──► claim ──► a task for each run ──► executor ──► returned: a slot is free, claim again
-                                       ▲                     └──────► stopped, cut off, failed: given back
-    one beat renews all leases ────────┘ and cuts off what was not renewed
+                                       ▲                     └──────► stopped, cancelled, failed: released
+    the heartbeat renews all leases ───┘ and cancels the runs whose lease was not renewed
 
-Draining claims nothing more, asks every run to stop, and cuts off what has not stopped when the time is over.
+Draining claims nothing more, asks every run to stop, and cancels those that have not stopped at the timeout.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ MAX_CLAIM_BATCH: Final = 1000
 
 
 class Worker:
-    """Works on runs, up to `concurrency` at a time. Made once, run once."""
+    """Executes up to `concurrency` runs at a time. A worker runs once."""
 
     def __init__(
         self,
@@ -46,42 +46,46 @@ class Worker:
         owner: OwnerId,
         concurrency: int,
         lease: timedelta = DEFAULT_LEASE,
-        beat: timedelta = DEFAULT_HEARTBEAT_INTERVAL,
+        heartbeat: timedelta = DEFAULT_HEARTBEAT_INTERVAL,
         drain: timedelta = DEFAULT_DRAIN_TIMEOUT,
     ) -> None:
-        _check_options(concurrency, lease=lease, beat=beat)
+        if concurrency < 1:
+            raise Invalid("a worker needs a concurrency of at least 1", field="concurrency")
+        if not timedelta() < heartbeat < lease:
+            raise Invalid("the heartbeat interval must be shorter than the lease", field="heartbeat")
         self._executor = executor
         self._leases = leases
         self._watcher = watcher
         self._owner = owner
         self._concurrency = concurrency
         self._lease = lease
-        self._sweep_seconds = beat.total_seconds()
+        self._sweep_seconds = heartbeat.total_seconds()
         self._drain_timeout = drain
         self._active: dict[int, ActiveRun] = {}
-        self._heartbeat = Heartbeat(leases, self._active, owner=owner, lease=lease, interval=beat)
+        self._heartbeat = Heartbeat(leases, self._active, owner=owner, lease=lease, interval=heartbeat)
         self._lease_release = LeaseRelease(leases=leases, runs=runs, events=events, owner=owner, lease=lease)
         self._wake = WakeEvent()
         self._may_have_work = True
-        """Whether there may be something to claim."""
+        """Whether there may be a run to claim."""
         self._draining = self._cancelling = False
         self._drain_timer: asyncio.TimerHandle | None = None
         self._tasks: asyncio.TaskGroup
 
     @property
     def active_count(self) -> int:
-        """How many runs it has in hand."""
+        """The number of active runs."""
         return len(self._active)
 
     async def run(self) -> None:
-        """Work until drained. Cancelled, it drains in a hurry."""
+        """Work until drained. When cancelled, cancel and release every run first."""
         async with asyncio.TaskGroup() as loops:
             with self._watcher.listen(self._on_wake):
                 claiming = loops.create_task(self._claim_loop())
                 others = [
-                    loops.create_task(loop) for loop in (self._heartbeat.run(), run_forever("taking back", self._sweep))
+                    loops.create_task(loop)
+                    for loop in (self._heartbeat.run(), run_forever("releasing expired leases", self._sweep))
                 ]
-                # A group of their own: should a loop fail, the runs are still given back.
+                # A separate group: if a loop fails, the runs are still released.
                 async with asyncio.TaskGroup() as self._tasks:
                     await self._until_drained(claiming)
                 await cancel_and_wait(others)
@@ -89,16 +93,16 @@ class Worker:
             await self._lease_release.release_returned()
 
     def drain(self, within: timedelta | None = None) -> None:
-        """Claim nothing more and ask every run to stop; `run` returns when they have, or were cut off.
+        """Stop claiming and ask every run to stop; `run` returns when all have stopped or were cancelled.
 
-        They have as long as `within` says. A second call hurries: it cuts them off now.
+        Runs that have not stopped after `within` are cancelled; a second call cancels them at once.
         """
         if self._draining:
             self._cancel_active()
             return
         self._draining = True
-        for held in self._active.values():
-            held.stop.set()
+        for active in self._active.values():
+            active.stop.set()
         self._wake.set()
         seconds = (self._drain_timeout if within is None else within).total_seconds()
         self._drain_timer = asyncio.get_running_loop().call_later(seconds, self._cancel_active)
@@ -107,58 +111,53 @@ class Worker:
         self._draining = self._cancelling = True
         self._wake.set()
 
-    def _on_wake(self, wake: WakeHint) -> None:
-        if wake.queue or wake.coming:
+    def _on_wake(self, hint: WakeHint) -> None:
+        if hint.queue or hint.coming:
             self._may_have_work = True
             self._wake.set()
-        if self._active and (wake.everything or (wake.ended and self._is_active(wake))):
+        names = ((active.lease.space_id, active.lease.run_id) for active in self._active.values())
+        if self._active and (hint.everything or (hint.ended and any(name in hint.ended for name in names))):
             self._heartbeat.renew_now()
 
-    def _is_active(self, wake: WakeHint) -> bool:
-        return any((held.lease.space_id, held.lease.run_id) in wake.ended for held in self._active.values())
-
     async def _claim_loop(self) -> None:
-        """Claim whatever there is a free slot for, until draining."""
+        """Claim runs for the free slots, until draining."""
         outage = StoreOutage("claiming runs")
         while not self._draining:
-            room = min(self._concurrency - len(self._active), MAX_CLAIM_BATCH)
-            if not (self._may_have_work and room > 0):
+            free = min(self._concurrency - len(self._active), MAX_CLAIM_BATCH)
+            if not (self._may_have_work and free > 0):
                 await self._wake.wait()
                 continue
+            self._may_have_work = False  # a hint that arrives during the claim sets it again
+            claimed_at = asyncio.get_running_loop().time()
             try:
-                await self._claim_batch(room)
+                leases = await self._leases.claim(self._owner, lease=self._lease, limit=free)
             except Unavailable as exc:
                 self._may_have_work = True
                 await self._wake.wait(seconds=outage.next_delay(exc))
-            else:
-                outage.note_recovered()
-
-    async def _claim_batch(self, room: int) -> None:
-        self._may_have_work = False  # what comes from here on sets it again
-        asked = asyncio.get_running_loop().time()
-        leases = await self._leases.claim(self._owner, lease=self._lease, limit=room)
-        self._may_have_work |= len(leases) == room
-        for lease in leases:
-            self._start_run(lease, renewed_at=asked)
+                continue
+            outage.note_recovered()
+            self._may_have_work |= len(leases) == free
+            for lease in leases:
+                self._start_run(lease, renewed_at=claimed_at)
 
     def _start_run(self, lease: Lease, *, renewed_at: float) -> None:
-        earlier = self._active.get(lease.run_key)
-        held = self._active[lease.run_key] = ActiveRun(lease, renewed_at=renewed_at, previous=earlier)
-        held.task = self._tasks.create_task(self._execute(held), name=f"run {lease.run_id}")
-        held.task.add_done_callback(partial(self._on_task_done, held))
-        if earlier is not None:
-            earlier.cancel()
+        previous = self._active.get(lease.run_key)
+        active = self._active[lease.run_key] = ActiveRun(lease, renewed_at=renewed_at, previous=previous)
+        active.task = self._tasks.create_task(self._execute(active), name=f"run {lease.run_id}")
+        active.task.add_done_callback(partial(self._on_task_done, active))
+        if previous is not None:
+            previous.cancel()
         if self._draining:
-            held.cancel()  # before it begins
+            active.cancel()  # before it starts
 
     async def _execute(self, active: ActiveRun) -> Exception | None:
-        """Work on a run and return what went wrong, if something did."""
+        """Execute a run and return its error, if it raised one."""
         if active.previous is not None:
             await asyncio.wait([active.previous.task])
             active.previous = None
         try:
             await self._executor.execute(active.lease, stop=active.stop)
-        except Exception as exc:  # noqa: BLE001 - one run that fails must not end the others
+        except Exception as exc:  # noqa: BLE001 - one failing run must not end the others
             return exc
         return None
 
@@ -167,15 +166,12 @@ class Worker:
         if error is None and not (task.cancelled() or active.cancelled or active.stop.is_set()):
             self._lease_release.note_returned(active.lease)
             self._remove(active)
-        else:
-            self._start_release(active, error)
-
-    def _start_release(self, active: ActiveRun, error: Exception | None) -> None:
-        letting_go = self._release(active, error)
+            return
+        releasing = self._release(active, error)
         try:
-            self._tasks.create_task(letting_go)
-        except RuntimeError:  # the group itself has failed and takes no task any more: the lease runs out by itself
-            letting_go.close()
+            self._tasks.create_task(releasing)
+        except RuntimeError:  # the task group has failed and takes no more tasks: the lease expires by itself
+            releasing.close()
             self._remove(active)
 
     async def _release(self, active: ActiveRun, error: Exception | None) -> None:
@@ -187,11 +183,11 @@ class Worker:
     def _remove(self, active: ActiveRun) -> None:
         if self._active.get(active.lease.run_key) is active:
             del self._active[active.lease.run_key]
-        if self._may_have_work or self._draining:  # else a free slot is of no use to anybody
+        if self._may_have_work or self._draining:  # else there is nothing to do with the free slot
             self._wake.set()
 
     async def _sweep(self) -> None:
-        """Take back what dead workers held, and what executors returned without giving it back."""
+        """Expire the leases of dead workers, and release those that executors left behind."""
         await self._leases.expire()
         await self._lease_release.release_returned()
         await asyncio.sleep(self._sweep_seconds)
@@ -208,16 +204,9 @@ class Worker:
                 self._drain_timer.cancel()
 
     async def _wait_until_idle(self, claiming: asyncio.Task[None]) -> None:
-        """Wait until draining, and then until nothing is in hand; once hurried, cut off whatever is."""
+        """Wait until draining has begun and no run is active, cancelling the active ones once that is due."""
         await asyncio.wait([claiming])
         while self._active:
-            for held in list(self._active.values()) if self._cancelling else ():
-                held.cancel()
+            for active in list(self._active.values()) if self._cancelling else ():
+                active.cancel()
             await self._wake.wait()
-
-
-def _check_options(concurrency: int, *, lease: timedelta, beat: timedelta) -> None:
-    if concurrency < 1:
-        raise Invalid("a worker works on at least one run at a time", field="concurrency")
-    if not timedelta() < beat < lease:
-        raise Invalid("a beat must be shorter than the lease that it renews", field="beat")

@@ -1,1 +1,1 @@
-"""What a process counts of its own work, for `/metrics`."""
+"""Prometheus metrics of a process, for `/metrics`."""

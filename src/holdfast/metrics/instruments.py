@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 import msgspec
 
 MAX_SERIES: Final = 100
-"""How many values of its first label a family tells apart, if it does not say so."""
+"""The default limit for distinct values of a family's first label."""
 OTHER_LABEL: Final = "other"
 
 Kind: TypeAlias = Literal["counter", "gauge", "histogram"]
@@ -19,7 +19,7 @@ Labels: TypeAlias = tuple[str, ...]
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """One number as it is written down: what its name ends with, labels of its own, and its value."""
+    """One exported number: the suffix of its name, its own labels, and its value."""
 
     suffix: str
     labels: Mapping[str, str]
@@ -27,17 +27,17 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class Instrument(Protocol):
-    """Something that is counted with."""
+    """A counter, gauge or histogram."""
 
     def samples(self) -> Iterator[Sample]:
-        """Yield what is to be written down of it."""
+        """Yield its samples."""
 
 
 T = TypeVar("T", bound=Instrument)
 
 
 class Number:
-    """A number that goes up, or up and down."""
+    """The value of a counter or gauge."""
 
     __slots__ = ("value",)
 
@@ -45,16 +45,16 @@ class Number:
         self.value: float = 0
 
     def add(self, amount: float = 1) -> None:
-        """Change it."""
+        """Add to the value."""
         self.value += amount
 
     def samples(self) -> Iterator[Sample]:
-        """Yield the number."""
+        """Yield the value."""
         yield Sample("", {}, self.value)
 
 
 class Histogram:
-    """How often a value was at most as large as each of `bounds`."""
+    """The distribution of observed values over buckets with upper `bounds`."""
 
     __slots__ = ("_bounds", "_counts", "_sum")
 
@@ -64,25 +64,25 @@ class Histogram:
         self._sum = 0.0
 
     def observe(self, value: float) -> None:
-        """Take note of a value."""
+        """Count a value in its bucket."""
         self._counts[bisect_left(self._bounds, value)] += 1
         self._sum += value
 
     def samples(self) -> Iterator[Sample]:
-        """Yield how many values were at most so large, for each bound, and their sum and count."""
-        counts, so_far = list(self._counts), 0
+        """Yield the cumulative count of each bucket, and the sum and count of all values."""
+        counts, total = list(self._counts), 0
         for bound, count in zip((*self._bounds, float("inf")), counts, strict=True):
-            so_far += count
-            yield Sample("_bucket", {"le": format_number(bound)}, so_far)
+            total += count
+            yield Sample("_bucket", {"le": format_number(bound)}, total)
         yield Sample("_sum", {}, self._sum)
-        yield Sample("_count", {}, so_far)
+        yield Sample("_count", {}, total)
 
 
 class MetricFamily(Generic[T]):
     """Instruments of one name, one for each combination of labels.
 
-    Only the first label may have values that others choose, such as the name of a model: of those beyond `most` all
-    are counted together.
+    Only the first label may have unbounded values, such as the name of a model: values beyond `max_series` are counted
+    together as `other`.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class MetricFamily(Generic[T]):
         self._first_values: set[str] = set()
 
     def of(self, *values: str) -> T:
-        """Return the instrument with these values of its labels."""
+        """Return the instrument with these label values."""
         return self._series.get(values) or self._add(values)
 
     def __iter__(self) -> Iterator[tuple[Labels, T]]:
@@ -120,7 +120,7 @@ class MetricFamily(Generic[T]):
 
 
 def format_number(value: float) -> str:
-    """Write a number as the text format has it."""
+    """Return a number in the Prometheus text format."""
     if value == float("inf"):
         return "+Inf"
     return str(int(value)) if value == int(value) else repr(float(value))
@@ -133,21 +133,16 @@ _LABEL_ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 def render_metrics(families: Iterable[MetricFamily[Any]]) -> str:
-    """Write down all that was counted."""
-    return "".join(f"{line}\n" for family in families for line in _family_lines(family))
-
-
-def _family_lines(family: MetricFamily[Any]) -> Iterator[str]:
-    yield f"# HELP {family.name} {family.description.translate(_HELP_ESCAPES)}"
-    yield f"# TYPE {family.name} {family.kind}"
-    for values, instrument in family:
-        labels = dict(zip(family.labels, values, strict=True))
-        for sample in instrument.samples():
-            series = f"{family.name}{sample.suffix}{_format_labels({**labels, **sample.labels})}"
-            yield f"{series} {format_number(sample.value)}"
-
-
-def _format_labels(labels: Mapping[str, str]) -> str:
-    if not labels:
-        return ""
-    return "{" + ",".join(f'{name}="{value.translate(_LABEL_ESCAPES)}"' for name, value in labels.items()) + "}"
+    """Return metrics in the Prometheus text format."""
+    lines = []
+    for family in families:
+        lines.append(f"# HELP {family.name} {family.description.translate(_HELP_ESCAPES)}\n")
+        lines.append(f"# TYPE {family.name} {family.kind}\n")
+        for values, instrument in family:
+            family_labels = dict(zip(family.labels, values, strict=True))
+            for sample in instrument.samples():
+                labels = {**family_labels, **sample.labels}
+                pairs = ",".join(f'{name}="{value.translate(_LABEL_ESCAPES)}"' for name, value in labels.items())
+                series = f"{family.name}{sample.suffix}" + (f"{{{pairs}}}" if pairs else "")
+                lines.append(f"{series} {format_number(sample.value)}\n")
+    return "".join(lines)

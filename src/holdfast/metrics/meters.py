@@ -7,28 +7,19 @@ from typing import Any, Final
 from holdfast.metrics.instruments import MAX_SERIES, Histogram, Labels, MetricFamily, Number, T
 
 CALL_SECONDS_BUCKETS: Final = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-"""Of models and tools."""
+"""For model calls and tool calls."""
 FAST_SECONDS_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
-"""Of the store and of answers."""
+"""For commits and HTTP responses."""
 BATCH_SIZE_BUCKETS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 MAX_ROUTES: Final = 1000
-"""Routes are ours to make: this is more than there will be."""
+"""More than the API has: routes are never counted as `other`."""
 
 
 class Meters:
-    """The instruments of a process. Those who count are given the whole, and use what is theirs."""
+    """All instruments of a process."""
 
     def __init__(self) -> None:
         self._families: list[MetricFamily[Any]] = []
-        self._add_run_metrics()
-        self._add_commit_metrics()
-        self._add_call_metrics()
-        self._add_request_metrics()
-
-    def __iter__(self) -> Iterator[MetricFamily[Any]]:
-        return iter(self._families)
-
-    def _add_run_metrics(self) -> None:
         self.claimed = self._counter("holdfast_runs_claimed_total", "Runs that workers of this process took up.").of()
         self.ended = self._counter("holdfast_runs_ended_total", "Runs that this process ended, by status.", "status")
         self.leases_expired = self._counter(
@@ -37,8 +28,6 @@ class Meters:
         self.leases_lost = self._counter(
             "holdfast_leases_lost_total", "Leases that workers of this process lost to others."
         ).of()
-
-    def _add_commit_metrics(self) -> None:
         self.commits = self._counter("holdfast_commits_total", "Commits to the logs of runs, by outcome.", "outcome")
         self.commit_seconds = self._histogram(
             "holdfast_commit_seconds",
@@ -48,8 +37,6 @@ class Meters:
         self.batch_size = self._histogram(
             "holdfast_commit_batch_size", "Commits that were written together.", bounds=BATCH_SIZE_BUCKETS
         ).of()
-
-    def _add_call_metrics(self) -> None:
         self.model_seconds = self._histogram(
             "holdfast_model_call_seconds", "Seconds that model calls took, by outcome.", "model", "outcome"
         )
@@ -63,10 +50,9 @@ class Meters:
         self.tool_seconds = self._histogram(
             "holdfast_tool_call_seconds", "Seconds that tools ran, by outcome.", "tool", "outcome"
         )
-
-    def _add_request_metrics(self) -> None:
-        streams = gauge("holdfast_stream_clients", "Streams that are open now, by transport.", labels=("transport",))
-        self.streams = self._register(streams)
+        self.streams = self._register(
+            gauge("holdfast_stream_clients", "Streams that are open now, by transport.", labels=("transport",))
+        )
         self.requests = self._counter(
             "holdfast_http_requests_total",
             "Requests that were answered.",
@@ -84,22 +70,25 @@ class Meters:
             max_series=MAX_ROUTES,
         )
 
-    def _counter(self, name: str, meaning: str, *labels: str, max_series: int = MAX_SERIES) -> MetricFamily[Number]:
+    def __iter__(self) -> Iterator[MetricFamily[Any]]:
+        return iter(self._families)
+
+    def _counter(self, name: str, description: str, *labels: str, max_series: int = MAX_SERIES) -> MetricFamily[Number]:
         return self._register(
-            MetricFamily(name, meaning, kind="counter", labels=labels, make=Number, max_series=max_series)
+            MetricFamily(name, description, kind="counter", labels=labels, make=Number, max_series=max_series)
         )
 
     def _histogram(
         self,
         name: str,
-        meaning: str,
+        description: str,
         *labels: str,
         bounds: Sequence[float] = CALL_SECONDS_BUCKETS,
         max_series: int = MAX_SERIES,
     ) -> MetricFamily[Histogram]:
         make = partial(Histogram, bounds)
         return self._register(
-            MetricFamily(name, meaning, kind="histogram", labels=labels, make=make, max_series=max_series)
+            MetricFamily(name, description, kind="histogram", labels=labels, make=make, max_series=max_series)
         )
 
     def _register(self, family: MetricFamily[T]) -> MetricFamily[T]:
@@ -107,6 +96,6 @@ class Meters:
         return family
 
 
-def gauge(name: str, meaning: str, *, labels: Labels = ()) -> MetricFamily[Number]:
-    """Return numbers that go up and down."""
-    return MetricFamily(name, meaning, kind="gauge", labels=labels, make=Number)
+def gauge(name: str, description: str, *, labels: Labels = ()) -> MetricFamily[Number]:
+    """Return a gauge."""
+    return MetricFamily(name, description, kind="gauge", labels=labels, make=Number)

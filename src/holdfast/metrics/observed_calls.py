@@ -7,7 +7,6 @@ from typing import Final, Protocol, TypeAlias
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import ContextOverflow, ModelRefused, ModelUnavailable
-from holdfast.domain.limits import Usage
 from holdfast.domain.tool import ToolSpec
 from holdfast.metrics.meters import Meters
 from holdfast.ports.model import Model, ModelDelta, ModelFinished, ModelRequest
@@ -15,106 +14,88 @@ from holdfast.tools.tool import CallNext, ToolContext, ToolMiddleware, ToolResul
 
 
 class ModelCallObserver(Protocol):
-    """What somebody sees of one call."""
+    """Observes one model call."""
 
     def on_delta(self, delta: ModelDelta) -> None:
-        """See what comes."""
+        """Observe a delta."""
 
     def on_error(self, error: BaseException) -> None:
-        """See that the call came to nothing, or was cut off."""
+        """Observe that the call failed or was cancelled."""
 
     def on_end(self) -> None:
-        """See that it is over."""
+        """Observe the end of the call."""
 
 
 ObserveModelCall: TypeAlias = Callable[[Model, ModelRequest], ModelCallObserver]
 
 
 class ObservedModel:
-    """`Model` that is another one, whose calls are seen."""
+    """`Model` that passes the calls of another one to an observer."""
 
     def __init__(self, model: Model, observe: ObserveModelCall) -> None:
         self._model = model
         self._observe = observe
         self.name: Final = model.name
+        self.cost = model.cost
 
     @property
     def context_window(self) -> int:
-        """How many tokens a call may have in all."""
+        """The tokens of the context window."""
         return self._model.context_window
 
     @property
     def price_known(self) -> bool:
-        """Whether the cost of a call will be known."""
+        """Whether the price of the model is known."""
         return self._model.price_known
 
     @property
     def idle_timeout_seconds(self) -> float:
-        """Seconds for which it may say nothing."""
+        """How long the model may send nothing."""
         return self._model.idle_timeout_seconds
 
-    def cost(self, *, input_tokens: int, output_tokens: int) -> float | None:
-        """Return the dollars that so many tokens cost."""
-        return self._model.cost(input_tokens=input_tokens, output_tokens=output_tokens)
-
     def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncIterator[ModelDelta]]:
-        """Make a call, and let it be seen."""
+        """Make an observed call."""
         return aclosing(self._observed_stream(request))
 
     async def _observed_stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-        observation = self._observe(self._model, request)
-        see = observation.on_delta
+        observer = self._observe(self._model, request)
+        on_delta = observer.on_delta
         try:
             async with self._model.stream(request) as deltas:
                 async for delta in deltas:
-                    see(delta)
+                    on_delta(delta)
                     yield delta
-        except GeneratorExit:  # whoever asked has left, which says nothing about the call
+        except GeneratorExit:  # the caller stopped reading, which is not an error of the call
             raise
         except BaseException as error:
-            observation.on_error(error)
+            observer.on_error(error)
             raise
         finally:
-            observation.on_end()
+            observer.on_end()
 
 
 _ERROR_OUTCOMES: Final = ((ContextOverflow, "too_long"), (ModelRefused, "refused"), (ModelUnavailable, "unavailable"))
 
 
 def model_call_metrics(meters: Meters) -> ObserveModelCall:
-    """Return what counts the calls of a model that is observed."""
-
-    def begin(model: Model, request: ModelRequest) -> _MeasuredModelCall:
-        return _MeasuredModelCall(model.name, meters)
-
-    return begin
+    """Return a factory of observers that record metrics of model calls."""
+    return lambda model, request: _MeasuredModelCall(model.name, meters)
 
 
 class _MeasuredModelCall:
-    """`Observation` of a call that is counted when it is over."""
+    """`ModelCallObserver` that records duration, outcome, tokens and cost."""
 
     def __init__(self, model: str, meters: Meters) -> None:
         self._model = model
         self._meters = meters
-        self._begun = perf_counter()
+        self._started = perf_counter()
         self._outcome = "cut_off"
 
     def on_delta(self, delta: ModelDelta) -> None:
-        """Take note of how it ends."""
-        if type(delta) is ModelFinished:
-            self._outcome = "done"
-            self._record_usage(delta.usage)
-
-    def on_error(self, error: BaseException) -> None:
-        """Take note of why it ends."""
-        self._outcome = next((word for kind, word in _ERROR_OUTCOMES if isinstance(error, kind)), "cut_off")
-
-    def on_end(self) -> None:
-        """Count the call."""
-        self._meters.model_seconds.of(self._model, self._outcome).observe(perf_counter() - self._begun)
-
-    def _record_usage(self, usage: Usage) -> None:
-        meters, model = self._meters, self._model
+        if type(delta) is not ModelFinished:
+            return
+        self._outcome = "done"
+        meters, model, usage = self._meters, self._model, delta.usage
         meters.tokens.of(model, "input").add(usage.input_tokens)
         meters.tokens.of(model, "output").add(usage.output_tokens)
         meters.tokens.of(model, "cached_input").add(usage.cached_input_tokens)
@@ -123,26 +104,32 @@ class _MeasuredModelCall:
         else:
             meters.cost.of(model).add(usage.cost_usd)
 
+    def on_error(self, error: BaseException) -> None:
+        self._outcome = next((outcome for kind, outcome in _ERROR_OUTCOMES if isinstance(error, kind)), "cut_off")
+
+    def on_end(self) -> None:
+        self._meters.model_seconds.of(self._model, self._outcome).observe(perf_counter() - self._started)
+
 
 def tool_metrics_middleware(meters: Meters) -> ToolMiddleware:
-    """Return what counts a call around it. Only tools that exist are called, so that their names are not many."""
+    """Return a middleware that measures tool calls. Only existing tools are called, so the label stays bounded."""
 
-    async def count(spec: ToolSpec, call: ToolContext, arguments: dict[str, Json], go: CallNext) -> ToolResult:
-        begun, word = perf_counter(), "cut_off"
+    async def measure(spec: ToolSpec, call: ToolContext, arguments: dict[str, Json], go: CallNext) -> ToolResult:
+        started, outcome = perf_counter(), "cut_off"
         try:
-            outcome = await go()
-            word = outcome_label(outcome)
-            return outcome
+            result = await go()
+            outcome = outcome_label(result)
+            return result
         finally:
-            meters.tool_seconds.of(spec.name, word).observe(perf_counter() - begun)
+            meters.tool_seconds.of(spec.name, outcome).observe(perf_counter() - started)
 
-    return count
+    return measure
 
 
-def outcome_label(outcome: ToolResult) -> str:
-    """Return what came of a call, in one word."""
-    if outcome.wait is not None:
+def outcome_label(result: ToolResult) -> str:
+    """Return the outcome of a tool call as a label value."""
+    if result.wait is not None:
         return "waits"
-    if outcome.unknown:
+    if result.unknown:
         return "unknown"
-    return "failed" if outcome.failed else "done"
+    return "failed" if result.failed else "done"

@@ -1,1 +1,1 @@
-"""Spans in the words of OpenTelemetry, for those who installed the extra `otel`."""
+"""OpenTelemetry spans. They need the extra `otel`."""

@@ -32,7 +32,7 @@ COST: Final = "holdfast.usage.cost_usd"
 OUTCOME: Final = "holdfast.tool.outcome"
 
 CANCELLED_ERROR_TYPE: Final = "cut_off"
-"""The `error.type` of what was stopped from outside."""
+"""The `error.type` of a cancelled operation."""
 
 _PROVIDERS: Final = {
     "azure": "azure.ai.openai",
@@ -46,12 +46,12 @@ _PROVIDERS: Final = {
 
 
 def provider_name(model: str) -> str:
-    """Return what the conventions call the provider of `provider:model`."""
+    """Return the provider of `provider:model`, by its name in the conventions."""
     provider = model.partition(":")[0]
     return _PROVIDERS.get(provider, provider)
 
 
 def model_name(model: str) -> str:
-    """Return the name that the provider knows a model by."""
+    """Return the provider's own name of a model."""
     provider, colon, name = model.partition(":")
     return name if colon else provider

@@ -144,8 +144,8 @@ class Watched:
 
 
 def new_worker(store: Store, watcher: Watcher, actor: Actor, **options: Any) -> Worker:
-    """Make a worker whose beat never comes, unless told otherwise."""
-    given = {"leases": store.leases, "owner": WORKER, "concurrency": 4, "lease": 2 * HOUR, "beat": HOUR, **options}
+    """Create a worker whose heartbeat never runs, unless `options` set its interval."""
+    given = {"leases": store.leases, "owner": WORKER, "concurrency": 4, "lease": 2 * HOUR, "heartbeat": HOUR, **options}
     return Worker(executor=actor, runs=store.runs, events=store.events, watcher=watcher, **given)
 
 

@@ -48,7 +48,7 @@ def test_what_follows_a_number_follows_it_without_a_gap(grown: list[LogAppend], 
     for each in told:
         if random.random() < 0.2:
             tail.update_head(head(random.randint(0, each.head.last_event_seq)))
-        tail.add_growth(each)
+        tail.add(each)
         assert is_next(numbers(tail, after), after)
         assert tail.head is not None and tail.head.last_event_seq >= seen
         seen = tail.head.last_event_seq
@@ -58,45 +58,45 @@ def test_what_follows_a_number_follows_it_without_a_gap(grown: list[LogAppend], 
 def test_who_is_told_everything_in_order_has_everything(grown: list[LogAppend]) -> None:
     tail = Tail()
     for each in grown:
-        tail.add_growth(each)
+        tail.add(each)
     last = grown[-1].head.last_event_seq if grown else 0
     assert numbers(tail, 0) == list(range(1, last + 1))
 
 
 def test_events_are_the_same_as_in_the_log() -> None:
     tail = Tail()
-    tail.add_growth(growth(1, 2))
+    tail.add(growth(1, 2))
     assert [(event.seq, event.type, event.data) for event in tail.events_after(1)] == [(2, "CUSTOM", b'"2"')]
 
 
 def test_what_is_too_long_ago_must_be_read() -> None:
     tail = Tail()
     for seq in range(1, 10):
-        tail.add_growth(growth(seq, seq, length=MAX_TAIL_BYTES // 3))
+        tail.add(growth(seq, seq, length=MAX_TAIL_BYTES // 3))
     assert numbers(tail, 0) == []
     assert numbers(tail, 6) == [7, 8, 9]
 
 
 def test_after_a_growth_that_was_not_told_only_what_is_newer_is_there() -> None:
     tail = Tail()
-    tail.add_growth(growth(1, 3))
-    tail.add_growth(LogAppend(head=head(5), at=Millis(0)))  # too large to be told
-    tail.add_growth(growth(6, 7))
+    tail.add(growth(1, 3))
+    tail.add(LogAppend(head=head(5), at=Millis(0)))  # too large to be told
+    tail.add(growth(6, 7))
     assert numbers(tail, 3) == []
     assert numbers(tail, 5) == [6, 7]
 
 
 def test_a_run_that_is_gone_has_nothing() -> None:
     tail = Tail()
-    tail.add_growth(growth(1, 3))
+    tail.add(growth(1, 3))
     tail.update_head(None)
     assert tail.head is None and numbers(tail, 0) == []
 
 
 def test_an_end_is_news_even_where_nothing_was_said() -> None:
     tail = Tail()
-    tail.add_growth(growth(1, 3))
-    tail.add_growth(LogAppend(head=head(3, RunStatus.COMPLETED), at=Millis(0)))
+    tail.add(growth(1, 3))
+    tail.add(LogAppend(head=head(3, RunStatus.COMPLETED), at=Millis(0)))
     tail.update_head(head(3))
     assert tail.head is not None and tail.head.status.terminal
 
@@ -105,7 +105,7 @@ def test_of_runs_that_nobody_watches_only_the_latest_are_kept() -> None:
     recent = RecentTails()
     names = [(SPACE, RunId(f"run_{number}")) for number in range(MAX_RECENT_TAILS + 1)]
     for name in names:
-        recent.add_growth(growth(1, 1, run=name[1]))
+        recent.add(growth(1, 1, run=name[1]))
     assert numbers(recent.take(names[0]), 0) == []
     assert numbers(recent.take(names[1]), 0) == [1]
     recent.forget(names[2:3])

@@ -145,8 +145,8 @@ async def test_runs_of_one_branch_are_worked_on_one_after_the_other(store: Store
     "options",
     [
         {"concurrency": 0},
-        {"beat": HOUR, "lease": HOUR},
-        {"beat": timedelta()},
+        {"heartbeat": HOUR, "lease": HOUR},
+        {"heartbeat": timedelta()},
     ],
 )
 async def test_a_worker_that_could_not_work_is_refused(store: Store, bus: LocalBus, options: dict[str, Any]) -> None:

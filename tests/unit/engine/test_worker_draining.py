@@ -179,7 +179,7 @@ async def test_a_store_that_does_not_answer_holds_up_the_end_no_longer_than_a_le
 ) -> None:
     leases, actor = Watched(store.leases), Actor(hanging)
     await queued(store, "hi")
-    async with working(store, bus, actor, leases=leases, lease=5 * SOON, beat=SOON) as worker:
+    async with working(store, bus, actor, leases=leases, lease=5 * SOON, heartbeat=SOON) as worker:
         await actor.begun.get()
         leases.down = {"claim", "renew", "release", "expire", "queue"}
         worker.drain(timedelta())

@@ -26,7 +26,7 @@ async def test_one_beat_renews_every_lease(store: Store, bus: LocalBus, clock: H
     leases, actor = Watched(store.leases), Actor(hanging)
     for number in range(4):
         await queued(store, f"{number}")
-    async with working(store, bus, actor, leases=leases, lease=MINUTE, beat=SOON):
+    async with working(store, bus, actor, leases=leases, lease=MINUTE, heartbeat=SOON):
         for _ in range(4):
             await actor.begun.get()
         for _ in range(5):
@@ -41,7 +41,7 @@ async def test_work_under_a_lease_that_was_lost_is_cut_off_and_writes_nothing(
 ) -> None:
     actor = Actor(hanging)
     run = await queued(store, "hi")
-    async with working(store, bus, actor, lease=MINUTE, beat=SOON):
+    async with working(store, bus, actor, lease=MINUTE, heartbeat=SOON):
         lost = await actor.begun.get()
         clock.tick(2 * MINUTE)
         while await store.leases.expire() != [run.id]:  # unless a beat came first
@@ -60,7 +60,7 @@ async def test_work_under_a_lease_that_was_lost_is_cut_off_and_writes_nothing(
 async def test_a_run_that_was_ended_is_cut_off_without_waiting_for_a_beat(store: Store, bus: LocalBus) -> None:
     actor = Actor(hanging)
     run, other = await queued(store, "hi"), await queued(store, "ho")
-    async with working(store, bus, actor, beat=HOUR):
+    async with working(store, bus, actor, heartbeat=HOUR):
         await actor.begun.get()
         await actor.begun.get()
         await store.runs.end(SPACE, run.id)
@@ -101,7 +101,7 @@ async def test_work_that_returns_when_it_is_cut_off_has_let_go_too(store: Store,
 async def test_an_end_of_which_the_hint_was_lost_is_noticed_at_the_next_beat(store: Store) -> None:
     actor = Actor(hanging)
     run = await queued(store, "hi")
-    async with working(store, LocalBus(), actor, beat=SOON):  # not the bus that the store tells
+    async with working(store, LocalBus(), actor, heartbeat=SOON):  # not the bus that the store tells
         await actor.begun.get()
         await store.runs.end(SPACE, run.id)
         assert (await actor.cut.get()).run_id == run.id
@@ -133,19 +133,19 @@ async def test_work_is_cut_off_when_its_lease_could_not_be_renewed_in_time(
     """Somebody else may have the run by then: that the store does not answer us says nothing about others."""
     leases, actor = Watched(store.leases), Actor(hanging)
     run = await queued(store, "hi")
-    async with working(store, bus, actor, leases=leases, lease=MOMENT, beat=MOMENT / 4):
+    async with working(store, bus, actor, leases=leases, lease=MOMENT, heartbeat=MOMENT / 4):
         await actor.begun.get()
         leases.down = {"renew"}
         assert (await actor.cut.get()).run_id == run.id
         leases.down = set()
         await actor.begun.get()  # it was given back, and is taken up again
-    assert f"run {run.id} is dropped" in caplog.text
+    assert f"run {run.id} is cancelled" in caplog.text
 
 
 async def test_a_beat_that_fails_is_tried_again_before_the_lease_runs_out(store: Store, bus: LocalBus) -> None:
     leases, actor = Watched(store.leases), Actor(hanging)
     await queued(store, "hi")
-    async with working(store, bus, actor, leases=leases, beat=SOON):
+    async with working(store, bus, actor, leases=leases, heartbeat=SOON):
         await actor.begun.get()
         leases.down = {"renew"}
         await leases.was_asked("renew", times=3)
@@ -158,7 +158,7 @@ async def test_a_lease_lasts_from_its_last_renewal_on(store: Store, bus: LocalBu
     leases, actor = Watched(store.leases), Actor(hanging)
     loop = asyncio.get_running_loop()
     await queued(store, "hi")
-    async with working(store, bus, actor, leases=leases, lease=3 * MOMENT, beat=SOON):
+    async with working(store, bus, actor, leases=leases, lease=3 * MOMENT, heartbeat=SOON):
         await actor.begun.get()
         begun = loop.time()
         while loop.time() < begun + 3 * MOMENT.total_seconds():
@@ -202,7 +202,7 @@ async def test_the_run_of_a_dead_worker_comes_back(store: Store, bus: LocalBus, 
     run = await queued(store, "hi")
     await claim(store, SECOND)  # who dies now
     leases = Watched(store.leases)
-    async with working(store, bus, Actor(completing(store)), leases=leases, beat=SOON, patience=0.02, clock=clock):
+    async with working(store, bus, Actor(completing(store)), leases=leases, heartbeat=SOON, patience=0.02, clock=clock):
         await leases.was_asked("expire", times=2)
         assert await status(store, run.id) is RunStatus.RUNNING
         clock.tick(2 * MINUTE)

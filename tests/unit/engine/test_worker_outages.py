@@ -20,7 +20,7 @@ async def test_a_worker_outlives_a_store_that_does_not_answer(
     leases = Watched(store.leases)
     leases.down = {"claim", "renew", "release", "expire", "queue"}
     run = await queued(store, "hi")
-    async with working(store, bus, Actor(completing(store)), leases=leases, beat=SOON, patience=0.01):
+    async with working(store, bus, Actor(completing(store)), leases=leases, heartbeat=SOON, patience=0.01):
         await leases.was_asked("claim", times=3)
         await leases.was_asked("expire", times=3)
         leases.down = set()
@@ -28,7 +28,7 @@ async def test_a_worker_outlives_a_store_that_does_not_answer(
         await leases.was_asked("expire", times=2)
     claiming = [record.getMessage() for record in caplog.records if "claiming runs" in record.getMessage()]
     assert len(claiming) == 2, "once when it began, once when it was over"
-    assert "does not answer" in claiming[0] and "as the test says" in claiming[0] and "works again" in claiming[1]
+    assert "does not respond" in claiming[0] and "as the test says" in claiming[0] and "recovered" in claiming[1]
 
 
 def test_pauses_grow_up_to_a_limit_and_begin_anew_after_an_answer() -> None:

@@ -37,7 +37,7 @@ async def test_a_run_whose_lease_a_commit_gave_back_is_left_where_it_is(
 
     leases, run = Watched(store.leases), await queued(store, "hi")
     leases.down = {"renew"}  # a beat that falls into the last commit may cut the work off, and then lets go
-    async with working(store, bus, Actor(play), leases=leases, beat=SOON):
+    async with working(store, bus, Actor(play), leases=leases, heartbeat=SOON):
         await becomes(store, run, left)
         await leases.was_asked("expire", times=2)
     assert (await get(store, run.id)).status is left
@@ -60,7 +60,7 @@ async def test_a_run_that_was_returned_with_its_lease_is_given_back(store: Store
             await completing(store)(lease, stop)
 
     actor, run = Actor(second_time), await queued(store, "hi")
-    async with working(store, bus, actor, beat=SOON):
+    async with working(store, bus, actor, heartbeat=SOON):
         done = await becomes(store, run, RunStatus.COMPLETED)
     assert done.attempt == 1, "to give a run back is not an attempt"
 
@@ -237,9 +237,9 @@ async def test_what_cannot_be_given_back_runs_out_by_itself(
     leases, actor = Watched(store.leases), Actor(raising(Unavailable("not now")))
     run = await queued(store, "hi")
     leases.down = {"release", "renew"}
-    async with working(store, bus, actor, leases=leases, lease=5 * SOON, beat=SOON) as worker:
+    async with working(store, bus, actor, leases=leases, lease=5 * SOON, heartbeat=SOON) as worker:
         await actor.begun.get()
         while worker.active_count:  # noqa: ASYNC110 - until it has given up
             await asyncio.sleep(0.002)
-        assert f"run {run.id} could not be given back" in caplog.text
+        assert f"run {run.id} could not be released" in caplog.text
         assert await status(store, run.id) is RunStatus.RUNNING

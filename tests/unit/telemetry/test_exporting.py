@@ -36,7 +36,7 @@ def test_an_exporter_that_no_package_has_is_refused(environment: pytest.MonkeyPa
 
 def test_a_protocol_that_otlp_does_not_have_is_refused(environment: pytest.MonkeyPatch) -> None:
     environment.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "smoke")
-    with pytest.raises(Invalid, match="`OTEL_EXPORTER_OTLP_PROTOCOL` is `smoke`: say `http/protobuf` or `grpc`"):
+    with pytest.raises(Invalid, match="`OTEL_EXPORTER_OTLP_PROTOCOL` is `smoke`: use `http/protobuf` or `grpc`"):
         span_exporter()
 
 
