@@ -1,4 +1,4 @@
-"""The stream of a run: what producers say, made legal."""
+"""The normaliser: turns the events of any producer into the legal log of one run."""
 
 from collections.abc import Iterable, Iterator
 from typing import Self, TypeVar, assert_never
@@ -9,40 +9,29 @@ from msgspec.structs import replace
 from holdfast.domain.events import (
     PROTOCOL_VERSION,
     ActivityDelta,
-    ActivitySnapshot,
     Custom,
     Event,
     MessagesSnapshot,
-    Raw,
-    ReasoningEncryptedValue,
-    ReasoningEnd,
-    ReasoningMessageChunk,
     ReasoningMessageContent,
-    ReasoningMessageEnd,
-    ReasoningMessageStart,
-    ReasoningStart,
     RunErrorEvent,
     RunFinished,
     RunStarted,
-    StateDelta,
-    StateSnapshot,
     StepFinished,
     StepStarted,
-    SubagentError,
-    SubagentFinished,
-    SubagentStarted,
     TerminalEvent,
-    TextMessageChunk,
     TextMessageContent,
-    TextMessageEnd,
-    TextMessageStart,
     ToolCallArgs,
-    ToolCallChunk,
-    ToolCallEnd,
-    ToolCallResult,
-    ToolCallStart,
 )
-from holdfast.domain.events.ag_ui import ActivityEvent, PassthroughEvent, RunLifecycleEvent, StateEvent, StepEvent
+from holdfast.domain.events.ag_ui import (
+    ActivityEvent,
+    PassthroughEvent,
+    ReasoningEvent,
+    StateEvent,
+    StepEvent,
+    SubagentEvent,
+    TextEvent,
+    ToolCallEvent,
+)
 from holdfast.domain.ids import MessageId, RunId, ThreadId, ToolCallId
 from holdfast.domain.instant import Millis
 from holdfast.domain.stream.rules import normalise_reasoning, normalise_subagent, normalise_text, normalise_tool_call
@@ -53,7 +42,7 @@ from holdfast.domain.stream.state import (
     message_ends,
     span_ends,
     streamed_ends,
-    subagent_ends,
+    subagent_end,
     with_logged_ids,
     work_ends,
 )
@@ -62,7 +51,7 @@ _OwnedEvent = TypeVar("_OwnedEvent", TextMessageContent, ReasoningMessageContent
 
 
 class StreamNormaliser:
-    """Turns the events of any producer into the legal log of one run."""
+    """Normalises events to the legal log of one run, and keeps the state of that log."""
 
     __slots__ = ("_base", "_before_end", "_run_id", "_state", "_thread_id")
 
@@ -75,13 +64,9 @@ class StreamNormaliser:
 
     @classmethod
     def resume(
-        cls,
-        thread_id: ThreadId,
-        run_id: RunId,
-        logged: Iterable[Event],
-        base_run_id: RunId | None = None,
+        cls, thread_id: ThreadId, run_id: RunId, logged: Iterable[Event], base_run_id: RunId | None = None
     ) -> Self:
-        """Go on with a run's log, of which at least the events of `STRUCTURAL_TYPES` are given, in order."""
+        """Continue the log of a run; `logged` holds at least its events of `STRUCTURAL_TYPES`, in order."""
         stream = cls(thread_id, run_id, base_run_id)
         for event in logged:
             stream._state.record(event)
@@ -94,98 +79,77 @@ class StreamNormaliser:
 
     @property
     def open_tool_calls(self) -> tuple[ToolCallId, ...]:
-        """Calls that were logged and have no result yet, in any segment."""
+        """Tool calls without a result, of any segment."""
         return tuple(self._state.unanswered)
 
     @property
     def open_subagents(self) -> tuple[RunId, ...]:
-        """Sub-agents that are at work in the open segment."""
+        """Sub-agents that are active in the open segment."""
         return tuple(self._state.subagents.open)
 
     @property
     def open_texts(self) -> tuple[MessageId, ...]:
-        """Messages that are being said."""
+        """Text messages that have started and not ended."""
         return tuple(self._state.texts.open)
 
     def has_call(self, call: ToolCallId) -> bool:
-        """Say whether a call was logged under that id."""
+        """Tell whether a tool call was logged under this id."""
         return self._state.calls.new_id(call) != call
 
     def feed(self, event: Event, *, at: Millis) -> list[Event]:
-        """Return what to log for `event`; `at` is the time of all that says none itself."""
+        """Return the events to log for `event`; `at` is the time of those without a timestamp."""
         state = self._state
         match event:
-            # Most of what is fed are deltas of something open, and what opens, ends and names nothing: a short way.
+            # Fast path: most events are deltas of something open, which change no state.
             case TextMessageContent(message_id=message) if message in state.texts.open:
                 return [_with_owner_and_time(event, state.texts.open[message], at)]
-            case ReasoningMessageContent(message_id=message) if message in state.thoughts.open:
-                return [_with_owner_and_time(event, state.thoughts.open[message], at)]
+            case ReasoningMessageContent(message_id=message) if message in state.reasoning.open:
+                return [_with_owner_and_time(event, state.reasoning.open[message], at)]
             case ToolCallArgs(tool_call_id=call) if call in state.calls.open:
                 return [_with_owner_and_time(event, state.calls.open[call], at)]
             case Custom() if state.segment.run_id is not None:
                 return [_with_owner_and_time(event, state.tag(event.subagent_run_id), at)]
             case _:
-                return self._log(self._legal(event), at)
+                return self._log(self._normalise(event), at)
 
     def close(self, *, at: Millis) -> list[Event]:
-        """Return what ends whatever a model was streaming; the segment goes on."""
+        """Return the events that end everything a model streams; the segment stays open."""
         return self._log(streamed_ends(self._state), at)
 
     def end(self, outcome: TerminalEvent, *, at: Millis) -> list[Event]:
-        """Return what ends the open segment, or else a new one that holds nothing but its end; the end comes last."""
+        """Return the events that end the open segment, or a new empty one; `outcome` comes last."""
         return self._log(self._terminal(outcome), at)
 
     def undo_end(self) -> None:
-        """Forget the last event of `end`, which was never logged: the segment goes on."""
+        """Undo the terminal event of `end`, which was never logged: the segment stays open."""
         if self._before_end is not None:
             self._state.segment, self._before_end = self._before_end, None
 
-    def _log(self, legal: Iterable[Event], at: Millis) -> list[Event]:
+    def _log(self, events: Iterable[Event], at: Millis) -> list[Event]:
         logged: list[Event] = []
-        for event in legal:
+        for event in events:
             if self._state.segment.run_id is None and not isinstance(event, RunStarted):
                 start = RunStarted(thread_id=self._thread_id, run_id=self._run_id, timestamp=at)
-                self._append(logged, self._run_started(start))
-            self._append(logged, replace(event, timestamp=at) if event.timestamp is UNSET else event)
+                logged.append(self._run_started(start))
+                self._state.record(logged[-1])
+            logged.append(replace(event, timestamp=at) if event.timestamp is UNSET else event)
+            # Recorded at once: the rules produce the next event from the updated state.
+            self._state.record(logged[-1])
         return logged
 
-    def _append(self, logged: list[Event], event: Event) -> None:
-        # The rules ask for the next event only when this one has been noted.
-        self._state.record(event)
-        logged.append(event)
-
-    def _legal(self, event: Event) -> Iterator[Event]:
-        match event:
-            case TextMessageStart() | TextMessageContent() | TextMessageEnd() | TextMessageChunk():
-                return normalise_text(self._state, event)
-            case ToolCallStart() | ToolCallArgs() | ToolCallEnd() | ToolCallChunk() | ToolCallResult():
-                return normalise_tool_call(self._state, event)
-            case ReasoningStart() | ReasoningEnd() | ReasoningEncryptedValue():
-                return normalise_reasoning(self._state, event)
-            case ReasoningMessageStart() | ReasoningMessageContent() | ReasoningMessageEnd() | ReasoningMessageChunk():
-                return normalise_reasoning(self._state, event)
-            case SubagentStarted() | SubagentFinished() | SubagentError():
-                return normalise_subagent(self._state, event)
-            case StepStarted() | StepFinished():
-                return self._step(event)
-            case RunStarted() | RunFinished() | RunErrorEvent():
-                return self._run(event)
-            case MessagesSnapshot():
-                return self._snapshot(event)
-            case _:
-                return self._other(event)
-
-    def _run(self, event: RunLifecycleEvent) -> Iterator[Event]:
-        is_open = self._state.segment.run_id is not None
-        match event:
-            case RunStarted():
-                if not is_open:
-                    yield self._run_started(event)
-            case RunFinished() | RunErrorEvent():
-                if is_open or not self._state.begun:
-                    yield from self._terminal(event)
-            case _:
-                assert_never(event)
+    def _normalise(self, event: Event) -> Iterator[Event]:
+        if isinstance(event, TextEvent):
+            return normalise_text(self._state, event)
+        if isinstance(event, ToolCallEvent):
+            return normalise_tool_call(self._state, event)
+        if isinstance(event, ReasoningEvent):
+            return normalise_reasoning(self._state, event)
+        if isinstance(event, SubagentEvent):
+            return normalise_subagent(self._state, event)
+        if isinstance(event, TerminalEvent):
+            is_open = self._state.segment.run_id is not None
+            return self._terminal(event) if is_open or not self._state.begun else iter(())
+        return self._other(event)
 
     def _run_started(self, event: RunStarted) -> RunStarted:
         return replace(
@@ -198,7 +162,8 @@ class StreamNormaliser:
     def _terminal(self, event: TerminalEvent) -> Iterator[Event]:
         if self._state.anything_open:
             yield from work_ends(self._state)
-            yield from subagent_ends(self._state, event)
+            for name in reversed(list(self._state.subagents.open)):
+                yield subagent_end(name, event)
         self._before_end = self._state.segment
         match event:
             case RunFinished(outcome=outcome):
@@ -214,27 +179,28 @@ class StreamNormaliser:
             case _:
                 assert_never(event)
 
-    def _step(self, event: StepEvent) -> Iterator[Event]:
-        tagged = replace(event, subagent_run_id=self._state.tag(event.subagent_run_id))
-        is_open = (tagged.subagent_run_id, tagged.step_name) in self._state.steps
-        if is_open == isinstance(event, StepFinished):
-            yield tagged
-
-    def _snapshot(self, event: MessagesSnapshot) -> Iterator[Event]:
-        # A client that gets a snapshot drops the message it was building.
-        yield from message_ends(self._state)
-        yield from span_ends(self._state)
-        yield event
-
-    def _other(self, event: StateEvent | ActivityEvent | PassthroughEvent) -> Iterator[Event]:
+    def _other(
+        self, event: RunStarted | StepEvent | MessagesSnapshot | StateEvent | ActivityEvent | PassthroughEvent
+    ) -> Iterator[Event]:
         match event:
+            case RunStarted():
+                if self._state.segment.run_id is None:
+                    yield self._run_started(event)
+            case MessagesSnapshot():
+                # A client that receives a snapshot drops the message that it was building.
+                yield from message_ends(self._state)
+                yield from span_ends(self._state)
+                yield event
             case ActivityDelta():
-                # Without a tag it belongs to whoever owns the activity.
+                # Without a tag it belongs to the owner of the activity.
                 yield replace(event, subagent_run_id=UNSET)
-            case StateSnapshot() | StateDelta() | ActivitySnapshot() | Raw() | Custom():
-                yield replace(event, subagent_run_id=self._state.tag(event.subagent_run_id))
+            case StepStarted() | StepFinished():
+                owner = self._state.tag(event.subagent_run_id)
+                is_open = (owner, event.step_name) in self._state.steps
+                if is_open == isinstance(event, StepFinished):
+                    yield replace(event, subagent_run_id=owner)
             case _:
-                assert_never(event)
+                yield replace(event, subagent_run_id=self._state.tag(event.subagent_run_id))
 
 
 def _with_owner_and_time(event: _OwnedEvent, owner: EventOwner, at: Millis) -> _OwnedEvent:

@@ -33,7 +33,7 @@ from holdfast.domain.events import (
     ToolCallResult,
     ToolCallStart,
 )
-from holdfast.domain.events.ag_ui import SubagentSuspended
+from holdfast.domain.events.ag_ui import RunLifecycleEvent, StepEvent, SubagentEvent, SubagentSuspended
 from holdfast.domain.events.messages import (
     AgUiInterrupt,
     AgUiMessage,
@@ -48,16 +48,16 @@ from holdfast.domain.events.messages import (
 from holdfast.domain.ids import MessageId, RunId, ToolCallId
 
 EventOwner: TypeAlias = RunId | UnsetType
-"""The sub-agent that something belongs to; unset when it is the agent's own."""
+"""The sub-agent that an event belongs to; unset for the agent of the run itself."""
 
 LoggedId = TypeVar("LoggedId", bound=str)
 
 
 class StreamIds(Generic[LoggedId]):
-    """Ids as producers say them, and as they are logged: one that was used before is logged as `<id>-2`.
+    """Ids of producers mapped to logged ids: an id that was used before is logged as `<id>-2`.
 
-    Which logged id a said one stands for is seen from the logged ids alone, so that it survives a restart. So
-    a producer's own `a-2`, said after the end of its `a`, is taken for `a` come again.
+    The mapping follows from the logged ids alone, so it survives a restart. As a consequence, a producer's own `a-2`
+    after the end of its `a` counts as a second `a`.
     """
 
     __slots__ = ("_logged", "_used", "open")
@@ -68,176 +68,166 @@ class StreamIds(Generic[LoggedId]):
         self._used: set[LoggedId] = set() if used is None else used
         self._logged: dict[LoggedId, LoggedId] = {}
 
-    def logged_id(self, said: LoggedId) -> LoggedId:
-        """Return the newest logged id of what producers call `said`."""
-        return self._logged.get(said, said)
+    def logged_id(self, producer_id: LoggedId) -> LoggedId:
+        """Return the newest logged id of `producer_id`."""
+        return self._logged.get(producer_id, producer_id)
 
-    def is_open(self, said: LoggedId) -> bool:
-        """Tell whether what producers call `said` is open."""
-        return self.logged_id(said) in self.open
+    def is_open(self, producer_id: LoggedId) -> bool:
+        """Tell whether `producer_id` is open."""
+        return self.logged_id(producer_id) in self.open
 
-    def new_id(self, said: LoggedId) -> LoggedId:
-        """Return the id under which to log a new thing that producers call `said`."""
-        if said not in self._used:
-            return said
-        newest = self.logged_id(said)
-        numbers = count(2 if newest == said else int(newest[len(said) + 1 :]) + 1)
-        candidates = (cast(LoggedId, f"{said}-{number}") for number in numbers)
+    def new_id(self, producer_id: LoggedId) -> LoggedId:
+        """Return the id under which to log a new use of `producer_id`."""
+        if producer_id not in self._used:
+            return producer_id
+        newest = self.logged_id(producer_id)
+        numbers = count(2 if newest == producer_id else int(newest[len(producer_id) + 1 :]) + 1)
+        candidates = (cast(LoggedId, f"{producer_id}-{number}") for number in numbers)
         return next(name for name in candidates if name not in self._used)
 
     def latest(self, owner: EventOwner) -> LoggedId | None:
-        """Return the open one of `owner` that started last."""
+        """Return the open id of `owner` that started last."""
         return next((name for name, each in reversed(self.open.items()) if each == owner), None)
 
     def start(self, name: LoggedId, owner: EventOwner) -> None:
-        """Take note that `name` was logged as started."""
-        said = cast(LoggedId, name.rpartition("-")[0])
-        if name == self.new_id(said) and not self.is_open(said):
-            self._logged[said] = name
+        """Record that `name` was logged as started."""
+        producer_id = cast(LoggedId, name.rpartition("-")[0])
+        if name == self.new_id(producer_id) and not self.is_open(producer_id):
+            self._logged[producer_id] = name
         self._used.add(name)
         self.open[name] = owner
 
     def end(self, name: LoggedId) -> None:
-        """Take note that `name` was logged as ended."""
+        """Record that `name` was logged as ended."""
         self.open.pop(name, None)
 
     def use(self, name: LoggedId) -> None:
-        """Take note that `name` now names something that never was open."""
+        """Record that `name` is used by something that is never open."""
         self._used.add(name)
 
 
-_Run: TypeAlias = RunStarted | RunFinished | RunErrorEvent
-_Step: TypeAlias = StepStarted | StepFinished
-_Text: TypeAlias = TextMessageStart | TextMessageEnd
-_Call: TypeAlias = ToolCallStart | ToolCallEnd | ToolCallResult
-_Reasoning: TypeAlias = ReasoningStart | ReasoningEnd | ReasoningMessageStart | ReasoningMessageEnd
-_Subagent: TypeAlias = SubagentStarted | SubagentFinished | SubagentError
+_TextBoundary: TypeAlias = TextMessageStart | TextMessageEnd
+_CallBoundary: TypeAlias = ToolCallStart | ToolCallEnd | ToolCallResult
+_ReasoningBoundary: TypeAlias = ReasoningStart | ReasoningEnd | ReasoningMessageStart | ReasoningMessageEnd
 
-_STRUCTURAL_CLASSES: Final = get_args(_Run | _Step | _Text | _Call | _Reasoning | _Subagent | MessagesSnapshot)
+_STRUCTURAL_CLASSES: Final = get_args(
+    RunLifecycleEvent
+    | StepEvent
+    | _TextBoundary
+    | _CallBoundary
+    | _ReasoningBoundary
+    | SubagentEvent
+    | MessagesSnapshot
+)
 
 STRUCTURAL_TYPES: Final = frozenset(name for name, type_ in EVENT_TYPES.items() if type_ in _STRUCTURAL_CLASSES)
-"""The types of event that say what is open and which ids are used."""
+"""The event types that open or end something, or use an id."""
 
 
 class StreamSegment:
-    """What is forgotten when a segment ends: who owns what.
+    """The owners of things in one segment, forgotten when it ends.
 
-    Things that came with the history count as nobody's: an event without a tag agrees with any owner.
+    Things from the history have no owner: an event without a tag is compatible with any owner.
     """
 
-    __slots__ = ("calls", "last_said", "messages", "run_id", "subagents", "thoughts")
+    __slots__ = ("calls", "last_message", "messages", "reasoning", "run_id", "subagents")
 
     def __init__(self, run_id: RunId | None = None) -> None:
         self.run_id = run_id
         self.messages: dict[MessageId, EventOwner] = {}
-        self.thoughts: dict[MessageId, EventOwner] = {}
+        self.reasoning: dict[MessageId, EventOwner] = {}
         self.calls: dict[ToolCallId, EventOwner] = {}
         self.subagents: set[RunId] = set()
-        self.last_said: dict[EventOwner, MessageId] = {}
+        self.last_message: dict[EventOwner, MessageId] = {}
+        """The newest assistant message of each owner."""
 
 
 class StreamState:
-    """What is open, which ids are used up, and who owns what."""
+    """The open things of a stream, its used ids, and the owners in its current segment."""
 
     __slots__ = (
+        "authors",
         "begun",
         "calls",
+        "reasoning",
         "segment",
         "spans",
-        "speakers",
         "steps",
         "subagents",
         "suspended",
         "texts",
-        "thoughts",
         "unanswered",
     )
 
     def __init__(self) -> None:
-        # Texts, thoughts and tool results are all messages to a client, so they draw on the same ids.
+        # Text, reasoning and tool results are all messages to a client, so they share one set of ids.
         messages: set[MessageId] = set()
         self.texts: StreamIds[MessageId] = StreamIds(used=messages)
-        self.thoughts: StreamIds[MessageId] = StreamIds(used=messages)
+        self.reasoning: StreamIds[MessageId] = StreamIds(used=messages)
         self.spans: StreamIds[MessageId] = StreamIds()
         self.calls: StreamIds[ToolCallId] = StreamIds()
         self.subagents: StreamIds[RunId] = StreamIds()
         self.steps: dict[tuple[EventOwner, str], None] = {}
         self.suspended: set[RunId] = set()
         self.unanswered: dict[ToolCallId, None] = {}
-        self.speakers: dict[MessageId, tuple[TextRole | UnsetType, str | UnsetType]] = {}
+        self.authors: dict[MessageId, tuple[TextRole | UnsetType, str | UnsetType]] = {}
         self.segment = StreamSegment()
         self.begun = False
 
     @property
     def anything_open(self) -> bool:
-        """Whether something has started and not ended."""
-        streamed = self.texts.open or self.thoughts.open or self.spans.open or self.calls.open
+        """Whether anything has started and not ended."""
+        streamed = self.texts.open or self.reasoning.open or self.spans.open or self.calls.open
         return bool(streamed or self.steps or self.subagents.open)
 
-    def tag(self, said: EventOwner) -> EventOwner:
-        """Return the logged id of the sub-agent `said`; unset if it did not start in this segment."""
-        if said is UNSET:
+    def tag(self, owner: EventOwner) -> EventOwner:
+        """Return the logged id of the sub-agent `owner`; unset if it did not start in this segment."""
+        if owner is UNSET:
             return UNSET
-        logged = self.subagents.logged_id(said)
+        logged = self.subagents.logged_id(owner)
         return logged if logged in self.segment.subagents else UNSET
 
     def record(self, event: Event) -> None:
-        """Take note of an event that was logged."""
+        """Update the state with a logged event."""
         match event:
             case TextMessageStart() | TextMessageEnd():
-                self._note_text(event)
+                self._record_text(event)
             case ToolCallStart() | ToolCallEnd() | ToolCallResult():
-                self._note_call(event)
+                self._record_call(event)
             case ReasoningStart() | ReasoningEnd() | ReasoningMessageStart() | ReasoningMessageEnd():
-                self._note_reasoning(event)
-            case StepStarted() | StepFinished():
-                self._note_step(event)
+                self._record_reasoning(event)
+            case StepStarted(subagent_run_id=owner, step_name=name):
+                self.steps[(owner, name)] = None
+            case StepFinished(subagent_run_id=owner, step_name=name):
+                self.steps.pop((owner, name), None)
             case SubagentStarted() | SubagentFinished() | SubagentError():
-                self._note_subagent(event)
-            case RunStarted() | RunFinished() | RunErrorEvent():
-                self._note_run(event)
-            case MessagesSnapshot(messages=messages):
-                self._note_history(messages)
-            case _:
-                pass  # the others open, end and name nothing
-
-    def _note_run(self, event: _Run) -> None:
-        match event:
-            case RunStarted(run_id=run_id, input=given):
+                self._record_subagent(event)
+            case RunStarted(run_id=run_id, input=run_input):
                 self.begun = True
                 self.segment = StreamSegment(run_id)
-                if given is not UNSET:
-                    self._note_history(given.messages)
+                self._record_history([] if run_input is UNSET else run_input.messages)
             case RunFinished() | RunErrorEvent():
                 self.segment = StreamSegment()
+            case MessagesSnapshot(messages=messages):
+                self._record_history(messages)
             case _:
-                assert_never(event)
+                pass  # the other events open, end and name nothing
 
-    def _note_step(self, event: _Step) -> None:
-        key = (event.subagent_run_id, event.step_name)
-        match event:
-            case StepStarted():
-                self.steps[key] = None
-            case StepFinished():
-                self.steps.pop(key, None)
-            case _:
-                assert_never(event)
-
-    def _note_text(self, event: _Text) -> None:
+    def _record_text(self, event: _TextBoundary) -> None:
         name, owner = event.message_id, event.subagent_run_id
         match event:
             case TextMessageStart(role=role):
                 self.texts.start(name, owner)
-                self.speakers[name] = (role, event.name)
+                self.authors[name] = (role, event.name)
                 self.segment.messages[name] = owner
                 if role is UNSET or role == "assistant":
-                    self.segment.last_said[owner] = name
+                    self.segment.last_message[owner] = name
             case TextMessageEnd():
                 self.texts.end(name)
             case _:
                 assert_never(event)
 
-    def _note_call(self, event: _Call) -> None:
+    def _record_call(self, event: _CallBoundary) -> None:
         name, owner = event.tool_call_id, event.subagent_run_id
         match event:
             case ToolCallStart():
@@ -253,77 +243,66 @@ class StreamState:
             case _:
                 assert_never(event)
 
-    def _note_reasoning(self, event: _Reasoning) -> None:
+    def _record_reasoning(self, event: _ReasoningBoundary) -> None:
         name, owner = event.message_id, event.subagent_run_id
-        match event:
-            case ReasoningStart():
-                self.spans.start(name, owner)
-                self.segment.thoughts.setdefault(name, owner)
-            case ReasoningMessageStart():
-                self.thoughts.start(name, owner)
-                self.segment.thoughts.setdefault(name, owner)
-            case ReasoningEnd():
-                self.spans.end(name)
-            case ReasoningMessageEnd():
-                self.thoughts.end(name)
-            case _:
-                assert_never(event)
+        ids = self.spans if isinstance(event, ReasoningStart | ReasoningEnd) else self.reasoning
+        if isinstance(event, ReasoningStart | ReasoningMessageStart):
+            ids.start(name, owner)
+            self.segment.reasoning.setdefault(name, owner)
+        else:
+            ids.end(name)
 
-    def _note_subagent(self, event: _Subagent) -> None:
+    def _record_subagent(self, event: SubagentEvent) -> None:
         name = event.subagent_run_id
         match event:
             case SubagentStarted(parent_subagent_run_id=parent):
                 self.subagents.start(name, parent)
                 self.suspended.discard(name)
                 self.segment.subagents.add(name)
-            case SubagentFinished(outcome=outcome):
+            case SubagentFinished(outcome=SubagentSuspended()):
                 self.subagents.end(name)
-                if isinstance(outcome, SubagentSuspended):
-                    self.suspended.add(name)
-            case SubagentError():
+                self.suspended.add(name)
+            case SubagentFinished() | SubagentError():
                 self.subagents.end(name)
             case _:
                 assert_never(event)
 
-    def _note_history(self, messages: Iterable[AgUiMessage]) -> None:
+    def _record_history(self, messages: Iterable[AgUiMessage]) -> None:
         for message in messages:
             self.texts.use(message.id)
             if isinstance(message, ReasoningMessage):
-                self.segment.thoughts[message.id] = UNSET
+                self.segment.reasoning[message.id] = UNSET
             else:
                 self.segment.messages[message.id] = UNSET
             if isinstance(message, AssistantMessage) and message.tool_calls is not UNSET:
                 for call in message.tool_calls:
-                    self._note_known_call(call.id)
-
-    def _note_known_call(self, name: ToolCallId) -> None:
-        self.calls.use(name)
-        self.segment.calls[name] = UNSET
-        if name in self.calls.open:
-            self.calls.open[name] = UNSET
+                    self.calls.use(call.id)
+                    self.segment.calls[call.id] = UNSET
+                    if call.id in self.calls.open:
+                        self.calls.open[call.id] = UNSET
 
 
 def reasoning_message_ends(state: StreamState, *, owner: EventOwner | None = None) -> Iterator[Event]:
-    """End the reasoning messages of `owner`, or all."""
-    for name, tag in _open_ids(state.thoughts, owner):
+    """Yield the ends of open reasoning messages: those of `owner`, or all."""
+    for name, tag in _open_ids(state.reasoning, owner):
         yield ReasoningMessageEnd(message_id=name, subagent_run_id=tag)
 
 
 def message_ends(state: StreamState, *, owner: EventOwner | None = None) -> Iterator[Event]:
-    """End the messages of `owner`, or all: what was said and what was thought."""
+    """Yield the ends of open reasoning and text messages: those of `owner`, or all."""
     yield from reasoning_message_ends(state, owner=owner)
     for name, tag in _open_ids(state.texts, owner):
         yield TextMessageEnd(message_id=name, subagent_run_id=tag)
 
 
 def span_ends(state: StreamState, *, owner: EventOwner | None = None) -> Iterator[Event]:
-    """End the reasoning spans of `owner`, or all."""
+    """Yield the ends of open reasoning spans: those of `owner`, or all."""
     for name, tag in _open_ids(state.spans, owner):
         yield ReasoningEnd(message_id=name, subagent_run_id=tag)
 
 
 def streamed_ends(state: StreamState, *, owner: EventOwner | None = None) -> Iterator[Event]:
-    """End whatever a model was streaming for `owner`, or for all."""
+    """Yield the ends of everything that a model streams: for `owner`, or for all."""
     yield from message_ends(state, owner=owner)
     yield from span_ends(state, owner=owner)
     for name, tag in _open_ids(state.calls, owner):
@@ -331,28 +310,20 @@ def streamed_ends(state: StreamState, *, owner: EventOwner | None = None) -> Ite
 
 
 def work_ends(state: StreamState, *, owner: EventOwner | None = None) -> Iterator[Event]:
-    """End whatever `owner` has open, or all of them, but no sub-agent."""
+    """Yield the ends of everything open, except sub-agents: of `owner`, or of all."""
     yield from streamed_ends(state, owner=owner)
     for tag, name in list(state.steps):
         if owner is None or tag == owner:
             yield StepFinished(step_name=name, subagent_run_id=tag)
 
 
-def subagent_ends(state: StreamState, terminal: TerminalEvent) -> Iterator[Event]:
-    """End the sub-agents, the youngest first, in the way in which the segment ends."""
-    for name in reversed(list(state.subagents.open)):
-        yield _subagent_end(name, terminal)
-
-
 def with_logged_ids(state: StreamState, outcome: RunOutcome | UnsetType) -> RunOutcome | UnsetType:
-    """Return `outcome` with the ids under which things were logged."""
+    """Return `outcome` with producer ids replaced by logged ids."""
     match outcome:
         case SuccessOutcome(pending_tool_call_ids=list(pending)):
             return SuccessOutcome(pending_tool_call_ids=[state.calls.logged_id(call) for call in pending])
         case InterruptOutcome(interrupts=interrupts):
-            return InterruptOutcome(
-                interrupts=[_interrupt_with_logged_ids(state, interrupt) for interrupt in interrupts]
-            )
+            return InterruptOutcome(interrupts=[_interrupt_with_logged_ids(state, each) for each in interrupts])
         case SuccessOutcome() | CancelledOutcome() | UnsetType():
             return outcome
         case _:
@@ -368,11 +339,14 @@ def _interrupt_with_logged_ids(state: StreamState, interrupt: AgUiInterrupt) -> 
     )
 
 
-def _subagent_end(name: RunId, terminal: TerminalEvent) -> Event:
+def subagent_end(name: RunId, terminal: TerminalEvent) -> Event:
+    """Return the end of an open sub-agent when its segment ends with `terminal`."""
     match terminal:
         case RunFinished(outcome=InterruptOutcome(interrupts=interrupts)):
-            asked = [interrupt.id for interrupt in interrupts if interrupt.subagent_run_id == name]
-            return SubagentFinished(subagent_run_id=name, outcome=SubagentSuspended(interrupt_ids=asked or UNSET))
+            interrupt_ids = [interrupt.id for interrupt in interrupts if interrupt.subagent_run_id == name]
+            return SubagentFinished(
+                subagent_run_id=name, outcome=SubagentSuspended(interrupt_ids=interrupt_ids or UNSET)
+            )
         case RunFinished(outcome=SuccessOutcome(pending_tool_call_ids=[_, *_])):
             return SubagentFinished(subagent_run_id=name, outcome=SubagentSuspended())
         case RunFinished(outcome=CancelledOutcome()):
