@@ -283,7 +283,7 @@ async def test_a_run_that_stops_is_told_of_an_item_that_was_never_there(store: S
 
 async def test_a_run_does_not_end_with_a_call_that_nobody_answered(store: Store) -> None:
     lease = await running(store)
-    with pytest.raises(Invalid, match="nobody answered"):
+    with pytest.raises(Invalid, match="unanswered tool call"):
         await commit(store, lease, messages=[assistant("let me look", call("c1"))], move=COMPLETED)
     await commit(store, lease, messages=[assistant("let me look", call("c1")), result("c1")], move=COMPLETED)
 

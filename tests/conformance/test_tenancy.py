@@ -326,7 +326,7 @@ async def test_a_commit_cannot_wait_for_a_foreign_run_nor_spawn_in_its_name(
         wait = Move(to=RunStatus.WAITING, reason=WaitsFor.CHILD, waits_on=[run])
         with pytest.raises(NotFound, match=f"there is no run `{run}`"):
             await store.journal.commit(Commit(lease=lease, move=wait))
-        with pytest.raises(Invalid, match="a child names its parent"):
+        with pytest.raises(Invalid, match="a child run must name its parent"):
             child = NewRun(thread=NewThread(), parent_run_id=run)
             await store.journal.commit(Commit(lease=lease, children=[child]))
     assert await rows_of(where) == before

@@ -1,4 +1,4 @@
-"""An agent: a folder with instructions, a model, and what it may use."""
+"""An agent: its instructions, models, tools, permissions and limits, as its folder defines them."""
 
 import re
 from enum import StrEnum
@@ -13,12 +13,11 @@ from holdfast.domain.mcp_server import McpServer
 from holdfast.domain.run import Mode
 
 ThinkingLevel: TypeAlias = bool | Literal["minimal", "low", "medium", "high", "xhigh"]
-"""Whether a model thinks before it answers, and how hard."""
+"""Reasoning effort of a model; true and false switch reasoning on and off."""
 
 SCRIPTED_PROVIDER: Final = "scripted"
-"""The provider of models that are scripts."""
 SCRIPT_PREFIX: Final = f"{SCRIPTED_PROVIDER}:"
-"""How the names of models begin that follow a script; the rest is the path of a file."""
+"""Prefix of a scripted model's name; the rest is the path of its script."""
 DEFAULT_WORKING_FOLDER: Final = "files"
 DEFAULT_ANTI_DRIFT_EVERY: Final = 10
 
@@ -26,17 +25,17 @@ _NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9_-]{0,63}\Z"
 _RULE_PATTERN: Final = r"^([A-Za-z_][A-Za-z0-9_-]{0,63}(\([^\x00-\x1f]+\))?|mcp__[A-Za-z0-9_-]{1,58}\*)\Z"
 _NAME_DESCRIPTION: Final = "1 to 64 lower-case letters, digits, `_` or `-`, not beginning with `_` or `-`"
 
-# `extra["expected"]` is how a reader of files says it to people, instead of with the pattern.
+# Error messages show `extra["expected"]` instead of the pattern.
 AgentName: TypeAlias = Annotated[str, Meta(pattern=_NAME_PATTERN, extra={"expected": _NAME_DESCRIPTION})]
 RuleText: TypeAlias = Annotated[
     str,
     Meta(pattern=_RULE_PATTERN, extra={"expected": "the name of a tool, or `tool(specifier)`, such as `bash(git *)`"}),
 ]
-"""Which calls of a tool a permission is about: a misspelt one would never match, so it is refused."""
+"""A permission rule; a misspelt one would never match, so it is rejected."""
 
 
 class UnknownOutcome(StrEnum):
-    """What to do about an effectful call that was cut off, when nobody knows whether it happened."""
+    """Policy for an effectful call that was interrupted, so that its outcome is unknown."""
 
     TELL = "tell"
     """Tell the model that it must verify."""
@@ -47,83 +46,83 @@ class UnknownOutcome(StrEnum):
 
 
 class TaintPolicy(StrEnum):
-    """What to do about calls that reach beyond the workspace, once a run has read what others wrote."""
+    """Policy for calls that reach beyond the workspace, once a run has read untrusted text."""
 
     ASK = "ask"
-    """Ask a person, whatever rule allows them."""
+    """Require approval, even if a rule allows the call."""
     ALLOW = "allow"
-    """What the rules say, as before."""
+    """Apply the rules as usual."""
 
 
 class Permissions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Rules `Tool` or `Tool(specifier)`: deny, then ask, then allow; the first that matches decides."""
+    """Rules `Tool` or `Tool(specifier)`: deny, then ask, then allow; the first match decides."""
 
-    deny: Annotated[list[RuleText], Meta(description="Calls that are refused.")] = []
-    ask: Annotated[list[RuleText], Meta(description="Calls that a person must approve.")] = []
-    allow: Annotated[list[RuleText], Meta(description="Calls that are made without asking.")] = []
+    deny: Annotated[list[RuleText], Meta(description="Calls that are denied.")] = []
+    ask: Annotated[list[RuleText], Meta(description="Calls that require approval.")] = []
+    allow: Annotated[list[RuleText], Meta(description="Calls that run without approval.")] = []
 
 
 class ModeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whether the agent may be run in a mode."""
+    """Settings of one mode of an agent."""
 
     enabled: Annotated[bool, Meta(description="Whether the agent may be run in this mode.")] = True
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent as its files define it. `digest` changes with any of them."""
+    """An agent as its files define it. `digest` changes with every change of them."""
 
     name: str
     description: str
     models: list[str]
-    """The model, and those to fall back on, in order."""
+    """The model, then its fallbacks in order."""
     instructions: str
-    """What `AGENT.md` says."""
+    """The text of `AGENT.md`."""
     soul: str | None = None
-    """What `SOUL.md` says."""
+    """The text of `SOUL.md`."""
     chat: ModeSettings = ModeSettings()
     task: ModeSettings = ModeSettings()
     daemon: ModeSettings = ModeSettings(enabled=False)
     tools: list[str] = []
     tools_shown: int | None = None
-    """How many of them its model is shown at once, if that is not the usual; with more it has to find some."""
+    """Tools shown to the model at once, if not the default; it finds others with `tool_search`."""
     anti_drift_every: int | None = DEFAULT_ANTI_DRIFT_EVERY
-    """After how many model calls it is reminded of its task, again and again; null is never."""
+    """Model calls between reminders of the task; null sends none."""
     locale: str | None = None
-    """The language of threads that do not say so."""
+    """Language of threads without a locale of their own."""
     permissions: Permissions = Permissions()
     granted: list[str] = []
-    """Rules that people wrote by answering "always allow": they come before those that ask."""
+    """Rules from approvals "always allow"; they take precedence over `ask` rules."""
     limits: Limits = Limits()
     unknown_outcome: UnknownOutcome = UnknownOutcome.TELL
     tainted: TaintPolicy = TaintPolicy.ASK
     temperature: float | None = None
     thinking: ThinkingLevel | None = None
     mcp_servers: dict[str, McpServer] = {}
-    """Servers of its own, whose tools it may use."""
+    """The agent's own MCP servers."""
     skills: list[str] = []
     working_folder: str = DEFAULT_WORKING_FOLDER
-    """Where its file tools work, relative to the workspace."""
+    """Root of its file tools, relative to the workspace."""
     folder: str | None = None
     digest: str = ""
 
 
 def check_agent_name(name: str) -> str:
-    """Return `name` if an agent may be called so."""
+    """Return `name` if it is a valid agent name."""
     if re.match(_NAME_PATTERN, name) is None:
-        raise Invalid(f"an agent's name is {_NAME_DESCRIPTION}", field="name")
+        raise Invalid(f"an agent's name must be {_NAME_DESCRIPTION}", field="name")
     return name
 
 
 def candidate_models(agent: Agent, chosen: str | None) -> list[str]:
-    """Return the models that a run may use: the agent's own, in order, or the other one that was chosen for it."""
+    """Return the models to try for a run: the agent's, in order, or only the one `chosen` instead."""
     return agent.models if chosen is None or chosen == agent.models[0] else [chosen]
 
 
 def check_requested_model(model: str) -> str:
-    """Return the model if a request may choose it: that of a script is the path of a file, and leads nowhere else."""
+    """Return `model` if a request may choose it: the path of a script must stay in the folder of the agent."""
     path = model.removeprefix(SCRIPT_PREFIX)
     if model.startswith(SCRIPT_PREFIX) and (path.startswith("/") or ".." in path.split("/")):
-        raise Invalid("a script that is chosen for a run must be in the folder of its agent", field="model")
+        raise Invalid("the script of a requested model must be in the folder of its agent", field="model")
     return model
 
 

@@ -1,4 +1,4 @@
-"""A plan as models and clients of agent tasks read it: fewer statuses, and no item that was cancelled."""
+"""Agent tasks: the view of a plan for models and clients, with fewer statuses and no cancelled items."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -19,28 +19,28 @@ class AgentTaskStatus(StrEnum):
 
 
 class AgentSubtaskStatus(StrEnum):
-    """Lifecycle state of a subtask, which is active when its task is."""
+    """Lifecycle state of a subtask, which is active while its task is."""
 
     PENDING = "pending"
     DONE = "done"
 
 
 class AgentTaskBoundary(msgspec.Struct, frozen=True, kw_only=True):
-    """The assistant message, and the content block in it, whose tool call began or ended a task."""
+    """The assistant message and the content block in it whose tool call started or ended a task."""
 
     message_sequence_num: int
     content_sequence_num: int
 
 
 class AgentSubtask(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of a task's checklist."""
+    """One entry of a task's checklist."""
 
     title: str
     status: AgentSubtaskStatus
 
 
 class AgentTask(msgspec.Struct, frozen=True, kw_only=True):
-    """A task that an agent tracks on a thread. `start` is where it most recently became `in_progress`."""
+    """A task that an agent tracks on a thread. `start` is its latest change to `in_progress`."""
 
     task_id: int
     position: int
@@ -54,7 +54,7 @@ class AgentTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentTaskMinimal(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plan tool answers: the whole plan is in the context of the next turn."""
+    """The result of a plan tool; the whole plan is in the context of the next turn."""
 
     task_id: int
     status: AgentTaskStatus
@@ -62,12 +62,28 @@ class AgentTaskMinimal(msgspec.Struct, frozen=True, kw_only=True):
 
 def agent_tasks(plan: Plan) -> list[AgentTask]:
     """Return the tasks of `plan` in order, each with its position in the plan."""
-    return [_task(item) for item in plan.items if item.status in _AGENT_TASK_STATUS]
+    return [
+        AgentTask(
+            task_id=item.task_id,
+            position=item.position,
+            title=item.title,
+            status=_AGENT_TASK_STATUS[item.status],
+            description=item.description,
+            subtasks=[AgentSubtask(title=sub.title, status=AgentSubtaskStatus(sub.status)) for sub in item.subtasks],
+            start=_boundary(item.start),
+            end=_boundary(item.end),
+            conclusion=item.conclusion,
+        )
+        for item in plan.items
+        if item.status in _AGENT_TASK_STATUS
+    ]
 
 
 def minimal_agent_task(item: PlanItem) -> AgentTaskMinimal:
-    """Return the id and the status of `item`, unless it was cancelled: that has no word here."""
-    return AgentTaskMinimal(task_id=item.task_id, status=_status(item))
+    """Return the id and the status of `item`; a cancelled item has no status here and raises `Conflict`."""
+    if item.status not in _AGENT_TASK_STATUS:
+        raise Conflict(f"task {item.task_id} is {item.status}", task_id=item.task_id, status=str(item.status))
+    return AgentTaskMinimal(task_id=item.task_id, status=_AGENT_TASK_STATUS[item.status])
 
 
 _AGENT_TASK_STATUS: Final[Mapping[PlanStatus, AgentTaskStatus]] = {
@@ -76,26 +92,6 @@ _AGENT_TASK_STATUS: Final[Mapping[PlanStatus, AgentTaskStatus]] = {
     PlanStatus.IN_PROGRESS: AgentTaskStatus.IN_PROGRESS,
     PlanStatus.COMPLETED: AgentTaskStatus.COMPLETED,
 }
-
-
-def _status(item: PlanItem) -> AgentTaskStatus:
-    if item.status not in _AGENT_TASK_STATUS:
-        raise Conflict(f"task {item.task_id} is {item.status}", task_id=item.task_id, status=str(item.status))
-    return _AGENT_TASK_STATUS[item.status]
-
-
-def _task(item: PlanItem) -> AgentTask:
-    return AgentTask(
-        task_id=item.task_id,
-        position=item.position,
-        title=item.title,
-        status=_status(item),
-        description=item.description,
-        subtasks=[AgentSubtask(title=sub.title, status=AgentSubtaskStatus(sub.status)) for sub in item.subtasks],
-        start=_boundary(item.start),
-        end=_boundary(item.end),
-        conclusion=item.conclusion,
-    )
 
 
 def _boundary(at: Boundary | None) -> AgentTaskBoundary | None:

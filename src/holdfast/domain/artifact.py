@@ -1,4 +1,4 @@
-"""Artifacts, the results of runs, and files, the storage of a space."""
+"""Artifacts (results of runs) and files (the storage of a space)."""
 
 import re
 from enum import StrEnum
@@ -16,11 +16,11 @@ MAX_ARTIFACT_CHARS: Final = 16 * 1024 * 1024
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 _TOKEN: Final = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
 _MEDIA_TYPE: Final = re.compile(rf"{_TOKEN}/{_TOKEN}( *; *{_TOKEN}=({_TOKEN}|\"[ !#-\[\]-~]*\"))*")
-"""As RFC 9110 writes it, without escapes in what is quoted."""
+"""A media type of RFC 9110, without escapes in quoted strings."""
 
 
 class ArtifactType(StrEnum):
-    """What kind of result it is."""
+    """Kind of an artifact."""
 
     CODE = "code"
     CONFIG = "config"
@@ -31,7 +31,7 @@ class ArtifactType(StrEnum):
 
 
 class Artifact(msgspec.Struct, frozen=True, kw_only=True):
-    """One version of a result. `content` is null where it is in a file, and in lists."""
+    """One version of an artifact. `content` is null in lists, and if the content is in a file."""
 
     id: ArtifactId
     run_id: RunId
@@ -50,7 +50,7 @@ class Artifact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewArtifact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A result to be kept; with the `id` of an earlier one it becomes its next version."""
+    """An artifact to store; with the `id` of an existing one it becomes its next version."""
 
     type: ArtifactType
     title: str
@@ -63,7 +63,7 @@ class NewArtifact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes of a space under a name; the same bytes are kept once."""
+    """A named file of a space; equal contents are stored once."""
 
     id: FileId
     space_id: SpaceId
@@ -76,7 +76,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewFile(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes to be kept."""
+    """A file to store."""
 
     name: str
     content: bytes
@@ -86,19 +86,19 @@ class NewFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_new_artifact(new: NewArtifact) -> None:
-    """Raise if `new` can never be an artifact."""
+    """Raise if `new` is not a valid artifact."""
     if (new.content is None) == (new.file_id is None):
-        raise Invalid("an artifact has either `content` or a `file_id`", field="content")
+        raise Invalid("an artifact needs either `content` or `file_id`: give exactly one", field="content")
     check_text(new.title, field="title", max_chars=500)
     check_text(new.media_type, field="media_type", max_chars=255)
     if _MEDIA_TYPE.fullmatch(new.media_type) is None:
-        raise Invalid("`media_type` is no media type: write one like `text/markdown`", field="media_type")
+        raise Invalid("`media_type` is not a valid media type: write one like `text/markdown`", field="media_type")
     if new.content is not None:
         check_text(new.content, field="content", max_chars=MAX_ARTIFACT_CHARS)
 
 
 def check_new_file(new: NewFile) -> None:
-    """Raise if `new` can never be a file."""
+    """Raise if `new` is not a valid file."""
     check_text(new.name, field="name", max_chars=500)
     check_text(new.media_type, field="media_type", max_chars=255)
     if len(new.content) > MAX_FILE_BYTES:

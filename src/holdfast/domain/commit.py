@@ -1,6 +1,6 @@
 """A commit: everything that a lease holder adds to its run's log in one transaction.
 
-Also the lease itself, and the snapshot of a run from which a worker starts or resumes it.
+This module also defines the lease, and the snapshot from which a worker starts or resumes a run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,26 +26,26 @@ from holdfast.domain.timer import NewTimer, check_new_timer
 
 
 class RunSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a worker needs to begin a run, or to go on with one."""
+    """Everything that a worker needs to start or resume a run."""
 
     thread: Thread
     messages: Sequence[Message]
-    """The end of the conversation: as many messages as the thread's `context_window`, oldest first."""
+    """The latest messages of the conversation, up to the thread's `context_window`, oldest first."""
     steps: Sequence[Step]
-    """Those of this run, by number."""
+    """Steps of this run, by number."""
     values: dict[str, Json]
     inbox: Sequence[InboxItem]
     interrupts: Sequence[Interrupt]
-    """The questions that are open."""
+    """Open interrupts."""
     events: Sequence[Event]
-    """Those that say how the run's stream stands: of `STRUCTURAL_TYPES`, in order."""
+    """Events of `STRUCTURAL_TYPES`, in order, which define the state of the run's stream."""
     last_event_seq: int
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
-    """The right to write one run's log, until somebody else has a lease with a higher number.
+    """The right to write one run's log, until a lease with a higher number exists.
 
-    The keys belong to the store that made it.
+    The `…_key` fields are internal to the store.
     """
 
     space_id: SpaceId
@@ -59,18 +59,18 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     thread_key: int
     parent_key: int | None
     budget_keys: tuple[int, ...] = ()
-    """The budgets that the run spends from, the nearest first."""
+    """Budgets that the run spends from, the nearest first."""
     run: Run
     """The run as it was claimed."""
     snapshot: RunSnapshot | None = None
-    """Where it stood then, if the claim knew: it was made in the same transaction."""
+    """The state of the run in the transaction of the claim, if the claim read it."""
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True):
-    """What to add, all of it or nothing.
+    """An atomic addition to a run's log.
 
     `usage` and `iterations` are added to the run's; `consumed` are inbox numbers; `children` are runs that this one
-    spawns, each on a thread of its own; `withdrawn` are open questions that need no answer any more.
+    spawns, each on its own thread; `withdrawn` are open interrupts that no longer need a response.
     """
 
     lease: Lease
@@ -92,30 +92,30 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Committed(msgspec.Struct, frozen=True, kw_only=True):
-    """Where it went: the last event's number, and the messages as they entered."""
+    """The result of a commit: the number of the last event, and the ids and sequences of its messages."""
 
     last_event_seq: int
     unread: int = 0
-    """How many inbox items wait to be read."""
+    """Number of unread inbox items."""
     spent: Usage | None = None
-    """What has been spent of the nearest budget, if the commit spent something: `input_tokens` are all tokens."""
+    """Usage of the nearest budget, if the commit added usage; `input_tokens` counts all tokens."""
     message_ids: Sequence[MessageId] = ()
     sequences: Sequence[int] = ()
 
 
 def check_commit(commit: Commit) -> None:
-    """Raise if `commit` can never be made."""
+    """Raise if `commit` is not valid."""
     if commit.move is not None:
         check_worker_move(commit.lease.run_id, commit.move)
     if commit.messages:
         check_message_ids(commit.messages)
         if commit.move is not None and commit.move.to.terminal and unanswered_calls(commit.messages):
-            raise Invalid("a run does not end with a call that nobody answered", field="messages")
+            raise Invalid("a run cannot end with an unanswered tool call", field="messages")
     if commit.steps:
         _check_steps(commit)
     check_value_names(commit.values)
     if len(set(commit.consumed)) != len(commit.consumed):
-        raise Invalid("an inbox item is named twice", field="consumed")
+        raise Invalid("`consumed` names an inbox item twice", field="consumed")
     for artifact in commit.artifacts:
         check_new_artifact(artifact)
     for timer in commit.timers:
@@ -123,23 +123,23 @@ def check_commit(commit: Commit) -> None:
     for child in commit.children:
         _check_child(commit.lease, child)
     if commit.interrupts and (commit.move is None or commit.move.to is not RunStatus.WAITING):
-        raise Invalid("an interrupt opens in the commit that makes its run wait", field="interrupts")
+        raise Invalid("an interrupt requires a commit that moves the run to `waiting`", field="interrupts")
 
 
 def _check_child(lease: Lease, child: NewRun) -> None:
     check_new_run(child)
     if child.parent_run_id != lease.run_id or not isinstance(child.thread, NewThread):
-        raise Invalid("a child names its parent and begins a thread of its own", field="children")
+        raise Invalid("a child run must name its parent and start a new thread", field="children")
     if child.idempotency_key is not None:
-        raise Invalid("a child needs no idempotency key: it is made with the commit, or not at all", field="children")
+        raise Invalid("a child run takes no idempotency key: its commit is atomic", field="children")
 
 
 def _check_steps(commit: Commit) -> None:
     if len({step.number for step in commit.steps}) != len(commit.steps):
-        raise Invalid("a step is named twice in one commit", field="steps")
+        raise Invalid("`steps` names a step twice", field="steps")
     answers = {message.tool_call_id for message in commit.messages if message.role is Role.TOOL}
-    spoken = any(message.role is Role.ASSISTANT for message in commit.messages)
+    has_assistant_message = any(message.role is Role.ASSISTANT for message in commit.messages)
     for step in commit.steps:
-        present = spoken if step.kind is StepKind.MODEL else step.tool_call_id in answers
-        if step.state is StepState.DONE and not present:
+        has_message = has_assistant_message if step.kind is StepKind.MODEL else step.tool_call_id in answers
+        if step.state is StepState.DONE and not has_message:
             raise Invalid(f"step {step.number} is done, but its message is not in the same commit", field="steps")

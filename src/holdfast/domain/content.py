@@ -1,4 +1,4 @@
-"""What a message is made of: a text, or AG-UI content parts."""
+"""Message content: a text, or AG-UI content parts."""
 
 from typing import Any, TypeAlias
 
@@ -12,21 +12,21 @@ Json: TypeAlias = Any
 
 
 class DataSource(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", tag="data"):
-    """Media carried in the part itself, in base64."""
+    """Media inline, in base64."""
 
     value: str
     mime_type: str
 
 
 class UrlSource(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", tag="url"):
-    """Media to be fetched from an address."""
+    """Media at a URL."""
 
     value: str
     mime_type: str | UnsetType = UNSET
 
 
 class FileSource(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", tag="file"):
-    """Media kept in a store of files; ours when `provider` is absent."""
+    """Media in a file store: Holdfast's own if `provider` is absent."""
 
     value: str
     provider: str | UnsetType = UNSET
@@ -42,25 +42,25 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field
 
 
 class TextPart(_Part, frozen=True, kw_only=True, tag="text"):
-    """Words."""
+    """A text."""
 
     text: str
 
 
 class ImagePart(_Part, frozen=True, kw_only=True, tag="image"):
-    """A picture."""
+    """An image."""
 
     source: MediaSource
 
 
 class AudioPart(_Part, frozen=True, kw_only=True, tag="audio"):
-    """A sound."""
+    """An audio recording."""
 
     source: MediaSource
 
 
 class VideoPart(_Part, frozen=True, kw_only=True, tag="video"):
-    """A film."""
+    """A video."""
 
     source: MediaSource
 
@@ -76,14 +76,14 @@ Content: TypeAlias = str | list[Part]
 
 
 def stored_file(part: Part) -> FileSource | None:
-    """Return the file of the space that a part is, if it is one."""
+    """Return the source of `part` if it is a stored file of the space."""
     if isinstance(part, TextPart) or not isinstance(part.source, FileSource):
         return None
     return part.source if part.source.provider is UNSET else None
 
 
 def stored_file_ids(content: Content) -> list[FileId]:
-    """Return the files of the space that a content names."""
+    """Return the ids of the stored files in `content`."""
     if isinstance(content, str):
         return []
     return [FileId(file.value) for part in content if (file := stored_file(part)) is not None]

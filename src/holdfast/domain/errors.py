@@ -5,44 +5,44 @@ HoldfastError
 ├── Conflict                the thing exists but is not in the needed state
 │   ├── IdTaken             choose another id
 │   ├── IdempotencyMismatch the key was used with another body
-│   ├── IllegalMove         the run cannot go there from where it is
+│   ├── IllegalMove         the run's status does not allow this change
 │   ├── LeaseLost           another worker owns the run now: stop, do not write
-│   ├── InboxNotEmpty       something came in meanwhile: read it, then try again
-│   ├── ThreadClosed        archived or deleted: takes no run
-│   ├── Busy                the branch has a live run and the caller asked to be refused
-│   ├── Waiting             the branch waits for a person: answer first
-│   ├── AlreadyAnswered     somebody else answered, or it was closed
-│   ├── RunActive           end it first
-│   ├── InUse               something else still needs it
-│   └── WouldDeadlock       it would wait for something that waits for it
+│   ├── InboxNotEmpty       new inbox items arrived: read them, then retry
+│   ├── ThreadClosed        the thread is archived or deleted: it accepts no runs
+│   ├── Busy                the branch has a live run and `on_busy` is `reject`
+│   ├── Waiting             the branch waits for a person: respond first
+│   ├── AlreadyAnswered     the interrupt is no longer open
+│   ├── RunActive           the run has not ended: cancel it first
+│   ├── InUse               other objects still refer to it
+│   └── WouldDeadlock       the run would wait for a run that waits for it
 ├── Invalid                 the request can never succeed as written
 │   ├── TooLarge
-│   └── ModelRefused        the provider will not serve this call as it is
-│       ├── ContextOverflow it is longer than the model can read
-│       └── ScriptError     a scripted model was asked for what its script does not expect
-├── McpServerFailed         an MCP server is gone, stalls, floods or talks nonsense: a result for the model
-├── LimitExceeded           the run used up what it was given
+│   └── ModelRefused        the provider rejects this call, also on a retry
+│       ├── ContextOverflow the call exceeds the context window of the model
+│       └── ScriptError     the call does not match the script of a scripted model
+├── McpServerFailed         an MCP server failed or broke the protocol: reported to the model as a result
+├── LimitExceeded           the run reached one of its limits
 │   ├── IterationLimit
 │   ├── DeadlineExceeded
 │   ├── BudgetExceeded
-│   └── SpawnLimit          do it yourself, or wait for those at work
+│   └── SpawnLimit          too many or too deeply nested sub-agents
 └── Unavailable             a dependency failed: the same call may succeed later
-    ├── ModelUnavailable    the provider is down, busy, slow or talks nonsense: `retry_after` may say when
-    ├── OutcomeUnknown      the connection broke while it committed: read before you repeat
+    ├── ModelUnavailable    the provider failed this time: `retry_after` may say when to retry
+    ├── OutcomeUnknown      the connection broke during a commit: read before you retry
     ├── StoreFull
     ├── StoreReadOnly
     ├── StoreOwned          another process writes to this file
     ├── StoreCorrupt
-    └── StoreTooNew         the database was made by a later version
+    └── StoreTooNew         the database was created by a later version
 
-`code` is the wire contract. `details` holds what a program may want to read.
+`code` is the wire contract. `details` holds machine-readable values.
 """
 
 from typing import Any, ClassVar
 
 
 class HoldfastError(Exception):
-    """Something that a caller may act on."""
+    """Base of all errors that a caller may act on."""
 
     code: ClassVar[str] = "INTERNAL"
 
@@ -77,19 +77,19 @@ class IdempotencyMismatch(Conflict):
 
 
 class IllegalMove(Conflict):
-    """The run cannot go to that status from where it is."""
+    """The run cannot change from its status to the requested one."""
 
     code = "ILLEGAL_MOVE"
 
 
 class LeaseLost(Conflict):
-    """Another worker owns the run now, or nobody does."""
+    """The worker no longer holds the lease of the run."""
 
     code = "LEASE_LOST"
 
 
 class InboxNotEmpty(Conflict):
-    """The run may not stop while something in its inbox is unread."""
+    """The run may not wait or end while inbox items are unread."""
 
     code = "INBOX_NOT_EMPTY"
 
@@ -107,7 +107,7 @@ class Busy(Conflict):
 
 
 class Waiting(Conflict):
-    """The branch waits for a person; `details.interrupts` says for what."""
+    """The branch waits for a person; `details.interrupts` names the open interrupts."""
 
     code = "WAITING"
 
@@ -119,19 +119,19 @@ class AlreadyAnswered(Conflict):
 
 
 class RunActive(Conflict):
-    """The run, or one below it, has not ended yet."""
+    """The run, or one of its descendants, has not ended yet."""
 
     code = "RUN_ACTIVE"
 
 
 class InUse(Conflict):
-    """Something else still needs the thing."""
+    """Other objects still refer to the thing."""
 
     code = "IN_USE"
 
 
 class WouldDeadlock(Conflict):
-    """The run would wait for something that waits for it."""
+    """The run would wait for a run that waits for it."""
 
     code = "WOULD_DEADLOCK"
 
@@ -149,55 +149,55 @@ class TooLarge(Invalid):
 
 
 class ModelRefused(Invalid):
-    """The provider will not serve this call as it is, however often it is tried."""
+    """The provider rejects this call; a retry does not help."""
 
     code = "MODEL_REFUSED"
 
 
 class ContextOverflow(ModelRefused):
-    """The call is longer than the model can read."""
+    """The call exceeds the context window of the model."""
 
     code = "CONTEXT_OVERFLOW"
 
 
 class ScriptError(ModelRefused):
-    """A scripted model was asked for something that its script does not expect."""
+    """A call does not match the script of a scripted model."""
 
     code = "SCRIPT_ERROR"
 
 
 class McpServerFailed(HoldfastError):
-    """An MCP server did not do its part; unless `details.started` is false, a call may have done something."""
+    """An MCP server failed; unless `details.started` is false, a call may have had an effect."""
 
     code = "MCP_SERVER_FAILED"
 
 
 class LimitExceeded(HoldfastError):
-    """The run used up what it was given."""
+    """The run reached one of its limits."""
 
     code = "LIMIT_EXCEEDED"
 
 
 class IterationLimit(LimitExceeded):
-    """The run made as many model calls as it may."""
+    """The run reached its maximum number of model calls."""
 
     code = "ITERATION_LIMIT"
 
 
 class DeadlineExceeded(LimitExceeded):
-    """The run worked for as long as it may."""
+    """The run reached its maximum duration."""
 
     code = "DEADLINE_EXCEEDED"
 
 
 class BudgetExceeded(LimitExceeded):
-    """The run's tree spent its tokens or its money."""
+    """The run's tree spent its token or cost budget."""
 
     code = "BUDGET_EXCEEDED"
 
 
 class SpawnLimit(LimitExceeded):
-    """The run may have no further agent work for it; `details.limit` says which limit it is."""
+    """The run may not spawn another agent; `details.limit` names the limit."""
 
     code = "SPAWN_LIMIT"
 
@@ -209,19 +209,19 @@ class Unavailable(HoldfastError):
 
 
 class ModelUnavailable(Unavailable):
-    """The provider did not serve the call this time; `details.retry_after` are seconds, if it named any."""
+    """The provider failed this call; `details.retry_after` is its delay in seconds, if it gave one."""
 
     code = "MODEL_UNAVAILABLE"
 
 
 class OutcomeUnknown(Unavailable):
-    """The connection broke during a commit, which may or may not have happened."""
+    """The connection broke during a commit, which may or may not have been applied."""
 
     code = "OUTCOME_UNKNOWN"
 
 
 class StoreFull(Unavailable):
-    """The disk has no room for the write; nothing of it was kept."""
+    """The disk is full; nothing was written."""
 
     code = "STORE_FULL"
 
@@ -245,6 +245,6 @@ class StoreCorrupt(Unavailable):
 
 
 class StoreTooNew(Unavailable):
-    """The database was made by a later version of Holdfast."""
+    """The database was created by a later version of Holdfast."""
 
     code = "STORE_TOO_NEW"

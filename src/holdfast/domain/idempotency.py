@@ -1,4 +1,4 @@
-"""How the same request, and the same step, are known again."""
+"""Digests and keys that identify a repeated request or step."""
 
 from hashlib import sha256
 from typing import Final
@@ -13,16 +13,16 @@ MAX_IDEMPOTENCY_KEY_CHARS: Final = 255
 
 
 def request_digest(value: Json | msgspec.Struct) -> str:
-    """Return the SHA-256 of `value` as JSON; the order of its keys does not matter."""
+    """Return the SHA-256 of `value` as JSON with sorted keys."""
     try:
         text = msgspec.json.encode(value, order="sorted")
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError, OverflowError) as exc:
-        raise Invalid(f"this cannot be written as JSON: {exc}") from exc
+        raise Invalid(f"the value cannot be encoded as JSON: {exc}") from exc
     return sha256(text).hexdigest()
 
 
 def check_idempotency_key(key: str) -> str:
-    """Return `key` if a client may choose it as an idempotency key."""
+    """Return `key` if it is a valid idempotency key."""
     if not (0 < len(key) <= MAX_IDEMPOTENCY_KEY_CHARS and key.isascii() and key.isprintable()):
         raise Invalid(
             f"an idempotency key must be 1 to {MAX_IDEMPOTENCY_KEY_CHARS} printable ASCII characters",
@@ -32,10 +32,10 @@ def check_idempotency_key(key: str) -> str:
 
 
 def step_key(run_id: RunId, number: int) -> str:
-    """Return the key of a step, the same however often it is tried."""
+    """Return the key of a step, which is the same for every attempt."""
     return f"{run_id}.{number}"
 
 
 def derived_id(prefix: str, *, key: str, index: int = 0) -> str:
-    """Return the id of what the step of that key makes at `index`; it does not sort by age, as others do."""
+    """Return the id of the object number `index` that the step with this `key` creates; it does not sort by age."""
     return f"{prefix}_{sha256(f'{key}.{index}'.encode()).hexdigest()[:32]}"

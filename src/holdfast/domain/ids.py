@@ -1,4 +1,4 @@
-"""Names of things: unique in their space, sortable by age, with a prefix that says what they name."""
+"""Ids: unique per space, sortable by age, with a prefix for the type."""
 
 import re
 from typing import Final, NewType
@@ -17,7 +17,7 @@ FileId = NewType("FileId", str)
 TimerId = NewType("TimerId", str)
 ApiKeyId = NewType("ApiKeyId", str)
 OwnerId = NewType("OwnerId", str)
-"""A process that holds leases."""
+"""The id of a process that holds leases."""
 
 ENTROPY_BYTES: Final = 10
 
@@ -25,12 +25,12 @@ _CLIENT_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
 def sortable_id(prefix: str, *, at: Millis, entropy: bytes) -> str:
-    """Make an id that sorts after every id made in an earlier millisecond."""
+    """Return an id that sorts after every id of an earlier millisecond."""
     return f"{prefix}_{at:012x}{entropy.hex()}"
 
 
 def check_client_id(value: str, *, field: str) -> str:
-    """Return `value` if a client may choose it as an id."""
+    """Return `value` if it is a valid client-chosen id."""
     if _CLIENT_ID.fullmatch(value) is None:
         raise Invalid(f"`{field}` must be 1 to 128 letters, digits, `_` or `-`", field=field)
     return value

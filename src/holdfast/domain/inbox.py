@@ -17,21 +17,21 @@ from holdfast.domain.run import check_value_names
 
 
 class InboxKind(StrEnum):
-    """What came in."""
+    """Kind of an inbox item."""
 
     RESPONSE = "answer"
     MESSAGE = "message"
     CHILD = "child"
     TASK = "task"
-    """A task has ended that the run wanted to be told of."""
+    """A task that the run subscribed to has ended."""
     CHILD_INTERRUPT = "question"
-    """A child waits for people, or asks something else than before."""
+    """The open interrupts of a child changed."""
     TIMER = "timer"
     EDIT = "edit"
 
 
 class InboxItem(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that came in, numbered 1, 2, 3 in its run."""
+    """One item, numbered 1, 2, 3 in its run."""
 
     number: int
     kind: InboxKind
@@ -41,26 +41,26 @@ class InboxItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunEdit(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody changes of a run: its plan, or whole values."""
+    """A person's edit of a run: of its plan, or of whole values."""
 
     plan: PlanEdit | None = None
     values: Mapping[str, Json] = {}
 
 
 def decode_steering_message(item: InboxItem) -> NewMessage | None:
-    """Return what somebody said, as a message that begins no turn; one that is no message is refused (`Invalid`)."""
+    """Decode a steering message, which starts no turn; null for other kinds of items, `Invalid` if malformed."""
     if item.kind is not InboxKind.MESSAGE:
         return None
     try:
-        said = msgspec.convert(item.data, NewMessage)
+        message = msgspec.convert(item.data, NewMessage)
     except msgspec.ValidationError as exc:
         raise Invalid(f"item {item.number} of the inbox is not a message: {exc}") from exc
-    metadata = {**said.metadata, STEERING_METADATA_KEY: True}
-    return msgspec.structs.replace(said, role=Role.USER, metadata=metadata, created_by=item.created_by)
+    metadata = {**message.metadata, STEERING_METADATA_KEY: True}
+    return msgspec.structs.replace(message, role=Role.USER, metadata=metadata, created_by=item.created_by)
 
 
 def decode_edit(item: InboxItem) -> RunEdit | None:
-    """Return what somebody changes; what can be no change is refused (`Invalid`)."""
+    """Decode an edit; null for other kinds of items, `Invalid` if malformed."""
     if item.kind is not InboxKind.EDIT:
         return None
     try:
@@ -72,7 +72,7 @@ def decode_edit(item: InboxItem) -> RunEdit | None:
 
 
 def is_from_person(item: InboxItem) -> bool:
-    """Say whether an item is kept when its run ends before it reads it: what people said and changed, if it is that."""
+    """Tell whether an item is a person's message or edit: such items are kept if the run ends before it reads them."""
     try:
         return decode_steering_message(item) is not None or decode_edit(item) is not None
     except Invalid:

@@ -1,7 +1,6 @@
-"""A moment in UTC, as it is stored and as it is sent.
+"""Points in time in UTC: `Millis` in databases, `Instant` on the wire.
 
-Databases keep milliseconds since 1970; people and programs outside read `2026-01-31T12:00:00.000Z`. Such strings
-order like the moments they name.
+`Millis` counts milliseconds since 1970. An `Instant` reads `2026-01-31T12:00:00.000Z`; instants sort as strings.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -14,27 +13,27 @@ Instant = NewType("Instant", str)
 Millis = NewType("Millis", int)
 
 
-@lru_cache(maxsize=256)  # what happens together is written down with one moment, many times
+@lru_cache(maxsize=256)  # events of one commit share one timestamp
 def instant(at: Millis) -> Instant:
-    """Write `at` for the outside."""
+    """Format `at` as an `Instant`."""
     seconds, millis = divmod(at, 1000)
     return Instant(f"{_second(seconds)}.{millis:03d}Z")
 
 
 def maybe_instant(at: Millis | None) -> Instant | None:
-    """Write `at` for the outside, where there is one."""
+    """Format `at` as an `Instant`; null stays null."""
     return None if at is None else instant(at)
 
 
 def millis(at: Instant) -> Millis:
-    """Read what `instant` wrote, or the same moment in another time zone."""
+    """Parse an `Instant`, or an ISO 8601 time with another UTC offset."""
     try:
         moment = datetime.fromisoformat(at)
         in_utc = None if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError) as exc:
         raise Invalid(f"`{at}` is not a time like `2026-01-31T12:00:00.000Z`") from exc
     if in_utc is None:
-        raise Invalid(f"`{at}` is not a time of any time zone: end it with `Z`")
+        raise Invalid(f"`{at}` is not a time with a time zone: end it with `Z`")
     return Millis((in_utc - _EPOCH) // timedelta(milliseconds=1))
 
 

@@ -1,4 +1,4 @@
-"""An interrupt: a durable question of a run that is answered once, by a response.
+"""An interrupt: a durable request of a run for a response, which is accepted once.
 
 A run that waits for children also shows their open interrupts; it keeps them in one of its values.
 """
@@ -19,7 +19,7 @@ DEFAULT_INTERRUPT_TIMEOUT_MS: Final = Millis(7 * 24 * 3600 * 1000)
 
 
 class InterruptKind(StrEnum):
-    """What is asked for."""
+    """Kind of an interrupt."""
 
     APPROVAL = "approval"
     INPUT = "input"
@@ -27,7 +27,7 @@ class InterruptKind(StrEnum):
 
 
 class InterruptStatus(StrEnum):
-    """Whether it still wants an answer."""
+    """Status of an interrupt."""
 
     OPEN = "open"
     ANSWERED = "answered"
@@ -36,7 +36,7 @@ class InterruptStatus(StrEnum):
 
 
 class Interrupt(msgspec.Struct, frozen=True, kw_only=True):
-    """One question. `digest` binds an approval to the exact arguments that were shown."""
+    """One interrupt. `digest` binds an approval to the exact arguments that were shown."""
 
     id: InterruptId
     run_id: RunId
@@ -50,7 +50,7 @@ class Interrupt(msgspec.Struct, frozen=True, kw_only=True):
     digest: str | None
     response_schema: dict[str, Json] | None
     default: Json
-    """The outcome if nobody answers in time."""
+    """The response if none arrives before `expires_at`."""
     metadata: dict[str, Json]
     response: Json
     answered_by: str | None
@@ -60,7 +60,7 @@ class Interrupt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewInterrupt(msgspec.Struct, frozen=True, kw_only=True):
-    """A question to be asked."""
+    """An interrupt to open."""
 
     kind: InterruptKind
     id: InterruptId | None = None
@@ -75,7 +75,7 @@ class NewInterrupt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InterruptResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody answers. An approval names the digest of what it approves."""
+    """A response to an interrupt. An approval carries the digest of the approved arguments."""
 
     response: Json
     digest: str | None = None
@@ -83,7 +83,7 @@ class InterruptResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_response(interrupt: Interrupt, response: InterruptResponse, *, now: Instant) -> None:
-    """Raise unless `answer` may settle `interrupt` now."""
+    """Raise unless `response` may settle `interrupt` now."""
     if interrupt.status is not InterruptStatus.OPEN:
         raise AlreadyAnswered(
             f"interrupt `{interrupt.id}` is {interrupt.status}",
@@ -92,18 +92,18 @@ def check_response(interrupt: Interrupt, response: InterruptResponse, *, now: In
         )
     if interrupt.expires_at <= now:
         raise AlreadyAnswered(
-            f"interrupt `{interrupt.id}` ran out at {interrupt.expires_at}", interrupt_id=interrupt.id
+            f"interrupt `{interrupt.id}` expired at {interrupt.expires_at}", interrupt_id=interrupt.id
         )
     if response.digest is None and interrupt.kind is InterruptKind.APPROVAL and interrupt.digest is not None:
-        raise Invalid("an approval names the digest of what it approves", interrupt_id=interrupt.id)
+        raise Invalid("an approval needs the `digest` of the interrupt: read it again", interrupt_id=interrupt.id)
     if response.digest is not None and response.digest != interrupt.digest:
-        raise Invalid("the answer is for other arguments: read the interrupt again", interrupt_id=interrupt.id)
+        raise Invalid("`digest` is of other arguments: read the interrupt again", interrupt_id=interrupt.id)
 
 
 CHILD_INTERRUPTS_VALUE: Final = "asking"
 
 
 def child_interrupts(values: Mapping[str, Json]) -> dict[RunId, list[AgUiInterrupt]]:
-    """Return what the children ask that a run waits for, by child."""
-    kept = values.get(CHILD_INTERRUPTS_VALUE)
-    return msgspec.convert(kept, dict[RunId, list[AgUiInterrupt]]) if kept else {}
+    """Return the open interrupts of the children that a run waits for, by child."""
+    stored = values.get(CHILD_INTERRUPTS_VALUE)
+    return msgspec.convert(stored, dict[RunId, list[AgUiInterrupt]]) if stored else {}

@@ -1,8 +1,8 @@
-"""The plan of a run (tasks in order, and where in the conversation each was done) and its todo list.
+"""The plan of a run (ordered tasks, each with its place in the conversation) and its todo list.
 
     planned · in_progress · blocked ──► completed · cancelled
 
-At most one item is in progress: starting another puts it back to planned. An ended item never changes, except for its
+At most one item is in progress: starting another resets it to planned. An ended item never changes, except for its
 position when others move. Plan and todo list are values of the run, so they branch with the thread.
 """
 
@@ -22,13 +22,13 @@ MAX_OPEN_ITEMS: Final = 100
 MAX_SUBTASKS: Final = 50
 MAX_TITLE_CHARS: Final = 300
 MAX_TEXT_CHARS: Final = 10_000
-"""Characters of a description, a conclusion or a reason."""
+"""Limit of a description, a conclusion or a reason."""
 MAX_PLAN_CHARS: Final = 50_000
-"""Characters of an item's plan, as text or as JSON."""
+"""Limit of an item's plan, as text or as JSON."""
 
 
 class PlanStatus(StrEnum):
-    """Where an item stands."""
+    """Status of a plan item."""
 
     PLANNED = "planned"
     IN_PROGRESS = "in_progress"
@@ -38,12 +38,12 @@ class PlanStatus(StrEnum):
 
     @property
     def terminal(self) -> bool:
-        """Whether this is an end."""
+        """Whether an item in this status can no longer change."""
         return self in (PlanStatus.COMPLETED, PlanStatus.CANCELLED)
 
 
 class PlanPriority(StrEnum):
-    """How urgent an item is."""
+    """Priority of a plan item."""
 
     LOW = "low"
     MEDIUM = "medium"
@@ -52,28 +52,28 @@ class PlanPriority(StrEnum):
 
 
 class SubtaskStatus(StrEnum):
-    """Whether a subtask is done; it is active when its item is."""
+    """Status of a subtask; it is active while its item is."""
 
     PENDING = "pending"
     DONE = "done"
 
 
 class Boundary(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool call that began or ended an item: its assistant message, and its place in the content."""
+    """The tool call that started or ended an item: its assistant message, and its index in the content."""
 
     message_sequence_num: int
     content_sequence_num: int
 
 
 class Subtask(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of an item's checklist."""
+    """One entry of an item's checklist."""
 
     title: str
     status: SubtaskStatus = SubtaskStatus.PENDING
 
 
 class PlanItem(msgspec.Struct, frozen=True, kw_only=True):
-    """Something to do. `start` is where it was last begun, `reason` why it is blocked or cancelled."""
+    """One task of a plan. `start` is its latest start; `reason` says why it is blocked or cancelled."""
 
     task_id: int
     position: int
@@ -90,18 +90,18 @@ class PlanItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Items in the order of their positions, which count from 0 without gaps."""
+    """Plan items ordered by position; positions count from 0 without gaps."""
 
     items: tuple[PlanItem, ...] = ()
 
 
 def boundary(sequence: int, *, text: str, call_index: int) -> Boundary:
-    """Name a tool call of the message at `sequence`, whose `text`, unless empty, is a block before it."""
+    """Return the boundary of a tool call in a message; a non-empty `text` is a content block before the calls."""
     return Boundary(message_sequence_num=sequence, content_sequence_num=call_index + bool(text))
 
 
 def find(current: Plan, task_id: int) -> PlanItem:
-    """Return the item of that id."""
+    """Return the item with this id."""
     for item in current.items:
         if item.task_id == task_id:
             return item
@@ -119,16 +119,15 @@ def create(
     subtasks: Iterable[Subtask] = (),
     position: int | None = None,
 ) -> Plan:
-    """Add an item at `position`, or at the end; `task_id` is the next of the thread's counter."""
+    """Add an item at `position`, or at the end; `task_id` is the next value of the thread's counter."""
     newest = max((item.task_id for item in current.items), default=0)
     if task_id <= newest:
         raise Invalid(f"`task_id` must be greater than {newest}", field="task_id")
     if sum(not item.status.terminal for item in current.items) >= MAX_OPEN_ITEMS:
         raise Conflict(f"the plan has {MAX_OPEN_ITEMS} open tasks: complete or cancel one first")
-    at = len(current.items) if position is None else position
     item = PlanItem(
         task_id=task_id,
-        position=at,
+        position=len(current.items) if position is None else position,
         title=_checked_text(title, field="title", max_chars=MAX_TITLE_CHARS),
         description=_checked_optional_text(description, field="description"),
         priority=priority,
@@ -149,7 +148,7 @@ def update(
     subtasks: Iterable[Subtask] | UnsetType = UNSET,
     position: int | UnsetType = UNSET,
 ) -> Plan:
-    """Change what is given of an open item; `subtasks` replaces them all, `position` moves it."""
+    """Change the given fields of an open item; `subtasks` replaces the whole list, `position` moves the item."""
     item = _open_item(current, task_id)
     changes: dict[str, Any] = {}
     if title is not UNSET:
@@ -169,16 +168,18 @@ def update(
 
 
 def start(current: Plan, task_id: int, *, at: Boundary | None) -> Plan:
-    """Begin an open item, or take it up again, and put back the one in progress; `at` no call if a person does."""
+    """Start or restart an open item and reset the one in progress; `at` is null if a person starts it."""
     item = _open_item(current, task_id)
     if item.status is PlanStatus.IN_PROGRESS:
         return current
-    put_back = Plan(items=tuple(_put_back_if_active(other) for other in current.items))
-    return _replace_item(put_back, item, status=PlanStatus.IN_PROGRESS, start=at, reason=None)
+    for other in current.items:
+        if other.status is PlanStatus.IN_PROGRESS:
+            current = _replace_item(current, other, status=PlanStatus.PLANNED)
+    return _replace_item(current, item, status=PlanStatus.IN_PROGRESS, start=at, reason=None)
 
 
-def put_back(current: Plan, task_id: int) -> Plan:
-    """Let an open item wait to be begun again."""
+def reset(current: Plan, task_id: int) -> Plan:
+    """Set an open item back to planned."""
     return _replace_item(current, _open_item(current, task_id), status=PlanStatus.PLANNED, reason=None)
 
 
@@ -196,46 +197,42 @@ def check(current: Plan, task_id: int, *, subtask: int | str) -> Plan:
 
 
 def complete(current: Plan, task_id: int, *, conclusion: str, at: Boundary | None) -> Plan:
-    """End an item whose subtasks are all done, and keep what came of it."""
+    """Complete an item whose subtasks are all done, and keep its conclusion."""
     item = _open_item(current, task_id)
-    waiting = [subtask.title for subtask in item.subtasks if subtask.status is SubtaskStatus.PENDING]
-    if waiting:
+    open_subtasks = [subtask.title for subtask in item.subtasks if subtask.status is SubtaskStatus.PENDING]
+    if open_subtasks:
         raise Conflict(
-            f"task {task_id} has open subtasks: check those that are done, or update the list, then retry",
+            f"task {task_id} has open subtasks: mark the finished ones as done, or update the list, then retry",
             task_id=task_id,
-            open_subtasks=waiting,
+            open_subtasks=open_subtasks,
         )
-    outcome = _checked_text(conclusion, field="conclusion", max_chars=MAX_TEXT_CHARS)
-    return _replace_item(current, item, status=PlanStatus.COMPLETED, conclusion=outcome, end=at, reason=None)
+    conclusion = _checked_text(conclusion, field="conclusion", max_chars=MAX_TEXT_CHARS)
+    return _replace_item(current, item, status=PlanStatus.COMPLETED, conclusion=conclusion, end=at, reason=None)
 
 
 def block(current: Plan, task_id: int, *, reason: str) -> Plan:
-    """Say why an open item cannot go on; starting it again lifts that."""
+    """Block an open item for a `reason`; starting it again unblocks it."""
     item = _open_item(current, task_id)
-    why = _checked_text(reason, field="reason", max_chars=MAX_TEXT_CHARS)
-    return _replace_item(current, item, status=PlanStatus.BLOCKED, reason=why)
+    reason = _checked_text(reason, field="reason", max_chars=MAX_TEXT_CHARS)
+    return _replace_item(current, item, status=PlanStatus.BLOCKED, reason=reason)
 
 
 def cancel(current: Plan, task_id: int, *, reason: str) -> Plan:
-    """Give up an open item."""
+    """Cancel an open item for a `reason`."""
     item = _open_item(current, task_id)
-    why = _checked_text(reason, field="reason", max_chars=MAX_TEXT_CHARS)
-    return _replace_item(current, item, status=PlanStatus.CANCELLED, reason=why)
+    reason = _checked_text(reason, field="reason", max_chars=MAX_TEXT_CHARS)
+    return _replace_item(current, item, status=PlanStatus.CANCELLED, reason=reason)
 
 
 def _open_item(current: Plan, task_id: int) -> PlanItem:
     item = find(current, task_id)
     if item.status.terminal:
         raise Conflict(
-            f"task {task_id} is {item.status} and can no longer change: create another one",
+            f"task {task_id} is {item.status} and can no longer change: create a new task",
             task_id=task_id,
             status=str(item.status),
         )
     return item
-
-
-def _put_back_if_active(item: PlanItem) -> PlanItem:
-    return replace(item, status=PlanStatus.PLANNED) if item.status is PlanStatus.IN_PROGRESS else item
 
 
 def _replace_item(current: Plan, item: PlanItem, **changes: Any) -> Plan:
@@ -255,13 +252,13 @@ def _subtask_index(item: PlanItem, title: str) -> int:
     found = [index for index, subtask in enumerate(item.subtasks) if subtask.title == title.strip()]
     if not found:
         raise NotFound(
-            f"task {item.task_id} has no subtask of that title: give its exact title, or its index from 0",
+            f"task {item.task_id} has no subtask with that title: use the exact title, or the index from 0",
             task_id=item.task_id,
             subtasks=[subtask.title for subtask in item.subtasks],
         )
     if len(found) > 1:
         raise Invalid(
-            f"task {item.task_id} has {len(found)} subtasks of that title: give the index of one",
+            f"task {item.task_id} has {len(found)} subtasks with that title: use the index",
             task_id=item.task_id,
             indexes=found,
         )
@@ -271,7 +268,7 @@ def _subtask_index(item: PlanItem, title: str) -> int:
 def _checked_text(value: str, *, field: str, max_chars: int) -> str:
     text = check_text(value.strip(), field=field, max_chars=max_chars)
     if not text:
-        raise Invalid(f"`{field}` is empty: say it in a few words", field=field)
+        raise Invalid(f"`{field}` is empty: describe it in a few words", field=field)
     return text
 
 
@@ -285,46 +282,39 @@ def _checked_plan(value: Json) -> Json:
     return value
 
 
-def _checked_subtasks(given: Iterable[Subtask]) -> tuple[Subtask, ...]:
+def _checked_subtasks(values: Iterable[Subtask]) -> tuple[Subtask, ...]:
     subtasks = tuple(
         replace(subtask, title=_checked_text(subtask.title, field="subtasks.title", max_chars=MAX_TITLE_CHARS))
-        for subtask in given
+        for subtask in values
     )
     if len(subtasks) > MAX_SUBTASKS:
-        raise TooLarge(f"a task may have at most {MAX_SUBTASKS} subtasks: make two tasks", field="subtasks")
+        raise TooLarge(f"a task may have at most {MAX_SUBTASKS} subtasks: split it into two tasks", field="subtasks")
     return subtasks
 
 
 MAX_TODO_ITEMS: Final = 200
 MAX_TODO_TEXT_CHARS: Final = 1_000
-"""Characters of an item."""
 
 
 class TodoItem(msgspec.Struct, frozen=True, kw_only=True):
-    """Something to do."""
+    """One entry of a todo list."""
 
     text: str
     done: bool = False
 
 
 class Todo(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole list."""
+    """A todo list."""
 
     items: tuple[TodoItem, ...] = ()
 
 
 def checked_todo(items: Iterable[TodoItem]) -> Todo:
-    """Return the list of these items."""
-    kept = tuple(replace(item, text=_checked_todo_text(item.text)) for item in items)
-    if len(kept) > MAX_TODO_ITEMS:
-        raise TooLarge(
-            f"a todo list may have at most {MAX_TODO_ITEMS} items: remove those that are done", field="items"
-        )
-    return Todo(items=kept)
-
-
-def _checked_todo_text(text: str) -> str:
-    kept = check_text(text.strip(), field="items.text", max_chars=MAX_TODO_TEXT_CHARS)
-    if not kept:
-        raise Invalid("an item of the todo list is empty: say it in a few words", field="items.text")
-    return kept
+    """Return the todo list of `items`, or raise if it breaks a limit."""
+    checked = tuple(
+        replace(item, text=_checked_text(item.text, field="items.text", max_chars=MAX_TODO_TEXT_CHARS))
+        for item in items
+    )
+    if len(checked) > MAX_TODO_ITEMS:
+        raise TooLarge(f"a todo list may have at most {MAX_TODO_ITEMS} items: remove finished ones", field="items")
+    return Todo(items=checked)

@@ -1,6 +1,6 @@
-"""What a person changes of a plan: an item is added, or changed, by the same rules as an agent's own.
+"""Edits of a plan by a person: an item is added or changed, by the same rules as an agent's own.
 
-No tool call began or ended an item that a person moved, so it has no `start` and no `end` then.
+An item that a person starts or completes has no `start` or `end`, because no tool call did it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,7 +21,7 @@ from holdfast.domain.plan import (
     cancel,
     complete,
     create,
-    put_back,
+    reset,
     start,
     update,
 )
@@ -30,14 +30,14 @@ _Position: TypeAlias = Annotated[int, Meta(ge=0, le=2**31)]
 
 
 class NewSubtask(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A line of an item's checklist, as it is to be."""
+    """One entry of an item's checklist in a request."""
 
     title: str
     status: SubtaskStatus = SubtaskStatus.PENDING
 
 
 class NewPlanItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Something to do, to be added to a plan at `position`, or at its end."""
+    """An item to add to a plan, at `position` or at the end."""
 
     title: str
     description: str | None = None
@@ -48,9 +48,9 @@ class NewPlanItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class PlanItemPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a person may change of an open item; what is absent stays. `subtasks` replaces them all.
+    """Changes of an open item; absent fields stay. `subtasks` replaces the whole list.
 
-    A `conclusion` comes with the status `completed`, a `reason` with `blocked` or `cancelled`.
+    A `conclusion` requires the status `completed`, a `reason` requires `blocked` or `cancelled`.
     """
 
     title: str | UnsetType = UNSET
@@ -65,14 +65,14 @@ class PlanItemPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class AddPlanItem(msgspec.Struct, frozen=True, kw_only=True, tag="add"):
-    """An item to be added; its number is taken when that is kept."""
+    """An item to add; its `task_id` is assigned when the edit is stored."""
 
     item: NewPlanItem
     task_id: int = 0
 
 
 class ChangePlanItem(msgspec.Struct, frozen=True, kw_only=True, tag="change"):
-    """An item to be changed."""
+    """A change of an existing item."""
 
     task_id: int
     patch: PlanItemPatch
@@ -82,17 +82,21 @@ PlanEdit: TypeAlias = AddPlanItem | ChangePlanItem
 
 
 def apply_edit(current: Plan, edit: PlanEdit) -> Plan:
-    """Return the plan with an edit; one that breaks a rule of the plan raises what the rule does."""
+    """Return the plan with an edit, or raise the error of the plan rule that it breaks."""
     match edit:
         case AddPlanItem(task_id=task_id, item=item):
-            given = {**msgspec.structs.asdict(item), "subtasks": _to_subtasks(item.subtasks)}
-            return create(current, task_id=task_id, **given)
+            fields = {**msgspec.structs.asdict(item), "subtasks": _to_subtasks(item.subtasks)}
+            return create(current, task_id=task_id, **fields)
         case ChangePlanItem(task_id=task_id, patch=patch):
-            return _apply_patch(current, task_id, patch)
+            changes = {name: value for name in _UPDATABLE_FIELDS if (value := getattr(patch, name)) is not UNSET}
+            if "subtasks" in changes:
+                changes["subtasks"] = _to_subtasks(changes["subtasks"])
+            changed = update(current, task_id, **changes) if changes else current
+            return changed if patch.status is UNSET else _STATUS_CHANGES[patch.status](changed, task_id, patch)
 
 
 def apply_edits(current: Plan, edits: Iterable[PlanEdit]) -> Plan:
-    """Return the plan with those edits that still fit it: an agent may have ended an item meanwhile."""
+    """Return the plan with the edits that still apply: the agent may have ended an item in the meantime."""
     for edit in edits:
         try:
             current = apply_edit(current, edit)
@@ -102,28 +106,20 @@ def apply_edits(current: Plan, edits: Iterable[PlanEdit]) -> Plan:
 
 
 def check_plan_edit(edit: PlanEdit) -> None:
-    """Raise if an edit can never be made."""
+    """Raise if an edit can never be applied."""
     if not isinstance(edit, ChangePlanItem):
         return
-    given = {name: value for name, value in msgspec.structs.asdict(edit.patch).items() if value is not UNSET}
-    if not given:
+    changes = {name: value for name, value in msgspec.structs.asdict(edit.patch).items() if value is not UNSET}
+    if not changes:
         raise Invalid("the patch changes nothing: name at least one field")
     for field, statuses in _STATUSES_BY_FIELD.items():
-        if (field in given) != (given.get("status") in statuses):
-            listed = " or ".join(f"`{status}`" for status in statuses)
-            raise Invalid(f"`{field}` and the status {listed} come together", field=field)
+        if (field in changes) != (changes.get("status") in statuses):
+            names = " or ".join(f"`{status}`" for status in statuses)
+            raise Invalid(f"`{field}` and the status {names} require each other: give both", field=field)
 
 
-def _apply_patch(current: Plan, task_id: int, patch: PlanItemPatch) -> Plan:
-    changes = {name: value for name in _UPDATABLE_FIELDS if (value := getattr(patch, name)) is not UNSET}
-    if "subtasks" in changes:
-        changes["subtasks"] = _to_subtasks(changes["subtasks"])
-    changed = update(current, task_id, **changes) if changes else current
-    return changed if patch.status is UNSET else _STATUS_CHANGES[patch.status](changed, task_id, patch)
-
-
-def _to_subtasks(given: Iterable[NewSubtask]) -> list[Subtask]:
-    return [Subtask(title=subtask.title, status=subtask.status) for subtask in given]
+def _to_subtasks(new: Iterable[NewSubtask]) -> list[Subtask]:
+    return [Subtask(title=subtask.title, status=subtask.status) for subtask in new]
 
 
 _UPDATABLE_FIELDS: Final = ("title", "description", "priority", "plan", "subtasks", "position")
@@ -132,7 +128,7 @@ _STATUSES_BY_FIELD: Final = {
     "reason": (PlanStatus.BLOCKED, PlanStatus.CANCELLED),
 }
 _STATUS_CHANGES: Final[Mapping[PlanStatus, Callable[[Plan, int, Any], Plan]]] = {
-    PlanStatus.PLANNED: lambda plan, task, _: put_back(plan, task),
+    PlanStatus.PLANNED: lambda plan, task, _: reset(plan, task),
     PlanStatus.IN_PROGRESS: lambda plan, task, _: start(plan, task, at=None),
     PlanStatus.BLOCKED: lambda plan, task, patch: block(plan, task, reason=patch.reason),
     PlanStatus.COMPLETED: lambda plan, task, patch: complete(plan, task, conclusion=patch.conclusion, at=None),

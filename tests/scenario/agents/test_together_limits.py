@@ -89,7 +89,7 @@ class TestLimits:
         async with workshop.open() as floor:
             run = await floor.play()
             assert len(await runs_of(floor, "bot")) == 3
-        told = "SPAWN_LIMIT: `max_depth` is 2, and so many agents stand above this one: do it yourself"
+        told = "SPAWN_LIMIT: `max_depth` is 2, and this agent is nested that deeply: do the work yourself"
         assert run.output == told
 
     async def test_a_child_may_go_no_deeper_than_those_above_it(self, workshop: Workshop) -> None:
@@ -119,7 +119,7 @@ class TestLimits:
             gate.open.set()
             for child in await floor.store.runs.children(SPACE, run.id):
                 await floor.ended(child)
-        limit = "SPAWN_LIMIT: `max_children` is 2, and so many are at work for this run: wait until one has ended"
+        limit = "SPAWN_LIMIT: `max_children` is 2, and this run has that many active children: wait until one has ended"
         assert told[2:] == [limit, limit]
 
     async def test_those_that_have_ended_do_not_count(self, workshop: Workshop) -> None:
@@ -137,7 +137,7 @@ class TestLimits:
             run = await floor.play()
             assert len(await runs_of(floor, "kid")) == 2
             again = await floor.play(thread=run.thread_id)
-        assert str(run.output).startswith("SPAWN_LIMIT: `max_children` is 2, and this run has begun as many")
+        assert str(run.output).startswith("SPAWN_LIMIT: `max_children` is 2, and this run has started that many")
         assert str(again.output).startswith("SPAWN_LIMIT"), "the next run counts from zero, to the same end"
 
     @pytest.mark.parametrize("make", [spawn(), message("x")], ids=["agent_spawn", "agent_message"])

@@ -82,7 +82,7 @@ def test_a_context_whose_messages_were_deleted_says_that_it_is_not_complete() ->
 
 def test_a_text_that_is_no_longer_kept_is_not_found() -> None:
     log, what = _conversation()
-    with pytest.raises(NotFound, match="no longer kept"):
+    with pytest.raises(NotFound, match="no longer stored"):
         restore_context(_taken(what), {}, log.messages)
 
 

@@ -43,7 +43,7 @@ async def test_an_approval_need_not_repeat_what_it_approves(floor: Floor, worksh
     run = await asking(floor, "one", "two", kind=InterruptKind.APPROVAL, digest="of these arguments")
     async with unchanged(floor, workshop):
         for other in ("of others", ""):
-            with pytest.raises(Invalid, match="for other arguments"):
+            with pytest.raises(Invalid, match="of other arguments"):
                 await floor.runs.respond(SPACE, run.id, "yes", interrupt=InterruptId("one"), digest=other)
     await floor.runs.respond(SPACE, run.id, "yes", interrupt=InterruptId("one"))
     assert (await floor.runs.respond(SPACE, run.id, "yes")).status is InterruptStatus.ANSWERED

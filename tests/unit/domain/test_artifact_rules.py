@@ -26,7 +26,7 @@ def test_an_artifact_is_made_of_its_content_or_of_a_file(source: dict[str, Any])
 
 @pytest.mark.parametrize("source", [{}, {"content": "words", "file_id": FileId("fil_1")}])
 def test_an_artifact_of_neither_or_of_both_is_refused(source: dict[str, Any]) -> None:
-    with pytest.raises(Invalid, match="either `content` or a `file_id`"):
+    with pytest.raises(Invalid, match="either `content` or `file_id`"):
         check_new_artifact(artifact(**source))
 
 

@@ -78,12 +78,12 @@ def test_a_step_is_done_only_with_its_message_in_the_same_commit(step: Step, mes
 
 
 def test_a_step_is_named_once_in_a_commit() -> None:
-    with pytest.raises(Invalid, match="a step is named twice"):
+    with pytest.raises(Invalid, match="`steps` names a step twice"):
         check(steps=[model_step(StepState.STARTED, number=4), tool_step(StepState.STARTED, number=4)])
 
 
 def test_an_inbox_item_is_named_once_in_a_commit() -> None:
-    with pytest.raises(Invalid, match="an inbox item is named twice"):
+    with pytest.raises(Invalid, match="names an inbox item twice"):
         check(consumed=[1, 2, 1])
 
 
@@ -94,7 +94,7 @@ def test_a_run_has_only_the_values_that_are_known() -> None:
 
 @pytest.mark.parametrize("move", [None, Move(to=RunStatus.QUEUED), Move(to=RunStatus.COMPLETED)])
 def test_an_interrupt_opens_only_where_its_run_begins_to_wait(move: Move | None) -> None:
-    with pytest.raises(Invalid, match="an interrupt opens in the commit that makes its run wait"):
+    with pytest.raises(Invalid, match="an interrupt requires a commit that moves the run to `waiting`"):
         check(interrupts=[QUESTION], move=move)
 
 
@@ -111,7 +111,7 @@ def test_message_ids_are_well_formed_and_chosen_once() -> None:
 
 
 def test_an_artifact_that_can_never_be_one_is_refused() -> None:
-    with pytest.raises(Invalid, match="either `content` or a `file_id`"):
+    with pytest.raises(Invalid, match="either `content` or `file_id`"):
         check(artifacts=[NewArtifact(type=ArtifactType.DOC, title="notes")])
 
 

@@ -49,7 +49,7 @@ def test_a_run_without_a_compaction_has_none() -> None:
 
 @pytest.mark.parametrize("value", [7, [], {"through": "x"}, {"collapsed": [{}]}])
 def test_a_value_that_is_no_compaction_is_refused(value: object) -> None:
-    with pytest.raises(Invalid, match="the `compaction` of this run cannot be read"):
+    with pytest.raises(Invalid, match="the `compaction` of this run cannot be decoded"):
         decode_compaction(value)
 
 

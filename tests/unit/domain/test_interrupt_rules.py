@@ -39,7 +39,7 @@ def test_an_open_interrupt_takes_an_answer_until_its_deadline() -> None:
 
 @pytest.mark.parametrize("now", [LATER, Instant("2027-01-01T00:00:00.000Z")])
 def test_an_answer_at_the_deadline_or_after_it_is_refused(now: Instant) -> None:
-    with pytest.raises(AlreadyAnswered, match=f"`int_1` ran out at {LATER}") as caught:
+    with pytest.raises(AlreadyAnswered, match=f"`int_1` expired at {LATER}") as caught:
         check_response(ASKED, YES, now=now)
     assert caught.value.details == {"interrupt_id": "int_1"}
 
@@ -52,18 +52,18 @@ def test_an_interrupt_that_is_not_open_takes_no_answer(status: InterruptStatus) 
 
 
 def test_an_answer_for_other_arguments_is_refused() -> None:
-    with pytest.raises(Invalid, match="for other arguments"):
+    with pytest.raises(Invalid, match="of other arguments"):
         check_response(ASKED, InterruptResponse(response=True, digest="d2"), now=NOW)
 
 
 def test_a_digest_is_no_answer_to_a_question_that_has_none() -> None:
     question = msgspec.structs.replace(ASKED, kind=InterruptKind.INPUT, digest=None)
     check_response(question, InterruptResponse(response="Paris"), now=NOW)
-    with pytest.raises(Invalid, match="for other arguments"):
+    with pytest.raises(Invalid, match="of other arguments"):
         check_response(question, YES, now=NOW)
 
 
 def test_an_approval_without_the_digest_of_what_it_approves_is_refused() -> None:
-    with pytest.raises(Invalid, match="names the digest"):
+    with pytest.raises(Invalid, match="needs the `digest`"):
         check_response(ASKED, InterruptResponse(response=True), now=NOW)
     check_response(msgspec.structs.replace(ASKED, digest=None), InterruptResponse(response=True), now=NOW)

@@ -172,7 +172,7 @@ def test_an_unknown_subtask_is_not_found(subtask: int | str) -> None:
 
 
 def test_a_title_that_two_subtasks_have_needs_an_index() -> None:
-    with pytest.raises(Invalid, match="give the index"):
+    with pytest.raises(Invalid, match="use the index"):
         plan.check(with_subtasks(OPEN, OPEN), 1, subtask="write")
 
 
