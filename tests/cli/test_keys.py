@@ -56,8 +56,8 @@ def test_what_can_be_no_key_is_refused_in_one_line(workspace: str, tmp_path: Pat
     where = ["--workspace", workspace]
     cases = [
         (["key", "create", "x", "--space", "missing", *where], 1, "there is no space `missing` [NOT_FOUND]"),
-        (["key", "create", "x", "--space", "default", "--every-space", *where], 1, "leave out its spaces"),
-        (["key", "create", "x", "--rate-limit", "often", *where], 1, "is no rate"),
+        (["key", "create", "x", "--space", "default", "--every-space", *where], 1, "takes no `space_ids`"),
+        (["key", "create", "x", "--rate-limit", "often", *where], 1, "is not a rate"),
         (["key", "create", "x", "--days", "0", *where], 2, "'--days'"),
         (["key", "create", "x", "--scope", "root", *where], 2, "root"),
         (["key", "create", *where], 2, "NAME"),

@@ -106,7 +106,7 @@ async def test_a_run_beside_does_not_answer(store: Store) -> None:
 )
 async def test_only_a_run_that_waits_for_people_asks_them(store: Store, move: Move) -> None:
     root, *_ = await family(store)
-    with pytest.raises(Invalid, match="`asks` is for a run that waits for people"):
+    with pytest.raises(Invalid, match="`asks` requires a move to `waiting`"):
         await commit(store, root, move=move)
 
 

@@ -172,7 +172,7 @@ async def test_a_target_that_is_not_there_is_not_found(store: Store, where: str 
 @pytest.mark.parametrize("to", [RunStatus.QUEUED, RunStatus.COMPLETED, RunStatus.FAILED])
 async def test_only_a_run_that_waits_names_for_whom(store: Store, to: RunStatus) -> None:
     first, second = await several(store, 2)
-    with pytest.raises(Invalid, match="`waits_on` is for a run that waits"):
+    with pytest.raises(Invalid, match="`waits_on` requires a move to `waiting`"):
         await commit(store, first, move=Move(to=to, waits_on=[second.run_id]))
 
 

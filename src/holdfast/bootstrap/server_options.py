@@ -54,7 +54,7 @@ def is_local(host: str) -> bool:
 def check_host_name(name: str) -> str:
     """Return a name as `Host` has it, if it can be one."""
     if _HOST_NAME_PATTERN.fullmatch(name.lower()) is None:
-        raise Invalid(f"`{name}` is no name of a host: write it like `agents.example.org`", field="allow_host")
+        raise Invalid(f"`{name}` is not a valid host name: write it like `agents.example.org`", field="allow_host")
     return name.lower()
 
 

@@ -1,6 +1,6 @@
 """A message: immutable, and numbered in its thread when it enters the conversation.
 
-To edit one is to fork the thread before it; the new message names what it `revises`.
+An edit forks the thread before the message; the new message names the one that it `revises`.
 """
 
 from collections.abc import Sequence
@@ -17,13 +17,16 @@ from holdfast.domain.validation import check_text
 
 MAX_INPUT_MESSAGES: Final = 1000
 FAILED_METADATA_KEY: Final = "failed"
-"""The key that a tool's result has in its metadata when its call did not go well: `failed` or `unknown`."""
+"""Metadata key of the result of an unsuccessful tool call: `failed` or `unknown`."""
+_UNPAIRED_CALL: Final = (
+    "the input of a run may not call a tool or answer one, unless each call is answered right after it"
+)
 STEERING_METADATA_KEY: Final = "steering"
-"""The key in the metadata of a user message that reached a run on its way, and begins no turn."""
+"""Metadata key of a user message that reached an active run and starts no turn."""
 
 
 class Role(StrEnum):
-    """Who speaks."""
+    """Author of a message."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -32,7 +35,7 @@ class Role(StrEnum):
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
-    """What an assistant message asks for."""
+    """A tool call of an assistant message."""
 
     id: ToolCallId
     name: str
@@ -40,7 +43,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing said. `sequence` is null while it waits for its run to begin."""
+    """One message. `sequence` is null until its run starts."""
 
     id: MessageId
     thread_id: ThreadId
@@ -57,12 +60,12 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cursor(self) -> int | MessageId:
-        """Where it stands on its chain: its sequence, or its id while it has none."""
+        """Position on its chain: the sequence, or the id while there is none."""
         return self.id if self.sequence is None else self.sequence
 
 
 class NewMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A message to be said."""
+    """A message to add."""
 
     role: Role
     content: Content
@@ -75,58 +78,40 @@ class NewMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def check_input_messages(messages: Sequence[NewMessage]) -> None:
-    """Raise unless `messages` may begin a run: what asks for a tool in them is answered right after it."""
+    """Raise unless `messages` may start a run: each tool call in them is followed by its result."""
     if len(messages) > MAX_INPUT_MESSAGES:
-        raise Invalid(f"a run may begin with at most {MAX_INPUT_MESSAGES} messages", field="messages")
-    _check_calls(messages)
+        raise Invalid(f"a run may start with at most {MAX_INPUT_MESSAGES} messages", field="messages")
+    unanswered: set[ToolCallId | None] = set()
+    for message in messages:
+        calls = [call.id for call in message.tool_calls]
+        has_valid_calls = not calls or (message.role is Role.ASSISTANT and len(calls) == len(set(calls)))
+        if message.role is Role.TOOL and message.tool_call_id in unanswered:
+            unanswered.remove(message.tool_call_id)
+        elif unanswered or message.role is Role.TOOL or message.tool_call_id is not None or not has_valid_calls:
+            raise Invalid(_UNPAIRED_CALL, field="messages")
+        else:
+            for call in calls:
+                check_text(call, field="messages.tool_calls.id", max_chars=256)
+            unanswered = set(calls)
+    if unanswered:
+        raise Invalid(_UNPAIRED_CALL, field="messages")
     check_message_ids(messages)
 
 
-def _check_calls(messages: Sequence[NewMessage]) -> None:
-    waiting: set[ToolCallId | None] = set()
-    for message in messages:
-        if message.role is Role.TOOL and message.tool_call_id in waiting:
-            waiting.remove(message.tool_call_id)
-        elif waiting or message.role is Role.TOOL or message.tool_call_id is not None or not _has_valid_calls(message):
-            raise _unpaired_call()
-        else:
-            waiting = {_checked_call_id(call.id) for call in message.tool_calls}
-    if waiting:
-        raise _unpaired_call()
-
-
-def _checked_call_id(call: ToolCallId) -> ToolCallId:
-    check_text(call, field="messages.tool_calls.id", max_chars=256)
-    return call
-
-
-def _has_valid_calls(message: NewMessage) -> bool:
-    """Say whether a message makes no call, or may make those that it does."""
-    ids = [call.id for call in message.tool_calls]
-    return not ids or (message.role is Role.ASSISTANT and len(ids) == len(set(ids)))
-
-
-def _unpaired_call() -> Invalid:
-    return Invalid(
-        "the input of a run may not call a tool or answer one, unless each call is answered right after it",
-        field="messages",
-    )
-
-
 def check_message_ids(messages: Sequence[NewMessage]) -> None:
-    """Raise if a name in a message is malformed, or an id chosen twice."""
+    """Raise if an id or name in a message is malformed, or two messages have the same id."""
     for message in messages:
         if message.revises is not None:
             check_client_id(message.revises, field="messages.revises")
         if message.created_by is not None:
             check_text(message.created_by, field="messages.created_by", max_chars=256)
-    chosen = [check_client_id(message.id, field="messages.id") for message in messages if message.id is not None]
-    if len(chosen) != len(set(chosen)):
+    ids = [check_client_id(message.id, field="messages.id") for message in messages if message.id is not None]
+    if len(ids) != len(set(ids)):
         raise Invalid("two messages have the same id", field="messages.id")
 
 
 def unanswered_calls(messages: Sequence[Message | NewMessage]) -> list[ToolCall]:
-    """Return the calls of the last assistant message that no later message answers."""
+    """Return the tool calls of the last assistant message that have no result yet."""
     answered: set[ToolCallId] = set()
     for message in reversed(messages):
         if message.role is Role.ASSISTANT:

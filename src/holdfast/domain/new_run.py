@@ -1,4 +1,4 @@
-"""A run to be made: what it begins with, and where."""
+"""A run to create: its input, options and place in the thread."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -30,9 +30,9 @@ class RunBase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class NewRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A run to be made on a thread, which may be made with it.
+    """A run to create, on an existing or a new thread.
 
-    Without a `base` it continues the newest run of the thread; with `base=None` it begins a new root.
+    Without a `base` it continues the newest run of the thread; with `base=None` it starts a new root.
     """
 
     thread: ThreadId | NewThread
@@ -55,14 +55,14 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class CreatedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """The run, and whether it was there already under the same idempotency key."""
+    """The run, and whether it already existed under the same idempotency key."""
 
     run: Run
     replayed: bool = False
 
 
 def check_new_run(new: NewRun) -> None:
-    """Raise if `new` can never be a run."""
+    """Raise if `new` is not a valid run."""
     check_input_messages(new.messages)
     if new.id is not None:
         check_client_id(new.id, field="id")
@@ -71,25 +71,17 @@ def check_new_run(new: NewRun) -> None:
     if isinstance(new.thread, NewThread):
         check_new_thread(new.thread)
         if new.base is not UNSET and new.base is not None:
-            raise Invalid("a run on a new thread has no base", field="base")
+            raise Invalid("a run on a new thread has no base: remove `base`", field="base")
     check_value_names(new.values)
-    _check_labels(new)
-
-
-def body_digest(new: NewRun) -> str:
-    """Return what makes two requests under one idempotency key the same."""
-    return request_digest(msgspec.structs.replace(new, idempotency_key=None))
-
-
-def _check_labels(new: NewRun) -> None:
-    for field, value in (
-        ("agent_type", new.agent_type),
-        ("model", new.model),
-        ("created_by", new.created_by),
-    ):
-        if value is not None:
+    for field in ("agent_type", "model", "created_by"):
+        if (value := getattr(new, field)) is not None:
             check_text(value, field=field, max_chars=256)
     if len(new.tags) > MAX_TAGS:
         raise Invalid(f"a run may have at most {MAX_TAGS} tags", field="tags")
     for tag in new.tags:
         check_text(tag, field="tags", max_chars=MAX_TAG_CHARS)
+
+
+def body_digest(new: NewRun) -> str:
+    """Return the digest that two requests with the same idempotency key must share."""
+    return request_digest(msgspec.structs.replace(new, idempotency_key=None))

@@ -1,4 +1,4 @@
-"""A notification: news for the people of a space, numbered 1, 2, 3 in it."""
+"""Notifications of a space about its runs, numbered 1, 2, 3 per space."""
 
 from enum import StrEnum
 from typing import Final
@@ -12,7 +12,7 @@ from holdfast.domain.run import RunStatus
 
 
 class NotificationKind(StrEnum):
-    """What happened."""
+    """Kind of a notification."""
 
     RUN_COMPLETED = "run.completed"
     RUN_FAILED = "run.failed"
@@ -21,13 +21,13 @@ class NotificationKind(StrEnum):
 
 
 class Notification(msgspec.Struct, frozen=True, kw_only=True):
-    """One piece of news."""
+    """One notification."""
 
     number: int
     kind: NotificationKind
     run_id: RunId | None
     root_run_id: RunId | None
-    """The run that somebody started, of whose tree `run_id` is; none once that run is deleted."""
+    """The root of the tree of `run_id`; null once the root is deleted."""
     thread_id: ThreadId | None
     data: Json
     created_at: Instant
@@ -40,4 +40,4 @@ NOTIFICATION_KINDS: Final = {
     RunStatus.CANCELLED: NotificationKind.RUN_CANCELLED,
     RunStatus.WAITING: NotificationKind.RUN_WAITING,
 }
-"""Which moves are news. A run that waits for its child or for a timer is not."""
+"""Statuses that cause a notification; a run that waits for a child or a timer causes none."""

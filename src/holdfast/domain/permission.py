@@ -1,9 +1,9 @@
-"""What a call may: it is made, a person is asked first, or it is refused.
+"""Permissions of tool calls: a call is allowed, requires approval, or is denied.
 
     deny ──► granted ──► ask ──► allow ──► the default of the tool
 
-The first rule that matches decides. What a person granted by answering "always" comes before the rules that ask, since
-it is the answer to them; it never comes before one that denies.
+The first rule that matches decides. Rules granted by an approval "always" take precedence over `ask` rules, which they
+answer, but never over `deny` rules.
 """
 
 import re
@@ -19,15 +19,15 @@ from holdfast.domain.errors import Invalid
 from holdfast.domain.idempotency import request_digest
 
 RIGHTS_VALUE: Final = "rights"
-"""The value of a run that holds the rights of those who spawned it."""
+"""The run value that holds the rights of its ancestors."""
 APPROVALS_VALUE: Final = "approvals"
-"""The value of a run that holds what people decided about calls that have not settled yet."""
+"""The run value that holds the approval decisions about unsettled calls."""
 
 _RULE: Final = re.compile(r"(?P<tool>[A-Za-z_][A-Za-z0-9_-]*\*?)(\((?P<specifier>.+)\))?", re.DOTALL)
 
 
 class PermissionAction(StrEnum):
-    """What is done about a call, the strictest last."""
+    """Action for a call, the strictest last."""
 
     ALLOW = "allow"
     ASK = "ask"
@@ -35,30 +35,30 @@ class PermissionAction(StrEnum):
 
     @property
     def strictness(self) -> int:
-        """How strict it is, to compare."""
+        """Rank by strictness."""
         return list(PermissionAction).index(self)
 
 
 class PermissionDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """A verdict, and why: the rule, or the default of the tool where there is none."""
+    """The decision about a call and its rule; without a rule it is the default of the tool."""
 
     action: PermissionAction
     rule: str | None = None
     reason: str | None = None
-    """What the rule does not say by itself."""
+    """Explanation beyond the rule itself."""
     agent: str | None = None
-    """Whose rule it is, where that is not the agent that calls but one above it."""
+    """The ancestor whose rule it is; null if it is the calling agent's own."""
 
 
 class ParsedRule(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule in its parts: `bash(git *)` is about calls of `bash` that fit `git *`."""
+    """A parsed rule: `bash(git *)` matches calls of `bash` that match `git *`."""
 
     tool: str
     specifier: str | None = None
 
 
 class Rights(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent was allowed when it spawned another: a child may at most what all above it may."""
+    """Permissions of an agent at the time it spawned another; a child has at most the rights of all its ancestors."""
 
     agent: str
     permissions: Permissions = Permissions()
@@ -67,19 +67,19 @@ class Rights(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_rule(text: str) -> ParsedRule:
-    """Return a rule in its parts."""
+    """Parse a permission rule."""
     found = _RULE.fullmatch(text)
     if found is None:
-        raise Invalid(f"`{text}` is no rule: write the name of a tool, or `tool(specifier)`", field="rule")
+        raise Invalid(f"`{text}` is not a rule: write the name of a tool, or `tool(specifier)`", field="rule")
     return ParsedRule(tool=found["tool"], specifier=found["specifier"])
 
 
 def strictest_decision(decisions: Iterable[PermissionDecision]) -> PermissionDecision:
-    """Return the strictest of some decisions, of several the first that has a rule; of none it is to allow."""
+    """Return the strictest decision, preferring one with a rule; allow if there are none."""
     default = PermissionDecision(action=PermissionAction.ALLOW)
     return max(decisions, key=lambda one: (one.action.strictness, one.rule is not None), default=default)
 
 
 def call_digest(tool: str, arguments: Json) -> str:
-    """Return what binds an approval to the exact call that was shown."""
+    """Return the digest that binds an approval to the exact call that was shown."""
     return request_digest([tool, arguments])

@@ -19,7 +19,7 @@ from holdfast.domain.ids import InterruptId, RunId
 
 
 class OnBusy(StrEnum):
-    """The caller's wish."""
+    """What to do if the branch of a new run has a live run."""
 
     ENQUEUE = "enqueue"
     REJECT = "reject"
@@ -28,18 +28,18 @@ class OnBusy(StrEnum):
 
 
 class LiveRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A live run of the branch."""
+    """A live run of a branch."""
 
     key: int
     id: RunId
     base_key: int | None
     base_sequence: int | None
     interrupts: Sequence[InterruptId] = ()
-    """The questions it waits for a person to answer."""
+    """Open interrupts that it waits for."""
 
 
 class RunStart(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the new run begins, and what must be cancelled first."""
+    """The base of the new run, and the runs to cancel first."""
 
     base_key: int | None
     base_sequence: int | None = None
@@ -47,35 +47,28 @@ class RunStart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def resolve_on_busy(on_busy: OnBusy, branch: Sequence[LiveRun]) -> RunStart:
-    """Decide where a run begins on a branch whose live runs are `branch`, the newest first."""
+    """Return the start of a new run on a branch with the live runs `branch`, newest first."""
     newest, oldest = branch[0], branch[-1]
     match on_busy:
         case OnBusy.ENQUEUE:
-            _check_no_open_interrupts(branch)
+            for run in branch:
+                if run.interrupts:
+                    message = f"run `{run.id}` waits for a person: respond to its interrupts or cancel it"
+                    raise Waiting(message, run_id=run.id, interrupts=list(run.interrupts))
             return RunStart(base_key=newest.key)
         case OnBusy.REJECT:
-            raise Busy(f"run `{oldest.id}` is not finished", run_id=oldest.id)
+            raise Busy(f"run `{oldest.id}` has not ended", run_id=oldest.id)
         case OnBusy.INTERRUPT:
             return RunStart(base_key=newest.key, cancel=[run.key for run in reversed(branch)])
         case OnBusy.FORK:
             return RunStart(base_key=oldest.base_key, base_sequence=oldest.base_sequence)
 
 
-def _check_no_open_interrupts(branch: Sequence[LiveRun]) -> None:
-    for run in branch:
-        if run.interrupts:
-            raise Waiting(
-                f"run `{run.id}` waits for a person: answer its interrupts or cancel it",
-                run_id=run.id,
-                interrupts=list(run.interrupts),
-            )
-
-
 MAX_NESTING: Final = 8
 
 
 class Ancestor(msgspec.Struct, frozen=True, kw_only=True):
-    """What a new run must know of the run it continues from."""
+    """Chain position of the run that a new run continues from."""
 
     key: int
     depth: int
@@ -86,14 +79,14 @@ class Ancestor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChainPosition(msgspec.Struct, frozen=True, kw_only=True):
-    """A run's length of chain, and its jump; a root jumps to itself (`None`)."""
+    """Chain length and jump of a run; a root jumps to itself (`None`)."""
 
     depth: int
     jump: int | None
 
 
 def next_chain_position(base: Ancestor | None) -> ChainPosition:
-    """Return the place of a run on `base`."""
+    """Return the chain position of a run that continues `base`."""
     if base is None:
         return ChainPosition(depth=0, jump=None)
     if base.depth - base.jump_depth == base.jump_depth - base.jump_of_jump_depth:
@@ -102,7 +95,7 @@ def next_chain_position(base: Ancestor | None) -> ChainPosition:
 
 
 def child_nesting(parent_nesting: int) -> int:
-    """Return how deep a child of a run at `parent_nesting` is."""
+    """Return the nesting depth of a child of a run at depth `parent_nesting`."""
     if parent_nesting >= MAX_NESTING:
         raise Invalid(f"sub-agents may be nested at most {MAX_NESTING} deep")
     return parent_nesting + 1

@@ -22,7 +22,7 @@ from holdfast.domain.limits import Limits, Usage
 
 
 class RunStatus(StrEnum):
-    """Where a run stands."""
+    """Status of a run."""
 
     PENDING = "pending"
     QUEUED = "queued"
@@ -34,7 +34,7 @@ class RunStatus(StrEnum):
 
     @property
     def terminal(self) -> bool:
-        """Whether this is an end."""
+        """Whether a run in this status has ended."""
         return not _NEXT_STATUSES[self]
 
 
@@ -52,7 +52,7 @@ LIVE_STATUSES: Final = frozenset(status for status in RunStatus if not status.te
 
 
 class Mode(StrEnum):
-    """What a run is for."""
+    """Mode of a run."""
 
     CHAT = "chat"
     TASK = "task"
@@ -61,7 +61,7 @@ class Mode(StrEnum):
 
 
 class Priority(StrEnum):
-    """How urgent a run is."""
+    """Priority of a run in the queue."""
 
     HIGH = "high"
     NORMAL = "normal"
@@ -73,11 +73,11 @@ PRIORITY_HEAD_START_MS: Final[Mapping[Priority, int]] = {
     Priority.NORMAL: 60_000,
     Priority.LOW: 0,
 }
-"""Milliseconds: a low run waits at most two minutes longer than a high one that came with it, never for ever."""
+"""A low-priority run waits at most two minutes longer than a high-priority one queued with it."""
 
 
 class WaitsFor(StrEnum):
-    """Whom or what a waiting run waits for: its `status_reason`."""
+    """What a waiting run waits for; stored as its `status_reason`."""
 
     PERSON = "person"
     CHILD = "child"
@@ -133,7 +133,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a commit takes its run, and what is left behind."""
+    """A status change in a commit, with its output or error."""
 
     to: RunStatus
     reason: str | None = None
@@ -141,40 +141,40 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     error: RunError | None = None
     wait_until: Instant | None = None
     waits_on: Sequence[RunId] = ()
-    """The runs that must end before this one goes on, when it waits for a child or for a task."""
+    """Runs that must end before this one continues, if it waits for a child or a task."""
     asks: Sequence[Json] = ()
-    """What people are asked while it waits, in the words of the stream: the run that spawned it is told."""
+    """Open interrupts in AG-UI form, which are passed on to the parent run."""
 
 
-def check_move(run_id: RunId, at: RunStatus, to: RunStatus) -> None:
-    """Raise unless a run may go from `at` to `to`."""
-    if to not in _NEXT_STATUSES[at]:
-        raise IllegalMove(f"run `{run_id}` is {at}: it cannot become {to}", status=str(at), to=str(to))
+def check_move(run_id: RunId, status: RunStatus, to: RunStatus) -> None:
+    """Raise unless a run may change from `status` to `to`."""
+    if to not in _NEXT_STATUSES[status]:
+        raise IllegalMove(f"run `{run_id}` is {status}: it cannot become {to}", status=str(status), to=str(to))
 
 
 def check_worker_move(run_id: RunId, move: Move) -> None:
-    """Raise unless the holder of a run's lease may make `move`: whoever cancels a run is never its worker."""
+    """Raise unless the lease holder of a run may make `move`; a worker never cancels its own run."""
     if move.to is RunStatus.CANCELLED:
-        raise Invalid("a worker cannot cancel its run: end it instead")
+        raise Invalid("a worker cannot cancel its run: use `end`")
     if move.wait_until is not None and move.to is not RunStatus.QUEUED:
-        raise Invalid("`wait_until` is for a run that goes back to the queue")
+        raise Invalid("`wait_until` requires a move to `queued`")
     if move.waits_on and move.to is not RunStatus.WAITING:
-        raise Invalid("`waits_on` is for a run that waits")
+        raise Invalid("`waits_on` requires a move to `waiting`")
     if move.asks and (move.to is not RunStatus.WAITING or move.reason != WaitsFor.PERSON):
-        raise Invalid("`asks` is for a run that waits for people")
+        raise Invalid("`asks` requires a move to `waiting` for a person")
     check_move(run_id, RunStatus.RUNNING, move.to)
 
 
 def queue_key(priority: Priority, since: Millis) -> int:
-    """Return the place in the queue of a run that may be claimed from `since` on: the smallest goes first."""
+    """Return the queue position of a run that may be claimed from `since` on; the smallest is claimed first."""
     return since - PRIORITY_HEAD_START_MS[priority]
 
 
 class RunPhase(StrEnum):
-    """Where a run stands."""
+    """Phase of a run, a coarser view of its status."""
 
     PENDING = "pending"
-    """Nobody has begun it."""
+    """No worker has started it."""
     WORKING = "working"
     ASKING = "asking"
     """It waits for a person."""
@@ -218,6 +218,6 @@ VALUE_NAMES: Final = frozenset(
 
 
 def check_value_names(names: Iterable[str]) -> None:
-    """Raise unless a run may have values of these names."""
+    """Raise unless all names are names of run values."""
     if not VALUE_NAMES.issuperset(names):
-        raise Invalid(f"a run has the values {', '.join(sorted(VALUE_NAMES))}", field="values")
+        raise Invalid(f"unknown value: a run has only the values {', '.join(sorted(VALUE_NAMES))}", field="values")

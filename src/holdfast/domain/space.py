@@ -16,10 +16,9 @@ from holdfast.domain.instant import Instant
 from holdfast.domain.validation import check_text
 
 DEFAULT_SPACE: Final = SpaceId("default")
-"""The space that every workspace begins with."""
+"""The space that every workspace starts with."""
 
 MAX_SPACE_NAME_CHARS: Final = 200
-"""Characters of a space's name."""
 
 
 class Space(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +31,7 @@ class Space(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpacePatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What may be changed of a space; what is absent stays."""
+    """Changes of a space; absent fields stay."""
 
     name: Annotated[str, msgspec.Meta(extra_json_schema={"maxLength": MAX_SPACE_NAME_CHARS})] | msgspec.UnsetType = (
         msgspec.UNSET
@@ -41,14 +40,14 @@ class SpacePatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Scope(StrEnum):
-    """What a key may do; each includes the ones before it."""
+    """Scope of an API key; each includes the ones before it."""
 
     READ = "read"
     RUN = "run"
     ADMIN = "admin"
 
     def includes(self, other: "Scope") -> bool:
-        """Say whether who may do this may do the other."""
+        """Tell whether this scope includes the `other`."""
         return _SCOPE_ORDER[self] >= _SCOPE_ORDER[other]
 
 
@@ -64,11 +63,11 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     scope: Scope
     space_ids: list[SpaceId]
-    """None of them if it is for `every_space`."""
+    """Empty if `every_space` is set."""
     every_space: bool
-    """Also for those that are made later."""
+    """Valid for all spaces, including later ones."""
     rate_limit: str | None
-    """How many requests it may make, such as `600/minute`; the server's own limit, unless given."""
+    """Maximum request rate, such as `600/minute`; null is the limit of the server."""
     created_by: str | None
     created_at: Instant
     expires_at: Instant | None
@@ -76,7 +75,7 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewApiKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A key to be kept, by the hash of its secret."""
+    """A key to store, with the hash of its secret."""
 
     name: str
     scope: Scope
@@ -88,32 +87,32 @@ class NewApiKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredApiKey(NamedTuple):
-    """A key with what its secret is known by. It is no value that anybody is sent."""
+    """A key with the hash of its secret. It is never sent to clients."""
 
     key: ApiKey
     secret_hash: bytes
 
 
 def check_new_api_key(new: NewApiKey, spaces: list[SpaceId]) -> None:
-    """Raise if `new` can never be a key."""
+    """Raise if `new` is not a valid key."""
     check_text(new.name, field="name", max_chars=200)
     if len(new.secret_hash) != SECRET_HASH_BYTES:
-        raise Invalid(f"a key is kept as a SHA-256 hash of {SECRET_HASH_BYTES} bytes", field="secret_hash")
+        raise Invalid(f"`secret_hash` must be a SHA-256 hash of {SECRET_HASH_BYTES} bytes", field="secret_hash")
     if not spaces and not new.every_space:
         raise Invalid("a key must be bound to at least one space, or to every space", field="space_ids")
     if spaces and new.every_space:
-        raise Invalid("a key for every space is bound to none: leave out its spaces", field="space_ids")
+        raise Invalid("a key for every space takes no `space_ids`: remove them", field="space_ids")
     if new.rate_limit is not None:
         check_rate_limit(new.rate_limit)
 
 
 def check_rate_limit(rate: str) -> str:
-    """Return `rate` if it is one."""
+    """Return `rate` if it is a valid request rate."""
     if _RATE_LIMIT.fullmatch(rate) is None:
-        raise Invalid(f"`{rate}` is no rate: write it like `600/minute`, per second, minute, hour or day", field="rate")
+        raise Invalid(f"`{rate}` is not a rate: write it like `600/minute` (second, minute, hour or day)", field="rate")
     return rate
 
 
 def is_valid(key: ApiKey, *, now: Instant) -> bool:
-    """Say whether `key` opens anything now."""
+    """Tell whether `key` is neither revoked nor expired."""
     return key.revoked_at is None and (key.expires_at is None or now < key.expires_at)

@@ -1,7 +1,7 @@
 """A step: one model call or one tool call of a run, which settles once.
 
-The conversation says what a step did; the ledger adds only what messages cannot say: that it began, how often, and
-under which key. So a step is `done` if and only if its message is in the same commit.
+Messages hold the result of a step; the step records only what they cannot: that it started, its attempts and its key.
+So a step is `done` if and only if its message is in the same commit.
 """
 
 from enum import StrEnum
@@ -15,30 +15,30 @@ from holdfast.domain.run import WaitsFor
 
 
 class StepKind(StrEnum):
-    """What was called."""
+    """Kind of call."""
 
     MODEL = "model"
     TOOL = "tool"
 
 
 class StepState(StrEnum):
-    """How far it is."""
+    """State of a step."""
 
     STARTED = "started"
     WAITING = "waiting"
-    """It began, and waits for a person, a child or a time."""
+    """Started, and waiting for a person, a child or a timer."""
     DONE = "done"
     FAILED = "failed"
     UNKNOWN = "unknown"
 
     @property
     def settled(self) -> bool:
-        """Whether this is how it ended."""
+        """Whether the step has ended."""
         return self not in (StepState.STARTED, StepState.WAITING)
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One call. `effectful` says that it may have changed the world outside if it was cut off."""
+    """One call. If an `effectful` call was interrupted, it may have had an external effect."""
 
     number: int
     kind: StepKind

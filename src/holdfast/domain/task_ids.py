@@ -1,4 +1,4 @@
-"""Task ids and run ids: the run `run_x` is the task `task_x`; any other id is the same on both sides."""
+"""Conversion of task ids and run ids: the run `run_x` is the task `task_x`; any other id stays the same."""
 
 from typing import Final
 
@@ -9,10 +9,10 @@ _TASK: Final = "task_"
 
 
 def task_id_of(run: RunId) -> str:
-    """Return the id of the task that a run is."""
+    """Return the task id of a run."""
     return _TASK + run.removeprefix(_RUN) if run.startswith(_RUN) else run
 
 
 def run_id_of(name: str) -> RunId:
-    """Return the id of the run that a task is; that of a run stays as it is."""
+    """Return the run id of a task; a run id stays as it is."""
     return RunId(_RUN + name.removeprefix(_TASK) if name.startswith(_TASK) else name)

@@ -21,7 +21,7 @@ _MAX_DERIVED_TITLE_CHARS: Final = 80
 
 
 class ThreadStatus(StrEnum):
-    """Whether a thread takes new runs."""
+    """Status of a thread; only an active one accepts new runs."""
 
     ACTIVE = "active"
     ARCHIVED = "archived"
@@ -53,7 +53,7 @@ class Thread(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewThread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A thread to be made."""
+    """A thread to create."""
 
     id: ThreadId | None = None
     title: str | None = None
@@ -65,7 +65,7 @@ class NewThread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class ThreadPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What may be changed of a thread; what is absent stays."""
+    """Changes of a thread; absent fields stay."""
 
     title: str | None | UnsetType = UNSET
     agent_type: str | UnsetType = UNSET
@@ -80,16 +80,16 @@ class ThreadPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ThreadFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which threads to list; by default all that are not deleted."""
+    """Filter of a list of threads; by default all that are not deleted."""
 
     status: ThreadStatus | None = None
     agent_type: str | None = None
     title: str | None = None
-    """A part of the title, whatever its case."""
+    """A case-insensitive part of the title."""
 
 
 def check_new_thread(new: NewThread) -> None:
-    """Raise if `new` can never be a thread."""
+    """Raise if `new` is not a valid thread."""
     if new.id is not None:
         check_client_id(new.id, field="id")
     _check_texts(title=new.title, agent_type=new.agent_type, locale=new.locale, created_by=new.created_by)
@@ -98,41 +98,41 @@ def check_new_thread(new: NewThread) -> None:
 
 def check_thread_patch(patch: ThreadPatch) -> None:
     """Raise if `patch` can never be applied."""
-    given = {name: value for name in patch.__struct_fields__ if (value := getattr(patch, name)) is not UNSET}
-    if not given:
+    changes = {name: value for name in patch.__struct_fields__ if (value := getattr(patch, name)) is not UNSET}
+    if not changes:
         raise Invalid("the patch changes nothing: name at least one field")
     texts = ("title", "agent_type", "locale", "summary", "retrieval_index")
-    _check_texts(**{name: given[name] for name in texts if name in given})
-    for point in given.get("key_points", ()):
+    _check_texts(**{name: changes[name] for name in texts if name in changes})
+    for point in changes.get("key_points", ()):
         check_text(point, field="key_points", max_chars=MAX_SUMMARY_CHARS)
-    if "context_window" in given:
-        _check_context_window(given["context_window"])
-    if not -1 <= given.get("indexed_sequence", -1) <= MAX_SAFE_INTEGER:
-        raise Invalid("`indexed_sequence` must be that of a message, or -1", field="indexed_sequence")
+    if "context_window" in changes:
+        _check_context_window(changes["context_window"])
+    if not -1 <= changes.get("indexed_sequence", -1) <= MAX_SAFE_INTEGER:
+        raise Invalid("`indexed_sequence` must be the sequence of a message, or -1", field="indexed_sequence")
 
 
 def check_thread_filter(where: ThreadFilter) -> None:
     """Raise if no thread can ever match `where`."""
     for field in ("title", "agent_type"):
-        if (sought := getattr(where, field)) is not None:
-            check_search_text(sought, field=field, max_chars=_MAX_CHARS[field])
+        if (value := getattr(where, field)) is not None:
+            check_search_text(value, field=field, max_chars=_MAX_CHARS[field])
 
 
 def casefold_title(title: str | None) -> str | None:
-    """Return `title` as it is searched, whatever its case."""
+    """Return `title` in the form used by case-insensitive search."""
     return None if title is None else title.casefold()
 
 
 def check_accepts_runs(thread_id: ThreadId, status: ThreadStatus) -> None:
-    """Raise unless the thread takes new runs."""
+    """Raise unless the thread accepts new runs."""
     if status is not ThreadStatus.ACTIVE:
-        raise ThreadClosed(f"thread `{thread_id}` is {status}: it takes no new run", status=str(status))
+        raise ThreadClosed(f"thread `{thread_id}` is {status}: it accepts no new runs", status=str(status))
 
 
 def check_not_deleted(thread_id: ThreadId, status: ThreadStatus) -> None:
-    """Raise if the thread is deleted: what its runs made may be read, but nothing is added to it."""
+    """Raise if the thread is deleted: its content may be read, but nothing may be added."""
     if status is ThreadStatus.DELETED:
-        raise ThreadClosed(f"thread `{thread_id}` is deleted: nothing is added to it", status=str(status))
+        raise ThreadClosed(f"thread `{thread_id}` is deleted: nothing may be added to it", status=str(status))
 
 
 _MAX_CHARS: Final = {
@@ -156,6 +156,6 @@ def _check_context_window(size: int) -> None:
 
 
 def derive_title(text: str) -> str | None:
-    """Return a title for a thread that begins with `text`: its first line, cut, and without what no title may have."""
+    """Return a title for a thread that starts with `text`: its first line, shortened and without NUL characters."""
     first = text.replace("\0", "").strip().partition("\n")[0]
     return (first if len(first) <= _MAX_DERIVED_TITLE_CHARS else f"{first[: _MAX_DERIVED_TITLE_CHARS - 1]}…") or None

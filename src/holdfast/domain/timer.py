@@ -1,7 +1,7 @@
 """A timer: a row with a due time, which fires once across processes.
 
-Whoever claims a due timer has a lease on it, and settles it in the same transaction as what it does: a run created,
-an item put into an inbox, a run ended.
+A process claims a due timer with a lease, and settles it in the transaction of its effect: a run created, an item put
+into an inbox, a run ended.
 """
 
 from enum import StrEnum
@@ -15,17 +15,17 @@ from holdfast.domain.validation import check_text
 
 
 class TimerState(StrEnum):
-    """Whether it will fire."""
+    """State of a timer."""
 
     SCHEDULED = "scheduled"
     PAUSED = "paused"
-    """The deadline of a run that waits for a person: its `due_at` moves as long as that takes."""
+    """The deadline of a run that waits for a person: `due_at` is extended by the waiting time."""
     FIRED = "fired"
     CANCELLED = "cancelled"
 
 
 class Timer(msgspec.Struct, frozen=True, kw_only=True):
-    """Something to be done at a time; with a `run_id` it ends with that run."""
+    """One timer; with a `run_id` it ends with that run."""
 
     id: TimerId
     space_id: SpaceId
@@ -39,7 +39,7 @@ class Timer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewTimer(msgspec.Struct, frozen=True, kw_only=True):
-    """A timer to be set."""
+    """A timer to create."""
 
     kind: str
     due_at: Instant
@@ -48,7 +48,7 @@ class NewTimer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TimerClaim(msgspec.Struct, frozen=True, kw_only=True):
-    """A due timer in the hands of one process. A claim that ran out and was taken over settles nothing."""
+    """One process's claim of a due timer. An expired claim that another process took over settles nothing."""
 
     timer: Timer
     key: int
@@ -56,7 +56,7 @@ class TimerClaim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_new_timer(new: NewTimer) -> None:
-    """Raise if `new` can never be a timer."""
+    """Raise if `new` is not a valid timer."""
     check_text(new.kind, field="kind", max_chars=64)
     if new.id is not None:
         check_client_id(new.id, field="id")

@@ -1,4 +1,4 @@
-"""A tool, as everyone needs to know it: what it is called, what it takes, and what a crash in the middle means."""
+"""The specification of a tool: name, parameters, and class (the meaning of an interrupted call)."""
 
 import re
 from enum import StrEnum
@@ -10,89 +10,88 @@ from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 
 DEFAULT_TOOL_TIMEOUT_SECONDS: Final = 300.0
-"""Seconds."""
 DEFAULT_OUTPUT_LIMIT_CHARS: Final = 32 * 1024
-"""Characters that reach the model; the whole is kept as an artifact."""
+"""The part of a result that the model receives; the whole is stored as an artifact."""
 REMOTE_METHOD_PREFIX: Final = "remote__"
-"""How the names of methods begin that connected clients offer: they come and go, so one that is away may be named."""
+"""Name prefix of methods of connected clients; rules may name a method that is not connected."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 
 class ToolClass(StrEnum):
-    """What it means that a call was cut off."""
+    """Class of a tool: the meaning of an interrupted call."""
 
     TRANSACTIONAL = "transactional"
-    """It touches only our store, in the commit that settles it: it has happened or it has not."""
+    """It changes only the Holdfast store, in the commit that settles it, so its outcome is always known."""
     IDEMPOTENT = "idempotent"
-    """Under the same key it may be run again."""
+    """It may be called again with the same idempotency key."""
     EFFECTFUL = "effectful"
-    """Nobody knows whether it happened."""
+    """The outcome of an interrupted call is unknown."""
 
 
 class ToolReach(StrEnum):
-    """How far what a tool changes reaches."""
+    """Reach of the changes of a tool."""
 
     WORKSPACE = "workspace"
-    """Not beyond the workspace and our own store."""
+    """Only the workspace and the Holdfast store."""
     COMMANDS = "commands"
-    """As far as the commands of the agent do: beyond the workspace where they have the network."""
+    """The same as commands: beyond the workspace only if commands have network access."""
     OUTSIDE = "outside"
     """Beyond the workspace."""
 
 
 class ToolChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool of somebody else is not what it was when it was trusted."""
+    """A third-party tool changed after it was trusted."""
 
     digest: str
-    """Of what it says of itself now: that is what a person trusts, and nothing that it becomes later."""
+    """The digest of its current definition; trust covers only this definition."""
     description: str
-    """What it says of itself now. The model is not told before that is trusted."""
+    """Its current description, hidden from the model until a person trusts it."""
 
 
 class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a tool promises. `parameters` is a JSON Schema of an object."""
+    """Specification of a tool. `parameters` is a JSON Schema of an object."""
 
     name: str
     description: str
     parameters: dict[str, Json]
     kind: ToolClass = ToolClass.EFFECTFUL
     read_only: bool = False
-    """It changes nothing anywhere: such calls run side by side, and again after a crash."""
+    """It changes nothing: its calls run in parallel, and again after a crash."""
     timeout: float = DEFAULT_TOOL_TIMEOUT_SECONDS
     output_limit: int = DEFAULT_OUTPUT_LIMIT_CHARS
     reach: ToolReach | None = None
-    """How far what it changes reaches; null is as its class says: see `reaches_outside`."""
+    """Reach of its changes; null derives it from the class, see `reaches_outside`."""
     untrusted: bool = False
-    """Whatever it answers was written by others: a run that has read it is tainted."""
+    """Its results are third-party text: a run that reads them is tainted."""
     changed: ToolChange | None = None
-    """Why nobody may call it before a person has seen what it has become."""
+    """The change that a person must review before the tool may be called again."""
 
 
 class ToolInterrupt(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tool must know of a person before it goes on with a call."""
+    """A request of a tool for a person's input, needed to continue a call."""
 
     message: str
     response_schema: dict[str, Json] | None = None
     state: Json = None
-    """What it is given back with the answer."""
+    """Returned to the tool with the response."""
 
 
 class ToolReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tool answers: any JSON, or text as it is."""
+    """The result of a tool call: any JSON value, or plain text."""
 
     content: Json
     failed: bool = False
     unknown: bool = False
-    """Nobody knows whether it happened: only an effectful tool that has `failed` may say so."""
+    """The outcome is unknown; only for a `failed` call of an effectful tool."""
     untrusted: str | None = None
-    """Whose words it has, where others wrote them."""
+    """The source of third-party text in the result."""
     question: ToolInterrupt | None = None
-    """It is not done yet: a person is asked first. Only a tool that is not transactional may ask like this."""
+    """The call waits for a person's input; not available to transactional tools."""
 
 
 def reaches_outside(spec: ToolSpec, *, network: bool) -> bool:
-    """Say whether a tool may change something beyond the workspace; `network` is whether commands have it."""
+    """Tell whether a tool may change anything beyond the workspace; `network`: commands have network access."""
     match spec.reach:
         case None:
             return not spec.read_only and spec.kind is not ToolClass.TRANSACTIONAL
@@ -103,9 +102,12 @@ def reaches_outside(spec: ToolSpec, *, network: bool) -> bool:
 
 
 def check_tool_spec(spec: ToolSpec) -> ToolSpec:
-    """Return `spec` if it can be a tool's."""
+    """Return `spec` if it is valid."""
     if _NAME.fullmatch(spec.name) is None:
-        raise Invalid("a tool's name is 1 to 64 letters, digits, `_` or `-`, and begins with no digit", field="name")
+        raise Invalid(
+            "a tool's name must be 1 to 64 letters, digits, `_` or `-`, and begin with a letter or `_`",
+            field="name",
+        )
     if spec.parameters.get("type") != "object":
         raise Invalid(f"the parameters of `{spec.name}` must be a JSON Schema of an object", field="parameters")
     if spec.read_only and spec.kind is ToolClass.EFFECTFUL:

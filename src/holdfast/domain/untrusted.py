@@ -25,9 +25,9 @@ from holdfast.domain.errors import Invalid
 from holdfast.domain.message import Message, Role
 
 SOURCE_METADATA_KEY: Final = "source"
-"""Where in its metadata a message says that its content is somebody else's, such as `agent:researcher`."""
+"""Metadata key of the source of third-party content, such as `agent:researcher`."""
 HUMAN_RESPONSE_TOOLS: Final = frozenset({"ask_user", "task_respond"})
-"""Tools whose results are what a person said: as good as a message of theirs."""
+"""Tools whose results are a person's words, and trusted like that person's messages."""
 
 _TAG: Final = "untrusted"
 _MARKED: Final = re.compile(rf'<({_TAG}-[0-9a-f]{{8}})(?: source="[^"]*")?>\n(.*)\n</\1>', re.DOTALL)
@@ -36,18 +36,18 @@ _MAX_NAME_CHARS: Final = 80
 
 
 def fence_text(text: str, *, tag: str, seed: str = "", source: str | None = None) -> str:
-    """Return `text` between tags that nothing in it can close; the same text and seed give the same tags."""
+    """Return `text` between tags that it cannot close; the same text and seed give the same tags."""
     opening, closing = _fence_tags(text, tag=tag, seed=seed, source=source)
     return f"{opening}\n{text}\n{closing}"
 
 
 def safe_name(text: str) -> str:
-    """Return `text` as a name that can stand in a tag or in a sentence of ours, and does nothing else there."""
+    """Return `text` reduced to characters that are safe in a tag or in a prompt."""
     return _UNSAFE_NAME_CHARS.sub("_", text)[:_MAX_NAME_CHARS]
 
 
 def untrusted_source(message: Message, *, tool: str | None = None) -> str | None:
-    """Return whose words a message has, unless a person or the model itself said them. `tool` is what it answers."""
+    """Return the source of a message that neither a person nor the model wrote; `tool` is the tool of a result."""
     if message.role is Role.TOOL:
         return None if tool in HUMAN_RESPONSE_TOOLS else f"tool:{tool or 'unknown'}"
     source = message.metadata.get(SOURCE_METADATA_KEY)
@@ -55,7 +55,7 @@ def untrusted_source(message: Message, *, tool: str | None = None) -> str | None
 
 
 def mark_untrusted(message: Message, *, tool: str | None = None) -> Message:
-    """Return the message as a model reads it: marked, if its content is data."""
+    """Return the message for the model, with untrusted content marked."""
     source = untrusted_source(message, tool=tool)
     if source is None:
         return message
@@ -63,7 +63,7 @@ def mark_untrusted(message: Message, *, tool: str | None = None) -> Message:
 
 
 def unmark(text: str) -> str:
-    """Return what was marked, or the text as it is if nothing was."""
+    """Return `text` without its mark; unmarked text stays as it is."""
     found = _MARKED.fullmatch(text)
     return text if found is None else found[2]
 
@@ -71,75 +71,66 @@ def unmark(text: str) -> str:
 def _mark_content(content: Content, *, seed: str, source: str) -> Content:
     if isinstance(content, str):
         return fence_text(content, tag=_TAG, seed=seed, source=source)
-    # Parts are read one after the other, so together they may not spell the tag either.
+    # The model reads the parts as one text, so their concatenation must not contain the tag.
     text = "".join(part.text for part in content if isinstance(part, TextPart))
     opening, closing = _fence_tags(text, tag=_TAG, seed=seed, source=source)
     return [TextPart(text=f"{opening}\n"), *content, TextPart(text=f"\n{closing}")]
 
 
 def _fence_tags(text: str, *, tag: str, seed: str, source: str | None) -> tuple[str, str]:
-    name = f"{tag}-{_absent_digits(text, seed=seed)}"
-    return f"<{name}{_source_attribute(source)}>", f"</{name}>"
-
-
-def _absent_digits(text: str, *, seed: str) -> str:
-    """Return eight hexadecimal digits that do not occur in `text`."""
     digest = sha256(f"{seed}\n{text}".encode("utf-8", "surrogatepass"))
     while (digits := digest.hexdigest()[:8]) in text:
         digest.update(b"again")
-    return digits
-
-
-def _source_attribute(source: str | None) -> str:
-    return "" if source is None else f' source="{safe_name(source)}"'
+    attribute = "" if source is None else f' source="{safe_name(source)}"'
+    return f"<{tag}-{digits}{attribute}>", f"</{tag}-{digits}>"
 
 
 TAINT_VALUE: Final = "taint"
-"""The value of a run that says what it has read of others."""
+"""The run value that holds its taint."""
 MAX_TAINT_SOURCES: Final = 20
-"""Sources that are kept; one is enough to be tainted."""
+"""Maximum number of stored sources; one is enough to be tainted."""
 
 
 class TaintSource(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody whose words are in the conversation."""
+    """One source of untrusted text in the conversation."""
 
     name: str
-    """Such as `web:example.com`, or `tool:` and its name."""
+    """Such as `web:example.com` or `tool:grep`."""
     at: int | None = None
-    """The sequence of the message that asked for them; null if they came in otherwise, or before the run began."""
+    """The sequence of the message that requested the text; null if it arrived otherwise, or before the run started."""
 
 
 class Taint(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run has read of others, the first first."""
+    """Sources of untrusted text that a run has read, oldest first."""
 
     sources: tuple[TaintSource, ...] = ()
 
     def names(self, *, before: int | None = None) -> list[str]:
-        """Return what was read before the message of a sequence was written, or all of it."""
+        """Return the sources read before the message with sequence `before`, or all."""
         return [one.name for one in self.sources if before is None or one.at is None or one.at < before]
 
     def with_source(self, name: str, *, at: int | None = None) -> "Taint":
-        """Return it with one more source; with one that is known, or too many, it stays as it is."""
+        """Return the taint with one more source, unless it is already listed or the list is full."""
         if len(self.sources) >= MAX_TAINT_SOURCES or name in self.names():
             return self
         return Taint(sources=(*self.sources, TaintSource(name=name, at=at)))
 
 
 def taint_source_name(kind: str, name: str) -> str:
-    """Return the name of a source, in which nothing that others wrote can do harm."""
+    """Return the name of a source, reduced to safe characters."""
     return f"{kind}:{safe_name(name)}"
 
 
 def read_taint(values: Mapping[str, Json]) -> Taint:
-    """Return the taint of a run; what cannot be read is no reason to have none."""
-    written = values.get(TAINT_VALUE)
+    """Decode the taint of a run; a malformed value raises `Invalid` and never counts as untainted."""
+    value = values.get(TAINT_VALUE)
     try:
-        return Taint() if written is None else msgspec.convert(written, Taint)
+        return Taint() if value is None else msgspec.convert(value, Taint)
     except msgspec.ValidationError as exc:
-        raise Invalid(f"the taint of this run cannot be read: {exc}", value=TAINT_VALUE) from exc
+        raise Invalid(f"the taint of this run cannot be decoded: {exc}", value=TAINT_VALUE) from exc
 
 
 def inherited_taint(names: Iterable[str]) -> dict[str, Json]:
-    """Return the values of a run that begins with what others have read."""
+    """Return the initial values of a run that inherits taint from these sources."""
     sources = tuple(TaintSource(name=name) for name in names)
     return {TAINT_VALUE: msgspec.to_builtins(Taint(sources=sources))} if sources else {}

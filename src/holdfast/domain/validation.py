@@ -1,16 +1,16 @@
-"""Checks of text, and validation errors explained to the person who wrote the value.
+"""Text checks, and readable messages for validation errors.
 
     limits.max: unknown key, known are `max_iterations`, `max_duration_seconds`, …
     providers.local.api: expected one of `openai`, `openai-responses`, `anthropic`
 
-A validation message names the key first, then the reason.
+A message names the key first, then the reason.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from types import UnionType
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin
 
 import msgspec
 from msgspec import structs
@@ -18,53 +18,53 @@ from msgspec import structs
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid, TooLarge
 
-_Path: TypeAlias = list[str | int]
-
 _ERROR_PATH: Final = re.compile(r" - at `\$(?P<steps>.+)`\Z", re.DOTALL)
 _FIELD_ERROR: Final = re.compile(r"Object (contains unknown|missing required) field `(?P<field>.*)`", re.DOTALL)
 _JSON_TYPE_NAMES: Final = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
 
 
 class _Violation(NamedTuple):
-    """Where a value breaks its type, which type that is there, and how."""
+    """The path of an invalid part, its expected type, and the error."""
 
-    steps: _Path
+    path: list[str | int]
     kind: Any
     error: msgspec.ValidationError | Invalid
 
 
 class ValidationMessage(NamedTuple):
-    """Which key of a value is wrong, and why."""
+    """The path of the invalid key in a value, and the reason."""
 
     path: Sequence[str | int]
     reason: str
 
 
 def explain_validation_error(error: msgspec.ValidationError | Invalid, value: Json, kind: Any) -> ValidationMessage:
-    """Return which key of `value` cannot be read as part of a `kind`, and why.
+    """Return the key of `value` that is not valid for the type `kind`, and the reason.
 
-    What msgspec says does not name keys of mappings, and what a type raises itself knows no place at all. So the
-    smallest part is looked for that is wrong by itself.
+    Errors of msgspec do not name keys of mappings, and errors raised by a type itself have no path. So this searches
+    for the smallest part that is invalid on its own.
     """
-    steps, inner, reason = _find_violation(kind, value) or _Violation([], kind, error)
-    if isinstance(reason, Invalid):
-        field = reason.details.get("field")
-        return ValidationMessage([*steps, field] if field else steps, reason.message)
-    below, what = raw_validation_message(reason)
-    about = _FIELD_ERROR.fullmatch(what)
-    if about is None:
-        return ValidationMessage([*steps, *below], describe_error(what, inner))
-    return ValidationMessage(
-        [*steps, about["field"]], _unknown_key_reason(inner) if "unknown" in about[1] else "missing"
-    )
+    path, inner, cause = _find_violation(kind, value) or _Violation([], kind, error)
+    if isinstance(cause, Invalid):
+        field = cause.details.get("field")
+        return ValidationMessage([*path, field] if field else path, cause.message)
+    inner_path, text = raw_validation_message(cause)
+    field_error = _FIELD_ERROR.fullmatch(text)
+    if field_error is None:
+        return ValidationMessage([*path, *inner_path], describe_error(text, inner))
+    reason = "missing"
+    if "unknown" in field_error[1]:
+        structs_of_kind = [one for one in type_alternatives(inner) if is_struct(one)]
+        known = [field.encode_name for one in structs_of_kind for field in structs.fields(one)]
+        reason = f"unknown key, known are {_quoted(known)}"
+    return ValidationMessage([*path, field_error["field"]], reason)
 
 
 def raw_validation_message(error: msgspec.ValidationError) -> ValidationMessage:
-    """Return what msgspec itself says, of a value that is too large or too odd to look for more."""
-    place = _ERROR_PATH.search(str(error))
-    return ValidationMessage(
-        [] if place is None else [place["steps"].removeprefix(".")], _ERROR_PATH.sub("", str(error))
-    )
+    """Return the path and reason of a msgspec error, without searching the value."""
+    found = _ERROR_PATH.search(str(error))
+    path = [] if found is None else [found["steps"].removeprefix(".")]
+    return ValidationMessage(path, _ERROR_PATH.sub("", str(error)))
 
 
 def _find_violation(kind: Any, value: Json) -> _Violation | None:
@@ -74,13 +74,13 @@ def _find_violation(kind: Any, value: Json) -> _Violation | None:
         for step, inner, item in _children(kind, value):
             found = _find_violation(inner, item)
             if found is not None:
-                return found._replace(steps=[step, *found.steps])
+                return found._replace(path=[step, *found.path])
         return _Violation([], kind, error)
     return None
 
 
 def _children(kind: Any, value: Json) -> Iterator[tuple[str | int, Any, Json]]:
-    """Yield what a value consists of: the step to it, its type, and the part; the names in a mapping are parts too."""
+    """Yield the parts of a value, each with its step and its type; the keys of a mapping are parts too."""
     for one in type_alternatives(kind):
         origin, arguments = get_origin(one), get_args(one)
         if isinstance(value, list) and origin is list:
@@ -94,13 +94,13 @@ def _children(kind: Any, value: Json) -> Iterator[tuple[str | int, Any, Json]]:
 
 
 def _has_tag_of(kind: Any, value: dict[str, Json]) -> bool:
-    """Say whether an object may be meant as this type: one that is known by a tag has it."""
+    """Tell whether an object may be of this type: a tagged type requires its tag."""
     config = kind.__struct_config__
     return config.tag_field is None or value.get(config.tag_field) == config.tag
 
 
 def type_alternatives(kind: Any) -> Iterator[Any]:
-    """Yield a type, and those that it is made of where it is a choice or has notes."""
+    """Yield a type and, for a union or an annotated type, the types in it."""
     yield kind
     origin = get_origin(kind)
     if origin is Annotated:
@@ -110,29 +110,25 @@ def type_alternatives(kind: Any) -> Iterator[Any]:
             yield from type_alternatives(one)
 
 
-def format_message(steps: Sequence[str | int], reason: str) -> str:
-    """Return a reason with the key that it is about before it."""
-    place = format_path(steps)
-    return f"{place}: {reason}" if place else reason
+def format_message(path: Sequence[str | int], reason: str) -> str:
+    """Return `path: reason`, or the reason alone for an empty path."""
+    return f"{format_path(path)}: {reason}" if path else reason
 
 
-def format_path(steps: Sequence[str | int]) -> str:
-    """Return steps as one text."""
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
+def format_path(path: Sequence[str | int]) -> str:
+    """Return a path as text, such as `permissions.deny[2]`."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
 
 
-def _unknown_key_reason(kind: Any) -> str:
-    known = [field.encode_name for one in type_alternatives(kind) if is_struct(one) for field in structs.fields(one)]
-    return f"unknown key, known are {_quoted(known)}"
-
-
-def describe_error(what: str, kind: Any) -> str:
-    """Return what msgspec says about a value, with what a `kind` may be instead."""
-    if "enum value" in what or what.startswith("Invalid value"):
+def describe_error(text: str, kind: Any) -> str:
+    """Return a msgspec error text in JSON terms, with the values that the type `kind` allows."""
+    if "enum value" in text or text.startswith("Invalid value"):
         return f"expected one of {_quoted(list(_choices(kind)))}"
-    if "matching regex" in what:
-        return f"expected {_expected_description(kind) or what.partition('matching ')[2]}"
-    words = re.sub(r"\b(str|int|float|bool)\b", lambda word: _JSON_TYPE_NAMES[word[0]], what)
+    if "matching regex" in text:
+        notes = [note for one in type_alternatives(kind) if get_origin(one) is Annotated for note in get_args(one)[1:]]
+        described = (note.extra["expected"] for note in notes if isinstance(note, msgspec.Meta) and note.extra)
+        return f"expected {next(described, None) or text.partition('matching ')[2]}"
+    words = re.sub(r"\b(str|int|float|bool)\b", lambda word: _JSON_TYPE_NAMES[word[0]], text)
     return words[:1].lower() + words[1:]
 
 
@@ -148,14 +144,8 @@ def _choices(kind: Any) -> Iterator[str]:
             yield from ("true", "false")
 
 
-def _expected_description(kind: Any) -> str | None:
-    """Return how the type itself says what it expects."""
-    notes = [note for one in type_alternatives(kind) if get_origin(one) is Annotated for note in get_args(one)[1:]]
-    return next((note.extra["expected"] for note in notes if isinstance(note, msgspec.Meta) and note.extra), None)
-
-
 def is_struct(kind: Any) -> bool:
-    """Say whether a type is that of an object with fields."""
+    """Tell whether a type is a `Struct`."""
     return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
@@ -164,7 +154,7 @@ def _quoted(names: list[str]) -> str:
 
 
 def check_text(value: str, *, field: str, max_chars: int) -> str:
-    """Return `value` if both databases can keep it: no NUL, no half of a surrogate pair, not too long."""
+    """Return `value` if both databases can store it: no NUL, no unpaired surrogate, not too long."""
     if len(value) > max_chars:
         raise TooLarge(f"`{field}` may have at most {max_chars} characters", field=field)
     if "\x00" in value:
@@ -177,12 +167,12 @@ def check_text(value: str, *, field: str, max_chars: int) -> str:
 
 
 def check_search_text(value: str, *, field: str, max_chars: int) -> str:
-    """Return `value` if something may have it that is looked for; what nothing can have is wrong, and not too large."""
+    """Return `value` if it is a valid filter; one that is too long is `Invalid`, because nothing can match it."""
     if len(value) > max_chars:
         raise Invalid(f"`{field}` may have at most {max_chars} characters", field=field)
     return check_text(value, field=field, max_chars=max_chars)
 
 
 def lowercase_first(message: str) -> str:
-    """Return somebody else's message as the end of a sentence of ours; a word like `JSON` stays as it is."""
+    """Return a third-party message with a lower-case start; an acronym such as `JSON` stays as it is."""
     return message if message[1:2].isupper() else message[:1].lower() + message[1:]

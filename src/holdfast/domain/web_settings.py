@@ -1,4 +1,4 @@
-"""What an operator says about the web: which private hosts may be fetched from, and where to search."""
+"""Web settings of the operator: private hosts that may be fetched, and the search engine."""
 
 import re
 from typing import Annotated, Final, Literal, TypeAlias
@@ -31,67 +31,65 @@ FieldPath: TypeAlias = Annotated[
 
 
 class PrivateHost(msgspec.Struct, frozen=True, kw_only=True):
-    """A host that may be fetched from although it is not public; without a port, at any that is for the web."""
+    """A non-public host that may be fetched from; without a port, any web port is allowed."""
 
     host: str
     port: int | None = None
 
 
 class SearxngSearch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="searxng"):
-    """Search by a SearXNG server, or by one that answers as it does. It must allow the format `json`."""
+    """A SearXNG server, or one with the same API. It must allow the format `json`."""
 
-    url: Annotated[str, Meta(description="The address of its search, such as `https://searx.example/search`.")]
+    url: Annotated[str, Meta(description="The URL of its search, such as `https://searx.example/search`.")]
 
     def __post_init__(self) -> None:
         parse_web_url(self.url)
 
 
 class JsonSearch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="json"):
-    """Search by any HTTP API that answers with JSON."""
+    """Any HTTP search API that responds with JSON."""
 
-    url: Annotated[str, Meta(description="The address of the API.")]
+    url: Annotated[str, Meta(description="The URL of the API.")]
     method: Annotated[
         Literal["GET", "POST"],
-        Meta(description="With GET what is asked stands in the address, with POST in a body of JSON."),
+        Meta(description="GET sends the parameters in the URL, POST in a JSON body."),
     ] = "GET"
-    query: Annotated[str, Meta(min_length=1, description="The parameter that takes what is searched for.")] = "q"
-    count: Annotated[str | None, Meta(description="The parameter that takes how many results are wanted.")] = None
-    parameters: Annotated[
-        dict[str, str | int | bool], Meta(description="Parameters that are the same in every search.")
-    ] = {}
-    key_env: Annotated[
-        EnvironmentName | None, Meta(description="The environment variable that holds the key of the API.")
-    ] = None
-    key_header: Annotated[str, Meta(description="The header that the key is sent in.")] = "Authorization"
-    key_prefix: Annotated[str, Meta(description="What stands before the key in its header.")] = "Bearer "
-    results: Annotated[FieldPath, Meta(description="Where in the answer the list of results is.")] = "results"
-    title: Annotated[FieldPath, Meta(description="Where in a result its title is.")] = "title"
-    link: Annotated[FieldPath, Meta(description="Where in a result its address is.")] = "url"
-    snippet: Annotated[FieldPath, Meta(description="Where in a result some words of it are.")] = "snippet"
+    query: Annotated[str, Meta(min_length=1, description="The parameter for the search query.")] = "q"
+    count: Annotated[str | None, Meta(description="The parameter for the number of results.")] = None
+    parameters: Annotated[dict[str, str | int | bool], Meta(description="Parameters sent with every search.")] = {}
+    key_env: Annotated[EnvironmentName | None, Meta(description="The environment variable that holds the API key.")] = (
+        None
+    )
+    key_header: Annotated[str, Meta(description="The header that carries the key.")] = "Authorization"
+    key_prefix: Annotated[str, Meta(description="The text before the key in its header.")] = "Bearer "
+    results: Annotated[FieldPath, Meta(description="The path of the result list in the response.")] = "results"
+    title: Annotated[FieldPath, Meta(description="The path of the title in a result.")] = "title"
+    link: Annotated[FieldPath, Meta(description="The path of the URL in a result.")] = "url"
+    snippet: Annotated[FieldPath, Meta(description="The path of the excerpt in a result.")] = "snippet"
 
     def __post_init__(self) -> None:
         parse_web_url(self.url)
         if _HEADER.fullmatch(self.key_header) is None:
-            raise Invalid(f"`{self.key_header}` is no name of a header", field="key_header")
+            raise Invalid(f"`{self.key_header}` is not a valid header name", field="key_header")
         if not self.key_prefix.isprintable() or not self.key_prefix.isascii():
-            raise Invalid("what stands before a key are printable ASCII characters", field="key_prefix")
+            raise Invalid("`key_prefix` must consist of printable ASCII characters", field="key_prefix")
 
 
 SearchSettings: TypeAlias = SearxngSearch | JsonSearch
 
 
 class WebSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What agents may do on the web."""
+    """Web access of agents."""
 
     allow_private: Annotated[
         list[str],
         Meta(
             max_length=MAX_PRIVATE_HOSTS,
-            description="Hosts, `name` or `name:port`, that may be fetched from although they are not public.",
+            description="Non-public hosts, `name` or `name:port`, that may be fetched from.",
         ),
     ] = []
     search: Annotated[
-        SearchSettings | None, Meta(description="Where `web_search` searches; without it no agent has that tool.")
+        SearchSettings | None, Meta(description="The search engine of `web_search`; without it no agent has that tool.")
     ] = None
 
     def __post_init__(self) -> None:
@@ -99,14 +97,13 @@ class WebSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def private_hosts(texts: list[str]) -> frozenset[PrivateHost]:
-    """Return the hosts that `allow_private` names."""
-    return frozenset(map(_private_host, texts))
-
-
-def _private_host(text: str) -> PrivateHost:
-    found = _HOST_AND_PORT.fullmatch(text)
-    if found is None or found["port"] is not None and not 0 < int(found["port"]) < 1 << 16:
-        raise Invalid(
-            f"`{text[:100]}` is no host: write `name`, `name:port` or `[address]:port`", field="allow_private"
-        )
-    return PrivateHost(host=parse_web_host(found["host"]), port=None if found["port"] is None else int(found["port"]))
+    """Parse the hosts of `allow_private`."""
+    hosts = set()
+    for text in texts:
+        found = _HOST_AND_PORT.fullmatch(text)
+        port = None if found is None or found["port"] is None else int(found["port"])
+        if found is None or port is not None and not 0 < port < 1 << 16:
+            message = f"`{text[:100]}` is not a host: write `name`, `name:port` or `[address]:port`"
+            raise Invalid(message, field="allow_private")
+        hosts.add(PrivateHost(host=parse_web_host(found["host"]), port=port))
+    return frozenset(hosts)

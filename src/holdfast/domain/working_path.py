@@ -14,17 +14,15 @@ WorkingPath = NewType("WorkingPath", str)
 
 WORKING_ROOT: Final = WorkingPath(".")
 MAX_PATH_BYTES: Final = 1_024
-"""Bytes of a whole path."""
 MAX_PATH_PART_BYTES: Final = 255
-"""Bytes of one part of it."""
 MAX_PATH_DEPTH: Final = 64
-"""Parts."""
+"""Maximum number of parts."""
 
-_RELATIVE_HINT: Final = "name it relative to your working folder, such as `src/main.py`"
+_RELATIVE_HINT: Final = "use a path relative to your working folder, such as `src/main.py`"
 
 
 def parse_working_path(text: str) -> WorkingPath:
-    """Return the path that a model has written, or raise `Invalid`."""
+    """Return the normal form of a path written by a model, or raise `Invalid`."""
     _check_characters(text)
     if text.startswith("/"):
         raise Invalid(f"`{text[:MAX_PATH_PART_BYTES]}` is absolute: {_RELATIVE_HINT}", field="path")
@@ -32,29 +30,33 @@ def parse_working_path(text: str) -> WorkingPath:
     for part in text.split("/"):
         if part == "..":
             if not parts:
-                raise Invalid(
-                    f"`{text[:MAX_PATH_PART_BYTES]}` leads out of your working folder: {_RELATIVE_HINT}", field="path"
-                )
+                message = f"`{text[:MAX_PATH_PART_BYTES]}` is outside your working folder: {_RELATIVE_HINT}"
+                raise Invalid(message, field="path")
             parts.pop()
         elif part not in ("", "."):
             parts.append(part)
-    _check_lengths(parts)
+    if len("/".join(parts).encode()) > MAX_PATH_BYTES:
+        raise Invalid(f"the path is longer than {MAX_PATH_BYTES} bytes: choose a shorter one", field="path")
+    if len(parts) > MAX_PATH_DEPTH:
+        raise Invalid(f"the path is more than {MAX_PATH_DEPTH} folders deep: choose a shorter one", field="path")
+    if any(len(part.encode()) > MAX_PATH_PART_BYTES for part in parts):
+        raise Invalid(f"a part of the path is longer than {MAX_PATH_PART_BYTES} bytes: shorten it", field="path")
     return WorkingPath("/".join(parts)) if parts else WORKING_ROOT
 
 
 def child_path(folder: WorkingPath, name: str) -> WorkingPath:
-    """Return the path of what `folder` has under `name`."""
+    """Return the path of the entry `name` of `folder`."""
     return WorkingPath(name if folder == WORKING_ROOT else f"{folder}/{name}")
 
 
 def split_path(path: WorkingPath) -> tuple[WorkingPath, str]:
-    """Return the folder that something is in, and its name there."""
+    """Return the parent folder of `path`, and its name there."""
     folder, _, name = path.rpartition("/")
     return WorkingPath(folder or WORKING_ROOT), name
 
 
 def is_valid_name(name: str) -> bool:
-    """Say whether what a folder has under `name` can be named by a path."""
+    """Tell whether the name of a folder entry is valid in a path."""
     try:
         _check_characters(name)
     except Invalid:
@@ -66,26 +68,15 @@ def _check_characters(text: str) -> None:
     if not text:
         raise Invalid(f"the path is empty: {_RELATIVE_HINT}", field="path")
     if any(ord(character) < 32 or ord(character) == 127 for character in text):
-        raise Invalid("the path has a control character in it: name it as it is listed", field="path")
+        raise Invalid("the path has a control character: copy it from a listing", field="path")
     try:
         text.encode()
     except UnicodeEncodeError as exc:
-        raise Invalid("the path is not valid Unicode: name it as it is listed", field="path") from exc
+        raise Invalid("the path is not valid Unicode: copy it from a listing", field="path") from exc
 
 
-def _check_lengths(parts: list[str]) -> None:
-    if len("/".join(parts).encode()) > MAX_PATH_BYTES:
-        raise Invalid(f"the path is longer than {MAX_PATH_BYTES} bytes: choose a shorter one", field="path")
-    if len(parts) > MAX_PATH_DEPTH:
-        raise Invalid(f"the path is more than {MAX_PATH_DEPTH} folders deep: choose a shorter one", field="path")
-    if any(len(part.encode()) > MAX_PATH_PART_BYTES for part in parts):
-        raise Invalid(
-            f"a name in the path is longer than {MAX_PATH_PART_BYTES} bytes: choose a shorter one", field="path"
-        )
-
-
-# No part begins with a dot, so none leads out or is `.holdfast`. The names of the workspace itself are refused however
-# they are written, because some disks do not tell small letters from capitals.
+# No part begins with a dot, so none is `..` or `.holdfast`. The names of the workspace itself are rejected in any case,
+# because some file systems are case-insensitive.
 _RESERVED_NAMES: Final = "|".join(
     "".join(f"[{letter.upper()}{letter}]" if letter.isalpha() else rf"\{letter}" for letter in name)
     for name in ("agents", "tools", "skills", "settings.json")

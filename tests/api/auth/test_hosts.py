@@ -30,7 +30,7 @@ async def test_a_server_on_one_address_is_not_reached_under_another() -> None:
 
 @pytest.mark.parametrize("name", ["", "http://x", "x/y", "x:80", "-x", "a..b", "é.example", "a b"])
 def test_what_is_no_name_of_a_host_is_refused(name: str) -> None:
-    with pytest.raises(Invalid, match="is no name of a host"):
+    with pytest.raises(Invalid, match="is not a valid host name"):
         check_host_name(name)
 
 

@@ -59,5 +59,5 @@ async def test_where_no_limit_is_set_and_where_no_key_is_needed_nothing_is_count
 
 
 def test_a_default_that_is_no_rate_is_refused() -> None:
-    with pytest.raises(Invalid, match="is no rate"):
+    with pytest.raises(Invalid, match="is not a rate"):
         RequestRateLimiter("fast")

@@ -130,7 +130,7 @@ async def test_an_agent_with_invalid_files_is_rejected(site: Site) -> None:
 async def test_a_closed_thread_accepts_no_chat(site: Site, openai: AsyncOpenAI) -> None:
     thread = await site.thread()
     await site.post(f"/api/threads/{thread}/archive", expect=200)
-    with pytest.raises(APIStatusError, match="it takes no new run") as found:
+    with pytest.raises(APIStatusError, match="it accepts no new runs") as found:
         await openai.chat.completions.create(
             model="bot", messages=[user("x")], extra_headers={"X-Holdfast-Thread": thread}
         )

@@ -65,7 +65,7 @@ def test_a_worker_may_move_its_run_nowhere_else(to: RunStatus) -> None:
 
 
 def test_a_worker_cannot_cancel_its_run() -> None:
-    with pytest.raises(Invalid, match="end it instead"):
+    with pytest.raises(Invalid, match="use `end`"):
         check_worker_move(RUN, Move(to=CANCELLED))
 
 

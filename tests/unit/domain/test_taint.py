@@ -58,7 +58,7 @@ def test_nobody_who_is_clean_hands_on_anything() -> None:
 
 
 def test_what_cannot_be_read_is_no_reason_to_be_clean() -> None:
-    with pytest.raises(Invalid, match="the taint of this run cannot be read"):
+    with pytest.raises(Invalid, match="the taint of this run cannot be decoded"):
         read_taint({TAINT_VALUE: {"sources": "none"}})
 
 

@@ -156,5 +156,5 @@ def test_denied_paths_are_told_to_those_who_meet_them_otherwise() -> None:
 
 @pytest.mark.parametrize("text", ["", "(x)", "a b", "bash()", "1x"])
 def test_what_is_no_rule_is_refused(text: str) -> None:
-    with pytest.raises(Invalid, match="is no rule"):
+    with pytest.raises(Invalid, match="is not a rule"):
         parse_rule(text)

@@ -235,7 +235,7 @@ async def test_redirects_within_a_site_are_followed_and_others_are_left_to_the_m
         "INVALID: it leads to another host, to `http://other.org/x`: fetch that if you want it"
     )
     assert (await fetched(web, "http://example.com/strange")).content == (
-        "INVALID: write the whole address: it begins with `http://` or `https://`"
+        "INVALID: the URL must begin with `http://` or `https://`: write it in full"
     )
     assert (await fetched(web, "http://example.com/round")).content == (
         "INVALID: it leads on and on: after 5 redirects there is another one"

@@ -122,13 +122,13 @@ async def test_the_tool_tells_what_was_found_and_that_others_wrote_it(engine: We
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"search": {"type": "searxng", "url": "searx"}}, "write the whole address"),
-        ({"search": {"type": "json", "url": "http://a/", "key_header": "a b"}}, "`a b` is no name of a header"),
+        ({"search": {"type": "searxng", "url": "searx"}}, "the URL must begin with"),
+        ({"search": {"type": "json", "url": "http://a/", "key_header": "a b"}}, "`a b` is not a valid header name"),
         ({"search": {"type": "json", "url": "http://a/", "key_prefix": "\n"}}, "printable ASCII"),
         ({"search": {"type": "json", "url": "http://a/", "results": "a..b"}}, "regex"),
         ({"search": {"type": "bing"}}, "Invalid value 'bing'"),
-        ({"allow_private": ["http://a/"]}, "is no host: write `name`, `name:port` or `\\[address\\]:port`"),
-        ({"allow_private": ["a:99999"]}, "is no host"),
+        ({"allow_private": ["http://a/"]}, "is not a host: write `name`, `name:port` or `\\[address\\]:port`"),
+        ({"allow_private": ["a:99999"]}, "is not a host"),
         ({"allow_private": ["127.1"]}, "write four decimal numbers"),
         ({"allow_hosts": []}, "unknown field"),
     ],

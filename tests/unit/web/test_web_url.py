@@ -29,20 +29,20 @@ def test_an_address_has_one_form(text: str, read: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("example.com", "write the whole address: it begins with `http://` or `https://`"),
-        ("ftp://example.com/", "write the whole address: it begins with `http://` or `https://`"),
-        ("http:///x", "write the whole address: it begins with `http://` or `https://`"),
-        ("http://a b/", "an address has no spaces, control characters or backslashes: encode them"),
-        ("http://a\\b/", "an address has no spaces, control characters or backslashes: encode them"),
-        ("http://ada:x@example.com/", "no user or password is sent: leave out what is before the `@`"),
-        ("http://127.1/", "`127.1` is no address: write four decimal numbers, or a name"),
-        ("http://0x7f.0.0.1/", "`0x7f.0.0.1` is no address: write four decimal numbers, or a name"),
-        ("http://a..b/", "`a..b` is no name of a host"),
-        ("http://-a.b/", "`-a.b` is no name of a host"),
-        ("http://%41.b/", "`%41.b` is no name of a host"),
-        ("http://[fe80::1%251]/", "`[fe80::1%251]` is an address of this machine's own network"),
-        ("http://example.com:99999/", "the address cannot be read: port out of range 0-65535"),
-        (f"http://example.com/{'x' * MAX_URL_CHARS}", "the address has more than 4096 characters"),
+        ("example.com", "the URL must begin with `http://` or `https://`: write it in full"),
+        ("ftp://example.com/", "the URL must begin with `http://` or `https://`: write it in full"),
+        ("http:///x", "the URL must begin with `http://` or `https://`: write it in full"),
+        ("http://a b/", "a URL has no spaces, control characters or backslashes: encode them"),
+        ("http://a\\b/", "a URL has no spaces, control characters or backslashes: encode them"),
+        ("http://ada:x@example.com/", "the URL may not contain a user or password: remove the part before the `@`"),
+        ("http://127.1/", "`127.1` is not an IP address: write four decimal numbers, or a name"),
+        ("http://0x7f.0.0.1/", "`0x7f.0.0.1` is not an IP address: write four decimal numbers, or a name"),
+        ("http://a..b/", "`a..b` is not a valid host name"),
+        ("http://-a.b/", "`-a.b` is not a valid host name"),
+        ("http://%41.b/", "`%41.b` is not a valid host name"),
+        ("http://[fe80::1%251]/", "`[fe80::1%251]` is a link-local address with a scope: it may not be fetched from"),
+        ("http://example.com:99999/", "the URL cannot be parsed: port out of range 0-65535"),
+        (f"http://example.com/{'x' * MAX_URL_CHARS}", "the URL has more than 4096 characters"),
     ],
 )
 def test_what_can_be_read_in_two_ways_is_refused(text: str, why: str) -> None:
@@ -52,7 +52,7 @@ def test_what_can_be_read_in_two_ways_is_refused(text: str, why: str) -> None:
 
 
 def test_brackets_are_for_addresses() -> None:
-    with pytest.raises(Invalid, match="is no IPv6 address"):
+    with pytest.raises(Invalid, match="is not an IPv6 address"):
         parse_web_host("[::g]")
     with pytest.raises(Invalid):
         parse_web_url("http://[::g]/")
@@ -81,7 +81,7 @@ def test_wherever_a_page_leads_is_read_or_refused(text: str) -> None:
 
 @pytest.mark.parametrize("port", [0, 21, 22, 25, 110, 143, 445, 993, 1023, 2049, 6000, 6667, 10080])
 def test_ports_that_are_not_for_the_web_are_refused(port: int) -> None:
-    with pytest.raises(Invalid, match=f"port {port} is not for the web"):
+    with pytest.raises(Invalid, match=f"port {port} is not a web port"):
         check_web_port(parse_web_url(f"http://example.com:{port}/"))
 
 

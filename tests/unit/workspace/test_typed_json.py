@@ -87,15 +87,15 @@ json_values = st.recursive(
         ),
         (
             {"mcp_servers": {"bad": {**NPX, "headers": {"a": "b"}}}},
-            "mcp_servers.bad.headers: only a server with a `url` has `headers`",
+            "mcp_servers.bad.headers: `headers` requires `url`: remove it",
         ),
         (
             {"mcp_servers": {"bad": {"url": "http://a", "env": {"A": "b"}}}},
-            "mcp_servers.bad.env: only a server with a `command` has `env`",
+            "mcp_servers.bad.env: `env` requires `command`: remove it",
         ),
         (
             {"mcp_servers": {"bad": {"url": "localhost:80"}}},
-            "mcp_servers.bad.url: expected an address that begins with http:// or https://",
+            "mcp_servers.bad.url: expected a URL that begins with http:// or https://",
         ),
         (
             {"mcp_servers": {"bad": {**NPX, "classes": {"a": "safe"}}}},

@@ -1,4 +1,4 @@
-"""What happens in a run, in the vocabulary of AG-UI 1.0: one small type per event."""
+"""Events of a run: the AG-UI 1.0 event types, encoded and decoded as JSON."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -108,20 +108,20 @@ Event: TypeAlias = (
 
 
 def event_type(event: Event) -> str:
-    """Name the type of `event` as it is on the wire."""
+    """Return the wire name of the type of `event`."""
     return _TYPE_TAGS[type(event)]
 
 
 def encode_event(event: Event) -> bytes:
-    """Write `event` as JSON."""
+    """Encode `event` as JSON."""
     try:
         return _encode(event)
     except (TypeError, UnicodeEncodeError) as exc:
-        raise Invalid(f"`{event_type(event)}` holds what JSON cannot: {exc}") from exc
+        raise Invalid(f"`{event_type(event)}` cannot be encoded as JSON: {exc}") from exc
 
 
 def decode_event(data: bytes) -> Event:
-    """Read what `encode`, or another AG-UI producer, wrote."""
+    """Decode an event of Holdfast or of another AG-UI producer."""
     try:
         return _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:

@@ -49,7 +49,7 @@ class StepStarted(AttributedEvent, frozen=True, kw_only=True, tag="STEP_STARTED"
 
 
 class StepFinished(AttributedEvent, frozen=True, kw_only=True, tag="STEP_FINISHED"):
-    """A named step is over."""
+    """A named step ended."""
 
     step_name: str
 
@@ -60,7 +60,7 @@ StepEvent: TypeAlias = StepStarted | StepFinished
 
 
 class TextMessageStart(AttributedEvent, frozen=True, kw_only=True, tag="TEXT_MESSAGE_START"):
-    """A message begins; without a role the assistant speaks."""
+    """A message begins; the default role is assistant."""
 
     message_id: MessageId
     role: TextRole | UnsetType = UNSET
@@ -68,7 +68,7 @@ class TextMessageStart(AttributedEvent, frozen=True, kw_only=True, tag="TEXT_MES
 
 
 class TextMessageContent(AttributedEvent, frozen=True, kw_only=True, tag="TEXT_MESSAGE_CONTENT"):
-    """The next piece of a message."""
+    """A delta of a message."""
 
     message_id: MessageId
     delta: str
@@ -81,7 +81,7 @@ class TextMessageEnd(AttributedEvent, frozen=True, kw_only=True, tag="TEXT_MESSA
 
 
 class TextMessageChunk(AttributedEvent, frozen=True, kw_only=True, tag="TEXT_MESSAGE_CHUNK"):
-    """Start, content and end in one, for producers that do not know where a message begins."""
+    """Start, content and end of a message in one, for producers without message boundaries."""
 
     message_id: MessageId | UnsetType = UNSET
     role: TextRole | UnsetType = UNSET
@@ -93,7 +93,7 @@ TextEvent: TypeAlias = TextMessageStart | TextMessageContent | TextMessageEnd | 
 
 
 class ToolCallStart(AttributedEvent, frozen=True, kw_only=True, tag="TOOL_CALL_START"):
-    """The model asked for a tool; nothing has run yet."""
+    """The model requested a tool call, which has not run yet."""
 
     tool_call_id: ToolCallId
     tool_call_name: str
@@ -101,7 +101,7 @@ class ToolCallStart(AttributedEvent, frozen=True, kw_only=True, tag="TOOL_CALL_S
 
 
 class ToolCallArgs(AttributedEvent, frozen=True, kw_only=True, tag="TOOL_CALL_ARGS"):
-    """The next piece of a call's arguments."""
+    """A delta of a call's arguments."""
 
     tool_call_id: ToolCallId
     delta: str
@@ -123,7 +123,7 @@ class ToolCallChunk(AttributedEvent, frozen=True, kw_only=True, tag="TOOL_CALL_C
 
 
 class ToolCallResult(AttributedEvent, frozen=True, kw_only=True, tag="TOOL_CALL_RESULT"):
-    """What the tool answered, as a message of its own."""
+    """The result of a tool call, as a message of its own."""
 
     message_id: MessageId
     tool_call_id: ToolCallId
@@ -141,7 +141,7 @@ class ReasoningStart(AttributedEvent, frozen=True, kw_only=True, tag="REASONING_
 
 
 class ReasoningEnd(AttributedEvent, frozen=True, kw_only=True, tag="REASONING_END"):
-    """A span is over."""
+    """A span ended."""
 
     message_id: MessageId
 
@@ -154,7 +154,7 @@ class ReasoningMessageStart(AttributedEvent, frozen=True, kw_only=True, tag="REA
 
 
 class ReasoningMessageContent(AttributedEvent, frozen=True, kw_only=True, tag="REASONING_MESSAGE_CONTENT"):
-    """The next piece of a reasoning message."""
+    """A delta of a reasoning message."""
 
     message_id: MessageId
     delta: str
@@ -174,7 +174,7 @@ class ReasoningMessageChunk(AttributedEvent, frozen=True, kw_only=True, tag="REA
 
 
 class ReasoningEncryptedValue(AttributedEvent, frozen=True, kw_only=True, tag="REASONING_ENCRYPTED_VALUE"):
-    """A provider's sealed reasoning, to be given back on a later turn."""
+    """Encrypted reasoning of a provider, to be returned to it on a later turn."""
 
     subtype: Literal["tool-call", "message"]
     entity_id: str
@@ -210,7 +210,7 @@ StateEvent: TypeAlias = StateSnapshot | StateDelta
 
 
 class ActivitySnapshot(AttributedEvent, frozen=True, kw_only=True, tag="ACTIVITY_SNAPSHOT"):
-    """An activity as it stands; it replaces an earlier one unless `replace` is false."""
+    """The whole activity; it replaces an earlier one unless `replace` is false."""
 
     message_id: MessageId
     activity_type: str
@@ -230,11 +230,11 @@ ActivityEvent: TypeAlias = ActivitySnapshot | ActivityDelta
 
 
 class SubagentSucceeded(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="success"):
-    """The sub-agent is done."""
+    """The sub-agent has completed."""
 
 
 class SubagentSuspended(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", tag="suspended"):
-    """The sub-agent waits, and may go on in a later segment."""
+    """The sub-agent waits, and may continue in a later segment."""
 
     interrupt_ids: list[InterruptId] | UnsetType = UNSET
 
@@ -243,7 +243,7 @@ SubagentOutcome: TypeAlias = SubagentSucceeded | SubagentSuspended
 
 
 class SubagentStarted(AgUiEvent, frozen=True, kw_only=True, tag="SUBAGENT_STARTED"):
-    """A sub-agent begins; events tagged with its id are its work."""
+    """A sub-agent begins; its events are tagged with its id."""
 
     subagent_run_id: RunId
     name: str
@@ -254,7 +254,7 @@ class SubagentStarted(AgUiEvent, frozen=True, kw_only=True, tag="SUBAGENT_STARTE
 
 
 class SubagentFinished(AgUiEvent, frozen=True, kw_only=True, tag="SUBAGENT_FINISHED"):
-    """A sub-agent's part in this segment is over; no outcome means success."""
+    """A sub-agent ended or suspended; no outcome means success."""
 
     subagent_run_id: RunId
     result: NonNullJson | UnsetType = UNSET
@@ -262,7 +262,7 @@ class SubagentFinished(AgUiEvent, frozen=True, kw_only=True, tag="SUBAGENT_FINIS
 
 
 class SubagentError(AgUiEvent, frozen=True, kw_only=True, tag="SUBAGENT_ERROR"):
-    """A sub-agent failed; the run may go on."""
+    """A sub-agent failed; the run may continue."""
 
     subagent_run_id: RunId
     message: str
@@ -273,14 +273,14 @@ SubagentEvent: TypeAlias = SubagentStarted | SubagentFinished | SubagentError
 
 
 class Raw(AttributedEvent, frozen=True, kw_only=True, tag="RAW"):
-    """A provider's own event."""
+    """An event of a provider, passed through."""
 
     event: Json
     source: str | UnsetType = UNSET
 
 
 class Custom(AttributedEvent, frozen=True, kw_only=True, tag="CUSTOM"):
-    """An application's own event; ours are in `custom`."""
+    """An application-defined event; those of Holdfast are in `custom`."""
 
     name: str
     value: Json

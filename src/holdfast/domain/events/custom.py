@@ -1,4 +1,4 @@
-"""What Holdfast logs and AG-UI has no type for: `CUSTOM` events named `holdfast.*`."""
+"""Events of Holdfast without an AG-UI type: `CUSTOM` events named `holdfast.*`."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -21,7 +21,7 @@ from holdfast.domain.step import StepKind, StepState
 
 
 class StatusChanged(msgspec.Struct, frozen=True, kw_only=True):
-    """The run moved from one status to another."""
+    """The status of the run changed."""
 
     from_: RunStatus = msgspec.field(name="from")
     to: RunStatus
@@ -29,7 +29,7 @@ class StatusChanged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepChanged(msgspec.Struct, frozen=True, kw_only=True):
-    """A step began or settled."""
+    """A step started or settled."""
 
     number: int
     kind: StepKind
@@ -40,13 +40,13 @@ class StepChanged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanChanged(msgspec.Struct, frozen=True, kw_only=True):
-    """The plan, whole, as it is now."""
+    """The whole plan after a change."""
 
     items: tuple[PlanItem, ...]
 
 
 class ArtifactCreated(msgspec.Struct, frozen=True, kw_only=True):
-    """The run made an artifact, or a new version of one."""
+    """The run created an artifact, or a new version of one."""
 
     artifact_id: ArtifactId
     type: ArtifactType
@@ -57,7 +57,7 @@ class ArtifactCreated(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BudgetSpent(msgspec.Struct, frozen=True, kw_only=True):
-    """What the run's tree has spent so far, of what it may; a cost that is not known is left out."""
+    """Usage and budgets of the run's tree; an unknown cost is omitted."""
 
     tokens: int
     cost_usd: float | UnsetType = UNSET
@@ -66,14 +66,14 @@ class BudgetSpent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MessagesAbandoned(msgspec.Struct, frozen=True, kw_only=True):
-    """A call came to nothing: these messages, streamed up to event `through`, are void."""
+    """A model call was abandoned: its messages, streamed up to event `through`, are void."""
 
     message_ids: list[MessageId]
     through: int
 
 
 class InterruptChanged(msgspec.Struct, frozen=True, kw_only=True):
-    """A question was asked, answered, or closed without an answer."""
+    """An interrupt was opened, answered, or closed without a response."""
 
     interrupt_id: InterruptId
     status: InterruptStatus
@@ -83,7 +83,7 @@ class InterruptChanged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChildChanged(msgspec.Struct, frozen=True, kw_only=True):
-    """A child that nobody waits for began or ended."""
+    """A detached child run started or ended."""
 
     run_id: RunId
     thread_id: ThreadId
@@ -99,7 +99,7 @@ class AgentLogged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ContextCompacted(msgspec.Struct, frozen=True, kw_only=True):
-    """Older messages, up to that sequence, are now told to the model in fewer words."""
+    """The context was compacted: messages up to sequence `through` are replaced for the model."""
 
     through: int
     tokens_before: int
@@ -107,16 +107,16 @@ class ContextCompacted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileAction(StrEnum):
-    """What became of a file."""
+    """Effect of a write on a file."""
 
     CREATED = "created"
     CHANGED = "changed"
     FOUND = "found"
-    """It already was as it should become, by an earlier try of the same call that was cut off, or by somebody else."""
+    """The file already had the content: an interrupted attempt of the same call, or another writer, wrote it."""
 
 
 class FileChanged(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of the working folder was written. The digests are SHA-256; the diff may be cut."""
+    """A file of the working folder was written. Digests are SHA-256; the diff may be truncated."""
 
     path: str
     action: FileAction
@@ -128,7 +128,7 @@ class FileChanged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PermissionDecided(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule or a person decided about a call; one that nothing is said about is not told."""
+    """A rule or a person decided about a call; a call by the tool's default has no event."""
 
     tool_call_id: ToolCallId
     tool: str
@@ -142,7 +142,7 @@ class PermissionDecided(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunTainted(msgspec.Struct, frozen=True, kw_only=True):
-    """The run has read what others wrote: from now on a person is asked about calls that reach beyond the workspace."""
+    """The run read untrusted text: from now on, calls that reach beyond the workspace require approval."""
 
     source: str
     tool_call_id: ToolCallId | UnsetType = UNSET
@@ -191,7 +191,7 @@ def to_custom(event: HoldfastEvent) -> Custom:
 
 
 def from_custom(event: Custom) -> HoldfastEvent | None:
-    """Unwrap an event of ours; nothing when its name is not one of ours."""
+    """Unwrap an event of Holdfast; null for other custom events."""
     type_ = CUSTOM_EVENT_TYPES.get(event.name)
     if type_ is None:
         return None

@@ -11,19 +11,19 @@ from holdfast.domain.ids import RunId
 PROTOCOL_VERSION: Final = "1.0"
 
 NonNullJson: TypeAlias = bool | int | float | str | list[Json] | dict[str, Json]
-"""Any JSON value but null: an optional field without a value is left out."""
+"""Any JSON value except null: an optional field without a value is omitted."""
 
 Metadata: TypeAlias = dict[str, Json]
 
 _MAX_SAFE_INTEGER: Final = 2**53 - 1
 
-# Beyond these bounds a JavaScript client reads another number than was written.
+# JavaScript clients read integers beyond these bounds inexactly.
 Timestamp: TypeAlias = Annotated[int, msgspec.Meta(ge=-_MAX_SAFE_INTEGER, le=_MAX_SAFE_INTEGER)]
 SafeCount: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=_MAX_SAFE_INTEGER)]
 
 
 class AgUiEvent(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type"):
-    """A fact in a run's log; `timestamp` is in milliseconds."""
+    """Base of all events; `timestamp` is in milliseconds."""
 
     timestamp: Timestamp | UnsetType = UNSET
     raw_event: NonNullJson | UnsetType = UNSET
@@ -31,12 +31,12 @@ class AgUiEvent(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_f
 
 
 class AttributedEvent(AgUiEvent, frozen=True, kw_only=True):
-    """An event that may belong to a sub-agent; without a tag it is the agent's own."""
+    """An event that may belong to a sub-agent; without a tag it belongs to the agent of the run."""
 
     subagent_run_id: RunId | UnsetType = UNSET
 
 
-# `$` would let a line feed follow.
+# `$` would accept a trailing line feed.
 JsonPointer: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^(/([^/~]|~[01])*)*(?![\s\S])")]
 
 
@@ -51,29 +51,29 @@ class PatchAdd(_PatchOperation, frozen=True, kw_only=True, tag="add"):
 
 
 class PatchRemove(_PatchOperation, frozen=True, kw_only=True, tag="remove"):
-    """Remove what is at `path`."""
+    """Remove the value at `path`."""
 
 
 class PatchReplace(_PatchOperation, frozen=True, kw_only=True, tag="replace"):
-    """Put `value` in place of what is at `path`."""
+    """Replace the value at `path`."""
 
     value: Json
 
 
 class PatchMove(_PatchOperation, frozen=True, kw_only=True, tag="move"):
-    """Move what is at `from` to `path`."""
+    """Move the value at `from` to `path`."""
 
     from_: JsonPointer = msgspec.field(name="from")
 
 
 class PatchCopy(_PatchOperation, frozen=True, kw_only=True, tag="copy"):
-    """Copy what is at `from` to `path`."""
+    """Copy the value at `from` to `path`."""
 
     from_: JsonPointer = msgspec.field(name="from")
 
 
 class PatchTest(_PatchOperation, frozen=True, kw_only=True, tag="test"):
-    """Apply the rest only if `value` is at `path`."""
+    """Apply the patch only if `value` is at `path`."""
 
     value: Json
 

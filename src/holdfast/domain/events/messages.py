@@ -12,7 +12,7 @@ from holdfast.domain.events.event import Metadata, SafeCount
 from holdfast.domain.ids import InterruptId, MessageId, RunId, ThreadId, ToolCallId
 
 TextRole: TypeAlias = Literal["developer", "system", "assistant", "user"]
-"""Who may speak in a streamed text; what a tool says comes as its result."""
+"""Role of a streamed text; tool results have an event of their own."""
 
 
 class FunctionCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,7 +23,7 @@ class FunctionCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgUiToolCall(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", tag="function"):
-    """A call that an assistant message made."""
+    """A tool call of an assistant message."""
 
     id: ToolCallId
     function: FunctionCall
@@ -55,20 +55,20 @@ class SystemMessage(_NamedMessage, frozen=True, kw_only=True, tag="system"):
 
 
 class AssistantMessage(_NamedMessage, frozen=True, kw_only=True, tag="assistant"):
-    """What the agent said, the tools it called, or both."""
+    """Text of the agent, tool calls, or both."""
 
     content: str | UnsetType = UNSET
     tool_calls: list[AgUiToolCall] | UnsetType = UNSET
 
 
 class UserMessage(_NamedMessage, frozen=True, kw_only=True, tag="user"):
-    """What a person said."""
+    """A message of the user."""
 
     content: Content
 
 
 class ToolMessage(_MessageBase, frozen=True, kw_only=True, tag="tool"):
-    """What a tool returned; a failed one may still say something."""
+    """The result of a tool call; a failed call may still have content."""
 
     content: Content
     tool_call_id: ToolCallId
@@ -77,14 +77,14 @@ class ToolMessage(_MessageBase, frozen=True, kw_only=True, tag="tool"):
 
 
 class ActivityMessage(_MessageBase, frozen=True, kw_only=True, tag="activity"):
-    """Progress that keeps its place in the conversation."""
+    """A progress message with a fixed place in the conversation."""
 
     activity_type: str
     content: dict[str, Json]
 
 
 class ReasoningMessage(_MessageBase, frozen=True, kw_only=True, tag="reasoning"):
-    """What the agent thought."""
+    """Reasoning of the agent."""
 
     content: str
     encrypted_value: str | UnsetType = UNSET
@@ -108,14 +108,14 @@ class AgUiTool(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class AgUiContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that the agent should know for this run."""
+    """Additional context for one run."""
 
     description: str
     value: str
 
 
 class ResumeEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The answer to one interrupt."""
+    """The response to one interrupt."""
 
     interrupt_id: InterruptId
     status: Literal["resolved", "cancelled"]
@@ -146,7 +146,7 @@ class RunAgentInput(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class AgUiInterrupt(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Something that a run needs from outside before it can go on."""
+    """A request of a run for input that it needs to continue."""
 
     id: InterruptId
     reason: str
@@ -159,7 +159,7 @@ class AgUiInterrupt(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class TokenUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Tokens of one model; input and output are totals, the others are parts of them."""
+    """Token usage of one model; input and output are totals, the others are parts of them."""
 
     provider: str | UnsetType = UNSET
     model: str | UnsetType = UNSET
@@ -172,13 +172,13 @@ class TokenUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class SuccessOutcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", tag="success"):
-    """The run is done, or waits for the client to run the pending tools."""
+    """The run has completed, or waits for the client to run the pending tools."""
 
     pending_tool_call_ids: list[ToolCallId] | UnsetType = UNSET
 
 
 class InterruptOutcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="interrupt"):
-    """The run waits for answers."""
+    """The run waits for responses."""
 
     interrupts: list[AgUiInterrupt]
 
@@ -188,13 +188,13 @@ class InterruptOutcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="typ
 
 
 class CancelledOutcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="cancelled"):
-    """The run was stopped; it did not fail."""
+    """The run was cancelled."""
 
 
 RunOutcome: TypeAlias = SuccessOutcome | InterruptOutcome | CancelledOutcome
 
 
 def _unset_null(struct: msgspec.Struct, field: str) -> None:
-    # Clients may send null where any JSON is allowed; it means the same as nothing, and we never send it on.
+    # Clients may send null where any JSON is allowed; it is treated as absent.
     if getattr(struct, field) is None:
         force_setattr(struct, field, UNSET)

@@ -35,7 +35,7 @@ async def test_a_folder_that_cannot_be_looked_into_is_told(desk: Desk, tool: str
     desk.write("a", "")
     (desk.place / "link").symlink_to("..")
     assert (await desk.refuses(tool, path="b", **more)) == "NOT_FOUND: there is no `b`"
-    assert (await desk.refuses(tool, path="..", **more)).startswith("INVALID: `..` leads out")
+    assert (await desk.refuses(tool, path="..", **more)).startswith("INVALID: `..` is outside")
     assert (await desk.refuses(tool, path="link", **more)).startswith("INVALID: `link` is a symbolic link")
 
 

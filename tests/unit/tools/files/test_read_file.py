@@ -65,11 +65,11 @@ async def test_a_line_that_is_not_there_is_told(desk: Desk) -> None:
         ("b", "NOT_FOUND: there is no `b`"),
         (".", "INVALID: `.` is a folder"),
         ("/etc/passwd", "INVALID: `/etc/passwd` is absolute"),
-        ("../settings.json", "INVALID: `../settings.json` leads out"),
-        ("a/../../agents/bot/agent.json", "INVALID: `a/../../agents/bot/agent.json` leads out"),
+        ("../settings.json", "INVALID: `../settings.json` is outside"),
+        ("a/../../agents/bot/agent.json", "INVALID: `a/../../agents/bot/agent.json` is outside"),
         ("link", "INVALID: `link` is a symbolic link"),
         ("\x00", "INVALID: the path has a control character"),
-        ("x" * 300, "INVALID: a name in the path is longer"),
+        ("x" * 300, "INVALID: a part of the path is longer"),
     ],
 )
 async def test_what_cannot_be_read_is_told(desk: Desk, path: str, told: str) -> None:

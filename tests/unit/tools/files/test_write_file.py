@@ -103,7 +103,7 @@ async def test_a_file_that_was_no_text_has_no_diff(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("path", "told"),
     [
-        ("../a", "INVALID: `../a` leads out"),
+        ("../a", "INVALID: `../a` is outside"),
         ("/tmp/a", "INVALID: `/tmp/a` is absolute"),
         ("link", "INVALID: `link` is a symbolic link"),
         ("dangling", "INVALID: `dangling` is a symbolic link"),
