@@ -1,4 +1,4 @@
-"""Which adapter fills which port: the only place that knows."""
+"""Composition root: the only package that chooses the adapters of the ports."""
 
 from holdfast.bootstrap.store import SystemClock, open_bus, open_store
 

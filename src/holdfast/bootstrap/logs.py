@@ -16,27 +16,27 @@ _QUIET_LOGGERS: Final = ("uvicorn", "uvicorn.error", "asyncio", "websockets")
 
 
 class LogFormat(StrEnum):
-    """Who reads it."""
+    """Format of log lines."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class TextLogFormatter(logging.Formatter):
-    """`12:00:01.250 GET /health 200 0.4 ms`, with the level where it is not the usual one."""
+    """Lines such as `12:00:01.250 GET /health 200 0.4 ms`, with the level unless it is INFO."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a line, and below it what was raised."""
+        """Return a line, followed by the traceback."""
         level = "" if record.levelno == logging.INFO else f"{record.levelname} "
         line = f"{_format_second(int(record.created), '%H:%M:%S')}.{int(record.msecs):03d} {level}{record.getMessage()}"
         return line if record.exc_info is None else f"{line}\n{self.formatException(record.exc_info)}"
 
 
 class JsonLogFormatter(logging.Formatter):
-    """One object for each line, with what the message says as fields."""
+    """One JSON object per line, with the fields of the message."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write an object."""
+        """Return a JSON object."""
         line = {
             "time": f"{_format_second(int(record.created), '%Y-%m-%dT%H:%M:%S')}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
@@ -50,51 +50,46 @@ class JsonLogFormatter(logging.Formatter):
 
 
 class StderrStream(logging.StreamHandler[TextIO]):
-    """Writes to a stream that sends off each line by itself, as stderr does."""
+    """Handler of a line-buffered stream such as stderr."""
 
     def flush(self) -> None:
-        """Leave it to the stream."""
+        """Do nothing: the stream flushes each line."""
 
 
 class RedactingFormatter(logging.Formatter):
-    """Lines of another kind, without secrets."""
+    """Redacts secrets from the lines of another formatter."""
 
-    def __init__(self, lines: logging.Formatter, redaction: Redaction) -> None:
+    def __init__(self, formatter: logging.Formatter, redaction: Redaction) -> None:
         super().__init__()
-        self._lines = lines
+        self._formatter = formatter
         self.redaction = redaction
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a line that has no secret in it."""
-        return self.redaction.text(self._lines.format(record))
+        """Return a line without secrets."""
+        return self.redaction.text(self._formatter.format(record))
 
 
 def configure_logging(kind: LogFormat, *, level: int = logging.INFO) -> None:
-    """Send the log of this process to stderr."""
+    """Log to stderr, without secrets."""
     handler = StderrStream(sys.stderr)
-    lines = TextLogFormatter() if kind is LogFormat.TEXT else JsonLogFormatter()
-    handler.setFormatter(RedactingFormatter(lines, Redaction(secret_values(os.environ))))
+    formatter = TextLogFormatter() if kind is LogFormat.TEXT else JsonLogFormatter()
+    handler.setFormatter(RedactingFormatter(formatter, Redaction(secret_values(os.environ))))
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
-    _skip_unused_record_fields()
+    # Skip unused record fields, as the `logging` manual advises: finding the caller is the largest cost under load.
+    logging._srcfile = None
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging.getLogger("holdfast").setLevel(level)
     for name in _QUIET_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def redact_logs(redaction: Redaction) -> None:
-    """Take more secrets out of the log of this process, once they are known."""
+    """Replace the redaction of the process log, once more secrets are known."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler.formatter, RedactingFormatter):
             handler.formatter.redaction = redaction
 
 
-def _skip_unused_record_fields() -> None:
-    """Spare each line the search for who wrote it, as the manual of `logging` advises: under load that costs most."""
-    logging._srcfile = None
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
-
-
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=8)  # most lines share their second with the one before
 def _format_second(seconds: int, pattern: str) -> str:
-    """Write a second, which most lines share with those before them."""
     return datetime.fromtimestamp(seconds, tz=UTC).strftime(pattern)

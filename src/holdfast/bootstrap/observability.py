@@ -17,45 +17,45 @@ from holdfast.workspace.settings import TelemetrySettings
 
 
 class Tracer(Protocol):
-    """Emits spans: it puts what does so around what is traced."""
+    """Wraps components so that they emit spans."""
 
     @property
     def middleware(self) -> ToolMiddleware:
-        """What is done around each call of a tool."""
+        """Traces each tool call."""
 
     def model(self, model: Model) -> Model:
-        """Return a model whose calls are traced."""
+        """Return a model with traced calls."""
 
     def executor(self, executor: Executor) -> Executor:
-        """Return an executor whose work is traced."""
+        """Return an executor with traced runs."""
 
     def journal(self, journal: Journal) -> Journal:
-        """Return the journal of such an executor."""
+        """Return the journal for a traced executor."""
 
 
 class Observability:
-    """Puts what observes around what is observed."""
+    """Wraps components so that they count metrics and, if enabled, emit spans."""
 
     def __init__(self, tracing: Tracer | None = None) -> None:
         self.meters = Meters()
-        self._count = model_call_metrics(self.meters)
+        self._model_metrics = model_call_metrics(self.meters)
         self._tracing = tracing
         self.middleware = tool_metrics_middleware(self.meters)
-        """What is done around each call of a tool."""
+        """Observes each tool call."""
         if tracing is not None:
             self.middleware = compose(tracing.middleware, self.middleware)
 
     def model(self, model: Model) -> Model:
-        """Return a model whose calls are observed."""
-        observed = ObservedModel(model, self._count)
+        """Return a model with observed calls."""
+        observed = ObservedModel(model, self._model_metrics)
         return observed if self._tracing is None else self._tracing.model(observed)
 
     def executor(self, executor: Executor) -> Executor:
-        """Return an executor whose work is observed."""
+        """Return an executor with observed runs."""
         return executor if self._tracing is None else self._tracing.executor(executor)
 
     def journal(self, journal: Journal) -> Journal:
-        """Return the journal of such an executor."""
+        """Return the journal for an observed executor."""
         return journal if self._tracing is None else self._tracing.journal(journal)
 
 
@@ -63,23 +63,23 @@ class Observability:
 async def open_observability(
     settings: TelemetrySettings, *, tracing: Tracer | None = None
 ) -> AsyncIterator[Observability]:
-    """Observe a process; the spans are `tracing`'s if it is given, and else what the settings say."""
+    """Observe a process; spans go to `tracing` if given, else to the exporter of the settings."""
     if tracing is not None or not settings.traces:
         yield Observability(tracing)
         return
     check_opentelemetry_installed()
     import holdfast
-    from holdfast.telemetry.tracing import OpenTelemetryTracing as Spans
-    from holdfast.telemetry.tracing import span_processor
+    from holdfast.telemetry.tracing import OpenTelemetryTracing, span_processor
 
-    spans = Spans(span_processor(), version=holdfast.__version__, capture_content=settings.capture_content)
+    processor, content = span_processor(), settings.capture_content
+    opentelemetry = OpenTelemetryTracing(processor, version=holdfast.__version__, capture_content=content)
     try:
-        yield Observability(spans)
+        yield Observability(opentelemetry)
     finally:
-        await asyncio.to_thread(spans.close)
+        await asyncio.to_thread(opentelemetry.close)
 
 
 def check_opentelemetry_installed() -> None:
-    """Raise unless spans can be made here."""
+    """Raise unless the OpenTelemetry packages are installed."""
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.sdk") is None:
         raise Invalid("traces need a package: run `pip install 'holdfast[otel]'`", field="telemetry")

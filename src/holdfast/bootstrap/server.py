@@ -33,69 +33,73 @@ from holdfast.concurrency import cancel_and_wait
 from holdfast.control.principal import LOCAL_PRINCIPAL
 from holdfast.control.run_logging import RunStatusLogger
 from holdfast.domain.errors import Invalid, Unavailable
-from holdfast.ports.spaces import ApiKeys
 
 LISTEN_BACKLOG: Final = 2048
 TCP_USER_TIMEOUT_SECONDS: Final = 60
-"""Seconds after which a connection is dropped whose other end takes nothing."""
+"""Time after which a connection is dropped if the peer acknowledges nothing."""
 SHUTDOWN_GRACE_SECONDS: Final = 5
-"""Seconds that open answers have to end when the server shuts down."""
+"""Time for open responses to finish when the server shuts down."""
 GC_THRESHOLDS: Final = (10_000, 20, 20)
-"""How many new objects make the garbage collector look: a run makes hundreds, and most go without its help."""
+"""Fewer collections than by default: a run allocates many objects, and most are freed by reference counting."""
 
 
 async def serve(options: ServerOptions, *, on_ready: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT; `tell` is called with the address once requests are answered."""
+    """Serve until SIGTERM or SIGINT; `on_ready` is called with the URL once the server accepts requests."""
     local = is_local(options.host)
     check_database(options.database)
     origins = [check_origin(origin) for origin in options.cors_origins]
     hosts = LOOPBACK_HOSTS | {_url_host(options.host), *map(check_host_name, options.allowed_hosts)}
-    rates = RequestRateLimiter(options.rate_limit)
-    people = None if options.oidc is None else read_oidc_authenticator(options.oidc)
+    rate_limiter = RequestRateLimiter(options.rate_limit)
+    oidc = None if options.oidc is None else read_oidc_authenticator(options.oidc)
     engine = Options(workers=options.workers)
     with open_listener(options.host, options.port) as listener:
         async with open_workspace(options.workspace, database=options.database, options=engine) as holdfast:
-            holdfast.agents.broken()  # each is logged when it is first looked at, and that should be now
-            await _check_keys_exist(options.host, holdfast.store.api_keys, local=local or people is not None)
-            async with make_live_streams(holdfast) as feeds, _run_status_logging(holdfast):
-                controls = PrincipalUseCases(
+            holdfast.agents.broken()  # the first poll logs every broken agent
+            if not local and oidc is None and not await holdfast.store.api_keys.any():
+                remedy = "create a key first, with `holdfast key create NAME`"
+                raise Invalid(
+                    f"`{options.host}` is reachable from outside, and there are no keys: {remedy}", field="host"
+                )
+            async with make_live_streams(holdfast) as streams, _run_status_logging(holdfast):
+                use_cases = PrincipalUseCases(
                     holdfast,
-                    feeds,
+                    streams,
                     version=options.version,
                     default_agent=holdfast.default_agent,
                     max_queued_runs=options.queue_depth,
                 )
-                control = controls.as_principal(LOCAL_PRINCIPAL)
-                door = AuthMiddleware(
-                    controls.as_principal,
-                    controls.authenticator,
-                    oidc=people,
+                local_use_cases = use_cases.as_principal(LOCAL_PRINCIPAL)
+                auth = AuthMiddleware(
+                    use_cases.as_principal,
+                    use_cases.authenticator,
+                    oidc=oidc,
                     require_key=not local,
-                    rate_limiter=rates,
+                    rate_limiter=rate_limiter,
                 )
-                async with door:
+                async with auth:
                     app = HostOriginMiddleware(
-                        create_app(control, auth=door),
+                        create_app(local_use_cases, auth=auth),
                         hosts=hosts,
                         allow_ip_hosts=options.host in WILDCARD_ADDRESSES,
                         origins=origins,
                         meters=holdfast.meters,
                     )
-                    server = _Server(app, tell=lambda: on_ready(_listener_url(listener)))
-                    with _stop_on_signals(server, holdfast, control):
+                    host, port, *_ = listener.getsockname()
+                    server = _Server(app, on_ready=lambda: on_ready(f"http://{_url_host(host)}:{port}"))
+                    with _stop_on_signals(server, holdfast, local_use_cases):
                         await server.serve(sockets=[listener])
 
 
 @contextmanager
 def open_listener(host: str, port: int) -> Iterator[socket.socket]:
-    """Yield a socket that listens."""
-    # The protocol is named, because asyncio sends small pieces at once only on a socket that says it is TCP: otherwise
-    # each answer waits 40 ms for an acknowledgement.
+    """Yield a listening socket."""
+    # asyncio sets TCP_NODELAY only on a socket with an explicit TCP protocol: without it each response waits 40 ms for
+    # an acknowledgement.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setblocking(False)
-        if sys.platform == "linux":  # connections inherit it; a reader that is cut off may never take what is left
+        if sys.platform == "linux":  # inherited by connections; a dead client never acknowledges data
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, TCP_USER_TIMEOUT_SECONDS * 1000)
         try:
             listener.bind((host, port))
@@ -105,46 +109,35 @@ def open_listener(host: str, port: int) -> Iterator[socket.socket]:
         yield listener
 
 
-async def _check_keys_exist(host: str, keys: ApiKeys, *, local: bool) -> None:
-    """Raise if others could reach a server that has no key to tell them apart."""
-    if not local and not await keys.any():
-        hint = "make a key first, with `holdfast key create NAME`"
-        raise Invalid(f"`{host}` can be reached from outside, and there are no keys: {hint}", field="host")
-
-
 class _Server(uvicorn.Server):
-    """A server that leaves signals to others, and tells when it answers."""
+    """A uvicorn server that installs no signal handlers and reports when it is ready."""
 
-    def __init__(self, app: HostOriginMiddleware, *, tell: Callable[[], None]) -> None:
-        self._tell = tell
+    def __init__(self, app: HostOriginMiddleware, *, on_ready: Callable[[], None]) -> None:
+        self._on_ready = on_ready
         super().__init__(uvicorn_config(app, shutdown_grace_seconds=SHUTDOWN_GRACE_SECONDS))
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to answer."""
+        """Start to accept requests."""
         await super().startup(sockets)
-        _tune_garbage_collector()
-        self._tell()
+        # Objects that live as long as the server are excluded from garbage collection.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        self._on_ready()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave them alone."""
+        """Install no handlers."""
         yield
 
 
-def _tune_garbage_collector() -> None:
-    """Let the garbage collector leave alone what lives as long as the server, instead of looking through it again."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
-
-
 @contextmanager
-def _stop_on_signals(server: _Server, holdfast: Holdfast, control: UseCases) -> Iterator[None]:
-    """Let a signal begin the end: no new work, runs go back to the queue, answers are finished. A second hurries."""
+def _stop_on_signals(server: _Server, holdfast: Holdfast, use_cases: UseCases) -> Iterator[None]:
+    """Shut down on a signal: no new work, runs return to the queue, responses finish. A second signal exits at once."""
 
     def stop() -> None:
-        control.health.close()
-        control.streams.close()
+        use_cases.health.close()
+        use_cases.streams.close()
         holdfast.engine.drain()
         server.force_exit = server.should_exit
         server.should_exit = True
@@ -161,17 +154,12 @@ def _stop_on_signals(server: _Server, holdfast: Holdfast, control: UseCases) -> 
 
 @asynccontextmanager
 async def _run_status_logging(holdfast: Holdfast) -> AsyncIterator[None]:
-    log = RunStatusLogger(events=holdfast.store.events, runs=holdfast.store.runs)
-    with holdfast.watcher.listen(log.on_wake):
+    logger = RunStatusLogger(events=holdfast.store.events, runs=holdfast.store.runs)
+    with holdfast.watcher.listen(logger.on_wake):
         async with asyncio.TaskGroup() as tasks:
-            writing = tasks.create_task(log.run())
+            task = tasks.create_task(logger.run())
             yield
-            await cancel_and_wait([writing])
-
-
-def _listener_url(listener: socket.socket) -> str:
-    host, port, *_ = listener.getsockname()
-    return f"http://{_url_host(host)}:{port}"
+            await cancel_and_wait([task])
 
 
 def _url_host(host: str) -> str:

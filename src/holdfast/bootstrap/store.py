@@ -16,13 +16,13 @@ class SystemClock:
     """`Clock` of this machine."""
 
     def now(self) -> Millis:
-        """Return the present moment."""
+        """Return the current time."""
         return Millis(time.time_ns() // 1_000_000)
 
 
 @asynccontextmanager
 async def open_bus(where: str | Path) -> AsyncIterator[Bus]:
-    """Open the bus of those who use the store at `where`."""
+    """Open the bus of the store at `where`."""
     if is_postgres(where):
         from holdfast.bus.postgres import open_bus as open_postgres_bus
 
@@ -45,24 +45,25 @@ async def open_store(
 ) -> AsyncIterator[Store]:
     """Open the store at `where`: the path of a SQLite file, or a `postgresql://` URL.
 
-    Give it a `bus` to hear of what is written, and `meters` to count it with. A `clock` that is given also measures
-    leases, as tests want it; otherwise PostgreSQL does so by its own.
+    `bus` publishes changes and `meters` counts them. A given `clock` also measures leases, for tests; otherwise
+    PostgreSQL uses its own clock.
     """
     async with AsyncExitStack() as stack:
-        tell = await stack.enter_async_context(open_bus(where)) if bus is None else bus
+        if bus is None:
+            bus = await stack.enter_async_context(open_bus(where))
         now = clock or SystemClock()
         if is_postgres(where):
             from holdfast.store.postgres.database import open_database as open_postgres
 
-            opening = open_postgres(str(where), clock=now, use_local_clock=clock is not None, bus=tell)
-            yield Store(await stack.enter_async_context(opening), meters=meters)
+            postgres = open_postgres(str(where), clock=now, use_local_clock=clock is not None, bus=bus)
+            yield Store(await stack.enter_async_context(postgres), meters=meters)
         else:
             from holdfast.store.sqlite.database import open_database as open_sqlite
 
-            opened = open_sqlite(Path(where), clock=now, bus=tell, read_only=read_only)
-            yield Store(await stack.enter_async_context(opened), meters=meters)
+            sqlite = open_sqlite(Path(where), clock=now, bus=bus, read_only=read_only)
+            yield Store(await stack.enter_async_context(sqlite), meters=meters)
 
 
 def is_postgres(where: str | Path) -> bool:
-    """Say whether `where` is on a server, and no file."""
+    """Tell whether `where` is a PostgreSQL URL, not a file."""
     return isinstance(where, str) and where.startswith(("postgresql://", "postgres://"))

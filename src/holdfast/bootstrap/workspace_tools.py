@@ -33,22 +33,22 @@ _RESERVED_NAMES: Final = KNOWN_TOOLS | {NETWORK_RULE}
 
 
 class WorkspaceTools(msgspec.Struct, frozen=True, kw_only=True):
-    """The tools of a workspace, and what is taken out of what they say."""
+    """The tools of a workspace, and the redaction of their results."""
 
     tools: Sequence[Tool]
     custom_tools: Callable[[], Sequence[Tool]]
     redaction: Redaction
 
 
-def known_tool_names(workspace: Workspace, own: Sequence[Tool]) -> KnownTools:
-    """Return the names that rules may be about, where `own` are the tools of this process."""
-    return KnownTools(workspace, reserved_tool_names(own))
+def known_tool_names(workspace: Workspace, process_tools: Sequence[Tool]) -> KnownTools:
+    """Return the tool names that permission rules may use."""
+    return KnownTools(workspace, reserved_tool_names(process_tools))
 
 
 def workspace_tools(
-    workspace: Workspace, processes: Processes, settings: Settings, own: Sequence[Tool]
+    workspace: Workspace, processes: Processes, settings: Settings, process_tools: Sequence[Tool]
 ) -> WorkspaceTools:
-    """Put together the tools of a workspace; one of this process takes the place of ours with the same name."""
+    """Return the tools of a workspace; a tool of this process replaces a built-in one with the same name."""
     redaction = Redaction(secret_values(os.environ, named=_secret_variables(settings)))
     folders = WorkspaceFolders(workspace.path)
     commands = CommandRunner(
@@ -58,12 +58,11 @@ def workspace_tools(
         redaction=redaction,
         confined=settings.sandbox != "off",
     )
-    names = {tool.spec.name for tool in own}
-    every = (*file_tools(folders), *command_tools(commands), *_web_tools(settings.web, processes))
-    usual = [tool for tool in every if tool.spec.name not in names]
+    replaced = {tool.spec.name for tool in process_tools}
+    builtin = (*file_tools(folders), *command_tools(commands), *_web_tools(settings.web, processes))
     return WorkspaceTools(
-        tools=[*usual, *own],
-        custom_tools=FolderTools(workspace, commands, reserved=reserved_tool_names(own)).get,
+        tools=[*(tool for tool in builtin if tool.spec.name not in replaced), *process_tools],
+        custom_tools=FolderTools(workspace, commands, reserved=reserved_tool_names(process_tools)).get,
         redaction=redaction,
     )
 
@@ -76,39 +75,38 @@ def _web_tools(settings: WebSettings, processes: Processes) -> list[Tool]:
 
 
 def _secret_variables(settings: Settings) -> list[str]:
-    """Return the variables that hold keys."""
+    """Return the environment variables that hold secrets."""
     search = settings.web.search
-    named = [provider.api_key_env for provider in settings.providers.values()]
-    given = [name for server in settings.mcp_servers.values() for name in env_references(server)]
-    return [
-        key for key in (*named, None if search is None else as_json_search(search).key_env, *given) if key is not None
-    ]
+    variables = [provider.api_key_env for provider in settings.providers.values()]
+    variables.append(None if search is None else as_json_search(search).key_env)
+    variables += [name for server in settings.mcp_servers.values() for name in env_references(server)]
+    return [name for name in variables if name is not None]
 
 
 def make_sandbox(processes: Processes, settings: Settings) -> Sandbox:
-    """Return what commands run in."""
+    """Return the sandbox of commands."""
     if settings.sandbox == "off":
         return UnconfinedSandbox(processes)
     return DetectedSandbox(processes, readable=tuple(map(Path, settings.sandbox_reads)))
 
 
-def reserved_tool_names(own: Sequence[Tool]) -> frozenset[str]:
-    """Return the names that no custom tool can have, where `own` are the tools of this process."""
-    return _RESERVED_NAMES.union(tool.spec.name for tool in own)
+def reserved_tool_names(process_tools: Sequence[Tool]) -> frozenset[str]:
+    """Return the names that no custom tool can have."""
+    return _RESERVED_NAMES.union(tool.spec.name for tool in process_tools)
 
 
 @asynccontextmanager
 async def open_mcp(
     workspace: Workspace, processes: Processes, settings: Callable[[], Settings], *, store: Store, agents: Agents
 ) -> AsyncIterator[McpTools]:
-    """Have the tools of MCP servers while the block runs; none is connected to before somebody needs it."""
-    places = ServerLauncher(
+    """Yield the MCP tools; each server is connected on first use."""
+    launcher = ServerLauncher(
         workspace=workspace.path,
         data_folder=workspace.data_folder,
         sandbox=make_sandbox(processes, settings()),
         unconfined=UnconfinedSandbox(processes),
     )
-    async with open_mcp_servers(places, runs=store.runs) as servers:
+    async with open_mcp_servers(launcher, runs=store.runs) as servers:
         yield McpTools(
             servers,
             agents=agents,

@@ -112,7 +112,8 @@ def type_alternatives(kind: Any) -> Iterator[Any]:
 
 def format_message(path: Sequence[str | int], reason: str) -> str:
     """Return `path: reason`, or the reason alone for an empty path."""
-    return f"{format_path(path)}: {reason}" if path else reason
+    formatted = format_path(path)
+    return f"{formatted}: {reason}" if formatted else reason
 
 
 def format_path(path: Sequence[str | int]) -> str:

@@ -1,1 +1,1 @@
-"""A workspace: the folder in which people keep their agents, tools, skills and settings."""
+"""A workspace: a folder with the agents, tools, skills and settings of a project."""

@@ -20,82 +20,52 @@ from typing import Final, Self
 from holdfast.domain.errors import Conflict, NotFound, Unavailable
 
 _OWNER_ONLY: Final = 0o700
-"""The database holds what people said: it is for its owner only."""
+"""The database holds conversations, so only its owner may read it."""
 
 
 class Workspace:
-    """A folder with `agents/` in it."""
+    """The paths of a workspace, a folder that contains `agents/`."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).resolve()
+        self.agents = self.path / "agents"
+        self.tools = self.path / "tools"
+        self.skills = self.path / "skills"
+        self.settings = self.path / "settings.json"
+        self.permissions = self.path / "permissions.json"
+        self.data_folder = self.path / ".holdfast"
+        self.database = self.data_folder / "holdfast.db"
+        """The default store; it may be PostgreSQL instead."""
+        self.files = self.data_folder / "files"
+        """Contents of artifacts and uploads."""
+        self.logs = self.data_folder / "logs"
         try:
             found = self.agents.is_dir()
         except OSError as exc:
-            raise Unavailable(f"cannot look into `{path}`: {exc.strerror or exc}") from exc
+            raise Unavailable(f"cannot read the folder `{path}`: {exc.strerror or exc}") from exc
         if not found:
-            make = f"make one with `holdfast init {shlex.quote(str(path))}`"
-            raise NotFound(f"`{path}` is no workspace, it has no folder `agents`: {make}")
+            remedy = f"create one with `holdfast init {shlex.quote(str(path))}`"
+            raise NotFound(f"`{path}` is not a workspace, it has no folder `agents`: {remedy}")
 
     @classmethod
     def create(cls, path: str | Path) -> Self:
-        """Make a workspace at `path`: one agent needs no key, one is for a real model. Nothing there is touched."""
+        """Create a workspace at `path` without overwriting anything."""
         folder = Path(path)
-        there = [name for name in (*SCAFFOLD_FOLDERS, *SCAFFOLD_FILES) if os.path.lexists(folder / name)]
-        if there:
-            raise Conflict(f"`{path}` has `{there[0]}` already: choose another folder, or use it as it is")
+        existing = [name for name in (*SCAFFOLD_FOLDERS, *SCAFFOLD_FILES) if os.path.lexists(folder / name)]
+        if existing:
+            raise Conflict(f"`{path}` has `{existing[0]}` already: choose another folder, or use it as it is")
         try:
-            _write_scaffold(folder)
+            for name in SCAFFOLD_FOLDERS:
+                (folder / name).mkdir(parents=True)
+            for name, text in SCAFFOLD_FILES.items():
+                (folder / name).parent.mkdir(exist_ok=True)
+                _write_new(folder / name, text)
         except OSError as exc:
-            raise Unavailable(f"cannot make a workspace at `{path}`: {exc.strerror or exc}") from exc
+            raise Unavailable(f"cannot create a workspace at `{path}`: {exc.strerror or exc}") from exc
         return cls(path)
 
-    @property
-    def agents(self) -> Path:
-        """One folder per agent."""
-        return self.path / "agents"
-
-    @property
-    def tools(self) -> Path:
-        """Tools that all agents may use."""
-        return self.path / "tools"
-
-    @property
-    def skills(self) -> Path:
-        """Skills that all agents may use."""
-        return self.path / "skills"
-
-    @property
-    def settings(self) -> Path:
-        """What holds for all agents."""
-        return self.path / "settings.json"
-
-    @property
-    def permissions(self) -> Path:
-        """What people allowed agents when they were asked."""
-        return self.path / "permissions.json"
-
-    @property
-    def data_folder(self) -> Path:
-        """What Holdfast itself keeps."""
-        return self.path / ".holdfast"
-
-    @property
-    def database(self) -> Path:
-        """The log, unless it is on a server."""
-        return self.data_folder / "holdfast.db"
-
-    @property
-    def files(self) -> Path:
-        """The bytes of artifacts and uploads."""
-        return self.data_folder / "files"
-
-    @property
-    def logs(self) -> Path:
-        """What processes say about themselves."""
-        return self.data_folder / "logs"
-
     def prepare(self) -> None:
-        """Make the folders that Holdfast itself keeps, if they are not there yet."""
+        """Create the data folders of Holdfast if they do not exist."""
         try:
             self.data_folder.mkdir(mode=_OWNER_ONLY, exist_ok=True)
             self.files.mkdir(exist_ok=True)
@@ -106,17 +76,9 @@ class Workspace:
             raise Unavailable(f"cannot use `{self.data_folder}`: {exc.strerror or exc}") from exc
 
 
-def _write_scaffold(folder: Path) -> None:
-    for name in SCAFFOLD_FOLDERS:
-        (folder / name).mkdir(parents=True)
-    for name, text in SCAFFOLD_FILES.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        _write_new(folder / name, text)
-
-
 def _write_new(file: Path, text: str) -> None:
-    with file.open("x", encoding="utf-8") as opened:
-        opened.write(text)
+    with file.open("x", encoding="utf-8") as new:
+        new.write(text)
 
 
 SCAFFOLD_FOLDERS: Final = ("agents", "tools", "skills")
@@ -149,47 +111,47 @@ _HELLO_SCRIPT: Final = """\
 _ASSISTANT: Final = """\
 {
   "model": "mine:gpt-5",
-  "description": "Answers with a real model, once it has a key: README.md beside this file says how."
+  "description": "Answers with a real model, once it has a key: see README.md beside this file."
 }
 """
 
 _ASSISTANT_INSTRUCTIONS: Final = """\
 # Assistant
 
-You help people with what they ask. Answer shortly, say so when you do not know, and never make anything up.
+You help people with their requests. Keep answers short, say so when you do not know, and never make anything up.
 """
 
-# JSON has no comments, and all of AGENT.md is told to the model: so they stand in a file of their own.
+# JSON has no comments, and the model reads all of AGENT.md, so the explanation is in a file of its own.
 _ASSISTANT_README: Final = """\
 # How to give this agent a model
 
-Nothing here is read by Holdfast or by a model. Three values matter.
+Neither Holdfast nor a model reads this file. Three values matter.
 
-**The key.** It is in the environment of the process that serves, never in a file:
+**The key.** It is in the environment of the server process, never in a file:
 
     export OPENAI_API_KEY=...
     holdfast serve --workspace .
 
-`settings.json` names the variable, at `providers.mine.api_key_env`. Name another one if yours is called otherwise.
+`settings.json` names the variable, in `providers.mine.api_key_env`. Change it if your variable has another name.
 
-**The model.** `agent.json`, beside this file, says `"model": "mine:gpt-5"`. After the colon stands the name by which
-your provider knows the model, before it a name of `providers` in `settings.json`. What you save is used at once.
+**The model.** `agent.json`, beside this file, has `"model": "mine:gpt-5"`. The part before the colon is a provider in
+`settings.json`, the part after it is the provider's name of the model. A change takes effect immediately.
 
-**The address.** `settings.json` says `"base_url": "https://api.openai.com/v1"`. For a server of your own that speaks
-like OpenAI (Ollama, vLLM, llama.cpp, LiteLLM), write its address, and leave `api_key_env` out if it wants no key:
+**The URL.** `settings.json` has `"base_url": "https://api.openai.com/v1"`. For your own OpenAI-compatible server
+(Ollama, vLLM, llama.cpp, LiteLLM), set its URL, and omit `api_key_env` if it needs no key:
 
     "mine": {"api": "openai", "base_url": "http://127.0.0.1:11434/v1"}
 
-with `"model": "mine:qwen3"`, for example. For Anthropic, `"api": "anthropic"` and its address,
-`https://api.anthropic.com`. Providers are read when the server starts: start it again.
+with `"model": "mine:qwen3"`, for example. For Anthropic, set `"api": "anthropic"` and the URL
+`https://api.anthropic.com`. Providers are read when the server starts: restart it after a change.
 
-The packages of the providers are extras: `pip install 'holdfast[openai]'` or `'holdfast[anthropic]'`.
+The packages of providers are extras: `pip install 'holdfast[openai]'` or `'holdfast[anthropic]'`.
 
-Then ask it something:
+Then start a task:
 
     curl -s http://127.0.0.1:5050/agents/assistant/task -H 'Content-Type: application/json' -d '{"input": "Hi!"}'
 
-If something is missing, the answer says what.
+If something is missing, the response says what.
 """
 
 _SETTINGS: Final = """\

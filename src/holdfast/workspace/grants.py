@@ -1,4 +1,4 @@
-"""`permissions.json`: calls that people allowed permanently by answering "always allow".
+"""`permissions.json`: rules granted by approvals "always allow".
 
 People may edit the file too.
 """
@@ -21,26 +21,26 @@ from holdfast.workspace.text_files import file_name, read_optional_text, replace
 
 
 class GrantsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What `permissions.json` may say."""
+    """The content of `permissions.json`."""
 
-    schema_: Annotated[str | None, Meta(description="Where an editor finds this schema; it means nothing else.")] = (
-        msgspec.field(name="$schema", default=None)
+    schema_: Annotated[str | None, Meta(description="The schema for editors; Holdfast ignores it.")] = msgspec.field(
+        name="$schema", default=None
     )
     allow: Annotated[
         dict[AgentName, list[RuleText]],
-        Meta(description="Rules that allow calls without asking, by the agent they are for."),
+        Meta(description="Rules that allow calls without approval, by agent."),
     ] = {}
 
 
 class FolderGrants:
-    """What is granted now; a file in error grants what it granted when it was last good."""
+    """The granted rules; while the file is invalid, those of its last valid version."""
 
     def __init__(
-        self, workspace: Workspace, *, known: Collection[str] = KNOWN_TOOLS, monotonic: Monotonic = time.monotonic
+        self, workspace: Workspace, *, tool_names: Collection[str] = KNOWN_TOOLS, monotonic: Monotonic = time.monotonic
     ) -> None:
         self._workspace = workspace
         self._path = workspace.permissions
-        self._known = known
+        self._tool_names = tool_names
         self._monotonic = monotonic
         self._files = WatchedFiles(self._read, files=[self._path])
 
@@ -49,40 +49,39 @@ class FolderGrants:
         self._files.poll(at=self._monotonic())
 
     def rules_for(self, agent: str) -> list[str]:
-        """Return the rules that an agent was granted when somebody last looked."""
+        """Return the granted rules of an agent as of the last poll."""
         return [] if self._files.value is None else self._files.value.allow.get(agent, [])
 
     def broken(self) -> Invalid | None:
-        """Return what is wrong with the file now."""
+        """Return the error of the file, if it is invalid now."""
         self.poll()
         return self._files.error
 
     def add(self, agent: str, rules: Sequence[str]) -> None:
-        """Grant an agent more; those that it has already stay once."""
+        """Grant an agent more rules; duplicates are ignored."""
         self.poll()
         if self._files.error is not None:
-            raise Conflict(f"nothing is granted while the file is in error: {self._files.error.message}")
-        now = self._files.value or GrantsFile()
-        has = now.allow.get(agent, [])
-        more = [rule for rule in dict.fromkeys(rules) if rule not in has]
-        if more:
-            self._write(replace(now, allow={**now.allow, agent: [*has, *more]}))
-            self.poll()
+            raise Conflict(f"no rule can be granted while the file is invalid: {self._files.error.message}")
+        grants = self._files.value or GrantsFile()
+        existing = grants.allow.get(agent, [])
+        new = [rule for rule in dict.fromkeys(rules) if rule not in existing]
+        if not new:
+            return
+        grants = replace(grants, allow={**grants.allow, agent: [*existing, *new]})
+        text = msgspec.json.format(msgspec.json.encode(grants), indent=2) + b"\n"
+        try:
+            replace_file(self._path, text)
+        except OSError as exc:
+            raise Unavailable(f"cannot write `{self._path.name}`: {exc.strerror or exc}") from exc
+        self.poll()
 
     def _read(self) -> GrantsFile:
         root = self._workspace.path
         text, file = read_optional_text(self._path, root=root), file_name(self._path, root=root)
         if text is None:
             return GrantsFile()
-        found = decode_json(text, GrantsFile, file=file)
-        for agent, rules in found.allow.items():
-            check_rules(Permissions(allow=rules), text, file=file, at={"allow": ("allow", agent)}, known=self._known)
-        return found
-
-    def _write(self, grants: GrantsFile) -> None:
-        """Write the file, all of it or not at all."""
-        text = msgspec.json.format(msgspec.json.encode(grants), indent=2) + b"\n"
-        try:
-            replace_file(self._path, text)
-        except OSError as exc:
-            raise Unavailable(f"cannot write `{self._path.name}`: {exc.strerror or exc}") from exc
+        grants = decode_json(text, GrantsFile, file=file)
+        for agent, rules in grants.allow.items():
+            paths = {"allow": ("allow", agent)}
+            check_rules(Permissions(allow=rules), text, file=file, paths=paths, tool_names=self._tool_names)
+        return grants

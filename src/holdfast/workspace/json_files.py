@@ -19,68 +19,59 @@ T = TypeVar("T")
 
 
 def decode_json(text: str, kind: type[T], *, file: str) -> T:
-    """Return what a JSON text says as a `kind`, or raise `Invalid`."""
+    """Decode the JSON text of `file` to a `kind`, or raise `Invalid`."""
     try:
-        return _decode_typed(text, kind, file=file)
+        value = _parse(text, file=file)
+        try:
+            return msgspec.json.decode(text, type=kind)
+        except (msgspec.ValidationError, Invalid) as exc:  # the latter is raised by the type itself
+            _raise_invalid_key(file, text, explain_validation_error(exc, value, kind), cause=exc)
+        except msgspec.DecodeError as exc:
+            raise_invalid_file(file, "has an unpaired surrogate in a string", cause=exc)
     except RecursionError as exc:
         raise_invalid_file(file, "is nested too deeply", cause=exc)
 
 
-def _decode_typed(text: str, kind: type[T], *, file: str) -> T:
-    value = _parse(text, file=file)
-    try:
-        return msgspec.json.decode(text, type=kind)
-    except (msgspec.ValidationError, Invalid) as exc:  # the latter is a rule of the type itself
-        raise_invalid_key(file, text, explain_validation_error(exc, value, kind), cause=exc)
-    except msgspec.DecodeError as exc:
-        raise_invalid_file(file, "has half of a surrogate pair in a text", cause=exc)
-
-
-def raise_invalid_key(
-    file: str, text: str, complaint: ValidationMessage, *, cause: Exception | None = None
-) -> NoReturn:
-    """Raise `Invalid` about a key of a file, with the line of it."""
-    steps, reason = complaint
-    line = f"line {line_of(text, steps)}: " if steps else ""
-    raise_invalid_file(file, f"{line}{format_message(steps, reason)}", cause=cause)
+def _raise_invalid_key(file: str, text: str, message: ValidationMessage, *, cause: Exception | None = None) -> NoReturn:
+    line = f"line {line_of(text, message.path)}: " if message.path else ""
+    raise_invalid_file(file, f"{line}{format_message(*message)}", cause=cause)
 
 
 def _parse(text: str, *, file: str) -> Json:
-    """Return the value, and see what the typed reader does not: where the text is broken, and double keys."""
+    """Parse the text, and report syntax errors and duplicate keys, which the typed decoder does not locate."""
     try:
         return json.loads(
             text, object_pairs_hook=_unique_keys, parse_constant=_reject_constant, parse_float=_finite_float
         )
     except json.JSONDecodeError as exc:
-        raise_invalid_file(
-            file, f"is not JSON: line {exc.lineno}, column {exc.colno}: {lowercase_first(exc.msg)}", cause=exc
-        )
+        place = f"line {exc.lineno}, column {exc.colno}"
+        raise_invalid_file(file, f"is not JSON: {place}: {lowercase_first(exc.msg)}", cause=exc)
     except ValueError as exc:
         raise_invalid_file(file, lowercase_first(str(exc)), cause=exc)
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
-            raise ValueError(f"`{key}` is there twice in one object: which one counts?")
-        found[key] = value
-    return found
+        if key in result:
+            raise ValueError(f"`{key}` is twice in one object: remove one of them")
+        result[key] = value
+    return result
 
 
 def _finite_float(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        raise ValueError(f"`{text}` is too large a number")
+        raise ValueError(f"the number `{text}` is too large")
     return number
 
 
 def _reject_constant(name: str) -> NoReturn:
-    raise ValueError(f"`{name}` is not a number in JSON")
+    raise ValueError(f"`{name}` is not a JSON number")
 
 
-RULE_LISTS: Final[Mapping[str, tuple[str, ...]]] = {name: ("permissions", name) for name in ("deny", "ask", "allow")}
-"""Where the rules of `agent.json` and `settings.json` stand."""
+_RULE_PATHS: Final[Mapping[str, tuple[str, ...]]] = {name: ("permissions", name) for name in ("deny", "ask", "allow")}
+"""Paths of the rule lists in `agent.json` and `settings.json`."""
 
 
 def check_rules(
@@ -88,38 +79,31 @@ def check_rules(
     text: str,
     *,
     file: str,
-    at: Mapping[str, tuple[str, ...]] = RULE_LISTS,
-    known: Collection[str] = KNOWN_TOOLS,
+    paths: Mapping[str, tuple[str, ...]] = _RULE_PATHS,
+    tool_names: Collection[str] = KNOWN_TOOLS,
 ) -> None:
-    """Raise `Invalid` about the first rule that can never match; `at` is where each list stands in `text`."""
-    for kind, place, reason in rule_problems(permissions, known=known):
-        raise_invalid_key(file, text, ValidationMessage([*at[kind], place], reason))
+    """Raise `Invalid` for the first rule that can never match; `paths` are the paths of the rule lists in `text`."""
+    for kind, index, reason in rule_problems(permissions, known=tool_names):
+        _raise_invalid_key(file, text, ValidationMessage([*paths[kind], index], reason))
 
 
 _WHITESPACE: Final = re.compile(r"[ \t\n\r]*")
 _DECODER: Final = json.JSONDecoder()
 
 
-def line_of(text: str, steps: Sequence[str | int]) -> int:
-    """Return the line of what `steps` lead to in a valid text; if that is missing, of what should have it."""
+def line_of(text: str, path: Sequence[str | int]) -> int:
+    """Return the line of the value at `path` in a valid JSON text; if it is missing, the line of its parent."""
     at = _skip_whitespace(text, 0)
-    for step in steps:
-        inner = _child(text, at, step)
-        if inner is None:
+    for step in path:
+        child = None
+        if text[at] == "{" and isinstance(step, str):
+            child = _member(text, at, step)
+        elif text[at] == "[" and isinstance(step, int):
+            child = _item(text, at, step)
+        if child is None:
             break
-        at = inner
+        at = child
     return text.count("\n", 0, at) + 1
-
-
-def _child(text: str, at: int, step: str | int) -> int | None:
-    """Return where a part of the object or list at `at` begins."""
-    match text[at], step:
-        case "{", str():
-            return _member(text, at, step)
-        case "[", int():
-            return _item(text, at, step)
-        case _:
-            return None
 
 
 def _member(text: str, at: int, key: str) -> int | None:
@@ -143,7 +127,7 @@ def _item(text: str, at: int, index: int) -> int | None:
 
 
 def _skip_value(text: str, at: int) -> int:
-    """Return where what follows the value at `at` begins."""
+    """Return the start of the item after the value at `at`."""
     _, end = _DECODER.raw_decode(text, at)
     at = _skip_whitespace(text, end)
     return _skip_whitespace(text, at + 1) if text[at] == "," else at
@@ -151,5 +135,5 @@ def _skip_value(text: str, at: int) -> int:
 
 def _skip_whitespace(text: str, at: int) -> int:
     found = _WHITESPACE.match(text, at)
-    assert found is not None  # it may be empty
+    assert found is not None  # the pattern matches the empty string
     return found.end()

@@ -9,24 +9,24 @@ from holdfast.domain.errors import Invalid
 
 POLL_INTERVAL_SECONDS: Final = 0.2
 SETTLE_SECONDS: Final = 2.0
-"""Seconds for which a file is read at every look: its time may not tell two quick edits apart."""
+"""Time after a change during which every poll reads the file: its timestamp may miss a second quick edit."""
 
 T = TypeVar("T")
 Monotonic: TypeAlias = Callable[[], float]
-"""Seconds that only go up."""
+"""A monotonic clock, in seconds."""
 
 _log: Final = logging.getLogger("holdfast.workspace")
 
 
 class PollThrottle:
-    """How often files are looked at: not more often than every 200 ms, unless somebody insists."""
+    """Limits polling to once per `POLL_INTERVAL_SECONDS`."""
 
     def __init__(self, monotonic: Monotonic) -> None:
         self._monotonic = monotonic
         self._last: float | None = None
 
     def due(self, *, now: bool = False) -> float | None:
-        """Return the time if it is time to look, or if it has to be now."""
+        """Return the time if a poll is due, or if it is forced with `now`; else null."""
         at = self._monotonic()
         if not now and self._last is not None and at - self._last < POLL_INTERVAL_SECONDS:
             return None
@@ -35,10 +35,10 @@ class PollThrottle:
 
 
 class WatchedFiles(Generic[T]):
-    """What `read` makes of some files: `value` as they were when they were last good, `error` as they are now."""
+    """The result of `read` for some files: `value` is the last valid one, `error` the current error."""
 
     def __init__(self, read: Callable[[], T], *, files: Sequence[Path], required: bool = False) -> None:
-        """What is `needed` is not logged while there never was one: whoever cannot go on without it says so."""
+        """Errors of `required` files are not logged before the first valid version: the caller raises them."""
         self.value: T | None = None
         self.error: Invalid | None = None
         self._read = read
@@ -50,43 +50,38 @@ class WatchedFiles(Generic[T]):
 
     def poll(self, *, at: float) -> None:
         """Read the files if they changed."""
-        stamp = [_stamp(file) for file in self._files]  # before they are read: a later edit is then seen next time
+        stamp = [_stamp(file) for file in self._files]  # taken before reading, so that the next poll sees a later edit
         if stamp != self._stamp:
             self._stamp, self._since = stamp, at
         elif self._settled:
             return
         self._settled = at - self._since >= SETTLE_SECONDS
-        self._load()
-
-    def get(self) -> T:
-        """Return the value, or raise what is wrong if there never was one."""
-        if self.value is not None:
-            return self.value
-        assert self.error is not None  # every look leaves one or the other
-        raise self.error.with_traceback(None)  # it is raised again and again
-
-    def _load(self) -> None:
         try:
             value = self._read()
         except Invalid as exc:
-            self._fail(exc)
+            is_new = self.error is None or self.error.message != exc.message
+            if is_new and not (self._required and self.value is None):
+                effect = "cannot be used" if self.value is None else "the last valid version stays in use"
+                _log.warning("%s (%s)", exc, effect)
+            self.error = exc
             return
         if self.error is not None:
-            _log.info("%s: is good again", self.error.details["file"])
+            _log.info("%s: is valid again", self.error.details["file"])
         self.error = None
         if value != self.value:
             self.value = value
 
-    def _fail(self, error: Invalid) -> None:
-        known = self.error is not None and self.error.message == error.message
-        if not known and not (self._required and self.value is None):
-            _log.warning("%s (%s)", error, "cannot be used" if self.value is None else "the last good version is used")
-        self.error = error
+    def get(self) -> T:
+        """Return the last valid value, or raise the error if there never was one."""
+        if self.value is not None:
+            return self.value
+        assert self.error is not None  # every poll sets one of them
+        raise self.error.with_traceback(None)  # the same error is raised repeatedly
 
 
 def _stamp(file: Path) -> tuple[int, int, int] | None:
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino

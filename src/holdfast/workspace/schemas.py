@@ -23,37 +23,36 @@ SCHEMAS: Final[Mapping[str, Any]] = {
     "tool.schema.json": ToolFile,
 }
 
-_TITLES: Final = {name: f"{name.removesuffix('.schema.json')}.json of Holdfast" for name in SCHEMAS}
 _FIELD_ADDITIONS: Final[Mapping[str, Mapping[str, Mapping[str, Json]]]] = {
     "Limits": {
-        "max_iterations": {"description": "How many calls of its model a run may make."},
-        "max_duration_seconds": {"description": "How long a run may work; waiting for a person does not count."},
-        "token_budget": {"description": "How many tokens a run and all that it spawns may use together."},
+        "max_iterations": {"description": "How many model calls a run may make."},
+        "max_duration_seconds": {"description": "How long a run may take; waiting for a person does not count."},
+        "token_budget": {"description": "How many tokens a run and its descendants may use together."},
         "cost_budget_usd": {
-            "description": "What a run and all that it spawns may cost together; its model must have a known price."
+            "description": "The cost of a run and its descendants together; its model must have a known price."
         },
-        "max_depth": {"description": "How many agents may stand above one that works for a run; null is 8."},
+        "max_depth": {"description": "How deeply sub-agents may be nested below a run; null is 8."},
         "max_children": {
-            "description": "How many runs may work for a run at once, and how many tasks it may begin; null is 32."
+            "description": "How many child runs may be active at once, and how many tasks a run may start; null is 32."
         },
     },
-    "SearxngSearch": {"type": {"description": "A SearXNG server, or one that answers as it does."}},
-    "JsonSearch": {"type": {"description": "An API that the other keys describe."}},
+    "SearxngSearch": {"type": {"description": "A SearXNG server, or one with the same API."}},
+    "JsonSearch": {"type": {"description": "An HTTP API that the other keys describe."}},
     "ProviderSettings": {
         "api": {"description": "The protocol: chat completions, responses, or messages."},
-        "base_url": {"description": "The address, such as http://127.0.0.1:11434/v1.", "pattern": "^https?://"},
+        "base_url": {"description": "The URL, such as http://127.0.0.1:11434/v1.", "pattern": "^https?://"},
         "api_key_env": {
-            "description": "The environment variable that holds the key; null if none is wanted.",
+            "description": "The environment variable that holds the key; null if none is needed.",
             "pattern": "^[A-Za-z_][A-Za-z0-9_]*$",
         },
-        "context_window": {"description": "How many tokens its models read."},
-        "input_usd_per_million": {"description": "What a million tokens cost that a model reads; null: not known."},
-        "output_usd_per_million": {"description": "What a million tokens cost that a model writes; null: not known."},
-        "cached_input_usd_per_million": {"description": "What a million tokens cost that come from a cache."},
-        "timeout_seconds": {"description": "How long it may stay silent in the middle of a call."},
+        "context_window": {"description": "The context window of its models, in tokens."},
+        "input_usd_per_million": {"description": "The price of a million input tokens; null is unknown."},
+        "output_usd_per_million": {"description": "The price of a million output tokens; null is unknown."},
+        "cached_input_usd_per_million": {"description": "The price of a million cached input tokens."},
+        "timeout_seconds": {"description": "The maximum silence during a call, in seconds."},
     },
 }
-"""What types of the domain do not say in the words of a file, or check in code."""
+"""Descriptions and patterns that the domain types do not carry, or check in code."""
 
 _PRICES_RULE: Final = {
     "anyOf": [
@@ -73,7 +72,7 @@ _PRICES_RULE: Final = {
         },
     ]
 }
-"""Prices are known, or they are not."""
+"""Input and output prices are given together."""
 
 _NULL: Final[dict[str, Json]] = {"type": "null"}
 _COMMAND_OR_URL_RULE: Final[dict[str, Json]] = {
@@ -97,35 +96,33 @@ _COMMAND_OR_URL_RULE: Final[dict[str, Json]] = {
         },
     ]
 }
-"""An MCP server is started or called."""
+"""An MCP server has either a command or a URL."""
 
 
 def json_schema(name: str) -> dict[str, Json]:
-    """Return a JSON Schema, draft 2020-12, by the name of its file."""
-    made = _portable(msgspec.json.schema(SCHEMAS[name]))
-    definitions = made["$defs"]
+    """Return the JSON Schema, draft 2020-12, with this file name."""
+    schema = _portable(msgspec.json.schema(SCHEMAS[name]))
+    definitions = schema["$defs"]
     for kind, fields in _FIELD_ADDITIONS.items():
         for field, added in fields.items() if kind in definitions else ():
             definitions[kind]["properties"][field].update(added)
     for kind, rule in (("ProviderSettings", _PRICES_RULE), ("McpServer", _COMMAND_OR_URL_RULE)):
         if kind in definitions:
             definitions[kind].update(rule)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": _TITLES[name], **made}
-
-
-def write_schemas(folder: Path) -> None:
-    """Write all schemas into a folder."""
-    for name in SCHEMAS:
-        (folder / name).write_bytes(render_schema(name))
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"{name.removesuffix('.schema.json')}.json of Holdfast",
+        **schema,
+    }
 
 
 def render_schema(name: str) -> bytes:
-    """Return a schema as it is published."""
+    """Return a schema as the bytes of its published file."""
     return msgspec.json.format(msgspec.json.encode(json_schema(name)), indent=2) + b"\n"
 
 
 def _portable(value: Json) -> Json:
-    """Return a schema whose patterns end as they do outside of Python, where `$` is the end and nothing else."""
+    """Return a schema with `$` instead of `\\Z` in patterns, as other languages expect."""
     match value:
         case {"pattern": str(pattern), **others}:
             return {**_portable(others), "pattern": pattern.replace(r"\Z", "$")}
@@ -138,4 +135,5 @@ def _portable(value: Json) -> Json:
 
 
 if __name__ == "__main__":
-    write_schemas(Path(*sys.argv[1:] or ["docs/reference"]))
+    for schema_name in SCHEMAS:
+        Path(*sys.argv[1:] or ["docs/reference"], schema_name).write_bytes(render_schema(schema_name))

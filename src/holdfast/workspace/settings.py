@@ -11,7 +11,7 @@ from msgspec import Meta, structs
 from holdfast.domain.agent import DEFAULT_ANTI_DRIFT_EVERY, Agent, AgentName, Permissions
 from holdfast.domain.errors import Invalid
 from holdfast.domain.limits import Limits
-from holdfast.domain.mcp_server import McpServer, McpServerName
+from holdfast.domain.mcp_server import McpServer, McpServerName, ReadablePath
 from holdfast.domain.model_provider import ProviderSettings
 from holdfast.domain.web_settings import WebSettings
 from holdfast.tools.exposure import DEFAULT_VISIBLE_TOOLS
@@ -39,98 +39,93 @@ Locale: TypeAlias = Annotated[
 ]
 
 
-AbsolutePath: TypeAlias = Annotated[
-    str, Meta(pattern=r"^/[^\x00]+\Z", extra={"expected": "an absolute path, such as `/opt/node`"})
-]
-
-
 class ContextSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a model is told."""
+    """Settings of the model context."""
 
     anti_drift_every: Annotated[
         Annotated[int, Meta(ge=1, le=1000)] | None,
-        Meta(description="After how many model calls a run is reminded of its task, again and again; null is never."),
+        Meta(description="Model calls between reminders of the task; null sends none."),
     ] = DEFAULT_ANTI_DRIFT_EVERY
     tools_shown: Annotated[
         Annotated[int, Meta(ge=1, le=1000)],
-        Meta(description="How many tools a model is shown at once; of an agent with more it has to find some."),
+        Meta(description="How many tools a model sees at once; it finds others with `tool_search`."),
     ] = DEFAULT_VISIBLE_TOOLS
 
 
 class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is told to those who watch over a server."""
+    """OpenTelemetry settings."""
 
     traces: Annotated[
-        bool, Meta(description="Whether spans of runs, model calls and tool calls are sent, as `OTEL_*` says where to.")
+        bool, Meta(description="Whether spans of runs, model calls and tool calls are exported, as set by `OTEL_*`.")
     ] = False
     capture_content: Annotated[
-        bool, Meta(description="Whether spans hold what people, models and tools say; off, only names and numbers.")
+        bool, Meta(description="Whether spans contain messages and tool content; off, only names and numbers.")
     ] = False
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `settings.json` may say."""
+    """The content of `settings.json`."""
 
-    schema_: Annotated[str | None, Meta(description="Where an editor finds this schema; it means nothing else.")] = (
-        msgspec.field(name="$schema", default=None)
+    schema_: Annotated[str | None, Meta(description="The schema for editors; Holdfast ignores it.")] = msgspec.field(
+        name="$schema", default=None
     )
     providers: Annotated[
         dict[ProviderName, ProviderSettings],
-        Meta(description="Servers of models, by the name that stands before the colon in the name of a model."),
+        Meta(description="Model providers, by the name before the colon in the name of a model."),
     ] = {}
-    limits: Annotated[Limits, Meta(description="Limits of every agent that does not set its own.")] = Limits()
+    limits: Annotated[Limits, Meta(description="Limits of every agent without its own.")] = Limits()
     permissions: Annotated[
-        Permissions, Meta(description="Rules for every agent, before its own; what is denied here stays denied.")
+        Permissions, Meta(description="Rules for every agent, before its own; a call that is denied here stays denied.")
     ] = Permissions()
     mcp_servers: Annotated[
         dict[McpServerName, McpServer],
-        Meta(description="MCP servers, by name, for agents that name tools of theirs, such as `mcp__github__*`."),
+        Meta(description="MCP servers, by name, for agents that list their tools, such as `mcp__github__*`."),
     ] = {}
-    default_agent: Annotated[AgentName | None, Meta(description="The agent of those who name none.")] = None
+    default_agent: Annotated[AgentName | None, Meta(description="The agent of requests that name none.")] = None
     locale: Annotated[
-        Locale | None, Meta(description="The language of threads that do not say so; null leaves it to the model.")
+        Locale | None, Meta(description="The default language of threads; null leaves it to the model.")
     ] = None
     workers: Annotated[
-        Annotated[int, Meta(ge=1, le=1000)], Meta(description="How many runs a process works on at a time.")
+        Annotated[int, Meta(ge=1, le=1000)], Meta(description="How many runs a process executes concurrently.")
     ] = DEFAULT_WORKERS
     sandbox: Annotated[
         Literal["on", "off"],
         Meta(description="Whether commands of agents run in a sandbox; off, they have all rights of the server."),
     ] = "on"
     sandbox_reads: Annotated[
-        list[AbsolutePath],
-        Meta(max_length=100, description="What commands may read of the machine, beside what a system keeps for all."),
+        list[ReadablePath],
+        Meta(max_length=100, description="Paths of the machine that commands may read, besides the system folders."),
     ] = []
-    web: Annotated[WebSettings, Meta(description="What agents may do on the web.")] = WebSettings()
-    context: Annotated[ContextSettings, Meta(description="What a model is told.")] = ContextSettings()
+    web: Annotated[WebSettings, Meta(description="Web access of agents.")] = WebSettings()
+    context: Annotated[ContextSettings, Meta(description="Settings of the model context.")] = ContextSettings()
     telemetry: Annotated[
-        TelemetrySettings, Meta(description="What is told to those who watch over a server; read when it starts.")
+        TelemetrySettings, Meta(description="OpenTelemetry settings; read when the server starts.")
     ] = TelemetrySettings()
 
 
 class FolderSettings:
-    """The settings as they are now; while they are in error, as they were when they were last good."""
+    """The current settings; while the file is invalid, those of its last valid version."""
 
     def __init__(
-        self, workspace: Workspace, *, known: Collection[str] = KNOWN_TOOLS, monotonic: Monotonic = time.monotonic
+        self, workspace: Workspace, *, tool_names: Collection[str] = KNOWN_TOOLS, monotonic: Monotonic = time.monotonic
     ) -> None:
         self._workspace = workspace
-        self._known = known
+        self._tool_names = tool_names
         self._throttle = PollThrottle(monotonic)
         self._files = WatchedFiles(self._read, files=[workspace.settings], required=True)
 
     def get(self) -> Settings:
-        """Return the settings; those that never were good raise `Invalid`. No file is the same as an empty one."""
+        """Return the settings, or raise `Invalid` if they never were valid. A missing file counts as an empty one."""
         self._poll()
         return self._files.get()
 
     def broken(self) -> Invalid | None:
-        """Return what is wrong with the file now."""
+        """Return the error of the file, if it is invalid now."""
         self._poll()
         return self._files.error
 
     def refresh(self) -> None:
-        """Look at the file now, however short ago that was done."""
+        """Check the file now, regardless of the poll interval."""
         self._poll(now=True)
 
     def _poll(self, *, now: bool = False) -> None:
@@ -144,25 +139,22 @@ class FolderSettings:
         if text is None:
             return Settings()
         settings = decode_json(text, Settings, file=file)
-        check_rules(settings.permissions, text, file=file, known=self._known)
+        check_rules(settings.permissions, text, file=file, tool_names=self._tool_names)
         return settings
-
-
-def _has_default_agent_settings(settings: Settings) -> bool:
-    return (settings.limits, settings.permissions, settings.context, settings.locale) == _DEFAULT_AGENT_SETTINGS
 
 
 _DEFAULT_AGENT_SETTINGS: Final = (Limits(), Permissions(), ContextSettings(), None)
 
 
 def with_defaults(agent: Agent, settings: Settings) -> Agent:
-    """Return the agent with what the settings say for every agent. Its digest then changes with them too."""
-    if _has_default_agent_settings(settings):
+    """Return the agent merged with the settings of every agent; its digest then depends on them too."""
+    if (settings.limits, settings.permissions, settings.context, settings.locale) == _DEFAULT_AGENT_SETTINGS:
         return agent
-    limits = {**structs.asdict(settings.limits), **_explicit_limits(agent.limits)}
+    own_limits = {field: value for field, value in structs.asdict(agent.limits).items() if value is not None}
+    digest = msgspec.json.encode([agent.digest, settings.limits, settings.permissions, settings.context])
     return structs.replace(
         agent,
-        limits=Limits(**limits),
+        limits=structs.replace(settings.limits, **own_limits),
         tools_shown=agent.tools_shown or settings.context.tools_shown,
         anti_drift_every=settings.context.anti_drift_every,
         locale=settings.locale,
@@ -171,13 +163,5 @@ def with_defaults(agent: Agent, settings: Settings) -> Agent:
             ask=settings.permissions.ask + agent.permissions.ask,
             allow=settings.permissions.allow + agent.permissions.allow,
         ),
-        digest=_digest(agent.digest, settings),
+        digest=sha256(digest).hexdigest(),
     )
-
-
-def _explicit_limits(limits: Limits) -> dict[str, float]:
-    return {field: value for field, value in structs.asdict(limits).items() if value is not None}
-
-
-def _digest(agent: str, settings: Settings) -> str:
-    return sha256(msgspec.json.encode([agent, settings.limits, settings.permissions, settings.context])).hexdigest()

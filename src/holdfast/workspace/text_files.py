@@ -9,14 +9,20 @@ from typing import Final, NoReturn
 from holdfast.domain.errors import Invalid, TooLarge
 
 MAX_FILE_BYTES: Final = 256 * 1024
-"""The instructions of an agent are in every call of its model: what is longer is no instruction."""
+"""Every model call contains the instructions of the agent, so longer files are rejected."""
 
 
 def read_text(path: Path, *, root: Path) -> str:
-    """Return what a file of the workspace at `root` says."""
+    """Return the text of a file in the workspace at `root`, or raise `Invalid`."""
     file = file_name(path, root=root)
     try:
-        raw = _read(path, root=root)
+        real = Path(os.path.realpath(path, strict=True))
+        if not real.is_relative_to(root):
+            raise_invalid_file(file, "is a link out of the workspace: put the file itself here")
+        if not stat.S_ISREG(real.stat().st_mode):  # opening a pipe would block
+            raise_invalid_file(file, "is not a regular file")
+        with real.open("rb") as opened:
+            raw = opened.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
         raise_invalid_file(file, "missing")
     except OSError as exc:
@@ -24,21 +30,21 @@ def read_text(path: Path, *, root: Path) -> str:
     if len(raw) > MAX_FILE_BYTES:
         raise TooLarge(f"{file}: has more than {MAX_FILE_BYTES} bytes", file=file)
     try:
-        text = raw.decode("utf-8-sig")  # some editors begin a file with a mark, which is no text
+        text = raw.decode("utf-8-sig")  # some editors write a byte order mark
     except UnicodeDecodeError as exc:
-        raise_invalid_file(file, f"is not UTF-8: byte {exc.start + 1} cannot be read", cause=exc)
+        raise_invalid_file(file, f"is not UTF-8: byte {exc.start + 1} is invalid", cause=exc)
     if "\x00" in text:
-        raise_invalid_file(file, "has a NUL character in it")
+        raise_invalid_file(file, "contains a NUL character")
     return text
 
 
 def read_optional_text(path: Path, *, root: Path) -> str | None:
-    """Return what a file says, or null if there is none."""
+    """Return the text of a file, or null if it does not exist."""
     return read_text(path, root=root) if os.path.lexists(path) else None
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file of the workspace, all of it or not at all; who may read it stays as it is."""
+    """Replace a file of the workspace atomically; its mode stays the same."""
     real = Path(os.path.realpath(path))
     handle, name = tempfile.mkstemp(dir=real.parent, prefix=f".{real.name}.")
     try:
@@ -55,25 +61,15 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def file_name(path: Path, *, root: Path) -> str:
-    """Return a path as people write it."""
+    """Return a path relative to `root`, for messages."""
     return printable(path.relative_to(root).as_posix())
 
 
 def printable(name: str) -> str:
-    """Return the name of a file in characters that can be shown: names on disk may be any bytes."""
+    """Return a file name in printable characters: names on disk may be any bytes."""
     return name.encode(errors="backslashreplace").decode()
 
 
 def raise_invalid_file(file: str, reason: str, *, cause: Exception | None = None) -> NoReturn:
-    """Raise `Invalid` about a file."""
+    """Raise `Invalid` with the file in its message."""
     raise Invalid(f"{file}: {reason}", file=file) from cause
-
-
-def _read(path: Path, *, root: Path) -> bytes:
-    real = Path(os.path.realpath(path, strict=True))
-    if not real.is_relative_to(root):
-        raise_invalid_file(file_name(path, root=root), "leads out of the workspace: put the file itself here")
-    if not stat.S_ISREG(real.stat().st_mode):  # to open a pipe would wait for a writer
-        raise_invalid_file(file_name(path, root=root), "is not a file")
-    with real.open("rb") as opened:
-        return opened.read(MAX_FILE_BYTES + 1)

@@ -30,42 +30,46 @@ _TOOL_NAME_PATTERN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 
 class ToolFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `tool.json` may say."""
+    """The content of `tool.json`."""
 
-    schema_: Annotated[str | None, Meta(description="Where an editor finds this schema; it means nothing else.")] = (
-        msgspec.field(name="$schema", default=None)
+    schema_: Annotated[str | None, Meta(description="The schema for editors; Holdfast ignores it.")] = msgspec.field(
+        name="$schema", default=None
     )
-    name: Annotated[str, Meta(description="The name of the tool, which is that of its folder.")]
+    name: Annotated[str, Meta(description="The name of the tool, equal to the name of its folder.")]
     description: Annotated[
         str,
-        Meta(min_length=1, max_length=2_000, description="What the model is told that it does, and when to use it."),
+        Meta(min_length=1, max_length=2_000, description="What the tool does and when to use it, for the model."),
     ]
-    parameters: Annotated[dict[str, Json], Meta(description="A JSON Schema of an object: what the tool takes.")]
+    parameters: Annotated[
+        dict[str, Json], Meta(description="The arguments of the tool, as a JSON Schema of an object.")
+    ]
     command: Annotated[
         list[Annotated[str, Meta(min_length=1)]],
         Meta(
             min_length=1,
             max_length=100,
-            description="The program and its arguments; `./` at the beginning of one is the folder of the tool.",
+            description="The program and its arguments; a leading `./` is the folder of the tool.",
         ),
     ]
     class_: Annotated[
         Literal["idempotent", "effectful"],
-        Meta(description="What a crash in the middle means: run it again, or nobody knows what it did."),
+        Meta(
+            description="After a crash during a call: `idempotent` runs it again, `effectful` has an unknown outcome."
+        ),
     ] = msgspec.field(name="class", default="effectful")
     read_only: Annotated[
-        bool, Meta(description="It changes nothing anywhere: calls run side by side, and again after a crash.")
+        bool, Meta(description="It changes nothing: calls run in parallel, and again after a crash.")
     ] = False
     untrusted: Annotated[
-        bool, Meta(description="What it answers was written by others, such as mail: whoever reads it is tainted.")
+        bool, Meta(description="Its results are third-party text, such as e-mail: a run that reads them is tainted.")
     ] = False
     timeout_seconds: Annotated[
-        Annotated[float, Meta(gt=0, le=MAX_TIMEOUT_SECONDS)], Meta(description="How long a call may take.")
+        Annotated[float, Meta(gt=0, le=MAX_TIMEOUT_SECONDS)], Meta(description="Timeout of a call, in seconds.")
     ] = DEFAULT_TIMEOUT_SECONDS
 
 
 class FolderTools:
-    """The custom tools as their files are now. One that never was good is there too, and says what is wrong with it."""
+    """The custom tools of a workspace. A tool that never was valid is included and returns its error when called."""
 
     def __init__(
         self,
@@ -75,7 +79,7 @@ class FolderTools:
         reserved: Collection[str] = (),
         monotonic: Monotonic = time.monotonic,
     ) -> None:
-        """Read tools on demand; no name in `taken` can be that of a custom tool."""
+        """Read tools on demand; a custom tool may not have a name in `reserved`."""
         self._workspace = workspace
         self._commands = commands
         self._reserved = reserved
@@ -84,37 +88,34 @@ class FolderTools:
         self._loaded: tuple[list[object], tuple[Tool, ...]] = ([], ())
 
     def get(self) -> tuple[Tool, ...]:
-        """Return the tools, by name: the same ones as long as no file changes."""
+        """Return the tools, by name; the same objects as long as no file changes."""
         self._poll()
         return self._loaded[1]
 
     def broken(self) -> dict[str, str]:
-        """Return what is wrong with those whose files are in error now, by the name of their folder."""
+        """Return the error messages of tools whose files are invalid now, by folder."""
         self._poll()
-        return {name: kept.error.message for name, kept in self._files.items() if kept.error is not None}
-
-    def _usable(self) -> Iterator[tuple[str, WatchedFiles[ToolFile]]]:
-        """Yield the tools whose names a model can call."""
-        for name, kept in self._files.items():
-            if _TOOL_NAME_PATTERN.fullmatch(name) and name not in self._reserved:
-                yield name, kept
-
-    def _tool(self, name: str, kept: WatchedFiles[ToolFile]) -> Tool:
-        if kept.value is None:
-            return BrokenTool(name, "" if kept.error is None else kept.error.message)
-        folder = self._workspace.tools / name
-        return CustomTool(_spec(kept.value), kept.value.command, folder=folder, commands=self._commands)
+        return {name: files.error.message for name, files in self._files.items() if files.error is not None}
 
     def _poll(self) -> None:
         at = self._throttle.due()
         if at is None:
             return
         self._files = {name: self._files.get(name) or self._watch(name) for name in tool_folders(self._workspace)}
-        for kept in self._files.values():
-            kept.poll(at=at)
-        now = [(name, kept.value, None if kept.error is None else kept.error.message) for name, kept in self._usable()]
-        if now != self._loaded[0]:
-            self._loaded = [*now], tuple(self._tool(name, kept) for name, kept in self._usable())
+        for files in self._files.values():
+            files.poll(at=at)
+        current = [
+            (name, files.value, "" if files.error is None else files.error.message)
+            for name, files in self._files.items()
+            if _TOOL_NAME_PATTERN.fullmatch(name) and name not in self._reserved
+        ]
+        if current != self._loaded[0]:
+            self._loaded = [*current], tuple(self._tool(name, file, error) for name, file, error in current)
+
+    def _tool(self, name: str, file: ToolFile | None, error: str) -> Tool:
+        if file is None:
+            return BrokenTool(name, error)
+        return CustomTool(_spec(file), file.command, folder=self._workspace.tools / name, commands=self._commands)
 
     def _watch(self, name: str) -> WatchedFiles[ToolFile]:
         file = self._workspace.tools / name / TOOL_FILE_NAME
@@ -122,7 +123,7 @@ class FolderTools:
 
 
 class KnownTools(Collection[str]):
-    """The names that rules may be about: some that are fixed, and those of custom tools, also of broken ones."""
+    """The tool names that rules may use: fixed names, and all custom tools, including broken ones."""
 
     def __init__(self, workspace: Workspace, fixed: Collection[str]) -> None:
         self._workspace = workspace
@@ -139,40 +140,39 @@ class KnownTools(Collection[str]):
 
 
 def tool_folders(workspace: Workspace) -> list[str]:
-    """Return the names of the folders that have something of a tool in them."""
+    """Return the folders in `tools/` that contain a `tool.json`."""
     folder = workspace.tools
     try:
-        found = sorted(os.listdir(folder))
+        names = sorted(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as exc:
         raise Unavailable(f"cannot list `tools`: {exc.strerror or exc}") from exc
-    return [name for name in found if not name.startswith(".") and os.path.lexists(folder / name / TOOL_FILE_NAME)]
+    return [name for name in names if not name.startswith(".") and os.path.lexists(folder / name / TOOL_FILE_NAME)]
 
 
 def read_tool(workspace: Workspace, name: str, *, reserved: Collection[str] = ()) -> ToolFile:
-    """Return what `tools/<name>/tool.json` says, or raise `Invalid` that names file and key."""
+    """Return the content of `tools/<name>/tool.json`, or raise `Invalid` with the file and key."""
     path = workspace.tools / name / TOOL_FILE_NAME
     text, file = read_text(path, root=workspace.path), file_name(path, root=workspace.path)
-    said = decode_json(text, ToolFile, file=file)
-    if said.name != name:
-        raise_invalid_file(file, f"`name` is `{said.name}`, but the folder is `{name}`: give them one name")
+    tool = decode_json(text, ToolFile, file=file)
+    if tool.name != name:
+        raise_invalid_file(file, f"`name` is `{tool.name}`, but the folder is `{name}`: give them the same name")
     if name in reserved:
-        raise_invalid_file(file, f"there is a tool `{name}` already: rename this one")
+        raise_invalid_file(file, f"a tool `{name}` exists already: rename this one")
     try:
-        check_parameters(check_tool_spec(_spec(said)))
+        check_parameters(check_tool_spec(_spec(tool)))
     except Invalid as exc:
         raise_invalid_file(file, exc.message, cause=exc)
-    return said
+    return tool
 
 
 def _spec(file: ToolFile) -> ToolSpec:
-    kind = ToolClass.IDEMPOTENT if file.read_only else ToolClass(file.class_)
     return ToolSpec(
         name=file.name,
         description=file.description,
         parameters=file.parameters,
-        kind=kind,
+        kind=ToolClass.IDEMPOTENT if file.read_only else ToolClass(file.class_),
         read_only=file.read_only,
         untrusted=file.untrusted,
         timeout=file.timeout_seconds,

@@ -59,7 +59,7 @@ def test_a_fetch_that_no_rule_is_about_is_asked_for() -> None:
         ("web_fetch(domain:*)", "is not a valid host name"),
         ("web_fetch(domain:a.*.com)", "is not a valid host name"),
         ("web_fetch(domain:https://example.com)", "is not a valid host name"),
-        ("web_fetch(domain:127.1)", "is no address"),
+        ("web_fetch(domain:127.1)", "is not an IP address"),
         ("web_search(domain:example.com)", "rules of `web_search` have nothing in brackets: write `web_search`"),
     ],
 )

@@ -50,7 +50,7 @@ def test_so_is_one_in_the_settings(place: Workspace) -> None:
 
 def test_a_tool_of_the_process_is_known(place: Workspace) -> None:
     (place.agents / "bot" / "agent.json").write_text(AGENT.replace("bsh(x)", "pay"))
-    agents = FolderAgents(place, known={"bash", "pay"})
+    agents = FolderAgents(place, tool_names={"bash", "pay"})
     assert agents.get("bot").permissions.deny == ["bash(rm *)", "pay"]
 
 

@@ -1,1 +1,1 @@
-"""What `holdfast doctor` looks at, one module per part of a system."""
+"""The checks of `holdfast doctor`."""

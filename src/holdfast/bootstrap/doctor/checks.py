@@ -8,7 +8,8 @@ import asyncio
 import platform
 import shlex
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
@@ -21,7 +22,7 @@ from holdfast.bootstrap.store import is_postgres
 from holdfast.bootstrap.workspace_tools import known_tool_names, reserved_tool_names
 from holdfast.domain.agent import SCRIPTED_PROVIDER, Agent
 from holdfast.domain.errors import HoldfastError, Invalid, NotFound, Unavailable
-from holdfast.domain.model_provider import KnownProvider, Providers
+from holdfast.domain.model_provider import Providers
 from holdfast.models.registry import ListedModels
 from holdfast.sandbox.detection import RefusingSandbox, detect_sandbox
 from holdfast.sandbox.processes import open_processes
@@ -33,29 +34,29 @@ from holdfast.workspace.tools import read_tool, tool_folders
 
 
 async def diagnose(folder: Path, *, database: str | None = None) -> list[Finding]:
-    """Look at all that a server on this workspace needs. Nothing is changed, and one that runs is not disturbed."""
-    found = diagnose_versions()
+    """Check everything that a server on this workspace needs."""
+    versions = diagnose_versions()
     try:
         workspace = Workspace(folder)
-    except NotFound as missing:
-        return [*found, failure("workspace", missing.message, remedy=f"run `holdfast init {shlex.quote(str(folder))}`")]
-    except Unavailable as wrong:
-        return [*found, failure("workspace", wrong.message, remedy="let the user of the server read the folder")]
+    except NotFound as exc:
+        return [versions, failure("workspace", exc.message, remedy=f"run `holdfast init {shlex.quote(str(folder))}`")]
+    except Unavailable as exc:
+        return [versions, failure("workspace", exc.message, remedy="give the user of the server read access")]
     definitions = WorkspaceDefinitions(workspace)
     where = database or workspace.database
     return [
-        *found,
+        versions,
         *definitions.diagnose(),
         *await diagnose_providers(definitions.settings.providers, definitions.agents),
-        await diagnose_sandbox(definitions.settings, needed=definitions.has_commands),
+        await diagnose_sandbox(definitions.settings, required=definitions.has_commands),
         *diagnose_tracing(definitions.settings.telemetry),
-        *await diagnose_database(where, own=database is None),
+        *await diagnose_database(where, is_default=database is None),
         *await asyncio.to_thread(_diagnose_disks, workspace, where),
     ]
 
 
 def _diagnose_disks(workspace: Workspace, where: str | Path) -> list[Finding]:
-    """Look at the disk of the log; where that is on a server, only for room for what else there is."""
+    """Check the disk of the database; with PostgreSQL, only the free space of the workspace."""
     if is_postgres(where):
         return [diagnose_free_space(workspace.path)]
     folder = Path(where).absolute().parent
@@ -63,142 +64,114 @@ def _diagnose_disks(workspace: Workspace, where: str | Path) -> list[Finding]:
 
 
 MIN_SQLITE_VERSION: Final = (3, 37, 0)
-"""It has `RETURNING` and strict typing of what is returned."""
+"""The first version with `RETURNING` and strict tables."""
 
 _REPORTED_PACKAGES: Final = ("litestar", "uvicorn", "pydantic-ai-slim", "asyncpg", "opentelemetry-sdk")
 
 
-def diagnose_versions() -> list[Finding]:
-    """Return the versions of what matters."""
-    others = "".join(f", {name} {found}" for name in _REPORTED_PACKAGES if (found := _package_version(name)))
-    told = f"holdfast {holdfast.__version__}, Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}"
+def diagnose_versions() -> Finding:
+    """Report the versions of Holdfast, Python, SQLite and important packages."""
+    versions = f"holdfast {holdfast.__version__}, Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}"
     if sqlite3.sqlite_version_info < MIN_SQLITE_VERSION:
-        oldest = ".".join(map(str, MIN_SQLITE_VERSION))
-        remedy = f"use a Python that comes with SQLite {oldest} or later, or PostgreSQL"
-        return [failure("versions", f"{told}: this SQLite is too old", remedy=remedy)]
-    return [ok("versions", f"{told}{others}")]
-
-
-def _package_version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
+        minimum = ".".join(map(str, MIN_SQLITE_VERSION))
+        remedy = f"use a Python that comes with SQLite {minimum} or later, or PostgreSQL"
+        return failure("versions", f"{versions}: this SQLite is too old", remedy=remedy)
+    for package in _REPORTED_PACKAGES:
+        with suppress(PackageNotFoundError):
+            versions += f", {package} {version(package)}"
+    return ok("versions", versions)
 
 
 class WorkspaceDefinitions:
-    """What a workspace defines, as far as it can be read."""
+    """The agents, tools and settings of a workspace, as far as they are valid."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        known = known_tool_names(workspace, ())
-        self._folder_settings = FolderSettings(workspace, known=known)
-        self._grants = FolderGrants(workspace, known=known)
-        self._broken_settings = self._folder_settings.broken()
-        self._agents = FolderAgents(workspace, settings=lambda: self.settings, known=known)
-
-    @property
-    def settings(self) -> Settings:
-        """The settings; where they are in error, those of an empty file."""
-        return Settings() if self._broken_settings is not None else self._folder_settings.get()
-
-    @property
-    def agents(self) -> list[Agent]:
-        """The agents that load."""
-        return self._agents.all()
-
-    @property
-    def has_commands(self) -> bool:
-        """Whether some agent may run commands, or a tool is one."""
-        return bool(tool_folders(self._workspace)) or any("bash" in agent.tools for agent in self.agents)
+        tool_names = known_tool_names(workspace, ())
+        folder_settings = FolderSettings(workspace, tool_names=tool_names)
+        self._settings_error = folder_settings.broken()
+        self.settings = Settings() if self._settings_error is not None else folder_settings.get()
+        """The settings; the defaults if the file is invalid."""
+        self._grants = FolderGrants(workspace, tool_names=tool_names)
+        self._folder_agents = FolderAgents(workspace, settings=lambda: self.settings, tool_names=tool_names)
+        self.agents = self._folder_agents.all()
+        """The valid agents."""
+        self._tools = tool_folders(workspace)
+        self.has_commands = bool(self._tools) or any("bash" in agent.tools for agent in self.agents)
+        """Whether an agent may run commands, or there is a custom tool, which runs one."""
 
     def diagnose(self) -> Iterator[Finding]:
-        """Yield what is found."""
-        yield _file_finding("settings", self._broken_settings)
-        yield from self._look_at_agents()
-        yield from self._look_at_tools()
-        yield _file_finding("permissions", self._grants.broken())
-
-    def _look_at_agents(self) -> Iterator[Finding]:
-        for broken in self._agents.broken():
+        """Yield the findings about the files of the workspace."""
+        yield _file_finding("settings", self._settings_error)
+        for broken in self._folder_agents.broken():
             yield failure("agents", broken.message, remedy=f"correct `{broken.file}`")
-        names = ", ".join(agent.name for agent in self.agents)
-        if names:
-            yield ok("agents", f"these load: {names}")
+        if self.agents:
+            yield ok("agents", f"these load: {', '.join(agent.name for agent in self.agents)}")
         else:
-            yield failure("agents", "there is no agent that loads", remedy="make one: see `agents/` of `holdfast init`")
-
-    def _look_at_tools(self) -> Iterator[Finding]:
-        names = tool_folders(self._workspace)
-        for name in names:
+            yield failure("agents", "no agent loads", remedy="create one, as `holdfast init` does in `agents/`")
+        valid_tools = list(self._tools)
+        for name in self._tools:
             try:
                 read_tool(self._workspace, name, reserved=reserved_tool_names(()))
-            except HoldfastError as wrong:
-                yield failure("tools", wrong.message, remedy=f"correct `tools/{name}/tool.json`")
-                names = [each for each in names if each != name]
-        if names:
-            yield ok("tools", f"these custom tools load: {', '.join(names)}")
+            except HoldfastError as exc:
+                yield failure("tools", exc.message, remedy=f"correct `tools/{name}/tool.json`")
+                valid_tools.remove(name)
+        if valid_tools:
+            yield ok("tools", f"these custom tools load: {', '.join(valid_tools)}")
+        yield _file_finding("permissions", self._grants.broken())
 
 
-def _file_finding(about: str, wrong: HoldfastError | None) -> Finding:
-    if wrong is None:
-        return ok(about, f"`{about}.json` can be read, or is not there")
-    return failure(about, wrong.message, remedy=f"correct `{about}.json`")
+def _file_finding(name: str, error: HoldfastError | None) -> Finding:
+    if error is None:
+        return ok(name, f"`{name}.json` is valid or does not exist")
+    return failure(name, error.message, remedy=f"correct `{name}.json`")
 
 
 async def diagnose_providers(settings: Providers, agents: Sequence[Agent]) -> list[Finding]:
-    """Return which providers can be used, and which agents have none."""
+    """Report the usable providers, and the agents whose provider is unknown or has no key."""
     providers = {provider.name: provider for provider in await ListedModels(lambda: settings).providers()}
-    ready = [provider.name for provider in providers.values() if provider.has_key]
-    told = f"these have a key, or need none: {', '.join(ready)}" if ready else "none has a key: only scripts run"
-    return [ok("providers", told), *_agents_without_key(agents, providers)]
+    usable = ", ".join(provider.name for provider in providers.values() if provider.has_key)
+    message = f"these have a key, or need none: {usable}" if usable else "none has a key: only scripted models run"
+    findings = [ok("providers", message)]
+    for agent, model in ((agent, model) for agent in agents for model in agent.models):
+        name = model.partition(":")[0]
+        provider = providers.get(name)
+        if name == SCRIPTED_PROVIDER or (provider is not None and provider.has_key):
+            continue
+        if provider is None:
+            message = f"agent `{agent.name}` uses `{model}`, and `{name}` is unknown"
+            remedy = "use a provider of the settings, or one that `GET /models` lists"
+        else:
+            message = f"agent `{agent.name}` uses `{model}`, and `{provider.key_variable}` is not set"
+            remedy = f"set `{provider.key_variable}` in the environment of the server"
+        findings.append(warning("providers", message, remedy=remedy))
+    return findings
 
 
-def _agents_without_key(agents: Sequence[Agent], providers: Mapping[str, KnownProvider]) -> Iterator[Finding]:
-    for agent in agents:
-        for model in agent.models:
-            name = model.partition(":")[0]
-            provider = providers.get(name)
-            if name == SCRIPTED_PROVIDER or (provider is not None and provider.has_key):
-                continue
-            if provider is None:
-                remedy = "name a provider of the settings, or one that `GET /models` lists"
-                yield warning(
-                    "providers", f"agent `{agent.name}` uses `{model}`, and `{name}` is not known", remedy=remedy
-                )
-            else:
-                message = f"agent `{agent.name}` uses `{model}`, and `{provider.key_variable}` is not set"
-                yield warning("providers", message, remedy=f"set `{provider.key_variable}` where the server starts")
-
-
-async def diagnose_sandbox(settings: Settings, *, needed: bool) -> Finding:
-    """Return whether commands can be run; where nobody needs that, a sandbox that is missing is no failure."""
+async def diagnose_sandbox(settings: Settings, *, required: bool) -> Finding:
+    """Report whether commands can run in a sandbox; a missing sandbox is a failure only if it is `required`."""
     if settings.sandbox == "off":
-        message = 'it is turned off (`"sandbox": "off"`): commands have all rights of the server'
-        return warning("sandbox", message, remedy="take that out of `settings.json`, unless you meant it")
+        message = '`"sandbox": "off"` is set: commands have all rights of the server'
+        return warning("sandbox", message, remedy="remove it from `settings.json`, unless it is intended")
     async with open_processes() as processes:
         sandbox = await detect_sandbox(processes, readable=tuple(map(Path, settings.sandbox_reads)))
     if not isinstance(sandbox, RefusingSandbox):
-        return ok("sandbox", "bubblewrap keeps commands within bounds")
+        return ok("sandbox", "commands run in bubblewrap")
     message, _, remedy = sandbox.reason.partition(": ")
-    return (failure if needed else warning)("sandbox", message, remedy=remedy)
+    return (failure if required else warning)("sandbox", message, remedy=remedy)
 
 
 def diagnose_tracing(settings: TelemetrySettings) -> list[Finding]:
-    """Return whether spans can be made and sent; nothing where nobody wants them."""
+    """Report whether spans can be exported, if traces are enabled."""
     if not settings.traces:
         return []
     try:
-        _check_exporter()
-    except Invalid as wrong:
-        remedy = "do so, or take `traces` out of `settings.json`: the server does not start as it is"
-        return [failure("traces", wrong.message, remedy=remedy)]
-    said = "with what people, models and tools say" if settings.capture_content else "without what was said"
-    return [ok("traces", f"spans are sent, {said}")]
+        check_opentelemetry_installed()
+        from holdfast.telemetry.tracing import span_processor
 
-
-def _check_exporter() -> None:
-    check_opentelemetry_installed()
-    from holdfast.telemetry.tracing import span_processor
-
-    span_processor().shutdown()
+        span_processor().shutdown()
+    except Invalid as exc:
+        remedy = "do so, or remove `traces` from `settings.json`: the server does not start like this"
+        return [failure("traces", exc.message, remedy=remedy)]
+    content = "with message and tool content" if settings.capture_content else "without message and tool content"
+    return [ok("traces", f"spans are exported, {content}")]

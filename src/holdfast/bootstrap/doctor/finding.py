@@ -1,4 +1,4 @@
-"""A finding of `holdfast doctor`: what was checked, how bad it is, and the remedy."""
+"""A finding of `holdfast doctor`: the subject, the severity, a message and the remedy."""
 
 from enum import StrEnum
 
@@ -6,34 +6,33 @@ import msgspec
 
 
 class Severity(StrEnum):
-    """How bad it is."""
+    """Severity of a finding."""
 
     OK = "ok"
     WARNING = "warning"
-    """It works, and somebody should know."""
+    """It works, but the operator should know about it."""
     FAILED = "failed"
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     about: str
     verdict: Severity
     message: str
     remedy: str | None = None
-    """What to do; null where nothing is to be done."""
 
 
 def ok(about: str, message: str) -> Finding:
-    """Return that something is as it should be."""
+    """Return the finding of a passed check."""
     return Finding(about=about, verdict=Severity.OK, message=message)
 
 
 def warning(about: str, message: str, *, remedy: str) -> Finding:
-    """Return that something works, but not as people may think."""
+    """Return the finding of a check that passed with a caveat."""
     return Finding(about=about, verdict=Severity.WARNING, message=message, remedy=remedy)
 
 
 def failure(about: str, message: str, *, remedy: str) -> Finding:
-    """Return that something does not work."""
+    """Return the finding of a failed check."""
     return Finding(about=about, verdict=Severity.FAILED, message=message, remedy=remedy)

@@ -1,7 +1,7 @@
 """Storage checks of `holdfast doctor`: the database and the disk that holds it.
 
-A commit is on disk when the operating system says so. Only the disk knows whether that is true; a sync that is faster
-than any disk reveals a write cache.
+A commit is durable when the operating system reports a completed sync. A sync that is faster than any disk reveals a
+volatile write cache.
 """
 
 import asyncio
@@ -19,32 +19,32 @@ from holdfast.bootstrap.store import is_postgres
 from holdfast.domain.errors import HoldfastError, Invalid, StoreReadOnly
 
 MIN_POSTGRES_VERSION: Final = 14
-"""Older ones get no corrections from their makers any more."""
+"""Older versions receive no fixes any more."""
 
-_UPGRADE_REMEDY: Final = "nothing: the next `holdfast serve` brings it up to date"
+_UPGRADE_REMEDY: Final = "none needed: the next `holdfast serve` migrates it"
 
 
-async def diagnose_database(where: str | Path, *, own: bool) -> list[Finding]:
-    """Return what is found about the database at `where`; the workspace's own is made when it is first served."""
+async def diagnose_database(where: str | Path, *, is_default: bool) -> list[Finding]:
+    """Check the database at `where`; the default one of a workspace may not exist yet."""
     try:
         check_database(str(where))
-    except Invalid as refused:
-        return [failure("database", refused.message, remedy="give another `--database`")]
+    except Invalid as exc:
+        return [failure("database", exc.message, remedy="use another `--database`")]
     if is_postgres(where):
         return await _diagnose_postgres(str(where))
-    return await asyncio.to_thread(_diagnose_sqlite, Path(where), own=own)
+    return await asyncio.to_thread(_diagnose_sqlite, Path(where), is_default=is_default)
 
 
-def _diagnose_sqlite(path: Path, *, own: bool) -> list[Finding]:
+def _diagnose_sqlite(path: Path, *, is_default: bool) -> list[Finding]:
     from holdfast.store.sqlite.file import owner_of
 
-    if not own and not path.absolute().parent.is_dir():
-        return [failure("database", f"there is no folder for `{path.name}`", remedy=f"make `{path.parent}`")]
+    if not is_default and not path.absolute().parent.is_dir():
+        return [failure("database", f"the folder of `{path.name}` does not exist", remedy=f"create `{path.parent}`")]
     if not path.exists():
-        return [ok("database", f"there is no `{path.name}` yet: the first `holdfast serve` makes it")]
+        return [ok("database", f"`{path.name}` does not exist yet: the first `holdfast serve` creates it")]
     owner = owner_of(path)
-    found = [ok("server", "no process writes to the database" if owner is None else f"process {owner} uses it now")]
-    return [*found, _diagnose_schema(path), *_diagnose_integrity(path)]
+    message = "no process writes to the database" if owner is None else f"process {owner} uses it now"
+    return [ok("server", message), _diagnose_schema(path), _diagnose_integrity(path)]
 
 
 def _diagnose_schema(path: Path) -> Finding:
@@ -52,136 +52,130 @@ def _diagnose_schema(path: Path) -> Finding:
 
     try:
         version = schema_version(path)
-    except StoreReadOnly as behind:
-        return warning("database", behind.message, remedy=_UPGRADE_REMEDY)
-    except HoldfastError as wrong:
-        return failure("database", wrong.message, remedy=_restore_remedy(path))
-    return ok("database", f"`{path.name}` opens, and its schema is that of this version (`{version}`)")
+    except StoreReadOnly as exc:
+        return warning("database", exc.message, remedy=_UPGRADE_REMEDY)
+    except HoldfastError as exc:
+        return failure("database", exc.message, remedy=_restore_remedy(path))
+    return ok("database", f"`{path.name}` opens, and its schema is current (`{version}`)")
 
 
-def _diagnose_integrity(path: Path) -> list[Finding]:
+def _diagnose_integrity(path: Path) -> Finding:
     from holdfast.store.sqlite.file import find_damage
 
     try:
-        found = find_damage(path)
-    except HoldfastError as wrong:
-        return [failure("integrity", wrong.message, remedy=_restore_remedy(path))]
-    if found is None:
-        return [ok("integrity", "nothing wrong was found before the time was over: the file is large")]
-    if found:
-        return [failure("integrity", f"the file is damaged: {found[0]}", remedy=_restore_remedy(path))]
-    return [ok("integrity", "nothing in the file is damaged")]
+        damage = find_damage(path)
+    except HoldfastError as exc:
+        return failure("integrity", exc.message, remedy=_restore_remedy(path))
+    if damage is None:
+        return ok("integrity", "no damage found within the time limit: the file is large")
+    if damage:
+        return failure("integrity", f"the file is damaged: {damage[0]}", remedy=_restore_remedy(path))
+    return ok("integrity", "the file is not damaged")
 
 
 def _restore_remedy(path: Path) -> str:
-    return f"put back a copy of `{path.name}` from before, or see to it that this user may read it"
+    return f"restore `{path.name}` from a backup, or give this user read access"
 
 
 async def _diagnose_postgres(url: str) -> list[Finding]:
     from holdfast.store.postgres.database import inspect_database
 
     try:
-        seen = await inspect_database(url)
-    except HoldfastError as wrong:
-        return [failure("database", wrong.message, remedy="see to it that the server answers, and check the URL")]
-    version = ".".join(map(str, seen.version))
-    found = [ok("database", f"PostgreSQL {version} answers, and its schema is that of this version")]
-    if seen.missing:
-        message = f"PostgreSQL {version} answers, and {seen.missing} migrations are still to be applied"
-        found = [warning("database", message, remedy=_UPGRADE_REMEDY)]
-    if seen.version[0] < MIN_POSTGRES_VERSION:
+        database = await inspect_database(url)
+    except HoldfastError as exc:
+        return [failure("database", exc.message, remedy="check the URL, and that the server is running")]
+    version = ".".join(map(str, database.version))
+    findings = [ok("database", f"PostgreSQL {version} responds, and its schema is current")]
+    if database.missing:
+        message = f"PostgreSQL {version} responds, and {database.missing} migrations are pending"
+        findings = [warning("database", message, remedy=_UPGRADE_REMEDY)]
+    if database.version[0] < MIN_POSTGRES_VERSION:
         remedy = f"upgrade it to {MIN_POSTGRES_VERSION} or later"
-        found.append(warning("database", f"PostgreSQL {version} gets no corrections any more", remedy=remedy))
-    return found
+        findings.append(warning("database", f"PostgreSQL {version} receives no fixes any more", remedy=remedy))
+    return findings
 
 
 SYNC_TRIES: Final = 20
 SYNC_PAGE_BYTES: Final = 4096
 MIN_SYNC_SECONDS: Final = 0.000_03
-"""Seconds: no disk writes in less."""
+"""No disk completes a sync in less."""
 SLOW_SYNC_SECONDS: Final = 0.02
 LOW_SPACE_BYTES: Final = 1024**3
 MIN_SPACE_BYTES: Final = 100 * 1024**2
 
 _MEMORY_FILE_SYSTEMS: Final = frozenset({"tmpfs", "ramfs"})
 _NETWORK_FILE_SYSTEMS: Final = ("nfs", "cifs", "smb", "9p", "fuse", "ceph", "glusterfs", "afs")
-_LOCAL_DISK_REMEDY: Final = "use a disk of this machine, or PostgreSQL (`--database`)"
+_LOCAL_DISK_REMEDY: Final = "use a local disk, or PostgreSQL (`--database`)"
 
 
 def diagnose_disk(folder: Path) -> list[Finding]:
-    """Return what is found about a disk that the log is on, in `folder`."""
+    """Check the disk of `folder`, which holds the database."""
     return [*_diagnose_file_system(folder), _diagnose_sync(folder), diagnose_free_space(folder)]
 
 
 def sync_finding(seconds: float) -> Finding:
-    """Return what it means that a sync takes so long."""
-    told = f"a sync takes {seconds * 1000:.2f} ms"
+    """Return the finding for a sync that takes this long."""
+    message = f"a sync takes {seconds * 1000:.2f} ms"
     if seconds < MIN_SYNC_SECONDS:
         return warning(
             "disk sync",
-            f"{told}, less than a disk needs: something says that data is safe before it is. A process that is killed "
-            "loses nothing, but a machine that loses its power may lose the last commits",
-            remedy="turn off the write cache that is in between (of the virtual disk, the controller or the container)",
+            f"{message}, less than a disk needs: a write cache reports data as safe too early. A killed process loses "
+            "nothing, but after a power failure the last commits may be lost",
+            remedy="turn off the write cache (of the virtual disk, the controller or the container)",
         )
     if seconds > SLOW_SYNC_SECONDS:
-        message = f"{told}: about {1 / seconds:.0f} batches of commits a second, and words of models come late"
+        message = f"{message}: about {1 / seconds:.0f} commit batches per second, and streamed text is delayed"
         return warning("disk sync", message, remedy="put the workspace on a faster disk, or use PostgreSQL")
-    return ok("disk sync", f"{told}: what is committed is on disk, about {1 / seconds:.0f} batches a second")
+    return ok("disk sync", f"{message}: commits are durable, about {1 / seconds:.0f} batches per second")
 
 
 def _diagnose_sync(folder: Path) -> Finding:
+    sync = getattr(os, "fdatasync", os.fsync)  # as in SQLite
+    durations = []
     try:
-        return sync_finding(_median_sync_seconds(folder))
+        with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+            for _ in range(SYNC_TRIES):
+                file.write(os.urandom(SYNC_PAGE_BYTES))
+                started = perf_counter()
+                sync(file.fileno())
+                durations.append(perf_counter() - started)
     except OSError as exc:
         message = f"cannot write to `{folder}`: {exc.strerror or exc}"
-        return failure("disk sync", message, remedy="let the user of the server write there")
-
-
-def _median_sync_seconds(folder: Path) -> float:
-    """Return how long a sync usually takes, tried with a file that has no name and leaves nothing."""
-    sync = getattr(os, "fdatasync", os.fsync)  # as SQLite does
-    taken = []
-    with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
-        for _ in range(SYNC_TRIES):
-            file.write(os.urandom(SYNC_PAGE_BYTES))
-            begun = perf_counter()
-            sync(file.fileno())
-            taken.append(perf_counter() - begun)
-    return median(taken)
+        return failure("disk sync", message, remedy="give the user of the server write access")
+    return sync_finding(median(durations))
 
 
 def _diagnose_file_system(folder: Path) -> list[Finding]:
     kind = file_system_type(folder)
     if kind in _MEMORY_FILE_SYSTEMS:
-        message = f"the log is on {kind}, which is memory: it is gone when the machine is"
+        message = f"the database is on {kind}, which is memory: it is lost when the machine stops"
         return [warning("file system", message, remedy=_LOCAL_DISK_REMEDY)]
     if kind.startswith(_NETWORK_FILE_SYSTEMS):
-        message = f"the log is on {kind}, where the locks of SQLite cannot be relied on"
+        message = f"the database is on {kind}, where SQLite locks are not reliable"
         return [warning("file system", message, remedy=_LOCAL_DISK_REMEDY)]
     return [ok("file system", kind)] if kind else []
 
 
 def file_system_type(folder: Path, *, mounts: Path = Path("/proc/self/mountinfo")) -> str:
-    """Return the kind of the file system that `folder` is on; nothing where the system does not tell."""
+    """Return the file system type of `folder`; empty if it is unknown."""
     try:
         lines = mounts.read_text().splitlines()
     except OSError:
         return ""
-    found = {_unescape_mount(line.split()[4]): line.partition(" - ")[2].split()[0] for line in lines}
+    types = {}
+    for line in lines:
+        mount = line.split()[4].replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
+        types[mount] = line.partition(" - ")[2].split()[0]
     resolved = folder.resolve()
-    return next((found[str(each)] for each in (resolved, *resolved.parents) if str(each) in found), "")
-
-
-def _unescape_mount(path: str) -> str:
-    return path.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
+    return next((types[str(each)] for each in (resolved, *resolved.parents) if str(each) in types), "")
 
 
 def diagnose_free_space(folder: Path) -> Finding:
-    """Return how much room there is on a disk."""
+    """Check the free space on the disk of `folder`."""
     free = shutil.disk_usage(folder).free
-    told = f"{free / 1024**3:.1f} GiB are free"
+    message = f"{free / 1024**3:.1f} GiB are free"
     if free < MIN_SPACE_BYTES:
-        return failure("disk space", told, remedy="make room: without it nothing is committed")
+        return failure("disk space", message, remedy="free disk space: on a full disk every commit fails")
     if free < LOW_SPACE_BYTES:
-        return warning("disk space", told, remedy="make room before it runs out: then nothing is committed any more")
-    return ok("disk space", told)
+        return warning("disk space", message, remedy="free disk space soon: on a full disk every commit fails")
+    return ok("disk space", message)
