@@ -109,12 +109,12 @@ async def test_an_agent_whose_provider_has_no_key_is_named_with_the_variable(
     messages = [(finding.verdict, finding.message) for finding in (await look(workspace))["providers"]]
     unset = "agent `hello` uses `anthropic:claude`, and `ANTHROPIC_API_KEY` is not set"
     assert (Severity.WARNING, unset) in messages
-    assert (Severity.WARNING, "agent `hello` uses `nobody:knows`, and `nobody` is not known") in messages
+    assert (Severity.WARNING, "agent `hello` uses `nobody:knows`, and `nobody` is unknown") in messages
 
 
 async def test_a_database_that_is_whole_is_well(workspace: Workspace, database: Path) -> None:
     found = await look(workspace)
-    assert "its schema is that of this version" in only(found, "database", Severity.OK).message
+    assert "its schema is current" in only(found, "database", Severity.OK).message
     assert only(found, "integrity", Severity.OK)
     assert only(found, "server", Severity.OK).message == "no process writes to the database"
 
@@ -178,10 +178,10 @@ async def test_postgres_is_looked_at_before_and_after_its_schema_is_there(
 ) -> None:
     url = await postgres.create_database("doctor")
     try:
-        assert "still to be applied" in only(await look(workspace, url), "database", Severity.WARNING).message
+        assert "migrations are pending" in only(await look(workspace, url), "database", Severity.WARNING).message
         async with open_store(url):
             found = await look(workspace, url)
-        assert "its schema is that of this version" in only(found, "database", Severity.OK).message
+        assert "its schema is current" in only(found, "database", Severity.OK).message
         assert "disk sync" not in found, "the log is not on this machine's disk"
     finally:
         await postgres.drop_database("doctor")
@@ -204,7 +204,7 @@ async def test_traces_that_cannot_be_sent_are_told_and_those_that_can(
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "pigeon")
     assert "`pigeon`" in only(await look(workspace), "traces", Severity.FAILED).message
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "console")
-    assert "without what was said" in only(await look(workspace), "traces", Severity.OK).message
+    assert "without message and tool content" in only(await look(workspace), "traces", Severity.OK).message
 
 
 async def test_a_sandbox_that_is_turned_off_is_told(workspace: Workspace) -> None:

@@ -73,19 +73,19 @@ def test_a_server_that_cannot_be_is_refused_in_one_line_and_a_wrong_command_line
 ) -> None:
     workspace, nothing = str(Workspace.create(tmp_path / "workspace").path), str(tmp_path / "nothing")
     cases = [
-        (["--workspace", nothing], 1, f"make one with `holdfast init {nothing}`"),
-        (["--host", "0.0.0.0"], 1, "make a key first, with `holdfast key create NAME`"),
-        (["--host", "example.org"], 1, "is no address"),
+        (["--workspace", nothing], 1, f"create one with `holdfast init {nothing}`"),
+        (["--host", "0.0.0.0"], 1, "create a key first, with `holdfast key create NAME`"),
+        (["--host", "example.org"], 1, "is not an IP address"),
         (["--allow-host", "http://x"], 1, "is not a valid host name"),
         (["--rate-limit", "often"], 1, "is not a rate"),
         (["--oidc", nothing], 1, "cannot be read"),
         (["--queue-depth", "0"], 2, "'--queue-depth'"),
-        (["--cors-origin", "localhost:3000"], 1, "is no origin"),
-        (["--cors-origin", "http://x/"], 1, "is no origin"),
-        (["--database", "mysql://h/x"], 1, "`mysql` is no database"),
-        (["--database", ""], 1, "is no database"),
-        (["--database", "postgresql://[h/x"], 1, "cannot be read"),
-        (["--database", "postgresql://h:port/x"], 1, "cannot be read"),
+        (["--cors-origin", "localhost:3000"], 1, "is not an origin"),
+        (["--cors-origin", "http://x/"], 1, "is not an origin"),
+        (["--database", "mysql://h/x"], 1, "`mysql` is not a supported database"),
+        (["--database", ""], 1, "is not a supported database"),
+        (["--database", "postgresql://[h/x"], 1, "cannot be parsed"),
+        (["--database", "postgresql://h:port/x"], 1, "cannot be parsed"),
         (["--database", "postgresql://127.0.0.1:1/x"], 1, "does not answer"),
         (["--database", "no/such/folder/x.db"], 1, "there is no folder"),
         (["--port", "70000"], 2, "'--port'"),
@@ -145,7 +145,7 @@ def test_settings_may_have_rules_for_tools_of_the_workspace_and_a_broken_edit_of
             pass
         assert server.ask("/api/threads", {})["agent_type"] == "hello"
         _, log = server.stop()
-    assert ["the last good version is used" in log, log.count("\n")] == [True, 1]
+    assert ["the last valid version stays in use" in log, log.count("\n")] == [True, 1]
 
 
 def test_a_port_and_a_database_that_others_hold_are_said_so(tmp_path: Path) -> None:

@@ -109,8 +109,8 @@ def merge_patch(kind: Any, old: dict[str, Json], patch: dict[str, Json]) -> dict
         if value is None and NoneType not in type_alternatives(inner):
             new.pop(key, None)
         elif isinstance(value, dict) and isinstance(old_value, dict | None) and _is_object(inner):
-            is_same_kind = old_value and _has_same_tag(inner, old_value, value)
-            new[key] = merge_patch(inner, old_value if is_same_kind else {}, value)
+            base = old_value if old_value and _has_same_tag(inner, old_value, value) else {}
+            new[key] = merge_patch(inner, base, value)
         else:
             new[key] = value
     return new

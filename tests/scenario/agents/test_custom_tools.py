@@ -100,7 +100,7 @@ async def test_an_edit_is_used_by_the_next_run(workshop: Workshop) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"name": "other"}, "give them one name"),
+        ({"name": "other"}, "give them the same name"),
         ({"command": []}, "command"),
         ({"parameters": {"type": "array"}}, "must be a JSON Schema of an object"),
         ({"parameters": {"type": "object", "properties": 3}}, "are no JSON Schema"),

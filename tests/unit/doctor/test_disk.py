@@ -40,8 +40,8 @@ def test_a_system_that_does_not_tell_its_mounts_is_believed(tmp_path: Path) -> N
     ("seconds", "verdict", "words"),
     [
         (0.000_005, Severity.WARNING, "less than a disk needs"),
-        (0.001, Severity.OK, "about 1000 batches a second"),
-        (0.05, Severity.WARNING, "about 20 batches of commits a second"),
+        (0.001, Severity.OK, "about 1000 batches per second"),
+        (0.05, Severity.WARNING, "about 20 commit batches per second"),
     ],
 )
 def test_what_a_sync_takes_says_what_it_is_worth(seconds: float, verdict: Severity, words: str) -> None:

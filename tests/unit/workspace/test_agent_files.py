@@ -171,13 +171,13 @@ def test_instructions_that_say_nothing_are_refused(workspace: Workspace, text: s
 @pytest.mark.parametrize("file", ["agent.json", "AGENT.md", "SOUL.md"])
 def test_what_is_not_utf_8_is_refused(workspace: Workspace, file: str) -> None:
     (write_agent(workspace) / file).write_bytes(b'{"model": "\xff"}')
-    assert _refused(workspace) == f"agents/bot/{file}: is not UTF-8: byte 12 cannot be read"
+    assert _refused(workspace) == f"agents/bot/{file}: is not UTF-8: byte 12 is invalid"
 
 
 @pytest.mark.parametrize("file", ["agent.json", "AGENT.md", "SOUL.md"])
 def test_a_nul_character_is_refused(workspace: Workspace, file: str) -> None:
     (write_agent(workspace) / file).write_bytes(b"\x00")
-    assert _refused(workspace) == f"agents/bot/{file}: has a NUL character in it"
+    assert _refused(workspace) == f"agents/bot/{file}: contains a NUL character"
 
 
 @pytest.mark.parametrize("file", ["agent.json", "AGENT.md", "SOUL.md"])
@@ -198,14 +198,14 @@ def test_a_link_may_not_lead_out_of_the_workspace(workspace: Workspace, tmp_path
     path = write_agent(workspace) / file
     path.unlink(missing_ok=True)
     path.symlink_to(outside)
-    assert _refused(workspace) == f"agents/bot/{file}: leads out of the workspace: put the file itself here"
+    assert _refused(workspace) == f"agents/bot/{file}: is a link out of the workspace: put the file itself here"
 
 
 def test_a_whole_folder_may_not_lead_out_of_the_workspace(workspace: Workspace, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     write_agent(workspace).rename(outside)
     (workspace.agents / "bot").symlink_to(outside)
-    assert "leads out of the workspace" in _refused(workspace)
+    assert "is a link out of the workspace" in _refused(workspace)
 
 
 def test_a_link_may_lead_to_another_place_in_the_workspace(workspace: Workspace) -> None:
@@ -227,12 +227,12 @@ def test_a_link_that_leads_nowhere_is_a_missing_file(workspace: Workspace) -> No
 
 def test_a_folder_in_the_place_of_a_file_is_refused(workspace: Workspace) -> None:
     (write_agent(workspace) / "SOUL.md").mkdir()
-    assert _refused(workspace) == "agents/bot/SOUL.md: is not a file"
+    assert _refused(workspace) == "agents/bot/SOUL.md: is not a regular file"
 
 
 def test_a_pipe_in_the_place_of_a_file_is_refused_and_waits_for_nobody(workspace: Workspace) -> None:
     os.mkfifo(write_agent(workspace) / "SOUL.md")
-    assert _refused(workspace) == "agents/bot/SOUL.md: is not a file"
+    assert _refused(workspace) == "agents/bot/SOUL.md: is not a regular file"
 
 
 def _refused(workspace: Workspace) -> str:

@@ -199,9 +199,9 @@ def test_what_is_broken_is_logged_once_until_it_changes(
             seconds.pass_a_look()
             agents.get("bot")
     broken, still, good = caplog.messages
-    assert broken.startswith(NOT_JSON) and broken.endswith("(the last good version is used)")
+    assert broken.startswith(NOT_JSON) and broken.endswith("(the last valid version stays in use)")
     assert still.startswith("agents/bot/agent.json: expected `object`")
-    assert good == "agents/bot/agent.json: is good again"
+    assert good == "agents/bot/agent.json: is valid again"
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING", "INFO"]
 
 

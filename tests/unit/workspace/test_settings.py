@@ -85,7 +85,7 @@ def test_a_link_may_not_lead_out_of_the_workspace(workspace: Workspace, settings
     outside = workspace.path.parent / "settings.json"
     write_json(outside, {})
     workspace.settings.symlink_to(outside)
-    with pytest.raises(Invalid, match=r"^settings\.json: leads out of the workspace"):
+    with pytest.raises(Invalid, match=r"^settings\.json: is a link out of the workspace"):
         settings.get()
 
 

@@ -48,7 +48,7 @@ json_values = st.recursive(
         ({"tools": ["sleep", 3]}, "tools[1]: expected `string`, got `integer`"),
         (
             {"tools": ["a b"]},
-            "tools[0]: expected the name of a tool, such as `ask_user`, or the beginning of some, such as `plan_*`",
+            "tools[0]: expected the name of a tool, such as `ask_user`, or a prefix, such as `plan_*`",
         ),
         ({"permissions": {"forbid": []}}, "permissions.forbid: unknown key, known are `deny`, `ask`, `allow`"),
         (
@@ -183,13 +183,13 @@ def test_an_error_in_another_place_does_not_hide_which_name_is_wrong() -> None:
         ('{\n  // mine\n  "model": "a:b"\n}', "is not JSON: line 2, column 3: "),
         ('{"model": "a:b"} {}', "is not JSON: line 1, column 18: extra data"),
         ('{"model": "a\n"}', "is not JSON: line 1, column 13: "),
-        ('{"model": NaN}', "`NaN` is not a number in JSON"),
-        ('{"temperature": -Infinity}', "`-Infinity` is not a number in JSON"),
-        ('{"model": "a:b", "tools": [], "model": "a:c"}', "`model` is there twice in one object: which one counts?"),
-        ('{"model": "a:b", "limits": {"x": 1, "x": 1}}', "`x` is there twice in one object: which one counts?"),
-        ('{"model": "a:\\ud800"}', "has half of a surrogate pair in a text"),
-        ('{"model": "a:b", "temperature": 1e999}', "`1e999` is too large a number"),
-        ('{"model": "a:b", "mcp_servers": {"a": {"b": -1e999}}}', "`-1e999` is too large a number"),
+        ('{"model": NaN}', "`NaN` is not a JSON number"),
+        ('{"temperature": -Infinity}', "`-Infinity` is not a JSON number"),
+        ('{"model": "a:b", "tools": [], "model": "a:c"}', "`model` is twice in one object: remove one of them"),
+        ('{"model": "a:b", "limits": {"x": 1, "x": 1}}', "`x` is twice in one object: remove one of them"),
+        ('{"model": "a:\\ud800"}', "has an unpaired surrogate in a string"),
+        ('{"model": "a:b", "temperature": 1e999}', "the number `1e999` is too large"),
+        ('{"model": "a:b", "mcp_servers": {"a": {"b": -1e999}}}', "the number `-1e999` is too large"),
     ],
 )
 def test_a_text_that_is_not_json_is_told_with_its_place(text: str, message: str) -> None:

@@ -133,7 +133,7 @@ async def diagnose_providers(settings: Providers, agents: Sequence[Agent]) -> li
     usable = ", ".join(provider.name for provider in providers.values() if provider.has_key)
     message = f"these have a key, or need none: {usable}" if usable else "none has a key: only scripted models run"
     findings = [ok("providers", message)]
-    for agent, model in ((agent, model) for agent in agents for model in agent.models):
+    for agent, model in [(each, model) for each in agents for model in each.models]:
         name = model.partition(":")[0]
         provider = providers.get(name)
         if name == SCRIPTED_PROVIDER or (provider is not None and provider.has_key):
