@@ -21,7 +21,7 @@ from holdfast.domain.artifact import NewArtifact
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
-from holdfast.domain.events.ag_ui import ActivityEvent
+from holdfast.domain.events import ActivityEvent
 from holdfast.domain.events.custom import HoldfastEvent
 from holdfast.domain.ids import MessageId, RunId, TimerId, ToolCallId
 from holdfast.domain.instant import Instant

@@ -7,8 +7,13 @@ import pytest
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import AlreadyAnswered
-from holdfast.domain.events import Event, RunFinished, RunStarted, SubagentFinished
-from holdfast.domain.events.ag_ui import SubagentSuspended
+from holdfast.domain.events import (
+    Event,
+    RunFinished,
+    RunStarted,
+    SubagentFinished,
+    SubagentSuspended,
+)
 from holdfast.domain.events.messages import InterruptOutcome
 from holdfast.domain.ids import RunId
 from holdfast.domain.inbox import InboxKind

@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from holdfast.domain.artifact import ArtifactType
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
-from holdfast.domain.events.ag_ui import Custom
+from holdfast.domain.events import Custom
 from holdfast.domain.ids import ArtifactId, InterruptId, MessageId, RunId, ThreadId, ToolCallId
 from holdfast.domain.interrupt import InterruptStatus
 from holdfast.domain.permission import PermissionAction

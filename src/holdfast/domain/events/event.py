@@ -8,8 +8,6 @@ from msgspec import UNSET, UnsetType
 from holdfast.domain.content import Json
 from holdfast.domain.ids import RunId
 
-PROTOCOL_VERSION: Final = "1.0"
-
 NonNullJson: TypeAlias = bool | int | float | str | list[Json] | dict[str, Json]
 """Any JSON value except null: an optional field without a value is omitted."""
 

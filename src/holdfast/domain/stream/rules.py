@@ -16,14 +16,17 @@ from holdfast.domain.events import (
     Event,
     ReasoningEncryptedValue,
     ReasoningEnd,
+    ReasoningEvent,
     ReasoningMessageChunk,
     ReasoningMessageContent,
     ReasoningMessageEnd,
     ReasoningMessageStart,
     ReasoningStart,
     SubagentError,
+    SubagentEvent,
     SubagentFinished,
     SubagentStarted,
+    TextEvent,
     TextMessageChunk,
     TextMessageContent,
     TextMessageEnd,
@@ -31,10 +34,10 @@ from holdfast.domain.events import (
     ToolCallArgs,
     ToolCallChunk,
     ToolCallEnd,
+    ToolCallEvent,
     ToolCallResult,
     ToolCallStart,
 )
-from holdfast.domain.events.ag_ui import ReasoningEvent, SubagentEvent, TextEvent, ToolCallEvent
 from holdfast.domain.ids import MessageId, ToolCallId
 from holdfast.domain.stream.state import StreamIds, StreamState, message_ends, reasoning_message_ends, work_ends
 

@@ -20,12 +20,16 @@ from holdfast.domain.events import (
     ReasoningStart,
     RunErrorEvent,
     RunFinished,
+    RunLifecycleEvent,
     RunStarted,
+    StepEvent,
     StepFinished,
     StepStarted,
     SubagentError,
+    SubagentEvent,
     SubagentFinished,
     SubagentStarted,
+    SubagentSuspended,
     TerminalEvent,
     TextMessageEnd,
     TextMessageStart,
@@ -33,7 +37,6 @@ from holdfast.domain.events import (
     ToolCallResult,
     ToolCallStart,
 )
-from holdfast.domain.events.ag_ui import RunLifecycleEvent, StepEvent, SubagentEvent, SubagentSuspended
 from holdfast.domain.events.messages import (
     AgUiInterrupt,
     AgUiMessage,

@@ -29,6 +29,8 @@ from holdfast.domain.events import (
     SubagentError,
     SubagentFinished,
     SubagentStarted,
+    SubagentSucceeded,
+    SubagentSuspended,
     TextMessageChunk,
     TextMessageContent,
     TextMessageEnd,
@@ -39,7 +41,6 @@ from holdfast.domain.events import (
     ToolCallResult,
     ToolCallStart,
 )
-from holdfast.domain.events.ag_ui import SubagentSucceeded, SubagentSuspended
 from holdfast.domain.events.messages import (
     ActivityMessage,
     AgUiInterrupt,

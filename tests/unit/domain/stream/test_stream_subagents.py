@@ -15,8 +15,8 @@ from holdfast.domain.events import (
     StepStarted,
     SubagentError,
     SubagentFinished,
+    SubagentSuspended,
 )
-from holdfast.domain.events.ag_ui import SubagentSuspended
 from holdfast.domain.events.messages import (
     AgUiInterrupt,
     AgUiMessage,

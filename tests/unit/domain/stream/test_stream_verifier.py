@@ -28,6 +28,7 @@ from holdfast.domain.events import (
     SubagentError,
     SubagentFinished,
     SubagentStarted,
+    SubagentSuspended,
     TextMessageChunk,
     TextMessageContent,
     TextMessageEnd,
@@ -38,7 +39,6 @@ from holdfast.domain.events import (
     ToolCallResult,
     ToolCallStart,
 )
-from holdfast.domain.events.ag_ui import SubagentSuspended
 from holdfast.domain.events.messages import (
     ActivityMessage,
     AgUiMessage,

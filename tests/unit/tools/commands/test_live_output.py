@@ -4,8 +4,11 @@ import asyncio
 
 import msgspec
 
-from holdfast.domain.events import ActivityDelta, ActivitySnapshot
-from holdfast.domain.events.ag_ui import ActivityEvent
+from holdfast.domain.events import (
+    ActivityDelta,
+    ActivityEvent,
+    ActivitySnapshot,
+)
 from holdfast.tools.commands.live_output import MAX_LIVE_CHARS, TRUNCATED_NOTE, LiveOutput
 from holdfast.tools.redaction import REDACTED, Redaction
 from tests.support.calls import a_call
