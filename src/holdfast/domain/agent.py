@@ -40,9 +40,7 @@ class UnknownOutcome(StrEnum):
     TELL = "tell"
     """Tell the model that it must verify."""
     ASK = "ask"
-    """Ask a person."""
     FAIL = "fail"
-    """End the run."""
 
 
 class TaintPolicy(StrEnum):
@@ -69,16 +67,14 @@ class ModeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent as its files define it. `digest` changes with every change of them."""
+    """An agent as its files define it: `instructions` is `AGENT.md`, `soul` is `SOUL.md`, `digest` covers all files."""
 
     name: str
     description: str
     models: list[str]
     """The model, then its fallbacks in order."""
     instructions: str
-    """The text of `AGENT.md`."""
     soul: str | None = None
-    """The text of `SOUL.md`."""
     chat: ModeSettings = ModeSettings()
     task: ModeSettings = ModeSettings()
     daemon: ModeSettings = ModeSettings(enabled=False)
@@ -98,7 +94,6 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     temperature: float | None = None
     thinking: ThinkingLevel | None = None
     mcp_servers: dict[str, McpServer] = {}
-    """The agent's own MCP servers."""
     skills: list[str] = []
     working_folder: str = DEFAULT_WORKING_FOLDER
     """Root of its file tools, relative to the workspace."""

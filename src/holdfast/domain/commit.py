@@ -32,11 +32,9 @@ class RunSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     messages: Sequence[Message]
     """The latest messages of the conversation, up to the thread's `context_window`, oldest first."""
     steps: Sequence[Step]
-    """Steps of this run, by number."""
     values: dict[str, Json]
     inbox: Sequence[InboxItem]
     interrupts: Sequence[Interrupt]
-    """Open interrupts."""
     events: Sequence[Event]
     """Events of `STRUCTURAL_TYPES`, in order, which define the state of the run's stream."""
     last_event_seq: int
@@ -61,7 +59,6 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     budget_keys: tuple[int, ...] = ()
     """Budgets that the run spends from, the nearest first."""
     run: Run
-    """The run as it was claimed."""
     snapshot: RunSnapshot | None = None
     """The state of the run in the transaction of the claim, if the claim read it."""
 
@@ -96,7 +93,6 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True):
 
     last_event_seq: int
     unread: int = 0
-    """Number of unread inbox items."""
     spent: Usage | None = None
     """Usage of the nearest budget, if the commit added usage; `input_tokens` counts all tokens."""
     message_ids: Sequence[MessageId] = ()

@@ -102,7 +102,6 @@ def _may_be_in(sequences: Sequence[int], sequence: int) -> bool:
 
 
 SEGMENT_SEPARATOR: Final = "\n\n"
-"""Separates the segments of a system prompt."""
 
 
 class SentSegment(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,7 +138,6 @@ class ContextSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     conversation: tuple[SentPart, ...]
     reminders: tuple[str, ...]
     tools: str
-    """The digest of the tool definitions."""
     tokens: dict[str, int]
     """Estimated tokens by part."""
     first_sequence: int | None

@@ -63,7 +63,6 @@ class McpToolClass(StrEnum):
     """The class of a tool, as the operator declares it."""
 
     READ_ONLY = "read_only"
-    """It changes nothing."""
     IDEMPOTENT = "idempotent"
     """It may be called again with the same idempotency key."""
     EFFECTFUL = "effectful"

@@ -10,7 +10,6 @@ import msgspec
 from holdfast.domain.errors import Invalid
 
 DEFAULT_PROVIDER_TIMEOUT_SECONDS: Final = 300.0
-"""Maximum silence of a provider during a call."""
 
 _ENV_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PRICE_FIELDS: Final = ("input_usd_per_million", "output_usd_per_million", "cached_input_usd_per_million")
@@ -28,7 +27,6 @@ class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     api_key_env: str | None = None
     """The environment variable that holds the key; null if the provider needs none."""
     context_window: _Count | None = None
-    """Context window of its models, in tokens."""
     input_usd_per_million: _Price | None = None
     output_usd_per_million: _Price | None = None
     cached_input_usd_per_million: _Price | None = None
@@ -67,7 +65,6 @@ class KnownProvider(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """The part before the colon in the name of a model."""
     from_settings: bool
-    """Whether `settings.json` defines it."""
     key_variable: str | None
     """The environment variable that holds its key; null if it needs none."""
     has_key: bool

@@ -35,7 +35,6 @@ class LiveRun(msgspec.Struct, frozen=True, kw_only=True):
     base_key: int | None
     base_sequence: int | None
     interrupts: Sequence[InterruptId] = ()
-    """Open interrupts that it waits for."""
 
 
 class RunStart(msgspec.Struct, frozen=True, kw_only=True):

@@ -177,7 +177,6 @@ class RunPhase(StrEnum):
     """No worker has started it."""
     WORKING = "working"
     ASKING = "asking"
-    """It waits for a person."""
     COMPLETED = "completed"
     FAILED = "failed"
     CANCELLED = "cancelled"

@@ -16,7 +16,6 @@ from holdfast.domain.instant import Instant
 from holdfast.domain.validation import check_text
 
 DEFAULT_SPACE: Final = SpaceId("default")
-"""The space that every workspace starts with."""
 
 MAX_SPACE_NAME_CHARS: Final = 200
 

@@ -37,7 +37,6 @@ class ToolReach(StrEnum):
     COMMANDS = "commands"
     """The same as commands: beyond the workspace only if commands have network access."""
     OUTSIDE = "outside"
-    """Beyond the workspace."""
 
 
 class ToolChange(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,7 +16,6 @@ WORKING_ROOT: Final = WorkingPath(".")
 MAX_PATH_BYTES: Final = 1_024
 MAX_PATH_PART_BYTES: Final = 255
 MAX_PATH_DEPTH: Final = 64
-"""Maximum number of parts."""
 
 _RELATIVE_HINT: Final = "use a path relative to your working folder, such as `src/main.py`"
 

@@ -33,7 +33,7 @@ from holdfast.ports.workspace import BrokenAgent
 from holdfast.tools.permissions.rule_checks import KNOWN_TOOLS
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.grants import FolderGrants
-from holdfast.workspace.json_files import check_rules, decode_json
+from holdfast.workspace.json_files import SchemaUrl, check_rules, decode_json
 from holdfast.workspace.reload import Monotonic, PollThrottle, WatchedFiles
 from holdfast.workspace.settings import Settings, with_defaults
 from holdfast.workspace.text_files import file_name, printable, raise_invalid_file, read_optional_text, read_text
@@ -75,9 +75,7 @@ Description: TypeAlias = Annotated[
 class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The content of `agent.json`."""
 
-    schema_: Annotated[str | None, Meta(description="The schema for editors; Holdfast ignores it.")] = msgspec.field(
-        name="$schema", default=None
-    )
+    schema_: SchemaUrl = msgspec.field(name="$schema", default=None)
     model: Annotated[
         _OneModel | Annotated[list[ModelName], Meta(min_length=1, max_length=MAX_MODELS)],
         Meta(description="The model, `provider:name`; or a list of the model and its fallbacks, in order."),
@@ -236,7 +234,14 @@ class FolderAgents:
         if at is None:
             return
         self._with_defaults.clear()
-        self._agents = {name: self._agents.get(name) or self._watch(name) for name in self._names()}
+        self._agents = {
+            name: self._agents.get(name)
+            or WatchedFiles(
+                partial(read_agent, self._workspace, name, tool_names=self._tool_names),
+                files=[self._workspace.agents / name / file for file in AGENT_FILE_NAMES],
+            )
+            for name in self._names()
+        }
         for files in self._agents.values():
             files.poll(at=at)
         self._grants.poll()
@@ -255,7 +260,3 @@ class FolderAgents:
             for name in names
             if not name.startswith(".") and any(os.path.lexists(folder / name / file) for file in AGENT_FILE_NAMES[:2])
         ]
-
-    def _watch(self, name: str) -> WatchedFiles[Agent]:
-        files = [self._workspace.agents / name / file for file in AGENT_FILE_NAMES]
-        return WatchedFiles(partial(read_agent, self._workspace, name, tool_names=self._tool_names), files=files)

@@ -15,7 +15,7 @@ from holdfast.domain.agent import AgentName, Permissions, RuleText
 from holdfast.domain.errors import Conflict, Invalid, Unavailable
 from holdfast.tools.permissions.rule_checks import KNOWN_TOOLS
 from holdfast.workspace.folder import Workspace
-from holdfast.workspace.json_files import check_rules, decode_json
+from holdfast.workspace.json_files import SchemaUrl, check_rules, decode_json
 from holdfast.workspace.reload import Monotonic, WatchedFiles
 from holdfast.workspace.text_files import file_name, read_optional_text, replace_file
 
@@ -23,9 +23,7 @@ from holdfast.workspace.text_files import file_name, read_optional_text, replace
 class GrantsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The content of `permissions.json`."""
 
-    schema_: Annotated[str | None, Meta(description="The schema for editors; Holdfast ignores it.")] = msgspec.field(
-        name="$schema", default=None
-    )
+    schema_: SchemaUrl = msgspec.field(name="$schema", default=None)
     allow: Annotated[
         dict[AgentName, list[RuleText]],
         Meta(description="Rules that allow calls without approval, by agent."),

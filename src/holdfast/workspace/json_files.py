@@ -3,10 +3,12 @@
 import json
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final, NoReturn, TypeVar
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import count
+from typing import Annotated, Any, Final, NoReturn, TypeAlias, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from holdfast.domain.agent import Permissions
 from holdfast.domain.content import Json
@@ -16,6 +18,7 @@ from holdfast.tools.permissions.rule_checks import KNOWN_TOOLS, rule_problems
 from holdfast.workspace.text_files import raise_invalid_file
 
 T = TypeVar("T")
+SchemaUrl: TypeAlias = Annotated[str | None, Meta(description="The schema for editors; Holdfast ignores it.")]
 
 
 def decode_json(text: str, kind: type[T], *, file: str) -> T:
@@ -95,42 +98,30 @@ def line_of(text: str, path: Sequence[str | int]) -> int:
     """Return the line of the value at `path` in a valid JSON text; if it is missing, the line of its parent."""
     at = _skip_whitespace(text, 0)
     for step in path:
-        child = None
-        if text[at] == "{" and isinstance(step, str):
-            child = _member(text, at, step)
-        elif text[at] == "[" and isinstance(step, int):
-            child = _item(text, at, step)
+        child = next((child for key, child in _children(text, at) if key == step), None)
         if child is None:
             break
         at = child
     return text.count("\n", 0, at) + 1
 
 
-def _member(text: str, at: int, key: str) -> int | None:
+def _children(text: str, at: int) -> Iterator[tuple[str | int, int]]:
+    """Yield the key or index and the position of each value in the object or list at `at`."""
+    is_object = text[at] == "{"
+    if not is_object and text[at] != "[":
+        return
     at = _skip_whitespace(text, at + 1)
-    while text[at] != "}":
-        name, end = _DECODER.raw_decode(text, at)
-        value = _skip_whitespace(text, _skip_whitespace(text, end) + 1)
-        if name == key:
-            return value
-        at = _skip_value(text, value)
-    return None
-
-
-def _item(text: str, at: int, index: int) -> int | None:
-    at = _skip_whitespace(text, at + 1)
-    for _ in range(index):
-        if text[at] == "]":
-            return None
-        at = _skip_value(text, at)
-    return None if text[at] == "]" else at
-
-
-def _skip_value(text: str, at: int) -> int:
-    """Return the start of the item after the value at `at`."""
-    _, end = _DECODER.raw_decode(text, at)
-    at = _skip_whitespace(text, end)
-    return _skip_whitespace(text, at + 1) if text[at] == "," else at
+    for index in count():
+        if text[at] in "}]":
+            return
+        key: str | int = index
+        if is_object:
+            key, end = _DECODER.raw_decode(text, at)
+            at = _skip_whitespace(text, _skip_whitespace(text, end) + 1)
+        yield key, at
+        at = _skip_whitespace(text, _DECODER.raw_decode(text, at)[1])
+        if text[at] == ",":
+            at = _skip_whitespace(text, at + 1)
 
 
 def _skip_whitespace(text: str, at: int) -> int:

@@ -17,7 +17,7 @@ from holdfast.domain.web_settings import WebSettings
 from holdfast.tools.exposure import DEFAULT_VISIBLE_TOOLS
 from holdfast.tools.permissions.rule_checks import KNOWN_TOOLS
 from holdfast.workspace.folder import Workspace
-from holdfast.workspace.json_files import check_rules, decode_json
+from holdfast.workspace.json_files import SchemaUrl, check_rules, decode_json
 from holdfast.workspace.reload import Monotonic, PollThrottle, WatchedFiles
 from holdfast.workspace.text_files import file_name, read_optional_text
 
@@ -66,9 +66,7 @@ class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The content of `settings.json`."""
 
-    schema_: Annotated[str | None, Meta(description="The schema for editors; Holdfast ignores it.")] = msgspec.field(
-        name="$schema", default=None
-    )
+    schema_: SchemaUrl = msgspec.field(name="$schema", default=None)
     providers: Annotated[
         dict[ProviderName, ProviderSettings],
         Meta(description="Model providers, by the name before the colon in the name of a model."),

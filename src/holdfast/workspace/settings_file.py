@@ -108,7 +108,11 @@ def merge_patch(kind: Any, old: dict[str, Json], patch: dict[str, Json]) -> dict
         inner, old_value = _type_of_key(kind, key), old.get(key)
         if value is None and NoneType not in type_alternatives(inner):
             new.pop(key, None)
-        elif isinstance(value, dict) and isinstance(old_value, dict | None) and _is_object(inner):
+        elif (
+            isinstance(value, dict)
+            and isinstance(old_value, dict | None)
+            and any(get_origin(one) is dict or is_struct(one) for one in type_alternatives(inner))
+        ):
             base = old_value if old_value and _has_same_tag(inner, old_value, value) else {}
             new[key] = merge_patch(inner, base, value)
         else:
@@ -125,10 +129,6 @@ def _type_of_key(kind: Any, key: str) -> Any:
             if field.encode_name == key:
                 return field.type
     return Any
-
-
-def _is_object(kind: Any) -> bool:
-    return any(get_origin(one) is dict or is_struct(one) for one in type_alternatives(kind))
 
 
 def _has_same_tag(kind: Any, old: dict[str, Json], patch: dict[str, Json]) -> bool:

@@ -18,7 +18,7 @@ from holdfast.tools.commands.command_runner import CommandRunner
 from holdfast.tools.commands.custom_tool import BrokenTool, CustomTool
 from holdfast.tools.tool import Tool
 from holdfast.workspace.folder import Workspace
-from holdfast.workspace.json_files import decode_json
+from holdfast.workspace.json_files import SchemaUrl, decode_json
 from holdfast.workspace.reload import Monotonic, PollThrottle, WatchedFiles
 from holdfast.workspace.text_files import file_name, raise_invalid_file, read_text
 
@@ -32,9 +32,7 @@ _TOOL_NAME_PATTERN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 class ToolFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The content of `tool.json`."""
 
-    schema_: Annotated[str | None, Meta(description="The schema for editors; Holdfast ignores it.")] = msgspec.field(
-        name="$schema", default=None
-    )
+    schema_: SchemaUrl = msgspec.field(name="$schema", default=None)
     name: Annotated[str, Meta(description="The name of the tool, equal to the name of its folder.")]
     description: Annotated[
         str,
@@ -101,7 +99,14 @@ class FolderTools:
         at = self._throttle.due()
         if at is None:
             return
-        self._files = {name: self._files.get(name) or self._watch(name) for name in tool_folders(self._workspace)}
+        self._files = {
+            name: self._files.get(name)
+            or WatchedFiles(
+                partial(read_tool, self._workspace, name, reserved=self._reserved),
+                files=[self._workspace.tools / name / TOOL_FILE_NAME],
+            )
+            for name in tool_folders(self._workspace)
+        }
         for files in self._files.values():
             files.poll(at=at)
         current = [
@@ -116,10 +121,6 @@ class FolderTools:
         if file is None:
             return BrokenTool(name, error)
         return CustomTool(_spec(file), file.command, folder=self._workspace.tools / name, commands=self._commands)
-
-    def _watch(self, name: str) -> WatchedFiles[ToolFile]:
-        file = self._workspace.tools / name / TOOL_FILE_NAME
-        return WatchedFiles(partial(read_tool, self._workspace, name, reserved=self._reserved), files=[file])
 
 
 class KnownTools(Collection[str]):

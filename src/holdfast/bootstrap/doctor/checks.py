@@ -95,7 +95,6 @@ class WorkspaceDefinitions:
         self._grants = FolderGrants(workspace, tool_names=tool_names)
         self._folder_agents = FolderAgents(workspace, settings=lambda: self.settings, tool_names=tool_names)
         self.agents = self._folder_agents.all()
-        """The valid agents."""
         self._tools = tool_folders(workspace)
         self.has_commands = bool(self._tools) or any("bash" in agent.tools for agent in self.agents)
         """Whether an agent may run commands, or there is a custom tool, which runs one."""

@@ -36,7 +36,7 @@ async def diagnose_database(where: str | Path, *, is_default: bool) -> list[Find
 
 
 def _diagnose_sqlite(path: Path, *, is_default: bool) -> list[Finding]:
-    from holdfast.store.sqlite.file import owner_of
+    from holdfast.store.sqlite.file import find_damage, owner_of, schema_version
 
     if not is_default and not path.absolute().parent.is_dir():
         return [failure("database", f"the folder of `{path.name}` does not exist", remedy=f"create `{path.parent}`")]
@@ -44,37 +44,22 @@ def _diagnose_sqlite(path: Path, *, is_default: bool) -> list[Finding]:
         return [ok("database", f"`{path.name}` does not exist yet: the first `holdfast serve` creates it")]
     owner = owner_of(path)
     message = "no process writes to the database" if owner is None else f"process {owner} uses it now"
-    return [ok("server", message), _diagnose_schema(path), _diagnose_integrity(path)]
-
-
-def _diagnose_schema(path: Path) -> Finding:
-    from holdfast.store.sqlite.file import schema_version
-
+    findings = [ok("server", message)]
+    restore = f"restore `{path.name}` from a backup, or give this user read access"
     try:
-        version = schema_version(path)
+        findings.append(ok("database", f"`{path.name}` opens, and its schema is current (`{schema_version(path)}`)"))
     except StoreReadOnly as exc:
-        return warning("database", exc.message, remedy=_UPGRADE_REMEDY)
+        findings.append(warning("database", exc.message, remedy=_UPGRADE_REMEDY))
     except HoldfastError as exc:
-        return failure("database", exc.message, remedy=_restore_remedy(path))
-    return ok("database", f"`{path.name}` opens, and its schema is current (`{version}`)")
-
-
-def _diagnose_integrity(path: Path) -> Finding:
-    from holdfast.store.sqlite.file import find_damage
-
+        findings.append(failure("database", exc.message, remedy=restore))
     try:
         damage = find_damage(path)
     except HoldfastError as exc:
-        return failure("integrity", exc.message, remedy=_restore_remedy(path))
-    if damage is None:
-        return ok("integrity", "no damage found within the time limit: the file is large")
+        return [*findings, failure("integrity", exc.message, remedy=restore)]
     if damage:
-        return failure("integrity", f"the file is damaged: {damage[0]}", remedy=_restore_remedy(path))
-    return ok("integrity", "the file is not damaged")
-
-
-def _restore_remedy(path: Path) -> str:
-    return f"restore `{path.name}` from a backup, or give this user read access"
+        return [*findings, failure("integrity", f"the file is damaged: {damage[0]}", remedy=restore)]
+    is_large = "no damage found within the time limit: the file is large"
+    return [*findings, ok("integrity", is_large if damage is None else "the file is not damaged")]
 
 
 async def _diagnose_postgres(url: str) -> list[Finding]:
@@ -110,7 +95,15 @@ _LOCAL_DISK_REMEDY: Final = "use a local disk, or PostgreSQL (`--database`)"
 
 def diagnose_disk(folder: Path) -> list[Finding]:
     """Check the disk of `folder`, which holds the database."""
-    return [*_diagnose_file_system(folder), _diagnose_sync(folder), diagnose_free_space(folder)]
+    findings = [_diagnose_sync(folder), diagnose_free_space(folder)]
+    kind = file_system_type(folder)
+    if kind in _MEMORY_FILE_SYSTEMS:
+        message = f"the database is on {kind}, which is memory: it is lost when the machine stops"
+        return [warning("file system", message, remedy=_LOCAL_DISK_REMEDY), *findings]
+    if kind.startswith(_NETWORK_FILE_SYSTEMS):
+        message = f"the database is on {kind}, where SQLite locks are not reliable"
+        return [warning("file system", message, remedy=_LOCAL_DISK_REMEDY), *findings]
+    return [ok("file system", kind), *findings] if kind else findings
 
 
 def sync_finding(seconds: float) -> Finding:
@@ -143,17 +136,6 @@ def _diagnose_sync(folder: Path) -> Finding:
         message = f"cannot write to `{folder}`: {exc.strerror or exc}"
         return failure("disk sync", message, remedy="give the user of the server write access")
     return sync_finding(median(durations))
-
-
-def _diagnose_file_system(folder: Path) -> list[Finding]:
-    kind = file_system_type(folder)
-    if kind in _MEMORY_FILE_SYSTEMS:
-        message = f"the database is on {kind}, which is memory: it is lost when the machine stops"
-        return [warning("file system", message, remedy=_LOCAL_DISK_REMEDY)]
-    if kind.startswith(_NETWORK_FILE_SYSTEMS):
-        message = f"the database is on {kind}, where SQLite locks are not reliable"
-        return [warning("file system", message, remedy=_LOCAL_DISK_REMEDY)]
-    return [ok("file system", kind)] if kind else []
 
 
 def file_system_type(folder: Path, *, mounts: Path = Path("/proc/self/mountinfo")) -> str:

@@ -148,20 +148,6 @@ class StreamSegment:
 class StreamState:
     """The open things of a stream, its used ids, and the owners in its current segment."""
 
-    __slots__ = (
-        "authors",
-        "begun",
-        "calls",
-        "reasoning",
-        "segment",
-        "spans",
-        "steps",
-        "subagents",
-        "suspended",
-        "texts",
-        "unanswered",
-    )
-
     def __init__(self) -> None:
         # Text, reasoning and tool results are all messages to a client, so they share one set of ids.
         messages: set[MessageId] = set()
