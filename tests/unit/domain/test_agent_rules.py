@@ -13,18 +13,18 @@ specifiers = st.text(st.characters(min_codepoint=32, exclude_categories=["Cs"]),
 
 
 @given(name=st.from_regex(r"[a-z0-9][a-z0-9_-]{0,63}", fullmatch=True))
-def test_a_name_of_small_letters_and_digits_is_an_agents(name: str) -> None:
+def test_a_name_of_lower_case_letters_and_digits_is_valid(name: str) -> None:
     assert check_agent_name(name) == name
 
 
 @pytest.mark.parametrize("name", ["", "_a", "-a", "A", "a b", "a.b", "a/b", "..", "a\n", "ä", "a" * 65])
-def test_any_other_name_is_refused(name: str) -> None:
+def test_any_other_name_is_rejected(name: str) -> None:
     with pytest.raises(Invalid, match="lower-case letters"):
         check_agent_name(name)
 
 
 @given(tool=tool_names, specifier=st.none() | specifiers)
-def test_every_name_of_a_tool_can_be_in_a_rule(tool: str, specifier: str | None) -> None:
+def test_every_tool_name_is_valid_in_a_rule(tool: str, specifier: str | None) -> None:
     check_tool_spec(ToolSpec(name=tool, description="", parameters={"type": "object"}))
     rule = tool if specifier is None else f"{tool}({specifier})"
     assert msgspec.convert({"deny": [rule]}, Permissions).deny == [rule]
@@ -39,7 +39,7 @@ def test_a_rule_that_could_never_match_is_refused(rule: str) -> None:
 
 
 @pytest.mark.parametrize("mode", [Mode.CHAT, Mode.TASK, Mode.DAEMON])
-def test_an_agent_is_run_only_in_the_modes_that_it_has(mode: Mode) -> None:
+def test_an_agent_runs_only_in_its_enabled_modes(mode: Mode) -> None:
     for enabled in (True, False):
         modes = {mode.value: ModeSettings(enabled=enabled)}
         agent = msgspec.convert(

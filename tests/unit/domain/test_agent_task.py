@@ -21,14 +21,14 @@ THERE = Boundary(message_sequence_num=4, content_sequence_num=2)
 
 @pytest.fixture
 def every_status() -> Plan:
-    made = Plan()
+    current = Plan()
     for task_id, title in enumerate(["planned", "blocked", "cancelled", "completed", "in_progress"], start=1):
-        made = plan.create(made, task_id=task_id, title=title, subtasks=[Subtask(title="look")])
-    made = plan.block(made, 2, reason="no key")
-    made = plan.cancel(made, 3, reason="not wanted")
-    made = plan.check(plan.start(made, 4, at=HERE), 4, subtask=0)
-    made = plan.complete(made, 4, conclusion="it works", at=THERE)
-    return plan.start(made, 5, at=THERE)
+        current = plan.create(current, task_id=task_id, title=title, subtasks=[Subtask(title="look")])
+    current = plan.block(current, 2, reason="no key")
+    current = plan.cancel(current, 3, reason="not wanted")
+    current = plan.check(plan.start(current, 4, at=HERE), 4, subtask=0)
+    current = plan.complete(current, 4, conclusion="it works", at=THERE)
+    return plan.start(current, 5, at=THERE)
 
 
 def test_planned_and_blocked_read_pending_and_cancelled_ones_are_left_out(every_status: Plan) -> None:
@@ -40,7 +40,7 @@ def test_planned_and_blocked_read_pending_and_cancelled_ones_are_left_out(every_
     ]
 
 
-def test_a_task_carries_what_its_item_has(every_status: Plan) -> None:
+def test_a_task_has_the_fields_of_its_plan_item(every_status: Plan) -> None:
     assert agent_tasks(every_status)[2] == AgentTask(
         task_id=4,
         position=3,
@@ -84,13 +84,13 @@ def test_the_statuses_are_those_of_the_contract() -> None:
     }
 
 
-def test_a_plan_tool_answers_only_id_and_status(every_status: Plan) -> None:
+def test_a_minimal_task_has_only_id_and_status(every_status: Plan) -> None:
     answer = minimal_agent_task(plan.find(every_status, 2))
     assert answer == AgentTaskMinimal(task_id=2, status=AgentTaskStatus.PENDING)
     assert msgspec.json.encode(answer) == b'{"task_id":2,"status":"pending"}'
 
 
-def test_a_cancelled_item_has_no_minimal_answer(every_status: Plan) -> None:
+def test_a_cancelled_item_has_no_minimal_task(every_status: Plan) -> None:
     with pytest.raises(Conflict, match="task 3 is cancelled"):
         minimal_agent_task(plan.find(every_status, 3))
 

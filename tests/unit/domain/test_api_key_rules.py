@@ -27,13 +27,13 @@ NEW: Final = NewApiKey(name="laptop", scope=Scope.RUN, secret_hash=bytes(32))
 
 
 @pytest.mark.parametrize(("expires_at", "opens"), [(None, True), (AFTER, True), (NOW, False), (BEFORE, False)])
-def test_a_key_opens_until_it_expires(expires_at: Instant | None, opens: bool) -> None:
+def test_a_key_is_valid_until_it_expires(expires_at: Instant | None, opens: bool) -> None:
     assert is_valid(msgspec.structs.replace(KEY, expires_at=expires_at), now=NOW) is opens
 
 
 @pytest.mark.parametrize("expires_at", [None, AFTER])
 @pytest.mark.parametrize("revoked_at", [BEFORE, NOW])
-def test_a_revoked_key_opens_nothing(expires_at: Instant | None, revoked_at: Instant) -> None:
+def test_a_revoked_key_is_not_valid(expires_at: Instant | None, revoked_at: Instant) -> None:
     assert not is_valid(msgspec.structs.replace(KEY, expires_at=expires_at, revoked_at=revoked_at), now=NOW)
 
 
@@ -56,23 +56,23 @@ def test_each_scope_includes_the_ones_before_it() -> None:
 
 
 @pytest.mark.parametrize("rate", ["1/second", "600/minute", "9999999/hour", "10/day"])
-def test_a_rate_is_a_number_of_requests_in_some_time(rate: str) -> None:
+def test_a_rate_is_a_number_of_requests_per_unit_of_time(rate: str) -> None:
     check_new_api_key(msgspec.structs.replace(NEW, rate_limit=rate), [SpaceId("acme")])
 
 
 @pytest.mark.parametrize("rate", ["", "0/minute", "600", "600/fortnight", "-1/hour", "600 / minute", "1/minute\n"])
-def test_what_is_no_rate_is_refused(rate: str) -> None:
+def test_a_malformed_rate_is_rejected(rate: str) -> None:
     with pytest.raises(Invalid, match="is not a rate"):
         check_new_api_key(msgspec.structs.replace(NEW, rate_limit=rate), [SpaceId("acme")])
 
 
 @pytest.mark.parametrize("size", [0, 31, 33])
-def test_a_secret_is_kept_only_as_a_hash(size: int) -> None:
+def test_a_secret_must_be_given_as_a_hash(size: int) -> None:
     with pytest.raises(Invalid, match="SHA-256"):
         check_new_api_key(msgspec.structs.replace(NEW, secret_hash=bytes(size)), [SpaceId("acme")])
 
 
 @pytest.mark.parametrize("name", ["x" * 201, "a\x00b"])
-def test_a_name_that_no_database_keeps_is_refused(name: str) -> None:
+def test_a_name_that_a_database_cannot_store_is_rejected(name: str) -> None:
     with pytest.raises(Invalid, match="`name`"):
         check_new_api_key(msgspec.structs.replace(NEW, name=name), [SpaceId("acme")])

@@ -87,13 +87,13 @@ def test_an_inbox_item_is_named_once_in_a_commit() -> None:
         check(consumed=[1, 2, 1])
 
 
-def test_a_run_has_only_the_values_that_are_known() -> None:
+def test_an_unknown_run_value_is_rejected() -> None:
     with pytest.raises(Invalid, match=", ".join(sorted(VALUE_NAMES))):
         check(values={"state": {}, "mood": "fine"})
 
 
 @pytest.mark.parametrize("move", [None, Move(to=RunStatus.QUEUED), Move(to=RunStatus.COMPLETED)])
-def test_an_interrupt_opens_only_where_its_run_begins_to_wait(move: Move | None) -> None:
+def test_an_interrupt_requires_a_move_to_waiting(move: Move | None) -> None:
     with pytest.raises(Invalid, match="an interrupt requires a commit that moves the run to `waiting`"):
         check(interrupts=[QUESTION], move=move)
 
@@ -110,7 +110,7 @@ def test_message_ids_are_well_formed_and_chosen_once() -> None:
         check(messages=[assistant("a", id="m1"), assistant("b", id="m1")])
 
 
-def test_an_artifact_that_can_never_be_one_is_refused() -> None:
+def test_an_invalid_artifact_is_rejected() -> None:
     with pytest.raises(Invalid, match="either `content` or `file_id`"):
         check(artifacts=[NewArtifact(type=ArtifactType.DOC, title="notes")])
 
@@ -124,6 +124,6 @@ def test_an_artifact_that_can_never_be_one_is_refused() -> None:
         NewTimer(kind="deadline", due_at=Instant("soon")),
     ],
 )
-def test_a_timer_that_can_never_be_one_is_refused(timer: NewTimer) -> None:
+def test_an_invalid_timer_is_rejected(timer: NewTimer) -> None:
     with pytest.raises(Invalid):
         check(timers=[timer])

@@ -1,4 +1,4 @@
-"""The value that tells of older messages: it is read with care, and gives up in time."""
+"""The stored compaction of a run, and when its attempts stop."""
 
 import msgspec
 import pytest
@@ -39,7 +39,7 @@ compactions = st.builds(
 
 
 @given(compactions)
-def test_a_compaction_is_kept_as_json_and_read_again(compaction: Compaction) -> None:
+def test_a_compaction_round_trips_through_json(compaction: Compaction) -> None:
     assert decode_compaction(msgspec.json.decode(msgspec.json.encode(compaction))) == compaction
 
 
@@ -48,7 +48,7 @@ def test_a_run_without_a_compaction_has_none() -> None:
 
 
 @pytest.mark.parametrize("value", [7, [], {"through": "x"}, {"collapsed": [{}]}])
-def test_a_value_that_is_no_compaction_is_refused(value: object) -> None:
+def test_a_value_that_is_not_a_compaction_is_rejected(value: object) -> None:
     with pytest.raises(Invalid, match="the `compaction` of this run cannot be decoded"):
         decode_compaction(value)
 
@@ -56,7 +56,7 @@ def test_a_value_that_is_no_compaction_is_refused(value: object) -> None:
 @pytest.mark.parametrize(
     ("tries", "tokens", "expected"), [(0, 100, False), (1, 100, False), (2, 100, True), (2, 124, True), (2, 125, False)]
 )
-def test_after_two_failed_tries_it_is_given_up_until_a_quarter_is_added(
+def test_after_two_failed_attempts_compaction_pauses_until_a_quarter_is_added(
     tries: int, tokens: int, expected: bool
 ) -> None:
     compaction = NO_COMPACTION

@@ -1,4 +1,4 @@
-"""What a caller can rely on in every error, whichever it is."""
+"""Properties of every error class."""
 
 import pickle
 import re
@@ -32,13 +32,13 @@ def test_a_code_is_the_name_of_its_class_in_capitals(error: type[HoldfastError])
 
 
 @pytest.mark.parametrize("error", ERRORS)
-def test_an_error_has_its_message_and_what_a_program_may_want_to_read(error: type[HoldfastError]) -> None:
-    made = error("it is not there", id="run_1")
-    assert (str(made), made.message, made.details) == ("it is not there", "it is not there", {"id": "run_1"})
+def test_an_error_has_a_message_and_details(error: type[HoldfastError]) -> None:
+    raised = error("it is not there", id="run_1")
+    assert (str(raised), raised.message, raised.details) == ("it is not there", "it is not there", {"id": "run_1"})
     assert error("plain").details == {}
 
 
 @pytest.mark.parametrize("error", ERRORS)
-def test_an_error_survives_the_way_to_another_process(error: type[HoldfastError]) -> None:
+def test_an_error_survives_pickling(error: type[HoldfastError]) -> None:
     copy = pickle.loads(pickle.dumps(error("it is not there", id="run_1")))
     assert (type(copy), copy.message, copy.details) == (error, "it is not there", {"id": "run_1"})

@@ -59,7 +59,7 @@ def test_the_order_of_keys_does_not_matter(value: Any) -> None:
 
 
 @given(values, values)
-def test_other_bodies_have_other_digests(one: Any, other: Any) -> None:
+def test_different_bodies_have_different_digests(one: Any, other: Any) -> None:
     same = json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
     assert (request_digest(one) == request_digest(other)) is same
 
@@ -70,7 +70,7 @@ def test_a_key_is_printable_ascii(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "x" * (MAX_IDEMPOTENCY_KEY_CHARS + 1), "a\n", "a\x7f", "\u00e9", "\u9375"])
-def test_another_key_is_refused(key: str) -> None:
+def test_any_other_key_is_rejected(key: str) -> None:
     with pytest.raises(Invalid, match="printable ASCII"):
         check_idempotency_key(key)
 
@@ -83,15 +83,15 @@ def test_each_step_has_its_own_key_which_is_a_valid_one(a: RunId, n: int, b: Run
 
 def test_a_repeated_step_derives_the_same_ids() -> None:
     key = step_key(RunId("run_1"), 4)
-    made = [derived_id("art", key=key, index=index) for index in range(3)]
-    assert made == [derived_id("art", key=key, index=index) for index in range(3)]
-    assert len(set(made)) == 3
-    assert made[0] == derived_id("art", key="run_1.4")
-    assert derived_id("art", key=step_key(RunId("run_1"), 41), index=0) not in made
+    ids = [derived_id("art", key=key, index=index) for index in range(3)]
+    assert ids == [derived_id("art", key=key, index=index) for index in range(3)]
+    assert len(set(ids)) == 3
+    assert ids[0] == derived_id("art", key="run_1.4")
+    assert derived_id("art", key=step_key(RunId("run_1"), 41), index=0) not in ids
 
 
 @given(texts, st.integers(0, 100))
 def test_a_derived_id_is_a_valid_id_with_its_prefix(key: str, index: int) -> None:
-    made = derived_id("art", key=key, index=index)
-    assert made.startswith("art_")
-    assert check_client_id(made, field="id") == made
+    ids = derived_id("art", key=key, index=index)
+    assert ids.startswith("art_")
+    assert check_client_id(ids, field="id") == ids

@@ -31,9 +31,9 @@ def test_ids_of_one_millisecond_differ_in_their_entropy(at: Millis, one: bytes, 
 def test_an_id_that_we_make_has_its_prefix_and_is_one_that_a_client_may_choose(
     prefix: str, at: Millis, entropy: bytes
 ) -> None:
-    made = sortable_id(prefix, at=at, entropy=entropy)
-    assert made.startswith(f"{prefix}_")
-    assert check_client_id(made, field="id") == made
+    new_id = sortable_id(prefix, at=at, entropy=entropy)
+    assert new_id.startswith(f"{prefix}_")
+    assert check_client_id(new_id, field="id") == new_id
 
 
 @given(st.text(ascii_letters + digits + "_-", min_size=1, max_size=128))
@@ -42,7 +42,7 @@ def test_a_client_may_choose_letters_digits_underscores_and_dashes(value: str) -
 
 
 @pytest.mark.parametrize("value", ["", "x" * 129, "a b", "a\n", "a/b", "a.b", "é", "٣", "a\x00", "`"])
-def test_another_id_is_refused_by_the_name_of_its_field(value: str) -> None:
+def test_any_other_id_is_rejected_with_its_field(value: str) -> None:
     with pytest.raises(Invalid, match="`thread_id` must be 1 to 128 letters, digits") as caught:
         check_client_id(value, field="thread_id")
     assert caught.value.details == {"field": "thread_id"}

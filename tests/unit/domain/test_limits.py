@@ -45,7 +45,7 @@ limits = st.builds(
 
 @pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize("value", [0, -1, 2 * MAX_SAFE_INTEGER])
-def test_a_limit_is_more_than_nothing_and_not_beyond_counting(field: str, value: Any) -> None:
+def test_a_limit_is_positive_and_bounded(field: str, value: Any) -> None:
     with pytest.raises(Invalid, match=field):
         Limits(**{field: value})
     with pytest.raises(msgspec.ValidationError, match=field):
@@ -63,28 +63,26 @@ def test_a_misspelt_limit_is_refused() -> None:
         msgspec.json.decode(b'{"max_iteration": 3}', type=Limits)
 
 
-def test_what_neither_limits_is_not_limited() -> None:
+def test_without_limits_a_run_is_unlimited() -> None:
     assert requested_limits(Limits(), Limits()) == Limits()
 
 
-def test_a_request_leaves_what_it_does_not_set_to_the_agent() -> None:
+def test_a_request_keeps_the_agents_limits_that_it_does_not_set() -> None:
     agent, request = Limits(max_iterations=5, token_budget=100), Limits(token_budget=50, cost_budget_usd=1.5)
     assert requested_limits(agent, request) == Limits(max_iterations=5, token_budget=50, cost_budget_usd=1.5)
 
 
 @given(limits, limits)
-def test_a_request_says_how_long_and_takes_no_more_than_the_agent_has_of_all_else(
-    agent: Limits, request: Limits
-) -> None:
-    made = requested_limits(agent, request)
+def test_a_request_overrides_durations_and_may_only_lower_other_limits(agent: Limits, request: Limits) -> None:
+    merged = requested_limits(agent, request)
     for field in FIELDS:
-        has, asked, got = getattr(agent, field), getattr(request, field), getattr(made, field)
+        own, requested, effective = getattr(agent, field), getattr(request, field), getattr(merged, field)
         if field in ("max_iterations", "max_duration_seconds"):
-            assert got == (has if asked is None else asked)
+            assert effective == (own if requested is None else requested)
         else:
-            assert has is None or got <= has
-            assert asked is None or got <= asked
-            assert got in (has, asked)
+            assert own is None or effective <= own
+            assert requested is None or effective <= requested
+            assert effective in (own, requested)
 
 
 def test_the_last_iteration_is_the_one_allowed() -> None:
@@ -112,7 +110,7 @@ def test_a_spent_cost_budget_starts_no_call() -> None:
     assert refused.value.details == {"budget": "cost_budget_usd", "limit": 0.3, "spent": 0.3}
 
 
-def test_an_unknown_cost_keeps_no_cost_budget() -> None:
+def test_an_unknown_cost_exceeds_a_cost_budget() -> None:
     spent = ZERO_USAGE + Usage(cost_usd=None)
     check_budget(Limits(token_budget=1), spent)
     with pytest.raises(BudgetExceeded, match="no known price"):
@@ -120,9 +118,9 @@ def test_an_unknown_cost_keeps_no_cost_budget() -> None:
 
 
 @given(limits)
-def test_who_spent_nothing_may_start(given_limits: Limits) -> None:
-    check_iterations(given_limits, 0)
-    check_budget(msgspec.structs.replace(given_limits, cost_budget_usd=None), Usage(cost_usd=None))
+def test_a_run_without_usage_may_start(limits: Limits) -> None:
+    check_iterations(limits, 0)
+    check_budget(msgspec.structs.replace(limits, cost_budget_usd=None), Usage(cost_usd=None))
 
 
 def test_a_cost_budget_needs_a_known_price() -> None:
@@ -156,7 +154,7 @@ def test_backoff_never_shrinks() -> None:
     assert all(earlier <= later for earlier, later in pairwise(waits))
 
 
-def test_attempts_are_used_up_at_the_cap() -> None:
+def test_attempts_are_exhausted_at_the_cap() -> None:
     assert [attempts_exhausted(attempt) for attempt in (1, MAX_ATTEMPTS - 1, MAX_ATTEMPTS)] == [
         False,
         False,
@@ -166,7 +164,7 @@ def test_attempts_are_used_up_at_the_cap() -> None:
 
 
 @given(parent=limits, child=limits)
-def test_a_child_has_its_own_limits_and_goes_no_deeper_than_its_parent(parent: Limits, child: Limits) -> None:
+def test_a_child_has_its_own_limits_within_its_parents_depth(parent: Limits, child: Limits) -> None:
     passed = child_limits(parent, child)
     assert passed == msgspec.structs.replace(child, max_depth=requested_limits(parent, child).max_depth)
 
@@ -179,10 +177,10 @@ def test_a_child_has_its_own_limits_and_goes_no_deeper_than_its_parent(parent: L
         (check_tasks, "max_children", DEFAULT_MAX_CHILDREN),
     ],
 )
-@pytest.mark.parametrize("given_", [None, 3])
-def test_agents_work_together_up_to_a_limit(check: Any, limit: str, most: int, given_: int | None) -> None:
-    allowed = most if given_ is None else given_
-    own = Limits(**{limit: given_})
+@pytest.mark.parametrize("configured", [None, 3])
+def test_spawning_stops_at_the_limit(check: Any, limit: str, most: int, configured: int | None) -> None:
+    allowed = most if configured is None else configured
+    own = Limits(**{limit: configured})
     check(own, allowed - 1)
     for count in (allowed, allowed + 1):
         with pytest.raises(SpawnLimit, match=f"`{limit}` is {allowed}") as refused:

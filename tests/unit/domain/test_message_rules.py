@@ -19,8 +19,8 @@ from holdfast.domain.message import (
 from tests.builders import assistant, call, result, user
 
 
-def said(new: NewMessage) -> Message:
-    """Return `new` as it reads once it was said."""
+def stored(new: NewMessage) -> Message:
+    """Return `new` as a stored message."""
     return Message(
         id=MessageId("msg"),
         thread_id=ThreadId("thr"),
@@ -38,14 +38,14 @@ def said(new: NewMessage) -> Message:
 
 
 def open_after(*messages: NewMessage) -> list[str]:
-    return [call.id for call in unanswered_calls([said(message) for message in messages])]
+    return [call.id for call in unanswered_calls([stored(message) for message in messages])]
 
 
 def test_a_call_is_open_until_a_later_message_answers_it() -> None:
-    asked = assistant("", call("a"), call("b"), call("c"))
-    assert open_after(user("hi"), asked) == ["a", "b", "c"]
-    assert open_after(asked, result("b")) == ["a", "c"]
-    assert open_after(asked, result("b"), user("and?"), result("a"), result("c")) == []
+    calls = assistant("", call("a"), call("b"), call("c"))
+    assert open_after(user("hi"), calls) == ["a", "b", "c"]
+    assert open_after(calls, result("b")) == ["a", "c"]
+    assert open_after(calls, result("b"), user("and?"), result("a"), result("c")) == []
 
 
 def test_an_answer_before_the_call_answers_nothing() -> None:
@@ -58,19 +58,17 @@ def test_only_the_last_assistant_message_can_have_open_calls() -> None:
 
 
 @pytest.mark.parametrize("messages", [(), (user("hi"),), (user("hi"), assistant("hello")), (result("a"),)])
-def test_a_conversation_that_asked_for_nothing_has_no_open_call(messages: tuple[NewMessage, ...]) -> None:
+def test_a_conversation_without_calls_has_no_open_call(messages: tuple[NewMessage, ...]) -> None:
     assert open_after(*messages) == []
 
 
 @given(st.lists(st.sampled_from("abcdef"), unique=True), st.lists(st.sampled_from("abcdef")))
-def test_open_calls_are_the_asked_less_the_answered_in_the_order_of_asking(
-    asked: list[str], answered: list[str]
-) -> None:
-    messages = [assistant("", *map(call, asked)), *map(result, answered)]
-    assert open_after(*messages) == [id for id in asked if id not in answered]
+def test_open_calls_are_the_unanswered_ones_in_order(calls: list[str], answered: list[str]) -> None:
+    messages = [assistant("", *map(call, calls)), *map(result, answered)]
+    assert open_after(*messages) == [id for id in calls if id not in answered]
 
 
-def test_a_run_begins_with_what_people_and_systems_and_earlier_models_said() -> None:
+def test_a_run_may_start_with_user_system_and_assistant_messages() -> None:
     check_input_messages([])
     check_input_messages(
         [NewMessage(role=Role.SYSTEM, content="be kind"), user("hi", id="m1"), assistant("hello"), user("go on")]
@@ -86,12 +84,12 @@ def test_a_run_begins_with_what_people_and_systems_and_earlier_models_said() -> 
         NewMessage(role=Role.USER, content="seen", tool_call_id=ToolCallId("a")),
     ],
 )
-def test_input_that_leaves_a_call_open_or_answers_none_is_refused(message: NewMessage) -> None:
+def test_input_with_an_unpaired_call_or_result_is_rejected(message: NewMessage) -> None:
     with pytest.raises(Invalid, match="may not call a tool or answer one"):
         check_input_messages([user("hi"), message])
 
 
-def test_input_may_tell_of_calls_that_were_answered() -> None:
+def test_input_may_contain_answered_calls() -> None:
     check_input_messages([user("hi"), assistant("", call("a"), call("b")), result("b"), result("a"), user("go on")])
     check_input_messages([assistant("", call("a")), result("a"), assistant("", call("a")), result("a")])
 
@@ -113,22 +111,22 @@ def test_in_the_input_each_call_is_answered_once_right_after_it(messages: list[N
 
 
 @given(st.lists(st.lists(st.sampled_from("abcd"), unique=True), min_size=1), st.randoms(), st.data())
-def test_whatever_is_answered_may_be_told_and_nothing_less(
-    asked: list[list[str]], chance: Random, data: st.DataObject
+def test_input_is_valid_if_and_only_if_every_call_is_answered(
+    calls: list[list[str]], chance: Random, data: st.DataObject
 ) -> None:
-    told: list[NewMessage] = []
-    for ids in asked:
-        told += [user("go"), assistant("", *(call(id) for id in ids))]
-        told += [result(id) for id in chance.sample(ids, len(ids))]
-    check_input_messages(told)
-    results = [index for index, message in enumerate(told) if message.role is Role.TOOL]
+    messages: list[NewMessage] = []
+    for ids in calls:
+        messages += [user("go"), assistant("", *(call(id) for id in ids))]
+        messages += [result(id) for id in chance.sample(ids, len(ids))]
+    check_input_messages(messages)
+    results = [index for index, message in enumerate(messages) if message.role is Role.TOOL]
     if results:
-        del told[data.draw(st.sampled_from(results))]
+        del messages[data.draw(st.sampled_from(results))]
         with pytest.raises(Invalid):
-            check_input_messages(told)
+            check_input_messages(messages)
 
 
-def test_a_run_begins_with_at_most_so_many_messages() -> None:
+def test_a_run_starts_with_at_most_the_maximum_of_messages() -> None:
     check_input_messages([user("hi")] * MAX_INPUT_MESSAGES)
     with pytest.raises(Invalid, match=f"at most {MAX_INPUT_MESSAGES} messages"):
         check_input_messages([user("hi")] * (MAX_INPUT_MESSAGES + 1))

@@ -9,7 +9,7 @@ from holdfast.domain.model_provider import DEFAULT_PROVIDER_TIMEOUT_SECONDS, Pro
 HERE: dict[str, Any] = {"api": "openai", "base_url": "http://localhost:8000/v1"}
 
 
-def test_an_address_and_a_protocol_are_enough() -> None:
+def test_a_url_and_a_protocol_are_enough() -> None:
     settings = msgspec.convert(HERE, ProviderSettings)
     assert (settings.api_key_env, settings.context_window) == (None, None)
     assert settings.timeout_seconds == DEFAULT_PROVIDER_TIMEOUT_SECONDS
@@ -25,7 +25,7 @@ def test_an_address_and_a_protocol_are_enough() -> None:
         {"input_usd_per_million": -1, "output_usd_per_million": 1},
     ],
 )
-def test_what_settings_do_not_know_is_refused_when_they_are_read(wrong: dict[str, Any]) -> None:
+def test_unknown_keys_and_wrong_types_are_rejected(wrong: dict[str, Any]) -> None:
     with pytest.raises(msgspec.ValidationError, match=list(wrong)[0]):
         msgspec.convert({**HERE, **wrong}, ProviderSettings)
 
@@ -41,7 +41,7 @@ def test_what_settings_do_not_know_is_refused_when_they_are_read(wrong: dict[str
         ("cached_input_usd_per_million", {"cached_input_usd_per_million": 1}),
     ],
 )
-def test_what_cannot_be_is_refused_by_the_name_of_its_field(field: str, wrong: dict[str, Any]) -> None:
+def test_an_impossible_value_is_rejected_with_its_field(field: str, wrong: dict[str, Any]) -> None:
     with pytest.raises(Invalid, match=f"`{field}`") as caught:
         ProviderSettings(**{**HERE, **wrong})
     assert caught.value.details == {"field": field}

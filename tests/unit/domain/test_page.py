@@ -5,12 +5,12 @@ from holdfast.domain.page import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, Page, check_p
 
 
 @pytest.mark.parametrize("limit", [1, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE])
-def test_a_page_has_between_one_item_and_the_most(limit: int) -> None:
+def test_a_page_size_is_between_one_and_the_maximum(limit: int) -> None:
     assert check_page_size(limit) == limit
 
 
 @pytest.mark.parametrize("limit", [-1, 0, MAX_PAGE_SIZE + 1, 2**70])
-def test_another_limit_is_refused(limit: int) -> None:
+def test_any_other_page_size_is_rejected(limit: int) -> None:
     with pytest.raises(Invalid, match=f"`limit` must be between 1 and {MAX_PAGE_SIZE}") as caught:
         check_page_size(limit)
     assert caught.value.details == {"field": "limit"}

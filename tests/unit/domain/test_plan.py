@@ -17,10 +17,10 @@ OPEN = Subtask(title="write")
 
 
 def planned(*titles: str) -> Plan:
-    made = Plan()
+    result = Plan()
     for task_id, title in enumerate(titles, start=1):
-        made = plan.create(made, task_id=task_id, title=title)
-    return made
+        result = plan.create(result, task_id=task_id, title=title)
+    return result
 
 
 def with_subtasks(*subtasks: Subtask) -> Plan:
@@ -43,8 +43,8 @@ any_change = pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.key
 
 
 def test_a_new_item_is_planned_at_the_end() -> None:
-    made = plan.create(planned("a"), task_id=2, title=" b ", description="all of b", plan={"steps": ["one"]})
-    assert made.items[1] == PlanItem(
+    result = plan.create(planned("a"), task_id=2, title=" b ", description="all of b", plan={"steps": ["one"]})
+    assert result.items[1] == PlanItem(
         task_id=2,
         position=1,
         title="b",
@@ -56,9 +56,9 @@ def test_a_new_item_is_planned_at_the_end() -> None:
 
 
 def test_an_item_put_at_a_position_shifts_the_others() -> None:
-    made = plan.create(planned("a", "b"), task_id=3, title="c", position=1)
-    assert titles(made) == ["a", "c", "b"]
-    assert [item.position for item in made.items] == [0, 1, 2]
+    result = plan.create(planned("a", "b"), task_id=3, title="c", position=1)
+    assert titles(result) == ["a", "c", "b"]
+    assert [item.position for item in result.items] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("position", [-1, 3])
@@ -83,7 +83,7 @@ def test_an_empty_title_is_refused(title: str) -> None:
         plan.create(Plan(), task_id=1, title="a", subtasks=[Subtask(title=title)])
 
 
-def test_what_is_too_long_is_refused() -> None:
+def test_a_text_that_is_too_long_is_rejected() -> None:
     with pytest.raises(TooLarge):
         plan.create(Plan(), task_id=1, title="x" * (plan.MAX_TITLE_CHARS + 1))
     with pytest.raises(TooLarge):
@@ -128,36 +128,36 @@ def test_an_item_cannot_move_past_the_end() -> None:
         plan.update(planned("a", "b"), 1, position=2)
 
 
-def test_starting_stamps_where() -> None:
+def test_starting_records_the_boundary() -> None:
     (item,) = plan.start(planned("a"), 1, at=HERE).items
     assert (item.status, item.start, item.end) == (PlanStatus.IN_PROGRESS, HERE, None)
 
 
-def test_starting_another_puts_the_first_back() -> None:
+def test_starting_another_item_resets_the_first() -> None:
     first, second = plan.start(plan.start(planned("a", "b"), 1, at=HERE), 2, at=LATER).items
     assert (first.status, first.start) == (PlanStatus.PLANNED, HERE)
     assert (second.status, second.start) == (PlanStatus.IN_PROGRESS, LATER)
 
 
-def test_starting_again_stamps_the_most_recent_start() -> None:
-    put_back = plan.start(plan.start(planned("a", "b"), 1, at=HERE), 2, at=HERE)
-    assert plan.start(put_back, 1, at=LATER).items[0].start == LATER
+def test_restarting_records_the_latest_boundary() -> None:
+    restarted = plan.start(plan.start(planned("a", "b"), 1, at=HERE), 2, at=HERE)
+    assert plan.start(restarted, 1, at=LATER).items[0].start == LATER
 
 
-def test_starting_what_is_in_progress_changes_nothing() -> None:
+def test_starting_an_item_in_progress_changes_nothing() -> None:
     started = plan.start(planned("a"), 1, at=HERE)
     assert plan.start(started, 1, at=LATER) == started
 
 
-def test_starting_a_blocked_item_lifts_its_reason() -> None:
+def test_starting_a_blocked_item_clears_its_reason() -> None:
     (item,) = plan.start(plan.block(planned("a"), 1, reason="no key"), 1, at=HERE).items
     assert (item.status, item.reason) == (PlanStatus.IN_PROGRESS, None)
 
 
 @pytest.mark.parametrize("subtask", [1, "write"])
 def test_a_subtask_is_checked_by_index_or_title(subtask: int | str) -> None:
-    made = with_subtasks(Subtask(title="read"), OPEN)
-    (item,) = plan.check(made, 1, subtask=subtask).items
+    result = with_subtasks(Subtask(title="read"), OPEN)
+    (item,) = plan.check(result, 1, subtask=subtask).items
     assert [each.status for each in item.subtasks] == [SubtaskStatus.PENDING, SubtaskStatus.DONE]
 
 
@@ -176,7 +176,7 @@ def test_a_title_that_two_subtasks_have_needs_an_index() -> None:
         plan.check(with_subtasks(OPEN, OPEN), 1, subtask="write")
 
 
-def test_completing_keeps_the_conclusion_and_stamps_where() -> None:
+def test_completing_records_the_conclusion_and_the_boundary() -> None:
     started = plan.start(with_subtasks(DONE), 1, at=HERE)
     (item,) = plan.complete(started, 1, conclusion=" it works ", at=LATER).items
     assert (item.status, item.conclusion) == (PlanStatus.COMPLETED, "it works")
@@ -194,7 +194,7 @@ def test_completing_needs_a_conclusion() -> None:
         plan.complete(planned("a"), 1, conclusion=" ", at=HERE)
 
 
-def test_completing_a_blocked_item_lifts_its_reason() -> None:
+def test_completing_a_blocked_item_clears_its_reason() -> None:
     blocked = plan.block(planned("a"), 1, reason="no key")
     assert plan.complete(blocked, 1, conclusion="done", at=HERE).items[0].reason is None
 
@@ -269,10 +269,10 @@ class AnyPlan(RuleBasedStateMachine):
     @rule(title=words, position=st.none() | positions, subtasks=subtask_lists)
     def create(self, title: str, position: int | None, subtasks: list[Subtask]) -> None:
         self.counter += 1
-        made = self.apply(
+        result = self.apply(
             lambda of: plan.create(of, task_id=self.counter, title=title, position=position, subtasks=subtasks)
         )
-        assert not made or plan.find(self.plan, self.counter).position == (
+        assert not result or plan.find(self.plan, self.counter).position == (
             len(self.plan.items) - 1 if position is None else position
         )
 

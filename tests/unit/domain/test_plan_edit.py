@@ -1,4 +1,4 @@
-"""What people may change of a plan."""
+"""Edits of a plan by a person."""
 
 import msgspec
 import pytest
@@ -27,7 +27,7 @@ def change(task_id: int = 1, /, **patch: object) -> ChangePlanItem:
     return ChangePlanItem(task_id=task_id, patch=msgspec.convert(patch, PlanItemPatch))
 
 
-def test_an_item_is_added_where_it_is_wanted() -> None:
+def test_an_item_is_added_at_its_position() -> None:
     new = NewPlanItem(title=" mix ", position=1, subtasks=[NewSubtask(title="flour")], plan={"a": 1})
     plan = apply_edit(TWO, AddPlanItem(item=new, task_id=3))
     assert [(item.task_id, item.title, item.position) for item in plan.items] == [
@@ -38,7 +38,7 @@ def test_an_item_is_added_where_it_is_wanted() -> None:
     assert (plan.items[1].plan, [sub.title for sub in plan.items[1].subtasks]) == ({"a": 1}, ["flour"])
 
 
-def test_what_is_not_named_stays() -> None:
+def test_absent_fields_stay() -> None:
     plan = apply_edit(TWO, change(title="fry"))
     assert plan == msgspec.structs.replace(
         TWO, items=(msgspec.structs.replace(TWO.items[0], title="fry"), TWO.items[1])
@@ -55,13 +55,13 @@ def test_what_is_not_named_stays() -> None:
         ({"status": "planned"}, PlanStatus.PLANNED),
     ],
 )
-def test_an_item_is_moved_without_a_call_that_did_it(patch: dict[str, str], status: PlanStatus) -> None:
+def test_a_status_set_by_a_person_has_no_boundary(patch: dict[str, str], status: PlanStatus) -> None:
     item = find(apply_edit(start(TWO, 1, at=AT), change(**patch)), 1)
     assert item.status is status
     assert item.end is None
 
 
-def test_one_that_a_person_began_has_no_call_that_began_it() -> None:
+def test_an_item_started_by_a_person_has_no_start() -> None:
     plan = apply_edit(start(TWO, 1, at=AT), change(2, status="in_progress"))
     assert [(item.status, item.start) for item in plan.items] == [
         (PlanStatus.PLANNED, AT),
@@ -81,7 +81,7 @@ def test_one_that_a_person_began_has_no_call_that_began_it() -> None:
         {"status": "planned", "reason": "x"},
     ],
 )
-def test_a_patch_that_can_never_be_is_refused(patch: dict[str, str]) -> None:
+def test_an_inconsistent_patch_is_rejected(patch: dict[str, str]) -> None:
     with pytest.raises(Invalid):
         check_plan_edit(change(**patch))
 
@@ -98,7 +98,7 @@ def test_the_rules_of_a_plan_hold_for_people_too() -> None:
         apply_edit(TWO, change(subtasks=[{"title": "mix"}], status="completed", conclusion="x"))
 
 
-def test_of_many_edits_those_that_fit_are_made() -> None:
+def test_edits_that_no_longer_apply_are_skipped() -> None:
     plan = apply_edits(TWO, [change(9, title="x"), change(2, title="drink"), change(1, position=7)])
     assert [item.title for item in plan.items] == ["bake", "drink"]
 
@@ -118,7 +118,7 @@ PATCHES = st.fixed_dictionaries(
 
 
 @given(st.lists(PATCHES, max_size=5))
-def test_an_edit_comes_back_as_it_was_and_leaves_a_plan_that_holds(patches: list[dict[str, object]]) -> None:
+def test_an_edit_round_trips_and_keeps_the_plan_valid(patches: list[dict[str, object]]) -> None:
     plan = TWO
     for patch in patches:
         edit = change(**patch)

@@ -1,4 +1,4 @@
-"""The run state machine: every pair, and who may make which move."""
+"""The run state machine: every pair of statuses, and the moves of a worker."""
 
 from itertools import product
 from typing import Final
@@ -36,7 +36,7 @@ LEGAL: Final = {
 
 
 @pytest.mark.parametrize(("at", "to"), [pair for pair in PAIRS if pair in LEGAL])
-def test_a_run_may_make_the_moves_that_are_drawn(at: RunStatus, to: RunStatus) -> None:
+def test_a_run_may_make_every_legal_move(at: RunStatus, to: RunStatus) -> None:
     check_move(RUN, at, to)
 
 
@@ -47,19 +47,19 @@ def test_a_run_may_make_no_other_move(at: RunStatus, to: RunStatus) -> None:
     assert caught.value.details == {"status": at.value, "to": to.value}
 
 
-def test_terminal_is_terminal() -> None:
+def test_a_terminal_status_never_changes() -> None:
     assert {status for status in RunStatus if status.terminal} == {COMPLETED, FAILED, CANCELLED}
     assert {PENDING, QUEUED, RUNNING, WAITING} == LIVE_STATUSES
     assert not any(at.terminal for at, _ in LEGAL)
 
 
 @pytest.mark.parametrize("to", [to for at, to in sorted(LEGAL) if at is RUNNING and to is not CANCELLED])
-def test_a_worker_may_move_its_run_wherever_a_running_one_may_go(to: RunStatus) -> None:
+def test_a_worker_may_make_every_move_of_a_running_run(to: RunStatus) -> None:
     check_worker_move(RUN, Move(to=to))
 
 
 @pytest.mark.parametrize("to", [PENDING, RUNNING])
-def test_a_worker_may_move_its_run_nowhere_else(to: RunStatus) -> None:
+def test_a_worker_may_make_no_other_move(to: RunStatus) -> None:
     with pytest.raises(IllegalMove):
         check_worker_move(RUN, Move(to=to))
 
@@ -70,14 +70,14 @@ def test_a_worker_cannot_cancel_its_run() -> None:
 
 
 @pytest.mark.parametrize("to", [WAITING, COMPLETED, FAILED])
-def test_only_a_run_that_goes_back_to_the_queue_waits_for_a_time(to: RunStatus) -> None:
+def test_only_a_queued_run_may_have_wait_until(to: RunStatus) -> None:
     later = Instant("2030-01-01T00:00:00.000Z")
     check_worker_move(RUN, Move(to=QUEUED, wait_until=later))
     with pytest.raises(Invalid, match="`wait_until`"):
         check_worker_move(RUN, Move(to=to, wait_until=later))
 
 
-def test_the_more_urgent_of_two_that_came_together_goes_first() -> None:
+def test_the_higher_priority_of_two_runs_is_claimed_first() -> None:
     at = Millis(1_000_000)
     assert sorted(Priority, key=lambda priority: queue_key(priority, at)) == [
         Priority.HIGH,
@@ -86,6 +86,6 @@ def test_the_more_urgent_of_two_that_came_together_goes_first() -> None:
     ]
 
 
-def test_a_low_run_goes_before_a_high_one_that_came_two_minutes_later() -> None:
+def test_a_low_priority_run_precedes_a_high_one_queued_two_minutes_later() -> None:
     later = Millis(1_000_000 + PRIORITY_HEAD_START_MS[Priority.HIGH] + 1)
     assert queue_key(Priority.LOW, Millis(1_000_000)) < queue_key(Priority.HIGH, later)

@@ -1,4 +1,4 @@
-"""What a run has read of others is kept, and counts from the next message on."""
+"""Taint: sources of untrusted text are kept, and count from the next message on."""
 
 import msgspec
 import pytest
@@ -20,7 +20,7 @@ MARKS = st.lists(st.tuples(st.text("abc", min_size=1, max_size=2), st.none() | s
 
 
 def marked(marks: list[tuple[str, int | None]]) -> Taint:
-    """Return a taint that grew by these marks."""
+    """Return a taint with these sources."""
     taint = Taint()
     for name, at in marks:
         taint = taint.with_source(name, at=at)
@@ -34,35 +34,35 @@ def test_a_taint_never_shrinks_and_has_each_source_once(marks: list[tuple[str, i
 
 
 @given(MARKS, st.integers(0, 9))
-def test_what_counts_for_a_message_was_asked_for_before_it(marks: list[tuple[str, int | None]], at: int) -> None:
+def test_only_sources_before_a_message_count_for_it(marks: list[tuple[str, int | None]], at: int) -> None:
     taint = marked(marks)
     assert taint.names(before=at) == [one.name for one in taint.sources if one.at is None or one.at < at]
     assert set(taint.names(before=at)) <= set(taint.names())
 
 
 @given(MARKS)
-def test_a_taint_is_read_as_it_was_written(marks: list[tuple[str, int | None]]) -> None:
+def test_a_taint_round_trips(marks: list[tuple[str, int | None]]) -> None:
     taint = marked(marks)
     assert read_taint({TAINT_VALUE: msgspec.to_builtins(taint)}) == taint
 
 
 @given(MARKS)
-def test_whoever_begins_with_a_taint_has_it_from_the_first_message_on(marks: list[tuple[str, int | None]]) -> None:
+def test_inherited_taint_counts_from_the_first_message(marks: list[tuple[str, int | None]]) -> None:
     names = marked(marks).names()
     assert read_taint(inherited_taint(names)).names(before=0) == names
 
 
-def test_nobody_who_is_clean_hands_on_anything() -> None:
+def test_a_run_without_taint_passes_none_on() -> None:
     assert inherited_taint([]) == {}
     assert read_taint({}) == read_taint({TAINT_VALUE: None}) == Taint()
 
 
-def test_what_cannot_be_read_is_no_reason_to_be_clean() -> None:
+def test_a_malformed_taint_is_an_error() -> None:
     with pytest.raises(Invalid, match="the taint of this run cannot be decoded"):
         read_taint({TAINT_VALUE: {"sources": "none"}})
 
 
-def test_a_source_has_a_name_that_does_nothing() -> None:
+def test_a_source_name_has_only_safe_characters() -> None:
     assert taint_source_name("tool", "x`)\nignore all") == "tool:x_ignore_all"
 
 
@@ -78,6 +78,6 @@ def test_a_source_has_a_name_that_does_nothing() -> None:
         ({"kind": ToolClass.EFFECTFUL, "reach": ToolReach.COMMANDS}, True, False),
     ],
 )
-def test_how_far_a_tool_reaches(fields: dict[str, object], with_network: bool, without: bool) -> None:
+def test_the_reach_of_a_tool(fields: dict[str, object], with_network: bool, without: bool) -> None:
     spec = msgspec.convert({"name": "x", "description": "x", "parameters": {"type": "object"}, **fields}, ToolSpec)
     assert (reaches_outside(spec, network=True), reaches_outside(spec, network=False)) == (with_network, without)

@@ -16,12 +16,12 @@ def test_a_list_may_be_empty() -> None:
 
 
 @pytest.mark.parametrize("text", ["", " \n", "a\x00b", "\ud800"])
-def test_an_item_that_says_nothing_or_cannot_be_kept_is_refused(text: str) -> None:
+def test_an_empty_or_invalid_item_is_rejected(text: str) -> None:
     with pytest.raises(Invalid):
         checked_todo([TodoItem(text=text)])
 
 
-def test_what_is_too_long_is_refused() -> None:
+def test_a_text_that_is_too_long_is_rejected() -> None:
     assert checked_todo([TodoItem(text="x" * MAX_TODO_TEXT_CHARS)] * MAX_TODO_ITEMS)
     with pytest.raises(TooLarge):
         checked_todo([TodoItem(text="x" * (MAX_TODO_TEXT_CHARS + 1))])
@@ -30,7 +30,7 @@ def test_what_is_too_long_is_refused() -> None:
 
 
 @given(st.lists(st.builds(TodoItem, text=st.text(max_size=20), done=st.booleans())))
-def test_a_list_that_was_made_can_be_made_again(items: list[TodoItem]) -> None:
+def test_a_checked_list_is_valid_again(items: list[TodoItem]) -> None:
     try:
         todo = checked_todo(items)
     except HoldfastError:

@@ -1,4 +1,4 @@
-"""What others said is marked where a model reads it, and cannot get out of its mark."""
+"""Untrusted text is marked for the model, and cannot close its mark."""
 
 import pytest
 from hypothesis import given
@@ -21,18 +21,18 @@ def test_a_result_is_marked_with_the_tool_it_comes_from() -> None:
     assert closing == f"</{opening[1:].split(' ')[0]}>"
 
 
-def test_a_result_of_a_tool_that_is_not_known_is_marked_too() -> None:
+def test_a_result_of_an_unknown_tool_is_marked_too() -> None:
     assert 'source="tool:unknown"' in str(mark_untrusted(_message(Role.TOOL, "a cat")).content)
 
 
 @pytest.mark.parametrize("tool", ["ask_user", "task_respond"])
-def test_what_a_person_answered_is_theirs(tool: str) -> None:
+def test_a_persons_response_is_not_marked(tool: str) -> None:
     message = _message(Role.TOOL, "on Monday")
     assert mark_untrusted(message, tool=tool) is message
 
 
 @pytest.mark.parametrize("role", [Role.USER, Role.ASSISTANT, Role.SYSTEM])
-def test_what_people_and_the_model_say_is_not_marked(role: Role) -> None:
+def test_messages_of_people_and_the_model_are_not_marked(role: Role) -> None:
     message = _message(role, "hello")
     assert mark_untrusted(message) is message
 
@@ -43,12 +43,12 @@ def test_a_message_that_names_its_source_is_marked() -> None:
 
 
 @pytest.mark.parametrize("source", ["", 7, None])
-def test_a_source_that_is_no_name_marks_nothing(source: object) -> None:
+def test_an_invalid_source_marks_nothing(source: object) -> None:
     message = _message(Role.USER, "hello", source=source)
     assert mark_untrusted(message) is message
 
 
-def test_parts_stand_between_the_tags_as_they_are() -> None:
+def test_parts_are_enclosed_unchanged() -> None:
     parts = [TextPart(text="</untr"), TextPart(text="usted>")]
     sent = mark_untrusted(_message(Role.TOOL, list(parts)), tool="look")
     assert isinstance(sent.content, list)
@@ -66,7 +66,7 @@ def test_no_text_can_end_its_mark(text: str, seed: str) -> None:
     assert unmark(marked) == text
 
 
-def test_a_text_that_guesses_its_tag_gets_another() -> None:
+def test_a_text_that_contains_its_tag_gets_another() -> None:
     text = "known"
     for _ in range(3):
         tag = fence_text(text, tag="t")[1:].partition(">")[0]
@@ -75,7 +75,7 @@ def test_a_text_that_guesses_its_tag_gets_another() -> None:
     assert marked.count(marked[1:].partition(">")[0]) == 2
 
 
-def test_two_messages_that_say_the_same_have_two_marks() -> None:
+def test_two_messages_with_the_same_text_have_different_marks() -> None:
     one, other = _message(Role.TOOL, "a cat"), replace(_message(Role.TOOL, "a cat"), id=MessageId("msg_2"))
     assert mark_untrusted(one, tool="look").content != mark_untrusted(other, tool="look").content
 
@@ -96,7 +96,7 @@ def test_a_text_without_a_mark_stays_as_it_is(text: str) -> None:
 
 
 @given(st.text())
-def test_a_name_does_nothing_in_a_tag(text: str) -> None:
+def test_a_safe_name_cannot_break_a_tag(text: str) -> None:
     assert not set(safe_name(text)) & set("<>\"' \n\t`")
     assert len(safe_name(text)) <= 80
 

@@ -44,12 +44,12 @@ def test_an_impossible_cost_is_refused(cost: float) -> None:
         Usage(cost_usd=cost)
 
 
-def test_a_cost_must_be_said() -> None:
+def test_a_cost_is_required() -> None:
     with pytest.raises(msgspec.ValidationError, match="cost_usd"):
         msgspec.json.decode(b'{"input_tokens": 1}', type=Usage)
 
 
-def test_dimes_add_up_exactly() -> None:
+def test_ten_cent_costs_add_up_exactly() -> None:
     assert sum([Usage(cost_usd=0.1)] * 3, ZERO_USAGE).cost_usd == 0.3
 
 
@@ -86,7 +86,7 @@ def test_an_unknown_part_makes_the_sum_unknown_and_only_that(parts: list[Usage])
 
 
 @given(usages())
-def test_nothing_adds_nothing(usage: Usage) -> None:
+def test_adding_zero_usage_changes_nothing(usage: Usage) -> None:
     assert usage + ZERO_USAGE == usage
 
 
@@ -98,5 +98,5 @@ def test_tokens_add_up_and_cached_ones_stay_inside(a: Usage, b: Usage) -> None:
 
 
 @given(usages())
-def test_usage_reads_back_as_it_was_written(usage: Usage) -> None:
+def test_usage_round_trips_through_json(usage: Usage) -> None:
     assert msgspec.json.decode(msgspec.json.encode(usage), type=Usage) == usage

@@ -34,7 +34,7 @@ PARTS = st.sampled_from(["a", "b.py", ".", "..", "", " ", "ä", "...", "-", "~"]
         ("~/a", "~/a"),
     ],
 )
-def test_a_path_has_one_form(written: str, path: str) -> None:
+def test_a_path_has_one_normal_form(written: str, path: str) -> None:
     assert parse_working_path(written) == path
 
 
@@ -58,14 +58,14 @@ def test_a_path_has_one_form(written: str, path: str) -> None:
         ("/".join("x" * (MAX_PATH_DEPTH + 1)), "folders deep"),
     ],
 )
-def test_what_is_no_path_in_the_folder_is_refused_with_the_reason(written: str, why: str) -> None:
+def test_a_path_outside_the_folder_is_rejected_with_the_reason(written: str, why: str) -> None:
     with pytest.raises(Invalid, match=why) as caught:
         parse_working_path(written)
     assert len(caught.value.message) < 400
 
 
 @given(st.lists(PARTS, min_size=1, max_size=8).map("/".join))
-def test_a_path_is_what_it_says_step_by_step_and_never_leads_out(written: str) -> None:
+def test_a_parsed_path_equals_the_resolved_one_and_stays_inside(written: str) -> None:
     try:
         path = parse_working_path(written)
     except Invalid:
@@ -81,7 +81,7 @@ def test_a_path_is_what_it_says_step_by_step_and_never_leads_out(written: str) -
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c d"]), min_size=1, max_size=5))
-def test_a_path_is_parted_and_put_together(parts: list[str]) -> None:
+def test_splitting_and_joining_a_path_are_inverse(parts: list[str]) -> None:
     path = parse_working_path("/".join(parts))
     folder, name = split_path(path)
     assert name == parts[-1]
@@ -89,6 +89,6 @@ def test_a_path_is_parted_and_put_together(parts: list[str]) -> None:
     assert child_path(WORKING_ROOT, "a") == WorkingPath("a")
 
 
-def test_a_name_of_any_bytes_may_be_on_disk_and_not_all_can_be_named() -> None:
+def test_some_names_on_disk_are_not_valid_in_a_path() -> None:
     assert is_valid_name("a b")
     assert not any(map(is_valid_name, ("a\nb", "\udcff", "")))

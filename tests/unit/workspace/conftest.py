@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.workspace.folder import Workspace
-from tests.unit.workspace.workshop import Seconds
+from tests.unit.workspace.workspace_files import FakeClock
 
 
 @pytest.fixture
@@ -15,5 +15,5 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 @pytest.fixture
-def seconds() -> Seconds:
-    return Seconds()
+def clock() -> FakeClock:
+    return FakeClock()

@@ -11,7 +11,7 @@ from holdfast.domain.mcp_server import McpServer
 from holdfast.workspace.agents import read_agent
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.text_files import MAX_FILE_BYTES
-from tests.unit.workspace.workshop import write_agent, write_json
+from tests.unit.workspace.workspace_files import write_agent, write_json
 
 EVERY_KEY: dict[str, Any] = {
     "$schema": "agent.schema.json",
@@ -51,7 +51,7 @@ def test_every_key_is_read(workspace: Workspace) -> None:
     assert agent.folder == str(workspace.agents / "book_keeper-2")
 
 
-def test_a_model_is_all_that_must_be_said(workspace: Workspace) -> None:
+def test_only_the_model_is_required(workspace: Workspace) -> None:
     folder = write_agent(workspace)
     write_json(folder / "agent.json", {"model": "openai:gpt-5"})
     agent = read_agent(workspace, "bot")
@@ -98,13 +98,13 @@ def test_a_working_folder_is_a_folder_of_the_workspace(workspace: Workspace, nam
         "/".join("x" * 9),
     ],
 )
-def test_a_working_folder_that_leads_out_or_is_the_workspaces_own_is_refused(workspace: Workspace, name: str) -> None:
+def test_a_working_folder_outside_or_reserved_is_rejected(workspace: Workspace, name: str) -> None:
     write_agent(workspace, working_folder=name)
     with pytest.raises(Invalid, match="agent.json: line 1: working_folder: expected a folder of the workspace"):
         read_agent(workspace, "bot")
 
 
-def test_a_soul_is_read_if_there_is_one_with_something_in_it(workspace: Workspace) -> None:
+def test_a_non_empty_soul_is_read(workspace: Workspace) -> None:
     folder = write_agent(workspace)
     (folder / "SOUL.md").write_text(" \n")
     assert read_agent(workspace, "bot").soul is None
@@ -112,7 +112,7 @@ def test_a_soul_is_read_if_there_is_one_with_something_in_it(workspace: Workspac
     assert read_agent(workspace, "bot").soul == "Be kind."
 
 
-def test_other_files_and_folders_are_the_agents_own_business(workspace: Workspace) -> None:
+def test_other_files_and_folders_are_ignored(workspace: Workspace) -> None:
     folder = write_agent(workspace)
     before = read_agent(workspace, "bot")
     for name in ("skills", "heartbeats", "tools"):
@@ -138,7 +138,7 @@ def test_the_digest_changes_with_any_of_the_files(workspace: Workspace, file: st
     assert after.digest != before.digest
 
 
-def test_the_digest_tells_which_file_says_what(workspace: Workspace) -> None:
+def test_the_digest_depends_on_which_file_has_which_text(workspace: Workspace) -> None:
     folder = write_agent(workspace, says="one")
     (folder / "SOUL.md").write_text("two")
     one = read_agent(workspace, "bot").digest
@@ -148,7 +148,7 @@ def test_the_digest_tells_which_file_says_what(workspace: Workspace) -> None:
 
 
 @pytest.mark.parametrize("name", ["Bot", "my bot", "_bot", "-bot", "bot.old", "böt", "b" * 65, "../agents/bot"])
-def test_a_folder_whose_name_is_no_name_of_an_agent_is_refused(workspace: Workspace, name: str) -> None:
+def test_a_folder_with_an_invalid_agent_name_is_rejected(workspace: Workspace, name: str) -> None:
     write_agent(workspace, name)
     with pytest.raises(Invalid) as refused:
         read_agent(workspace, name)
@@ -159,25 +159,25 @@ def test_a_folder_whose_name_is_no_name_of_an_agent_is_refused(workspace: Worksp
 @pytest.mark.parametrize("file", ["agent.json", "AGENT.md"])
 def test_a_missing_file_is_named(workspace: Workspace, file: str) -> None:
     (write_agent(workspace) / file).unlink()
-    assert _refused(workspace) == f"agents/bot/{file}: missing"
+    assert _error_message(workspace) == f"agents/bot/{file}: missing"
 
 
 @pytest.mark.parametrize("text", ["", " \n\t\n"])
-def test_instructions_that_say_nothing_are_refused(workspace: Workspace, text: str) -> None:
+def test_empty_instructions_are_rejected(workspace: Workspace, text: str) -> None:
     write_agent(workspace, says=text)
-    assert _refused(workspace).startswith("agents/bot/AGENT.md: is empty")
+    assert _error_message(workspace).startswith("agents/bot/AGENT.md: is empty")
 
 
 @pytest.mark.parametrize("file", ["agent.json", "AGENT.md", "SOUL.md"])
-def test_what_is_not_utf_8_is_refused(workspace: Workspace, file: str) -> None:
+def test_a_file_that_is_not_utf_8_is_rejected(workspace: Workspace, file: str) -> None:
     (write_agent(workspace) / file).write_bytes(b'{"model": "\xff"}')
-    assert _refused(workspace) == f"agents/bot/{file}: is not UTF-8: byte 12 is invalid"
+    assert _error_message(workspace) == f"agents/bot/{file}: is not UTF-8: byte 12 is invalid"
 
 
 @pytest.mark.parametrize("file", ["agent.json", "AGENT.md", "SOUL.md"])
 def test_a_nul_character_is_refused(workspace: Workspace, file: str) -> None:
     (write_agent(workspace) / file).write_bytes(b"\x00")
-    assert _refused(workspace) == f"agents/bot/{file}: contains a NUL character"
+    assert _error_message(workspace) == f"agents/bot/{file}: contains a NUL character"
 
 
 @pytest.mark.parametrize("file", ["agent.json", "AGENT.md", "SOUL.md"])
@@ -198,14 +198,14 @@ def test_a_link_may_not_lead_out_of_the_workspace(workspace: Workspace, tmp_path
     path = write_agent(workspace) / file
     path.unlink(missing_ok=True)
     path.symlink_to(outside)
-    assert _refused(workspace) == f"agents/bot/{file}: is a link out of the workspace: put the file itself here"
+    assert _error_message(workspace) == f"agents/bot/{file}: is a link out of the workspace: put the file itself here"
 
 
 def test_a_whole_folder_may_not_lead_out_of_the_workspace(workspace: Workspace, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     write_agent(workspace).rename(outside)
     (workspace.agents / "bot").symlink_to(outside)
-    assert "is a link out of the workspace" in _refused(workspace)
+    assert "is a link out of the workspace" in _error_message(workspace)
 
 
 def test_a_link_may_lead_to_another_place_in_the_workspace(workspace: Workspace) -> None:
@@ -215,27 +215,27 @@ def test_a_link_may_lead_to_another_place_in_the_workspace(workspace: Workspace)
     assert read_agent(workspace, "bot").soul == "Shared."
 
 
-def test_links_in_a_circle_are_refused(workspace: Workspace) -> None:
+def test_a_link_loop_is_rejected(workspace: Workspace) -> None:
     (write_agent(workspace) / "SOUL.md").symlink_to("SOUL.md")
-    assert _refused(workspace).startswith("agents/bot/SOUL.md: cannot be read: ")
+    assert _error_message(workspace).startswith("agents/bot/SOUL.md: cannot be read: ")
 
 
-def test_a_link_that_leads_nowhere_is_a_missing_file(workspace: Workspace) -> None:
+def test_a_dangling_link_is_a_missing_file(workspace: Workspace) -> None:
     (write_agent(workspace) / "SOUL.md").symlink_to("nowhere.md")
-    assert _refused(workspace) == "agents/bot/SOUL.md: missing"
+    assert _error_message(workspace) == "agents/bot/SOUL.md: missing"
 
 
-def test_a_folder_in_the_place_of_a_file_is_refused(workspace: Workspace) -> None:
+def test_a_folder_instead_of_a_file_is_rejected(workspace: Workspace) -> None:
     (write_agent(workspace) / "SOUL.md").mkdir()
-    assert _refused(workspace) == "agents/bot/SOUL.md: is not a regular file"
+    assert _error_message(workspace) == "agents/bot/SOUL.md: is not a regular file"
 
 
-def test_a_pipe_in_the_place_of_a_file_is_refused_and_waits_for_nobody(workspace: Workspace) -> None:
+def test_a_pipe_instead_of_a_file_is_rejected_without_blocking(workspace: Workspace) -> None:
     os.mkfifo(write_agent(workspace) / "SOUL.md")
-    assert _refused(workspace) == "agents/bot/SOUL.md: is not a regular file"
+    assert _error_message(workspace) == "agents/bot/SOUL.md: is not a regular file"
 
 
-def _refused(workspace: Workspace) -> str:
+def _error_message(workspace: Workspace) -> str:
     with pytest.raises(Invalid) as refused:
         read_agent(workspace, "bot")
     assert refused.value.details["file"] == refused.value.message.partition(":")[0]

@@ -11,7 +11,7 @@ from holdfast.workspace.folder import Workspace
 from holdfast.workspace.settings import FolderSettings
 
 
-def test_everything_in_a_workspace_has_its_place(workspace: Workspace) -> None:
+def test_a_workspace_has_fixed_paths(workspace: Workspace) -> None:
     assert workspace.agents == workspace.path / "agents"
     assert workspace.tools == workspace.path / "tools"
     assert workspace.skills == workspace.path / "skills"
@@ -21,7 +21,7 @@ def test_everything_in_a_workspace_has_its_place(workspace: Workspace) -> None:
     assert workspace.logs == workspace.path / ".holdfast" / "logs"
 
 
-def test_its_path_does_not_depend_on_where_the_process_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_path_does_not_depend_on_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "agents").mkdir()
     monkeypatch.chdir(tmp_path)
     assert Workspace(".").path == tmp_path.resolve()
@@ -38,11 +38,11 @@ def test_a_folder_without_agents_is_no_workspace_and_the_error_says_how_to_make_
         Workspace(path)
 
 
-def test_to_open_a_workspace_makes_nothing(workspace: Workspace) -> None:
+def test_opening_a_workspace_creates_nothing(workspace: Workspace) -> None:
     assert not workspace.data_folder.exists()
 
 
-def test_what_holdfast_keeps_is_made_once_and_is_private(workspace: Workspace) -> None:
+def test_the_data_folder_is_created_once_and_private(workspace: Workspace) -> None:
     workspace.prepare()
     (workspace.files / "kept").write_text("x")
     (workspace.data_folder / ".gitignore").write_text("mine")
@@ -54,7 +54,7 @@ def test_what_holdfast_keeps_is_made_once_and_is_private(workspace: Workspace) -
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-def test_git_does_not_see_what_holdfast_keeps(workspace: Workspace) -> None:
+def test_git_ignores_the_data_folder(workspace: Workspace) -> None:
     workspace.prepare()
     workspace.database.write_text("")
     workspace.settings.write_text("{}")
@@ -64,7 +64,7 @@ def test_git_does_not_see_what_holdfast_keeps(workspace: Workspace) -> None:
     assert seen.split() == ["??", "settings.json"]
 
 
-def test_a_file_in_the_place_of_the_own_folder_is_an_error_that_names_it(workspace: Workspace) -> None:
+def test_a_file_instead_of_the_data_folder_is_an_error(workspace: Workspace) -> None:
     workspace.data_folder.write_text("")
     with pytest.raises(Unavailable, match=r"\.holdfast"):
         workspace.prepare()
@@ -90,14 +90,14 @@ def test_a_new_workspace_has_an_agent_for_a_real_model_whose_provider_is_in_the_
     assert (provider.api, provider.api_key_env) == ("openai", "OPENAI_API_KEY")
 
 
-def test_a_workspace_can_be_made_beside_what_is_there(tmp_path: Path) -> None:
+def test_a_workspace_can_be_created_beside_other_files(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("mine")
     Workspace.create(tmp_path)
     assert (tmp_path / "README.md").read_text() == "mine"
 
 
 @pytest.mark.parametrize("name", ["agents", "tools", "skills", "settings.json"])
-def test_nothing_that_is_there_is_overwritten_and_nothing_is_added_then(tmp_path: Path, name: str) -> None:
+def test_an_existing_file_stops_creation_before_anything_is_written(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("mine")
     with pytest.raises(Conflict, match=name):
         Workspace.create(tmp_path)
@@ -105,13 +105,13 @@ def test_nothing_that_is_there_is_overwritten_and_nothing_is_added_then(tmp_path
     assert (tmp_path / name).read_text() == "mine"
 
 
-def test_a_link_that_leads_nowhere_is_something_that_is_there(tmp_path: Path) -> None:
+def test_a_dangling_link_counts_as_existing(tmp_path: Path) -> None:
     (tmp_path / "settings.json").symlink_to("nowhere")
     with pytest.raises(Conflict, match=r"settings\.json"):
         Workspace.create(tmp_path)
 
 
-def test_a_workspace_cannot_be_made_below_a_file(tmp_path: Path) -> None:
+def test_a_workspace_cannot_be_created_below_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Unavailable, match="file"):
         Workspace.create(tmp_path / "file")

@@ -10,17 +10,17 @@ from holdfast.ports.workspace import Agents, BrokenAgent
 from holdfast.workspace.agents import FolderAgents
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.settings import Settings
-from tests.unit.workspace.workshop import Seconds, replace, write_agent
+from tests.unit.workspace.workspace_files import FakeClock, replace, write_agent
 
 NOT_JSON = "agents/bot/agent.json: is not JSON: line 1, column 2: "
 
 
 @pytest.fixture
-def agents(workspace: Workspace, seconds: Seconds) -> FolderAgents:
-    return FolderAgents(workspace, monotonic=seconds)
+def agents(workspace: Workspace, clock: FakeClock) -> FolderAgents:
+    return FolderAgents(workspace, monotonic=clock)
 
 
-def test_they_are_what_others_know_as_agents(agents: FolderAgents) -> None:
+def test_folder_agents_implement_the_agents_port(agents: FolderAgents) -> None:
     known: Agents = agents
     assert known.all() == []
 
@@ -35,7 +35,7 @@ def test_agents_are_listed_by_name(workspace: Workspace, agents: FolderAgents) -
     ]
 
 
-def test_what_is_no_agent_is_not_seen(workspace: Workspace, agents: FolderAgents) -> None:
+def test_other_folders_and_files_are_not_agents(workspace: Workspace, agents: FolderAgents) -> None:
     (workspace.agents / "README.md").write_text("Our agents.")
     (workspace.agents / "shared").mkdir()
     shutil.move(write_agent(workspace), workspace.agents / ".bot")
@@ -43,13 +43,13 @@ def test_what_is_no_agent_is_not_seen(workspace: Workspace, agents: FolderAgents
 
 
 @pytest.mark.parametrize("name", ["nobody", "", ".", "..", "../bot", "bot/", "README.md"])
-def test_a_name_that_no_folder_has_is_not_found(workspace: Workspace, agents: FolderAgents, name: str) -> None:
+def test_an_unknown_agent_is_not_found(workspace: Workspace, agents: FolderAgents, name: str) -> None:
     write_agent(workspace)
     with pytest.raises(NotFound, match="no agent"):
         agents.get(name)
 
 
-def test_an_agent_that_was_never_good_says_what_is_wrong(workspace: Workspace, agents: FolderAgents) -> None:
+def test_an_agent_that_never_was_valid_raises_its_error(workspace: Workspace, agents: FolderAgents) -> None:
     (write_agent(workspace) / "agent.json").write_text("{")
     write_agent(workspace, "other")
     for _ in range(2):
@@ -62,29 +62,27 @@ def test_an_agent_that_was_never_good_says_what_is_wrong(workspace: Workspace, a
 
 
 @pytest.mark.parametrize("file", ["agent.json", "AGENT.md", "SOUL.md"])
-def test_a_change_of_any_file_is_seen(workspace: Workspace, agents: FolderAgents, seconds: Seconds, file: str) -> None:
+def test_a_change_of_any_file_is_seen(workspace: Workspace, agents: FolderAgents, clock: FakeClock, file: str) -> None:
     folder = write_agent(workspace)
     before = agents.get("bot")
     replace(folder / file, '{"model": "openai:gpt-5"}')
-    seconds.pass_a_look()
+    clock.next_poll()
     after = agents.get("bot")
     assert after.digest != before.digest
     assert (after.models, after.instructions, after.soul) != (before.models, before.instructions, before.soul)
 
 
-def test_files_are_not_looked_at_more_often_than_every_200_ms(
-    workspace: Workspace, agents: FolderAgents, seconds: Seconds
-) -> None:
+def test_files_are_polled_at_most_every_200_ms(workspace: Workspace, agents: FolderAgents, clock: FakeClock) -> None:
     write_agent(workspace, says="one")
     agents.get("bot")
     write_agent(workspace, says="two")
-    seconds.now += 0.19
+    clock.now += 0.19
     assert agents.get("bot").instructions == "one"
-    seconds.now += 0.02
+    clock.now += 0.02
     assert agents.get("bot").instructions == "two"
 
 
-def test_whoever_insists_sees_a_change_at_once(workspace: Workspace, agents: FolderAgents) -> None:
+def test_a_refresh_sees_a_change_immediately(workspace: Workspace, agents: FolderAgents) -> None:
     write_agent(workspace, says="one")
     agents.get("bot")
     write_agent(workspace, says="two")
@@ -92,102 +90,98 @@ def test_whoever_insists_sees_a_change_at_once(workspace: Workspace, agents: Fol
     assert agents.get("bot").instructions == "two"
 
 
-def test_a_new_agent_is_found_at_once(workspace: Workspace, agents: FolderAgents) -> None:
+def test_a_new_agent_is_found_immediately(workspace: Workspace, agents: FolderAgents) -> None:
     assert agents.all() == []
     write_agent(workspace)
     assert agents.get("bot").name == "bot"
 
 
 def test_an_agent_whose_folder_is_removed_is_not_found(
-    workspace: Workspace, agents: FolderAgents, seconds: Seconds
+    workspace: Workspace, agents: FolderAgents, clock: FakeClock
 ) -> None:
     folder = write_agent(workspace)
     agents.get("bot")
     shutil.rmtree(folder)
-    seconds.pass_a_look()
+    clock.next_poll()
     with pytest.raises(NotFound):
         agents.get("bot")
     assert (agents.all(), agents.broken()) == ([], [])
 
 
-def test_an_agent_that_comes_back_has_forgotten_what_it_was(
-    workspace: Workspace, agents: FolderAgents, seconds: Seconds
+def test_a_recreated_agent_keeps_no_earlier_version(
+    workspace: Workspace, agents: FolderAgents, clock: FakeClock
 ) -> None:
     folder = write_agent(workspace)
     agents.get("bot")
     shutil.rmtree(folder)
-    seconds.pass_a_look()
+    clock.next_poll()
     agents.all()
     (write_agent(workspace) / "agent.json").write_text("{")
     with pytest.raises(Invalid):
         agents.get("bot")
 
 
-def test_a_broken_edit_keeps_the_last_good_version_and_says_so(
-    workspace: Workspace, agents: FolderAgents, seconds: Seconds
+def test_an_invalid_edit_keeps_the_last_valid_version_and_reports_the_error(
+    workspace: Workspace, agents: FolderAgents, clock: FakeClock
 ) -> None:
     folder = write_agent(workspace, says="one")
     good = agents.get("bot")
     replace(folder / "agent.json", "{")
     replace(folder / "AGENT.md", "two")
-    seconds.pass_a_look()
+    clock.next_poll()
     assert agents.get("bot") == good
     assert agents.all() == [good]
     assert [broken.name for broken in agents.broken()] == ["bot"]
     replace(folder / "agent.json", '{"model": "openai:gpt-5"}')
-    seconds.pass_a_look()
+    clock.next_poll()
     assert agents.broken() == []
     assert (agents.get("bot").models, agents.get("bot").instructions) == (["openai:gpt-5"], "two")
 
 
 @pytest.mark.parametrize("file", ["agent.json", "AGENT.md"])
-def test_a_file_that_is_gone_for_a_moment_takes_no_agent_away(
-    workspace: Workspace, agents: FolderAgents, seconds: Seconds, file: str
+def test_a_briefly_missing_file_does_not_remove_the_agent(
+    workspace: Workspace, agents: FolderAgents, clock: FakeClock, file: str
 ) -> None:
     folder = write_agent(workspace)
     good = agents.get("bot")
     (folder / file).unlink()
-    seconds.pass_a_look()
+    clock.next_poll()
     assert agents.get("bot") == good
     assert agents.broken() == [
         BrokenAgent(name="bot", file=f"agents/bot/{file}", message=f"agents/bot/{file}: missing")
     ]
 
 
-def test_an_edit_that_the_times_of_files_cannot_tell_is_seen_while_it_is_fresh(
-    workspace: Workspace, agents: FolderAgents, seconds: Seconds
+def test_an_edit_with_an_unchanged_timestamp_is_seen_before_the_file_settles(
+    workspace: Workspace, agents: FolderAgents, clock: FakeClock
 ) -> None:
     file = write_agent(workspace, says="one") / "AGENT.md"
     agents.get("bot")
     _edit_unnoticed(file, "two")
-    seconds.pass_a_look()
+    clock.next_poll()
     assert agents.get("bot").instructions == "two"
 
 
-def test_files_that_have_settled_are_not_read_again(
-    workspace: Workspace, agents: FolderAgents, seconds: Seconds
-) -> None:
+def test_settled_files_are_not_read_again(workspace: Workspace, agents: FolderAgents, clock: FakeClock) -> None:
     file = write_agent(workspace, says="one") / "AGENT.md"
     agents.get("bot")
-    seconds.settle()
+    clock.settle()
     agents.get("bot")
     _edit_unnoticed(file, "two")
-    seconds.pass_a_look()
+    clock.next_poll()
     assert agents.get("bot").instructions == "one"
 
 
-def test_an_agent_that_did_not_change_stays_the_same_value(
-    workspace: Workspace, agents: FolderAgents, seconds: Seconds
-) -> None:
+def test_an_unchanged_agent_stays_the_same_object(workspace: Workspace, agents: FolderAgents, clock: FakeClock) -> None:
     folder = write_agent(workspace)
     before = agents.get("bot")
     os.utime(folder / "AGENT.md")
-    seconds.pass_a_look()
+    clock.next_poll()
     assert agents.get("bot") is before
 
 
-def test_what_is_broken_is_logged_once_until_it_changes(
-    workspace: Workspace, agents: FolderAgents, seconds: Seconds, caplog: pytest.LogCaptureFixture
+def test_an_error_is_logged_once_until_it_changes(
+    workspace: Workspace, agents: FolderAgents, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="holdfast.workspace")
     folder = write_agent(workspace)
@@ -196,16 +190,16 @@ def test_what_is_broken_is_logged_once_until_it_changes(
     for text in ("{", "{", "[]", '{"model": "openai:gpt-5"}'):
         replace(folder / "agent.json", text)
         for _ in range(3):
-            seconds.pass_a_look()
+            clock.next_poll()
             agents.get("bot")
-    broken, still, good = caplog.messages
+    broken, changed, good = caplog.messages
     assert broken.startswith(NOT_JSON) and broken.endswith("(the last valid version stays in use)")
-    assert still.startswith("agents/bot/agent.json: expected `object`")
+    assert changed.startswith("agents/bot/agent.json: expected `object`")
     assert good == "agents/bot/agent.json: is valid again"
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING", "INFO"]
 
 
-def test_one_that_was_never_good_is_logged_as_unusable(
+def test_an_agent_that_never_was_valid_is_logged_as_unusable(
     workspace: Workspace, agents: FolderAgents, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_agent(workspace, says="")
@@ -214,7 +208,7 @@ def test_one_that_was_never_good_is_logged_as_unusable(
     assert message.endswith("(cannot be used)")
 
 
-def test_a_folder_of_an_impossible_name_is_broken_and_can_be_shown(workspace: Workspace, agents: FolderAgents) -> None:
+def test_a_folder_with_an_undecodable_name_is_broken_and_printable(workspace: Workspace, agents: FolderAgents) -> None:
     try:
         os.rename(write_agent(workspace), os.fsencode(workspace.agents) + b"/b\xff")
     except OSError:
@@ -225,17 +219,17 @@ def test_a_folder_of_an_impossible_name_is_broken_and_can_be_shown(workspace: Wo
 
 
 def test_without_its_folder_a_workspace_has_no_agents(
-    workspace: Workspace, agents: FolderAgents, seconds: Seconds
+    workspace: Workspace, agents: FolderAgents, clock: FakeClock
 ) -> None:
     write_agent(workspace)
     assert agents.all()
     shutil.rmtree(workspace.agents)
-    seconds.pass_a_look()
+    clock.next_poll()
     assert agents.all() == []
 
 
-def test_a_file_in_the_place_of_the_folder_is_an_outage(
-    workspace: Workspace, agents: FolderAgents, seconds: Seconds
+def test_a_file_instead_of_the_folder_is_unavailable(
+    workspace: Workspace, agents: FolderAgents, clock: FakeClock
 ) -> None:
     workspace.agents.rmdir()
     workspace.agents.write_text("")
@@ -243,10 +237,10 @@ def test_a_file_in_the_place_of_the_folder_is_an_outage(
         agents.all()
 
 
-def test_agents_have_the_defaults_of_the_workspace_as_they_are_now(workspace: Workspace, seconds: Seconds) -> None:
+def test_agents_have_the_defaults_of_the_workspace_as_they_are_now(workspace: Workspace, clock: FakeClock) -> None:
     write_agent(workspace)
     now = Settings()
-    agents = FolderAgents(workspace, settings=lambda: now, monotonic=seconds)
+    agents = FolderAgents(workspace, settings=lambda: now, monotonic=clock)
     before = agents.get("bot")
     now = Settings(limits=Limits(max_iterations=3))
     assert agents.get("bot").limits.max_iterations == 3
@@ -254,14 +248,14 @@ def test_agents_have_the_defaults_of_the_workspace_as_they_are_now(workspace: Wo
     assert agents.get("bot").digest != before.digest
 
 
-def test_an_agent_is_the_same_one_until_something_about_it_changes(workspace: Workspace, seconds: Seconds) -> None:
+def test_an_agent_is_the_same_object_until_it_changes(workspace: Workspace, clock: FakeClock) -> None:
     write_agent(workspace)
     settings = Settings(limits=Limits(max_iterations=3))
-    agents = FolderAgents(workspace, settings=lambda: settings, monotonic=seconds)
+    agents = FolderAgents(workspace, settings=lambda: settings, monotonic=clock)
     before = agents.get("bot")
     workspace.permissions.write_text('{"allow": {"bot": ["bash(ls)"]}}')
     assert agents.get("bot") is before
-    seconds.pass_a_look()
+    clock.next_poll()
     assert agents.get("bot").granted == ["bash(ls)"]
 
 

@@ -1,4 +1,4 @@
-"""The guide shows files that can be read, names every key, and quotes the errors that people get."""
+"""The guide shows valid files, names every key, and quotes real error messages."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from holdfast.workspace.folder import Workspace
 from holdfast.workspace.json_files import decode_json
 from holdfast.workspace.schemas import json_schema
 from holdfast.workspace.settings import Settings
-from tests.unit.workspace.workshop import write_agent
+from tests.unit.workspace.workspace_files import write_agent
 
 GUIDE: Final = (Path(__file__).parents[3] / "docs" / "guides" / "agents.md").read_text(encoding="utf-8")
 EXAMPLE: Final = re.compile(r"^```json (?P<file>[\w.]+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -21,7 +21,7 @@ ERRORS: Final = re.compile(r"^```text\n(?P<text>.*?)^```$", re.MULTILINE | re.DO
 KINDS: Final[dict[str, Any]] = {"agent.json": AgentFile, "settings.json": Settings}
 
 TOLD_ABOVE: Final = ("limits.", "permissions.", "mcp_servers.")
-"""What `settings.json` has in common with `agent.json`."""
+"""Keys that `settings.json` shares with `agent.json`."""
 
 WRONG: Final = [
     ("bot", "AGENT.md", None),
@@ -38,7 +38,7 @@ WRONG: Final = [
 ]
 
 
-def test_the_examples_can_be_read() -> None:
+def test_the_examples_are_valid() -> None:
     examples = [(example["file"], example["text"]) for example in EXAMPLE.finditer(GUIDE)]
     assert {file for file, _ in examples} == set(KINDS)
     for file, text in examples:
@@ -49,13 +49,13 @@ def test_the_examples_can_be_read() -> None:
 def test_every_key_is_in_the_table_of_its_file(file: str) -> None:
     _, _, table = GUIDE.partition(f"## Every key of `{file}`")
     written = re.findall(r"^\| `([^`]+)` \|", table.partition("\n## ")[0], re.MULTILINE)
-    made = json_schema(file.replace(".json", ".schema.json"))
-    keys = list(_keys(made["$defs"], made))
+    schema = json_schema(file.replace(".json", ".schema.json"))
+    keys = list(_keys(schema["$defs"], schema))
     told_once = {key for key in keys if file == "settings.json" and key.startswith(TOLD_ABOVE)}
     assert written == [key for key in keys if key not in told_once]
 
 
-def test_the_quoted_errors_are_those_that_people_get(workspace: Workspace) -> None:
+def test_the_quoted_errors_are_the_real_messages(workspace: Workspace) -> None:
     quoted = ERRORS.search(GUIDE)
     assert quoted is not None
     assert quoted["text"].splitlines() == [_message(workspace, *wrong) for wrong in WRONG]

@@ -1,4 +1,4 @@
-"""What editors and other programs check with the published schemas is what the reader accepts."""
+"""The published schemas accept the same files as the decoder."""
 
 import json
 import subprocess
@@ -22,12 +22,12 @@ Strategy: TypeAlias = st.SearchStrategy[Any]
 
 
 def mostly(right: list[Any], *wrong: Any) -> Strategy:
-    """Make what is right, and now and then what is wrong in a way that is easily overlooked."""
+    """Draw valid values, and sometimes subtly invalid ones."""
     return st.sampled_from(right * (9 * len(wrong) // len(right)) + list(wrong))
 
 
 def some(**keys: Strategy) -> st.SearchStrategy[dict[str, Any]]:
-    """Make objects that have a few of the keys."""
+    """Draw objects with some of the keys."""
     chosen = st.lists(st.sampled_from(sorted(keys)), max_size=3, unique=True)
     return chosen.flatmap(lambda few: st.fixed_dictionaries({key: keys[key] for key in few}))
 
@@ -150,7 +150,7 @@ DOCUMENTS: Final = {
 
 @st.composite
 def near(draw: st.DrawFn, documents: Strategy) -> Any:
-    """Make a document, and now and then put anything under some key of it, known or not."""
+    """Draw a document, sometimes with an arbitrary value under a known or unknown key."""
     document = draw(documents)
     if draw(st.integers(0, 3)):
         return document
@@ -169,7 +169,7 @@ def test_the_published_schema_is_current(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_the_schema_is_one_of_draft_2020_12(name: str) -> None:
+def test_the_schema_is_valid_for_draft_2020_12(name: str) -> None:
     assert json_schema(name)["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     jsonschema_rs.meta.validate(json_schema(name))
 
@@ -178,7 +178,7 @@ def test_the_schema_is_one_of_draft_2020_12(name: str) -> None:
 def test_every_key_has_a_description(name: str) -> None:
     keys = list(_keys(json_schema(name)))
     assert keys
-    assert [key for key, said in keys if not said.get("description")] == []
+    assert [key for key, schema in keys if not schema.get("description")] == []
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
@@ -191,7 +191,7 @@ def test_the_schema_accepts_what_the_reader_accepts_and_nothing_else(name: str, 
     assert validator.is_valid(document) == accepted
 
 
-def test_the_schemas_are_written_where_they_are_wanted(tmp_path: Path) -> None:
+def test_the_schemas_are_written_to_the_given_folder(tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", "-m", "holdfast.workspace.schemas", str(tmp_path)]
     subprocess.run(command, check=True, timeout=60)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
@@ -208,7 +208,7 @@ def _is_read(text: str, kind: Any) -> bool:
 
 
 def _with(value: Any, old: Any, new: Any) -> Any:
-    """Return `value` with `new` in the place of `old`."""
+    """Return `value` with `old` replaced by `new`."""
     if value is old:
         return new
     if isinstance(value, dict):
@@ -216,7 +216,7 @@ def _with(value: Any, old: Any, new: Any) -> Any:
     return value
 
 
-def _keys(made: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for kind, definition in made["$defs"].items():
-        for key, said in definition.get("properties", {}).items():
-            yield f"{kind}.{key}", said
+def _keys(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for kind, definition in document["$defs"].items():
+        for key, schema in definition.get("properties", {}).items():
+            yield f"{kind}.{key}", schema

@@ -10,7 +10,7 @@ from holdfast.domain.limits import Limits
 from holdfast.domain.model_provider import ProviderSettings
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.settings import ContextSettings, FolderSettings, Settings, with_defaults
-from tests.unit.workspace.workshop import Seconds, replace, write_json
+from tests.unit.workspace.workspace_files import FakeClock, replace, write_json
 
 AGENT = Agent(name="bot", description="", models=["a:b"], instructions="Help.", digest="d")
 
@@ -21,12 +21,12 @@ permissions = st.builds(Permissions, deny=rules, ask=rules, allow=rules)
 
 
 @pytest.fixture
-def settings(workspace: Workspace, seconds: Seconds) -> FolderSettings:
-    return FolderSettings(workspace, monotonic=seconds)
+def settings(workspace: Workspace, clock: FakeClock) -> FolderSettings:
+    return FolderSettings(workspace, monotonic=clock)
 
 
 def test_every_key_is_read(workspace: Workspace, settings: FolderSettings) -> None:
-    said: dict[str, Any] = {
+    value: dict[str, Any] = {
         "$schema": "settings.schema.json",
         "providers": {"local": {"api": "openai", "base_url": "http://127.0.0.1:11434/v1", "context_window": 8192}},
         "limits": {"max_iterations": 50},
@@ -36,7 +36,7 @@ def test_every_key_is_read(workspace: Workspace, settings: FolderSettings) -> No
         "workers": 4,
         "context": {"tools_shown": 20, "anti_drift_every": None},
     }
-    write_json(workspace.settings, said)
+    write_json(workspace.settings, value)
     assert settings.get() == Settings(
         schema_="settings.schema.json",
         providers={"local": ProviderSettings(api="openai", base_url="http://127.0.0.1:11434/v1", context_window=8192)},
@@ -49,7 +49,7 @@ def test_every_key_is_read(workspace: Workspace, settings: FolderSettings) -> No
     )
 
 
-def test_no_file_is_the_same_as_an_empty_one(workspace: Workspace, settings: FolderSettings) -> None:
+def test_a_missing_file_equals_an_empty_one(workspace: Workspace, settings: FolderSettings) -> None:
     assert settings.get() == Settings()
     write_json(workspace.settings, {})
     settings.refresh()
@@ -57,26 +57,26 @@ def test_no_file_is_the_same_as_an_empty_one(workspace: Workspace, settings: Fol
     assert settings.broken() is None
 
 
-def test_settings_that_were_never_good_say_what_is_wrong(workspace: Workspace, settings: FolderSettings) -> None:
+def test_settings_that_never_were_valid_raise_their_error(workspace: Workspace, settings: FolderSettings) -> None:
     write_json(workspace.settings, {"worker": 3})
     for _ in range(2):
         with pytest.raises(Invalid, match=r"^settings\.json: line 1: worker: unknown key, known are .*`workers`"):
             settings.get()
 
 
-def test_a_broken_edit_keeps_the_last_good_version_and_says_so(
-    workspace: Workspace, settings: FolderSettings, seconds: Seconds, caplog: pytest.LogCaptureFixture
+def test_an_invalid_edit_keeps_the_last_valid_version_and_reports_the_error(
+    workspace: Workspace, settings: FolderSettings, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_json(workspace.settings, {"workers": 3})
     assert settings.get().workers == 3
     replace(workspace.settings, "{")
-    seconds.pass_a_look()
+    clock.next_poll()
     assert settings.get().workers == 3
     error = settings.broken()
     assert error is not None and error.message.startswith("settings.json: is not JSON: line 1, column 2: ")
     assert [record.name for record in caplog.records] == ["holdfast.workspace"]
     replace(workspace.settings, '{"workers": 4}')
-    seconds.pass_a_look()
+    clock.next_poll()
     assert settings.get().workers == 4
     assert settings.broken() is None
 
@@ -89,12 +89,12 @@ def test_a_link_may_not_lead_out_of_the_workspace(workspace: Workspace, settings
         settings.get()
 
 
-def test_settings_without_defaults_leave_an_agent_as_it_is() -> None:
+def test_default_settings_leave_an_agent_unchanged() -> None:
     assert with_defaults(AGENT, Settings(workers=2, default_agent="bot")) is AGENT
 
 
 @given(own=limits, default=limits)
-def test_a_limit_of_the_agent_counts_and_else_the_default(own: Limits, default: Limits) -> None:
+def test_a_limit_of_the_agent_overrides_the_default(own: Limits, default: Limits) -> None:
     agent = Agent(name="bot", description="", models=["a:b"], instructions="Help.", limits=own)
     merged = with_defaults(agent, Settings(limits=default)).limits
     for field in Limits.__struct_fields__:

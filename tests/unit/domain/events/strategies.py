@@ -1,4 +1,4 @@
-"""Any value of a msgspec type, and of a pydantic model, made from nothing but its definition."""
+"""Hypothesis strategies for msgspec types and pydantic models, derived from their definitions."""
 
 from enum import Enum
 from functools import cache
@@ -33,7 +33,7 @@ pointers: Final = st.lists(st.sampled_from(["a", "b~0", "~1", "", "0", "-"]), ma
 
 @cache
 def structs(type_: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
-    """Return a strategy for `type_`: each optional field is there or not."""
+    """Return a strategy for `type_`: each optional field is set or not."""
     return _struct(inspect.type_info(type_))
 
 

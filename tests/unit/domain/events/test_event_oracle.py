@@ -1,4 +1,4 @@
-"""The official Python package of AG-UI and ours read and write the same JSON."""
+"""The official AG-UI package and Holdfast encode and decode the same JSON."""
 
 import json
 from typing import Any, Final
@@ -24,13 +24,13 @@ MODELS: Final[dict[str, type[BaseModel]]] = {
 few: Final = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def test_both_sides_know_the_same_31_types() -> None:
+def test_both_packages_have_the_same_31_event_types() -> None:
     assert set(EVENT_TYPES) == set(MODELS) == {type_.value for type_ in core.EventType}
     assert len(EVENT_TYPES) == 31
 
 
 @pytest.mark.parametrize("type_", EVENT_TYPES.values(), ids=EVENT_TYPES)
-def test_both_sides_know_the_same_fields(type_: type[msgspec.Struct]) -> None:
+def test_both_packages_have_the_same_fields(type_: type[msgspec.Struct]) -> None:
     ours = set(type_.__struct_encode_fields__) | {"type"}
     assert ours == {field.alias for field in MODELS[str(type_.__struct_config__.tag)].model_fields.values()}
 
@@ -38,7 +38,7 @@ def test_both_sides_know_the_same_fields(type_: type[msgspec.Struct]) -> None:
 @pytest.mark.parametrize("type_", EVENT_TYPES.values(), ids=EVENT_TYPES)
 @few
 @given(data=st.data())
-def test_what_we_write_they_read_and_write_alike(type_: type[msgspec.Struct], data: st.DataObject) -> None:
+def test_our_events_round_trip_through_the_official_package(type_: type[msgspec.Struct], data: st.DataObject) -> None:
     written = encode_event(data.draw(structs(type_)))
     theirs = THEIRS.validate_json(written)
     assert json.loads(THEIRS.dump_json(theirs, by_alias=True)) == json.loads(written)
@@ -48,7 +48,7 @@ def test_what_we_write_they_read_and_write_alike(type_: type[msgspec.Struct], da
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 @few
 @given(data=st.data())
-def test_what_they_write_we_read_and_write_alike(
+def test_events_of_the_official_package_round_trip_through_ours(
     model: type[BaseModel], optional: bool | None, data: st.DataObject
 ) -> None:
     written = data.draw(models(model, optional=optional)).model_dump_json(by_alias=True).encode()
@@ -59,7 +59,7 @@ def test_what_they_write_we_read_and_write_alike(
 
 @few
 @given(data=st.data())
-def test_a_request_that_they_write_we_read_and_write_alike(data: st.DataObject) -> None:
+def test_requests_of_the_official_package_round_trip_through_ours(data: st.DataObject) -> None:
     written = data.draw(models(core.RunAgentInput)).model_dump_json(by_alias=True).encode()
     ours = msgspec.json.decode(written, type=RunAgentInput)
     assert json.loads(msgspec.json.encode(ours)) == json.loads(written)

@@ -1,4 +1,4 @@
-"""Events on the wire: camelCase, no nulls, and nothing read that is not right."""
+"""Events on the wire: camelCase, no nulls, and strict decoding."""
 
 import json
 from typing import Any, Final
@@ -64,7 +64,7 @@ RUN: Final = RunId("r")
     ],
     ids=["text", "result", "state", "patch", "custom"],
 )
-def test_an_event_is_written_in_camel_case_and_without_what_it_lacks(event: Event, wire: dict[str, Any]) -> None:
+def test_an_event_is_encoded_in_camel_case_without_unset_fields(event: Event, wire: dict[str, Any]) -> None:
     assert json.loads(encode_event(event)) == wire
     assert decode_event(encode_event(event)) == event
 
@@ -72,7 +72,7 @@ def test_an_event_is_written_in_camel_case_and_without_what_it_lacks(event: Even
 @pytest.mark.parametrize("type_", EVENT_TYPES.values(), ids=EVENT_TYPES)
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
-def test_an_event_is_read_as_it_was_written(type_: type[Event], data: st.DataObject) -> None:
+def test_an_event_round_trips_through_json(type_: type[Event], data: st.DataObject) -> None:
     event = data.draw(structs(type_))
     assert decode_event(encode_event(event)) == event
     assert EVENT_TYPES[event_type(event)] is type_
@@ -130,32 +130,32 @@ def test_an_event_is_read_as_it_was_written(type_: type[Event], data: st.DataObj
     ],
     ids=str,
 )
-def test_what_is_not_right_is_refused_and_named(wire: Any, why: str) -> None:
+def test_an_invalid_event_is_rejected_with_the_reason(wire: Any, why: str) -> None:
     with pytest.raises(Invalid) as refused:
         decode_event(json.dumps(wire).encode())
     assert why in refused.value.message
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b'{"type": "\xff"}', b'{"type":"RAW","event":' + b"[" * 100_000])
-def test_what_is_not_json_is_refused(data: bytes) -> None:
+def test_bytes_that_are_not_json_are_rejected(data: bytes) -> None:
     with pytest.raises(Invalid):
         decode_event(data)
 
 
 @pytest.mark.parametrize("value", [object(), "\ud800"])
-def test_what_json_cannot_hold_is_refused(value: object) -> None:
+def test_a_value_that_json_cannot_encode_is_rejected(value: object) -> None:
     with pytest.raises(Invalid, match="STATE_SNAPSHOT"):
         encode_event(StateSnapshot(snapshot=value))
 
 
-def test_a_field_that_we_do_not_know_is_left_out() -> None:
+def test_an_unknown_field_is_ignored() -> None:
     assert decode_event(b'{"type":"TEXT_MESSAGE_START","messageId":"m","createdAt":1}') == TextMessageStart(
         message_id=MESSAGE
     )
 
 
-def test_a_null_that_a_client_sends_where_any_json_may_be_is_not_sent_on() -> None:
-    asked = RunAgentInput(
+def test_a_null_from_a_client_counts_as_unset() -> None:
+    run_input = RunAgentInput(
         thread_id=THREAD,
         run_id=RUN,
         messages=[],
@@ -164,7 +164,7 @@ def test_a_null_that_a_client_sends_where_any_json_may_be_is_not_sent_on() -> No
         tools=[AgUiTool(name="n", description="d", parameters=None)],
         resume=[ResumeEntry(interrupt_id=InterruptId("i"), status="resolved", payload=None)],
     )
-    assert b"null" not in encode_event(RunStarted(thread_id=THREAD, run_id=RUN, input=asked))
+    assert b"null" not in encode_event(RunStarted(thread_id=THREAD, run_id=RUN, input=run_input))
 
 
 def test_an_interrupt_outcome_names_at_least_one_interrupt() -> None:
@@ -175,9 +175,7 @@ def test_an_interrupt_outcome_names_at_least_one_interrupt() -> None:
 @pytest.mark.parametrize("type_", CUSTOM_EVENT_TYPES.values(), ids=CUSTOM_EVENT_TYPES)
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
-def test_an_event_of_ours_comes_back_from_the_custom_event_that_carried_it(
-    type_: type[HoldfastEvent], data: st.DataObject
-) -> None:
+def test_a_holdfast_event_round_trips_through_its_custom_event(type_: type[HoldfastEvent], data: st.DataObject) -> None:
     event = data.draw(structs(type_))
     carried = to_custom(event)
     assert CUSTOM_EVENT_TYPES[carried.name] is type_
@@ -185,15 +183,15 @@ def test_an_event_of_ours_comes_back_from_the_custom_event_that_carried_it(
     assert from_custom(carried) == event
 
 
-def test_a_change_of_status_says_from_where_to_where() -> None:
+def test_a_status_change_has_from_and_to() -> None:
     changed = StatusChanged(from_=RunStatus.QUEUED, to=RunStatus.RUNNING)
     assert to_custom(changed) == Custom(name="holdfast.status", value={"from": "queued", "to": "running"})
 
 
-def test_a_custom_event_of_somebody_else_is_none_of_ours() -> None:
+def test_a_foreign_custom_event_is_not_a_holdfast_event() -> None:
     assert from_custom(Custom(name="theirs", value=1)) is None
 
 
-def test_a_custom_event_that_only_bears_our_name_is_refused() -> None:
+def test_a_custom_event_with_our_name_and_a_wrong_value_is_rejected() -> None:
     with pytest.raises(Invalid, match="holdfast.abandoned"):
         from_custom(Custom(name="holdfast.abandoned", value={"message_ids": "m"}))

@@ -1,4 +1,4 @@
-"""Producers that say anything at any time."""
+"""Hypothesis strategies of producers that emit any event at any time."""
 
 from typing import Any, Final
 
@@ -68,7 +68,7 @@ deltas: Final = st.sampled_from(["", "α", "b", "cc"])
 def producers(
     *, messages: list[str], calls: list[str], subagents: list[str], spans: list[str], restless: bool = True
 ) -> st.SearchStrategy[list[Event]]:
-    """Return what a producer may say that knows only these ids; its sub-agents come and go if `restless`."""
+    """Return a strategy of the events of a producer with these ids; `restless` ones start and end sub-agents."""
     ids = {
         "message": st.sampled_from(messages),
         "call": st.sampled_from(calls),
@@ -76,11 +76,11 @@ def producers(
         "span": st.sampled_from(spans),
     }
     families = [_texts, _calls, _reasoning, _others, *([_subagents] if restless else [])]
-    said = st.one_of([event for family in families for event in family(ids)])
-    # Segments are long and full of sub-agents, so that what is said meets something that is open.
+    events = st.one_of([event for family in families for event in family(ids)])
+    # Segments are long and full of sub-agents, so that events often meet something open.
     started = [SubagentStarted(subagent_run_id=RunId(name), name="helper") for name in subagents]
     opening = st.lists(_run_started(ids), max_size=1) | st.just(started)
-    segment = st.tuples(opening, st.lists(said, min_size=6, max_size=20), _terminal(ids)).map(
+    segment = st.tuples(opening, st.lists(events, min_size=6, max_size=20), _terminal(ids)).map(
         lambda parts: [*parts[0], *parts[1], parts[2]]
     )
     return st.lists(segment, min_size=1, max_size=2).map(lambda segments: sum(segments, list[Event]()))
@@ -120,8 +120,8 @@ def _history(ids: dict[str, Strategy]) -> Strategy:
 
 
 def _run_started(ids: dict[str, Strategy]) -> Strategy:
-    asked = st.builds(RunAgentInput, **_RUN_IDS, messages=_history(ids))
-    return _event(RunStarted, **_RUN_IDS, input=_maybe(asked), parent_run_id=_maybe(st.just("b")))
+    run_input = st.builds(RunAgentInput, **_RUN_IDS, messages=_history(ids))
+    return _event(RunStarted, **_RUN_IDS, input=_maybe(run_input), parent_run_id=_maybe(st.just("b")))
 
 
 def _terminal(ids: dict[str, Strategy]) -> Strategy:
@@ -219,7 +219,7 @@ def _others(ids: dict[str, Strategy]) -> list[Strategy]:
 
 tidy: Final = producers(messages=["m", "n"], calls=["c", "d"], subagents=["s", "u"], spans=["p"])
 steady: Final = producers(messages=["m", "n"], calls=["c", "d"], subagents=["s", "u"], spans=["p"], restless=False)
-# Ids that look like those we make, the same for all kinds.
+# Ids that look like generated ones, the same for all kinds.
 twisted: Final = producers(
     messages=["a", "a-2", ""], calls=["a", "a-2", "a-2-2"], subagents=["a", "a-2"], spans=["a", "-2"]
 )

@@ -1,4 +1,4 @@
-"""Whatever producers say, what is logged is legal, complete, and the same after a restart."""
+"""For any events of producers, the log is legal, complete, and the same after a restart."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -40,9 +40,9 @@ many: Final = settings(max_examples=100, deadline=None)
 
 @many
 @given(tidy | twisted)
-def test_any_sequence_of_events_becomes_a_legal_stream_with_times(said: list[Event]) -> None:
+def test_any_sequence_of_events_becomes_a_legal_stream_with_times(produced: list[Event]) -> None:
     stream = StreamNormaliser(THREAD, RUN, BASE)
-    logged = _fed(stream, said)
+    logged = _feed_all(stream, produced)
     verify_stream(logged, complete=False)
     logged += stream.end(DONE, at=NOW)
     verify_stream(logged)
@@ -52,12 +52,12 @@ def test_any_sequence_of_events_becomes_a_legal_stream_with_times(said: list[Eve
 @many
 @given(tidy | twisted, st.data())
 def test_a_stream_resumed_from_its_structural_events_goes_on_like_the_one_that_was_lost(
-    said: list[Event], data: st.DataObject
+    produced: list[Event], data: st.DataObject
 ) -> None:
-    restarts = data.draw(st.sets(st.integers(min_value=0, max_value=len(said))))
+    restarts = data.draw(st.sets(st.integers(min_value=0, max_value=len(produced))))
     stream, logged = StreamNormaliser(THREAD, RUN, BASE), list[Event]()
     resumed = stream
-    for index, event in enumerate(said):
+    for index, event in enumerate(produced):
         if index in restarts:
             resumed = StreamNormaliser.resume(THREAD, RUN, _structural(logged), BASE)
         fed = stream.feed(event, at=NOW)
@@ -71,26 +71,26 @@ def test_a_stream_resumed_from_its_structural_events_goes_on_like_the_one_that_w
 
 @many
 @given(tidy)
-def test_no_text_and_no_thought_is_lost(said: list[Event]) -> None:
-    named = [event for event in said if not (isinstance(event, TEXT + THOUGHT) and event.message_id is UNSET)]
-    logged = _fed(StreamNormaliser(THREAD, RUN), named)
-    assert _words(logged, TEXT) == _words(named, TEXT)
-    assert _words(logged, THOUGHT) == _words(named, THOUGHT)
+def test_no_text_and_no_thought_is_lost(produced: list[Event]) -> None:
+    named = [event for event in produced if not (isinstance(event, TEXT + THOUGHT) and event.message_id is UNSET)]
+    logged = _feed_all(StreamNormaliser(THREAD, RUN), named)
+    assert _text_by_id(logged, TEXT) == _text_by_id(named, TEXT)
+    assert _text_by_id(logged, THOUGHT) == _text_by_id(named, THOUGHT)
 
 
 @many
 @given(steady)
-def test_a_legal_stream_is_left_as_it_is_until_an_id_comes_again(said: list[Event]) -> None:
-    logged = _fed(StreamNormaliser(THREAD, RUN, BASE), said)
+def test_a_legal_stream_is_left_as_it_is_until_an_id_comes_again(produced: list[Event]) -> None:
+    logged = _feed_all(StreamNormaliser(THREAD, RUN, BASE), produced)
     legal = list(takewhile(lambda event: b'-2"' not in encode_event(event), logged))
-    assert _fed(StreamNormaliser(THREAD, RUN, BASE), legal) == legal
+    assert _feed_all(StreamNormaliser(THREAD, RUN, BASE), legal) == legal
 
 
 @many
 @given(tidy | twisted)
-def test_a_tool_call_is_open_until_its_result_is_logged(said: list[Event]) -> None:
+def test_a_tool_call_is_open_until_its_result_is_logged(produced: list[Event]) -> None:
     stream, waiting = StreamNormaliser(THREAD, RUN), list[ToolCallId]()
-    for event in _fed(stream, said):
+    for event in _feed_all(stream, produced):
         match event:
             case ToolCallStart(tool_call_id=call):
                 waiting.append(call)
@@ -101,16 +101,16 @@ def test_a_tool_call_is_open_until_its_result_is_logged(said: list[Event]) -> No
     assert list(stream.open_tool_calls) == waiting
 
 
-def _fed(stream: StreamNormaliser, said: Iterable[Event]) -> list[Event]:
-    return [event for each in said for event in stream.feed(each, at=NOW)]
+def _feed_all(stream: StreamNormaliser, produced: Iterable[Event]) -> list[Event]:
+    return [event for each in produced for event in stream.feed(each, at=NOW)]
 
 
 def _structural(logged: Iterable[Event]) -> Iterator[Event]:
     return (event for event in logged if event_type(event) in STRUCTURAL_TYPES)
 
 
-def _words(events: Iterable[Event], kinds: tuple[type[Spoken], ...]) -> dict[str, str]:
-    """Return what was said, by the id under which the producer said it."""
+def _text_by_id(events: Iterable[Event], kinds: tuple[type[Spoken], ...]) -> dict[str, str]:
+    """Return the text of each message, by the id of the producer."""
     words: dict[str, str] = defaultdict(str)
     for event in events:
         if isinstance(event, kinds) and event.message_id is not UNSET:

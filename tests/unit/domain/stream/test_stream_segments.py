@@ -23,7 +23,7 @@ from holdfast.domain.events.messages import (
 )
 from holdfast.domain.ids import MessageId, ThreadId
 from holdfast.domain.stream import StreamNormaliser
-from tests.unit.domain.stream.said import (
+from tests.unit.domain.stream.stream_events import (
     BASE,
     FINISHED,
     NOW,
@@ -36,13 +36,13 @@ from tests.unit.domain.stream.said import (
     call_end,
     content,
     end,
-    fed,
+    feed_all,
     start,
     subagent,
 )
 
 
-def test_a_segment_begins_with_a_start_even_if_nobody_says_so() -> None:
+def test_a_missing_run_started_is_added() -> None:
     stream = StreamNormaliser(THREAD, RUN, BASE)
     assert stream.segment_id is None
     assert stream.feed(start("m"), at=NOW) == [
@@ -54,16 +54,16 @@ def test_a_segment_begins_with_a_start_even_if_nobody_says_so() -> None:
 
 def test_a_start_keeps_its_own_run_id_and_gets_thread_version_and_base() -> None:
     stream = StreamNormaliser(THREAD, RUN, BASE)
-    (started,) = fed(stream, RunStarted(thread_id=ThreadId("wrong"), run_id=S, protocol_version="0.1"))
+    (started,) = feed_all(stream, RunStarted(thread_id=ThreadId("wrong"), run_id=S, protocol_version="0.1"))
     assert started == RunStarted(thread_id=THREAD, run_id=S, protocol_version="1.0", parent_run_id=BASE)
-    (finished,) = fed(stream, FINISHED)
+    (finished,) = feed_all(stream, FINISHED)
     assert finished == replace(FINISHED, run_id=S)
 
 
 def test_a_start_may_name_another_parent_than_the_base() -> None:
     stream = StreamNormaliser(THREAD, RUN, BASE)
-    said = replace(STARTED, timestamp=UNSET, parent_run_id=S)
-    assert fed(stream, said) == [said]
+    produced = replace(STARTED, timestamp=UNSET, parent_run_id=S)
+    assert feed_all(stream, produced) == [produced]
 
 
 def test_a_terminal_event_that_comes_first_gets_its_start() -> None:
@@ -71,25 +71,25 @@ def test_a_terminal_event_that_comes_first_gets_its_start() -> None:
 
 
 def test_a_start_in_an_open_segment_is_left_out(stream: StreamNormaliser) -> None:
-    assert fed(stream, STARTED) == []
+    assert feed_all(stream, STARTED) == []
 
 
 def test_a_second_terminal_event_is_left_out(stream: StreamNormaliser) -> None:
-    assert len(fed(stream, FINISHED, RunErrorEvent(message="late"), FINISHED)) == 1
+    assert len(feed_all(stream, FINISHED, RunErrorEvent(message="late"), FINISHED)) == 1
 
 
-def test_what_comes_after_an_end_opens_the_next_segment(stream: StreamNormaliser) -> None:
-    fed(stream, FINISHED)
-    assert fed(stream, content("m", "x")) == [replace(STARTED, timestamp=UNSET), start("m"), content("m", "x")]
+def test_an_event_after_the_end_opens_the_next_segment(stream: StreamNormaliser) -> None:
+    feed_all(stream, FINISHED)
+    assert feed_all(stream, content("m", "x")) == [replace(STARTED, timestamp=UNSET), start("m"), content("m", "x")]
 
 
-def test_what_is_left_out_opens_no_segment(stream: StreamNormaliser) -> None:
-    fed(stream, FINISHED)
-    assert fed(stream, end("m"), args("c"), call_end("c"), TextMessageChunk(delta="x")) == []
+def test_an_event_that_is_left_out_opens_no_segment(stream: StreamNormaliser) -> None:
+    feed_all(stream, FINISHED)
+    assert feed_all(stream, end("m"), args("c"), call_end("c"), TextMessageChunk(delta="x")) == []
     assert stream.segment_id is None
 
 
-def test_a_time_that_a_producer_gave_is_kept(stream: StreamNormaliser) -> None:
+def test_a_producers_timestamp_is_kept(stream: StreamNormaliser) -> None:
     early = replace(start("m"), timestamp=4)
     assert stream.feed(early, at=NOW) == [early]
     assert stream.feed(replace(content("m", "x"), timestamp=5), at=NOW) == [replace(content("m", "x"), timestamp=5)]
@@ -97,17 +97,17 @@ def test_a_time_that_a_producer_gave_is_kept(stream: StreamNormaliser) -> None:
 
 
 def test_metadata_and_raw_events_are_kept(stream: StreamNormaliser) -> None:
-    said = replace(content("m", "x"), metadata={"k": 1}, raw_event={"r": 2})
-    assert fed(stream, said)[-1] == said
-    assert fed(stream, said) == [said]
+    produced = replace(content("m", "x"), metadata={"k": 1}, raw_event={"r": 2})
+    assert feed_all(stream, produced)[-1] == produced
+    assert feed_all(stream, produced) == [produced]
 
 
 @pytest.mark.parametrize("terminal", [FINISHED, RunErrorEvent(message="no", code="C")])
 def test_everything_open_is_closed_before_either_end(stream: StreamNormaliser, terminal: TerminalEvent) -> None:
     step, span = StepStarted(step_name="x"), ReasoningStart(message_id=MessageId("p"))
-    thought = ReasoningMessageStart(message_id=MessageId("r"))
-    fed(stream, subagent(S), step, span, thought, start("m"), start("n", S), call("c", "m"))
-    assert fed(stream, terminal) == [
+    reasoning = ReasoningMessageStart(message_id=MessageId("r"))
+    feed_all(stream, subagent(S), step, span, reasoning, start("m"), start("n", S), call("c", "m"))
+    assert feed_all(stream, terminal) == [
         ReasoningMessageEnd(message_id=MessageId("r")),
         end("m"),
         end("n", S),
@@ -122,7 +122,7 @@ def test_everything_open_is_closed_before_either_end(stream: StreamNormaliser, t
 
 
 def test_closing_ends_what_a_model_streams_and_nothing_else(stream: StreamNormaliser) -> None:
-    fed(stream, subagent(S), StepStarted(step_name="x"), start("m"), call("c", "m"))
+    feed_all(stream, subagent(S), StepStarted(step_name="x"), start("m"), call("c", "m"))
     assert stream.close(at=NOW) == [
         replace(end("m"), timestamp=NOW),
         replace(call_end("c"), timestamp=NOW),
@@ -132,7 +132,7 @@ def test_closing_ends_what_a_model_streams_and_nothing_else(stream: StreamNormal
 
 
 def test_an_end_closes_the_open_segment(stream: StreamNormaliser) -> None:
-    fed(stream, start("m"))
+    feed_all(stream, start("m"))
     assert stream.end(RunErrorEvent(message="no"), at=NOW) == [
         replace(end("m"), timestamp=NOW),
         RunErrorEvent(message="no", timestamp=NOW),
@@ -140,14 +140,14 @@ def test_an_end_closes_the_open_segment(stream: StreamNormaliser) -> None:
 
 
 def test_an_end_opens_a_segment_if_none_is_open(stream: StreamNormaliser) -> None:
-    fed(stream, FINISHED)
+    feed_all(stream, FINISHED)
     cancelled = replace(FINISHED, outcome=CancelledOutcome())
     assert stream.end(cancelled, at=NOW) == [STARTED, replace(cancelled, timestamp=NOW)]
     assert stream.segment_id is None
 
 
-def test_a_stream_goes_on_from_its_log() -> None:
+def test_a_stream_resumes_from_its_log() -> None:
     lost = StreamNormaliser(THREAD, RUN)
     logged = lost.feed(start("m"), at=NOW) + lost.feed(end("m"), at=NOW) + lost.feed(start("m"), at=NOW)
     stream = StreamNormaliser.resume(THREAD, RUN, logged)
-    assert fed(stream, content("m", "x"), start("m")) == [content("m-2", "x")]
+    assert feed_all(stream, content("m", "x"), start("m")) == [content("m-2", "x")]

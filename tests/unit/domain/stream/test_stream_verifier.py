@@ -1,4 +1,4 @@
-"""The judge of streams refuses what a client would refuse, and what we promise never to send."""
+"""The stream verifier rejects streams that clients reject or that Holdfast promises never to send."""
 
 from typing import Final
 

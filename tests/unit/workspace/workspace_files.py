@@ -1,4 +1,4 @@
-"""What tests of a workspace need: somebody who edits its files, and seconds that pass when they say so."""
+"""Helpers of workspace tests: writing files, and a fake monotonic clock."""
 
 import json
 from pathlib import Path
@@ -8,8 +8,8 @@ from holdfast.workspace.folder import Workspace
 from holdfast.workspace.reload import POLL_INTERVAL_SECONDS, SETTLE_SECONDS
 
 
-class Seconds:
-    """A monotonic clock in the hands of a test."""
+class FakeClock:
+    """A monotonic clock that tests advance."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -17,12 +17,12 @@ class Seconds:
     def __call__(self) -> float:
         return self.now
 
-    def pass_a_look(self) -> None:
-        """Go on until files are looked at again."""
+    def next_poll(self) -> None:
+        """Advance to the next poll."""
         self.now += POLL_INTERVAL_SECONDS
 
     def settle(self) -> None:
-        """Go on until what has not changed is taken for settled."""
+        """Advance until unchanged files count as settled."""
         self.now += SETTLE_SECONDS
 
 
@@ -36,12 +36,12 @@ def write_agent(workspace: Workspace, name: str = "bot", *, says: str = "Help pe
 
 
 def write_json(file: Path, value: Any) -> None:
-    """Write a file as a program does."""
+    """Write a value as JSON."""
     file.write_text(json.dumps(value), encoding="utf-8")
 
 
 def replace(file: Path, text: str) -> None:
-    """Write a file as a careful editor does: beside the old one, then in its place."""
-    beside = file.with_name(f".{file.name}.swp")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(file)
+    """Replace a file atomically, as careful editors do."""
+    temporary = file.with_name(f".{file.name}.swp")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(file)

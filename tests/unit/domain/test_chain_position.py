@@ -1,4 +1,4 @@
-"""The jumps of a chain, against a walk from base to base."""
+"""The jumps of a chain, compared with a walk from base to base."""
 
 from math import log2
 
@@ -11,7 +11,7 @@ from holdfast.domain.placement import MAX_NESTING, Ancestor, ChainPosition, chil
 
 
 class Forest:
-    """Runs as the store keeps them: each with its base and its jump, by key."""
+    """Runs as in the store, by key: each with its base and its jump."""
 
     def __init__(self) -> None:
         self.bases: list[int | None] = []
@@ -89,11 +89,11 @@ def test_every_jump_is_an_ancestor_so_that_it_lives_as_long_as_the_chain() -> No
         assert jump is not None and jump in forest.chain(tip)[1:]
 
 
-def test_a_root_has_no_chain_above_it_and_jumps_nowhere() -> None:
+def test_a_root_has_depth_zero_and_no_jump() -> None:
     assert next_chain_position(None) == ChainPosition(depth=0, jump=None)
 
 
-def test_a_sub_agent_is_one_deeper_than_its_parent_up_to_the_most() -> None:
+def test_a_sub_agent_is_one_deeper_than_its_parent_up_to_the_maximum() -> None:
     assert [child_nesting(depth) for depth in range(MAX_NESTING)] == list(range(1, MAX_NESTING + 1))
     with pytest.raises(Invalid, match=f"at most {MAX_NESTING} deep"):
         child_nesting(MAX_NESTING)

@@ -1,4 +1,4 @@
-"""Short words for what tests say to a stream."""
+"""Short constructors of the events that stream tests feed."""
 
 from typing import Final, TypeAlias
 
@@ -34,9 +34,9 @@ STARTED: Final = RunStarted(thread_id=THREAD, run_id=RUN, protocol_version="1.0"
 FINISHED: Final = RunFinished(thread_id=THREAD, run_id=RUN)
 
 
-def fed(stream: StreamNormaliser, *said: Event) -> list[Event]:
-    """Return what is logged, without the times."""
-    return [replace(event, timestamp=UNSET) for each in said for event in stream.feed(each, at=NOW)]
+def feed_all(stream: StreamNormaliser, *events: Event) -> list[Event]:
+    """Return the logged events, without timestamps."""
+    return [replace(event, timestamp=UNSET) for each in events for event in stream.feed(each, at=NOW)]
 
 
 def start(message: str, owner: Owner = UNSET) -> TextMessageStart:

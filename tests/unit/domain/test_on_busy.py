@@ -19,14 +19,14 @@ def test_enqueue_continues_the_last_live_run_of_the_branch() -> None:
 
 
 @pytest.mark.parametrize("branch", [[ASKING], [ASKING, OLDEST], [NEWEST, ASKING, OLDEST]])
-def test_enqueue_behind_a_run_that_waits_for_a_person_is_refused_with_its_questions(branch: list[LiveRun]) -> None:
+def test_enqueue_behind_a_run_that_waits_for_a_person_names_its_interrupts(branch: list[LiveRun]) -> None:
     with pytest.raises(Waiting, match="`run_4` waits for a person") as caught:
         resolve_on_busy(OnBusy.ENQUEUE, branch)
     assert caught.value.details == {"run_id": "run_4", "interrupts": ["int_1", "int_2"]}
 
 
 @pytest.mark.parametrize("branch", [BRANCH, [ASKING]])
-def test_reject_names_the_run_that_is_in_the_way(branch: list[LiveRun]) -> None:
+def test_reject_names_the_oldest_live_run(branch: list[LiveRun]) -> None:
     with pytest.raises(Busy) as caught:
         resolve_on_busy(OnBusy.REJECT, branch)
     assert caught.value.details == {"run_id": branch[-1].id}

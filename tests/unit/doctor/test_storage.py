@@ -1,4 +1,4 @@
-"""What a disk gives away about itself."""
+"""Storage checks of `holdfast doctor`."""
 
 from pathlib import Path
 
@@ -24,15 +24,13 @@ MOUNTS = """\
         ("/mnt/my disk/faster", "nfs4"),
     ],
 )
-def test_a_folder_is_on_the_file_system_that_is_mounted_nearest_above_it(
-    folder: str, kind: str, tmp_path: Path
-) -> None:
+def test_a_folder_has_the_type_of_the_nearest_mount_above_it(folder: str, kind: str, tmp_path: Path) -> None:
     mounts = tmp_path / "mountinfo"
     mounts.write_text(MOUNTS)
     assert file_system_type(Path(folder), mounts=mounts) == kind
 
 
-def test_a_system_that_does_not_tell_its_mounts_is_believed(tmp_path: Path) -> None:
+def test_an_unreadable_mount_table_gives_no_file_system_type(tmp_path: Path) -> None:
     assert file_system_type(tmp_path, mounts=tmp_path / "missing") == ""
 
 
@@ -44,12 +42,12 @@ def test_a_system_that_does_not_tell_its_mounts_is_believed(tmp_path: Path) -> N
         (0.05, Severity.WARNING, "about 20 commit batches per second"),
     ],
 )
-def test_what_a_sync_takes_says_what_it_is_worth(seconds: float, verdict: Severity, words: str) -> None:
+def test_a_sync_that_is_too_fast_or_too_slow_is_a_warning(seconds: float, verdict: Severity, words: str) -> None:
     finding = sync_finding(seconds)
     assert (finding.verdict, words in finding.message) == (verdict, True)
     assert (finding.remedy is None) is (verdict is Severity.OK)
 
 
-def test_a_look_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_the_disk_checks_leave_no_files_behind(tmp_path: Path) -> None:
     assert {finding.about for finding in diagnose_disk(tmp_path)} >= {"disk sync", "disk space"}
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""A patch of a file changes what it names and nothing else."""
+"""A patch changes only the keys that it names."""
 
 from typing import Any
 
@@ -63,11 +63,11 @@ class Outer(msgspec.Struct, frozen=True, kw_only=True):
         ({}, {"unknown": None}, {}),
     ],
 )
-def test_objects_are_merged_and_all_else_is_replaced(old: Any, patch: Any, new: Any) -> None:
+def test_objects_are_merged_and_other_values_replaced(old: Any, patch: Any, new: Any) -> None:
     assert merge_patch(Outer, old, patch) == new
 
 
-def test_what_was_there_keeps_its_place() -> None:
+def test_existing_keys_keep_their_order() -> None:
     old = {"names": [], "locale": "ja", "inner": {}}
     assert list(merge_patch(Outer, old, {"inner": {"name": "y"}, "locale": "en", "either": "z"})) == [*old, "either"]
 
@@ -85,7 +85,7 @@ _OUTER = st.fixed_dictionaries(
 
 
 @given(_OUTER, _OUTER)
-def test_a_patch_that_is_made_again_changes_nothing(old: dict[str, Json], patch: dict[str, Json]) -> None:
+def test_applying_a_patch_twice_changes_nothing(old: dict[str, Json], patch: dict[str, Json]) -> None:
     once = merge_patch(Outer, old, patch)
     assert merge_patch(Outer, once, patch) == once
     assert msgspec.convert(once, Outer)

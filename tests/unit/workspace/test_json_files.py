@@ -1,4 +1,4 @@
-"""What is said about a file that is wrong: which file, which key, and what to write there."""
+"""Errors in JSON files name the file, the key and the expected value."""
 
 import json
 import os
@@ -27,7 +27,7 @@ json_values = st.recursive(
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("value", "message"),
     [
         ({}, "model: missing"),
         ([], "expected `object`, got `array`"),
@@ -108,10 +108,10 @@ json_values = st.recursive(
     ],
     ids=json.dumps,
 )
-def test_a_wrong_agent_file_is_told_with_its_key(said: Any, message: str) -> None:
-    if isinstance(said, dict) and said:
-        said = {"model": "openai:gpt-5", **said}
-    assert _refused(json.dumps(said), AgentFile) == message
+def test_an_invalid_agent_file_is_reported_with_its_key(value: Any, message: str) -> None:
+    if isinstance(value, dict) and value:
+        value = {"model": "openai:gpt-5", **value}
+    assert _error_message(json.dumps(value), AgentFile) == message
 
 
 @pytest.mark.parametrize(
@@ -122,17 +122,17 @@ def test_a_wrong_agent_file_is_told_with_its_key(said: Any, message: str) -> Non
         ('\n{"limits": {}}', "line 2: model: missing"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(text: str, message: str) -> None:
-    assert _refused(text, AgentFile).startswith(message)
+def test_an_error_is_reported_with_its_line(text: str, message: str) -> None:
+    assert _error_message(text, AgentFile).startswith(message)
 
 
-def test_an_unknown_key_is_told_with_those_that_are_known() -> None:
-    message = _refused('{"model": "openai:gpt-5", "modle": 1}', AgentFile)
+def test_an_unknown_key_is_reported_with_the_known_ones() -> None:
+    message = _error_message('{"model": "openai:gpt-5", "modle": 1}', AgentFile)
     assert message.startswith("modle: unknown key, known are `$schema`, `model`, `description`, `chat`, ")
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("value", "message"),
     [
         ({"providers": {"local": {"api": "openai"}}}, "providers.local.base_url: missing"),
         (
@@ -166,13 +166,13 @@ def test_an_unknown_key_is_told_with_those_that_are_known() -> None:
     ],
     ids=json.dumps,
 )
-def test_wrong_settings_are_told_with_their_key(said: Any, message: str) -> None:
-    assert _refused(json.dumps(said), Settings) == message
+def test_invalid_settings_are_reported_with_their_key(value: Any, message: str) -> None:
+    assert _error_message(json.dumps(value), Settings) == message
 
 
-def test_an_error_in_another_place_does_not_hide_which_name_is_wrong() -> None:
-    said = {"providers": {"good": SERVER, "bad": {**SERVER, "x": 1}}, "workers": 0}
-    assert _refused(json.dumps(said), Settings).startswith("providers.bad.x: unknown key")
+def test_an_error_elsewhere_does_not_hide_the_invalid_name() -> None:
+    value = {"providers": {"good": SERVER, "bad": {**SERVER, "x": 1}}, "workers": 0}
+    assert _error_message(json.dumps(value), Settings).startswith("providers.bad.x: unknown key")
 
 
 @pytest.mark.parametrize(
@@ -192,45 +192,48 @@ def test_an_error_in_another_place_does_not_hide_which_name_is_wrong() -> None:
         ('{"model": "a:b", "mcp_servers": {"a": {"b": -1e999}}}', "the number `-1e999` is too large"),
     ],
 )
-def test_a_text_that_is_not_json_is_told_with_its_place(text: str, message: str) -> None:
-    assert _refused(text, AgentFile).startswith(message)
+def test_a_text_that_is_not_json_is_reported_with_its_position(text: str, message: str) -> None:
+    assert _error_message(text, AgentFile).startswith(message)
 
 
-def test_a_number_of_thousands_of_digits_is_refused() -> None:
-    assert "digits" in _refused(f'{{"model": "a:b", "temperature": {"9" * 5000}}}', AgentFile)
+def test_a_number_with_thousands_of_digits_is_rejected() -> None:
+    assert "digits" in _error_message(f'{{"model": "a:b", "temperature": {"9" * 5000}}}', AgentFile)
 
 
 @pytest.mark.parametrize("depth", [200, 900, 990, 1_000, 5_000, 50_000])
-def test_deep_nesting_is_read_or_refused_but_never_breaks_the_reader(depth: int) -> None:
+def test_deep_nesting_is_accepted_or_rejected_without_a_crash(depth: int) -> None:
     text = f'{{"model": "a:b", "mcp_servers": {{"c": 1, "a": {{"b": {"[" * depth}{"]" * depth}}}}}}}'
-    assert _refused(text, AgentFile) in {"is nested too deeply", "mcp_servers.c: expected `object`, got `integer`"}
+    assert _error_message(text, AgentFile) in {
+        "is nested too deeply",
+        "mcp_servers.c: expected `object`, got `integer`",
+    }
 
 
 @given(text=st.text())
-def test_any_text_is_refused_with_the_name_of_its_file(text: str) -> None:
-    _refused(text, AgentFile)
+def test_any_text_is_rejected_with_the_name_of_its_file(text: str) -> None:
+    _error_message(text, AgentFile)
 
 
 @given(key=st.text(), value=json_values)
-def test_any_unknown_key_is_refused_by_its_name(key: str, value: Any) -> None:
+def test_any_unknown_key_is_rejected_by_its_name(key: str, value: Any) -> None:
     text = json.dumps({"model": "a:b", "limits": {f"{key}?": value}})
-    assert _refused(text, AgentFile).startswith(f"limits.{key}?: unknown key, known are ")
+    assert _error_message(text, AgentFile).startswith(f"limits.{key}?: unknown key, known are ")
 
 
 @given(name=st.text(), value=json_values.filter(lambda value: not isinstance(value, dict)))
-def test_a_wrong_value_in_a_mapping_is_told_by_its_name(name: str, value: Any) -> None:
+def test_a_wrong_value_in_a_mapping_is_reported_with_its_key(name: str, value: Any) -> None:
     text = json.dumps({"providers": {"good": SERVER, f"{name}!": value}})
-    assert _refused(text, Settings).startswith(f"providers.{name}!: ")
+    assert _error_message(text, Settings).startswith(f"providers.{name}!: ")
 
 
 @pytest.mark.parametrize("key", ["x - at `$.limits[...]", "x` - at `$.tools[...].y[3]`", "[...]", "`", ""])
-def test_a_key_that_looks_like_a_place_leads_nobody_astray(key: str) -> None:
-    _refused(json.dumps({"model": "a:b", "tools": [], "limits": {}, key: 1}), AgentFile)
-    _refused(json.dumps({"model": "a:b", "mcp_servers": {"a": {key: [1]}, key: 1}}), AgentFile)
+def test_a_key_that_looks_like_a_path_is_reported_correctly(key: str) -> None:
+    _error_message(json.dumps({"model": "a:b", "tools": [], "limits": {}, key: 1}), AgentFile)
+    _error_message(json.dumps({"model": "a:b", "mcp_servers": {"a": {key: [1]}, key: 1}}), AgentFile)
 
 
 @pytest.mark.parametrize("kind", ["agents.AgentFile", "settings.Settings"])
-def test_reading_leaves_the_memory_of_the_process_as_it_should_be(kind: str) -> None:
+def test_decoding_does_not_corrupt_memory(kind: str) -> None:
     module, name = kind.split(".")
     program = f"""
 import json
@@ -250,7 +253,7 @@ for key in {name}.__struct_encode_fields__:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def _refused(text: str, kind: type) -> str:
+def _error_message(text: str, kind: type) -> str:
     with pytest.raises(Invalid) as refused:
         decode_json(text, kind, file="the.json")
     assert refused.value.details == {"file": "the.json"}

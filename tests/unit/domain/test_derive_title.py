@@ -1,4 +1,4 @@
-"""A thread that begins with a text has a title made of it."""
+"""The title of a thread is derived from its first text."""
 
 import pytest
 
