@@ -81,7 +81,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> _typing.Any:
-    """Import what runs agents when it is first asked for: the log alone needs none of it."""
+    """Import the agent runtime on first use: the store alone does not need it."""
     if name in ("Holdfast", "Options", "open"):
         from holdfast.bootstrap import workspace
 

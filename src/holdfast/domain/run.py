@@ -4,7 +4,7 @@
                   ▲           │
                   └─ waiting ◄┘      (expired or released: running ──► queued)
 
-A crash is not a move: a run whose lease has expired is `running` until somebody expires it. Every move but the
+A crash is not a move: a run whose lease has expired is `running` until `expire` moves it. Every move but the
 claim raises the lease number or needs it, so a worker that has lost its lease can write nothing.
 """
 

@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.domain.content import Content, Json, TextPart
+from holdfast.domain.content import Json, TextPart
 from holdfast.domain.errors import Invalid
 from holdfast.domain.message import Message, Role
 
@@ -59,22 +59,19 @@ def mark_untrusted(message: Message, *, tool: str | None = None) -> Message:
     source = untrusted_source(message, tool=tool)
     if source is None:
         return message
-    return replace(message, content=_mark_content(message.content, seed=message.id, source=source))
+    content = message.content
+    if isinstance(content, str):
+        return replace(message, content=fence_text(content, tag=_TAG, seed=message.id, source=source))
+    # The model reads the parts as one text, so their concatenation must not contain the tag.
+    text = "".join(part.text for part in content if isinstance(part, TextPart))
+    opening, closing = _fence_tags(text, tag=_TAG, seed=message.id, source=source)
+    return replace(message, content=[TextPart(text=f"{opening}\n"), *content, TextPart(text=f"\n{closing}")])
 
 
 def unmark(text: str) -> str:
     """Return `text` without its mark; unmarked text stays as it is."""
     found = _MARKED.fullmatch(text)
     return text if found is None else found[2]
-
-
-def _mark_content(content: Content, *, seed: str, source: str) -> Content:
-    if isinstance(content, str):
-        return fence_text(content, tag=_TAG, seed=seed, source=source)
-    # The model reads the parts as one text, so their concatenation must not contain the tag.
-    text = "".join(part.text for part in content if isinstance(part, TextPart))
-    opening, closing = _fence_tags(text, tag=_TAG, seed=seed, source=source)
-    return [TextPart(text=f"{opening}\n"), *content, TextPart(text=f"\n{closing}")]
 
 
 def _fence_tags(text: str, *, tag: str, seed: str, source: str | None) -> tuple[str, str]:

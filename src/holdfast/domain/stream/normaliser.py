@@ -146,7 +146,7 @@ class StreamNormaliser:
             return normalise_subagent(self._state, event)
         if isinstance(event, TerminalEvent):
             is_open = self._state.segment.run_id is not None
-            return self._terminal(event) if is_open or not self._state.begun else iter(())
+            return self._terminal(event) if is_open or not self._state.has_started else iter(())
         return self._other(event)
 
     def _run_started(self, event: RunStarted) -> RunStarted:

@@ -161,7 +161,7 @@ class StreamState:
         self.unanswered: dict[ToolCallId, None] = {}
         self.authors: dict[MessageId, tuple[TextRole | UnsetType, str | UnsetType]] = {}
         self.segment = StreamSegment()
-        self.begun = False
+        self.has_started = False
 
     @property
     def anything_open(self) -> bool:
@@ -192,7 +192,7 @@ class StreamState:
             case SubagentStarted() | SubagentFinished() | SubagentError():
                 self._record_subagent(event)
             case RunStarted(run_id=run_id, input=run_input):
-                self.begun = True
+                self.has_started = True
                 self.segment = StreamSegment(run_id)
                 self._record_history([] if run_input is UNSET else run_input.messages)
             case RunFinished() | RunErrorEvent():
