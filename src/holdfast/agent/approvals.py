@@ -200,8 +200,11 @@ class ApprovalCheck:
 
     async def _decide_by_response(self, call: ToolCall, resolved: InterruptResolved) -> ApprovalDecision:
         """Return the decision of a person. The rules apply again: a call that they deny now cannot be approved."""
-        response = _parse_response(resolved)
-        if response is None:
+        try:
+            response = msgspec.convert(resolved.response, ApprovalResponse)
+        except msgspec.ValidationError:
+            response = None  # an invalid response cannot be an approval
+        if response is None or resolved.expired:
             return ApprovalDecision(why=EXPIRED_RESULT)
         if response.decision == "deny":
             return ApprovalDecision(why=f"refused: a person said no{f': {response.reason}' if response.reason else ''}")
@@ -317,14 +320,6 @@ def clear_decisions(ctx: RunContext) -> None:
     """Delete the stored decisions once their calls have settled."""
     if ctx.values.get(APPROVALS_VALUE) is not None:
         ctx.set_values({APPROVALS_VALUE: None})
-
-
-def _parse_response(resolved: InterruptResolved) -> ApprovalResponse | None:
-    """Return the response, or null if it expired or is not valid: neither can be an approval."""
-    try:
-        return None if resolved.expired else msgspec.convert(resolved.response, ApprovalResponse)
-    except msgspec.ValidationError:
-        return None
 
 
 def _argument_problem(spec: ToolSpec, arguments: dict[str, Json]) -> str | None:

@@ -93,7 +93,7 @@ class ModelStep:
         if self._ctx.iterations < STOP_AFTER_REPEATS:
             return
         repetition = find_repetition(self._ctx.conversation.messages, run_id=self._ctx.run.id)
-        if repetition.action == "stop":
+        if repetition.count >= STOP_AFTER_REPEATS:
             message = f"the model called `{repetition.tool}` {repetition.count} times in a row with the same arguments"
             raise RunFailed(RunError(code="LOOP_DETECTED", message=message, iteration=self._ctx.iterations))
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from holdfast.agent.context.assembly import ContextInput, assemble
-from holdfast.agent.context.compaction import CollapsePlan, CompactionPlan, SummaryPlan, apply_summary, plan_compaction
+from holdfast.agent.context.compaction import CompactionPlan, SummaryPlan, apply_summary, plan_compaction
 from holdfast.agent.context.tokens import MessageSizer
 from holdfast.domain import plan as plans
 from holdfast.domain.context import NO_COMPACTION, CollapsedTask, Compaction
@@ -63,8 +63,8 @@ def test_completed_items_collapse_into_their_conclusions_without_a_model() -> No
         worker.item(title)
     worker.call("look", "still open")
     planned = worker.planned(window=6_000)
-    assert isinstance(planned, CollapsePlan)
-    sent = assembled(given(worker.log, goal=worker.goal, window=6_000, compaction=planned.compaction))
+    assert isinstance(planned, Compaction)
+    sent = assembled(given(worker.log, goal=worker.goal, window=6_000, compaction=planned))
     assert [message.role for message in sent.messages] == [
         Role.USER,
         Role.SYSTEM,
@@ -74,7 +74,7 @@ def test_completed_items_collapse_into_their_conclusions_without_a_model() -> No
     ]
     assert "count the stock: done" in texts(sent)[1]
     assert "order the tea: done" in texts(sent)[2]
-    assert planned.compaction.tokens_after < planned.compaction.tokens_before
+    assert planned.tokens_after < planned.tokens_before
     assert not sent.needs_compaction
 
 
@@ -83,8 +83,8 @@ def test_what_users_say_is_kept_when_an_item_collapses() -> None:
     worker.item("count the stock", steering="count the cups as well")
     worker.call("look", "still open")
     planned = worker.planned(window=4_000)
-    assert isinstance(planned, CollapsePlan)
-    sent = texts(assembled(given(worker.log, goal=worker.goal, compaction=planned.compaction)))
+    assert isinstance(planned, Compaction)
+    sent = texts(assembled(given(worker.log, goal=worker.goal, compaction=planned)))
     assert "count the cups as well" in sent
     assert not any("what was found there" in text for text in sent)
 

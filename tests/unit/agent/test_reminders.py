@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from holdfast.agent.context.loop_detection import (
     LOOKBACK_MESSAGES,
-    LoopAction,
+    REMIND_AFTER_REPEATS,
+    STOP_AFTER_REPEATS,
     count_idle_rounds,
     count_same_errors,
     find_repetition,
@@ -23,24 +24,26 @@ EMPTY = Plan()
 
 
 @pytest.mark.parametrize(
-    ("times", "verdict"),
+    ("times", "reminded", "stopped"),
     [
-        (1, LoopAction.GO_ON),
-        (2, LoopAction.GO_ON),
-        (3, LoopAction.REMIND),
-        (4, LoopAction.REMIND),
-        (5, LoopAction.STOP),
-        (9, LoopAction.STOP),
+        (1, False, False),
+        (2, False, False),
+        (3, True, False),
+        (4, True, False),
+        (5, True, True),
+        (9, True, True),
     ],
 )
-def test_identical_calls_in_a_row_are_a_reminder_at_3_and_the_end_at_5(times: int, verdict: LoopAction) -> None:
+def test_identical_calls_in_a_row_cause_a_reminder_at_3_and_a_stop_at_5(
+    times: int, reminded: bool, stopped: bool
+) -> None:
     log = Log()
     log.user("look")
     for number in range(times):
         log.exchange(call(f"c{number}", "look", where="here", how={"far": 1, "long": 2}))
     found = find_repetition(log.messages, run_id=RUN)
-    assert (found.action, found.tool) == (verdict, "look")
-    assert bool(_reminders(log, iterations=times)) is (verdict is not LoopAction.GO_ON)
+    assert (found.count >= STOP_AFTER_REPEATS, found.tool) == (stopped, "look")
+    assert bool(_reminders(log, iterations=times)) is reminded
 
 
 def test_the_order_of_arguments_does_not_make_a_call_another() -> None:
@@ -75,7 +78,7 @@ def test_the_same_round_of_several_calls_is_a_repetition_in_whatever_order() -> 
     for number in range(3):
         names = ("look", "grep") if number % 2 else ("grep", "look")
         log.exchange(*(call(f"c{number}{name}", name) for name in names))
-    assert find_repetition(log.messages, run_id=RUN).action is LoopAction.REMIND
+    assert REMIND_AFTER_REPEATS <= find_repetition(log.messages, run_id=RUN).count < STOP_AFTER_REPEATS
 
 
 def test_calls_that_were_not_answered_yet_count() -> None:
@@ -83,7 +86,7 @@ def test_calls_that_were_not_answered_yet_count() -> None:
     for number in range(4):
         log.exchange(call(f"c{number}"))
     log.add(Role.ASSISTANT, "", call("c5"))
-    assert find_repetition(log.messages, run_id=RUN).action is LoopAction.STOP
+    assert find_repetition(log.messages, run_id=RUN).count >= STOP_AFTER_REPEATS
 
 
 def test_what_a_person_says_ends_a_row() -> None:

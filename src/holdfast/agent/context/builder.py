@@ -11,7 +11,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from holdfast.agent.context.assembly import AssembledContext, ContextInput, assemble
-from holdfast.agent.context.compaction import CollapsePlan, apply_summary, plan_compaction
+from holdfast.agent.context.compaction import SummaryPlan, apply_summary, plan_compaction
 from holdfast.agent.context.reminders import build_reminders
 from holdfast.agent.context.system_prompt import PromptComposer, PromptInput
 from holdfast.agent.context.tokens import MessageSizer, ToolMeasurer
@@ -112,20 +112,18 @@ class ContextBuilder:
         ctx = self._ctx
         if not covered:
             context_input = await self._read_history(context_input)
-        compaction_plan = plan_compaction(
+        compaction = plan_compaction(
             context_input,
             plan=_convert_value(ctx.values.get("plan"), Plan) or Plan(),
             run_id=ctx.run.id,
             context_window=ctx.thread.context_window,
             sizes=self._sizes,
         )
-        if compaction_plan is None:
+        if compaction is None:
             return False
-        if isinstance(compaction_plan, CollapsePlan):
-            compaction = compaction_plan.compaction
-        else:
-            summary = await self._write_summary(compaction_plan.request)
-            compaction = apply_summary(compaction_plan, summary, sizes=self._sizes)
+        if isinstance(compaction, SummaryPlan):
+            summary = await self._write_summary(compaction.request)
+            compaction = apply_summary(compaction, summary, sizes=self._sizes)
         ctx.set_values({COMPACTION_VALUE: msgspec.to_builtins(compaction)})
         if compaction.failed_tries:
             return False

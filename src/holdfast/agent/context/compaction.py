@@ -36,12 +36,6 @@ MAX_SUMMARY_TOKENS: Final = 2_000
 MIN_SUMMARY_TOKENS: Final = 100
 
 
-class CollapsePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Collapsing completed plan items into their conclusions is enough."""
-
-    compaction: Compaction
-
-
 class SummaryPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A model has to write a summary, which `apply_summary` turns into a compaction."""
 
@@ -55,7 +49,8 @@ class SummaryPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The maximum length of the summary."""
 
 
-CompactionPlan: TypeAlias = CollapsePlan | SummaryPlan
+CompactionPlan: TypeAlias = Compaction | SummaryPlan
+"""A finished compaction, if collapsing completed plan items is enough, or the plan of a summary."""
 
 
 def plan_compaction(
@@ -71,7 +66,7 @@ def plan_compaction(
         return None
     after = _collapse_completed(context_input, before, plan, sizes)
     base = replace(after.compaction, tokens_before=before.tokens, tokens_after=after.tokens)
-    collapse = CollapsePlan(compaction=replace(base, failed_tries=0)) if after.tokens < before.tokens else None
+    collapse = replace(base, failed_tries=0) if after.tokens < before.tokens else None
     if collapse is not None and after.covered and after.tokens <= budget.conversation * COLLAPSE_ENOUGH_RATIO:
         return collapse
     return _plan_summary(after, base, budget, run_id=run_id, keep=context_window // 2, sizes=sizes) or collapse

@@ -4,7 +4,6 @@ It depends only on the last messages of the run, so it gives the same result aft
 """
 
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
 from itertools import islice
 from typing import Final
 
@@ -23,26 +22,11 @@ _PROGRESS_TOOL_PREFIXES: Final = ("plan_", "todo_write", "task_create", "create_
 """Tools whose success is progress, whatever their result says."""
 
 
-class LoopAction(StrEnum):
-    """The reaction to identical calls in a row."""
-
-    GO_ON = "go_on"
-    REMIND = "remind"
-    STOP = "stop"
-
-
 class Repetition(msgspec.Struct, frozen=True, kw_only=True):
     """How often the same calls were made in a row."""
 
-    tool: str = ""
-    count: int = 0
-
-    @property
-    def action(self) -> LoopAction:
-        """The reaction to it."""
-        if self.count >= STOP_AFTER_REPEATS:
-            return LoopAction.STOP
-        return LoopAction.REMIND if self.count >= REMIND_AFTER_REPEATS else LoopAction.GO_ON
+    tool: str
+    count: int
 
 
 def find_repetition(messages: Sequence[Message], *, run_id: RunId) -> Repetition:
