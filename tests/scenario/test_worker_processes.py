@@ -23,7 +23,7 @@ from tests.conformance.scenes import queued, stream
 from tests.scenario.load import PATIENCE
 from tests.scenario.worker_process import BEAT, Part, Said
 from tests.support.postgres import PostgresServer
-from tests.unit.engine.rig import HOUR, Actor, becomes, completing, working
+from tests.unit.engine.workers import HOUR, Actor, becomes, completing, working
 
 MODULE: Final = "tests.scenario.worker_process"
 

@@ -28,7 +28,7 @@ from tests.conformance.scenes import COMPLETED, QUEUED, commit, get, queued, str
 from tests.hints import hints_of
 from tests.scenario.conftest import NewPlace, Place
 from tests.support.postgres import PostgresServer
-from tests.unit.engine.rig import (
+from tests.unit.engine.workers import (
     HOUR,
     Actor,
     becomes,

@@ -19,8 +19,8 @@ from holdfast.ports.sandbox import Command
 from holdfast.sandbox.processes import open_processes
 from holdfast.testing.openai_server import StubFault, StubOpenAIServer, StubReply
 from holdfast.tools.tool import ToolResult
-from tests.scenario.agents.handwork import READ_ONLY, Gate, Handmade
-from tests.scenario.agents.hunting import check_ended, hunt
+from tests.scenario.agents.fake_tools import READ_ONLY, Gate, Handmade
+from tests.scenario.agents.random_cancels import check_ended, hunt
 from tests.scenario.agents.workshop import SPACE, STAND_IN, Workshop, call, calling, say
 
 SEED: Final = 20_260_131

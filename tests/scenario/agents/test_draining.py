@@ -10,7 +10,7 @@ from holdfast.domain.message import Role
 from holdfast.domain.run import RunStatus
 from holdfast.domain.step import StepState
 from holdfast.domain.tool import ToolClass
-from tests.scenario.agents.handwork import READ_ONLY, Gate
+from tests.scenario.agents.fake_tools import READ_ONLY, Gate
 from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
 
 NOW = timedelta()

@@ -8,7 +8,7 @@ from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.run import RunStatus
 from holdfast.domain.tool import ToolClass
 from holdfast.workspace.agents import FolderAgents
-from tests.scenario.agents.handwork import Gate
+from tests.scenario.agents.fake_tools import Gate
 from tests.scenario.agents.workshop import SPACE, Floor, Workshop, call, calling, say
 
 ASK: Final = calling(call("ask_user", question="?"))

@@ -15,7 +15,7 @@ from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.tool import ToolClass
 from holdfast.testing.clock import HeldClock
 from holdfast.testing.openai_server import StubOpenAIServer, StubReply, StubToolCall
-from tests.scenario.agents.handwork import Gate, answers
+from tests.scenario.agents.fake_tools import Gate, answers
 from tests.scenario.agents.workshop import SPACE, STAND_IN, Floor, Workshop, call, calling, say
 
 NOTE: Final = call("log_write", message="x")

@@ -16,7 +16,7 @@ from holdfast.domain.message import Role
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.step import StepState
 from holdfast.testing.openai_server import StubFault, StubOpenAIServer, StubReply, StubToolCall
-from tests.scenario.agents.handwork import answers
+from tests.scenario.agents.fake_tools import answers
 from tests.scenario.agents.workshop import SPACE, STAND_IN, Floor, Workshop, call, calling, say
 
 OUTAGE: Final = {"code": "OVERLOADED", "message": "come back later"}

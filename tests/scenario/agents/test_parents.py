@@ -9,7 +9,7 @@ import pytest
 from holdfast.domain.run import RunStatus
 from holdfast.domain.step import StepState
 from holdfast.domain.tool import ToolClass
-from tests.scenario.agents.handwork import Gate
+from tests.scenario.agents.fake_tools import Gate
 from tests.scenario.agents.workshop import SPACE, Floor, Workshop, call, calling, say
 
 CHILDREN = 4

@@ -9,16 +9,16 @@ import pytest
 from holdfast.domain.events.custom import PermissionDecided
 from holdfast.domain.permission import PermissionAction
 from holdfast.domain.run import RunStatus
-from tests.scenario.agents.approver import BAD, GOOD
-from tests.scenario.agents.dying import DEATHS, RUN, Place, die_in_turn
-from tests.scenario.agents.handwork import answers
+from tests.scenario.agents.approval_process import BAD, GOOD
+from tests.scenario.agents.fake_tools import answers
+from tests.scenario.agents.killed_process import DEATHS, RUN, Place, die_in_turn
 from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
 from tests.support.fork_server import ForkServer
 
 
 @pytest.fixture(scope="module")
 async def approvers() -> AsyncIterator[ForkServer]:
-    async with ForkServer("tests.scenario.agents.approver:work") as server:
+    async with ForkServer("tests.scenario.agents.approval_process:work") as server:
         yield server
 
 

@@ -18,7 +18,7 @@ from holdfast.domain.step import StepState
 from holdfast.domain.tool import ToolClass
 from holdfast.testing.clock import HeldClock
 from holdfast.tools.tool import ToolResult
-from tests.scenario.agents.handwork import READ_ONLY, Gate, Handmade, answers
+from tests.scenario.agents.fake_tools import READ_ONLY, Gate, Handmade, answers
 from tests.scenario.agents.workshop import SPACE, Floor, Workshop, call, calling, say
 
 COMMAND: Final[dict[str, Json]] = {

@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.domain.content import Json
 from holdfast.domain.run import RunStatus
-from tests.scenario.agents.handwork import Gate, answers
+from tests.scenario.agents.fake_tools import Gate, answers
 from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
 
 LOOK = [calling(call("look", n=number), usage={"input_tokens": 60, "output_tokens": 0}) for number in range(4)]

@@ -13,7 +13,7 @@ from holdfast.domain.message import Role
 from holdfast.domain.plan_edit import AddPlanItem, NewPlanItem
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.tool import ToolClass
-from tests.scenario.agents.handwork import Gate
+from tests.scenario.agents.fake_tools import Gate
 from tests.scenario.agents.workshop import SPACE, Floor, Workshop, call, calling, say
 
 SEED = 20_260_131

@@ -15,7 +15,7 @@ from holdfast.sandbox.processes import SupervisedProcesses
 from holdfast.tools.builtin.web import web_fetch
 from holdfast.tools.tool import Tool
 from holdfast.tools.web.fetch import MarkdownConverter
-from tests.scenario.agents.handwork import READ_ONLY, Handmade, answers
+from tests.scenario.agents.fake_tools import READ_ONLY, Handmade, answers
 from tests.scenario.agents.workshop import SPACE, Floor, Workshop, call, calling, say
 from tests.support.web_server import StubWeb, WebPage, WebServer
 

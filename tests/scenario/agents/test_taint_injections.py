@@ -25,7 +25,7 @@ from holdfast.tools.tool import Tool, ToolContext, ToolResult
 from holdfast.tools.web.client import SystemResolver
 from holdfast.tools.web.fetch import MarkdownConverter
 from holdfast.tools.web.search import HttpWebSearch, as_json_search
-from tests.scenario.agents.handwork import ANYTHING
+from tests.scenario.agents.fake_tools import ANYTHING
 from tests.scenario.agents.workshop import SPACE, Floor, Turn, Workshop, call, calling, say
 from tests.support.calls import a_lease
 from tests.support.counting_server import CountingServer

@@ -8,15 +8,15 @@ import pytest
 
 from holdfast.domain.events.custom import RunTainted
 from holdfast.domain.run import RunStatus
-from tests.scenario.agents.dying import DEATHS, RUN, Place, die_in_turn
-from tests.scenario.agents.obedient import tools
+from tests.scenario.agents.injection_process import tools
+from tests.scenario.agents.killed_process import DEATHS, RUN, Place, die_in_turn
 from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
 from tests.support.fork_server import ForkServer
 
 
 @pytest.fixture(scope="module")
 async def victims() -> AsyncIterator[ForkServer]:
-    async with ForkServer("tests.scenario.agents.obedient:work") as server:
+    async with ForkServer("tests.scenario.agents.injection_process:work") as server:
         yield server
 
 

@@ -12,7 +12,7 @@ from holdfast.domain.step import StepState
 from holdfast.domain.tool import ToolClass
 from holdfast.testing.openai_server import StubOpenAIServer, StubReply, StubToolCall
 from holdfast.tools.tool import ToolResult
-from tests.scenario.agents.handwork import READ_ONLY, Gate, Handmade, answers, raises
+from tests.scenario.agents.fake_tools import READ_ONLY, Gate, Handmade, answers, raises
 from tests.scenario.agents.workshop import SPACE, STAND_IN, Floor, Workshop, call, calling, say
 
 

@@ -27,7 +27,7 @@ def test_a_short_conversation_is_sent_as_it_is() -> None:
     assert not sent.needs_compaction
 
 
-def test_the_system_text_is_its_segments_and_their_tokens_are_told() -> None:
+def test_the_system_text_joins_its_segments_and_their_tokens_are_reported() -> None:
     log = Log()
     what = given(log, goal=log.user("hello"))
     sent = assembled(what)
@@ -36,7 +36,7 @@ def test_the_system_text_is_its_segments_and_their_tokens_are_told() -> None:
     assert sent.total_tokens == sum(sent.tokens.values())
 
 
-def test_results_are_marked_where_they_are_sent_and_not_where_they_are_kept() -> None:
+def test_results_are_marked_untrusted_when_sent_but_not_when_stored() -> None:
     log = Log()
     goal = log.user("look")
     log.exchange(call("c1"), answer="a cat")
@@ -46,21 +46,21 @@ def test_results_are_marked_where_they_are_sent_and_not_where_they_are_kept() ->
     assert log.messages[2].content == "a cat"
 
 
-def test_what_a_person_answers_through_a_tool_is_not_marked() -> None:
+def test_a_persons_response_through_a_tool_is_not_marked_untrusted() -> None:
     log = Log()
     goal = log.user("book it")
     log.exchange(call("c1", "ask_user", question="when?"), answer="on Monday")
     assert texts(assembled(given(log, goal=goal)))[2] == "on Monday"
 
 
-def test_what_another_agent_sends_is_marked() -> None:
+def test_a_message_of_another_agent_is_marked_untrusted() -> None:
     log = Log()
     goal = log.user("research it")
     log.add(Role.USER, "I found it", metadata={"source": "agent:researcher"})
     assert 'source="agent:researcher"' in texts(assembled(given(log, goal=goal)))[1]
 
 
-def test_the_newest_units_are_sent_and_those_before_are_named_as_left_out() -> None:
+def test_the_newest_units_are_sent_and_a_note_replaces_the_older_ones() -> None:
     log = Log()
     for number in range(10):
         log.user(f"{number} {LONG}")
@@ -73,7 +73,7 @@ def test_the_newest_units_are_sent_and_those_before_are_named_as_left_out() -> N
     assert sent.needs_compaction
 
 
-def test_the_message_that_a_turn_answers_is_sent_however_long_ago_it_was() -> None:
+def test_the_goal_of_a_turn_is_sent_however_old_it_is() -> None:
     log = Log()
     goal = log.user("the task")
     for number in range(20):
@@ -96,7 +96,7 @@ def test_a_conversation_that_just_fits_is_sent_whole() -> None:
     assert "Older messages" in texts(assembled(given(log, goal=goal, window=window - 2)))[0]
 
 
-def test_a_turn_that_began_before_the_window_is_still_told() -> None:
+def test_the_goal_of_a_turn_is_sent_even_if_it_is_before_the_window() -> None:
     log = Log()
     goal = log.user("the task")
     log.exchange(call("c1"))
@@ -107,7 +107,7 @@ def test_a_turn_that_began_before_the_window_is_still_told() -> None:
     assert cut.first_sequence == 0
 
 
-def test_an_exchange_that_the_window_cuts_is_left_out() -> None:
+def test_an_exchange_that_the_window_cuts_is_omitted() -> None:
     log = Log()
     log.exchange(call("c1"), call("c2"))
     goal = log.user("go on")
@@ -115,7 +115,7 @@ def test_an_exchange_that_the_window_cuts_is_left_out() -> None:
     assert sent.messages[1:] == [goal]
 
 
-def test_a_call_that_nobody_answered_is_left_out_and_what_was_said_with_it_is_kept() -> None:
+def test_an_unanswered_call_is_omitted_and_the_text_of_its_message_is_kept() -> None:
     log = Log()
     log.add(Role.ASSISTANT, "I look", call("c1"), call("c2"))
     log.add(Role.TOOL, "a cat", answers="c2")
@@ -126,7 +126,7 @@ def test_a_call_that_nobody_answered_is_left_out_and_what_was_said_with_it_is_ke
     assert [called.id for called in sent[0].tool_calls] == ["c2"]
 
 
-def test_results_follow_their_calls_even_if_somebody_spoke_in_between() -> None:
+def test_results_follow_their_calls_even_if_a_message_came_in_between() -> None:
     log = Log()
     goal = log.user("look")
     log.add(Role.ASSISTANT, "", call("c1"))
@@ -146,7 +146,7 @@ def test_results_that_do_not_fit_are_shortened_in_the_middle() -> None:
         assert "first" in text and "characters are left out here" in text and "last\n</untrusted-" in text
 
 
-def test_something_is_left_of_every_result_however_little_room_there_is() -> None:
+def test_every_shortened_result_keeps_a_minimum_of_text() -> None:
     log = Log()
     goal = log.user("look")
     log.exchange(call("c1"), call("c2"), answer="word " * 2_000)
@@ -154,7 +154,7 @@ def test_something_is_left_of_every_result_however_little_room_there_is() -> Non
     assert all(480 <= len(text) < 600 and text.startswith("<untrusted-") for text in texts(sent)[2:])
 
 
-def test_the_first_answer_to_a_call_counts() -> None:
+def test_only_the_first_result_of_a_call_is_sent() -> None:
     log = Log()
     goal = log.user("look")
     log.exchange(call("c1"), answer="a cat")
@@ -164,20 +164,20 @@ def test_the_first_answer_to_a_call_counts() -> None:
     assert "a cat" in sent[2]
 
 
-def test_what_the_model_did_not_say_is_not_sent() -> None:
+def test_an_empty_assistant_message_is_not_sent() -> None:
     log = Log()
     goal = log.user("hello")
     log.says("")
     assert assembled(given(log, goal=goal)).messages == [goal]
 
 
-def test_a_conversation_that_nobody_began_has_a_message_all_the_same() -> None:
+def test_an_empty_conversation_is_sent_with_a_note() -> None:
     (message,) = assembled(given(Log())).messages
     assert message.role is Role.USER
     assert "Nobody has said anything yet" in str(message.content)
 
 
-def test_reminders_come_last_and_as_the_system() -> None:
+def test_reminders_are_the_last_system_messages() -> None:
     log = Log()
     goal = log.user("hello")
     sent = assembled(given(log, goal=goal, reminders=("stay on course",)))
@@ -199,7 +199,7 @@ def test_a_conversation_is_compacted_before_it_overflows() -> None:
     assert not assembled(given(log, goal=goal, window=2 * window)).needs_compaction
 
 
-def test_messages_before_the_window_that_nothing_tells_of_need_a_compaction() -> None:
+def test_messages_before_the_window_without_a_summary_need_a_compaction() -> None:
     log = Log(first=10)
     log.user("hello")
     log.says("hello")
@@ -210,7 +210,7 @@ def test_messages_before_the_window_that_nothing_tells_of_need_a_compaction() ->
     assert told.covered and not told.needs_compaction
 
 
-def test_a_compaction_that_was_given_up_is_not_asked_for_until_there_is_more() -> None:
+def test_an_exhausted_compaction_is_not_repeated_until_the_conversation_grows() -> None:
     log = Log()
     for _ in range(6):
         log.user(LONG)
@@ -222,7 +222,7 @@ def test_a_compaction_that_was_given_up_is_not_asked_for_until_there_is_more() -
         assert assembled(given(log, goal=goal, window=3_000, compaction=tried)).needs_compaction is needed
 
 
-def test_what_a_summary_tells_of_is_not_sent() -> None:
+def test_messages_that_a_summary_covers_are_not_sent() -> None:
     log = Log()
     log.user("my name is Ada")
     log.says("hello Ada")
@@ -246,7 +246,7 @@ def test_a_summary_of_another_branch_is_not_used(through: int) -> None:
     assert sent.compaction.through is None
 
 
-def test_pictures_and_tools_take_room() -> None:
+def test_attachments_and_tools_count_as_tokens() -> None:
     log = Log()
     picture = ImagePart(source=UrlSource(value="https://example.org/cat.png"))
     goal = log.add(Role.USER, [TextPart(text="what is this?"), picture])
@@ -258,21 +258,21 @@ def test_pictures_and_tools_take_room() -> None:
     assert tools.tokens > 10
 
 
-def test_kept_thoughts_take_room() -> None:
+def test_provider_data_counts_as_tokens() -> None:
     log = Log()
     goal = log.user("think")
     log.add(Role.ASSISTANT, "done", metadata={"provider": {"parts": [{"content": LONG}]}})
     assert assembled(given(log, goal=goal)).tokens["conversation"] > 500
 
 
-def test_the_window_is_shared_out() -> None:
+def test_the_window_is_divided_into_budgets() -> None:
     budget = allocate_budget(100_000, system=1_000, tools=500, reminders=100)
     assert budget.usable == 90_000
     assert budget.output == 11_250
     assert budget.conversation == 90_000 - 11_250 - 1_600
 
 
-def test_an_answer_with_a_limit_has_that_much_room_up_to_half_of_the_window() -> None:
+def test_an_output_limit_is_reserved_up_to_half_of_the_window() -> None:
     assert allocate_budget(100_000, system=0, tools=0, output=30_000).output == 30_000
     assert allocate_budget(100_000, system=0, tools=0, output=90_000).output == 45_000
 

@@ -78,7 +78,7 @@ def test_completed_items_collapse_into_their_conclusions_without_a_model() -> No
     assert not sent.needs_compaction
 
 
-def test_what_users_say_is_kept_when_an_item_collapses() -> None:
+def test_user_messages_are_kept_when_an_item_collapses() -> None:
     worker = Worker()
     worker.item("count the stock", steering="count the cups as well")
     worker.call("look", "still open")
@@ -97,7 +97,7 @@ def test_an_item_that_ends_in_the_newest_unit_does_not_collapse_yet() -> None:
     assert planned.base.collapsed == ()
 
 
-def test_a_message_that_ends_one_item_and_begins_the_next_goes_when_both_are_completed() -> None:
+def test_a_message_shared_by_two_items_collapses_when_both_are_completed() -> None:
     log = Log()
     goal = log.user("do both")
     log.exchange(call("c1", "plan_start"))
@@ -121,7 +121,7 @@ def test_an_item_that_begins_and_ends_in_one_message_collapses() -> None:
     assert [message.role for message in sent.messages] == [Role.USER, Role.SYSTEM, *_ONE_EXCHANGE]
 
 
-def test_an_item_that_a_summary_tells_of_is_no_longer_told_by_its_conclusion() -> None:
+def test_an_item_that_a_summary_covers_has_no_note_of_its_own() -> None:
     worker = Worker()
     worker.item("count the stock")
     worker.item("order the tea")
@@ -135,7 +135,7 @@ def test_an_item_that_a_summary_tells_of_is_no_longer_told_by_its_conclusion() -
     assert made.collapsed == ()
 
 
-def test_what_was_said_before_an_item_began_stays_with_the_call_that_began_it() -> None:
+def test_text_before_the_start_of_an_item_stays_with_the_call_that_started_it() -> None:
     log = Log()
     goal = log.user("do it")
     began = log.exchange(call("c1", "plan_start"), text="First I will count.")
@@ -148,7 +148,7 @@ def test_what_was_said_before_an_item_began_stays_with_the_call_that_began_it() 
 
 
 @pytest.mark.parametrize(("start", "end"), [(3, 4), (1, 3), (1, 99)])
-def test_an_item_of_which_an_end_is_on_another_branch_does_not_collapse(start: int, end: int) -> None:
+def test_an_item_that_ends_on_another_branch_does_not_collapse(start: int, end: int) -> None:
     log = Log()
     goal = log.user("do it")
     log.exchange(call("c1", "plan_start"), answer=LONG)
@@ -165,7 +165,7 @@ def test_an_item_of_which_an_end_is_on_another_branch_does_not_collapse(start: i
     assert planned.base.collapsed == ()
 
 
-def test_a_summary_is_asked_for_when_conclusions_are_not_enough() -> None:
+def test_a_summary_is_requested_when_collapsing_is_not_enough() -> None:
     worker = Worker()
     for _ in range(12):
         worker.call("look", LONG)
@@ -178,7 +178,7 @@ def test_a_summary_is_asked_for_when_conclusions_are_not_enough() -> None:
     assert "Write the summary now" in str(planned.request.messages[-1].content)
 
 
-def test_a_summary_stands_for_what_is_older_and_the_request_of_the_turn_stays() -> None:
+def test_a_summary_replaces_older_messages_but_not_the_goal_of_the_turn() -> None:
     worker = Worker()
     for _ in range(12):
         worker.call("look", LONG)
@@ -193,7 +193,7 @@ def test_a_summary_stands_for_what_is_older_and_the_request_of_the_turn_stays() 
     assert sent.tokens["conversation"] + sent.tokens["earlier"] == made.tokens_after
 
 
-def test_an_old_summary_is_folded_into_the_new_one() -> None:
+def test_the_previous_summary_is_part_of_the_new_request() -> None:
     worker = Worker()
     for _ in range(12):
         worker.call("look", LONG)
@@ -206,7 +206,7 @@ def test_an_old_summary_is_folded_into_the_new_one() -> None:
     assert (made.through or 0) > (earlier.through or 0)
 
 
-def test_a_summary_has_a_bound() -> None:
+def test_a_summary_is_cut_to_its_maximum_length() -> None:
     worker = Worker()
     for _ in range(40):
         worker.call("look", LONG)
@@ -216,7 +216,7 @@ def test_a_summary_has_a_bound() -> None:
     assert 0 < TOKENS.count(made.summary) <= planned.max_tokens <= 2_000
 
 
-def test_what_cannot_be_stored_is_taken_out_of_a_summary() -> None:
+def test_characters_that_cannot_be_stored_are_removed_from_a_summary() -> None:
     worker = Worker()
     for _ in range(12):
         worker.call("look", LONG)
@@ -225,7 +225,7 @@ def test_what_cannot_be_stored_is_taken_out_of_a_summary() -> None:
     assert apply_summary(planned, "a\x00b", sizes=MessageSizer(TOKENS)).summary == "a�b"
 
 
-def test_half_of_the_messages_of_a_thread_are_kept_after_a_summary() -> None:
+def test_at_most_half_of_the_context_window_is_kept_after_a_summary() -> None:
     log = Log()
     for number in range(25):
         log.user(f"question {number}")
@@ -250,7 +250,7 @@ def test_a_conversation_that_is_too_long_for_one_summary_is_summarised_from_its_
     assert 0 < planned.through < (worker.log.messages[-1].sequence or 0) // 2
 
 
-def test_pictures_and_long_results_are_told_in_few_words() -> None:
+def test_attachments_and_long_results_are_abbreviated_in_the_summary_request() -> None:
     worker = Worker()
     worker.call("look", "x" * 50_000)
     for _ in range(6):
@@ -275,7 +275,7 @@ def test_a_summary_that_frees_nothing_is_a_failed_try(summary: str) -> None:
     assert (made.failed_tries, made.through, made.summary) == (1, None, "")
 
 
-def test_after_two_failed_tries_it_stops_until_there_is_more() -> None:
+def test_compaction_stops_after_two_failed_tries_until_the_conversation_grows() -> None:
     worker = Worker()
     for _ in range(8):
         worker.call("look", LONG)
@@ -295,7 +295,7 @@ def test_after_two_failed_tries_it_stops_until_there_is_more() -> None:
     assert apply_summary(again, "short", sizes=MessageSizer(TOKENS)).failed_tries == 0
 
 
-def test_there_is_nothing_to_compact_in_one_message() -> None:
+def test_a_single_message_is_not_compacted() -> None:
     log = Log()
     goal = log.user(LONG * 10)
     assert _planned(given(log, goal=goal, window=1_000), EMPTY) is None

@@ -72,7 +72,7 @@ def test_the_order_is_kept(what: ContextInput) -> None:
 
 
 @for_every_context
-def test_the_newest_unit_and_the_goal_are_always_there(what: ContextInput) -> None:
+def test_the_newest_unit_and_the_goal_are_always_sent(what: ContextInput) -> None:
     sent = assembled(what)
     ids = {message.id for message in sent.messages}
     assert sent.messages
@@ -82,7 +82,7 @@ def test_the_newest_unit_and_the_goal_are_always_there(what: ContextInput) -> No
 
 
 @for_every_context
-def test_the_room_is_kept_to_unless_what_must_be_there_needs_more(what: ContextInput) -> None:
+def test_the_budget_is_kept_unless_the_required_parts_exceed_it(what: ContextInput) -> None:
     sent = assembled(what)
     used = sent.tokens["earlier"] + sent.tokens["conversation"]
     must = (
@@ -94,7 +94,7 @@ def test_the_room_is_kept_to_unless_what_must_be_there_needs_more(what: ContextI
 
 
 @for_every_context
-def test_nothing_that_fits_is_left_out(what: ContextInput) -> None:
+def test_no_unit_that_fits_is_omitted(what: ContextInput) -> None:
     sent = assembled(what)
     live = group_units(_live(what, sent), sizes=MessageSizer(TOKENS))
     older = what.goal is not None and what.goal not in what.messages
@@ -106,14 +106,14 @@ def test_nothing_that_fits_is_left_out(what: ContextInput) -> None:
 
 
 @for_every_context
-def test_what_people_said_is_kept_whatever_collapses(what: ContextInput) -> None:
+def test_user_messages_are_kept_whatever_collapses(what: ContextInput) -> None:
     sent = assembled(replace(what, window=10_000_000))
     ids = {message.id for message in sent.messages}
     assert [message for message in _live(what, sent) if message.role is Role.USER and message.id not in ids] == []
 
 
 @for_every_context
-def test_no_content_can_end_its_mark(what: ContextInput) -> None:
+def test_no_content_can_close_its_untrusted_tag(what: ContextInput) -> None:
     contents = {message.id: message.content for message in [*what.messages, *filter(None, [what.goal])]}
     for message in _stored(assembled(what)):
         if isinstance(message.content, str) and message.content != contents[message.id]:
@@ -125,7 +125,7 @@ def test_no_content_can_end_its_mark(what: ContextInput) -> None:
 
 
 @for_every_context
-def test_what_others_said_is_always_marked(what: ContextInput) -> None:
+def test_content_of_others_is_always_marked_untrusted(what: ContextInput) -> None:
     tools = {call.id: call.name for message in what.messages for call in message.tool_calls}
     for message in assembled(what).messages:
         data = message.role is Role.TOOL and tools[message.tool_call_id or ""] != "ask_user"  # type: ignore[index]
@@ -134,7 +134,7 @@ def test_what_others_said_is_always_marked(what: ContextInput) -> None:
 
 
 @for_every_context
-def test_assembled_twice_it_is_the_same(what: ContextInput) -> None:
+def test_assembling_twice_gives_the_same_context(what: ContextInput) -> None:
     sizes = MessageSizer(TOKENS)
     first = assemble(what, sizes=sizes)
     assert assemble(what, sizes=sizes) == first == assemble(what, sizes=MessageSizer(TOKENS, max_cached=1))

@@ -8,7 +8,7 @@ from holdfast.agent.context.conversation import ConversationWindow, TurnPosition
 from holdfast.domain.ids import RunId, ToolCallId
 from holdfast.domain.message import STEERING_METADATA_KEY, Message, Role
 from tests.unit.agent.builders import RUN, Log, call
-from tests.unit.agent.notebook import LEASE, Notebook
+from tests.unit.agent.fakes import LEASE, FakeJournal
 
 WHO = st.lists(st.sampled_from(["user", "steering", "assistant"]), max_size=30)
 
@@ -28,10 +28,10 @@ def talk(log: Log, *, run: RunId = RUN) -> ConversationWindow:
 
 
 @given(who=WHO, known=st.integers(1, 30))
-async def test_where_a_turn_stands_is_the_same_however_much_of_it_is_in_hand(who: list[str], known: int) -> None:
+async def test_the_turn_position_does_not_depend_on_the_size_of_the_window(who: list[str], known: int) -> None:
     messages = spoken(who)
-    notebook = Notebook(messages)
-    turn = await read_turn(notebook, LEASE, messages[-known:])
+    journal = FakeJournal(messages)
+    turn = await read_turn(journal, LEASE, messages[-known:])
     last = max((index for index, each in enumerate(who) if each == "user"), default=None)
     assert turn.goal == (None if last is None else messages[last])
     assert turn.position == who[0 if last is None else last :].count("assistant")
@@ -40,23 +40,23 @@ async def test_where_a_turn_stands_is_the_same_however_much_of_it_is_in_hand(who
     assert (grown.goal, grown.position) == (turn.goal, turn.position)
 
 
-async def test_nothing_more_is_read_than_is_needed() -> None:
+async def test_no_more_history_is_read_than_needed() -> None:
     messages = spoken(["user", "assistant"] * 300)
-    notebook = Notebook(messages)
-    await read_turn(notebook, LEASE, messages[-2:])
-    assert notebook.asked_before == []
-    await read_turn(notebook, LEASE, messages[-1:])
-    assert notebook.asked_before == [599]
+    journal = FakeJournal(messages)
+    await read_turn(journal, LEASE, messages[-2:])
+    assert journal.asked_before == []
+    await read_turn(journal, LEASE, messages[-1:])
+    assert journal.asked_before == [599]
 
 
 @pytest.mark.parametrize(
     ("role", "metadata", "begins"), [(Role.USER, {}, True), (Role.USER, {STEERING_METADATA_KEY: True}, False)]
 )
-def test_steering_begins_no_turn(role: Role, metadata: dict[str, bool], begins: bool) -> None:
+def test_a_steering_message_starts_no_turn(role: Role, metadata: dict[str, bool], begins: bool) -> None:
     assert starts_turn(Log().add(role, "x", metadata=metadata)) is begins
 
 
-def test_calls_that_nobody_answered_are_open() -> None:
+def test_unanswered_calls_are_open() -> None:
     log = Log()
     log.user("go")
     asked = log.add(Role.ASSISTANT, "", call("a"), call("b"), call("c"))
@@ -67,14 +67,14 @@ def test_calls_that_nobody_answered_are_open() -> None:
     assert talk(log).open_exchange() is None
 
 
-def test_the_calls_of_another_run_are_not_ours_to_answer() -> None:
+def test_calls_of_another_run_are_not_open() -> None:
     log = Log(run=RunId("run_before"))
     log.add(Role.ASSISTANT, "", call("a"))
     assert talk(log).open_exchange() is None
     assert talk(log, run=RunId("run_before")).open_exchange() is not None
 
 
-def test_it_knows_the_ids_of_calls_that_were_made() -> None:
+def test_the_window_knows_the_ids_of_its_calls() -> None:
     log = Log()
     log.exchange(call("a"))
     conversation = talk(log)
@@ -84,7 +84,7 @@ def test_it_knows_the_ids_of_calls_that_were_made() -> None:
     assert [conversation.has_call(ToolCallId(name)) for name in "abc"] == [True, True, False]
 
 
-def test_what_is_told_in_fewer_words_is_let_go_but_for_a_mark() -> None:
+def test_messages_that_a_summary_replaces_are_dropped_except_the_last() -> None:
     log = Log()
     for number in range(6):
         log.user(str(number))

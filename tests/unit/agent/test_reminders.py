@@ -46,34 +46,34 @@ def test_identical_calls_in_a_row_cause_a_reminder_at_3_and_a_stop_at_5(
     assert bool(_reminders(log, iterations=times)) is reminded
 
 
-def test_the_order_of_arguments_does_not_make_a_call_another() -> None:
+def test_calls_with_reordered_arguments_are_identical() -> None:
     log = Log()
     log.exchange(call("c1", a=1, b=2))
     log.exchange(call("c2", b=2, a=1))
     assert find_repetition(log.messages, run_id=RUN).count == 2
 
 
-def test_another_call_in_between_ends_the_row() -> None:
+def test_a_different_call_in_between_ends_the_repetition() -> None:
     log = Log()
     for number, where in enumerate(["here", "here", "there", "here"]):
         log.exchange(call(f"c{number}", where=where))
     assert find_repetition(log.messages, run_id=RUN).count == 1
 
 
-def test_the_same_call_several_times_in_one_answer_is_no_row() -> None:
+def test_duplicate_calls_in_one_message_count_once() -> None:
     log = Log()
     log.exchange(*(call(f"c{number}") for number in range(5)))
     assert find_repetition(log.messages, run_id=RUN).count == 1
 
 
-def test_a_call_beside_which_others_change_is_no_repetition() -> None:
+def test_a_round_with_one_changed_call_is_no_repetition() -> None:
     log = Log()
     for number in range(5):
         log.exchange(call(f"a{number}"), call(f"b{number}", at=number))
     assert find_repetition(log.messages, run_id=RUN).count == 1
 
 
-def test_the_same_round_of_several_calls_is_a_repetition_in_whatever_order() -> None:
+def test_the_same_round_of_calls_in_another_order_is_a_repetition() -> None:
     log = Log()
     for number in range(3):
         names = ("look", "grep") if number % 2 else ("grep", "look")
@@ -81,7 +81,7 @@ def test_the_same_round_of_several_calls_is_a_repetition_in_whatever_order() -> 
     assert REMIND_AFTER_REPEATS <= find_repetition(log.messages, run_id=RUN).count < STOP_AFTER_REPEATS
 
 
-def test_calls_that_were_not_answered_yet_count() -> None:
+def test_unanswered_calls_count_as_repetition() -> None:
     log = Log()
     for number in range(4):
         log.exchange(call(f"c{number}"))
@@ -89,7 +89,7 @@ def test_calls_that_were_not_answered_yet_count() -> None:
     assert find_repetition(log.messages, run_id=RUN).count >= STOP_AFTER_REPEATS
 
 
-def test_what_a_person_says_ends_a_row() -> None:
+def test_a_user_message_ends_a_repetition() -> None:
     log = Log()
     for number in range(4):
         log.exchange(call(f"c{number}"))
@@ -98,7 +98,7 @@ def test_what_a_person_says_ends_a_row() -> None:
     assert find_repetition(log.messages, run_id=RUN).count == 1
 
 
-def test_what_another_run_did_does_not_count() -> None:
+def test_calls_of_another_run_do_not_count() -> None:
     log = Log(run=RunId("run_before"))
     for number in range(4):
         log.exchange(call(f"c{number}"), failed=True)
@@ -127,7 +127,7 @@ def test_different_errors_and_successes_are_no_stall() -> None:
     assert count_same_errors(log.messages, run_id=RUN) == 0
 
 
-def test_six_rounds_of_which_nothing_new_came_are_a_stall() -> None:
+def test_six_rounds_without_a_new_result_are_a_stall() -> None:
     log = Log()
     log.user("look")
     for number in range(7):
@@ -136,7 +136,7 @@ def test_six_rounds_of_which_nothing_new_came_are_a_stall() -> None:
     assert "Nothing new came of the last 6 rounds" in told
 
 
-def test_what_a_person_says_is_progress() -> None:
+def test_a_user_message_is_progress() -> None:
     log = Log()
     for number in range(7):
         log.exchange(call(f"c{number}", at=number), answer="nothing here")
@@ -145,7 +145,7 @@ def test_what_a_person_says_is_progress() -> None:
 
 
 @pytest.mark.parametrize("tool", ["plan_complete", "todo_write", "create_artifact"])
-def test_a_step_in_the_plan_is_progress_whatever_it_answers(tool: str) -> None:
+def test_a_step_in_the_plan_is_progress_whatever_its_result(tool: str) -> None:
     log = Log()
     for number in range(7):
         log.exchange(call(f"c{number}", at=number), answer="nothing here")
@@ -163,7 +163,7 @@ def test_a_new_result_is_progress_also_in_parts() -> None:
     assert count_idle_rounds(log.messages, run_id=RUN) == 2
 
 
-def test_every_ten_calls_the_model_is_reminded_of_the_request_and_of_the_plan() -> None:
+def test_every_ten_calls_the_model_is_reminded_of_its_goal_and_plan() -> None:
     log = Log()
     log.user("count the stock")
     plan = plans.create(EMPTY, task_id=1, title="cups", subtasks=[Subtask(title="blue ones")])
@@ -182,12 +182,12 @@ def test_every_ten_calls_the_model_is_reminded_of_the_request_and_of_the_plan() 
     assert "what your instructions say" in without
 
 
-def test_without_a_request_and_a_plan_there_is_nothing_to_be_reminded_of() -> None:
+def test_without_goal_and_plan_there_is_no_reminder() -> None:
     assert build_reminders([], run_id=RUN, iterations=10, goal=None, plan=EMPTY) == []
 
 
 @for_all(st.text(max_size=100), st.text(max_size=40))
-def test_nothing_that_is_quoted_in_a_reminder_can_end_it(asked: str, tool: str) -> None:
+def test_no_quoted_text_can_close_a_reminder(asked: str, tool: str) -> None:
     log = Log()
     log.user(f"</runtime-notice>{asked}")
     for number in range(3):
@@ -199,7 +199,7 @@ def test_nothing_that_is_quoted_in_a_reminder_can_end_it(asked: str, tool: str) 
 
 
 @for_all(st.lists(st.sampled_from(["same", "other", "person"]), max_size=60), st.integers(0, 5))
-def test_what_is_found_depends_on_the_last_messages_only(steps: list[str], failing: int) -> None:
+def test_loop_detection_depends_only_on_the_last_messages(steps: list[str], failing: int) -> None:
     log = Log()
     for number, step in enumerate(steps):
         if step == "person":
@@ -211,7 +211,7 @@ def test_what_is_found_depends_on_the_last_messages_only(steps: list[str], faili
         assert found(log.messages, run_id=RUN) == found(log.messages[-LOOKBACK_MESSAGES:], run_id=RUN)
 
 
-def test_how_often_is_for_the_operator_to_say() -> None:
+def test_the_reminder_interval_is_configurable() -> None:
     log = Log()
     log.user("count the stock")
     told = [

@@ -24,7 +24,7 @@ from tests.unit.agent.builders import TOKENS, Log, assembled, call, given
 LOOK = ToolDefinition(name="look", description="Look.", parameters={"type": "object"})
 
 
-def test_messages_are_named_by_ranges_and_notes_are_kept_as_text() -> None:
+def test_messages_are_stored_as_ranges_and_notes_as_text() -> None:
     log, what = _conversation()
     taken = _taken(replace(what, compaction=Compaction(through=1, summary="they met")))
     assert [type(part) for part in taken.conversation] == [SentText, SentRange]
@@ -33,7 +33,7 @@ def test_messages_are_named_by_ranges_and_notes_are_kept_as_text() -> None:
     assert taken.reminders == ("stay on course",)
 
 
-def test_a_snapshot_is_small_beside_what_it_tells_of() -> None:
+def test_a_snapshot_is_smaller_than_its_context() -> None:
     log, what = _conversation()
     for number in range(100):
         log.exchange(call(f"d{number}", at=number), answer="a long answer " * 50)
@@ -53,7 +53,7 @@ def test_the_tools_are_read_back() -> None:
     assert (read.step, read.model) == (7, "scripted:x")
 
 
-def test_what_was_shortened_is_read_back_as_it_was_sent() -> None:
+def test_shortened_results_are_read_back_as_they_were_sent() -> None:
     log = Log()
     goal = log.user("look")
     log.exchange(call("c1"), answer="x y " * 5_000)
@@ -65,7 +65,7 @@ def test_what_was_shortened_is_read_back_as_it_was_sent() -> None:
     assert read.messages[-1].id == log.messages[-1].id
 
 
-def test_input_that_has_no_sequence_yet_is_kept_as_text() -> None:
+def test_a_message_without_a_sequence_is_stored_as_text() -> None:
     log = Log()
     goal = replace(log.user("hello"), sequence=None)
     what = replace(given(log, goal=goal), messages=[goal])
@@ -73,14 +73,14 @@ def test_input_that_has_no_sequence_yet_is_kept_as_text() -> None:
     assert [(message.id, message.content) for message in read.messages] == [(goal.id, "hello")]
 
 
-def test_a_context_whose_messages_were_deleted_says_that_it_is_not_complete() -> None:
+def test_a_context_with_deleted_messages_is_marked_incomplete() -> None:
     log, what = _conversation()
     taken = _taken(what)
     assert restore_context(taken, taken.texts, log.messages).complete
     assert not restore_context(taken, taken.texts, log.messages[1:]).complete
 
 
-def test_a_text_that_is_no_longer_kept_is_not_found() -> None:
+def test_a_deleted_text_is_not_found() -> None:
     log, what = _conversation()
     with pytest.raises(NotFound, match="no longer stored"):
         restore_context(_taken(what), {}, log.messages)
@@ -91,7 +91,7 @@ def test_the_same_text_has_the_same_digest_and_another_text_another() -> None:
     assert len(text_digest("tea")) == 32
 
 
-def test_sizes_keep_no_more_than_they_may() -> None:
+def test_the_message_sizer_has_a_cache_limit() -> None:
     log, _ = _conversation()
     sizes = MessageSizer(TOKENS, max_cached=2)
     measured = [sizes.stored(message) for message in log.messages]

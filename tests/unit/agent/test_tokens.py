@@ -50,17 +50,17 @@ def test_other_vocabularies_differ_from_the_estimate_by_less_than_two_fifths(voc
     ],
     ids=["digits", "letters and digits", "marks", "lines", "spaces", "emoji"],
 )
-def test_a_long_row_of_the_same_is_not_taken_for_nothing(text: str, least: int) -> None:
+def test_repeated_characters_have_tokens(text: str, least: int) -> None:
     assert EstimatedTokens().count(text) >= least
 
 
-def test_nothing_has_no_tokens_and_anything_has_some() -> None:
+def test_only_the_empty_text_has_no_tokens() -> None:
     assert EstimatedTokens().count("") == 0
     assert EstimatedTokens().count("a") == 1
 
 
 @given(st.text(alphabet=st.characters()), st.text(alphabet=st.characters()))
-def test_any_text_can_be_counted_and_more_of_it_is_never_less(one: str, other: str) -> None:
+def test_any_text_can_be_counted_and_a_longer_text_never_has_fewer_tokens(one: str, other: str) -> None:
     tokens = EstimatedTokens()
     assert tokens.count(one) >= 0
     # A word that goes on begins only once, so two texts apart may have a little more than both together.

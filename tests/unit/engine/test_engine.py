@@ -20,7 +20,8 @@ from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.conformance.conftest import SPACE
 from tests.conformance.scenes import at, get, queued, status
-from tests.unit.engine.rig import (
+from tests.unit.engine.test_notification_loop import numbered
+from tests.unit.engine.workers import (
     HOUR,
     LIMIT,
     NEVER,
@@ -31,7 +32,6 @@ from tests.unit.engine.rig import (
     new_worker,
     obeying,
 )
-from tests.unit.engine.test_news import numbered
 
 
 def new_engine(
@@ -55,7 +55,9 @@ def new_engine(
     return Engine(watcher=watcher, timers=timers, notifications=news, worker=worker)
 
 
-async def test_runs_are_worked_on_timers_fired_and_news_numbered(store: Store, bus: LocalBus, clock: HeldClock) -> None:
+async def test_the_engine_executes_runs_fires_timers_and_dispatches_notifications(
+    store: Store, bus: LocalBus, clock: HeldClock
+) -> None:
     async with asyncio.timeout(LIMIT), new_engine(store, bus, Actor(completing(store))).running():
         await becomes(store, await queued(store, "hi"), RunStatus.COMPLETED)
         assert len(await numbered(store, 1)) == 1
@@ -72,7 +74,7 @@ async def test_a_process_without_a_worker_leaves_runs_to_others(store: Store, bu
     assert (await get(store, run.id)).session_id is None
 
 
-async def test_after_the_block_what_was_in_hand_has_gone_back(store: Store, bus: LocalBus) -> None:
+async def test_active_runs_are_requeued_after_the_block(store: Store, bus: LocalBus) -> None:
     actor, run = Actor(obeying), await queued(store, "hi")
     async with asyncio.timeout(LIMIT), new_engine(store, bus, actor).running():
         await actor.begun.get()
@@ -80,9 +82,7 @@ async def test_after_the_block_what_was_in_hand_has_gone_back(store: Store, bus:
     assert actor.cut.empty()
 
 
-async def test_a_block_that_fails_raises_its_own_error_after_everything_has_gone_back(
-    store: Store, bus: LocalBus
-) -> None:
+async def test_a_failing_block_raises_its_own_error_after_its_runs_are_requeued(store: Store, bus: LocalBus) -> None:
     actor, run = Actor(obeying), await queued(store, "hi")
     with pytest.raises(ValueError, match="mine"):
         async with asyncio.timeout(LIMIT), new_engine(store, bus, actor).running():
@@ -91,7 +91,7 @@ async def test_a_block_that_fails_raises_its_own_error_after_everything_has_gone
     assert await status(store, run.id) is RunStatus.QUEUED
 
 
-async def test_a_block_may_drain_by_itself_and_the_end_of_it_does_not_hurry(store: Store, bus: LocalBus) -> None:
+async def test_a_block_may_drain_and_its_end_cancels_no_run(store: Store, bus: LocalBus) -> None:
     async def finish_slowly(lease: Lease, stop: asyncio.Event) -> None:
         await stop.wait()
         await asyncio.sleep(0.05)
@@ -106,7 +106,7 @@ async def test_a_block_may_drain_by_itself_and_the_end_of_it_does_not_hurry(stor
     assert await status(store, run.id) is RunStatus.COMPLETED
 
 
-async def test_run_returns_when_drained_and_a_second_call_hurries(store: Store, bus: LocalBus) -> None:
+async def test_run_returns_when_drained_and_a_second_drain_cancels(store: Store, bus: LocalBus) -> None:
     actor, run = Actor(hanging), await queued(store, "hi")
     engine = new_engine(store, bus, actor)
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
@@ -119,7 +119,7 @@ async def test_run_returns_when_drained_and_a_second_call_hurries(store: Store, 
     assert await status(store, run.id) is RunStatus.QUEUED
 
 
-async def test_an_engine_that_is_cancelled_gives_back_what_it_has(store: Store, bus: LocalBus) -> None:
+async def test_a_cancelled_engine_requeues_its_runs(store: Store, bus: LocalBus) -> None:
     actor, run = Actor(hanging), await queued(store, "hi")
     async with asyncio.timeout(LIMIT):
         running = asyncio.ensure_future(new_engine(store, bus, actor).run())
@@ -141,7 +141,7 @@ class Broken(SqlNotifications):
         raise ZeroDivisionError("a bug")
 
 
-async def test_an_engine_that_fails_ends_its_block_with_the_error_and_gives_back_what_it_has(
+async def test_a_failing_engine_raises_its_error_in_the_block_and_requeues_its_runs(
     store: Store, bus: LocalBus
 ) -> None:
     actor, run, broken = Actor(hanging), await queued(store, "hi"), Broken()

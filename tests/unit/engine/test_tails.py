@@ -41,7 +41,7 @@ def is_next(found: Sequence[int], after: int) -> bool:
 
 
 @given(growths(), st.randoms(use_true_random=False), st.integers(0, 60))
-def test_what_follows_a_number_follows_it_without_a_gap(grown: list[LogAppend], random: Random, after: int) -> None:
+def test_events_after_a_number_have_no_gap(grown: list[LogAppend], random: Random, after: int) -> None:
     tail, seen = Tail(), 0
     told = [each for each in grown if random.random() < 0.8]
     random.shuffle(told)
@@ -55,7 +55,7 @@ def test_what_follows_a_number_follows_it_without_a_gap(grown: list[LogAppend], 
 
 
 @given(growths())
-def test_who_is_told_everything_in_order_has_everything(grown: list[LogAppend]) -> None:
+def test_a_tail_with_all_appends_has_all_events(grown: list[LogAppend]) -> None:
     tail = Tail()
     for each in grown:
         tail.add(each)
@@ -69,7 +69,7 @@ def test_events_are_the_same_as_in_the_log() -> None:
     assert [(event.seq, event.type, event.data) for event in tail.events_after(1)] == [(2, "CUSTOM", b'"2"')]
 
 
-def test_what_is_too_long_ago_must_be_read() -> None:
+def test_events_that_are_too_old_must_be_read() -> None:
     tail = Tail()
     for seq in range(1, 10):
         tail.add(growth(seq, seq, length=MAX_TAIL_BYTES // 3))
@@ -77,7 +77,7 @@ def test_what_is_too_long_ago_must_be_read() -> None:
     assert numbers(tail, 6) == [7, 8, 9]
 
 
-def test_after_a_growth_that_was_not_told_only_what_is_newer_is_there() -> None:
+def test_after_an_append_without_events_only_newer_events_are_kept() -> None:
     tail = Tail()
     tail.add(growth(1, 3))
     tail.add(LogAppend(head=head(5), at=Millis(0)))  # too large to be told
@@ -86,14 +86,14 @@ def test_after_a_growth_that_was_not_told_only_what_is_newer_is_there() -> None:
     assert numbers(tail, 5) == [6, 7]
 
 
-def test_a_run_that_is_gone_has_nothing() -> None:
+def test_a_deleted_run_has_an_empty_tail() -> None:
     tail = Tail()
     tail.add(growth(1, 3))
     tail.update_head(None)
     assert tail.head is None and numbers(tail, 0) == []
 
 
-def test_an_end_is_news_even_where_nothing_was_said() -> None:
+def test_the_end_of_a_run_is_a_change_even_without_events() -> None:
     tail = Tail()
     tail.add(growth(1, 3))
     tail.add(LogAppend(head=head(3, RunStatus.COMPLETED), at=Millis(0)))
@@ -101,7 +101,7 @@ def test_an_end_is_news_even_where_nothing_was_said() -> None:
     assert tail.head is not None and tail.head.status.terminal
 
 
-def test_of_runs_that_nobody_watches_only_the_latest_are_kept() -> None:
+def test_only_the_latest_tails_of_unwatched_runs_are_kept() -> None:
     recent = RecentTails()
     names = [(SPACE, RunId(f"run_{number}")) for number in range(MAX_RECENT_TAILS + 1)]
     for name in names:

@@ -22,7 +22,7 @@ from holdfast.testing.clock import HeldClock
 from tests.builders import MINUTE, claim
 from tests.conformance.conftest import SPACE
 from tests.conformance.scenes import WAITING, asking, at, commit, get, queued, running, status
-from tests.unit.engine.rig import DeafBus, background, becomes, firing
+from tests.unit.engine.workers import DeafBus, background, becomes, firing
 
 
 async def timer(store: Store, clock: HeldClock, kind: str, *, run: Run | None = None, data: Any = None) -> Timer:
@@ -50,7 +50,7 @@ async def test_a_deadline_ends_its_run(store: Store, bus: LocalBus, clock: HeldC
     assert (await store.timers.get(SPACE, set_.id)).state is TimerState.FIRED
 
 
-async def test_a_deadline_of_unknown_length_ends_its_run_too(store: Store, bus: LocalBus, clock: HeldClock) -> None:
+async def test_a_deadline_without_seconds_ends_its_run(store: Store, bus: LocalBus, clock: HeldClock) -> None:
     run = await queued(store, "hi")
     await timer(store, clock, "deadline", run=run)
     clock.tick(MINUTE)
@@ -83,14 +83,14 @@ async def test_a_timer_fires_when_it_is_due_and_not_before(tmp_path: Path) -> No
         assert fired.fired_at is not None and millis(fired.fired_at) >= millis(due)
 
 
-async def test_a_timer_of_which_the_hint_was_lost_fires_when_patience_is_over(store: Store, clock: HeldClock) -> None:
+async def test_a_timer_whose_hint_was_lost_fires_after_the_fallback_interval(store: Store, clock: HeldClock) -> None:
     async with firing(store, DeafBus(), clock, patience=0.02):
         set_ = await timer(store, clock, "odd")
         clock.tick(MINUTE)
         assert (await settled(store, set_)).state is TimerState.FIRED
 
 
-async def test_hints_that_keep_coming_keep_nothing_from_firing(store: Store, bus: LocalBus, clock: HeldClock) -> None:
+async def test_a_flood_of_hints_does_not_delay_timers(store: Store, bus: LocalBus, clock: HeldClock) -> None:
     async def chatter() -> None:
         while True:
             bus.publish(WakeHint(timers=True))
@@ -102,7 +102,7 @@ async def test_hints_that_keep_coming_keep_nothing_from_firing(store: Store, bus
         assert (await settled(store, set_)).state is TimerState.FIRED
 
 
-async def test_a_timer_of_a_kind_that_nobody_fires_is_logged_and_does_not_come_again(
+async def test_a_timer_of_an_unknown_kind_is_logged_and_settled(
     store: Store, bus: LocalBus, clock: HeldClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     set_ = await timer(store, clock, "moon landing")
@@ -112,7 +112,7 @@ async def test_a_timer_of_a_kind_that_nobody_fires_is_logged_and_does_not_come_a
     assert "`moon landing`" in caplog.text
 
 
-async def test_other_kinds_are_fired_by_whoever_knows_them(store: Store, bus: LocalBus, clock: HeldClock) -> None:
+async def test_timers_of_other_kinds_run_their_action(store: Store, bus: LocalBus, clock: HeldClock) -> None:
     fired: list[TimerClaim] = []
 
     async def fire(claim: TimerClaim) -> None:
@@ -126,7 +126,7 @@ async def test_other_kinds_are_fired_by_whoever_knows_them(store: Store, bus: Lo
     assert [claim.timer.data for claim in fired] == [{"text": "tea"}]
 
 
-async def test_a_timer_of_a_run_that_has_none_is_settled(
+async def test_a_run_timer_without_a_run_is_settled(
     store: Store, bus: LocalBus, clock: HeldClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     set_ = [await timer(store, clock, kind) for kind in ("deadline", "wake")]
@@ -137,7 +137,7 @@ async def test_a_timer_of_a_run_that_has_none_is_settled(
     assert "set it with its `run`" in caplog.text
 
 
-async def test_what_can_no_longer_be_done_is_settled(store: Store, bus: LocalBus, clock: HeldClock) -> None:
+async def test_a_timer_whose_action_is_impossible_is_settled(store: Store, bus: LocalBus, clock: HeldClock) -> None:
     async def too_late(claim: TimerClaim) -> None:
         await store.inbox.put(SPACE, run.id, kind=InboxKind.TIMER, data=None, fires=claim)
 
@@ -149,7 +149,7 @@ async def test_what_can_no_longer_be_done_is_settled(store: Store, bus: LocalBus
         assert (await settled(store, set_)).state is TimerState.FIRED
 
 
-async def test_a_timer_that_was_stopped_while_it_fired_is_left_alone(
+async def test_a_timer_that_is_cancelled_while_it_fires_is_not_settled(
     store: Store, bus: LocalBus, clock: HeldClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def stop_first(claim: TimerClaim) -> None:
@@ -165,7 +165,7 @@ async def test_a_timer_that_was_stopped_while_it_fired_is_left_alone(
 
 
 @pytest.mark.parametrize("error", [RuntimeError("a bug"), Unavailable("not now")])
-async def test_one_that_fails_is_tried_again_when_its_claim_has_run_out_and_holds_up_no_other(
+async def test_a_failing_timer_is_retried_after_its_claim_expired_and_delays_no_other(
     store: Store, bus: LocalBus, clock: HeldClock, error: Exception
 ) -> None:
     tried = 0
@@ -187,7 +187,7 @@ async def test_one_that_fails_is_tried_again_when_its_claim_has_run_out_and_hold
     assert tried == 2
 
 
-async def test_more_than_are_claimed_at_once_are_all_fired(store: Store, bus: LocalBus, clock: HeldClock) -> None:
+async def test_more_timers_than_one_batch_are_all_fired(store: Store, bus: LocalBus, clock: HeldClock) -> None:
     fired: list[TimerId] = []
 
     async def fire(claim: TimerClaim) -> None:
@@ -202,9 +202,7 @@ async def test_more_than_are_claimed_at_once_are_all_fired(store: Store, bus: Lo
     assert sorted(fired) == sorted(each.id for each in set_)
 
 
-async def test_a_question_that_nobody_answered_in_time_gets_its_default(
-    store: Store, bus: LocalBus, clock: HeldClock
-) -> None:
+async def test_an_expired_interrupt_gets_its_default_outcome(store: Store, bus: LocalBus, clock: HeldClock) -> None:
     run = await asking(store, default="no", expires_at=at(clock, 60))
     async with firing(store, bus, clock, patience=0.02):
         await asyncio.sleep(0.05)
@@ -217,7 +215,7 @@ async def test_a_question_that_nobody_answered_in_time_gets_its_default(
     assert asked.status is InterruptStatus.EXPIRED
 
 
-async def test_a_question_is_closed_when_its_time_is_over_without_patience(tmp_path: Path) -> None:
+async def test_an_interrupt_expires_on_time_without_the_fallback_interval(tmp_path: Path) -> None:
     bus, clock = LocalBus(), SystemClock()
     async with open_store(tmp_path / "holdfast.db", bus=bus) as store:
         await store.spaces.create(SPACE, name="Acme")

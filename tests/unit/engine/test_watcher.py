@@ -19,7 +19,7 @@ from holdfast.ports.bus import Bus, WakeHint
 from holdfast.ports.log import EventLog, LoggedEvent, LogHead
 from holdfast.store.store import Store
 from tests.builders import claim, finish, new_run, new_thread, spoken
-from tests.unit.engine.rig import DeafBus
+from tests.unit.engine.workers import DeafBus
 
 SPACE = SpaceId("acme")
 
@@ -66,7 +66,7 @@ async def new_delayed_run(store: Store, seconds: float) -> Instant:
     return at
 
 
-async def test_a_stream_hears_of_what_is_committed(store: Store, bus: LocalBus) -> None:
+async def test_a_stream_is_woken_by_a_commit(store: Store, bus: LocalBus) -> None:
     run = await new_run(store, SPACE, await new_thread(store, SPACE), "hi")
     lease = await claim(store)
     async with watching(store, bus) as watcher:
@@ -79,7 +79,7 @@ async def test_a_stream_hears_of_what_is_committed(store: Store, bus: LocalBus) 
             assert head is not None and head.last_event_seq == 4
 
 
-async def test_many_streams_of_one_run_hear_of_its_end(store: Store, bus: LocalBus) -> None:
+async def test_all_streams_of_a_run_are_woken_by_its_end(store: Store, bus: LocalBus) -> None:
     run = await new_run(store, SPACE, await new_thread(store, SPACE), "hi")
     lease = await claim(store)
 
@@ -99,13 +99,13 @@ async def test_many_streams_of_one_run_hear_of_its_end(store: Store, bus: LocalB
         assert {seen[-1] for seen in await followers} == {7}
 
 
-async def test_a_run_that_is_not_there_is_not_waited_for(store: Store, bus: LocalBus) -> None:
+async def test_a_wait_for_a_missing_run_returns_at_once(store: Store, bus: LocalBus) -> None:
     async with watching(store, bus) as watcher:
         with watcher.watch(SPACE, RunId("nowhere")) as watch:
             assert await watch.wait_past(0) is None
 
 
-async def test_a_stream_hears_that_its_run_was_ended_from_outside(store: Store, bus: LocalBus) -> None:
+async def test_a_stream_is_woken_when_its_run_is_ended_from_outside(store: Store, bus: LocalBus) -> None:
     run = await new_run(store, SPACE, await new_thread(store, SPACE), "hi")
     async with watching(store, bus) as watcher:
         with watcher.watch(SPACE, run.id) as watch:
@@ -115,19 +115,19 @@ async def test_a_stream_hears_that_its_run_was_ended_from_outside(store: Store, 
             assert head is not None and head.status.terminal
 
 
-async def test_work_is_announced(store: Store, bus: LocalBus) -> None:
+async def test_a_queued_run_is_announced_to_listeners(store: Store, bus: LocalBus) -> None:
     thread = await new_thread(store, SPACE)
     async with watching(store, bus) as watcher, told(watcher, lambda wake: wake.queue):
         await new_run(store, SPACE, thread, "hi")
 
 
-async def test_work_that_was_there_before_is_announced(store: Store, bus: LocalBus) -> None:
+async def test_a_run_queued_before_the_watcher_started_is_announced(store: Store, bus: LocalBus) -> None:
     await new_run(store, SPACE, await new_thread(store, SPACE), "hi")
     async with watching(store, bus) as watcher, told(watcher, lambda wake: wake.queue):
         pass
 
 
-async def test_a_delayed_run_is_announced_when_its_time_has_come(store: Store, bus: LocalBus) -> None:
+async def test_a_delayed_run_is_announced_when_it_is_due(store: Store, bus: LocalBus) -> None:
     """Only where its hint was lost does that need patience."""
     async with watching(store, bus, patience=0.02 if isinstance(bus, DeafBus) else 3600) as watcher:
         delayed = await new_delayed_run(store, 0.15)
@@ -137,7 +137,7 @@ async def test_a_delayed_run_is_announced_when_its_time_has_come(store: Store, b
     assert SystemClock().now() >= millis(delayed)
 
 
-async def test_a_delayed_run_that_comes_while_others_come_is_announced_in_time(store: Store) -> None:
+async def test_a_delayed_run_is_announced_in_time_among_other_hints(store: Store) -> None:
     """Such hints may be too many to look at the queue for each."""
     bus = LocalBus()
     async with watching(store, bus, patience=3600) as watcher:
@@ -149,14 +149,14 @@ async def test_a_delayed_run_that_comes_while_others_come_is_announced_in_time(s
         assert (await store.leases.queue_state()).ready
 
 
-async def test_whoever_listens_hears_every_hint(store: Store) -> None:
+async def test_a_listener_receives_every_hint(store: Store) -> None:
     bus = LocalBus()
     sent = WakeHint(ended=frozenset({(SPACE, RunId("r"))}), timers=True, news=True)
     async with watching(store, bus) as watcher, told(watcher, lambda wake: wake == sent):
         bus.publish(sent)
 
 
-async def test_nobody_is_told_after_they_stopped_to_listen(store: Store) -> None:
+async def test_a_removed_listener_receives_no_hint(store: Store) -> None:
     bus, heard = LocalBus(), list[WakeHint]()
     async with watching(store, bus, patience=3600) as watcher:
         with watcher.listen(heard.append):
@@ -166,11 +166,11 @@ async def test_nobody_is_told_after_they_stopped_to_listen(store: Store) -> None
     assert not any(wake.news for wake in heard)
 
 
-def test_a_hint_that_was_lost_costs_two_seconds_at_most() -> None:
+def test_a_lost_hint_costs_at_most_two_seconds() -> None:
     assert WAKEUP_FALLBACK_SECONDS <= 2
 
 
-async def test_a_hint_that_was_lost_is_made_up_for_while_others_keep_coming(store: Store) -> None:
+async def test_a_lost_hint_is_recovered_while_other_hints_arrive(store: Store) -> None:
     run = await new_run(store, SPACE, await new_thread(store, SPACE), "hi")
     loud, events = LocalBus(), store.events
     watcher = Watcher(bus=loud, events=events, leases=store.leases, clock=SystemClock(), fallback_seconds=0.05)
@@ -215,7 +215,7 @@ class SlowLog:
 
 
 @pytest.mark.parametrize("everything", [False, True])
-async def test_what_is_hinted_at_while_the_watcher_reads_is_read_after_that(store: Store, everything: bool) -> None:
+async def test_a_hint_during_a_read_is_handled_by_the_next_read(store: Store, everything: bool) -> None:
     run = await new_run(store, SPACE, await new_thread(store, SPACE), "hi")
     bus, events = LocalBus(), SlowLog(store.events)
     hint = WakeHint(everything=True) if everything else WakeHint(runs=frozenset({(SPACE, run.id)}))
@@ -238,9 +238,7 @@ async def test_what_is_hinted_at_while_the_watcher_reads_is_read_after_that(stor
         watching.cancel()
 
 
-async def test_a_watch_that_ends_while_others_are_read_harms_nobody(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_watch_may_end_while_others_are_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdfast.engine.watcher.MAX_HEADS_BATCH", 1)
     thread = await new_thread(store, SPACE)
     first, second = [await new_run(store, SPACE, thread, "hi") for _ in range(2)]
@@ -259,7 +257,7 @@ async def test_a_watch_that_ends_while_others_are_read_harms_nobody(
         watching.cancel()
 
 
-async def test_what_a_run_grew_by_need_not_be_read_whether_it_is_watched_or_not(store: Store, bus: LocalBus) -> None:
+async def test_appended_events_need_no_read_whether_the_run_is_watched_or_not(store: Store, bus: LocalBus) -> None:
     """Where the hint was lost, it must be read."""
     told = [] if isinstance(bus, DeafBus) else [1]
     async with watching(store, bus, patience=3600) as watcher:
@@ -270,7 +268,7 @@ async def test_what_a_run_grew_by_need_not_be_read_whether_it_is_watched_or_not(
         assert watcher.recent_events(SPACE, RunId("another"), 0) == []
 
 
-async def test_a_watch_that_nobody_uses_is_forgotten(store: Store, bus: LocalBus) -> None:
+async def test_an_unused_watch_is_removed(store: Store, bus: LocalBus) -> None:
     run = await new_run(store, SPACE, await new_thread(store, SPACE), "hi")
     async with watching(store, bus) as watcher:
         with watcher.watch(SPACE, run.id) as first, watcher.watch(SPACE, run.id) as second:

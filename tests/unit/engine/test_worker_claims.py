@@ -17,23 +17,23 @@ from holdfast.ports.bus import WakeHint
 from holdfast.store.store import Store
 from tests.conformance.conftest import SPACE
 from tests.conformance.scenes import after, queued, status
-from tests.unit.engine.rig import HOUR, Actor, DeafBus, Watched, becomes, completing, hanging, working
+from tests.unit.engine.workers import HOUR, Actor, DeafBus, Watched, becomes, completing, hanging, working
 
 
-async def test_a_run_that_comes_to_an_idle_worker_starts_because_of_its_hint(store: Store, bus: LocalBus) -> None:
+async def test_a_new_run_starts_on_an_idle_worker_because_of_its_hint(store: Store, bus: LocalBus) -> None:
     leases = Watched(store.leases)
     async with working(store, bus, Actor(completing(store)), leases=leases):
         await leases.was_asked("claim")  # and there was nothing
         await becomes(store, await queued(store, "hi"), RunStatus.COMPLETED)
 
 
-async def test_a_run_that_was_there_before_the_worker_is_claimed(store: Store, bus: LocalBus) -> None:
+async def test_a_run_queued_before_the_worker_started_is_claimed(store: Store, bus: LocalBus) -> None:
     run = await queued(store, "hi")
     async with working(store, bus, Actor(completing(store))):
         await becomes(store, run, RunStatus.COMPLETED)
 
 
-async def test_a_run_whose_hint_was_lost_starts_when_patience_is_over(tmp_path: Path) -> None:
+async def test_a_run_whose_hint_was_lost_starts_after_the_fallback_interval(tmp_path: Path) -> None:
     bus = DeafBus()
     async with open_store(tmp_path / "holdfast.db", bus=bus) as store:
         await store.spaces.create(SPACE, name="Acme")
@@ -43,7 +43,7 @@ async def test_a_run_whose_hint_was_lost_starts_when_patience_is_over(tmp_path: 
             await becomes(store, await queued(store, "hi"), RunStatus.COMPLETED)
 
 
-async def test_a_delayed_run_starts_when_its_time_has_come(tmp_path: Path) -> None:
+async def test_a_delayed_run_starts_when_it_is_due(tmp_path: Path) -> None:
     bus, clock = LocalBus(), SystemClock()
     async with open_store(tmp_path / "holdfast.db", bus=bus) as store:
         await store.spaces.create(SPACE, name="Acme")
@@ -55,7 +55,7 @@ async def test_a_delayed_run_starts_when_its_time_has_come(tmp_path: Path) -> No
             assert clock.now() >= millis(due)
 
 
-async def test_never_are_more_runs_worked_on_than_there_are_slots_and_all_are_used(store: Store, bus: LocalBus) -> None:
+async def test_all_slots_are_used_and_never_more(store: Store, bus: LocalBus) -> None:
     async def slowly(lease: Lease, stop: asyncio.Event) -> None:
         await asyncio.sleep(0.005)
         await completing(store)(lease, stop)
@@ -89,7 +89,7 @@ async def test_a_worker_with_no_free_slot_claims_nothing_until_one_is_free(store
         assert (await actor.begun.get()).run_id == second.id
 
 
-async def test_as_many_are_claimed_at_once_as_there_are_slots(store: Store, bus: LocalBus) -> None:
+async def test_one_claim_fills_all_free_slots(store: Store, bus: LocalBus) -> None:
     for number in range(10):
         await queued(store, f"{number}")
     leases, actor = Watched(store.leases), Actor(hanging)
@@ -101,7 +101,7 @@ async def test_as_many_are_claimed_at_once_as_there_are_slots(store: Store, bus:
 
 
 @pytest.mark.parametrize("options", [{}, {"base": None}, {"idempotency_key": "k"}], ids=["plain", "anew", "with-a-key"])
-async def test_a_run_that_comes_to_an_idle_worker_is_claimed_in_the_transaction_that_makes_it(
+async def test_a_new_run_is_claimed_by_an_idle_worker_in_the_transaction_that_creates_it(
     store: Store, bus: LocalBus, options: dict[str, Any]
 ) -> None:
     leases, actor = Watched(store.leases), Actor(hanging)
@@ -115,7 +115,7 @@ async def test_a_run_that_comes_to_an_idle_worker_is_claimed_in_the_transaction_
         assert leases.asked["claim"] == 2  # the queue was left empty
 
 
-async def test_what_a_claim_left_in_the_queue_is_claimed_when_there_is_room(store: Store, bus: LocalBus) -> None:
+async def test_runs_left_in_the_queue_are_claimed_when_a_slot_is_free(store: Store, bus: LocalBus) -> None:
     leases, actor = Watched(store.leases), Actor(completing(store))
     async with working(store, bus, actor, leases=leases, concurrency=1):
         await leases.was_asked("claim")
@@ -124,14 +124,14 @@ async def test_what_a_claim_left_in_the_queue_is_claimed_when_there_is_room(stor
             await becomes(store, run, RunStatus.COMPLETED)
 
 
-async def test_an_empty_queue_is_not_asked_again_and_again(store: Store, bus: LocalBus) -> None:
+async def test_an_empty_queue_is_not_polled(store: Store, bus: LocalBus) -> None:
     leases = Watched(store.leases)
     async with working(store, bus, Actor(hanging), leases=leases, patience=0.01):
         await leases.was_asked("queue", times=10)
         assert leases.asked["claim"] == 1
 
 
-async def test_runs_of_one_branch_are_worked_on_one_after_the_other(store: Store, bus: LocalBus) -> None:
+async def test_runs_of_one_branch_are_executed_one_after_the_other(store: Store, bus: LocalBus) -> None:
     first = await queued(store, "one")
     second = await after(store, first, "two")
     third = await after(store, second, "three")
@@ -149,7 +149,7 @@ async def test_runs_of_one_branch_are_worked_on_one_after_the_other(store: Store
         {"heartbeat": timedelta()},
     ],
 )
-async def test_a_worker_that_could_not_work_is_refused(store: Store, bus: LocalBus, options: dict[str, Any]) -> None:
+async def test_invalid_worker_options_are_refused(store: Store, bus: LocalBus, options: dict[str, Any]) -> None:
     with pytest.raises(Invalid):
         async with working(store, bus, Actor(hanging), **options):
             pass

@@ -12,7 +12,18 @@ from holdfast.engine.worker import Worker
 from holdfast.store.store import Store
 from tests.builders import SECOND
 from tests.conformance.scenes import get, queued, status
-from tests.unit.engine.rig import HOUR, SOON, Actor, Watched, becomes, completing, hanging, new_worker, obeying, working
+from tests.unit.engine.workers import (
+    HOUR,
+    SOON,
+    Actor,
+    Watched,
+    becomes,
+    completing,
+    hanging,
+    new_worker,
+    obeying,
+    working,
+)
 
 
 async def gone(worker: Worker) -> None:
@@ -21,7 +32,7 @@ async def gone(worker: Worker) -> None:
         await asyncio.sleep(0.002)
 
 
-async def test_runs_that_stop_when_told_go_back_to_the_queue(store: Store, bus: LocalBus) -> None:
+async def test_runs_that_stop_on_request_are_requeued(store: Store, bus: LocalBus) -> None:
     actor = Actor(obeying)
     runs = [await queued(store, f"{number}") for number in range(3)]
     async with working(store, bus, actor) as worker:
@@ -36,7 +47,7 @@ async def test_runs_that_stop_when_told_go_back_to_the_queue(store: Store, bus: 
     assert len(await store.leases.claim(SECOND, lease=HOUR, limit=9)) == 3
 
 
-async def test_one_that_does_not_stop_holds_up_no_other(store: Store, bus: LocalBus) -> None:
+async def test_a_run_that_does_not_stop_delays_no_other(store: Store, bus: LocalBus) -> None:
     async def play(lease: Lease, stop: asyncio.Event) -> None:
         await (hanging(lease, stop) if lease.run_id == deaf.id else obeying(lease, stop))
 
@@ -63,7 +74,7 @@ async def test_a_run_that_is_nearly_done_may_finish(store: Store, bus: LocalBus)
     assert await status(store, run.id) is RunStatus.COMPLETED
 
 
-async def test_what_does_not_stop_in_time_is_cut_off_and_goes_back(store: Store, bus: LocalBus) -> None:
+async def test_a_run_that_does_not_stop_in_time_is_cancelled_and_requeued(store: Store, bus: LocalBus) -> None:
     actor, run = Actor(hanging), await queued(store, "hi")
     async with working(store, bus, actor) as worker:
         await actor.begun.get()
@@ -73,7 +84,7 @@ async def test_what_does_not_stop_in_time_is_cut_off_and_goes_back(store: Store,
     assert await status(store, run.id) is RunStatus.QUEUED
 
 
-async def test_the_time_to_stop_is_the_workers_own_unless_told_otherwise(store: Store, bus: LocalBus) -> None:
+async def test_the_drain_timeout_is_the_workers_default(store: Store, bus: LocalBus) -> None:
     actor, run = Actor(hanging), await queued(store, "hi")
     async with working(store, bus, actor, drain=SOON) as worker:
         await actor.begun.get()
@@ -81,7 +92,7 @@ async def test_the_time_to_stop_is_the_workers_own_unless_told_otherwise(store: 
         assert (await actor.cut.get()).run_id == run.id
 
 
-async def test_a_second_call_hurries(store: Store, bus: LocalBus) -> None:
+async def test_a_second_drain_cancels_at_once(store: Store, bus: LocalBus) -> None:
     actor, run = Actor(hanging), await queued(store, "hi")
     async with working(store, bus, actor) as worker:
         await actor.begun.get()
@@ -94,7 +105,7 @@ async def test_a_second_call_hurries(store: Store, bus: LocalBus) -> None:
     assert await status(store, run.id) is RunStatus.QUEUED
 
 
-async def test_no_time_to_stop_cuts_everything_off(store: Store, bus: LocalBus) -> None:
+async def test_a_drain_timeout_of_zero_cancels_every_run(store: Store, bus: LocalBus) -> None:
     actor, run = Actor(hanging), await queued(store, "hi")
     async with working(store, bus, actor) as worker:
         await actor.begun.get()
@@ -103,7 +114,7 @@ async def test_no_time_to_stop_cuts_everything_off(store: Store, bus: LocalBus) 
     assert await status(store, run.id) is RunStatus.QUEUED
 
 
-async def test_nothing_is_begun_any_more(store: Store, bus: LocalBus) -> None:
+async def test_a_draining_worker_starts_no_run(store: Store, bus: LocalBus) -> None:
     actor = Actor(hanging)
     async with working(store, bus, actor) as worker:
         await queued(store, "one")
@@ -115,7 +126,7 @@ async def test_nothing_is_begun_any_more(store: Store, bus: LocalBus) -> None:
     assert actor.begun.empty()
 
 
-async def test_what_was_being_claimed_is_given_back_before_it_begins(store: Store, bus: LocalBus) -> None:
+async def test_a_run_that_is_claimed_while_draining_is_requeued_before_it_starts(store: Store, bus: LocalBus) -> None:
     leases, actor = Watched(store.leases), Actor(hanging)
     leases.gate = asyncio.Event()
     run = await queued(store, "hi")
@@ -134,7 +145,7 @@ async def test_an_idle_worker_is_drained_at_once(store: Store, bus: LocalBus) ->
         worker.drain(HOUR)
 
 
-async def test_a_worker_that_was_drained_before_it_ran_does_nothing(store: Store, bus: LocalBus) -> None:
+async def test_a_worker_drained_before_it_ran_does_nothing(store: Store, bus: LocalBus) -> None:
     run = await queued(store, "hi")
     watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=SystemClock())
     worker = new_worker(store, watcher, Actor(hanging))
@@ -143,7 +154,7 @@ async def test_a_worker_that_was_drained_before_it_ran_does_nothing(store: Store
     assert (await get(store, run.id)).session_id is None
 
 
-async def test_a_worker_that_is_cancelled_gives_back_what_it_has(store: Store, bus: LocalBus) -> None:
+async def test_a_cancelled_worker_requeues_its_runs(store: Store, bus: LocalBus) -> None:
     actor, runs = Actor(hanging), [await queued(store, f"{number}") for number in range(3)]
 
     async def work() -> None:
@@ -161,7 +172,7 @@ async def test_a_worker_that_is_cancelled_gives_back_what_it_has(store: Store, b
     assert [await status(store, run.id) for run in runs] == [RunStatus.QUEUED] * 3
 
 
-async def test_what_was_returned_with_its_lease_is_given_back_before_the_worker_goes(
+async def test_a_lease_that_an_executor_left_behind_is_released_before_the_worker_ends(
     store: Store, bus: LocalBus
 ) -> None:
     async def play(lease: Lease, stop: asyncio.Event) -> None:
@@ -174,9 +185,7 @@ async def test_what_was_returned_with_its_lease_is_given_back_before_the_worker_
     assert await status(store, run.id) is RunStatus.QUEUED
 
 
-async def test_a_store_that_does_not_answer_holds_up_the_end_no_longer_than_a_lease(
-    store: Store, bus: LocalBus
-) -> None:
+async def test_an_unavailable_store_delays_the_drain_by_at_most_one_lease(store: Store, bus: LocalBus) -> None:
     leases, actor = Watched(store.leases), Actor(hanging)
     await queued(store, "hi")
     async with working(store, bus, actor, leases=leases, lease=5 * SOON, heartbeat=SOON) as worker:

@@ -17,12 +17,12 @@ from holdfast.testing.clock import HeldClock
 from tests.builders import MINUTE, SECOND, claim, spoken
 from tests.conformance.conftest import SPACE
 from tests.conformance.scenes import QUEUED, after, commit, get, queued, status, stream
-from tests.unit.engine.rig import HOUR, SOON, Actor, Watched, becomes, completing, hanging, working
+from tests.unit.engine.workers import HOUR, SOON, Actor, Watched, becomes, completing, hanging, working
 
 MOMENT = timedelta(milliseconds=200)
 
 
-async def test_one_beat_renews_every_lease(store: Store, bus: LocalBus, clock: HeldClock) -> None:
+async def test_one_heartbeat_renews_every_lease(store: Store, bus: LocalBus, clock: HeldClock) -> None:
     leases, actor = Watched(store.leases), Actor(hanging)
     for number in range(4):
         await queued(store, f"{number}")
@@ -36,7 +36,7 @@ async def test_one_beat_renews_every_lease(store: Store, bus: LocalBus, clock: H
         assert actor.cut.empty()
 
 
-async def test_work_under_a_lease_that_was_lost_is_cut_off_and_writes_nothing(
+async def test_a_run_whose_lease_was_lost_is_cancelled_and_writes_nothing(
     store: Store, bus: LocalBus, clock: HeldClock
 ) -> None:
     actor = Actor(hanging)
@@ -57,7 +57,7 @@ async def test_work_under_a_lease_that_was_lost_is_cut_off_and_writes_nothing(
         await store.journal.commit(Commit(lease=lost, events=spoken("late")))
 
 
-async def test_a_run_that_was_ended_is_cut_off_without_waiting_for_a_beat(store: Store, bus: LocalBus) -> None:
+async def test_an_ended_run_is_cancelled_without_waiting_for_the_heartbeat(store: Store, bus: LocalBus) -> None:
     actor = Actor(hanging)
     run, other = await queued(store, "hi"), await queued(store, "ho")
     async with working(store, bus, actor, heartbeat=HOUR):
@@ -68,7 +68,7 @@ async def test_a_run_that_was_ended_is_cut_off_without_waiting_for_a_beat(store:
         assert actor.at == [other.id]
 
 
-async def test_what_waited_for_an_ended_run_begins_once_its_work_was_cut_off(store: Store, bus: LocalBus) -> None:
+async def test_a_run_behind_an_ended_one_starts_once_that_is_cancelled(store: Store, bus: LocalBus) -> None:
     async def hang_first(lease: Lease, stop: asyncio.Event) -> None:
         await (hanging(lease, stop) if lease.run_id == first.id else completing(store)(lease, stop))
 
@@ -81,7 +81,7 @@ async def test_what_waited_for_an_ended_run_begins_once_its_work_was_cut_off(sto
         await becomes(store, second, RunStatus.COMPLETED)
 
 
-async def test_work_that_returns_when_it_is_cut_off_has_let_go_too(store: Store, bus: LocalBus) -> None:
+async def test_an_executor_that_returns_when_cancelled_is_released_too(store: Store, bus: LocalBus) -> None:
     async def shrug(lease: Lease, stop: asyncio.Event) -> None:
         if lease.run_id == first.id:
             with suppress(asyncio.CancelledError):
@@ -98,7 +98,7 @@ async def test_work_that_returns_when_it_is_cut_off_has_let_go_too(store: Store,
         await becomes(store, second, RunStatus.COMPLETED)
 
 
-async def test_an_end_of_which_the_hint_was_lost_is_noticed_at_the_next_beat(store: Store) -> None:
+async def test_an_end_whose_hint_was_lost_is_noticed_at_the_next_heartbeat(store: Store) -> None:
     actor = Actor(hanging)
     run = await queued(store, "hi")
     async with working(store, LocalBus(), actor, heartbeat=SOON):  # not the bus that the store tells
@@ -107,7 +107,7 @@ async def test_an_end_of_which_the_hint_was_lost_is_noticed_at_the_next_beat(sto
         assert (await actor.cut.get()).run_id == run.id
 
 
-async def test_the_end_of_a_run_in_other_hands_needs_no_beat(store: Store, bus: LocalBus) -> None:
+async def test_the_end_of_another_workers_run_causes_no_heartbeat(store: Store, bus: LocalBus) -> None:
     leases, actor = Watched(store.leases), Actor(hanging)
     await queued(store, "hi")
     async with working(store, bus, actor, leases=leases):
@@ -117,7 +117,7 @@ async def test_the_end_of_a_run_in_other_hands_needs_no_beat(store: Store, bus: 
         assert "renew" not in leases.asked
 
 
-async def test_when_hints_may_have_been_lost_leases_are_looked_at(store: Store) -> None:
+async def test_leases_are_renewed_when_hints_may_have_been_lost(store: Store) -> None:
     bus, actor = LocalBus(), Actor(hanging)
     run = await queued(store, "hi")
     async with working(store, bus, actor):
@@ -127,7 +127,7 @@ async def test_when_hints_may_have_been_lost_leases_are_looked_at(store: Store) 
         assert (await actor.cut.get()).run_id == run.id
 
 
-async def test_work_is_cut_off_when_its_lease_could_not_be_renewed_in_time(
+async def test_a_run_is_cancelled_when_its_lease_could_not_be_renewed_in_time(
     store: Store, bus: LocalBus, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Somebody else may have the run by then: that the store does not answer us says nothing about others."""
@@ -142,7 +142,7 @@ async def test_work_is_cut_off_when_its_lease_could_not_be_renewed_in_time(
     assert f"run {run.id} is cancelled" in caplog.text
 
 
-async def test_a_beat_that_fails_is_tried_again_before_the_lease_runs_out(store: Store, bus: LocalBus) -> None:
+async def test_a_failed_heartbeat_is_retried_before_the_lease_expires(store: Store, bus: LocalBus) -> None:
     leases, actor = Watched(store.leases), Actor(hanging)
     await queued(store, "hi")
     async with working(store, bus, actor, leases=leases, heartbeat=SOON):
@@ -154,7 +154,7 @@ async def test_a_beat_that_fails_is_tried_again_before_the_lease_runs_out(store:
         assert actor.cut.empty()
 
 
-async def test_a_lease_lasts_from_its_last_renewal_on(store: Store, bus: LocalBus) -> None:
+async def test_a_lease_lasts_from_its_last_renewal(store: Store, bus: LocalBus) -> None:
     leases, actor = Watched(store.leases), Actor(hanging)
     loop = asyncio.get_running_loop()
     await queued(store, "hi")
@@ -170,9 +170,7 @@ async def test_a_lease_lasts_from_its_last_renewal_on(store: Store, bus: LocalBu
         assert actor.cut.empty()
 
 
-async def test_a_run_that_comes_back_to_the_worker_begins_when_its_earlier_work_is_over(
-    store: Store, bus: LocalBus
-) -> None:
+async def test_a_reclaimed_run_starts_when_its_previous_execution_has_ended(store: Store, bus: LocalBus) -> None:
     tidy, at_once = asyncio.Event(), asyncio.Event()
 
     async def requeue_then_linger(lease: Lease, stop: asyncio.Event) -> None:
@@ -198,7 +196,7 @@ async def test_a_run_that_comes_back_to_the_worker_begins_when_its_earlier_work_
     assert actor.most == 1
 
 
-async def test_the_run_of_a_dead_worker_comes_back(store: Store, bus: LocalBus, clock: HeldClock) -> None:
+async def test_the_run_of_a_dead_worker_is_requeued(store: Store, bus: LocalBus, clock: HeldClock) -> None:
     run = await queued(store, "hi")
     await claim(store, SECOND)  # who dies now
     leases = Watched(store.leases)

@@ -10,10 +10,10 @@ from holdfast.domain.run import RunStatus
 from holdfast.engine.loops import FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS, StoreOutage
 from holdfast.store.store import Store
 from tests.conformance.scenes import queued
-from tests.unit.engine.rig import SOON, Actor, Watched, becomes, completing, working
+from tests.unit.engine.workers import SOON, Actor, Watched, becomes, completing, working
 
 
-async def test_a_worker_outlives_a_store_that_does_not_answer(
+async def test_a_worker_survives_an_unavailable_store(
     store: Store, bus: LocalBus, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="holdfast")
@@ -31,7 +31,7 @@ async def test_a_worker_outlives_a_store_that_does_not_answer(
     assert "does not respond" in claiming[0] and "as the test says" in claiming[0] and "recovered" in claiming[1]
 
 
-def test_pauses_grow_up_to_a_limit_and_begin_anew_after_an_answer() -> None:
+def test_retry_delays_grow_up_to_a_limit_and_reset_after_a_success() -> None:
     outage = StoreOutage("doing this")
     pauses = [outage.next_delay(Unavailable("down")) for _ in range(40)]
     assert pauses[0] == FIRST_RETRY_SECONDS and pauses[-1] == MAX_RETRY_SECONDS

@@ -16,7 +16,7 @@ from holdfast.testing.clock import HeldClock
 from tests.builders import SECOND
 from tests.conformance.conftest import SPACE
 from tests.conformance.scenes import COMPLETED, QUEUED, WAITING, after, commit, get, queued, status, stream
-from tests.unit.engine.rig import HOUR, SOON, Actor, Play, Watched, becomes, completing, working
+from tests.unit.engine.workers import HOUR, SOON, Actor, Play, Watched, becomes, completing, working
 
 
 def raising(error: BaseException) -> Play:
@@ -29,7 +29,7 @@ def raising(error: BaseException) -> Play:
 
 
 @pytest.mark.parametrize(("move", "left"), [(COMPLETED, RunStatus.COMPLETED), (WAITING, RunStatus.WAITING)])
-async def test_a_run_whose_lease_a_commit_gave_back_is_left_where_it_is(
+async def test_a_run_whose_lease_a_commit_ended_is_not_released_again(
     store: Store, bus: LocalBus, move: object, left: RunStatus
 ) -> None:
     async def play(lease: Lease, stop: asyncio.Event) -> None:
@@ -44,7 +44,7 @@ async def test_a_run_whose_lease_a_commit_gave_back_is_left_where_it_is(
     assert "release" not in leases.asked, "to give back what is given back is a transaction for nothing"
 
 
-async def test_a_run_that_is_queued_again_by_its_own_commit_is_claimed_again(store: Store, bus: LocalBus) -> None:
+async def test_a_run_that_requeues_itself_is_claimed_again(store: Store, bus: LocalBus) -> None:
     async def three_times(lease: Lease, stop: asyncio.Event) -> None:
         await (commit(store, lease, move=QUEUED) if actor.begun.qsize() < 3 else completing(store)(lease, stop))
 
@@ -54,7 +54,7 @@ async def test_a_run_that_is_queued_again_by_its_own_commit_is_claimed_again(sto
     assert [(await actor.begun.get()).run_id for _ in range(3)] == [run.id] * 3
 
 
-async def test_a_run_that_was_returned_with_its_lease_is_given_back(store: Store, bus: LocalBus) -> None:
+async def test_a_lease_that_an_executor_left_behind_is_released(store: Store, bus: LocalBus) -> None:
     async def second_time(lease: Lease, stop: asyncio.Event) -> None:
         if actor.begun.qsize() == 2:
             await completing(store)(lease, stop)
@@ -65,7 +65,7 @@ async def test_a_run_that_was_returned_with_its_lease_is_given_back(store: Store
     assert done.attempt == 1, "to give a run back is not an attempt"
 
 
-async def test_a_run_that_could_not_be_worked_on_comes_back_after_a_delay_that_grows(
+async def test_an_unavailable_run_is_requeued_with_a_growing_delay(
     store: Store, bus: LocalBus, clock: HeldClock
 ) -> None:
     actor, run = Actor(raising(Unavailable("not now"))), await queued(store, "hi")
@@ -80,9 +80,7 @@ async def test_a_run_that_could_not_be_worked_on_comes_back_after_a_delay_that_g
     assert delays == [100, 200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000, 30000]
 
 
-async def test_after_it_was_worked_on_again_a_run_is_put_off_for_a_short_time(
-    store: Store, bus: LocalBus, clock: HeldClock
-) -> None:
+async def test_the_requeue_delay_resets_after_a_success(store: Store, bus: LocalBus, clock: HeldClock) -> None:
     async def now_and_then(lease: Lease, stop: asyncio.Event) -> None:
         if actor.begun.qsize() == 3:
             await commit(store, lease, move=QUEUED)
@@ -116,7 +114,7 @@ async def test_after_it_was_worked_on_again_a_run_is_put_off_for_a_short_time(
         (ValueError("x" * 10_000), "ValueError: " + "x" * 1988, {"error": "ValueError"}),
     ],
 )
-async def test_an_error_that_nobody_expected_fails_its_run_and_can_be_seen(
+async def test_an_unexpected_error_fails_its_run_and_is_logged(
     store: Store,
     bus: LocalBus,
     caplog: pytest.LogCaptureFixture,
@@ -136,7 +134,7 @@ async def test_an_error_that_nobody_expected_fails_its_run_and_can_be_seen(
     assert run.id in record.getMessage() and record.exc_info is not None and record.exc_info[1] is error
 
 
-async def test_one_run_that_fails_does_not_disturb_the_others(store: Store, bus: LocalBus) -> None:
+async def test_a_failing_run_does_not_affect_others(store: Store, bus: LocalBus) -> None:
     async def play(lease: Lease, stop: asyncio.Event) -> None:
         if lease.run.tags == ["bad"]:
             raise RuntimeError("only this one")
@@ -151,7 +149,7 @@ async def test_one_run_that_fails_does_not_disturb_the_others(store: Store, bus:
             await becomes(store, run, RunStatus.COMPLETED)
 
 
-async def test_what_waited_for_a_run_that_failed_goes_on(store: Store, bus: LocalBus) -> None:
+async def test_a_run_behind_a_failed_one_starts(store: Store, bus: LocalBus) -> None:
     async def play(lease: Lease, stop: asyncio.Event) -> None:
         if lease.run_id == first.id:
             raise RuntimeError("broken")
@@ -163,7 +161,7 @@ async def test_what_waited_for_a_run_that_failed_goes_on(store: Store, bus: Loca
         await becomes(store, second, RunStatus.COMPLETED)
 
 
-async def test_an_error_does_not_fail_a_run_that_is_somebody_elses_by_now(store: Store, bus: LocalBus) -> None:
+async def test_an_error_does_not_fail_a_run_that_another_worker_owns(store: Store, bus: LocalBus) -> None:
     gate = asyncio.Event()
 
     async def play(lease: Lease, stop: asyncio.Event) -> None:
@@ -181,7 +179,7 @@ async def test_an_error_does_not_fail_a_run_that_is_somebody_elses_by_now(store:
         assert await status(store, run.id) is RunStatus.RUNNING
 
 
-async def test_a_run_that_was_lost_is_let_go_without_a_word(
+async def test_a_run_whose_lease_was_lost_is_released_without_an_error(
     store: Store, bus: LocalBus, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def play(lease: Lease, stop: asyncio.Event) -> None:
@@ -196,7 +194,7 @@ async def test_a_run_that_was_lost_is_let_go_without_a_word(
 
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError(), LeaseLost("so it says")])
-async def test_a_run_that_is_left_for_no_reason_goes_back_to_the_queue(
+async def test_a_run_that_cancels_itself_is_requeued(
     store: Store, bus: LocalBus, clock: HeldClock, error: BaseException
 ) -> None:
     """What is cancelled from inside comes back after a while, and not again and again at once."""
@@ -216,7 +214,7 @@ async def test_a_run_that_is_left_for_no_reason_goes_back_to_the_queue(
         await becomes(store, run, RunStatus.COMPLETED)
 
 
-async def test_a_store_that_does_not_answer_is_asked_again_until_the_run_is_given_back(
+async def test_the_release_is_retried_while_the_store_is_unavailable(
     store: Store, bus: LocalBus, clock: HeldClock
 ) -> None:
     leases, actor = Watched(store.leases), Actor(raising(Unavailable("not now")))
@@ -231,7 +229,7 @@ async def test_a_store_that_does_not_answer_is_asked_again_until_the_run_is_give
         assert millis(put_off.wait_until) - clock.now() == 100, "it was put off once, however often that was tried"
 
 
-async def test_what_cannot_be_given_back_runs_out_by_itself(
+async def test_a_lease_that_cannot_be_released_expires_by_itself(
     store: Store, bus: LocalBus, caplog: pytest.LogCaptureFixture
 ) -> None:
     leases, actor = Watched(store.leases), Actor(raising(Unavailable("not now")))

@@ -10,7 +10,7 @@ from holdfast.metrics.observed_calls import ObservedModel
 from holdfast.ports.model import Model, ModelDelta, ModelFinished, ModelRequest, TextDelta
 from tests.builders import user
 from tests.unit.agent.builders import RUN
-from tests.unit.agent.notebook import Puppet
+from tests.unit.agent.fakes import FakeModel
 
 FINISHED = ModelFinished(usage=ZERO_USAGE)
 REQUEST = ModelRequest(run_id=RUN, system="", messages=[user("go")])
@@ -35,40 +35,40 @@ class Notes:
         self.seen.append("end")
 
 
-def observed(puppet: Puppet) -> tuple[Model, Notes]:
-    """Return the puppet as a model that is observed, and what is seen of its calls."""
+def observed(fake_model: FakeModel) -> tuple[Model, Notes]:
+    """Return the fake_model as a model that is observed, and what is seen of its calls."""
     notes = Notes()
-    return ObservedModel(puppet, lambda model, request: notes), notes
+    return ObservedModel(fake_model, lambda model, request: notes), notes
 
 
-async def test_whoever_leaves_with_the_last_delta_has_seen_a_call_that_did_not_fail() -> None:
-    puppet = Puppet()
-    model, notes = observed(puppet)
-    puppet.say(TextDelta("a"), FINISHED)
+async def test_a_caller_that_stops_after_the_last_delta_causes_no_error() -> None:
+    fake_model = FakeModel()
+    model, notes = observed(fake_model)
+    fake_model.say(TextDelta("a"), FINISHED)
     async with model.stream(REQUEST) as deltas:
         async for delta in deltas:
             if delta is FINISHED:
                 break
     assert notes.seen == [TextDelta("a"), FINISHED, "end"]
-    assert puppet.left
+    assert fake_model.left
 
 
-async def test_what_goes_wrong_is_seen_and_raised() -> None:
-    puppet = Puppet()
-    model, notes = observed(puppet)
+async def test_an_error_is_observed_and_raised() -> None:
+    fake_model = FakeModel()
+    model, notes = observed(fake_model)
     gone = ModelUnavailable("gone")
-    puppet.say(gone)
+    fake_model.say(gone)
     with pytest.raises(ModelUnavailable):
         async with model.stream(REQUEST) as deltas:
             await anext(deltas)
     assert notes.seen == [gone, "end"]
 
 
-async def test_a_call_that_is_cut_off_is_seen_as_such_and_left_at_once() -> None:
-    puppet = Puppet()
-    model, notes = observed(puppet)
+async def test_a_cancelled_call_is_observed_and_closed_at_once() -> None:
+    fake_model = FakeModel()
+    model, notes = observed(fake_model)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0), model.stream(REQUEST) as deltas:
             await anext(deltas)
     assert [type(each) for each in notes.seen] == [asyncio.CancelledError, str]
-    assert puppet.left
+    assert fake_model.left

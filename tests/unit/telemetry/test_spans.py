@@ -23,7 +23,9 @@ def recorded() -> Recorded:
     return Recorded(version="1.2.3")
 
 
-async def test_a_run_its_model_calls_and_its_tools_are_one_tree(workshop: Workshop, recorded: Recorded) -> None:
+async def test_the_spans_of_a_run_its_model_calls_and_its_tools_are_one_tree(
+    workshop: Workshop, recorded: Recorded
+) -> None:
     usage = {"input_tokens": 7, "output_tokens": 2}
     workshop.agent(calling(call("todo_read"), usage=usage), say("done", usage=usage), tools=["todo_read"])
     async with workshop.open(tracing=recorded.tracing) as floor:
@@ -69,9 +71,7 @@ async def test_a_run_its_model_calls_and_its_tools_are_one_tree(workshop: Worksh
     assert {span.resource.attributes["service.version"] for span in recorded.all()} == {"1.2.3"}
 
 
-async def test_a_child_is_below_its_parent_and_so_is_what_comes_after_it(
-    workshop: Workshop, recorded: Recorded
-) -> None:
+async def test_spans_of_a_child_run_are_below_its_parents_span(workshop: Workshop, recorded: Recorded) -> None:
     workshop.agent(say("helped"), name="helper")
     workshop.agent(calling(call("agent_spawn", agent="helper", input="help")), say("done"), tools=["agent_spawn"])
     async with workshop.open(tracing=recorded.tracing) as floor:
@@ -88,7 +88,7 @@ async def test_a_child_is_below_its_parent_and_so_is_what_comes_after_it(
     ]
 
 
-async def test_a_run_that_another_process_goes_on_with_stays_in_its_trace(workshop: Workshop) -> None:
+async def test_a_run_that_another_process_continues_stays_in_its_trace(workshop: Workshop) -> None:
     before, after = Recorded(), Recorded()
     workshop.agent(calling(call("ask_user", question="which?")), say("done"), tools=["ask_user"])
     async with workshop.open(tracing=before.tracing) as floor:
@@ -101,7 +101,7 @@ async def test_a_run_that_another_process_goes_on_with_stays_in_its_trace(worksh
     assert is_below(after.one("invoke_agent bot"), before.one("invoke_agent bot"))
 
 
-async def test_what_people_models_and_tools_say_is_in_no_span_unless_it_is_asked_for(workshop: Workshop) -> None:
+async def test_spans_have_content_only_if_it_is_enabled(workshop: Workshop) -> None:
     plain, with_content = Recorded(), Recorded(capture_content=True)
     workshop.agent(
         calling(call("todo_write", items=[{"title": "sesame"}]), say="opening"), say("sesame"), tools=["todo_write"]
@@ -129,7 +129,7 @@ async def test_what_people_models_and_tools_say_is_in_no_span_unless_it_is_asked
     assert "gen_ai.tool.call.result" in tool
 
 
-async def test_a_run_that_fails_says_so_by_a_code_and_not_in_words(workshop: Workshop, recorded: Recorded) -> None:
+async def test_the_span_of_a_failed_run_has_a_code_and_no_message(workshop: Workshop, recorded: Recorded) -> None:
     workshop.agent({"error": {"code": "MODEL_REFUSED", "message": "the word is sesame"}})
     async with workshop.open(tracing=recorded.tracing) as floor:
         await floor.play()
@@ -139,7 +139,7 @@ async def test_a_run_that_fails_says_so_by_a_code_and_not_in_words(workshop: Wor
         assert "sesame" not in f"{about(span)} {span.status.description} {span.events}"
 
 
-async def test_a_run_that_is_cut_off_ends_its_spans(workshop: Workshop, recorded: Recorded) -> None:
+async def test_a_cancelled_run_ends_its_spans(workshop: Workshop, recorded: Recorded) -> None:
     workshop.agent(say("one moment", stall=True))
     async with workshop.open(tracing=recorded.tracing) as floor:
         run = await floor.start()
@@ -149,7 +149,7 @@ async def test_a_run_that_is_cut_off_ends_its_spans(workshop: Workshop, recorded
         assert about(recorded.one(name))["error.type"] == "cut_off"
 
 
-async def test_a_sampler_decides_once_for_a_whole_tree(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_sampler_decides_for_a_whole_tree(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
     monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
     recorded = Recorded()
@@ -164,7 +164,7 @@ async def test_a_sampler_decides_once_for_a_whole_tree(workshop: Workshop, monke
     assert len(set(seen.values())) <= 1, "a trace is whole, or there is none of it"
 
 
-async def test_a_switch_of_the_environment_turns_spans_off(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_environment_can_disable_spans(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
     recorded = Recorded()
     workshop.agent(say("done"))

@@ -34,7 +34,7 @@ async def store(tmp_path: Path, meters: Meters, clock: HeldClock) -> AsyncIterat
         yield store
 
 
-async def test_a_lease_that_ran_out_is_counted_by_who_takes_it_back_and_by_who_lost_it(
+async def test_an_expired_lease_is_counted_as_expired_and_as_lost(
     store: Store, meters: Meters, clock: HeldClock
 ) -> None:
     stale = await running(store)
@@ -50,7 +50,7 @@ async def test_a_lease_that_ran_out_is_counted_by_who_takes_it_back_and_by_who_l
     assert {outcome: number.value for (outcome,), number in meters.commits} == {"done": 0, "lease_lost": 1}
 
 
-async def test_a_lease_of_a_run_that_was_ended_is_not_lost(store: Store, meters: Meters) -> None:
+async def test_the_lease_of_an_ended_run_is_not_counted_as_lost(store: Store, meters: Meters) -> None:
     lease = await running(store)
     await store.runs.end(SPACE, lease.run_id)
     await store.leases.release(lease)

@@ -6,8 +6,8 @@ from typing import Final
 from holdfast.domain.content import Json
 from holdfast.tools.permissions.shell.parser import parse_script
 from holdfast.tools.tool import Tool, ToolResult
-from tests.scenario.agents.dying import victim
-from tests.scenario.agents.handwork import Handmade
+from tests.scenario.agents.fake_tools import Handmade
+from tests.scenario.agents.killed_process import victim
 
 GOOD: Final = "touch good"
 BAD: Final = "touch bad"

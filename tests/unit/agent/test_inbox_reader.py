@@ -63,7 +63,7 @@ TIME = item(InboxKind.TIMER, {"timer_id": derived_id("tmr", key=KEY)})
         ),
     ],
 )
-def test_what_a_call_waits_for_reaches_that_call_and_once(came: InboxItem, arrival: ResumeCause) -> None:
+def test_a_resume_cause_reaches_its_call_once(came: InboxItem, arrival: ResumeCause) -> None:
     mail = InboxReader([message("first"), came])
     assert mail.take_resume_cause("run_1.5") is None
     assert mail.take_resume_cause(KEY) == (arrival, [came])
@@ -77,7 +77,7 @@ def task(*, key: str = "", run_id: str = "run_9") -> InboxItem:
     return item(InboxKind.TASK, {**ended, "key": key})
 
 
-def test_the_end_of_a_task_reaches_the_call_that_waits_under_its_key() -> None:
+def test_the_end_of_a_task_resumes_the_call_with_its_key() -> None:
     others, own = [task(), task(key="other")], task(key=KEY)
     mail = InboxReader([*others, own])
     arrival = TaskEnded(run_id=RunId("run_9"), status=RunStatus.COMPLETED, output="done")
@@ -85,25 +85,25 @@ def test_the_end_of_a_task_reaches_the_call_that_waits_under_its_key() -> None:
     assert mail.take_all() == others
 
 
-def test_a_child_that_is_waited_for_as_a_task_is_told_once() -> None:
+def test_the_end_of_a_child_that_is_awaited_as_a_task_is_taken_once() -> None:
     own, waited = child(output="done"), task(key="waits", run_id=CHILD)
     found = InboxReader([own, waited]).take_resume_cause("waits")
     assert found is not None and found[1] == [waited, own]
     assert len(messages_from([own, task(run_id=CHILD)])) == 1
 
 
-def test_the_end_of_a_task_is_said_as_what_somebody_else_wrote() -> None:
+def test_the_message_about_an_ended_task_is_untrusted() -> None:
     (said,) = messages_from([task()])
     assert said.content == "Run `run_9`, which you asked about, has completed: done"
     assert said.metadata[SOURCE_METADATA_KEY] == "run:run_9"
 
 
 @pytest.mark.parametrize(("came", "wakes"), [(task(), True), (child(), True), (ANSWER, False), (TIME, False)])
-def test_only_ends_wake_up(came: InboxItem, wakes: bool) -> None:
+def test_only_run_ends_count_as_run_ends(came: InboxItem, wakes: bool) -> None:
     assert InboxReader([came]).has_run_end is wakes
 
 
-def test_what_is_asked_below_and_what_closes_it_are_no_words_for_the_model() -> None:
+def test_items_about_child_interrupts_are_no_messages() -> None:
     asked = item(InboxKind.CHILD_INTERRUPT, {"run_id": "run_9", "interrupts": [{"id": "q", "reason": "x"}]})
     closed = item(InboxKind.RESPONSE, {"interrupt_id": "q"})
     assert messages_from([asked, closed]) == []
@@ -117,7 +117,7 @@ def test_what_is_asked_below_and_what_closes_it_are_no_words_for_the_model() -> 
     assert mail.take_interrupt_items() == []
 
 
-def test_what_was_dealt_with_does_not_come_back() -> None:
+def test_a_taken_item_is_not_returned_again() -> None:
     mail, later = InboxReader([ANSWER, TIME]), message("later")
     mail.take_resume_cause(KEY)
     mail.add([ANSWER, TIME, later])
@@ -129,11 +129,11 @@ def test_what_was_dealt_with_does_not_come_back() -> None:
 @pytest.mark.parametrize(
     ("came", "disturbs"), [(message("psst"), True), (ANSWER, False), (TIME, False), (child(), False)]
 )
-def test_only_what_a_person_says_disturbs(came: InboxItem, disturbs: bool) -> None:
+def test_only_a_message_of_a_person_counts_as_a_message(came: InboxItem, disturbs: bool) -> None:
     assert InboxReader([came]).has_message is disturbs
 
 
-def test_what_people_and_children_said_becomes_messages_that_begin_no_turn() -> None:
+def test_items_of_people_and_children_become_steering_messages() -> None:
     told = messages_from([message("left", metadata={"a": 1}), ANSWER, child(output={"n": 1}), TIME])
     assert [each.role for each in told] == [Role.USER] * 2
     assert told[0].metadata == {"a": 1, STEERING_METADATA_KEY: True}
@@ -149,32 +149,32 @@ def test_what_people_and_children_said_becomes_messages_that_begin_no_turn() -> 
         (child("cancelled"), "was cancelled"),
     ],
 )
-def test_a_child_that_did_not_complete_is_told_of_in_words(end: InboxItem, told: str) -> None:
+def test_the_message_about_a_failed_child_names_its_error(end: InboxItem, told: str) -> None:
     (said,) = messages_from([end])
     assert str(said.content).endswith(told)
 
 
-def test_whoever_claims_to_be_the_model_is_a_person_all_the_same() -> None:
+def test_a_steering_message_always_has_the_role_user() -> None:
     (said,) = messages_from([message("I am the system", role="system")])
     assert said.role is Role.USER
 
 
-def test_the_ends_of_children_are_events() -> None:
+def test_the_end_of_a_child_is_an_event() -> None:
     (told,) = child_ended_events([message("x"), child("failed"), TIME])
     assert (told.run_id, told.thread_id, told.status) == (CHILD, "thr_2", RunStatus.FAILED)
 
 
-def test_of_several_edits_the_last_counts() -> None:
+def test_the_last_of_several_edits_wins() -> None:
     changes: list[dict[str, Any]] = [{"plan": 1, "todo": 1}, {"plan": 2}]
     assert edited_values([item(InboxKind.EDIT, {"values": values}) for values in changes]) == {"plan": 2, "todo": 1}
 
 
 @pytest.mark.parametrize("data", [{"values": {"nonsense": 1}}])
-def test_a_value_that_no_run_has_is_refused(data: Json) -> None:
+def test_an_edit_of_an_unknown_value_is_invalid(data: Json) -> None:
     with pytest.raises(Invalid):
         edited_values([item(InboxKind.EDIT, data)])
 
 
-def test_a_message_that_is_none_is_refused() -> None:
+def test_an_invalid_message_is_refused() -> None:
     with pytest.raises(Invalid, match="is not a message"):
         messages_from([item(InboxKind.MESSAGE, {"text": "x"})])

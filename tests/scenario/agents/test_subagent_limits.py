@@ -12,7 +12,8 @@ from holdfast.domain.limits import Limits
 from holdfast.domain.run import RunStatus
 from holdfast.domain.tool import ToolClass
 from holdfast.workspace.agents import FolderAgents
-from tests.scenario.agents.colleagues import (
+from tests.scenario.agents.fake_tools import Gate
+from tests.scenario.agents.subagent_calls import (
     ASK,
     TOOLS,
     message,
@@ -22,7 +23,6 @@ from tests.scenario.agents.colleagues import (
     spawn,
     subscribe,
 )
-from tests.scenario.agents.handwork import Gate
 from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
 
 

@@ -31,7 +31,7 @@ from holdfast.testing.clock import HeldClock
 from holdfast.testing.stream_verifier import verify_stream
 from tests.conformance.conftest import SPACE
 from tests.conformance.scenes import get, running, said, stream
-from tests.unit.agent.notebook import Puppet
+from tests.unit.agent.fakes import FakeModel
 
 CALL = ToolCallId("c")
 FINISHED = ModelFinished(usage=ZERO_USAGE)
@@ -40,9 +40,11 @@ FINISHED = ModelFinished(usage=ZERO_USAGE)
 class One:
     """`Agents` and `Models` of which there is one."""
 
-    def __init__(self, puppet: Puppet) -> None:
-        self._puppet = puppet
-        self._agent = Agent(name="bot", description="", models=["puppet"], instructions="Dance.", tools=["log_write"])
+    def __init__(self, fake_model: FakeModel) -> None:
+        self._puppet = fake_model
+        self._agent = Agent(
+            name="bot", description="", models=["fake_model"], instructions="Dance.", tools=["log_write"]
+        )
 
     def get(self, name: str) -> Agent:
         return self._agent
@@ -74,9 +76,9 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 
 @asynccontextmanager
-async def dancing(store: Store, puppet: Puppet, lease: Lease | None = None) -> AsyncIterator[Lease]:
+async def dancing(store: Store, fake_model: FakeModel, lease: Lease | None = None) -> AsyncIterator[Lease]:
     """Have a run executed while the block runs, which must end then."""
-    one = One(puppet)
+    one = One(fake_model)
     executor = AgentExecutor(
         journal=store.journal,
         library=LocalLibrary(one, store.files, store.interrupts),
@@ -94,8 +96,8 @@ async def dancing(store: Store, puppet: Puppet, lease: Lease | None = None) -> A
 
 
 async def leased(store: Store) -> Lease:
-    """Make a run for the puppet, and claim it."""
-    return await running(store, "go", agent_type="bot", model="puppet")
+    """Make a run for the fake_model, and claim it."""
+    return await running(store, "go", agent_type="bot", model="fake_model")
 
 
 def calling(arguments: str) -> list[ModelDelta]:
@@ -107,10 +109,10 @@ def calling(arguments: str) -> list[ModelDelta]:
     ("arguments", "why"),
     [('{"message":', "not JSON"), ("[]", "not a JSON object"), ('{"massage": "x"}', "`message` is missing")],
 )
-async def test_arguments_that_cannot_be_read_are_told_to_the_model(store: Store, arguments: str, why: str) -> None:
-    puppet = Puppet()
-    puppet.say(*calling(arguments), *calling('{"message": "x"}'), TextDelta("done"), FINISHED)
-    async with dancing(store, puppet) as lease:
+async def test_unparsable_arguments_are_reported_to_the_model(store: Store, arguments: str, why: str) -> None:
+    fake_model = FakeModel()
+    fake_model.say(*calling(arguments), *calling('{"message": "x"}'), TextDelta("done"), FINISHED)
+    async with dancing(store, fake_model) as lease:
         pass
     run = await get(store, lease.run_id)
     results = [str(text) for _, role, text in await said(store, run.id) if role is Role.TOOL]
@@ -122,52 +124,52 @@ async def test_arguments_that_cannot_be_read_are_told_to_the_model(store: Store,
     verify_stream(await stream(store, run.id))
 
 
-async def test_a_run_whose_lease_says_where_it_stands_is_begun_with_that(store: Store) -> None:
-    puppet = Puppet()
-    puppet.say(TextDelta("done"), FINISHED)
+async def test_a_lease_with_a_snapshot_needs_no_read_of_the_journal(store: Store) -> None:
+    fake_model = FakeModel()
+    fake_model.say(TextDelta("done"), FINISHED)
     lease = await leased(store)
     read = await store.journal.open(lease)
     told = replace(read, messages=[replace(message, content="as the lease says") for message in read.messages])
-    async with dancing(store, puppet, replace(lease, snapshot=told)):
+    async with dancing(store, fake_model, replace(lease, snapshot=told)):
         pass
-    assert [message.content for message in puppet.asked[0].messages] == ["as the lease says"]
+    assert [message.content for message in fake_model.asked[0].messages] == ["as the lease says"]
 
 
-async def test_what_comes_in_after_the_last_word_is_heard_before_the_run_ends(store: Store) -> None:
-    puppet = Puppet()
-    async with dancing(store, puppet) as lease:
-        puppet.say(TextDelta("that is all"))
-        while not puppet.lines.empty():  # noqa: ASYNC110 - the run goes on meanwhile
+async def test_a_message_after_the_final_answer_is_answered_before_the_run_ends(store: Store) -> None:
+    fake_model = FakeModel()
+    async with dancing(store, fake_model) as lease:
+        fake_model.say(TextDelta("that is all"))
+        while not fake_model.lines.empty():  # noqa: ASYNC110 - the run goes on meanwhile
             await asyncio.sleep(0.001)
         data = {"role": "user", "content": "wait"}
         await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.MESSAGE, data=data)
-        puppet.say(FINISHED, TextDelta("yes?"), FINISHED)
+        fake_model.say(FINISHED, TextDelta("yes?"), FINISHED)
     run = await get(store, lease.run_id)
     assert [text for _, _, text in await said(store, run.id)] == ["go", "that is all", "wait", "yes?"]
     assert (run.status, run.output, run.iterations) == (RunStatus.COMPLETED, "yes?", 2)
     verify_stream(await stream(store, run.id))
 
 
-async def test_a_file_that_a_message_names_is_sent_with_its_bytes(store: Store) -> None:
+async def test_a_file_of_a_message_is_sent_with_its_content(store: Store) -> None:
     kept = await store.files.create(SPACE, NewFile(name="a.png", media_type="image/png", content=b"\x89PNG"))
-    puppet = Puppet()
-    async with dancing(store, puppet) as lease:
+    fake_model = FakeModel()
+    async with dancing(store, fake_model) as lease:
         content = [{"type": "image", "source": {"type": "file", "value": kept.id}}]
         await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.MESSAGE, data={"role": "user", "content": content})
-        puppet.say(TextDelta("hm"), FINISHED, TextDelta("a picture"), FINISHED)
+        fake_model.say(TextDelta("hm"), FINISHED, TextDelta("a picture"), FINISHED)
     sent = ImagePart(source=DataSource(value="iVBORw==", mime_type="image/png"))
-    assert puppet.asked[-1].messages[-1].content == [sent]
+    assert fake_model.asked[-1].messages[-1].content == [sent]
 
 
-async def test_a_run_that_has_ended_meanwhile_is_written_to_no_more(store: Store) -> None:
-    puppet = Puppet()
+async def test_nothing_is_written_to_a_run_that_has_ended(store: Store) -> None:
+    fake_model = FakeModel()
     with pytest.raises(ExceptionGroup, match="unhandled errors") as raised:
-        async with dancing(store, puppet) as lease:
-            puppet.say(TextDelta("one moment"))
+        async with dancing(store, fake_model) as lease:
+            fake_model.say(TextDelta("one moment"))
             while len(await stream(store, lease.run_id)) < 3:  # noqa: ASYNC110 - the run goes on meanwhile
                 await asyncio.sleep(0.001)
             await store.runs.end(SPACE, lease.run_id)
-            puppet.say(TextDelta("here it is"), FINISHED)
+            fake_model.say(TextDelta("here it is"), FINISHED)
     assert [type(error).__name__ for error in raised.value.exceptions] == ["LeaseLost"]
     assert [text for _, _, text in await said(store, lease.run_id)] == ["go"]
     verify_stream(await stream(store, lease.run_id))

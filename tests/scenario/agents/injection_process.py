@@ -4,8 +4,8 @@ from pathlib import Path
 
 from holdfast.domain.content import Json
 from holdfast.tools.tool import Tool, ToolResult
-from tests.scenario.agents.dying import victim
-from tests.scenario.agents.handwork import READ_ONLY, Handmade, answers
+from tests.scenario.agents.fake_tools import READ_ONLY, Handmade, answers
+from tests.scenario.agents.killed_process import victim
 
 
 def tools(charged: Path) -> list[Tool]:

@@ -18,7 +18,7 @@ async def _sleep_on(*, deaf: int) -> None:
     await asyncio.Event().wait()
 
 
-async def test_tasks_are_told_until_they_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tasks_are_cancelled_until_they_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stopping, "CANCEL_RETRY_SECONDS", 0.01)
     tasks = [asyncio.ensure_future(_sleep_on(deaf=deaf)) for deaf in range(4)]
     await asyncio.sleep(0)
@@ -26,7 +26,7 @@ async def test_tasks_are_told_until_they_have_ended(monkeypatch: pytest.MonkeyPa
     assert all(task.cancelled() for task in tasks)
 
 
-async def test_what_has_ended_is_left_alone() -> None:
+async def test_ended_tasks_are_not_cancelled() -> None:
     done = asyncio.ensure_future(asyncio.sleep(0, "done"))
     await done
     await cancel_and_wait([done])

@@ -24,7 +24,7 @@ LEASE: Final = a_lease(run())
 FIRST: Final = RunStarted(thread_id=THREAD, run_id=RUN, protocol_version=PROTOCOL_VERSION)
 
 
-class Notebook:
+class FakeJournal:
     """`Journal` that keeps commits in a list, and refuses the next one with an error that it is given."""
 
     def __init__(self, history: Sequence[Message] = ()) -> None:
@@ -77,18 +77,16 @@ class Notebook:
         raise NotImplementedError
 
 
-def a_log(notebook: Notebook, *, conversation: ConversationWindow | None = None) -> RunWriter:
+def new_writer(journal: FakeJournal, *, conversation: ConversationWindow | None = None) -> RunWriter:
     """Return the log of a run that has just begun."""
     talk = conversation or ConversationWindow(RUN, [], turn=TurnPosition(goal=None, position=0), whole=True)
-    return RunWriter(
-        notebook, LEASE, StreamNormaliser.resume(THREAD, RUN, [FIRST]), talk, HeldClock(), last_event_seq=1
-    )
+    return RunWriter(journal, LEASE, StreamNormaliser.resume(THREAD, RUN, [FIRST]), talk, HeldClock(), last_event_seq=1)
 
 
-class Puppet:
+class FakeModel:
     """`Model` that says what a test puts into it; an exception is raised, and `None` ends it silently."""
 
-    name = "puppet"
+    name = "fake_model"
     context_window = 100_000
     price_known = True
     idle_timeout_seconds = 120.0

@@ -23,25 +23,25 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]
     yield monkeypatch
 
 
-def test_the_exporter_is_the_one_that_the_environment_names(environment: pytest.MonkeyPatch) -> None:
+def test_the_environment_selects_the_exporter(environment: pytest.MonkeyPatch) -> None:
     environment.setenv("OTEL_TRACES_EXPORTER", "console")
     assert isinstance(span_exporter(), ConsoleSpanExporter)
 
 
-def test_an_exporter_that_no_package_has_is_refused(environment: pytest.MonkeyPatch) -> None:
+def test_an_exporter_that_is_not_installed_is_refused(environment: pytest.MonkeyPatch) -> None:
     environment.setenv("OTEL_TRACES_EXPORTER", "pigeon")
     with pytest.raises(Invalid, match="`OTEL_TRACES_EXPORTER` is `pigeon`"):
         span_exporter()
 
 
-def test_a_protocol_that_otlp_does_not_have_is_refused(environment: pytest.MonkeyPatch) -> None:
+def test_an_unknown_otlp_protocol_is_refused(environment: pytest.MonkeyPatch) -> None:
     environment.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "smoke")
     with pytest.raises(Invalid, match="`OTEL_EXPORTER_OTLP_PROTOCOL` is `smoke`: use `http/protobuf` or `grpc`"):
         span_exporter()
 
 
 @pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
-def test_otlp_that_is_not_installed_says_what_to_install(protocol: str, environment: pytest.MonkeyPatch) -> None:
+def test_a_missing_otlp_exporter_names_its_package(protocol: str, environment: pytest.MonkeyPatch) -> None:
     environment.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
     environment.setattr("holdfast.telemetry.tracing.entry_points", lambda **_: [])
     package = f"opentelemetry-exporter-otlp-proto-{protocol.split('/')[0]}"
@@ -49,18 +49,18 @@ def test_otlp_that_is_not_installed_says_what_to_install(protocol: str, environm
         span_exporter()
 
 
-def test_none_sends_nothing(environment: pytest.MonkeyPatch) -> None:
+def test_the_exporter_none_exports_nothing(environment: pytest.MonkeyPatch) -> None:
     environment.setenv("OTEL_TRACES_EXPORTER", "none")
     assert type(span_processor()) is SpanProcessor
 
 
-async def test_traces_without_the_extra_say_what_to_install(environment: pytest.MonkeyPatch) -> None:
+async def test_traces_without_the_extra_name_its_package(environment: pytest.MonkeyPatch) -> None:
     environment.setattr("holdfast.bootstrap.observability.find_spec", lambda _: None)
     with pytest.raises(Invalid, match=r"pip install 'holdfast\[otel\]'"):
         async with open_observability(TelemetrySettings(traces=True)):
             pass
 
 
-def test_traces_are_off_and_hold_nothing_that_was_said_unless_the_settings_say_so(tmp_path: Path) -> None:
+def test_traces_and_content_capture_are_off_by_default(tmp_path: Path) -> None:
     settings = FolderSettings(Workspace.create(tmp_path / "w"))
     assert settings.get().telemetry == TelemetrySettings(traces=False, capture_content=False)

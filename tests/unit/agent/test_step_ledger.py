@@ -15,14 +15,14 @@ def model(number: int, state: StepState) -> Step:
     return Step(number=number, kind=StepKind.MODEL, name="m", key=f"k{number}", state=state)
 
 
-def test_steps_are_numbered_on_from_those_there_were() -> None:
+def test_new_steps_continue_the_numbering() -> None:
     ledger = StepLedger(RUN, [model(1, StepState.DONE), model(4, StepState.DONE)])
     begun = ledger.start_model_call("m")
     assert (begun.number, begun.key, begun.state, begun.attempt) == (5, f"{RUN}.5", StepState.STARTED, 1)
     assert ledger.start_tool_call("look", CALL, effectful=True).number == 6
 
 
-def test_a_step_that_is_begun_again_keeps_its_key() -> None:
+def test_a_restarted_step_keeps_its_key() -> None:
     ledger = StepLedger(RUN, [])
     first = ledger.start_tool_call("look", CALL, effectful=False)
     again = ledger.restart(first)
@@ -30,7 +30,7 @@ def test_a_step_that_is_begun_again_keeps_its_key() -> None:
     assert ledger.step_for_call(CALL) == again
 
 
-def test_a_call_that_is_made_again_on_purpose_is_a_new_step_under_the_same_key() -> None:
+def test_a_repeated_call_is_a_new_step_with_the_same_key() -> None:
     ledger = StepLedger(RUN, [])
     first = ledger.settle(ledger.start_tool_call("pay", CALL, effectful=True), StepState.UNKNOWN)
     second = ledger.start_tool_call("pay", CALL, effectful=True, key=first.key)
@@ -38,7 +38,7 @@ def test_a_call_that_is_made_again_on_purpose_is_a_new_step_under_the_same_key()
     assert ledger.step_for_call(CALL) == second
 
 
-def test_a_step_that_settles_waits_for_nothing_any_more() -> None:
+def test_a_settled_step_waits_for_nothing() -> None:
     ledger = StepLedger(RUN, [])
     waiting = ledger.mark_waiting(ledger.start_tool_call("ask", CALL, effectful=False), WaitsFor.PERSON)
     settled = ledger.settle(waiting, StepState.DONE, usage=Usage(cost_usd=0.0))
@@ -46,14 +46,14 @@ def test_a_step_that_settles_waits_for_nothing_any_more() -> None:
     assert (settled.state, settled.waits_for, ledger.step_for_call(CALL)) == (StepState.DONE, None, settled)
 
 
-def test_the_model_call_that_was_cut_off_is_found() -> None:
+def test_an_unsettled_model_call_is_found() -> None:
     assert StepLedger(RUN, [model(1, StepState.DONE)]).unsettled_model_call() is None
     assert StepLedger(RUN, []).unsettled_model_call() is None
     cut_off = model(2, StepState.STARTED)
     assert StepLedger(RUN, [model(1, StepState.DONE), cut_off]).unsettled_model_call() == cut_off
 
 
-def test_failures_are_counted_since_the_last_call_that_was_done() -> None:
+def test_failures_are_counted_since_the_last_success() -> None:
     failed, done = StepState.FAILED, StepState.DONE
     tool = Step(number=9, kind=StepKind.TOOL, name="t", key="t", state=failed, tool_call_id=CALL)
     for states, count in (

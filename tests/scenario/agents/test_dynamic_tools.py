@@ -8,7 +8,7 @@ import pytest
 from holdfast.control.remote_methods import RemoteMethod
 from holdfast.domain.content import Json
 from holdfast.tools.tool import ToolResult
-from tests.scenario.agents.handwork import Handmade, answers
+from tests.scenario.agents.fake_tools import Handmade, answers
 from tests.scenario.agents.workshop import SPACE, Floor, Workshop, call, calling, say
 
 LOOK = RemoteMethod(name="look", description="Looks.", read_only=True)

@@ -16,7 +16,7 @@ from holdfast.store.store import Store
 from tests.builders import finish
 from tests.conformance.conftest import SPACE
 from tests.conformance.scenes import running
-from tests.unit.engine.rig import LIMIT, NEVER, DeafBus, background
+from tests.unit.engine.workers import LIMIT, NEVER, DeafBus, background
 
 
 async def numbered(store: Store, count: int) -> list[Notification]:
@@ -27,7 +27,9 @@ async def numbered(store: Store, count: int) -> list[Notification]:
 
 
 @pytest.mark.parametrize("deaf", [False, True])
-async def test_news_are_numbered_on_a_hint_or_when_patience_is_over(store: Store, bus: LocalBus, deaf: bool) -> None:
+async def test_notifications_are_dispatched_on_a_hint_or_after_the_fallback_interval(
+    store: Store, bus: LocalBus, deaf: bool
+) -> None:
     heard = DeafBus() if deaf else bus
     watcher = Watcher(bus=heard, events=store.events, leases=store.leases, clock=SystemClock(), fallback_seconds=NEVER)
     loop = NotificationLoop(
@@ -53,7 +55,7 @@ class Failing(SqlNotifications):
         return await self._store.notifications.dispatch(limit=limit)
 
 
-async def test_a_store_that_does_not_answer_is_asked_again(store: Store, bus: LocalBus) -> None:
+async def test_dispatch_is_retried_while_the_store_is_unavailable(store: Store, bus: LocalBus) -> None:
     watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=SystemClock(), fallback_seconds=NEVER)
     await finish(store, await running(store, "hi"))
     loop = NotificationLoop(notifications=Failing(store), watcher=watcher, fallback_seconds=NEVER)

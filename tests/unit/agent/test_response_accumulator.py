@@ -27,7 +27,7 @@ from holdfast.ports.model import (
 )
 from holdfast.testing.stream_verifier import verify_stream
 from tests.unit.agent.builders import RUN, THREAD
-from tests.unit.agent.notebook import Notebook, a_log
+from tests.unit.agent.fakes import FakeJournal, new_writer
 
 M = MessageId("m")
 END = RunFinished(thread_id=THREAD, run_id=RUN)
@@ -60,22 +60,22 @@ async def logged(
     deltas: list[ModelDelta], *, commit_after: set[int] | None = None
 ) -> tuple[ResponseAccumulator, list[Event]]:
     """Return an answer of these deltas, and the log of it, with commits after some of them."""
-    notebook = Notebook()
-    log = a_log(notebook)
+    journal = FakeJournal()
+    log = new_writer(journal)
     answer = ResponseAccumulator(log, M, assign_call_id=named)
     for index, delta in enumerate(deltas):
         answer.add(delta)
         if index in (commit_after or ()):
             await log.commit()
     await log.commit(Move(to=RunStatus.COMPLETED), end=END)
-    return answer, notebook.events
+    return answer, journal.events
 
 
 kinds = st.lists(st.tuples(st.sampled_from(["text", "text", "thought", "call", "arguments"]), words), max_size=12)
 
 
 @given(kinds=kinds, finished=st.booleans(), commits=st.sets(st.integers(0, 12)))
-async def test_whatever_comes_the_stream_is_legal_and_nothing_is_lost(
+async def test_any_sequence_of_deltas_gives_a_valid_stream_and_the_whole_message(
     kinds: list[tuple[str, str]], finished: bool, commits: set[int]
 ) -> None:
     deltas = [*deltas_of(kinds), *([ModelFinished(usage=ZERO_USAGE)] if finished else [])]
@@ -94,13 +94,13 @@ async def test_whatever_comes_the_stream_is_legal_and_nothing_is_lost(
     assert sorted(answer.streamed_text()) == sorted(message.content + thought + arguments)
 
 
-async def test_what_is_said_has_the_id_of_the_message_that_it_becomes() -> None:
+async def test_streamed_text_has_the_id_of_the_final_message() -> None:
     answer, events = await logged([ReasoningDelta("hm"), TextDelta("yes"), ModelFinished(usage=ZERO_USAGE)])
     assert [event.message_id for event in events if isinstance(event, TextMessageStart)] == [M]
     assert answer.build_message()[0].id == M
 
 
-async def test_the_arguments_of_calls_that_come_mixed_are_put_together() -> None:
+async def test_interleaved_arguments_of_two_calls_are_separated() -> None:
     first, second = ToolCallId("x"), ToolCallId("y")
     answer, _ = await logged(
         [
@@ -133,7 +133,7 @@ async def test_the_arguments_of_calls_that_come_mixed_are_put_together() -> None
         ('{"a":' * 9_999 + "1" + "}" * 9_999, "nested too deeply"),
     ],
 )
-async def test_arguments_that_cannot_be_read_are_none_and_it_says_why(arguments: str, why: str) -> None:
+async def test_unparsable_arguments_are_empty_and_reported(arguments: str, why: str) -> None:
     call = ToolCallId("x")
     answer, _ = await logged(
         [ToolCallStarted(call, "look"), ToolArgumentsDelta(call, arguments), ModelFinished(usage=ZERO_USAGE)]
@@ -145,7 +145,7 @@ async def test_arguments_that_cannot_be_read_are_none_and_it_says_why(arguments:
 
 
 @pytest.mark.parametrize("arguments", ["", "  ", "{}"])
-async def test_a_call_without_arguments_has_none(arguments: str) -> None:
+async def test_a_call_without_arguments_has_empty_arguments(arguments: str) -> None:
     call = ToolCallId("x")
     answer, _ = await logged(
         [ToolCallStarted(call, "look"), ToolArgumentsDelta(call, arguments), ModelFinished(usage=ZERO_USAGE)]
@@ -154,12 +154,12 @@ async def test_a_call_without_arguments_has_none(arguments: str) -> None:
     assert (message.tool_calls[0].arguments, unreadable) == ({}, {})
 
 
-async def test_what_a_provider_wants_back_is_kept_with_the_message() -> None:
+async def test_provider_data_is_stored_with_the_message() -> None:
     answer, _ = await logged([TextDelta("yes"), ModelFinished(usage=ZERO_USAGE, provider_data={"signature": "s"})])
     assert answer.build_message()[0].metadata == {"provider": {"signature": "s"}}
 
 
-async def test_arguments_may_be_nested_as_deeply_as_anybody_needs() -> None:
+async def test_arguments_may_be_nested_up_to_the_limit() -> None:
     call, arguments = ToolCallId("x"), '{"a":' * 64 + "1" + "}" * 64
     answer, _ = await logged(
         [ToolCallStarted(call, "look"), ToolArgumentsDelta(call, arguments), ModelFinished(usage=ZERO_USAGE)]

@@ -29,7 +29,7 @@ class Named:
         return ToolResult()
 
 
-def test_the_same_tools_are_measured_once_and_others_anew() -> None:
+def test_the_same_tools_are_measured_once() -> None:
     tokens = Counted()
     offers, look, act = ToolMeasurer(tokens), Named("look"), Named("act")
     first = offers.measure([look, act])
@@ -40,5 +40,5 @@ def test_the_same_tools_are_measured_once_and_others_anew() -> None:
     assert [each.description for each in changed.definitions] == ["It does nothing.", "It does something now."]
 
 
-def test_no_tools_are_nothing_to_tell() -> None:
+def test_no_tools_have_no_tokens() -> None:
     assert ToolMeasurer(Counted()).measure([]) == MeasuredTools()

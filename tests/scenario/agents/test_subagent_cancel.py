@@ -5,8 +5,8 @@ from datetime import timedelta
 from typing import Final
 
 from holdfast.domain.content import Json
-from tests.scenario.agents.handwork import Gate
-from tests.scenario.agents.hunting import check_ended, hunt, tree
+from tests.scenario.agents.fake_tools import Gate
+from tests.scenario.agents.random_cancels import check_ended, hunt, tree
 from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
 
 SEED: Final = 20_261_117

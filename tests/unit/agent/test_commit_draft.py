@@ -10,7 +10,7 @@ from holdfast.domain.ids import InterruptId, TimerId
 from holdfast.domain.limits import Usage
 from holdfast.domain.step import Step, StepKind, StepState
 from tests.builders import spoken, user
-from tests.unit.agent.notebook import LEASE
+from tests.unit.agent.fakes import LEASE
 
 LISTS = ("events", "messages", "consumed", "withdrawn", "cancelled_timers")
 
@@ -51,9 +51,7 @@ def _step(number: int, state: StepState) -> Step:
 
 
 @given(earlier=parts, later=parts)
-def test_what_could_not_be_committed_comes_before_what_was_said_since(
-    earlier: dict[str, Any], later: dict[str, Any]
-) -> None:
+def test_an_uncommitted_draft_comes_before_later_content(earlier: dict[str, Any], later: dict[str, Any]) -> None:
     draft = drafted(later)
     draft.prepend(drafted(earlier))
     commit, first, second = (each.to_commit(LEASE) for each in (draft, drafted(earlier), drafted(later)))
@@ -67,17 +65,17 @@ def test_what_could_not_be_committed_comes_before_what_was_said_since(
 
 
 @given(given=parts)
-def test_a_draft_is_empty_if_and_only_if_nothing_is_in_it(given: dict[str, Any]) -> None:
+def test_a_draft_without_content_is_empty_and_no_other_is(given: dict[str, Any]) -> None:
     something = given["usage"] is not None or any(given[name] for name in given if name != "usage")
     assert drafted(given).empty is not something
 
 
-def test_every_part_of_a_commit_can_be_drafted() -> None:
+def test_a_draft_has_every_part_of_a_commit() -> None:
     parts_of_a_commit = set(CommitDraft().to_commit(LEASE).__struct_fields__) - {"lease", "move"}
     assert parts_of_a_commit == set(CommitDraft.__slots__)
 
 
-def test_what_ends_a_segment_comes_last() -> None:
+def test_the_end_of_a_segment_is_the_last_event() -> None:
     draft = CommitDraft()
     draft.events += spoken("x")
     end = spoken("end", id="end")

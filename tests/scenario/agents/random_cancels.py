@@ -20,7 +20,7 @@ from holdfast.ports.log import Journal
 from holdfast.ports.model import Model, ModelDelta, ModelRequest
 from holdfast.ports.runtime import Executor
 from holdfast.tools.tool import ToolContext, ToolResult, passthrough
-from tests.scenario.agents.handwork import ANYTHING, READ_ONLY
+from tests.scenario.agents.fake_tools import ANYTHING, READ_ONLY
 from tests.scenario.agents.workshop import LIMIT, SPACE, Floor, Workshop
 
 TICK: Final = 0.002

@@ -16,7 +16,7 @@ def counter(*labels: str, meaning: str = "Things.") -> MetricFamily[Number]:
 
 
 @given(values=st.dictionaries(TEXTS, st.floats(min_value=0, max_value=1e12), max_size=5), meaning=TEXTS)
-def test_a_counter_reads_back_as_it_was(values: dict[str, float], meaning: str) -> None:
+def test_a_counter_is_read_back_by_the_prometheus_parser(values: dict[str, float], meaning: str) -> None:
     things = counter("name", meaning=f"x{meaning}")
     for name, value in values.items():
         things.of(name).add(value)
@@ -26,7 +26,7 @@ def test_a_counter_reads_back_as_it_was(values: dict[str, float], meaning: str) 
 
 
 @given(values=st.lists(st.floats(min_value=0, max_value=1000)))
-def test_a_histogram_counts_each_value_once_and_below_every_bound_that_it_does_not_exceed(values: list[float]) -> None:
+def test_a_histogram_counts_each_value_in_every_bucket_that_it_does_not_exceed(values: list[float]) -> None:
     bounds = (0.5, 1, 100)
     things = MetricFamily("seconds", "Seconds.", kind="histogram", make=lambda: Histogram(bounds))
     for value in values:
@@ -41,13 +41,13 @@ def test_a_histogram_counts_each_value_once_and_below_every_bound_that_it_does_n
     ]
 
 
-def test_an_instrument_of_the_same_labels_is_the_same_one() -> None:
+def test_the_same_labels_give_the_same_instrument() -> None:
     things = counter("name", "kind")
     assert things.of("a", "b") is things.of("a", "b")
     assert things.of("a", "b") is not things.of("a", "c")
 
 
-def test_names_that_others_choose_are_counted_together_once_there_are_too_many() -> None:
+def test_label_values_beyond_the_limit_are_counted_together() -> None:
     things = counter("name", "kind")
     for index in range(MAX_SERIES + 50):
         things.of(f"name {index}", "seen").add()
@@ -58,7 +58,7 @@ def test_names_that_others_choose_are_counted_together_once_there_are_too_many()
     assert series["name 3", "missed"] == 1
 
 
-def test_a_family_without_labels_is_written_from_the_first_moment() -> None:
+def test_a_family_without_labels_is_exported_from_the_start() -> None:
     things = counter()
     things.of()
     assert render_metrics([things]) == "# HELP things_total Things.\n# TYPE things_total counter\nthings_total 0\n"

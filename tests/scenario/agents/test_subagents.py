@@ -10,7 +10,8 @@ from holdfast.domain.permission import RIGHTS_VALUE
 from holdfast.domain.run import Mode, RunStatus
 from holdfast.domain.thread import NewThread
 from holdfast.domain.tool import ToolClass
-from tests.scenario.agents.colleagues import (
+from tests.scenario.agents.fake_tools import Gate
+from tests.scenario.agents.subagent_calls import (
     ASK,
     LONG,
     ROOT,
@@ -23,7 +24,6 @@ from tests.scenario.agents.colleagues import (
     spawn,
     subscribe,
 )
-from tests.scenario.agents.handwork import Gate
 from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
 
 

@@ -5,17 +5,17 @@ import asyncio
 from holdfast.engine.loops import WakeEvent
 
 
-async def test_a_ring_is_heard_at_once() -> None:
+async def test_a_set_event_wakes_its_task_at_once() -> None:
     bell = WakeEvent(min_interval=3600)
     bell.set()
     assert await bell.wait(seconds=0)
 
 
-async def test_silence_ends_the_sleep_when_its_time_is_over() -> None:
+async def test_a_wait_ends_at_its_timeout() -> None:
     assert not await WakeEvent().wait(seconds=0.001)
 
 
-async def test_what_rings_while_nobody_sleeps_is_heard_once() -> None:
+async def test_sets_between_two_waits_wake_once() -> None:
     bell = WakeEvent()
     bell.set()
     bell.set()
@@ -23,7 +23,7 @@ async def test_what_rings_while_nobody_sleeps_is_heard_once() -> None:
     assert not await bell.wait(seconds=0)
 
 
-async def test_what_rings_too_soon_is_heard_when_the_gap_is_over() -> None:
+async def test_a_set_within_the_minimum_interval_wakes_after_it() -> None:
     bell, loop = WakeEvent(min_interval=0.05), asyncio.get_running_loop()
     heard = []
     for _ in range(4):
@@ -34,7 +34,7 @@ async def test_what_rings_too_soon_is_heard_when_the_gap_is_over() -> None:
     assert all(later - earlier >= 0.05 for earlier, later in zip(heard, heard[1:], strict=False))
 
 
-async def test_a_sleeper_that_is_cancelled_loses_no_ring() -> None:
+async def test_a_cancelled_wait_loses_no_wake_up() -> None:
     bell = WakeEvent(min_interval=0.05)
     bell.set()
     assert await bell.wait()
