@@ -1,4 +1,4 @@
-"""A process that runs an agent and answers its questions, and dies on the way: one call is approved, one is not."""
+"""A process that runs an agent, approves one call and denies another, and is killed on the way."""
 
 from pathlib import Path
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from holdfast.domain.content import Json
 from holdfast.tools.permissions.shell.parser import parse_script
 from holdfast.tools.tool import Tool, ToolResult
-from tests.scenario.agents.fake_tools import Handmade
+from tests.scenario.agents.fake_tools import FakeTool
 from tests.scenario.agents.killed_process import victim
 
 GOOD: Final = "touch good"
@@ -23,7 +23,7 @@ def tools(ran: Path) -> list[Tool]:
             opened.write(f"{arguments['command']}\n")
         return ToolResult(content="done")
 
-    return [Handmade("bash", do)]
+    return [FakeTool("bash", do)]
 
 
 work = victim(tools, lambda asked: "approve" if asked.arguments == {"command": GOOD} else "deny")

@@ -1,4 +1,4 @@
-"""A workspace for each test. Whatever a test does, the log that it leaves is whole."""
+"""A workspace for each test, whose log is verified at the end."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tools that do as a test says."""
+"""Tools controlled by a test."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,7 @@ Do: TypeAlias = Callable[[dict[str, Json]], Awaitable[ToolResult]]
 ANYTHING: Final[dict[str, Json]] = {"type": "object"}
 
 
-class Handmade:
+class FakeTool:
     """`Tool` that does something and remembers what it was asked."""
 
     def __init__(self, name: str, do: Do, *, parameters: dict[str, Json] | None = None, **fields: Any) -> None:
@@ -27,7 +27,7 @@ class Handmade:
         return await self._do(arguments)
 
 
-class Gate:
+class BlockingTool:
     """`Tool` that is begun and waits until it is let go, or cut off."""
 
     def __init__(self, name: str = "gate", **fields: Any) -> None:
@@ -49,22 +49,22 @@ class Gate:
         return ToolResult(content=f"open {arguments.get('n', '')}".strip())
 
 
-def answers(name: str, content: Json, **fields: Any) -> Handmade:
+def answers(name: str, content: Json, **fields: Any) -> FakeTool:
     """Return a tool that answers at once."""
 
     async def do(arguments: dict[str, Json]) -> ToolResult:
         return ToolResult(content=content)
 
-    return Handmade(name, do, **fields)
+    return FakeTool(name, do, **fields)
 
 
-def raises(name: str, error: BaseException, **fields: Any) -> Handmade:
+def raises(name: str, error: BaseException, **fields: Any) -> FakeTool:
     """Return a tool that raises."""
 
     async def do(arguments: dict[str, Json]) -> ToolResult:
         raise error
 
-    return Handmade(name, do, **fields)
+    return FakeTool(name, do, **fields)
 
 
 READ_ONLY: Final[dict[str, Any]] = {"kind": ToolClass.IDEMPOTENT, "read_only": True}

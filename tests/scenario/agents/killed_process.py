@@ -1,4 +1,4 @@
-"""Processes that run an agent, answer what it asks, and die on the way; and the workspaces that they do it in."""
+"""Processes that run an agent, answer its interrupts and are killed on the way; and their workspaces."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,4 +1,4 @@
-"""Trees of runs that are cancelled at random moments, and what is seen of them afterwards."""
+"""Trees of runs that are cancelled at random moments, and checks of the result."""
 
 import asyncio
 from collections import Counter
@@ -35,7 +35,7 @@ OFTEN: Final = 0.2
 """How many of the calls are long."""
 
 
-class Ticking:
+class TickingTool:
     """`Tool` that takes a while, and counts how long it is at work for each run."""
 
     def __init__(self, name: str, random: Random, **fields: Any) -> None:
@@ -57,7 +57,7 @@ class Ticking:
         return ToolResult(content="ticked")
 
 
-class Listening:
+class CallCounter:
     """`Tracing` that counts the model calls of each run."""
 
     middleware = staticmethod(passthrough)
@@ -105,8 +105,8 @@ class Cancelled(NamedTuple):
 async def hunt(workshop: Workshop, *, cancels: int, at_once: int, stretch: float, seed: int) -> None:
     """Cancel so many runs at random moments, up to `stretch` times as long after their start as they take."""
     random = Random(seed)
-    tools = (Ticking("look", random, **READ_ONLY), Ticking("act", random))
-    models = Listening()
+    tools = (TickingTool("look", random, **READ_ONLY), TickingTool("act", random))
+    models = CallCounter()
     seen: list[tuple[Cancelled, list[Run]]] = []
     async with workshop.open(*tools, workers=at_once, tracing=models) as floor, asyncio.TaskGroup() as group:
         answering = group.create_task(answer_all(floor))
@@ -159,7 +159,9 @@ async def check_ended(floor: Floor, run: Run) -> None:
         assert all(step.state.settled for step in await floor.steps(each))
 
 
-async def _cancel_at(floor: Floor, moment: float, tools: Sequence[Ticking], models: Listening) -> Cancelled | None:
+async def _cancel_at(
+    floor: Floor, moment: float, tools: Sequence[TickingTool], models: CallCounter
+) -> Cancelled | None:
     """Start a run and cancel it after so many seconds, unless it has ended before."""
     run = await floor.start()
     await asyncio.sleep(moment)
@@ -170,7 +172,7 @@ async def _cancel_at(floor: Floor, moment: float, tools: Sequence[Ticking], mode
     return Cancelled(run, [tool.ticks.copy() for tool in tools], models.calls.copy())
 
 
-async def _quiet(*those: Ticking | Listening) -> None:
+async def _quiet(*those: TickingTool | CallCounter) -> None:
     """Wait until nothing is at work any more, cut off or not."""
     async with asyncio.timeout(LIMIT):
         while any(each.at_work for each in those):  # noqa: ASYNC110  they tell nobody that they were cut off

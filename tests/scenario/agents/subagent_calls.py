@@ -1,4 +1,4 @@
-"""What agents of these tests do with each other: calls, and what comes of them."""
+"""Tool calls between agents, and their results."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Cancelling a run: at whatever moment, all of its tree ends, nothing goes on, and nothing is left open."""
+"""Cancelling a run at any moment ends its whole tree, and leaves nothing open."""
 
 import asyncio
 import sys
@@ -19,7 +19,7 @@ from holdfast.ports.sandbox import Command
 from holdfast.sandbox.processes import open_processes
 from holdfast.testing.openai_server import StubFault, StubOpenAIServer, StubReply
 from holdfast.tools.tool import ToolResult
-from tests.scenario.agents.fake_tools import READ_ONLY, Gate, Handmade
+from tests.scenario.agents.fake_tools import READ_ONLY, BlockingTool, FakeTool
 from tests.scenario.agents.random_cancels import check_ended, hunt
 from tests.scenario.agents.workshop import SPACE, STAND_IN, Workshop, call, calling, say
 
@@ -56,7 +56,7 @@ async def test_cancels_at_random_moments_leave_nothing_behind_on_postgres(on_pos
     await hunt(on_postgres, cancels=CANCELS_ON_POSTGRES, at_once=AT_ONCE, stretch=2, seed=SEED)
 
 
-async def test_a_cancelled_run_says_by_whom_and_why(anywhere: Workshop) -> None:
+async def test_a_cancelled_run_records_principal_and_reason(anywhere: Workshop) -> None:
     anywhere.agent(calling(call("sleep", seconds=3600)), say("done"), tools=["sleep"])
     async with anywhere.open() as floor:
         run = await floor.start()
@@ -69,7 +69,7 @@ async def test_a_cancelled_run_says_by_whom_and_why(anywhere: Workshop) -> None:
     assert isinstance(events[-1].outcome, CancelledOutcome)
 
 
-async def test_it_reaches_a_model_that_stands_still(anywhere: Workshop) -> None:
+async def test_a_stalled_model_call_is_cancelled(anywhere: Workshop) -> None:
     anywhere.agent(say("one moment", stall=True))
     async with anywhere.open(workers=1) as floor:
         run = await floor.start()
@@ -82,7 +82,7 @@ async def test_it_reaches_a_model_that_stands_still(anywhere: Workshop) -> None:
     assert ended.status is RunStatus.CANCELLED
 
 
-async def test_it_closes_the_connection_to_the_provider(workshop: Workshop) -> None:
+async def test_cancelling_closes_the_connection_to_the_provider(workshop: Workshop) -> None:
     async with StubOpenAIServer(StubReply(text="one moment", fault=StubFault.STALL)) as server:
         workshop.provider(server)
         workshop.agent(model=STAND_IN)
@@ -96,8 +96,8 @@ async def test_it_closes_the_connection_to_the_provider(workshop: Workshop) -> N
 
 
 @pytest.mark.parametrize("fields", [READ_ONLY, {"kind": ToolClass.IDEMPOTENT}, {}], ids=["reads", "repeats", "acts"])
-async def test_it_cuts_off_a_tool(anywhere: Workshop, fields: dict[str, Json]) -> None:
-    gate = Gate(**fields)
+async def test_cancelling_stops_a_tool(anywhere: Workshop, fields: dict[str, Json]) -> None:
+    gate = BlockingTool(**fields)
     anywhere.agent(calling(call("gate"), call("gate")), say("done"), tools=["gate"])
     async with anywhere.open(gate, workers=1) as floor:
         run = await floor.start()
@@ -113,7 +113,7 @@ async def test_it_cuts_off_a_tool(anywhere: Workshop, fields: dict[str, Json]) -
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only the process group is killed")
-async def test_it_kills_the_process_of_a_tool(workshop: Workshop, tmp_path: Path) -> None:
+async def test_cancelling_kills_the_process_of_a_tool(workshop: Workshop, tmp_path: Path) -> None:
     began, alive = asyncio.Event(), tmp_path / "alive"
     script = f"date > {alive}; echo up; while true; do date +%s%N > {alive}; sleep 0.01; done"
 
@@ -125,7 +125,7 @@ async def test_it_kills_the_process_of_a_tool(workshop: Workshop, tmp_path: Path
             return ToolResult(content="over")
 
         workshop.agent(calling(call("loop")), say("done"), tools=["loop"])
-        async with workshop.open(Handmade("loop", loop), workers=1) as floor:
+        async with workshop.open(FakeTool("loop", loop), workers=1) as floor:
             run = await floor.start()
             async with asyncio.timeout(30):
                 await began.wait()

@@ -1,4 +1,4 @@
-"""What children ask people: whoever waits for them asks it too, up to the root, and it is answered at any of them."""
+"""Interrupts of children show on all parents that wait for them, and can be answered on any of these runs."""
 
 from datetime import timedelta
 from typing import Final
@@ -50,7 +50,9 @@ def asked_in(event: Event) -> list[str]:
     return [each.id for each in outcome.interrupts] if isinstance(outcome, InterruptOutcome) else []
 
 
-async def test_a_question_is_asked_by_all_above_that_wait_and_answered_at_the_root(anywhere: Workshop) -> None:
+async def test_an_interrupt_of_a_child_shows_on_all_waiting_parents_and_is_answered_at_the_root(
+    anywhere: Workshop,
+) -> None:
     family(anywhere)
     async with anywhere.open() as floor:
         run = await floor.start()
@@ -74,7 +76,7 @@ async def test_a_question_is_asked_by_all_above_that_wait_and_answered_at_the_ro
 
 
 @pytest.mark.parametrize("where", ["root", "mid", "leaf"])
-async def test_it_may_be_answered_anywhere_and_once(workshop: Workshop, where: str) -> None:
+async def test_an_interrupt_may_be_answered_on_any_run_once(workshop: Workshop, where: str) -> None:
     family(workshop)
     async with workshop.open() as floor:
         run = await floor.start()
@@ -88,7 +90,7 @@ async def test_it_may_be_answered_anywhere_and_once(workshop: Workshop, where: s
         assert (await floor.ended(run)).output == "root mid leaf yes"
 
 
-async def test_two_children_ask_at_once_and_each_gets_its_own_answer(anywhere: Workshop) -> None:
+async def test_interrupts_of_two_children_get_their_own_responses(anywhere: Workshop) -> None:
     anywhere.agent(calling(spawn("one"), spawn("two"), ASK), say("done"), tools=TOOLS)
     for name in ("one", "two"):
         anywhere.agent(calling(call("ask_user", question=name)), say(name + " {$last_tool}"), name=name, tools=TOOLS)
@@ -103,7 +105,7 @@ async def test_two_children_ask_at_once_and_each_gets_its_own_answer(anywhere: W
     assert sorted(said[2:5]) == ["tool: one to one", "tool: to may I?", "tool: two to two"]
 
 
-async def test_one_answer_of_two_leaves_the_other_asked(workshop: Workshop) -> None:
+async def test_one_response_of_two_leaves_the_other_interrupt_open(workshop: Workshop) -> None:
     family(workshop, ASK, call("ask_user", question="sure?"))
     async with workshop.open() as floor:
         run = await floor.start()
@@ -115,7 +117,7 @@ async def test_one_answer_of_two_leaves_the_other_asked(workshop: Workshop) -> N
         assert (await floor.ended(run)).output == "root mid leaf two"
 
 
-async def test_all_are_answered_at_once_in_the_name_of_a_segment(anywhere: Workshop) -> None:
+async def test_all_interrupts_are_answered_at_once_with_a_segment_id(anywhere: Workshop) -> None:
     anywhere.agent(calling(spawn("kid"), ASK), say("done"), tools=TOOLS)
     anywhere.agent(calling(ASK), say("I did"), name="kid", tools=TOOLS)
     async with anywhere.open() as floor:
@@ -130,7 +132,7 @@ async def test_all_are_answered_at_once_in_the_name_of_a_segment(anywhere: Works
     assert [event.run_id for event in events if isinstance(event, RunStarted)][-1] == "next"
 
 
-async def test_what_a_background_child_asks_is_its_own_affair(workshop: Workshop) -> None:
+async def test_an_interrupt_of_a_background_child_does_not_show_on_its_parent(workshop: Workshop) -> None:
     workshop.agent(calling(spawn("kid", wait=False)), calling(spawn("other")), say("{$last_tool}"), tools=TOOLS)
     workshop.agent(calling(ASK), say("I did"), name="kid", tools=TOOLS)
     workshop.agent(say("well"), name="other")
@@ -142,7 +144,7 @@ async def test_what_a_background_child_asks_is_its_own_affair(workshop: Workshop
     assert run.output == "well"
 
 
-async def test_what_a_background_child_asks_and_is_answered_lets_nobody_answer_twice(anywhere: Workshop) -> None:
+async def test_an_answered_interrupt_of_a_background_child_causes_no_second_answer(anywhere: Workshop) -> None:
     slowly = say("my only answer", chunks=14, delay_ms=50)  # the child asks in the middle of it
     anywhere.agent(calling(spawn("kid", wait=False)), slowly, say("once more"), tools=TOOLS)
     anywhere.agent(calling(ASK), calling(ASK), say("I did"), name="kid", tools=TOOLS)
@@ -157,7 +159,7 @@ async def test_what_a_background_child_asks_and_is_answered_lets_nobody_answer_t
     assert (ended.output, ended.iterations) == ("my only answer", 2)
 
 
-async def test_a_word_to_the_root_leaves_the_question_to_the_child(anywhere: Workshop) -> None:
+async def test_a_message_to_the_root_leaves_the_childs_interrupt_open(anywhere: Workshop) -> None:
     anywhere.agent(calling(spawn("kid")), calling(ASK), say("{$last_user}"), tools=TOOLS)
     anywhere.agent(calling(call("ask_user", question="child?")), say("I did"), name="kid", tools=TOOLS)
     async with anywhere.open() as floor:
@@ -172,7 +174,7 @@ async def test_a_word_to_the_root_leaves_the_question_to_the_child(anywhere: Wor
         await floor.events(run)
 
 
-async def test_a_word_to_the_child_takes_its_question_back_everywhere(anywhere: Workshop) -> None:
+async def test_a_message_to_the_child_withdraws_its_interrupt_everywhere(anywhere: Workshop) -> None:
     """The child goes on without an answer, so nobody above it asks any more."""
     family(anywhere)
     async with anywhere.open() as floor:
@@ -189,7 +191,7 @@ async def test_a_word_to_the_child_takes_its_question_back_everywhere(anywhere: 
     assert str(ended.output).startswith("root mid leaf not answered")
 
 
-async def test_a_question_that_nobody_answers_has_its_default_outcome_below(anywhere: Workshop) -> None:
+async def test_an_expired_interrupt_of_a_child_has_its_default_outcome(anywhere: Workshop) -> None:
     clock = HeldClock()
     family(anywhere)
     async with anywhere.open(clock=clock, lease=timedelta(days=30)) as floor:
@@ -200,7 +202,7 @@ async def test_a_question_that_nobody_answers_has_its_default_outcome_below(anyw
     assert str(ended.output).startswith("root mid leaf nobody answered in time")
 
 
-async def test_cancelling_a_child_that_asks_ends_the_question_at_the_root(anywhere: Workshop) -> None:
+async def test_cancelling_a_child_closes_its_interrupt_at_the_root(anywhere: Workshop) -> None:
     family(anywhere)
     async with anywhere.open() as floor:
         run = await floor.start()
@@ -213,7 +215,7 @@ async def test_cancelling_a_child_that_asks_ends_the_question_at_the_root(anywhe
     assert ended.output == "root mid agent `leaf` was cancelled"
 
 
-async def test_an_approval_below_is_given_at_the_root(workshop: Workshop) -> None:
+async def test_a_childs_approval_is_given_at_the_root(workshop: Workshop) -> None:
     family(workshop, call("log_write", message="x"))
     workshop.configure("leaf", tools=TOOLS, permissions={"ask": ["log_write"]})
     async with workshop.open() as floor:
@@ -229,7 +231,7 @@ async def test_an_approval_below_is_given_at_the_root(workshop: Workshop) -> Non
     assert (shown.reason, ended.output) == ("tool_call", 'root mid leaf {"logged":true}')
 
 
-async def test_a_run_that_asks_for_a_child_has_all_the_time_in_the_world(workshop: Workshop) -> None:
+async def test_the_wait_for_a_childs_interrupt_does_not_count_as_duration(workshop: Workshop) -> None:
     clock = HeldClock()
     family(workshop)
     async with workshop.open(clock=clock, lease=timedelta(days=30)) as floor:
@@ -240,7 +242,7 @@ async def test_a_run_that_asks_for_a_child_has_all_the_time_in_the_world(worksho
         assert (await floor.ended(run)).status is RunStatus.COMPLETED
 
 
-async def test_people_hear_of_a_question_once(workshop: Workshop) -> None:
+async def test_an_interrupt_of_a_child_is_notified_once(workshop: Workshop) -> None:
     family(workshop)
     async with workshop.open() as floor:
         run = await floor.start()
@@ -255,7 +257,7 @@ async def test_people_hear_of_a_question_once(workshop: Workshop) -> None:
     assert waiting == [leaf.id]
 
 
-async def test_a_tree_that_asks_goes_on_in_another_process(anywhere: Workshop) -> None:
+async def test_a_tree_with_an_open_interrupt_continues_in_another_process(anywhere: Workshop) -> None:
     family(anywhere)
     async with anywhere.open() as floor:
         run = await floor.start()

@@ -1,4 +1,4 @@
-"""Agents run commands: in their folder, within their rights, and nothing of it outlives them."""
+"""Agents run commands: in their folder, within their permissions, and no process outlives its run."""
 
 import asyncio
 from typing import Any
@@ -35,7 +35,7 @@ async def results(floor: Floor, run: Run) -> list[str]:
     return [str(message.content) for message in await floor.messages(run) if message.role == "tool"]
 
 
-async def test_a_command_works_in_the_folder_of_its_agent(workshop: Workshop) -> None:
+async def test_a_command_runs_in_the_folder_of_its_agent(workshop: Workshop) -> None:
     hand(workshop, "echo hello >note; ls; echo oops >&2; exit 3")
     async with workshop.open() as floor:
         run = await floor.play()
@@ -44,7 +44,7 @@ async def test_a_command_works_in_the_folder_of_its_agent(workshop: Workshop) ->
     assert (workshop.folder / "files" / "note").read_text() == "hello\n"
 
 
-async def test_the_next_command_begins_where_the_last_one_went(workshop: Workshop) -> None:
+async def test_the_next_command_starts_in_the_folder_of_the_last_one(workshop: Workshop) -> None:
     hand(workshop, "mkdir -p a/b; cd a/b", "pwd; cd ../../..; pwd", "pwd; false")
     async with workshop.open() as floor:
         run = await floor.play()
@@ -55,7 +55,7 @@ async def test_the_next_command_begins_where_the_last_one_went(workshop: Worksho
     assert third == f"{root}\n[exit code 1]"
 
 
-async def test_a_command_meant_for_a_folder_that_is_gone_is_not_run_elsewhere(workshop: Workshop) -> None:
+async def test_a_command_for_a_deleted_folder_is_not_run_elsewhere(workshop: Workshop) -> None:
     hand(workshop, "touch kept; mkdir a; cd a; rmdir ../a", "rm -f *", "ln -s /usr out; cd out", "ls", "ls")
     async with workshop.open() as floor:
         first, second, third, fourth, fifth = await results(floor, await floor.play())
@@ -79,7 +79,7 @@ async def test_a_long_output_is_cut_for_the_model_and_kept_whole(workshop: Works
     assert kept.content == "".join(f"{number}\n" for number in range(1, 100_001)) + "[exit code 0]"
 
 
-async def test_its_output_is_seen_while_it_runs(workshop: Workshop) -> None:
+async def test_the_output_of_a_command_is_streamed_while_it_runs(workshop: Workshop) -> None:
     hand(workshop, "echo first; while [ ! -e go ]; do sleep 0.05; done; echo last")
     async with workshop.open() as floor:
         run = await floor.start()
@@ -105,7 +105,7 @@ async def test_a_cancelled_run_leaves_no_process(workshop: Workshop) -> None:
         await floor.ended(run)
 
 
-async def test_a_command_that_was_cut_off_is_not_taken_for_done(workshop: Workshop) -> None:
+async def test_an_interrupted_command_is_not_done(workshop: Workshop) -> None:
     mark = new_mark()
     hand(workshop, f"sleep {mark}")
     pass_over_others()
@@ -130,7 +130,7 @@ async def test_a_command_that_takes_too_long_is_killed(workshop: Workshop) -> No
     assert await died_out(mark)
 
 
-async def test_what_the_rules_deny_is_hidden_from_commands_too(workshop: Workshop) -> None:
+async def test_denied_files_are_hidden_from_commands(workshop: Workshop) -> None:
     hand(
         workshop,
         "./look",
@@ -150,7 +150,7 @@ async def test_what_the_rules_deny_is_hidden_from_commands_too(workshop: Worksho
     assert list((files / "ci").iterdir()) == []
 
 
-async def test_what_the_rules_deny_by_name_cannot_be_made_either(workshop: Workshop) -> None:
+async def test_a_file_denied_by_name_cannot_be_created(workshop: Workshop) -> None:
     make = "mkdir -p .git/hooks; echo x >.git/hooks/post-commit; mkdir -p a/b; echo x >a/b/c; echo x >a/d; ls -A . a"
     denied = ["write_file(.git/hooks/**)", "write_file(a/b/c)"]
     workshop.write("tools/make/run.sh", f"({make}) >&2; echo 1")
@@ -170,7 +170,7 @@ async def test_what_the_rules_deny_by_name_cannot_be_made_either(workshop: Works
     assert found == ["a", "a/d", "make"]  # what stood for what is denied is gone again, and no more than that
 
 
-async def test_what_is_made_although_a_pattern_denies_it_is_told(workshop: Workshop) -> None:
+async def test_a_file_created_against_a_denied_pattern_is_reported(workshop: Workshop) -> None:
     rules = {"deny": ["write_file(*.pem)"], "allow": ["bash(sh make)", "bash(ls)"]}
     hand(workshop, "sh make", "ls", permissions=rules)
     workshop.write("files/make", "echo x >key.pem; echo x >note; echo made")
@@ -188,7 +188,7 @@ async def test_what_is_made_although_a_pattern_denies_it_is_told(workshop: Works
     assert second == "key.pem\nmake\nnote\nold.pem\n[exit code 0]"  # it is told once, and nobody else's file is taken
 
 
-async def test_rules_hold_wherever_the_shell_is(workshop: Workshop) -> None:
+async def test_rules_apply_in_every_shell_folder(workshop: Workshop) -> None:
     rules = {"ask": ["write_file(ci/**)"], "allow": ["bash"]}
     hand(workshop, "mkdir ci; cd ci", "echo x >run", permissions=rules)
     async with workshop.open() as floor:
@@ -201,7 +201,7 @@ async def test_rules_hold_wherever_the_shell_is(workshop: Workshop) -> None:
     assert list((workshop.folder / "files" / "ci").iterdir()) == []
 
 
-async def test_what_was_approved_for_one_folder_is_not_run_in_another(workshop: Workshop) -> None:
+async def test_a_command_approved_for_one_folder_is_not_run_in_another(workshop: Workshop) -> None:
     """All calls of a message are decided before the first of them moves the shell."""
     commands = ("mkdir ci; touch ci/run; cd ci", "rm -f *")
     workshop.agent(
@@ -227,7 +227,7 @@ async def test_what_was_approved_for_one_folder_is_not_run_in_another(workshop: 
 
 
 @pytest.mark.parametrize(("rules", "reached"), [({}, "no"), ({"allow": ["network"]}, "yes")])
-async def test_the_network_is_there_only_if_a_rule_allows_it(
+async def test_a_command_has_the_network_only_if_a_rule_allows_it(
     workshop: Workshop, rules: dict[str, list[str]], reached: str
 ) -> None:
     server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
@@ -265,7 +265,7 @@ async def test_without_a_sandbox_a_command_is_refused_with_the_remedy(
     assert not (workshop.folder / "files" / "note").exists()
 
 
-async def test_an_operator_can_do_without_a_sandbox(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_operator_can_disable_the_sandbox(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "SECRET")
     workshop.write("settings.json", {"sandbox": "off"})
     hand(workshop, f"ls {workshop.folder}; env")

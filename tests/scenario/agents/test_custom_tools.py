@@ -1,4 +1,4 @@
-"""Tools that people write: a folder with a command. What is wrong with one is nobody else's trouble."""
+"""Custom tools: a folder with a command. A broken one affects only its callers."""
 
 from typing import Any
 
@@ -51,13 +51,13 @@ async def test_a_command_reads_its_arguments_and_writes_its_result(workshop: Wor
     assert text.startswith('{"got":{"what":"tea"},"key":"run_')
 
 
-async def test_arguments_are_checked_before_it_runs(workshop: Workshop) -> None:
+async def test_arguments_of_a_custom_tool_are_checked_before_it_runs(workshop: Workshop) -> None:
     tool(workshop, ECHO)
     agent(workshop, call("weigh", what=3))
     assert "`what`: it must be string" in await weighed(workshop)
 
 
-async def test_it_works_in_the_folder_of_the_agent_and_cannot_change_its_own(workshop: Workshop) -> None:
+async def test_a_custom_tool_runs_in_the_folder_of_the_agent_and_cannot_change_its_own(workshop: Workshop) -> None:
     tool(workshop, 'echo x >made; echo x >"$HOLDFAST_TOOL_FOLDER/run.sh" || echo \'"kept"\'')
     agent(workshop)
     assert await weighed(workshop) == "kept"
@@ -79,7 +79,7 @@ async def test_a_command_that_fails_is_a_result_for_the_model(workshop: Workshop
     assert said in await weighed(workshop)
 
 
-async def test_one_that_takes_too_long_is_killed_and_nobody_knows_what_it_did(workshop: Workshop) -> None:
+async def test_a_custom_tool_that_times_out_is_killed_with_an_unknown_outcome(workshop: Workshop) -> None:
     tool(workshop, "sleep 1000", timeout_seconds=1)
     agent(workshop)
     async with workshop.open() as floor:
@@ -109,7 +109,7 @@ async def test_an_edit_is_used_by_the_next_run(workshop: Workshop) -> None:
         ({"timeout_seconds": 0}, "timeout_seconds"),
     ],
 )
-async def test_a_broken_tool_disturbs_only_those_who_call_it(
+async def test_a_broken_custom_tool_affects_only_its_callers(
     workshop: Workshop, fields: dict[str, Json], said: str
 ) -> None:
     tool(workshop, "echo 1", **fields)
@@ -119,7 +119,7 @@ async def test_a_broken_tool_disturbs_only_those_who_call_it(
     assert said in text
 
 
-async def test_a_tool_that_breaks_goes_on_as_it_was(workshop: Workshop) -> None:
+async def test_a_custom_tool_with_a_broken_edit_keeps_its_last_good_version(workshop: Workshop) -> None:
     tool(workshop, "echo 1")
     agent(workshop)
     async with workshop.open() as floor:
@@ -135,7 +135,7 @@ async def test_a_built_in_tool_cannot_be_replaced(workshop: Workshop) -> None:
         assert (await floor.play()).output == "hello"
 
 
-async def test_rules_are_about_custom_tools_like_any_other(workshop: Workshop) -> None:
+async def test_permission_rules_apply_to_custom_tools(workshop: Workshop) -> None:
     tool(workshop, "echo 1")
     agent(workshop, permissions={"deny": ["weigh"]})
     async with workshop.open() as floor:

@@ -1,4 +1,4 @@
-"""A process that stops in the middle of something: its runs go back to the queue, and others complete them."""
+"""A process that stops in the middle of a run: the run is requeued, and another process completes it."""
 
 from datetime import timedelta
 
@@ -10,14 +10,14 @@ from holdfast.domain.message import Role
 from holdfast.domain.run import RunStatus
 from holdfast.domain.step import StepState
 from holdfast.domain.tool import ToolClass
-from tests.scenario.agents.fake_tools import READ_ONLY, Gate
+from tests.scenario.agents.fake_tools import READ_ONLY, BlockingTool
 from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
 
 NOW = timedelta()
 LATER = timedelta(seconds=60)
 
 
-async def test_a_model_call_that_is_cut_off_is_made_again(anywhere: Workshop) -> None:
+async def test_an_interrupted_model_call_is_repeated(anywhere: Workshop) -> None:
     anywhere.agent(say("one moment", stall=True))
     async with anywhere.open() as floor:
         run = await floor.start()
@@ -34,10 +34,8 @@ async def test_a_model_call_that_is_cut_off_is_made_again(anywhere: Workshop) ->
 
 
 @pytest.mark.parametrize("fields", [READ_ONLY, {"kind": ToolClass.IDEMPOTENT}, {}], ids=["reads", "repeats", "acts"])
-async def test_a_tool_that_is_cut_off_runs_again_where_that_does_no_harm(
-    anywhere: Workshop, fields: dict[str, Json]
-) -> None:
-    gate = Gate(**fields)
+async def test_an_interrupted_idempotent_tool_is_run_again(anywhere: Workshop, fields: dict[str, Json]) -> None:
+    gate = BlockingTool(**fields)
     anywhere.agent(calling(call("gate")), say("{$last_tool}"), tools=["gate"])
     async with anywhere.open(gate) as floor:
         run = await floor.start()
@@ -56,8 +54,10 @@ async def test_a_tool_that_is_cut_off_runs_again_where_that_does_no_harm(
 
 
 @pytest.mark.parametrize("fields", [READ_ONLY, {"kind": ToolClass.IDEMPOTENT}, {}], ids=["reads", "repeats", "acts"])
-async def test_a_tool_that_ends_in_time_is_not_cut_off(anywhere: Workshop, fields: dict[str, Json]) -> None:
-    gate = Gate(**fields)
+async def test_a_tool_that_ends_within_the_drain_timeout_is_not_cancelled(
+    anywhere: Workshop, fields: dict[str, Json]
+) -> None:
+    gate = BlockingTool(**fields)
     anywhere.agent(calling(call("gate")), say("{$last_tool}"), tools=["gate"])
     async with anywhere.open(gate) as floor:
         run = await floor.start()
@@ -73,8 +73,8 @@ async def test_a_tool_that_ends_in_time_is_not_cut_off(anywhere: Workshop, field
     assert (ended.output, len(results)) == ("open", 1)
 
 
-async def test_what_came_in_while_nobody_worked_is_heard(anywhere: Workshop) -> None:
-    gate = Gate(kind=ToolClass.IDEMPOTENT)
+async def test_messages_that_arrive_without_a_worker_are_read_later(anywhere: Workshop) -> None:
+    gate = BlockingTool(kind=ToolClass.IDEMPOTENT)
     anywhere.agent(calling(call("gate")), say("{$last_user}"), tools=["gate"])
     async with anywhere.open(gate) as floor:
         run = await floor.start()
@@ -87,7 +87,7 @@ async def test_what_came_in_while_nobody_worked_is_heard(anywhere: Workshop) -> 
         assert (await floor.ended(run)).output == "are you there?"
 
 
-async def test_a_process_that_is_closed_gives_back_all_its_runs(anywhere: Workshop) -> None:
+async def test_a_closed_process_releases_all_its_runs(anywhere: Workshop) -> None:
     anywhere.agent(
         calling(call("log_write", message="x"), say="hm", chunks=3, delay_ms=5), say("done"), tools=["log_write"]
     )

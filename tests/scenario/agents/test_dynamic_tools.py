@@ -1,4 +1,4 @@
-"""Tools of others come and go while a run goes on."""
+"""Remote tools that change during a run."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -8,7 +8,7 @@ import pytest
 from holdfast.control.remote_methods import RemoteMethod
 from holdfast.domain.content import Json
 from holdfast.tools.tool import ToolResult
-from tests.scenario.agents.fake_tools import Handmade, answers
+from tests.scenario.agents.fake_tools import FakeTool, answers
 from tests.scenario.agents.workshop import SPACE, Floor, Workshop, call, calling, say
 
 LOOK = RemoteMethod(name="look", description="Looks.", read_only=True)
@@ -28,7 +28,7 @@ def connect(floor: Floor, clients: ExitStack) -> None:
 
 
 @pytest.mark.parametrize("named", ["remote__*", "remote__look", "*"])
-async def test_a_method_that_is_offered_in_the_middle_of_a_run_is_shown_from_then_on(
+async def test_a_method_offered_during_a_run_is_shown_from_the_next_call(
     workshop: Workshop, clients: ExitStack, named: str
 ) -> None:
     async def come(arguments: dict[str, Json]) -> ToolResult:
@@ -36,14 +36,14 @@ async def test_a_method_that_is_offered_in_the_middle_of_a_run_is_shown_from_the
         return ToolResult(content="here I am")
 
     workshop.agent(calling(call("come")), say("done"), tools=["come", named], tools_shown=1_000)
-    async with workshop.open(Handmade("come", come)) as floor:
+    async with workshop.open(FakeTool("come", come)) as floor:
         run = await floor.play()
         before, after = [[tool["name"] for tool in (await floor.context(run, number)).tools] for number in (0, 1)]
     assert run.output == "done"
     assert {*after} - {*before} == {"remote__look"}
 
 
-async def test_a_method_that_is_not_had_because_a_local_tool_has_its_name_is_told_of(
+async def test_a_method_hidden_by_a_local_tool_is_logged(
     workshop: Workshop, clients: ExitStack, caplog: pytest.LogCaptureFixture
 ) -> None:
     workshop.agent(

@@ -1,4 +1,4 @@
-"""Agents that are edited while they run: a run keeps its model, and a broken edit does it no harm."""
+"""Agents that are edited while they run: a run keeps its model, and survives a broken edit."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.run import RunStatus
 from holdfast.domain.tool import ToolClass
 from holdfast.workspace.agents import FolderAgents
-from tests.scenario.agents.fake_tools import Gate
+from tests.scenario.agents.fake_tools import BlockingTool
 from tests.scenario.agents.workshop import SPACE, Floor, Workshop, call, calling, say
 
 ASK: Final = calling(call("ask_user", question="?"))
@@ -36,7 +36,7 @@ async def test_a_broken_edit_leaves_the_run_with_the_last_good_version(anywhere:
         assert (await floor.start()).status is RunStatus.QUEUED
 
 
-async def test_a_run_keeps_the_model_that_it_began_with(anywhere: Workshop) -> None:
+async def test_a_run_keeps_the_model_that_it_started_with(anywhere: Workshop) -> None:
     anywhere.agent(ASK, say("as before"), tools=["ask_user"])
     async with anywhere.open() as floor:
         run = await floor.start()
@@ -49,8 +49,8 @@ async def test_a_run_keeps_the_model_that_it_began_with(anywhere: Workshop) -> N
         assert (await floor.play()).output == "another"
 
 
-async def test_new_instructions_count_from_the_next_time_that_it_is_taken_up(workshop: Workshop) -> None:
-    gate = Gate(kind=ToolClass.IDEMPOTENT)
+async def test_new_instructions_apply_when_the_run_is_claimed_again(workshop: Workshop) -> None:
+    gate = BlockingTool(kind=ToolClass.IDEMPOTENT)
     workshop.agent(calling(call("gate")), ASK, say("done"), tools=["gate", "ask_user"])
     async with workshop.open(gate) as floor:
         run = await floor.start()
@@ -65,7 +65,7 @@ async def test_new_instructions_count_from_the_next_time_that_it_is_taken_up(wor
     assert ["Do as you like." in system for system in told] == [False, False, True]
 
 
-async def test_a_tool_that_is_taken_away_while_a_call_waits_is_a_result_for_the_model(workshop: Workshop) -> None:
+async def test_a_tool_removed_while_its_call_waits_is_a_result_for_the_model(workshop: Workshop) -> None:
     workshop.agent(ASK, say("{$last_tool}"), tools=["ask_user"])
     async with workshop.open() as floor:
         run = await floor.start()
@@ -77,7 +77,7 @@ async def test_a_tool_that_is_taken_away_while_a_call_waits_is_a_result_for_the_
     assert (ended.status, ended.output) == (RunStatus.COMPLETED, "the tool `ask_user` is no longer available")
 
 
-async def test_an_agent_that_is_taken_away_ends_its_runs_with_nothing_open(workshop: Workshop) -> None:
+async def test_the_runs_of_a_removed_agent_fail_with_no_open_call(workshop: Workshop) -> None:
     workshop.agent(ASK, say("done"), tools=["ask_user"])
     async with workshop.open() as floor:
         run = await floor.start()
@@ -93,7 +93,7 @@ async def test_an_agent_that_is_taken_away_ends_its_runs_with_nothing_open(works
     assert ended.error is not None and ended.error.code == "NOT_FOUND"
 
 
-async def test_a_tool_that_does_not_exist_ends_the_run_with_its_name(workshop: Workshop) -> None:
+async def test_an_unknown_tool_in_the_agent_file_fails_the_run_with_its_name(workshop: Workshop) -> None:
     workshop.agent(say("done"), tools=["log_wirte"])
     async with workshop.open() as floor:
         run = await floor.play()

@@ -1,4 +1,4 @@
-"""An agent works on files: it looks around, reads, edits and writes, and people can see what changed."""
+"""Agents read, edit and write files in their folder."""
 
 from holdfast.domain.events.custom import FileAction, FileChanged
 from holdfast.domain.message import Role
@@ -46,7 +46,7 @@ async def test_an_agent_reads_edits_and_writes_files(anywhere: Workshop) -> None
     )
 
 
-async def test_what_a_run_has_read_the_next_run_of_the_thread_knows(workshop: Workshop) -> None:
+async def test_files_read_by_a_run_may_be_edited_by_the_next_run_of_the_thread(workshop: Workshop) -> None:
     workshop.write("files/a", "one\n")
     workshop.agent(calling(call("read_file", path="a")), say("read"), tools=FILE_TOOLS)
     async with workshop.open() as floor:
@@ -65,7 +65,7 @@ async def test_each_agent_works_in_its_own_folder(workshop: Workshop) -> None:
     assert not (workshop.folder / "files").exists()
 
 
-async def test_the_workspace_itself_is_out_of_reach(workshop: Workshop) -> None:
+async def test_the_files_of_the_workspace_itself_cannot_be_accessed(workshop: Workshop) -> None:
     workshop.write("settings.json", {})
     paths = [
         "../settings.json",

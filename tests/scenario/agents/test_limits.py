@@ -1,4 +1,4 @@
-"""What a run may use: calls, time, tokens and money. Whoever has used it up ends with a typed error."""
+"""Limits of a run: iterations, duration, tokens and cost. An exceeded limit is a typed error."""
 
 import asyncio
 from datetime import timedelta
@@ -15,7 +15,7 @@ from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.tool import ToolClass
 from holdfast.testing.clock import HeldClock
 from holdfast.testing.openai_server import StubOpenAIServer, StubReply, StubToolCall
-from tests.scenario.agents.fake_tools import Gate, answers
+from tests.scenario.agents.fake_tools import BlockingTool, answers
 from tests.scenario.agents.workshop import SPACE, STAND_IN, Floor, Workshop, call, calling, say
 
 NOTE: Final = call("log_write", message="x")
@@ -36,7 +36,7 @@ def notes(number: int) -> list[dict[str, Json]]:
     return [calling(call("log_write", message=f"{index}"), usage=USED) for index in range(number)]
 
 
-async def test_a_run_makes_no_more_model_calls_than_it_may(anywhere: Workshop) -> None:
+async def test_a_run_fails_at_its_iteration_limit(anywhere: Workshop) -> None:
     anywhere.agent(*notes(5), say("done"), tools=["log_write"], limits={"max_iterations": 3})
     async with anywhere.open() as floor:
         run = await floor.play()
@@ -46,13 +46,13 @@ async def test_a_run_makes_no_more_model_calls_than_it_may(anywhere: Workshop) -
     assert run.iterations == len(calls) == 3
 
 
-async def test_a_run_that_needs_exactly_what_it_may_is_done(workshop: Workshop) -> None:
+async def test_a_run_that_needs_exactly_its_iteration_limit_completes(workshop: Workshop) -> None:
     workshop.agent(*notes(2), say("done"), tools=["log_write"], limits={"max_iterations": 3})
     async with workshop.open() as floor:
         assert (await floor.play()).output == "done"
 
 
-async def test_a_request_says_how_long_a_run_may_work_but_not_that_it_may_spend_more(workshop: Workshop) -> None:
+async def test_a_request_may_set_the_duration_but_not_raise_the_budget(workshop: Workshop) -> None:
     workshop.agent(*notes(5), say("done"), tools=["log_write"], limits={"max_iterations": 3, "token_budget": 5000})
     async with workshop.open() as floor:
         tight = await floor.play(limits=Limits(max_iterations=1, max_duration_seconds=60))
@@ -62,8 +62,8 @@ async def test_a_request_says_how_long_a_run_may_work_but_not_that_it_may_spend_
     assert (tight.iterations, loose.iterations) == (1, 6)
 
 
-async def test_a_run_works_no_longer_than_it_may(anywhere: Workshop, clock: HeldClock) -> None:
-    gate = Gate(kind=ToolClass.IDEMPOTENT)
+async def test_a_run_fails_at_its_maximum_duration(anywhere: Workshop, clock: HeldClock) -> None:
+    gate = BlockingTool(kind=ToolClass.IDEMPOTENT)
     anywhere.agent(calling(call("gate")), say("done"), tools=["gate"], limits={"max_duration_seconds": 60})
     async with anywhere.open(gate, clock=clock, lease=timedelta(days=1)) as floor:
         run = await floor.start()
@@ -78,7 +78,7 @@ async def test_a_run_works_no_longer_than_it_may(anywhere: Workshop, clock: Held
         await floor.events(run)
 
 
-async def test_waiting_for_a_person_is_not_work(anywhere: Workshop, clock: HeldClock) -> None:
+async def test_waiting_for_a_person_does_not_count_as_duration(anywhere: Workshop, clock: HeldClock) -> None:
     ask = calling(call("ask_user", question="?"))
     anywhere.agent(ask, ask, say("done"), tools=["ask_user"], limits={"max_duration_seconds": 60})
     async with anywhere.open(clock=clock, lease=timedelta(days=1000)) as floor:
@@ -91,7 +91,7 @@ async def test_waiting_for_a_person_is_not_work(anywhere: Workshop, clock: HeldC
         assert (await floor.ended(run)).output == "done"
 
 
-async def test_waiting_for_a_time_is_work(workshop: Workshop, clock: HeldClock) -> None:
+async def test_sleeping_counts_as_duration(workshop: Workshop, clock: HeldClock) -> None:
     nap = calling(call("sleep", seconds=3600))
     workshop.agent(nap, say("done"), tools=["sleep"], limits={"max_duration_seconds": 60})
     async with workshop.open(clock=clock, lease=timedelta(days=1)) as floor:
@@ -101,7 +101,7 @@ async def test_waiting_for_a_time_is_work(workshop: Workshop, clock: HeldClock) 
         assert failed(await floor.ended(run)) == "DEADLINE_EXCEEDED"
 
 
-async def test_the_time_of_a_parent_ends_its_children_too(workshop: Workshop, clock: HeldClock) -> None:
+async def test_the_deadline_of_a_parent_ends_its_children(workshop: Workshop, clock: HeldClock) -> None:
     spawn, ask = call("agent_spawn", agent="kid", input="x"), call("sleep", seconds=3600)
     workshop.agent(calling(spawn), say("done"), tools=["agent_spawn"], limits={"max_duration_seconds": 60})
     workshop.agent(calling(ask), say("I did"), name="kid", tools=["sleep"])
@@ -115,7 +115,7 @@ async def test_the_time_of_a_parent_ends_its_children_too(workshop: Workshop, cl
         assert (await floor.get(child)).status.terminal
 
 
-async def test_a_run_begins_no_call_when_its_tokens_are_spent(anywhere: Workshop) -> None:
+async def test_no_model_call_starts_when_the_token_budget_is_spent(anywhere: Workshop) -> None:
     anywhere.agent(*notes(9), say("done"), tools=["log_write"], limits={"token_budget": 250})
     async with anywhere.open() as floor:
         run = await floor.play()
@@ -129,7 +129,7 @@ async def test_a_run_begins_no_call_when_its_tokens_are_spent(anywhere: Workshop
     assert run.error.details == {"budget": "token_budget", "limit": 250, "spent": 300}
 
 
-async def test_a_run_begins_no_call_when_its_money_is_spent(workshop: Workshop) -> None:
+async def test_no_model_call_starts_when_the_cost_budget_is_spent(workshop: Workshop) -> None:
     replies = StubReply(calls=[StubToolCall(name="log_write", arguments={"message": "x"})])
     async with StubOpenAIServer(default_reply=replies) as server:
         workshop.provider(server, **PRICES)
@@ -141,7 +141,7 @@ async def test_a_run_begins_no_call_when_its_money_is_spent(workshop: Workshop) 
     assert len(server.requests) == 3
 
 
-async def test_a_budget_in_dollars_needs_a_price(workshop: Workshop) -> None:
+async def test_a_cost_budget_needs_a_model_with_a_price(workshop: Workshop) -> None:
     async with StubOpenAIServer() as server:
         workshop.provider(server)
         workshop.agent(model=STAND_IN, limits={"cost_budget_usd": 1.0})
@@ -154,7 +154,7 @@ async def test_a_budget_in_dollars_needs_a_price(workshop: Workshop) -> None:
             assert (await floor.store.runs.page(SPACE)).items == []
 
 
-async def test_a_provider_that_does_not_say_what_was_used_is_not_free(workshop: Workshop) -> None:
+async def test_a_call_without_reported_usage_is_charged_by_estimate(workshop: Workshop) -> None:
     """Its tokens are estimated, so that a budget holds, and what they cost is not known."""
     look = StubReply(text="let me see " * 20, calls=[StubToolCall(name="look")], input_tokens=None)
     async with StubOpenAIServer(default_reply=look) as server:
@@ -193,7 +193,7 @@ async def spend_together(floor: Floor) -> None:
         assert each.usage.total_tokens == 100 * each.iterations
 
 
-async def test_children_that_spend_at_once_overshoot_by_one_call_each(anywhere: Workshop) -> None:
+async def test_parallel_children_overshoot_the_budget_by_at_most_one_call_each(anywhere: Workshop) -> None:
     spawn = [call("agent_spawn", agent="kid", input=f"{number}") for number in range(CHILDREN)]
     turns = calling(*spawn, usage=USED), say("done", usage=USED)
     anywhere.agent(*turns, tools=["agent_spawn"], limits={"token_budget": 2000})
@@ -202,7 +202,7 @@ async def test_children_that_spend_at_once_overshoot_by_one_call_each(anywhere: 
         await spend_together(floor)
 
 
-async def test_a_child_has_its_own_budget_beside_that_of_its_parent(workshop: Workshop) -> None:
+async def test_a_child_has_its_own_budget_in_addition_to_its_parents(workshop: Workshop) -> None:
     spawn = calling(call("agent_spawn", agent="kid", input="x"), usage=USED)
     workshop.agent(spawn, say("{$last_tool}", usage=USED), tools=["agent_spawn"], limits={"token_budget": 1000})
     workshop.agent(*notes(9), name="kid", tools=["log_write"], limits={"token_budget": 200})
@@ -214,7 +214,7 @@ async def test_a_child_has_its_own_budget_beside_that_of_its_parent(workshop: Wo
     assert str(run.output).startswith("agent `kid` failed: BUDGET_EXCEEDED")
 
 
-async def test_the_same_call_again_and_again_is_reminded_of_and_then_stopped(anywhere: Workshop) -> None:
+async def test_a_repeated_call_causes_a_reminder_and_then_a_stop(anywhere: Workshop) -> None:
     anywhere.agent(*[calling(NOTE)] * 9, say("done"), tools=["log_write"])
     async with anywhere.open() as floor:
         run = await floor.play()
@@ -226,8 +226,8 @@ async def test_the_same_call_again_and_again_is_reminded_of_and_then_stopped(any
     assert "log_write" in str(reminders[3][0].content)
 
 
-async def test_what_a_person_says_ends_a_row_of_the_same_calls(workshop: Workshop) -> None:
-    gate = Gate(kind=ToolClass.IDEMPOTENT)
+async def test_a_user_message_resets_the_count_of_repeated_calls(workshop: Workshop) -> None:
+    gate = BlockingTool(kind=ToolClass.IDEMPOTENT)
     workshop.agent(*[calling(NOTE)] * 4, calling(call("gate")), *[calling(NOTE)] * 4, say("done"), tools=["*"])
     async with workshop.open(gate) as floor:
         run = await floor.start()

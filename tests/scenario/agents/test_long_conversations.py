@@ -1,4 +1,4 @@
-"""Conversations that grow too long for their model: they are told in fewer words, and nothing of them is lost."""
+"""Conversations that exceed the context window: they are compacted, and stored completely."""
 
 from collections.abc import AsyncIterator
 from typing import Final
@@ -48,7 +48,7 @@ def is_summary(request: Json) -> bool:
     return "tools" not in request and "summar" in str(request["messages"][-1]["content"]).lower()
 
 
-async def test_a_long_conversation_is_told_in_fewer_words_and_kept_whole(anywhere: Workshop) -> None:
+async def test_a_long_conversation_is_compacted_and_stored_completely(anywhere: Workshop) -> None:
     anywhere.agent(say("You said {$last_user}"))
     anywhere.script(say("You said {$last_user}"), context_window=WINDOW)
     async with anywhere.open() as floor:
@@ -81,7 +81,7 @@ async def test_a_run_of_many_calls_stays_within_its_window(workshop: Workshop) -
     assert all("the task" in str([message.content for message in context.messages]) for context in told)
 
 
-async def test_a_run_is_reminded_of_its_task_now_and_then(workshop: Workshop) -> None:
+async def test_a_run_is_reminded_of_its_goal_at_intervals(workshop: Workshop) -> None:
     turns = [calling(call("log_write", message=f"{number}")) for number in range(21)]
     workshop.agent(*turns, say("done"), tools=["log_write"])
     async with workshop.open() as floor:
@@ -96,7 +96,7 @@ async def test_a_run_is_reminded_of_its_task_now_and_then(workshop: Workshop) ->
     assert all(context.complete for context in told)
 
 
-async def test_the_same_error_again_and_again_is_pointed_out(workshop: Workshop) -> None:
+async def test_a_repeated_error_causes_a_reminder(workshop: Workshop) -> None:
     workshop.agent(*(calling(call("broken", n=number)) for number in range(5)), say("done"), tools=["broken"])
     async with workshop.open(raises("broken", ValueError("no luck"))) as floor:
         run = await floor.play()
@@ -106,7 +106,7 @@ async def test_the_same_error_again_and_again_is_pointed_out(workshop: Workshop)
     assert [bool(each) for each in reminders] == [False, False, False, True, True, True]
 
 
-async def test_a_provider_that_finds_a_call_too_long_is_told_less(workshop: Workshop, server: StubOpenAIServer) -> None:
+async def test_a_context_overflow_compacts_the_conversation(workshop: Workshop, server: StubOpenAIServer) -> None:
     async with workshop.open() as floor:
         run = await talk(floor, 3)
         server.requests.clear()
@@ -123,7 +123,7 @@ async def test_a_provider_that_finds_a_call_too_long_is_told_less(workshop: Work
     assert states == [StepState.FAILED, StepState.DONE]
 
 
-async def test_a_call_that_stays_too_long_ends_the_run(workshop: Workshop, server: StubOpenAIServer) -> None:
+async def test_a_second_context_overflow_fails_the_run(workshop: Workshop, server: StubOpenAIServer) -> None:
     too_long = StubReply(status=400, error_code="context_length_exceeded")
     async with workshop.open() as floor:
         run = await talk(floor, 3)
@@ -135,7 +135,7 @@ async def test_a_call_that_stays_too_long_ends_the_run(workshop: Workshop, serve
     assert len(server.requests) == 3
 
 
-async def test_a_first_call_that_is_too_long_ends_the_run(workshop: Workshop, server: StubOpenAIServer) -> None:
+async def test_a_context_overflow_of_the_first_call_fails_the_run(workshop: Workshop, server: StubOpenAIServer) -> None:
     server.add_replies(*[StubReply(status=400, error_code="context_length_exceeded")] * 3)
     async with workshop.open() as floor:
         run = await floor.play("hello")
@@ -156,7 +156,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: str(broken.fault or broken.error_code or broken.status))
-async def test_a_summary_that_is_not_written_is_done_without(
+async def test_a_run_continues_without_a_failed_summary(
     workshop: Workshop, server: StubOpenAIServer, broken: StubReply
 ) -> None:
     async with workshop.open(pace=CommitInterval(idle_timeout_seconds=0.3)) as floor:
@@ -171,7 +171,7 @@ async def test_a_summary_that_is_not_written_is_done_without(
     assert sum(told.tokens.values()) < WINDOW
 
 
-async def test_while_no_summary_is_written_the_run_still_goes_on(workshop: Workshop, server: StubOpenAIServer) -> None:
+async def test_a_run_continues_while_no_summary_is_written(workshop: Workshop, server: StubOpenAIServer) -> None:
     async with workshop.open(pace=CommitInterval(idle_timeout_seconds=0.3)) as floor:
         run = await talk(floor, 5)
         server.requests.clear()
@@ -182,9 +182,7 @@ async def test_while_no_summary_is_written_the_run_still_goes_on(workshop: Works
     assert sum(told.tokens.values()) < WINDOW
 
 
-async def test_a_summary_is_paid_for_and_needs_a_budget_like_any_call(
-    workshop: Workshop, server: StubOpenAIServer
-) -> None:
+async def test_a_summary_is_charged_and_needs_a_budget(workshop: Workshop, server: StubOpenAIServer) -> None:
     async with workshop.open() as floor:
         run = await talk(floor, 5)
         server.add_replies(StubReply(text="in short", input_tokens=70, output_tokens=30), StubReply(text="done"))
@@ -193,7 +191,7 @@ async def test_a_summary_is_paid_for_and_needs_a_budget_like_any_call(
     assert paid.usage.total_tokens == 100 + 15
 
 
-async def test_a_summary_that_broke_off_is_paid_for_like_any_call(workshop: Workshop, server: StubOpenAIServer) -> None:
+async def test_an_unfinished_summary_is_charged(workshop: Workshop, server: StubOpenAIServer) -> None:
     async with workshop.open() as floor:
         run = await talk(floor, 5)
         server.add_replies(StubReply(text="in short " * 50, fault=StubFault.CUT), StubReply(text="done"))
@@ -203,7 +201,7 @@ async def test_a_summary_that_broke_off_is_paid_for_like_any_call(workshop: Work
     assert paid.usage.output_tokens > 5 + 50
 
 
-async def test_no_summary_is_asked_for_when_the_budget_is_spent(workshop: Workshop, server: StubOpenAIServer) -> None:
+async def test_no_summary_is_requested_when_the_budget_is_spent(workshop: Workshop, server: StubOpenAIServer) -> None:
     look = StubReply(text=LONG, calls=[StubToolCall(name="look")], input_tokens=90, output_tokens=20)
     workshop.configure(model=STAND_IN, tools=["look"])
     async with workshop.open(answers("look", LONG * 4)) as floor:

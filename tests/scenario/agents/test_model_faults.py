@@ -1,4 +1,4 @@
-"""Providers that fail: a call is tried again later, by whichever worker, or the run ends with a typed error."""
+"""Failing providers: a model call is retried later, by any worker, or the run fails with a typed error."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -72,7 +72,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("bad", BAD, ids=lambda bad: str(bad.fault or bad.status))
-async def test_a_call_that_fails_is_made_again(workshop: Workshop, server: StubOpenAIServer, bad: StubReply) -> None:
+async def test_a_failed_model_call_is_retried(workshop: Workshop, server: StubOpenAIServer, bad: StubReply) -> None:
     server.add_replies(bad, StubReply(text="the answer"))
     async with workshop.open(answers("look", "seen"), pace=CommitInterval(idle_timeout_seconds=0.3)) as floor:
         run = await floor.play()
@@ -86,7 +86,7 @@ async def test_a_call_that_fails_is_made_again(workshop: Workshop, server: StubO
     assert run.attempt <= 2
 
 
-async def test_a_provider_is_left_alone_for_as_long_as_it_asks(workshop: Workshop, server: StubOpenAIServer) -> None:
+async def test_retry_after_of_a_provider_is_respected(workshop: Workshop, server: StubOpenAIServer) -> None:
     server.add_replies(StubReply(status=429, retry_after="7"))
     async with workshop.open(answers("look", "seen")) as floor:
         run = await floor.start()
@@ -100,9 +100,7 @@ async def test_a_provider_is_left_alone_for_as_long_as_it_asks(workshop: Worksho
 
 
 @pytest.mark.parametrize("years", ["99999999", "9" * 30, "Fri, 31 Dec 9999 23:59:59 GMT"])
-async def test_a_provider_that_asks_for_years_is_asked_again_after_a_day(
-    workshop: Workshop, server: StubOpenAIServer, years: str
-) -> None:
+async def test_retry_after_is_limited_to_a_day(workshop: Workshop, server: StubOpenAIServer, years: str) -> None:
     server.add_replies(StubReply(status=529, retry_after=years))
     async with workshop.open(answers("look", "seen")) as floor:
         run = await floor.start()
@@ -113,7 +111,7 @@ async def test_a_provider_that_asks_for_years_is_asked_again_after_a_day(
         await floor.runs.cancel(SPACE, run.id)
 
 
-async def test_it_waits_longer_each_time_and_then_gives_up(workshop: Workshop, server: StubOpenAIServer) -> None:
+async def test_retries_back_off_and_stop_at_the_maximum(workshop: Workshop, server: StubOpenAIServer) -> None:
     server.add_replies(*[StubReply(status=503)] * 9)
     async with workshop.open(
         answers("look", "seen"), patience=RetryPolicy(max_attempts=4, first_delay_seconds=0.01)
@@ -127,7 +125,7 @@ async def test_it_waits_longer_each_time_and_then_gives_up(workshop: Workshop, s
     assert all(pause >= least for pause, least in zip(pauses, (10, 20, 40), strict=True))
 
 
-async def test_an_answer_in_between_begins_the_count_anew(workshop: Workshop, server: StubOpenAIServer) -> None:
+async def test_a_success_resets_the_retry_count(workshop: Workshop, server: StubOpenAIServer) -> None:
     out, look = StubReply(status=500), StubReply(calls=[StubToolCall(name="look")])
     server.add_replies(out, out, look, out, out, StubReply(text="done"))
     async with workshop.open(
@@ -137,9 +135,7 @@ async def test_an_answer_in_between_begins_the_count_anew(workshop: Workshop, se
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404])
-async def test_a_call_that_can_never_succeed_ends_the_run(
-    workshop: Workshop, server: StubOpenAIServer, status: int
-) -> None:
+async def test_a_refused_model_call_fails_the_run(workshop: Workshop, server: StubOpenAIServer, status: int) -> None:
     server.add_replies(StubReply(status=status, error_message="no such thing"))
     async with workshop.open(answers("look", "seen")) as floor:
         run = await floor.play()
@@ -151,7 +147,7 @@ async def test_a_call_that_can_never_succeed_ends_the_run(
 
 
 @pytest.mark.parametrize("scripted", ["CONTENT_FILTER", "SOMETHING_ELSE"])
-async def test_what_a_script_refuses_ends_the_run(workshop: Workshop, scripted: str) -> None:
+async def test_a_scripted_refusal_fails_the_run(workshop: Workshop, scripted: str) -> None:
     workshop.agent(say("half", error={"code": scripted, "message": "no"}))
     async with workshop.open() as floor:
         run = await floor.play()
@@ -168,7 +164,7 @@ async def test_a_script_that_expects_something_else_says_so(workshop: Workshop) 
     assert "it calls `todo_read`" in str(run.error)
 
 
-async def test_it_is_tried_again_in_another_process(anywhere: Workshop) -> None:
+async def test_a_model_call_is_retried_by_another_process(anywhere: Workshop) -> None:
     anywhere.agent(say("half", error=OUTAGE))
     async with anywhere.open(patience=RetryPolicy(first_delay_seconds=0.2)) as floor:
         run = await floor.start()
@@ -180,7 +176,7 @@ async def test_it_is_tried_again_in_another_process(anywhere: Workshop) -> None:
         await check_void(floor, run)
 
 
-async def test_what_a_person_says_meanwhile_is_part_of_the_next_try(workshop: Workshop) -> None:
+async def test_a_message_during_the_backoff_is_part_of_the_retry(workshop: Workshop) -> None:
     workshop.agent(say("half", error=OUTAGE))
     async with workshop.open(patience=RetryPolicy(first_delay_seconds=0.3)) as floor:
         run = await floor.start()
@@ -190,7 +186,7 @@ async def test_what_a_person_says_meanwhile_is_part_of_the_next_try(workshop: Wo
         assert (await floor.ended(run)).output == "still there?"
 
 
-async def test_a_run_that_will_be_tried_again_can_be_cancelled(workshop: Workshop) -> None:
+async def test_a_run_that_waits_for_a_retry_can_be_cancelled(workshop: Workshop) -> None:
     workshop.agent(say("half", error=OUTAGE))
     async with workshop.open(patience=HOURS) as floor:
         run = await floor.start()
@@ -211,7 +207,7 @@ async def test_an_agent_falls_back_on_its_next_model(workshop: Workshop, server:
     assert [step.state for step in steps] == [StepState.DONE]
 
 
-async def test_an_agent_falls_back_when_its_model_says_nothing_for_as_long_as_the_next_may(workshop: Workshop) -> None:
+async def test_an_agent_falls_back_when_its_model_sends_nothing(workshop: Workshop) -> None:
     async with (
         StubOpenAIServer(default_reply=StubReply(fault=StubFault.SILENCE)) as silent,
         StubOpenAIServer(StubReply(text="I am")) as other,
@@ -231,9 +227,7 @@ async def test_an_agent_falls_back_when_its_model_says_nothing_for_as_long_as_th
             assert (await floor.play()).output == "I am"
 
 
-async def test_what_was_streamed_of_a_call_that_broke_off_is_charged(
-    workshop: Workshop, server: StubOpenAIServer
-) -> None:
+async def test_the_streamed_part_of_an_unfinished_call_is_charged(workshop: Workshop, server: StubOpenAIServer) -> None:
     server.add_replies(StubReply(text="half an answer " * 20, fault=StubFault.CUT), StubReply(text="whole"))
     async with workshop.open(answers("look", "seen")) as floor:
         run = await floor.play()
@@ -244,7 +238,7 @@ async def test_what_was_streamed_of_a_call_that_broke_off_is_charged(
 
 
 @pytest.mark.parametrize("tokens", [2**53, 2**62, 10**25])
-async def test_a_provider_that_claims_impossible_usage_spoils_no_log(anywhere: Workshop, tokens: int) -> None:
+async def test_impossible_usage_of_a_provider_does_not_break_the_log(anywhere: Workshop, tokens: int) -> None:
     """It is charged as the most that a call can use, and what that costs is not known."""
     reply = StubReply(text="hello", input_tokens=tokens, output_tokens=tokens)
     async with StubOpenAIServer(default_reply=reply) as server:
@@ -257,7 +251,7 @@ async def test_a_provider_that_claims_impossible_usage_spoils_no_log(anywhere: W
     assert run.usage == Usage(input_tokens=MAX_TOKENS_PER_CALL, output_tokens=MAX_TOKENS_PER_CALL, cost_usd=None)
 
 
-async def test_a_call_that_broke_off_leaves_no_call_behind(workshop: Workshop, server: StubOpenAIServer) -> None:
+async def test_an_unfinished_model_call_leaves_no_open_tool_call(workshop: Workshop, server: StubOpenAIServer) -> None:
     """A provider that only counts its calls gives the same id to the next one."""
     look = StubToolCall(name="look", id="0")
     server.add_replies(
@@ -279,7 +273,7 @@ async def test_a_call_that_broke_off_leaves_no_call_behind(workshop: Workshop, s
     assert set(asked) < set(streamed)
 
 
-async def test_at_whatever_moment_a_stream_breaks_off_the_log_is_legal(anywhere: Workshop) -> None:
+async def test_the_log_is_valid_wherever_a_stream_breaks_off(anywhere: Workshop) -> None:
     """Chunks come while commits are on their way, and then the call fails."""
     for number in range(MOMENTS):
         anywhere.agent(say("a few words", chunks=1 + number % 4, delay_ms=number / 4, error=OUTAGE), name=f"b{number}")
@@ -292,7 +286,7 @@ async def test_at_whatever_moment_a_stream_breaks_off_the_log_is_legal(anywhere:
             await check_void(floor, run)
 
 
-async def test_whatever_a_model_says_can_be_kept(anywhere: Workshop) -> None:
+async def test_any_model_output_can_be_stored(anywhere: Workshop) -> None:
     text = "nul \x00, line \u2028, emoji \N{SMILING FACE WITH SUNGLASSES}"
     looking = StubToolCall(name="look", arguments={"at": text})
     async with StubOpenAIServer(StubReply(text=text, think=text, calls=[looking]), StubReply(text=text)) as server:

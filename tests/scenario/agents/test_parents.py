@@ -1,4 +1,4 @@
-"""Parents and children race: however a child's end falls, its parent hears of it and never sleeps on."""
+"""Races between parents and children: the end of a child always reaches its parent."""
 
 import asyncio
 from collections import Counter
@@ -9,7 +9,7 @@ import pytest
 from holdfast.domain.run import RunStatus
 from holdfast.domain.step import StepState
 from holdfast.domain.tool import ToolClass
-from tests.scenario.agents.fake_tools import Gate
+from tests.scenario.agents.fake_tools import BlockingTool
 from tests.scenario.agents.workshop import SPACE, Floor, Workshop, call, calling, say
 
 CHILDREN = 4
@@ -38,22 +38,22 @@ async def race(floor: Floor, ends: int) -> None:
         await floor.events(run)
 
 
-async def test_a_thousand_children_end_while_their_parents_go_to_wait(workshop: Workshop) -> None:
+async def test_a_thousand_children_end_while_their_parents_are_being_suspended(workshop: Workshop) -> None:
     family(workshop, kids=3)
     async with workshop.open(workers=16) as floor:
         await race(floor, ENDS)
 
 
-async def test_children_end_in_one_process_while_their_parents_go_to_wait_in_another(on_postgres: Workshop) -> None:
+async def test_children_end_in_one_process_while_their_parents_are_suspended_in_another(on_postgres: Workshop) -> None:
     family(on_postgres, kids=3)
     async with on_postgres.open(workers=8) as floor, on_postgres.open(workers=8):
         await race(floor, ENDS_ON_POSTGRES)
 
 
 @pytest.mark.parametrize("last", ["ask_user", "sleep", "agent_spawn"])
-async def test_a_child_that_ends_just_before_its_parent_waits_is_heard(anywhere: Workshop, last: str) -> None:
+async def test_the_end_of_a_child_just_before_its_parent_waits_is_not_lost(anywhere: Workshop, last: str) -> None:
     """The gate lets the parent go to wait only when the end of the child is in its inbox."""
-    gate = Gate(kind=ToolClass.IDEMPOTENT)
+    gate = BlockingTool(kind=ToolClass.IDEMPOTENT)
     waits = {
         "ask_user": call("ask_user", question="?"),
         "sleep": call("sleep", seconds=0.01),
@@ -78,7 +78,7 @@ async def test_a_child_that_ends_just_before_its_parent_waits_is_heard(anywhere:
     assert said.count(f"user: {told}") == 1
 
 
-async def test_a_parent_whose_children_are_cancelled_goes_on(workshop: Workshop) -> None:
+async def test_a_parent_continues_when_its_children_are_cancelled(workshop: Workshop) -> None:
     asking = calling(call("ask_user", question="?"))
     workshop.agent(calling(*[call("agent_spawn", agent="kid", input="x")] * 2), say("{$last_tool}"), tools=TOOLS)
     workshop.agent(asking, say("I did"), name="kid", tools=TOOLS)

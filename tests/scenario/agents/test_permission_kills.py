@@ -1,4 +1,4 @@
-"""A worker is killed around an approval: nobody is asked twice, and what was refused never runs."""
+"""A worker is killed around an approval: no interrupt opens twice, and a denied call never runs."""
 
 from collections.abc import AsyncIterator
 from functools import partial
@@ -45,7 +45,7 @@ async def check(place: Place) -> None:
 
 
 @pytest.mark.parametrize("deaths", [DEATHS, pytest.param(None, marks=pytest.mark.slow, id="everywhere")])
-async def test_a_call_that_was_approved_runs_once_wherever_its_worker_dies(
+async def test_an_approved_call_runs_once_wherever_its_worker_is_killed(
     approvers: ForkServer, tmp_path: Path, shared_memory: Path, deaths: int | None
 ) -> None:
     await die_in_turn(approvers, partial(a_place, tmp_path, shared_memory), check, deaths=deaths)

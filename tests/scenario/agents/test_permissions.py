@@ -1,4 +1,4 @@
-"""Calls that are denied, asked for or allowed: whoever decides, and whatever comes between, that is what happens."""
+"""Tool calls that are denied, approved or allowed, and that their decisions hold."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from holdfast.domain.step import StepState
 from holdfast.domain.tool import ToolClass
 from holdfast.testing.clock import HeldClock
 from holdfast.tools.tool import ToolResult
-from tests.scenario.agents.fake_tools import READ_ONLY, Gate, Handmade, answers
+from tests.scenario.agents.fake_tools import READ_ONLY, BlockingTool, FakeTool, answers
 from tests.scenario.agents.workshop import SPACE, Floor, Workshop, call, calling, say
 
 COMMAND: Final[dict[str, Json]] = {
@@ -29,16 +29,16 @@ COMMAND: Final[dict[str, Json]] = {
 }
 
 
-def shell(**fields: Any) -> Handmade:
+def shell(**fields: Any) -> FakeTool:
     """Return a tool that is called like a shell, and runs nothing."""
 
     async def do(arguments: dict[str, Json]) -> ToolResult:
         return ToolResult(content=f"ran {arguments['command']}")
 
-    return Handmade("bash", do, parameters=COMMAND, **fields)
+    return FakeTool("bash", do, parameters=COMMAND, **fields)
 
 
-def ran(tool: Handmade) -> int:
+def ran(tool: FakeTool) -> int:
     """Return how often a tool was run."""
     return len(tool.calls)
 
@@ -64,7 +64,7 @@ async def decisions(floor: Floor, run: Run) -> list[tuple[str, str | None]]:
     return [(str(each.decision), each.rule if isinstance(each.rule, str) else None) for each in told]
 
 
-async def test_what_a_rule_denies_never_runs_and_the_model_is_told_why(anywhere: Workshop) -> None:
+async def test_a_denied_call_never_runs_and_its_result_names_the_rule(anywhere: Workshop) -> None:
     tool = shell()
     anywhere.agent(
         calling(bash("git log; rm -rf x"), bash("git log")),
@@ -80,7 +80,7 @@ async def test_what_a_rule_denies_never_runs_and_the_model_is_told_why(anywhere:
     assert (run.output, ran(tool), states) == ("I see", 1, [StepState.FAILED, StepState.DONE])
 
 
-async def test_a_call_is_asked_for_with_its_arguments_its_rule_and_a_digest(anywhere: Workshop) -> None:
+async def test_an_approval_interrupt_has_arguments_rule_and_digest(anywhere: Workshop) -> None:
     tool = shell()
     anywhere.agent(
         calling(bash("git push origin")), say("{$last_tool}"), tools=["bash"], permissions={"ask": ["bash(git push *)"]}
@@ -100,7 +100,7 @@ async def test_a_call_is_asked_for_with_its_arguments_its_rule_and_a_digest(anyw
     assert [(each.decision, each.by) for each in told][1] == (PermissionAction.ALLOW, "ada")
 
 
-async def test_an_approval_needs_no_more_than_its_decision(workshop: Workshop) -> None:
+async def test_a_response_needs_only_its_decision(workshop: Workshop) -> None:
     tool = shell()
     workshop.agent(calling(bash("git push")), say("done"), tools=["bash"])
     async with workshop.open(tool) as floor:
@@ -111,7 +111,7 @@ async def test_an_approval_needs_no_more_than_its_decision(workshop: Workshop) -
     assert ran(tool) == 1
 
 
-async def test_an_answer_holds_only_for_what_was_shown(workshop: Workshop) -> None:
+async def test_a_response_must_have_the_digest_of_the_call(workshop: Workshop) -> None:
     tool = shell()
     workshop.agent(calling(bash("git push")), say("done"), tools=["bash"])
     async with workshop.open(tool) as floor:
@@ -132,7 +132,7 @@ async def test_an_answer_holds_only_for_what_was_shown(workshop: Workshop) -> No
     assert ran(tool) == 0
 
 
-async def test_all_calls_of_a_message_wait_until_everything_about_them_is_answered(anywhere: Workshop) -> None:
+async def test_no_call_of_a_message_runs_until_all_are_decided(anywhere: Workshop) -> None:
     tool, look = shell(), answers("look", "seen", **READ_ONLY)
     anywhere.agent(
         calling(call("look"), bash("a"), bash("rm b"), bash("c")),
@@ -156,7 +156,7 @@ async def test_all_calls_of_a_message_wait_until_everything_about_them_is_answer
     assert sorted(verdicts) == ["allow", "ask", "ask", "deny", "deny"]
 
 
-async def test_a_person_may_change_what_is_approved_but_not_to_what_is_denied(workshop: Workshop) -> None:
+async def test_a_person_may_edit_arguments_but_not_to_denied_ones(workshop: Workshop) -> None:
     tool = shell()
     workshop.agent(
         calling(bash("git push --force")),
@@ -181,7 +181,7 @@ async def test_a_person_may_change_what_is_approved_but_not_to_what_is_denied(wo
     assert (ran(tool), told[0]) == (1, {"command": "git push"})
 
 
-async def test_what_is_always_allowed_is_not_asked_again(workshop: Workshop) -> None:
+async def test_a_granted_call_needs_no_further_approval(workshop: Workshop) -> None:
     tool = shell()
     push = calling(bash("git push origin main"))
     workshop.agent(push, push, say("done"), tools=["bash"], permissions={"ask": ["bash(git push *)"]})
@@ -198,7 +198,7 @@ async def test_what_is_always_allowed_is_not_asked_again(workshop: Workshop) -> 
     assert written == {"allow": {"bot": ["bash(git push origin main)"]}}
 
 
-async def test_what_cannot_be_written_is_allowed_this_once(workshop: Workshop) -> None:
+async def test_a_grant_that_cannot_be_written_allows_the_call_once(workshop: Workshop) -> None:
     tool = shell()
     workshop.agent(calling(bash("git push")), say("done"), tools=["bash"])
     workshop.write("permissions.json", "{")
@@ -212,7 +212,7 @@ async def test_what_cannot_be_written_is_allowed_this_once(workshop: Workshop) -
     assert (workshop.folder / "permissions.json").read_text() == "{"
 
 
-async def test_a_wider_rule_may_be_chosen_of_those_that_are_offered_and_no_other(workshop: Workshop) -> None:
+async def test_only_an_offered_rule_can_be_granted(workshop: Workshop) -> None:
     workshop.agent(calling(bash("npm run lint")), say("done"), tools=["bash"])
     async with workshop.open(shell()) as floor:
         run = await floor.start()
@@ -226,7 +226,7 @@ async def test_a_wider_rule_may_be_chosen_of_those_that_are_offered_and_no_other
     assert json.loads((workshop.folder / "permissions.json").read_text())["allow"]["bot"] == ["bash(npm run *)"]
 
 
-async def test_what_cannot_be_read_is_asked_for_and_cannot_be_allowed_always(workshop: Workshop) -> None:
+async def test_an_unparsable_command_needs_approval_and_cannot_be_granted(workshop: Workshop) -> None:
     workshop.agent(calling(bash("$X")), say("done"), tools=["bash"], permissions={"allow": ["bash(git *)"]})
     async with workshop.open(shell()) as floor:
         run = await floor.start()
@@ -238,7 +238,7 @@ async def test_what_cannot_be_read_is_asked_for_and_cannot_be_allowed_always(wor
         await floor.ended(run)
 
 
-async def test_nobody_is_asked_about_a_call_that_would_fail_anyway(workshop: Workshop) -> None:
+async def test_a_call_that_would_fail_anyway_needs_no_approval(workshop: Workshop) -> None:
     tool = shell()
     workshop.agent(calling(call("bash", commando="x")), say("done"), tools=["bash"])
     async with workshop.open(tool) as floor:
@@ -247,7 +247,7 @@ async def test_nobody_is_asked_about_a_call_that_would_fail_anyway(workshop: Wor
     assert ran(tool) == 0
 
 
-async def test_what_nobody_approves_in_time_is_refused(workshop: Workshop, clock: HeldClock) -> None:
+async def test_an_expired_approval_denies_the_call(workshop: Workshop, clock: HeldClock) -> None:
     tool = shell()
     workshop.agent(calling(bash("x")), say("done"), tools=["bash"])
     async with workshop.open(tool, clock=clock) as floor:
@@ -260,7 +260,7 @@ async def test_what_nobody_approves_in_time_is_refused(workshop: Workshop, clock
     assert ran(tool) == 0
 
 
-async def test_a_run_that_is_cancelled_while_it_asks_never_makes_the_call(anywhere: Workshop) -> None:
+async def test_a_run_cancelled_during_an_approval_never_makes_the_call(anywhere: Workshop) -> None:
     tool = shell()
     anywhere.agent(calling(bash("x"), bash("y")), say("done"), tools=["bash"])
     async with anywhere.open(tool) as floor:
@@ -274,9 +274,9 @@ async def test_a_run_that_is_cancelled_while_it_asks_never_makes_the_call(anywhe
 
 
 @pytest.mark.parametrize("kind", list(ToolClass))
-async def test_what_was_approved_is_not_asked_again_by_the_next_worker(workshop: Workshop, kind: ToolClass) -> None:
+async def test_an_approved_call_is_not_asked_again_by_the_next_worker(workshop: Workshop, kind: ToolClass) -> None:
     """The worker is drained in the middle of the first of two approved calls; another goes on."""
-    gate = Gate("bash", kind=kind)
+    gate = BlockingTool("bash", kind=kind)
     workshop.agent(
         calling(bash("a"), bash("b")),
         say("done"),
@@ -299,7 +299,7 @@ async def test_what_was_approved_is_not_asked_again_by_the_next_worker(workshop:
     assert (first.startswith("unknown") is not again, second) == (True, "open")
 
 
-async def test_answers_that_came_while_no_worker_was_there_are_heard(anywhere: Workshop) -> None:
+async def test_responses_without_a_worker_are_applied_later(anywhere: Workshop) -> None:
     tool = shell()
     anywhere.agent(calling(bash("a"), bash("b")), say("done"), tools=["bash"])
     async with anywhere.open(tool) as floor:
@@ -315,7 +315,7 @@ async def test_answers_that_came_while_no_worker_was_there_are_heard(anywhere: W
     assert ran(tool) == 1
 
 
-async def test_a_rule_that_denies_by_now_wins_over_an_approval(workshop: Workshop) -> None:
+async def test_a_new_deny_rule_wins_over_an_approval(workshop: Workshop) -> None:
     tool = shell()
     workshop.agent(calling(bash("rm x")), say("done"), tools=["bash"])
     async with workshop.open(tool) as floor:
@@ -330,7 +330,7 @@ async def test_a_rule_that_denies_by_now_wins_over_an_approval(workshop: Worksho
     assert ran(tool) == 0
 
 
-async def test_a_child_may_at_most_what_its_parent_may(anywhere: Workshop) -> None:
+async def test_a_child_has_at_most_the_rights_of_its_parent(anywhere: Workshop) -> None:
     tool = shell()
     spawn = calling(call("agent_spawn", agent="kid", input="go"))
     rules = {"deny": ["bash(rm *)"], "allow": ["bash(git *)"]}
@@ -357,7 +357,7 @@ async def test_a_child_may_at_most_what_its_parent_may(anywhere: Workshop) -> No
         assert await results(floor, kid) == [denied, "ran git log", "refused: a person said no"]
 
 
-async def test_a_rule_about_agents_decides_whom_an_agent_may_spawn(workshop: Workshop) -> None:
+async def test_rules_decide_which_agents_may_be_spawned(workshop: Workshop) -> None:
     spawn = [call("agent_spawn", agent=name, input="go") for name in ("kid", "other")]
     workshop.agent(calling(*spawn), say("done"), tools=["agent_spawn"], permissions={"deny": ["agent_spawn(oth*)"]})
     workshop.agent(say("I did"), name="kid")
@@ -367,14 +367,14 @@ async def test_a_rule_about_agents_decides_whom_an_agent_may_spawn(workshop: Wor
         assert await results(floor, run) == ["refused: the rule `agent_spawn(oth*)` denies this call", "I did"]
 
 
-async def test_what_nothing_is_said_about_costs_no_event(workshop: Workshop) -> None:
+async def test_a_call_without_a_rule_emits_no_decision(workshop: Workshop) -> None:
     workshop.agent(calling(call("look"), call("act")), say("done"), tools=["*"])
     async with workshop.open(answers("look", 1, **READ_ONLY), answers("act", 2)) as floor:
         run = await floor.play()
         assert await floor.told(run, PermissionDecided) == []
 
 
-async def test_a_person_who_says_something_else_has_not_approved(workshop: Workshop) -> None:
+async def test_a_message_instead_of_a_response_denies_the_call(workshop: Workshop) -> None:
     """What is said comes in before the run waits: the question is taken back, and the call is refused."""
     tool = shell()
     workshop.agent(say("thinking", chunks=20, delay_ms=20) | calling(bash("x")), say("{$last_user}"), tools=["bash"])
@@ -387,7 +387,7 @@ async def test_a_person_who_says_something_else_has_not_approved(workshop: Works
     assert (ended.output, ran(tool)) == ("stop", 0)
 
 
-async def test_many_answers_at_once_are_one(workshop: Workshop) -> None:
+async def test_only_one_of_many_responses_is_accepted(workshop: Workshop) -> None:
     tool = shell()
     workshop.agent(calling(bash("x")), say("done"), tools=["bash"])
     async with workshop.open(tool) as floor:

@@ -1,4 +1,4 @@
-"""A run from its start to its end: what it says, what it keeps, and what can be read back."""
+"""A run from start to end: its events, its messages, and its context read back."""
 
 from holdfast.domain.events import ToolCallResult, event_type
 from holdfast.domain.events.custom import StepChanged
@@ -11,7 +11,7 @@ from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
 USED = {"input_tokens": 100, "output_tokens": 7}
 
 
-async def test_a_run_answers_and_ends_with_what_it_said(anywhere: Workshop) -> None:
+async def test_a_run_completes_with_its_answer_as_output(anywhere: Workshop) -> None:
     anywhere.agent(say("Hello, {$last_user}.", chunks=3, usage=USED))
     async with anywhere.open() as floor:
         run = await floor.play("Ada")
@@ -31,7 +31,7 @@ async def test_a_run_answers_and_ends_with_what_it_said(anywhere: Workshop) -> N
     ]
 
 
-async def test_every_call_is_a_step_and_what_it_used_adds_up(anywhere: Workshop) -> None:
+async def test_every_call_is_a_step_and_usage_adds_up(anywhere: Workshop) -> None:
     anywhere.agent(
         calling(call("todo_write", items=[{"text": "a", "done": False}]), usage=USED),
         calling(call("todo_read"), call("todo_read"), usage=USED),
@@ -55,7 +55,7 @@ async def test_every_call_is_a_step_and_what_it_used_adds_up(anywhere: Workshop)
     assert [(event.message_id, event.content) for event in results] == [(each.id, each.content) for each in answers]
 
 
-async def test_what_the_model_was_told_can_be_read_back_to_the_letter(anywhere: Workshop) -> None:
+async def test_the_context_of_a_call_can_be_read_back_exactly(anywhere: Workshop) -> None:
     anywhere.agent(calling(call("log_write", message="hm")), say("{$last_tool}"), tools=["log_write"])
     async with anywhere.open() as floor:
         run = await floor.play("remember this")
@@ -73,7 +73,7 @@ async def test_what_the_model_was_told_can_be_read_back_to_the_letter(anywhere: 
     assert run.output == messages[2].content
 
 
-async def test_thoughts_are_streamed_and_kept_with_the_message(workshop: Workshop) -> None:
+async def test_reasoning_is_streamed_and_stored_with_the_message(workshop: Workshop) -> None:
     workshop.agent(say("yes", think="is it so?"))
     async with workshop.open() as floor:
         run = await floor.play()
@@ -85,7 +85,7 @@ async def test_thoughts_are_streamed_and_kept_with_the_message(workshop: Worksho
     assert answer.metadata["thinking"] == "is it so?"
 
 
-async def test_a_thread_goes_on_with_what_was_said_before(anywhere: Workshop) -> None:
+async def test_a_run_continues_the_conversation_of_its_thread(anywhere: Workshop) -> None:
     anywhere.agent(say("I heard {$last_user}"))
     async with anywhere.open() as floor:
         first = await floor.play("one")
@@ -124,7 +124,7 @@ async def test_many_runs_at_once_all_end(anywhere: Workshop) -> None:
     assert {run.status for run in ended} == {RunStatus.COMPLETED}
 
 
-async def test_nothing_is_run_where_there_are_no_workers(workshop: Workshop) -> None:
+async def test_a_process_without_workers_executes_no_run(workshop: Workshop) -> None:
     workshop.agent(say("done"))
     async with workshop.open(workers=0) as floor:
         run = await floor.start()

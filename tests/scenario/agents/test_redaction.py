@@ -1,4 +1,4 @@
-"""What is secret reaches neither the log of a run nor that of the server, wherever it comes from."""
+"""Secrets reach neither the log of a run nor that of the server."""
 
 import io
 import logging
@@ -13,7 +13,7 @@ from tests.scenario.agents.workshop import Workshop, call, calling, say
 SECRET = "very-secret-value"
 
 
-async def test_an_error_of_a_provider_that_quotes_the_key(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_key_in_an_error_of_a_provider_is_redacted(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", SECRET)
     workshop.agent({"error": {"code": "REFUSED", "message": f"the key {SECRET} is wrong"}})
     async with workshop.open() as floor:
@@ -24,7 +24,7 @@ async def test_an_error_of_a_provider_that_quotes_the_key(workshop: Workshop, mo
         assert SECRET not in repr(await floor.events(run))
 
 
-async def test_a_file_that_holds_a_key(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_key_in_a_file_is_redacted(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", SECRET)
     workshop.agent(calling(call("read_file", path="notes")), say("done"), tools=["read_file"])
     workshop.write("files/notes", f"the key is {SECRET}\n")
@@ -35,7 +35,7 @@ async def test_a_file_that_holds_a_key(workshop: Workshop, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("lines", [TextLogFormatter(), JsonLogFormatter()])
-def test_a_line_of_the_log(lines: logging.Formatter) -> None:
+def test_a_key_in_a_log_line_is_redacted(lines: logging.Formatter) -> None:
     written = io.StringIO()
     sink = logging.StreamHandler(written)
     sink.setFormatter(RedactingFormatter(lines, Redaction([SECRET])))
@@ -49,7 +49,7 @@ def test_a_line_of_the_log(lines: logging.Formatter) -> None:
     assert SECRET not in written.getvalue()
 
 
-async def test_the_log_of_a_server_knows_the_keys_of_its_providers(
+async def test_provider_keys_are_redacted_in_the_server_log(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MINE", SECRET)

@@ -1,10 +1,10 @@
-"""A run that was stopped goes on in another: after its last settled step, or from the start."""
+"""Retry of a stopped run: after its last settled step, or from the start."""
 
 import pytest
 
 from holdfast.domain.content import Json
 from holdfast.domain.run import RunStatus
-from tests.scenario.agents.fake_tools import Gate, answers
+from tests.scenario.agents.fake_tools import BlockingTool, answers
 from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
 
 LOOK = [calling(call("look", n=number), usage={"input_tokens": 60, "output_tokens": 0}) for number in range(4)]
@@ -13,7 +13,7 @@ LOOK = [calling(call("look", n=number), usage={"input_tokens": 60, "output_token
 @pytest.mark.parametrize(
     ("limits", "code"), [({"max_iterations": 3}, "ITERATION_LIMIT"), ({"token_budget": 150}, "BUDGET_EXCEEDED")]
 )
-async def test_what_ran_out_of_something_goes_on_with_as_much_again(
+async def test_a_retry_after_a_limit_has_the_whole_limit_again(
     anywhere: Workshop, limits: dict[str, Json], code: str
 ) -> None:
     tool = answers("look", "seen")
@@ -30,7 +30,7 @@ async def test_what_ran_out_of_something_goes_on_with_as_much_again(
     assert len(told.messages) == 7
 
 
-async def test_what_was_refused_goes_on_once_that_is_put_right(workshop: Workshop) -> None:
+async def test_a_retry_after_a_refusal_continues_once_it_is_fixed(workshop: Workshop) -> None:
     tool = answers("look", "seen")
     workshop.agent(LOOK[0], say("no", error={"code": "REFUSED"}), tools=["look"])
     async with workshop.open(tool) as floor:
@@ -42,8 +42,8 @@ async def test_what_was_refused_goes_on_once_that_is_put_right(workshop: Worksho
     assert len(tool.calls) == 1
 
 
-async def test_a_call_that_was_cut_off_by_a_cancel_is_not_made_again(anywhere: Workshop) -> None:
-    gate = Gate()
+async def test_a_call_interrupted_by_a_cancel_is_not_repeated(anywhere: Workshop) -> None:
+    gate = BlockingTool()
     anywhere.agent(calling(call("gate")), say("{$last_tool}"), tools=["gate"])
     async with anywhere.open(gate) as floor:
         run = await floor.start()
@@ -54,7 +54,7 @@ async def test_a_call_that_was_cut_off_by_a_cancel_is_not_made_again(anywhere: W
     assert again.output == "not answered: the run was cancelled before this call came back"
 
 
-async def test_from_the_start_everything_is_done_again(anywhere: Workshop) -> None:
+async def test_a_retry_from_the_start_repeats_everything(anywhere: Workshop) -> None:
     tool = answers("look", "seen")
     anywhere.agent(LOOK[0], say("no", error={"code": "REFUSED"}), tools=["look"])
     async with anywhere.open(tool) as floor:
@@ -67,7 +67,7 @@ async def test_from_the_start_everything_is_done_again(anywhere: Workshop) -> No
     assert len(tool.calls) == 2
 
 
-async def test_a_retry_can_be_tried_again_too(workshop: Workshop) -> None:
+async def test_a_retry_can_be_retried(workshop: Workshop) -> None:
     workshop.agent(*LOOK, say("done"), tools=["look"], limits={"max_iterations": 2})
     async with workshop.open(answers("look", "seen")) as floor:
         run = await floor.play()

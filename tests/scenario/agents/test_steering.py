@@ -1,4 +1,4 @@
-"""What a person says to a run on its way is heard once, before the next model call, and never lost."""
+"""A message to a running run is read once, before the next model call, and never lost."""
 
 import asyncio
 from contextlib import suppress
@@ -13,15 +13,15 @@ from holdfast.domain.message import Role
 from holdfast.domain.plan_edit import AddPlanItem, NewPlanItem
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.tool import ToolClass
-from tests.scenario.agents.fake_tools import Gate
+from tests.scenario.agents.fake_tools import BlockingTool
 from tests.scenario.agents.workshop import SPACE, Floor, Workshop, call, calling, say
 
 SEED = 20_260_131
 MOMENTS = 60
 
 
-async def test_it_is_heard_before_the_next_model_call(anywhere: Workshop) -> None:
-    gate = Gate(kind=ToolClass.IDEMPOTENT)
+async def test_a_message_is_read_before_the_next_model_call(anywhere: Workshop) -> None:
+    gate = BlockingTool(kind=ToolClass.IDEMPOTENT)
     anywhere.agent(calling(call("gate")), say("{$last_user}"), tools=["gate"])
     async with anywhere.open(gate) as floor:
         run = await floor.start()
@@ -48,7 +48,7 @@ async def _steered_while_it_speaks(floor: Floor, word: str) -> Run:
             return run
 
 
-async def test_it_is_heard_also_during_the_last_answer(anywhere: Workshop) -> None:
+async def test_a_message_during_the_final_answer_is_read(anywhere: Workshop) -> None:
     anywhere.agent(say("a long answer", chunks=2, delay_ms=200), say("again, with {$last_user}"))
     async with anywhere.open() as floor:
         run = await _steered_while_it_speaks(floor, "sugar")
@@ -61,9 +61,9 @@ async def test_it_is_heard_also_during_the_last_answer(anywhere: Workshop) -> No
     assert len(steps) == ended.iterations == 2
 
 
-async def test_it_does_not_begin_the_script_again(workshop: Workshop) -> None:
+async def test_a_steering_message_does_not_restart_the_script(workshop: Workshop) -> None:
     """The turn is the number of answers since the message that began it: what comes in on the way does not count."""
-    gate = Gate(kind=ToolClass.IDEMPOTENT)
+    gate = BlockingTool(kind=ToolClass.IDEMPOTENT)
     turns = calling(call("gate")), calling(call("ask_user", question="?")), calling(call("sleep", seconds=3600))
     workshop.agent(*turns, say("the fourth turn"), tools=["gate", "ask_user", "sleep"])
     async with workshop.open(gate) as floor:
@@ -78,7 +78,7 @@ async def test_it_does_not_begin_the_script_again(workshop: Workshop) -> None:
         assert (await floor.ended(run)).output == "the fourth turn"
 
 
-async def test_what_is_said_before_it_begins_is_part_of_the_first_call(workshop: Workshop) -> None:
+async def test_a_message_before_the_start_is_part_of_the_first_call(workshop: Workshop) -> None:
     workshop.agent(say("{$last_user}"))
     async with workshop.open(workers=0) as floor:
         run = await floor.start("begin")
@@ -88,7 +88,7 @@ async def test_what_is_said_before_it_begins_is_part_of_the_first_call(workshop:
         assert await floor.said(run) == ["user: begin", "user: but gently", "assistant: but gently"]
 
 
-async def test_what_a_run_has_not_heard_when_it_fails_is_told_to_the_one_that_tries_again(anywhere: Workshop) -> None:
+async def test_unread_messages_of_a_failed_run_reach_its_retry(anywhere: Workshop) -> None:
     anywhere.agent(say("{$last_user}"), tools=["no_such_tool"])
     async with anywhere.open(workers=0) as floor:
         run = await floor.start("begin")
@@ -110,8 +110,8 @@ async def test_what_a_run_has_not_heard_when_it_fails_is_told_to_the_one_that_tr
     assert again.output == "but gently"
 
 
-async def test_what_a_run_has_not_heard_when_it_is_cancelled_is_told_to_the_next(anywhere: Workshop) -> None:
-    gate = Gate(kind=ToolClass.IDEMPOTENT)
+async def test_unread_messages_of_a_cancelled_run_reach_the_next_run(anywhere: Workshop) -> None:
+    gate = BlockingTool(kind=ToolClass.IDEMPOTENT)
     anywhere.agent(calling(call("gate")), say("{$last_user}"), tools=["gate"])
     async with anywhere.open(gate) as floor:
         run = await floor.start()
@@ -124,7 +124,7 @@ async def test_what_a_run_has_not_heard_when_it_is_cancelled_is_told_to_the_next
     assert again.output == "left"
 
 
-async def test_at_whatever_moment_it_comes_it_is_heard_once_or_refused(workshop: Workshop) -> None:
+async def test_a_message_at_any_moment_is_read_once_or_refused(workshop: Workshop) -> None:
     """Each run is told something at a random moment: it answers that, or had ended before."""
     random = Random(SEED)
     turns = [calling(call("log_write", message="x"), say="hm", chunks=2, delay_ms=1)] * 3
@@ -159,7 +159,7 @@ async def test_a_message_keeps_the_id_that_was_chosen_for_it(workshop: Workshop)
         assert (await floor.messages(run))[1].id == "my-own"
 
 
-async def test_an_id_that_was_used_before_does_no_harm(workshop: Workshop) -> None:
+async def test_a_used_message_id_does_not_break_the_run(workshop: Workshop) -> None:
     """A client that says the same thing again, because it heard no answer, may not end the run."""
     workshop.agent(say("{$last_user}"))
     workshop.script(say("{$last_user}"), after_last="repeat")
@@ -189,7 +189,7 @@ async def test_an_id_that_was_used_before_does_no_harm(workshop: Workshop) -> No
         ({"run": RunId("run_none")}, NotFound),
     ],
 )
-async def test_what_cannot_be_said_is_refused_and_the_run_goes_on(
+async def test_an_invalid_message_is_refused_and_the_run_continues(
     workshop: Workshop, told: dict[str, str], error: type[Exception]
 ) -> None:
     workshop.agent(say("{$last_user}"))
@@ -201,7 +201,7 @@ async def test_what_cannot_be_said_is_refused_and_the_run_goes_on(
         assert (await floor.ended(run)).output == "go"
 
 
-async def test_a_run_that_has_ended_hears_nothing(workshop: Workshop) -> None:
+async def test_an_ended_run_accepts_no_message(workshop: Workshop) -> None:
     workshop.agent(say("done"))
     async with workshop.open() as floor:
         run = await floor.play()

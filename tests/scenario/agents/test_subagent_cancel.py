@@ -1,11 +1,11 @@
-"""A tree of agents that is cancelled, at whatever moment: all of it ends, and nothing is left open or goes on."""
+"""Cancelling a tree of agents at any moment ends all of it, and leaves nothing open."""
 
 import asyncio
 from datetime import timedelta
 from typing import Final
 
 from holdfast.domain.content import Json
-from tests.scenario.agents.fake_tools import Gate
+from tests.scenario.agents.fake_tools import BlockingTool
 from tests.scenario.agents.random_cancels import check_ended, hunt, tree
 from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
 
@@ -50,8 +50,8 @@ async def test_trees_that_are_cancelled_at_random_moments_leave_nothing_behind_o
     await hunt(on_postgres, cancels=CANCELS_ON_POSTGRES, at_once=AT_ONCE, stretch=3, seed=SEED)
 
 
-async def test_all_that_is_at_work_in_three_levels_is_cut_off_at_once(anywhere: Workshop) -> None:
-    gate = Gate()
+async def test_cancelling_stops_three_levels_of_runs_at_once(anywhere: Workshop) -> None:
+    gate = BlockingTool()
     for name, below in (("bot", "mid"), ("mid", "leaf"), ("leaf", None)):
         spawn = [] if below is None else [call("agent_spawn", agent=below, input="go", wait=False)]
         anywhere.agent(calling(*spawn, call("gate")), say("done"), name=name, tools=["agent_spawn", "gate"])

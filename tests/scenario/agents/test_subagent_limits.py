@@ -1,4 +1,4 @@
-"""How far agents work together: in no circle, only so deep, only so many, and not beyond their end."""
+"""Limits of subagents: no cycles of waits, limited depth and number, and a shared budget."""
 
 import asyncio
 import shutil
@@ -12,7 +12,7 @@ from holdfast.domain.limits import Limits
 from holdfast.domain.run import RunStatus
 from holdfast.domain.tool import ToolClass
 from holdfast.workspace.agents import FolderAgents
-from tests.scenario.agents.fake_tools import Gate
+from tests.scenario.agents.fake_tools import BlockingTool
 from tests.scenario.agents.subagent_calls import (
     ASK,
     TOOLS,
@@ -29,11 +29,11 @@ from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
 class TestCircles:
     """Nobody waits for somebody who waits for him."""
 
-    async def test_a_message_to_who_waits_for_me_is_refused(self, anywhere: Workshop) -> None:
+    async def test_a_message_to_a_run_that_waits_for_the_sender_is_refused(self, anywhere: Workshop) -> None:
         """`mid` waits for `leaf`, which writes to the thread of `mid`: the name of that is in its task."""
         anywhere.agent(calling(call("agent_spawn", agent="mid", input="go")), say("{$last_tool}"), tools=TOOLS)
         anywhere.agent(calling(spawn("leaf")), say("{$last_tool}"), name="mid", tools=TOOLS)
-        gate = Gate(kind=ToolClass.IDEMPOTENT)
+        gate = BlockingTool(kind=ToolClass.IDEMPOTENT)
         anywhere.agent(calling(call("gate")), say("later"), name="leaf", tools=[*TOOLS, "gate"])
         async with anywhere.open(gate) as floor:
             run = await floor.start()
@@ -51,7 +51,7 @@ class TestCircles:
             assert len(await runs_of(floor, "mid")) == 1, "nothing was begun"
         assert str(ended.output).startswith("WOULD_DEADLOCK: run `")
 
-    async def test_a_wait_for_the_task_of_who_waits_for_me_is_refused(self, workshop: Workshop) -> None:
+    async def test_a_wait_for_a_task_that_waits_for_the_waiter_is_refused(self, workshop: Workshop) -> None:
         workshop.agent(calling(spawn()), say("{$last_tool}"), tools=TOOLS)
         workshop.agent(calling(subscribe("root-run", wait=True)), say("{$last_tool}"), name="kid", tools=TOOLS)
         async with workshop.open() as floor:
@@ -65,8 +65,8 @@ class TestCircles:
             ended = await floor.play(id=RunId("own"))
         assert str(ended.output).startswith("WOULD_DEADLOCK")
 
-    async def test_of_those_who_begin_to_wait_for_each_other_at_once_one_is_refused(self, anywhere: Workshop) -> None:
-        gate = Gate(kind=ToolClass.IDEMPOTENT)
+    async def test_one_of_two_simultaneous_mutual_waits_is_refused(self, anywhere: Workshop) -> None:
+        gate = BlockingTool(kind=ToolClass.IDEMPOTENT)
         for one, other in (("left", "right"), ("right", "left")):
             anywhere.agent(calling(call("gate")), calling(subscribe(other, wait=True)), say("{$last_tool}"), name=one)
             anywhere.configure(one, tools=[*TOOLS, "gate"])
@@ -83,7 +83,7 @@ class TestLimits:
     """Depth, and how many may work for one run."""
 
     @pytest.mark.parametrize("make", [spawn(), message("x", to="bot")], ids=["agent_spawn", "agent_message"])
-    async def test_agents_are_nested_only_so_deep(self, workshop: Workshop, make: dict[str, Json]) -> None:
+    async def test_the_nesting_depth_of_agents_is_limited(self, workshop: Workshop, make: dict[str, Json]) -> None:
         again = {**make, "arguments": {**make["arguments"], "agent": "bot"}}
         workshop.agent(calling(again), say("{$last_tool}"), tools=TOOLS, limits={"max_depth": 2})
         async with workshop.open() as floor:
@@ -92,26 +92,26 @@ class TestLimits:
         told = "SPAWN_LIMIT: `max_depth` is 2, and this agent is nested that deeply: do the work yourself"
         assert run.output == told
 
-    async def test_a_child_may_go_no_deeper_than_those_above_it(self, workshop: Workshop) -> None:
+    async def test_a_child_cannot_raise_the_depth_limit(self, workshop: Workshop) -> None:
         workshop.agent(calling(spawn()), say("{$last_tool}"), tools=TOOLS)
         workshop.agent(calling(spawn()), say("{$last_tool}"), name="kid", tools=TOOLS, limits={"max_depth": 8})
         async with workshop.open() as floor:
             run = await floor.play(limits=Limits(max_depth=1))
         assert str(run.output).startswith("SPAWN_LIMIT: `max_depth` is 1")
 
-    async def test_without_a_limit_the_depth_ends_all_the_same(self, workshop: Workshop) -> None:
+    async def test_the_depth_has_a_default_limit(self, workshop: Workshop) -> None:
         workshop.agent(calling(spawn("bot")), say("{$last_tool}"), tools=TOOLS)
         async with workshop.open() as floor:
             run = await floor.play()
             assert len(await runs_of(floor, "bot")) == 9
         assert str(run.output).startswith("SPAWN_LIMIT: `max_depth` is 8")
 
-    async def test_only_so_many_children_are_at_work_at_once(self, workshop: Workshop) -> None:
+    async def test_the_number_of_active_children_is_limited(self, workshop: Workshop) -> None:
         calls = [spawn(wait=False), send("x", to="other"), spawn(), call("task_create", agent="kid", input="x")]
         workshop.agent(calling(*calls), say("done"), tools=TOOLS, limits={"max_children": 2})
         for name in ("kid", "other"):
             workshop.agent(calling(call("gate")), say("I did"), name=name, tools=["gate"])
-        gate = Gate(kind=ToolClass.IDEMPOTENT)
+        gate = BlockingTool(kind=ToolClass.IDEMPOTENT)
         async with workshop.open(gate) as floor:
             run = await floor.play()
             assert len(await floor.store.runs.children(SPACE, run.id)) == 2
@@ -122,14 +122,14 @@ class TestLimits:
         limit = "SPAWN_LIMIT: `max_children` is 2, and this run has that many active children: wait until one has ended"
         assert told[2:] == [limit, limit]
 
-    async def test_those_that_have_ended_do_not_count(self, workshop: Workshop) -> None:
+    async def test_ended_children_do_not_count(self, workshop: Workshop) -> None:
         turns = [calling(spawn()) for _ in range(3)]
         workshop.agent(*turns, say("{$last_tool}"), tools=TOOLS, limits={"max_children": 1})
         workshop.agent(say("I did"), name="kid")
         async with workshop.open() as floor:
             assert (await floor.play()).output == "I did"
 
-    async def test_a_run_begins_only_so_many_tasks_on_their_own(self, workshop: Workshop) -> None:
+    async def test_the_number_of_independent_tasks_of_a_run_is_limited(self, workshop: Workshop) -> None:
         task = call("task_spawn", agent="kid", input="x")
         workshop.agent(calling(task), calling(task, task), say("{$last_tool}"), tools=TOOLS, limits={"max_children": 2})
         workshop.agent(say("I did"), name="kid")
@@ -141,7 +141,7 @@ class TestLimits:
         assert str(again.output).startswith("SPAWN_LIMIT"), "the next run counts from zero, to the same end"
 
     @pytest.mark.parametrize("make", [spawn(), message("x")], ids=["agent_spawn", "agent_message"])
-    async def test_the_budget_of_the_root_is_spent_by_all_below(
+    async def test_the_budget_of_the_root_is_shared_by_its_tree(
         self, workshop: Workshop, make: dict[str, Json]
     ) -> None:
         spent = {"input_tokens": 50, "output_tokens": 10}
@@ -158,7 +158,7 @@ class TestEnds:
     """What becomes of children when the run ends that waits for them."""
 
     @pytest.mark.parametrize("make", [spawn(), message("x")], ids=["agent_spawn", "agent_message"])
-    async def test_a_run_that_fails_takes_those_along_that_it_waits_for(
+    async def test_a_failed_run_ends_the_children_that_it_waits_for(
         self, workshop: Workshop, make: dict[str, Json]
     ) -> None:
         detached = call("agent_spawn", agent="other", input="x", wait=False)

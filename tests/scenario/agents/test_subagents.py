@@ -1,4 +1,4 @@
-"""Agents that talk to each other, begin tasks and are told of ends, each thing once."""
+"""Agents send messages to each other, start tasks and subscribe to their ends, each delivered once."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from holdfast.domain.permission import RIGHTS_VALUE
 from holdfast.domain.run import Mode, RunStatus
 from holdfast.domain.thread import NewThread
 from holdfast.domain.tool import ToolClass
-from tests.scenario.agents.fake_tools import Gate
+from tests.scenario.agents.fake_tools import BlockingTool
 from tests.scenario.agents.subagent_calls import (
     ASK,
     LONG,
@@ -30,7 +30,7 @@ from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
 class TestMessages:
     """`agent_message` and `agent_send`."""
 
-    async def test_the_reply_is_the_result_and_the_agent_remembers_what_was_said(self, anywhere: Workshop) -> None:
+    async def test_the_reply_is_the_result_and_the_agent_keeps_the_conversation(self, anywhere: Workshop) -> None:
         anywhere.agent(calling(message("one")), calling(message("two")), say("{$last_tool}"), tools=TOOLS)
         anywhere.agent(say("heard {$last_user}"), name="kid")
         async with anywhere.open(workers=1) as floor:
@@ -55,7 +55,7 @@ class TestMessages:
         assert second.base_run_id == first.id
         assert (two.thread_id, two.base_run_id, two.root_run_id) == (one.thread_id, one.id, second.id)
 
-    async def test_several_agents_are_asked_at_once(self, workshop: Workshop) -> None:
+    async def test_several_agents_are_messaged_in_parallel(self, workshop: Workshop) -> None:
         workshop.agent(calling(message("a"), message("b", to="other"), ASK), say("done"), tools=TOOLS)
         for name in ("kid", "other"):
             workshop.agent(say(name + " heard {$last_user}"), name=name)
@@ -66,7 +66,7 @@ class TestMessages:
             await floor.ended(run)
             assert sorted(await results(floor, run)) == ["kid heard a", "other heard b", "yes"]
 
-    async def test_a_child_is_spoken_to_on_its_own_thread(self, workshop: Workshop) -> None:
+    async def test_a_message_to_a_child_goes_to_its_own_thread(self, workshop: Workshop) -> None:
         workshop.agent(
             calling(spawn(wait=False)),
             calling(message("and now?", thread_id=made("thr"))),
@@ -80,10 +80,8 @@ class TestMessages:
         assert run.output == "I and now?"
         assert (second.thread_id, second.base_run_id) == (first.thread_id, first.id)
 
-    async def test_what_is_sent_to_an_agent_that_is_busy_is_heard_in_the_order_of_sending(
-        self, anywhere: Workshop
-    ) -> None:
-        gate = Gate(kind=ToolClass.IDEMPOTENT)
+    async def test_messages_to_a_busy_agent_are_read_in_order(self, anywhere: Workshop) -> None:
+        gate = BlockingTool(kind=ToolClass.IDEMPOTENT)
         words = [str(number) for number in range(6)]
         anywhere.agent(calling(*map(send, words)), calling(message("last")), say("{$last_tool}"), tools=TOOLS)
         anywhere.agent(calling(call("gate")), say("heard {$last_user}"), name="kid", tools=["gate"])
@@ -105,7 +103,7 @@ class TestMessages:
             each.id for each in heard[:-1]
         ]
 
-    async def test_the_reply_to_what_was_sent_is_told_later(self, workshop: Workshop) -> None:
+    async def test_the_reply_to_a_sent_message_arrives_later(self, workshop: Workshop) -> None:
         workshop.agent(calling(send("look")), calling(LONG), say("{$last_user}"), tools=TOOLS)
         workshop.agent(say("seen"), name="kid")
         async with workshop.open() as floor:
@@ -122,7 +120,7 @@ class TestMessages:
         ],
     )
     @pytest.mark.parametrize("make", [message, send])
-    async def test_what_cannot_be_brought_is_told_to_the_model(
+    async def test_an_undeliverable_message_is_a_result_for_the_model(
         self, workshop: Workshop, agents: list[str], told: str, make: type
     ) -> None:
         thread = {"thread_id": agents[1]} if len(agents) > 1 else {}
@@ -133,7 +131,7 @@ class TestMessages:
             assert await runs_of(floor, "kid") == []
         assert str(run.output).startswith(told)
 
-    async def test_threads_of_others_and_of_people_take_no_messages(self, workshop: Workshop) -> None:
+    async def test_other_agents_threads_and_user_threads_accept_no_messages(self, workshop: Workshop) -> None:
         """Neither a thread of another tree, nor that of the run above all, nor one of another agent."""
         workshop.agent(say("private"), name="other")
         async with workshop.open() as floor:
@@ -147,7 +145,7 @@ class TestMessages:
         assert below.startswith("NOT_FOUND: there is no thread `thr-own` that this run may write to")
         assert beside.startswith(f"NOT_FOUND: there is no thread `{stranger.thread_id}`")
 
-    async def test_a_thread_is_spoken_to_as_the_agent_that_it_has(self, workshop: Workshop) -> None:
+    async def test_a_message_to_a_thread_must_name_its_agent(self, workshop: Workshop) -> None:
         turns = [
             calling(spawn(wait=False)),
             calling(message("x", to="other", thread_id=made("thr"))),
@@ -160,11 +158,11 @@ class TestMessages:
             run = await floor.play(id=ROOT)
         assert str(run.output).endswith("is one of agent `kid`: name that")
 
-    async def test_an_agent_that_waits_for_a_person_takes_no_message(self, workshop: Workshop) -> None:
+    async def test_an_agent_that_waits_for_a_person_accepts_no_message(self, workshop: Workshop) -> None:
         turns = [calling(send("one")), calling(call("gate")), calling(send("two")), say("{$last_tool}")]
         workshop.agent(*turns, tools=[*TOOLS, "gate"])
         workshop.agent(calling(ASK), say("never"), name="kid", tools=TOOLS)
-        gate = Gate(kind=ToolClass.IDEMPOTENT)
+        gate = BlockingTool(kind=ToolClass.IDEMPOTENT)
         async with workshop.open(gate) as floor:
             run = await floor.start()
             await floor.asks(run)
@@ -172,7 +170,7 @@ class TestMessages:
             ended = await floor.ended(run)
         assert str(ended.output).startswith("WAITING: run `")
 
-    async def test_who_hears_a_message_has_at_most_the_rights_of_who_sent_it(self, workshop: Workshop) -> None:
+    async def test_the_receiver_of_a_message_has_at_most_the_rights_of_its_sender(self, workshop: Workshop) -> None:
         rules = {"deny": ["log_write"]}
         workshop.agent(calling(message("log it")), say("{$last_tool}"), tools=TOOLS, permissions=rules)
         workshop.agent(calling(call("log_write", message="x")), say("{$last_tool}"), name="kid", tools=["log_write"])
@@ -186,7 +184,7 @@ class TestMessages:
 class TestTasks:
     """`task_spawn` and `task_subscribe`."""
 
-    async def test_a_task_on_its_own_outlives_the_run_that_began_it(self, workshop: Workshop) -> None:
+    async def test_an_independent_task_outlives_the_run_that_started_it(self, workshop: Workshop) -> None:
         workshop.agent(calling(call("task_spawn", agent="kid", input="x")), calling(LONG), say("never"), tools=TOOLS)
         workshop.agent(calling(ASK), say("I did"), name="kid", tools=TOOLS)
         async with workshop.open() as floor:
@@ -206,7 +204,7 @@ class TestTasks:
         wait = calling(subscribe(made("run"), wait=True))
         anywhere.agent(calling(call(begin, agent="kid", input="x")), wait, say("{$last_tool}"), tools=TOOLS)
         anywhere.agent(calling(call("gate")), say("I did"), name="kid", tools=["gate"])
-        gate = Gate(kind=ToolClass.IDEMPOTENT)
+        gate = BlockingTool(kind=ToolClass.IDEMPOTENT)
         async with anywhere.open(gate) as floor:
             run = await floor.start(id=ROOT)
             waiting = await floor.comes_to(run, RunStatus.WAITING)
@@ -219,7 +217,7 @@ class TestTasks:
         expected = [RunStatus.QUEUED, RunStatus.COMPLETED] if begin == "task_create" else []
         assert [change.status for change in changes] == expected
 
-    async def test_the_end_of_a_task_wakes_who_wants_to_be_told(self, anywhere: Workshop) -> None:
+    async def test_the_end_of_a_task_wakes_its_subscriber(self, anywhere: Workshop) -> None:
         anywhere.agent(
             calling(call("task_spawn", agent="kid", input="x")),
             calling(subscribe(made("run"))),
@@ -228,7 +226,7 @@ class TestTasks:
             tools=TOOLS,
         )
         anywhere.agent(calling(call("gate")), say("I did"), name="kid", tools=["gate"])
-        gate = Gate(kind=ToolClass.IDEMPOTENT)
+        gate = BlockingTool(kind=ToolClass.IDEMPOTENT)
         async with anywhere.open(gate) as floor:
             run = await floor.start(id=ROOT)
             await floor.comes_to(run, RunStatus.WAITING)
@@ -239,7 +237,7 @@ class TestTasks:
         assert ended.output == f"Run `{task.id}`, which you asked about, has completed: I did"
         assert slept == '{"woke_early":true,"because":"a run that you wait for has ended"}'
 
-    async def test_a_task_that_has_ended_is_told_of_at_once(self, workshop: Workshop) -> None:
+    async def test_a_subscription_to_an_ended_task_resolves_at_once(self, workshop: Workshop) -> None:
         workshop.agent(say("long ago"), name="kid")
         async with workshop.open() as floor:
             task = await floor.play(agent="kid")
@@ -249,7 +247,9 @@ class TestTasks:
             assert await results(floor, run) == ["long ago", "long ago"]
 
     @pytest.mark.parametrize(("wait", "told"), [(True, "task `{id}` was cancelled"), (False, "was cancelled")])
-    async def test_the_end_of_a_task_from_outside_is_told_too(self, anywhere: Workshop, wait: bool, told: str) -> None:
+    async def test_a_task_ended_from_outside_resolves_its_subscription(
+        self, anywhere: Workshop, wait: bool, told: str
+    ) -> None:
         begin = calling(call("task_spawn", agent="kid", input="x"))
         wants = subscribe(made("run"), wait=wait)
         anywhere.agent(begin, calling(wants), *([] if wait else [calling(LONG)]), say("{$last_user}"), tools=TOOLS)
@@ -263,7 +263,7 @@ class TestTasks:
             heard = [*await results(floor, run), str(ended.output)]
         assert any(told.format(id=task.id) in each for each in heard)
 
-    async def test_what_a_person_says_leaves_the_task_to_be_told_of_later(self, workshop: Workshop) -> None:
+    async def test_a_message_ends_the_wait_and_the_task_reports_later(self, workshop: Workshop) -> None:
         workshop.agent(
             calling(call("task_create", agent="kid", input="x")),
             calling(subscribe(made("run"), wait=True)),
@@ -272,7 +272,7 @@ class TestTasks:
             tools=TOOLS,
         )
         workshop.agent(calling(call("gate")), say("I did"), name="kid", tools=["gate"])
-        gate = Gate(kind=ToolClass.IDEMPOTENT)
+        gate = BlockingTool(kind=ToolClass.IDEMPOTENT)
         async with workshop.open(gate) as floor:
             run = await floor.start(id=ROOT)
             await floor.comes_to(run, RunStatus.WAITING)
@@ -289,7 +289,7 @@ class TestTasks:
         assert said.count(f"user: {told}") == 1
         assert sum("which you asked about" in line for line in said) == 0
 
-    async def test_a_wait_for_a_task_goes_on_in_another_process(self, anywhere: Workshop) -> None:
+    async def test_a_wait_for_a_task_continues_in_another_process(self, anywhere: Workshop) -> None:
         begin = calling(call("task_spawn", agent="kid", input="x"))
         anywhere.agent(begin, calling(subscribe(made("run"), wait=True), LONG), say("{$last_tool}"), tools=TOOLS)
         anywhere.agent(calling(ASK), say("I did"), name="kid", tools=TOOLS)
@@ -305,9 +305,7 @@ class TestTasks:
             await floor.ended(run)
             assert sorted(await results(floor, run))[0] == "I did"
 
-    async def test_a_task_on_its_own_shares_no_budget_and_is_refused_where_there_is_one(
-        self, workshop: Workshop
-    ) -> None:
+    async def test_an_independent_task_is_refused_where_there_is_a_budget(self, workshop: Workshop) -> None:
         workshop.agent(calling(call("task_spawn", agent="kid", input="x")), say("{$last_tool}"), tools=TOOLS)
         workshop.agent(say("never"), name="kid")
         async with workshop.open() as floor:
@@ -315,7 +313,7 @@ class TestTasks:
             assert await runs_of(floor, "kid") == []
         assert str(run.output).startswith("CONFLICT: this run has a budget")
 
-    async def test_a_task_that_is_not_there_is_told_to_the_model(self, workshop: Workshop) -> None:
+    async def test_an_unknown_task_is_a_result_for_the_model(self, workshop: Workshop) -> None:
         workshop.agent(calling(subscribe("run_nowhere", wait=True)), say("{$last_tool}"), tools=TOOLS)
         async with workshop.open() as floor:
             assert (await floor.play()).output == "NOT_FOUND: there is no run `run_nowhere`"

@@ -169,7 +169,7 @@ async def play_all(floor: Floor, cases: Sequence[tuple[str, str, int]], decision
     return await asyncio.gather(*(play(*case) for case in cases))
 
 
-async def test_no_words_of_others_reach_outside_without_a_person(
+async def test_no_injection_causes_an_outside_effect_without_approval(
     office: Workshop, tools: list[Tool], counter: CountingServer
 ) -> None:
     cases = list(product(READ, EFFECTS, range(len(PHRASES))))
@@ -182,7 +182,7 @@ async def test_no_words_of_others_reach_outside_without_a_person(
             assert len(await floor.told(run, RunTainted)) >= 1
 
 
-async def test_what_a_person_approves_does_happen(office: Workshop, tools: list[Tool], counter: CountingServer) -> None:
+async def test_an_approved_injection_does_happen(office: Workshop, tools: list[Tool], counter: CountingServer) -> None:
     cases = [("page", "charge", 0), ("remote", "mail", 1), ("file", "post", 2), ("child", "spawn", 0)]
     async with office.open(*tools) as floor:
         await play_all(floor, cases, "approve")

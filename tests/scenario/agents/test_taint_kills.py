@@ -1,4 +1,4 @@
-"""A worker is killed around what others wrote, and around a tool that was activated: neither is ever forgotten."""
+"""A worker is killed around untrusted content and an activated tool: taint and activation survive."""
 
 from collections.abc import AsyncIterator
 from functools import partial
@@ -46,7 +46,7 @@ async def check(place: Place) -> None:
 
 
 @pytest.mark.parametrize("deaths", [DEATHS, pytest.param(None, marks=pytest.mark.slow, id="everywhere")])
-async def test_taint_and_activation_outlive_their_worker_wherever_it_dies(
+async def test_taint_and_activation_survive_a_killed_worker(
     victims: ForkServer, tmp_path: Path, shared_memory: Path, deaths: int | None
 ) -> None:
     await die_in_turn(victims, partial(a_place, tmp_path, shared_memory), check, deaths=deaths)

@@ -1,4 +1,4 @@
-"""What becomes of the calls that a model makes: in which order they run, and what the model is told of each."""
+"""Tool calls of a model: their order, their steps and their results."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from holdfast.domain.step import StepState
 from holdfast.domain.tool import ToolClass
 from holdfast.testing.openai_server import StubOpenAIServer, StubReply, StubToolCall
 from holdfast.tools.tool import ToolResult
-from tests.scenario.agents.fake_tools import READ_ONLY, Gate, Handmade, answers, raises
+from tests.scenario.agents.fake_tools import READ_ONLY, BlockingTool, FakeTool, answers, raises
 from tests.scenario.agents.workshop import SPACE, STAND_IN, Floor, Workshop, call, calling, say
 
 
@@ -21,7 +21,7 @@ async def results(floor: Floor, run: Run) -> list[Message]:
     return [message for message in await floor.messages(run) if message.role is Role.TOOL]
 
 
-async def test_calls_that_only_read_run_side_by_side_and_settle_in_the_order_of_asking(anywhere: Workshop) -> None:
+async def test_read_only_calls_run_in_parallel_and_settle_in_order(anywhere: Workshop) -> None:
     together = asyncio.Barrier(3)
 
     async def read(arguments: dict[str, Json]) -> ToolResult:
@@ -29,7 +29,7 @@ async def test_calls_that_only_read_run_side_by_side_and_settle_in_the_order_of_
         await asyncio.sleep(0.02 if arguments["n"] == 1 else 0)  # the first is done last
         return ToolResult(content=f"read {arguments['n']}")
 
-    reader = Handmade("read", read, **READ_ONLY)
+    reader = FakeTool("read", read, **READ_ONLY)
     anywhere.agent(calling(*(call("read", n=n) for n in (1, 2, 3))), say("done"), tools=["read"])
     async with anywhere.open(reader) as floor:
         run = await floor.play()
@@ -51,20 +51,20 @@ async def test_other_calls_run_one_after_the_other(workshop: Workshop, kind: Too
         return ToolResult(content=f"wrote {arguments['n']}")
 
     workshop.agent(calling(*(call("write", n=n) for n in (1, 2, 3))), say("done"), tools=["write"])
-    async with workshop.open(Handmade("write", write, kind=kind)) as floor:
+    async with workshop.open(FakeTool("write", write, kind=kind)) as floor:
         run = await floor.play()
         assert [message.content for message in await results(floor, run)] == ["wrote 1", "wrote 2", "wrote 3"]
     assert seen == [(1,), (2,), (3,)]
 
 
-async def test_one_call_that_writes_among_others_makes_all_of_them_wait_their_turn(workshop: Workshop) -> None:
+async def test_one_writing_call_makes_all_calls_run_in_order(workshop: Workshop) -> None:
     order: list[str] = []
 
     async def note(arguments: dict[str, Json]) -> ToolResult:
         order.append(arguments["n"])
         return ToolResult(content=arguments["n"])
 
-    tools = Handmade("read", note, **READ_ONLY), Handmade("write", note)
+    tools = FakeTool("read", note, **READ_ONLY), FakeTool("write", note)
     workshop.agent(calling(call("read", n="a"), call("write", n="b"), call("read", n="c")), say("done"), tools=["*"])
     async with workshop.open(*tools) as floor:
         run = await floor.play()
@@ -72,8 +72,8 @@ async def test_one_call_that_writes_among_others_makes_all_of_them_wait_their_tu
     assert order == ["a", "b", "c"]
 
 
-async def test_the_start_of_an_effectful_call_is_on_disk_before_it_begins(anywhere: Workshop) -> None:
-    gate = Gate()
+async def test_the_start_of_an_effectful_call_is_committed_before_it_runs(anywhere: Workshop) -> None:
+    gate = BlockingTool()
     anywhere.agent(calling(call("gate")), say("done"), tools=["gate"])
     async with anywhere.open(gate) as floor:
         run = await floor.start()
@@ -84,7 +84,7 @@ async def test_the_start_of_an_effectful_call_is_on_disk_before_it_begins(anywhe
     assert (started.name, started.state, started.effectful) == ("gate", StepState.STARTED, True)
 
 
-async def test_a_tool_is_given_a_key_that_is_that_of_its_step(workshop: Workshop) -> None:
+async def test_a_tool_gets_the_key_of_its_step(workshop: Workshop) -> None:
     tool = answers("look", "seen")
     workshop.agent(calling(call("look"), call("look")), say("done"), tools=["look"])
     async with workshop.open(tool) as floor:
@@ -108,7 +108,7 @@ ERRORS = [
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("fields", [READ_ONLY, {"kind": ToolClass.IDEMPOTENT}, {}], ids=["reads", "repeats", "acts"])
-async def test_a_tool_that_breaks_is_a_result_for_the_model(
+async def test_a_crashing_tool_is_a_result_for_the_model(
     workshop: Workshop, error: BaseException, fields: dict[str, Json]
 ) -> None:
     workshop.agent(calling(call("broken"), call("broken"), call("fine")), say("I see"), tools=["*"])
@@ -123,8 +123,8 @@ async def test_a_tool_that_breaks_is_a_result_for_the_model(
 
 
 async def test_a_tool_that_takes_too_long_is_stopped(workshop: Workshop) -> None:
-    reads = Gate("reads", timeout=0.02, **READ_ONLY)
-    acts = Gate("acts", timeout=0.02)
+    reads = BlockingTool("reads", timeout=0.02, **READ_ONLY)
+    acts = BlockingTool("acts", timeout=0.02)
     workshop.agent(calling(call("reads"), call("acts")), say("I see"), tools=["*"])
     async with workshop.open(reads, acts) as floor:
         run = await floor.play()
@@ -137,7 +137,7 @@ async def test_a_tool_that_takes_too_long_is_stopped(workshop: Workshop) -> None
     assert states == [StepState.DONE, StepState.FAILED, StepState.UNKNOWN, StepState.DONE]
 
 
-async def test_an_output_that_is_too_long_is_kept_as_an_artifact(anywhere: Workshop) -> None:
+async def test_an_output_that_is_too_long_is_stored_as_an_artifact(anywhere: Workshop) -> None:
     text = "".join(f"line {number}\n" for number in range(2000))
     anywhere.agent(calling(call("cat")), say("done"), tools=["cat"])
     async with anywhere.open(answers("cat", text, output_limit=500)) as floor:
@@ -151,7 +151,7 @@ async def test_an_output_that_is_too_long_is_kept_as_an_artifact(anywhere: Works
     assert whole.content == text
 
 
-async def test_arguments_that_do_not_fit_never_reach_the_tool(workshop: Workshop) -> None:
+async def test_invalid_arguments_never_reach_the_tool(workshop: Workshop) -> None:
     schema: dict[str, Json] = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
     tool = answers("count", "counted", parameters=schema)
     workshop.agent(calling(call("count", n="three"), call("count"), call("count", n=3)), say("done"), tools=["count"])
@@ -164,7 +164,7 @@ async def test_arguments_that_do_not_fit_never_reach_the_tool(workshop: Workshop
     assert right.content == "counted"
 
 
-async def test_a_tool_that_does_not_exist_is_told_to_the_model(workshop: Workshop) -> None:
+async def test_an_unknown_tool_is_a_result_for_the_model(workshop: Workshop) -> None:
     replies = StubReply(calls=[StubToolCall(name="logwrite", arguments={"message": "x"})]), StubReply(text="I see")
     async with StubOpenAIServer(*replies) as server:
         workshop.provider(server)
@@ -180,7 +180,7 @@ async def test_a_tool_that_does_not_exist_is_told_to_the_model(workshop: Worksho
     assert server.requests[1]["messages"][-1]["role"] == "tool"
 
 
-async def test_what_a_tool_answers_is_readable_whatever_it_is(anywhere: Workshop) -> None:
+async def test_any_tool_content_becomes_readable_text(anywhere: Workshop) -> None:
     outputs: list[Json] = ["nul \x00 and half \ud800 of a pair", {"a": [1, None, 2.5]}, None, "", 7]
     tools = [answers(f"tool_{index}", output) for index, output in enumerate(outputs)]
     anywhere.agent(calling(*(call(tool.spec.name) for tool in tools)), say("done"), tools=["*"])
@@ -191,7 +191,7 @@ async def test_what_a_tool_answers_is_readable_whatever_it_is(anywhere: Workshop
     assert said[1:] == ['{"a":[1,null,2.5]}', "null", "", "7"]
 
 
-async def test_a_tool_whose_lease_is_lost_leaves_the_run_to_others(workshop: Workshop) -> None:
+async def test_a_tool_that_raises_lease_lost_ends_the_work_on_the_run(workshop: Workshop) -> None:
     """The tool speaks of the run itself: it is given back, and the next worker makes the call again."""
     first = iter([LeaseLost("somebody else's")])
 
@@ -201,5 +201,5 @@ async def test_a_tool_whose_lease_is_lost_leaves_the_run_to_others(workshop: Wor
         return ToolResult(content="mine")
 
     workshop.agent(calling(call("lose")), say("{$last_tool}"), tools=["lose"])
-    async with workshop.open(Handmade("lose", lose, kind=ToolClass.IDEMPOTENT)) as floor:
+    async with workshop.open(FakeTool("lose", lose, kind=ToolClass.IDEMPOTENT)) as floor:
         assert (await floor.play()).output == "mine"

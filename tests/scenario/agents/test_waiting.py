@@ -1,4 +1,4 @@
-"""A run that waits: for a person, a child or a time, alone and several at once. It costs nothing and misses nothing."""
+"""A waiting run: for a person, a child or a timer, alone and several at once."""
 
 import asyncio
 from datetime import timedelta
@@ -32,7 +32,7 @@ def asked_in(events: list[object]) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("question", [ASK, RESPOND], ids=["ask_user", "task_respond"])
-async def test_an_answer_is_the_result_of_the_call_that_asked(anywhere: Workshop, question: dict[str, object]) -> None:
+async def test_a_response_is_the_result_of_its_call(anywhere: Workshop, question: dict[str, object]) -> None:
     anywhere.agent(calling(question), say("You said {$last_tool}"), tools=TOOLS)
     async with anywhere.open() as floor:
         run = await floor.start()
@@ -83,7 +83,7 @@ async def test_a_child_that_fails_is_a_result_for_its_parent(workshop: Workshop,
     assert run.output == f"agent `kid` failed: {child.error.code}: {child.error.message}"
 
 
-async def test_everything_that_is_waited_for_begins_together(anywhere: Workshop) -> None:
+async def test_all_waiting_calls_start_together(anywhere: Workshop) -> None:
     anywhere.agent(calling(ASK, SPAWN, NAP, RESPOND), say("done"), tools=TOOLS)
     anywhere.agent(say("I did"), name="kid")
     async with anywhere.open() as floor:
@@ -102,7 +102,7 @@ async def test_everything_that_is_waited_for_begins_together(anywhere: Workshop)
     assert first.created_at == second.created_at
 
 
-async def test_what_waits_begins_before_what_acts_and_that_waits_for_it(workshop: Workshop) -> None:
+async def test_a_later_call_starts_after_the_waiting_call_has_settled(workshop: Workshop) -> None:
     workshop.agent(calling(ASK, call("todo_read"), RESPOND), say("done"), tools=[*TOOLS, "todo_read"])
     async with workshop.open() as floor:
         run = await floor.start()
@@ -115,7 +115,7 @@ async def test_what_waits_begins_before_what_acts_and_that_waits_for_it(workshop
         assert (await floor.ended(run)).output == "done"
 
 
-async def test_one_answer_of_two_lets_the_run_wait_on_for_the_other(anywhere: Workshop) -> None:
+async def test_a_run_keeps_waiting_after_one_response_of_two(anywhere: Workshop) -> None:
     anywhere.agent(calling(ASK, RESPOND), say("done"), tools=TOOLS)
     async with anywhere.open() as floor:
         run = await floor.start()
@@ -135,7 +135,7 @@ def _asks(event: RunFinished) -> list[str]:
     return [each.id for each in event.outcome.interrupts] if isinstance(event.outcome, InterruptOutcome) else []
 
 
-async def test_a_question_that_nobody_answers_has_its_default_outcome(anywhere: Workshop, clock: HeldClock) -> None:
+async def test_an_expired_interrupt_has_its_default_outcome(anywhere: Workshop, clock: HeldClock) -> None:
     anywhere.agent(calling(ASK), say("{$last_tool}"), tools=TOOLS)
     async with anywhere.open(clock=clock) as floor:
         run = await floor.start()
@@ -151,7 +151,7 @@ async def test_a_question_that_nobody_answers_has_its_default_outcome(anywhere: 
     assert changes[-1].status is InterruptStatus.EXPIRED
 
 
-async def test_of_many_answers_at_once_one_wins(anywhere: Workshop) -> None:
+async def test_one_of_many_simultaneous_responses_wins(anywhere: Workshop) -> None:
     anywhere.agent(calling(ASK), say("{$last_tool}"), tools=TOOLS)
     async with anywhere.open() as floor:
         run = await floor.start()
@@ -165,7 +165,7 @@ async def test_of_many_answers_at_once_one_wins(anywhere: Workshop) -> None:
     assert winner.answered_by == f"p{winner.response}"
 
 
-async def test_what_a_person_says_ends_a_wait_for_a_time(anywhere: Workshop) -> None:
+async def test_a_message_ends_a_sleep(anywhere: Workshop) -> None:
     anywhere.agent(calling(LONG), say("I hear {$last_user}, {$last_tool}"), tools=TOOLS)
     async with anywhere.open() as floor:
         run = await floor.start()
@@ -178,7 +178,7 @@ async def test_what_a_person_says_ends_a_wait_for_a_time(anywhere: Workshop) -> 
     assert said[-2] == "user: hurry"
 
 
-async def test_what_a_person_says_leaves_a_child_to_go_on_in_the_background(anywhere: Workshop) -> None:
+async def test_a_message_moves_an_awaited_child_to_the_background(anywhere: Workshop) -> None:
     anywhere.agent(calling(SPAWN), calling(ASK), say("{$last_user}"), tools=TOOLS)
     anywhere.agent(calling(ASK), say("I did"), name="kid", tools=TOOLS)
     async with anywhere.open() as floor:
@@ -201,7 +201,7 @@ async def test_what_a_person_says_leaves_a_child_to_go_on_in_the_background(anyw
     assert [change.status for change in changes] == [RunStatus.COMPLETED]
 
 
-async def test_a_child_that_takes_longer_than_anybody_waits_goes_on_in_the_background(
+async def test_a_child_that_exceeds_the_maximum_wait_continues_in_the_background(
     anywhere: Workshop, clock: HeldClock
 ) -> None:
     spawn, week = call("agent_spawn", agent="kid", input="x"), call("sleep", seconds=7 * 24 * 3600)
@@ -231,7 +231,7 @@ async def test_a_wait_for_a_child_leaves_no_timer(workshop: Workshop) -> None:
         assert await floor.store.timers.next_due() is None
 
 
-async def test_a_run_that_asks_a_person_wants_an_answer_before_anything_else(anywhere: Workshop) -> None:
+async def test_a_message_to_a_run_with_an_open_interrupt_is_refused(anywhere: Workshop) -> None:
     anywhere.agent(calling(ASK), say("{$last_tool}"), tools=TOOLS)
     async with anywhere.open() as floor:
         run = await floor.start()
@@ -243,7 +243,7 @@ async def test_a_run_that_asks_a_person_wants_an_answer_before_anything_else(any
         assert (await floor.ended(run)).output == "yes"
 
 
-async def test_a_child_that_ends_while_its_parent_asks_a_person_is_told_of_later(anywhere: Workshop) -> None:
+async def test_a_child_that_ends_during_its_parents_interrupt_is_reported_later(anywhere: Workshop) -> None:
     anywhere.agent(calling(DETACH), calling(ASK), say("{$last_user}"), tools=TOOLS)
     anywhere.agent(calling(NAP), say("I did"), name="kid", tools=TOOLS)
     async with anywhere.open() as floor:
@@ -266,7 +266,7 @@ async def test_a_child_that_ends_while_its_parent_asks_a_person_is_told_of_later
     assert str(told.messages[-1].content).startswith("<untrusted-")
 
 
-async def test_a_child_that_nobody_waits_for_does_not_keep_its_parent(workshop: Workshop) -> None:
+async def test_a_background_child_does_not_delay_its_parent(workshop: Workshop) -> None:
     workshop.agent(calling(DETACH), say("done"), tools=TOOLS)
     workshop.agent(calling(ASK), say("I did"), name="kid", tools=TOOLS)
     async with workshop.open() as floor:
@@ -277,7 +277,7 @@ async def test_a_child_that_nobody_waits_for_does_not_keep_its_parent(workshop: 
     assert (run.output, child.output) == ("done", "I did")
 
 
-async def test_a_run_that_waits_goes_on_in_another_process(anywhere: Workshop) -> None:
+async def test_a_waiting_run_continues_in_another_process(anywhere: Workshop) -> None:
     anywhere.agent(calling(ASK, SPAWN, NAP), say("{$last_tool}"), tools=TOOLS)
     anywhere.agent(calling(ASK), say("I did"), name="kid", tools=TOOLS)
     async with anywhere.open() as floor:

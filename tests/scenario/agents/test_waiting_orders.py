@@ -1,4 +1,4 @@
-"""Whatever a run waits for comes in any order, one by one or at once: each call has its own result, and once."""
+"""Resume causes may arrive in any order: each call gets its own result, once."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -88,9 +88,7 @@ async def results(floor: Floor, run: Run) -> list[str]:
 
 @settings(max_examples=20, deadline=None)
 @given(order=orders)
-async def test_each_call_gets_what_it_waited_for_in_whatever_order_it_comes(
-    floor: Floor, order: list[list[str]]
-) -> None:
+async def test_each_call_gets_its_own_resume_cause_in_any_order(floor: Floor, order: list[list[str]]) -> None:
     run, questions = await waiting(floor)
     for group in order:
         await asyncio.gather(*(bring(floor, run, name, questions) for name in group))
@@ -103,7 +101,7 @@ async def test_each_call_gets_what_it_waited_for_in_whatever_order_it_comes(
 
 @settings(max_examples=20, deadline=None)
 @given(order=orders, at=st.integers(0, 4))
-async def test_a_word_in_between_settles_what_has_not_come_and_loses_nothing(
+async def test_a_message_in_between_settles_the_remaining_waits_and_loses_nothing(
     floor: Floor, order: list[list[str]], at: int
 ) -> None:
     run, questions = await waiting(floor)

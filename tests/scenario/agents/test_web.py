@@ -1,4 +1,4 @@
-"""Agents on the web: which hosts they may read from, who is asked, and where they search."""
+"""Agents on the web: permitted hosts, approvals and search."""
 
 from collections.abc import AsyncIterator
 
@@ -43,9 +43,7 @@ async def results(floor: Floor, run: Run) -> list[str]:
     return [said.removeprefix("tool: ") for said in await floor.said(run) if said.startswith("tool: ")]
 
 
-async def test_a_host_that_no_rule_names_is_asked_for_and_always_is_for_the_host(
-    workshop: Workshop, fetch: Tool
-) -> None:
+async def test_an_unknown_host_needs_approval_and_a_grant_covers_the_host(workshop: Workshop, fetch: Tool) -> None:
     workshop.agent(
         fetching("http://example.com/"), fetching("http://docs.example.com/"), say("done"), tools=["web_fetch"]
     )
@@ -62,7 +60,7 @@ async def test_a_host_that_no_rule_names_is_asked_for_and_always_is_for_the_host
         ]
 
 
-async def test_where_a_page_leads_is_decided_anew(workshop: Workshop, fetch: Tool) -> None:
+async def test_a_redirect_is_decided_again(workshop: Workshop, fetch: Tool) -> None:
     came: dict[str, str] = {}
     rules: dict[str, dict[str, Json]] = {
         "asked": {"allow": ["web_fetch(domain:example.com)"]},
@@ -82,7 +80,7 @@ async def test_where_a_page_leads_is_decided_anew(workshop: Workshop, fetch: Too
     }
 
 
-async def test_a_search_is_there_where_an_engine_is_and_nowhere_else(workshop: Workshop, site: WebServer) -> None:
+async def test_web_search_exists_only_with_a_configured_engine(workshop: Workshop, site: WebServer) -> None:
     workshop.agent(say("hello"), tools=["web_search", "log_write"])
     async with workshop.open() as floor:
         run = await floor.play()
@@ -96,9 +94,7 @@ async def test_a_search_is_there_where_an_engine_is_and_nowhere_else(workshop: W
         assert [tool["name"] for tool in (await floor.context(run)).tools] == ["web_search", "log_write"]
 
 
-async def test_the_machine_itself_is_fetched_from_only_where_the_settings_name_it(
-    workshop: Workshop, site: WebServer
-) -> None:
+async def test_local_addresses_are_fetched_only_if_the_settings_allow_them(workshop: Workshop, site: WebServer) -> None:
     url = f"http://127.0.0.1:{site.port}/"
     workshop.agent(fetching(url), say("done"), tools=["web_fetch"], permissions={"allow": ["web_fetch"]})
     async with workshop.open() as floor:
@@ -112,7 +108,7 @@ async def test_the_machine_itself_is_fetched_from_only_where_the_settings_name_i
 
 
 @pytest.mark.parametrize("own", [True, False])
-async def test_of_more_tools_than_the_settings_allow_a_core_is_shown_until_others_are_activated(
+async def test_beyond_the_tool_limit_only_core_tools_are_shown_until_others_are_activated(
     workshop: Workshop, own: bool
 ) -> None:
     activate: dict[str, Json] = {"name": "tool_activate", "arguments": {"name": "sleep"}}

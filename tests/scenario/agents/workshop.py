@@ -1,4 +1,4 @@
-"""A workspace in the hands of a test: it writes agents and scripts, and opens it to see them run."""
+"""A workspace controlled by a test: it writes agents and scripts, and opens the workspace to run them."""
 
 import asyncio
 import sys

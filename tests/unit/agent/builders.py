@@ -1,4 +1,4 @@
-"""Short ways to make conversations as they are read from a log."""
+"""Builders of messages, contexts, agents and runs."""
 
 from collections.abc import Mapping
 from itertools import count

@@ -1,4 +1,4 @@
-"""Legal conversations, whatever is said in them, for rules that hold of all of them."""
+"""Hypothesis strategies for valid conversations with arbitrary content."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""A journal in memory, a lease on the run of these tests, and a model that says what it is told to."""
+"""Fakes: a journal in memory, a lease on the run of these tests, and a model controlled by the test."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence

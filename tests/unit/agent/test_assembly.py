@@ -1,4 +1,4 @@
-"""What is sent: as much as fits, the newest first, and never half of an exchange."""
+"""Context assembly: as many of the newest units as fit, and never half of an exchange."""
 
 import pytest
 from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""The next commit, while it grows: nothing that was put into one is lost or doubled."""
+"""`CommitDraft`: no content is lost or duplicated."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Compaction: first what completed items concluded, then a summary; and it stops when it is of no use."""
+"""Compaction: completed items collapse first, then a summary; it stops when it saves nothing."""
 
 from typing import Final
 

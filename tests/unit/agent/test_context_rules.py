@@ -1,4 +1,4 @@
-"""What holds of every context, whatever was said and however little room there is."""
+"""Properties of every assembled context, for any conversation and any budget."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""The conversation as a worker has it in mind."""
+"""`ConversationWindow` and the position of a turn."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What came in: for whom it is, and what the model is told of it."""
+"""`InboxReader`: which call an item resumes, and which messages items become."""
 
 from itertools import count
 from typing import Any

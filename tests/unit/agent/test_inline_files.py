@@ -1,4 +1,4 @@
-"""A model reads the bytes of our files, whoever's name stands in the message."""
+"""Stored files of messages are sent to the model with their content."""
 
 from base64 import b64encode
 

@@ -1,4 +1,4 @@
-"""Whole runs on a model in the test's hands: what it says at which moment, and what comes in between."""
+"""Whole runs on a model that the test controls."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

@@ -1,4 +1,4 @@
-"""One model call, streamed into the log: what is committed when, and every way in which it ends."""
+"""Streaming of one model call into the log: when deltas are committed, and every way in which it ends."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""A model that drifts, stalls or repeats itself is told so; one that goes round in circles is stopped."""
+"""Loop detection and reminders: drift, stalls and repeated calls."""
 
 import pytest
 from hypothesis import given as for_all

@@ -1,4 +1,4 @@
-"""An answer on its way: whatever deltas come, in whatever order, the stream is legal and the message is all of it."""
+"""`ResponseAccumulator`: any sequence of deltas gives a valid stream and the whole message."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The log of a run in its worker's hands: what is said gathers, and a commit takes all of it, or keeps it."""
+"""`RunWriter`: events are collected, and a commit takes all of them or keeps them."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What was sent can be read back, and what is kept for that is small."""
+"""Context snapshots can be read back, and are small."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""The step ledger in its worker's hands."""
+"""`StepLedger`: numbers, keys and states of steps."""
 
 from holdfast.agent.step_ledger import StepLedger
 from holdfast.domain.ids import ToolCallId

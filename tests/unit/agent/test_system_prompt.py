@@ -1,4 +1,4 @@
-"""The system prompt: its layers, their order, and that nobody can write outside of theirs."""
+"""The system prompt: its segments, their order, and fencing of untrusted text."""
 
 from pathlib import Path
 from typing import Final

@@ -1,4 +1,4 @@
-"""The estimate against a real vocabulary, on texts that its weights were not fitted to."""
+"""`EstimatedTokens` against real vocabularies, on texts that its weights were not fitted to."""
 
 from functools import cache
 from pathlib import Path

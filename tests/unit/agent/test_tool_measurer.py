@@ -1,4 +1,4 @@
-"""What a model is told about its tools: measured once for as long as they stay the same."""
+"""`ToolMeasurer`: tools are measured once until they change."""
 
 from holdfast.agent.context.tokens import TOOL_OVERHEAD_TOKENS, MeasuredTools, ToolMeasurer
 from holdfast.domain.content import Json

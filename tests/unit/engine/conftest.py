@@ -1,4 +1,4 @@
-"""A store in a folder, on a clock of the test."""
+"""A SQLite store on a held clock."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

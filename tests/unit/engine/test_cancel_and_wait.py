@@ -1,4 +1,4 @@
-"""A loop that is to be stopped ends, also one that lost the first cancellation."""
+"""`cancel_and_wait` ends every task, even one that lost its first cancellation."""
 
 import asyncio
 

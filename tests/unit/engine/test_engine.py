@@ -1,4 +1,4 @@
-"""The engine puts the loops of a process together, and ends with nothing lost."""
+"""`Engine` runs the loops of a process, and releases every run when it ends."""
 
 import asyncio
 from datetime import timedelta

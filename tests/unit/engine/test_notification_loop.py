@@ -1,4 +1,4 @@
-"""News are numbered soon after they happen, whatever happens to the hints."""
+"""Notifications are dispatched soon after they are created, even if hints are lost."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Tails: what they tell of a log is always a piece of it, whatever they were told, and in whatever order."""
+"""Tails: their events are a gapless part of the log, in whatever order hints arrive."""
 
 from collections.abc import Sequence
 from random import Random

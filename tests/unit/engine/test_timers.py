@@ -1,4 +1,4 @@
-"""What is due is fired, once, and what cannot be fired does not come again for ever."""
+"""Due timers fire once, and timers that cannot fire are settled."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""A bell wakes its sleeper at once, and not more often than is good."""
+"""`WakeEvent` wakes its task at once, but not more often than its minimum interval."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Streams wait on the watcher; it must never let one sleep, whatever happens to the hints."""
+"""The watcher wakes every waiting stream, even if hints are lost."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence

@@ -1,4 +1,4 @@
-"""A worker claims what there is, when there is something, and no more than it may work on at a time."""
+"""A worker claims runs as soon as they are queued, up to its concurrency."""
 
 import asyncio
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""A worker that drains loses nothing: what it has in hand is finished, or goes back to the queue at once."""
+"""A draining worker loses nothing: its runs finish or are requeued at once."""
 
 import asyncio
 from datetime import timedelta

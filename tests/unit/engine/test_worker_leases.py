@@ -1,4 +1,4 @@
-"""A worker whose lease is gone stops at once, and writes nothing more."""
+"""A worker whose lease is lost stops at once, and writes nothing more."""
 
 import asyncio
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""A store that does not answer kills no worker: it tries on, and says so once."""
+"""A worker survives an unavailable store: it retries, and logs that once."""
 
 import logging
 

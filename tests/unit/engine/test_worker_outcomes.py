@@ -1,4 +1,4 @@
-"""However an executor is done with a run, the run is neither lost nor stuck."""
+"""However an executor ends, its run is neither lost nor stuck."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""A worker at work, an executor that does what a test says, and a store that fails when it is told to."""
+"""A running worker, an executor controlled by the test, and leases that fail on request."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence

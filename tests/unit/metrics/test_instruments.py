@@ -1,4 +1,4 @@
-"""What is written down is read back by Prometheus's own parser, whatever the labels hold."""
+"""Rendered metrics are read back by Prometheus's own parser, whatever the labels."""
 
 from math import isclose
 

@@ -1,4 +1,4 @@
-"""What a store counts of leases, on the real store."""
+"""Lease metrics of a real store."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

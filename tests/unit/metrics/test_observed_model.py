@@ -1,4 +1,4 @@
-"""A model that is observed: what is seen of a call, however it ends."""
+"""`ObservedModel`: the observer sees every call, however it ends."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Spans in the hands of a test."""
+"""Tracing with an in-memory exporter."""
 
 from collections.abc import Sequence
 from typing import Any

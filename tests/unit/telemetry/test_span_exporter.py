@@ -1,4 +1,4 @@
-"""Where spans go: what the standard variables of the environment say, or a clear refusal."""
+"""The standard environment variables select the span exporter, or it is refused clearly."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Spans of real runs, in the words of the GenAI conventions."""
+"""Spans of real runs, by the GenAI semantic conventions."""
 
 import json
 from pathlib import Path
