@@ -12,11 +12,11 @@ from tests.scenario.agents.killed_process import victim
 GOOD: Final = "touch good"
 BAD: Final = "touch bad"
 
-parse_script(GOOD)  # the parser is there before the first victim is
+parse_script(GOOD)  # imported before the first process is forked
 
 
 def tools(ran: Path) -> list[Tool]:
-    """Return a tool that writes down which commands it is given."""
+    """Return a tool that appends its commands to a file."""
 
     async def do(arguments: dict[str, Json]) -> ToolResult:
         with ran.open("a") as opened:
@@ -26,4 +26,4 @@ def tools(ran: Path) -> list[Tool]:
     return [FakeTool("bash", do)]
 
 
-work = victim(tools, lambda asked: "approve" if asked.arguments == {"command": GOOD} else "deny")
+work = victim(tools, lambda interrupt: "approve" if interrupt.arguments == {"command": GOOD} else "deny")

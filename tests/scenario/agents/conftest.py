@@ -21,7 +21,7 @@ def clock() -> HeldClock:
 
 @pytest.fixture
 async def workshop(tmp_path: Path, shared_memory: Path) -> AsyncIterator[Workshop]:
-    """Yield an empty workspace whose log is on SQLite."""
+    """Yield an empty workspace on SQLite."""
     where = shared_memory / "holdfast.db"
     yield Workshop(tmp_path / "workspace", where)
     await _check(where)
@@ -31,7 +31,7 @@ async def workshop(tmp_path: Path, shared_memory: Path) -> AsyncIterator[Worksho
 async def anywhere(
     request: pytest.FixtureRequest, tmp_path: Path, shared_memory: Path, agents_database: str
 ) -> AsyncIterator[Workshop]:
-    """Yield an empty workspace on every backend in turn."""
+    """Yield an empty workspace, on each backend."""
     where = shared_memory / "holdfast.db" if request.param == "sqlite" else agents_database
     yield Workshop(tmp_path / "workspace", where)
     await _check(where)
@@ -41,7 +41,7 @@ async def anywhere(
 
 @pytest.fixture
 async def on_postgres(tmp_path: Path, agents_database: str) -> AsyncIterator[Workshop]:
-    """Yield an empty workspace whose log several processes may use at once."""
+    """Yield an empty workspace on PostgreSQL, which several processes can open at once."""
     yield Workshop(tmp_path / "workspace", agents_database)
     await _check(agents_database)
     await wipe(agents_database)
@@ -49,7 +49,7 @@ async def on_postgres(tmp_path: Path, agents_database: str) -> AsyncIterator[Wor
 
 @pytest.fixture(scope="session")
 async def agents_database(postgres: PostgresServer) -> str:
-    """Return a database that tests use in turn."""
+    """Return the PostgreSQL database that the tests share, one after the other."""
     url = await postgres.create_database("agents")
     async with open_store(url):
         return url

@@ -14,7 +14,7 @@ ANYTHING: Final[dict[str, Json]] = {"type": "object"}
 
 
 class FakeTool:
-    """`Tool` that does something and remembers what it was asked."""
+    """`Tool` that runs a function and records its calls."""
 
     def __init__(self, name: str, do: Do, *, parameters: dict[str, Json] | None = None, **fields: Any) -> None:
         self.spec = ToolSpec(name=name, description=name, parameters=parameters or ANYTHING, **fields)
@@ -22,13 +22,13 @@ class FakeTool:
         self._do = do
 
     async def run(self, call: ToolContext, arguments: dict[str, Json]) -> ToolResult:
-        """Do it."""
+        """Run the function."""
         self.calls.append(call)
         return await self._do(arguments)
 
 
 class BlockingTool:
-    """`Tool` that is begun and waits until it is let go, or cut off."""
+    """`Tool` that blocks until it is opened or cancelled."""
 
     def __init__(self, name: str = "gate", **fields: Any) -> None:
         self.spec = ToolSpec(name=name, description=name, parameters=ANYTHING, **fields)
@@ -50,7 +50,7 @@ class BlockingTool:
 
 
 def answers(name: str, content: Json, **fields: Any) -> FakeTool:
-    """Return a tool that answers at once."""
+    """Return a tool with a fixed result."""
 
     async def do(arguments: dict[str, Json]) -> ToolResult:
         return ToolResult(content=content)

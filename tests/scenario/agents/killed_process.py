@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-import holdfast.store.sqlite.database  # noqa: F401 - imported on use otherwise, by each victim again
+import holdfast.store.sqlite.database  # noqa: F401 - else each killed process would import it on first use
 from holdfast.bootstrap.workspace import Holdfast, Options
 from holdfast.bootstrap.workspace import open as open_workspace
 from holdfast.domain.errors import AlreadyAnswered, Conflict, IdTaken
@@ -24,13 +24,13 @@ from tests.support.fork_server import Death, ForkServer, Say
 
 RUN: Final = RunId("run_of_the_killed")
 DEATHS: Final = 5
-"""How often a victim dies where not every commit point is tried."""
+"""The number of kills if not every commit point is tried."""
 
 Decide: TypeAlias = Callable[[Interrupt], str]
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """Where to work, where tools write down what they do, and at which commit point to die, if at one."""
+    """The workspace, the file that tools append to, and the commit point at which the process is killed, if any."""
 
     folder: str
     database: str
@@ -39,20 +39,20 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Place(NamedTuple):
-    """A workspace in which victims work."""
+    """A workspace in which processes are killed."""
 
     workshop: Workshop
     done: Path
 
     async def send(self, victims: ForkServer, *, fatal: int | None = None) -> Death:
-        """Have a victim go on with the run."""
+        """Let a process continue the run."""
         folder, database = str(self.workshop.folder), str(self.workshop.where)
         task = Task(folder=folder, database=database, done=str(self.done), fatal=fatal)
         return await victims.send(msgspec.to_builtins(task))
 
 
 def victim(tools: Callable[[Path], Sequence[Tool]], decide: Decide) -> Callable[[Any, Say], None]:
-    """Return what does a `Task`, and says how many commit points there were; `decide` answers what is asked."""
+    """Return a function that runs a `Task` and reports its commit points; `decide` answers the interrupts."""
 
     def work(raw: Any, say: Say) -> None:
         asyncio.run(_work(msgspec.convert(raw, Task), say, tools, decide))
@@ -67,7 +67,7 @@ async def die_in_turn(
     *,
     deaths: int | None,
 ) -> None:
-    """Have victims die at so many commit points, or at each of them, and others go on: nobody can tell afterwards."""
+    """Kill processes at so many commit points, or at each, and let others continue: the result is the same."""
     whole = new_place("whole")
     (points,) = (await whole.send(victims)).said
     await check(whole)
@@ -94,9 +94,9 @@ async def _work(task: Task, say: Say, tools: Callable[[Path], Sequence[Tool]], d
 
 async def _answer_all(here: Holdfast, decide: Decide) -> None:
     while not (await here.store.runs.get(SPACE, RUN)).status.terminal:
-        for asked in await here.store.interrupts.of_run(SPACE, RUN):
-            if asked.status is InterruptStatus.OPEN:
+        for interrupt in await here.store.interrupts.of_run(SPACE, RUN):
+            if interrupt.status is InterruptStatus.OPEN:
                 with suppress(AlreadyAnswered, Conflict):
-                    response = {"decision": decide(asked)}
-                    await here.runs.respond(SPACE, RUN, response, interrupt=asked.id, digest=asked.digest)
+                    response = {"decision": decide(interrupt)}
+                    await here.runs.respond(SPACE, RUN, response, interrupt=interrupt.id, digest=interrupt.digest)
         await asyncio.sleep(0.002)

@@ -24,19 +24,19 @@ from tests.scenario.agents.fake_tools import ANYTHING, READ_ONLY
 from tests.scenario.agents.workshop import LIMIT, SPACE, Floor, Workshop
 
 TICK: Final = 0.002
-"""Seconds that a tick takes at least; on a machine that is busy with something else, more."""
+"""The shortest duration of a tick in seconds; on a busy machine it takes longer."""
 SHORT: Final = 5
-"""Ticks of a call that ends soon."""
+"""Ticks of a short call."""
 SECOND: Final = 500
-"""Ticks that take a second at least: in fewer everything must have ended."""
+"""Ticks that take at least a second: everything must have ended within fewer."""
 LONG: Final = 5 * SECOND
-"""Ticks of a call that is cut off, or else is seen."""
+"""Ticks of a call that must be cancelled before its end."""
 OFTEN: Final = 0.2
-"""How many of the calls are long."""
+"""The share of long calls."""
 
 
 class TickingTool:
-    """`Tool` that takes a while, and counts how long it is at work for each run."""
+    """`Tool` that takes a while, and counts its ticks for each run."""
 
     def __init__(self, name: str, random: Random, **fields: Any) -> None:
         self.spec = ToolSpec(name=name, description=name, parameters=ANYTHING, **fields)
@@ -58,7 +58,7 @@ class TickingTool:
 
 
 class CallCounter:
-    """`Tracing` that counts the model calls of each run."""
+    """`Tracer` that counts the model calls of each run."""
 
     middleware = staticmethod(passthrough)
 
@@ -79,13 +79,13 @@ class CallCounter:
         return journal
 
     def on_delta(self, delta: ModelDelta) -> None:
-        """Let it be said."""
+        """Ignore a delta."""
 
     def on_error(self, error: BaseException) -> None:
-        """Let it fail."""
+        """Ignore an error."""
 
     def on_end(self) -> None:
-        """Take note that a call is over."""
+        """Count a call as ended."""
         self.at_work -= 1
 
     def _begin(self, model: Model, request: ModelRequest) -> Self:
@@ -95,26 +95,26 @@ class CallCounter:
 
 
 class Cancelled(NamedTuple):
-    """A run that was cancelled, how long each tool had been at work for all runs until then, and all model calls."""
+    """A cancelled run, with the ticks of each tool and the model calls of all runs until then."""
 
     run: Run
     ticks: Sequence[Counter[RunId]]
     calls: Counter[RunId]
 
 
-async def hunt(workshop: Workshop, *, cancels: int, at_once: int, stretch: float, seed: int) -> None:
-    """Cancel so many runs at random moments, up to `stretch` times as long after their start as they take."""
+async def cancel_randomly(workshop: Workshop, *, cancels: int, at_once: int, stretch: float, seed: int) -> None:
+    """Cancel so many runs at random moments, up to `stretch` times the duration of a run after their start."""
     random = Random(seed)
     tools = (TickingTool("look", random, **READ_ONLY), TickingTool("act", random))
     models = CallCounter()
     seen: list[tuple[Cancelled, list[Run]]] = []
     async with workshop.open(*tools, workers=at_once, tracing=models) as floor, asyncio.TaskGroup() as group:
         answering = group.create_task(answer_all(floor))
-        took = await _time(floor)
+        duration = await _duration(floor)
         for tool in tools:
             tool.may_be_long = True
         while len(seen) < cancels:
-            moments = [random.uniform(0, stretch * took) for _ in range(at_once)]
+            moments = [random.uniform(0, stretch * duration) for _ in range(at_once)]
             done = await asyncio.gather(*(_cancel_at(floor, moment, tools, models) for moment in moments))
             seen += [(each, await tree(floor, each.run)) for each in done if each is not None]
         answering.cancel()
@@ -124,28 +124,28 @@ async def hunt(workshop: Workshop, *, cancels: int, at_once: int, stretch: float
     for each, runs in seen:
         for run in runs:
             after = [tool.ticks[run.id] - then[run.id] for tool, then in zip(tools, each.ticks, strict=True)]
-            assert max(after) < SECOND, f"`{run.agent_type}` was at work after it was cancelled: {after} ticks"
-            # One may have been about to begin, and is cut off; before the next there would have been a commit.
+            assert max(after) < SECOND, f"`{run.agent_type}` was running after it was cancelled: {after} ticks"
+            # One call may have been about to start, and was cancelled; before the next there is a commit.
             assert models.calls[run.id] - each.calls[run.id] <= 1
 
 
 async def tree(floor: Floor, run: Run) -> list[Run]:
-    """Return a run and all below it."""
+    """Return a run and all its descendants."""
     below = [await tree(floor, child) for child in await floor.store.runs.children(SPACE, run.id)]
     return [await floor.get(run), *(each for part in below for each in part)]
 
 
 async def answer_all(floor: Floor) -> None:
-    """Answer every question, until cancelled."""
+    """Answer every interrupt, until cancelled."""
     while True:
-        for asked in (await floor.store.interrupts.page(SPACE)).items:
+        for interrupt in (await floor.store.interrupts.page(SPACE)).items:
             with suppress(Conflict):
-                await floor.runs.respond(SPACE, asked.run_id, "yes", interrupt=asked.id)
+                await floor.runs.respond(SPACE, interrupt.run_id, "yes", interrupt=interrupt.id)
         await asyncio.sleep(0.005)
 
 
 async def check_ended(floor: Floor, run: Run) -> None:
-    """See that a run, which was cancelled, has left nothing open, and neither have those below it, nor ended later."""
+    """Check that a cancelled run and its descendants ended with nothing open, and none later than the run."""
     first, *below = await tree(floor, run)
     assert first.completed_at is not None
     for each in (first, *below):
@@ -162,7 +162,7 @@ async def check_ended(floor: Floor, run: Run) -> None:
 async def _cancel_at(
     floor: Floor, moment: float, tools: Sequence[TickingTool], models: CallCounter
 ) -> Cancelled | None:
-    """Start a run and cancel it after so many seconds, unless it has ended before."""
+    """Start a run and cancel it after `moment` seconds, unless it has ended before."""
     run = await floor.start()
     await asyncio.sleep(moment)
     try:
@@ -172,15 +172,15 @@ async def _cancel_at(
     return Cancelled(run, [tool.ticks.copy() for tool in tools], models.calls.copy())
 
 
-async def _quiet(*those: TickingTool | CallCounter) -> None:
-    """Wait until nothing is at work any more, cut off or not."""
+async def _quiet(*counters: TickingTool | CallCounter) -> None:
+    """Wait until no call is running any more."""
     async with asyncio.timeout(LIMIT):
-        while any(each.at_work for each in those):  # noqa: ASYNC110  they tell nobody that they were cut off
+        while any(each.at_work for each in counters):  # noqa: ASYNC110  a cancelled call notifies nobody
             await asyncio.sleep(TICK)
 
 
-async def _time(floor: Floor) -> float:
-    """Return how long runs take that nobody cancels."""
-    began = asyncio.get_running_loop().time()
+async def _duration(floor: Floor) -> float:
+    """Return the duration of a run that is not cancelled."""
+    started = asyncio.get_running_loop().time()
     assert (await floor.play()).status is RunStatus.COMPLETED
-    return asyncio.get_running_loop().time() - began
+    return asyncio.get_running_loop().time() - started

@@ -16,11 +16,11 @@ TOOLS: Final[list[Json]] = [
     *("task_create", "task_spawn", "task_status", "task_subscribe"),
 ]
 ROOT: Final = RunId("root")
-"""The run whose ids are known beforehand."""
+"""A run with a fixed id, so that the ids of its children are known."""
 
 
 def made(prefix: str, step: int = 2) -> str:
-    """Return the id of what a call of the root makes; that of its first turn is step 2."""
+    """Return the id that a call of the root derives; its first tool call is step 2."""
     return derived_id(prefix, key=step_key(ROOT, step))
 
 
@@ -35,7 +35,7 @@ def send(text: str, *, to: str = "kid", **more: Json) -> dict[str, Json]:
 
 
 def subscribe(task: str, **more: Json) -> dict[str, Json]:
-    """Return a call that wants to be told of an end."""
+    """Return a call that subscribes to the end of a task."""
     return call("task_subscribe", task_id=task, **more)
 
 
@@ -45,11 +45,11 @@ def spawn(agent: str = "kid", **more: Json) -> dict[str, Json]:
 
 
 async def runs_of(floor: Floor, agent: str) -> list[Run]:
-    """Return the runs of an agent, the oldest first."""
+    """Return the runs of an agent, oldest first."""
     page = await floor.store.runs.page(SPACE, where=RunFilter(agent_type=agent), limit=100)
     return page.items[::-1]
 
 
 async def results(floor: Floor, run: Run) -> list[str]:
-    """Return what the calls of a run came to."""
+    """Return the results of the calls of a run."""
     return [said.removeprefix("tool: ") for said in await floor.said(run) if said.startswith("tool: ")]

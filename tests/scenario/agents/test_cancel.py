@@ -20,7 +20,7 @@ from holdfast.sandbox.processes import open_processes
 from holdfast.testing.openai_server import StubFault, StubOpenAIServer, StubReply
 from holdfast.tools.tool import ToolResult
 from tests.scenario.agents.fake_tools import READ_ONLY, BlockingTool, FakeTool
-from tests.scenario.agents.random_cancels import check_ended, hunt
+from tests.scenario.agents.random_cancels import cancel_randomly, check_ended
 from tests.scenario.agents.workshop import SPACE, STAND_IN, Workshop, call, calling, say
 
 SEED: Final = 20_260_131
@@ -48,12 +48,12 @@ def busy(workshop: Workshop) -> None:
 
 async def test_two_hundred_cancels_at_random_moments_leave_nothing_behind(workshop: Workshop) -> None:
     busy(workshop)
-    await hunt(workshop, cancels=CANCELS, at_once=AT_ONCE, stretch=2, seed=SEED)
+    await cancel_randomly(workshop, cancels=CANCELS, at_once=AT_ONCE, stretch=2, seed=SEED)
 
 
 async def test_cancels_at_random_moments_leave_nothing_behind_on_postgres(on_postgres: Workshop) -> None:
     busy(on_postgres)
-    await hunt(on_postgres, cancels=CANCELS_ON_POSTGRES, at_once=AT_ONCE, stretch=2, seed=SEED)
+    await cancel_randomly(on_postgres, cancels=CANCELS_ON_POSTGRES, at_once=AT_ONCE, stretch=2, seed=SEED)
 
 
 async def test_a_cancelled_run_records_principal_and_reason(anywhere: Workshop) -> None:

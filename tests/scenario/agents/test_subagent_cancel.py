@@ -6,7 +6,7 @@ from typing import Final
 
 from holdfast.domain.content import Json
 from tests.scenario.agents.fake_tools import BlockingTool
-from tests.scenario.agents.random_cancels import check_ended, hunt, tree
+from tests.scenario.agents.random_cancels import cancel_randomly, check_ended, tree
 from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
 
 SEED: Final = 20_261_117
@@ -40,14 +40,14 @@ def write_tree(workshop: Workshop) -> None:
 
 async def test_trees_that_are_cancelled_at_random_moments_leave_nothing_behind(workshop: Workshop) -> None:
     write_tree(workshop)
-    await hunt(workshop, cancels=CANCELS, at_once=AT_ONCE, stretch=3, seed=SEED)
+    await cancel_randomly(workshop, cancels=CANCELS, at_once=AT_ONCE, stretch=3, seed=SEED)
 
 
 async def test_trees_that_are_cancelled_at_random_moments_leave_nothing_behind_on_postgres(
     on_postgres: Workshop,
 ) -> None:
     write_tree(on_postgres)
-    await hunt(on_postgres, cancels=CANCELS_ON_POSTGRES, at_once=AT_ONCE, stretch=3, seed=SEED)
+    await cancel_randomly(on_postgres, cancels=CANCELS_ON_POSTGRES, at_once=AT_ONCE, stretch=3, seed=SEED)
 
 
 async def test_cancelling_stops_three_levels_of_runs_at_once(anywhere: Workshop) -> None:

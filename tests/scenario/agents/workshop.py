@@ -36,7 +36,7 @@ Turn: TypeAlias = dict[str, Json]
 
 SPACE: Final = DEFAULT_SPACE
 LIMIT: Final = 60.0
-"""Seconds after which something hangs."""
+"""Seconds after which a test counts as hanging."""
 PATIENCE: Final = RetryPolicy(max_attempts=3, first_delay_seconds=0.01)
 STAND_IN: Final = "local:stand-in"
 
@@ -44,22 +44,22 @@ E = TypeVar("E", bound=HoldfastEvent)
 
 
 def say(text: str, **more: Json) -> Turn:
-    """Return a turn in which the model says something."""
+    """Return a turn in which the model answers with text."""
     return {"say": text, **more}
 
 
 def call(name: str, **arguments: Json) -> dict[str, Json]:
-    """Return what a model asks for."""
+    """Return a tool call of the model."""
     return {"name": name, "arguments": arguments}
 
 
 def calling(*calls: dict[str, Json], **more: Json) -> Turn:
-    """Return a turn in which the model asks for tools."""
+    """Return a turn in which the model calls tools."""
     return {"call": list(calls), **more}
 
 
 class Workshop:
-    """A workspace and the log that it has, to be opened as often as a test likes."""
+    """A workspace and its database, which a test can open repeatedly."""
 
     def __init__(self, folder: Path, where: str | Path) -> None:
         self.folder = folder
@@ -81,11 +81,11 @@ class Workshop:
         self.write(f"agents/{agent}/script.json", {"turns": list(turns), **more})
 
     def provider(self, server: StubOpenAIServer, **settings: Json) -> None:
-        """Make a stand-in the provider `local`."""
+        """Configure a stub server as the provider `local`."""
         self.write("settings.json", {"providers": {"local": {"api": "openai", "base_url": server.url, **settings}}})
 
     def write(self, name: str, content: str | dict[str, Json]) -> None:
-        """Write a file of the workspace, all of it at once."""
+        """Write a file of the workspace atomically."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         text = content.encode() if isinstance(content, str) else msgspec.json.encode(content)
@@ -102,15 +102,15 @@ class Workshop:
         pace: CommitInterval | None = None,
         **options: Any,
     ) -> AsyncIterator["Floor"]:
-        """Open it, with an engine that runs its agents."""
-        habits = LoopConfig(retry_policy=patience, commit_interval=pace or CommitInterval())
-        given = Options(tools=tools, loop_config=habits, **options)
-        async with open_workspace(self.folder, database=self.where, options=given, clock=clock) as holdfast:
+        """Open the workspace, with an engine that runs its agents."""
+        loop_config = LoopConfig(retry_policy=patience, commit_interval=pace or CommitInterval())
+        all_options = Options(tools=tools, loop_config=loop_config, **options)
+        async with open_workspace(self.folder, database=self.where, options=all_options, clock=clock) as holdfast:
             yield Floor(holdfast, clock)
 
 
 class Floor:
-    """A workshop while it is open."""
+    """An open workspace."""
 
     def __init__(self, holdfast: Holdfast, clock: HeldClock | None = None) -> None:
         self.holdfast = holdfast
@@ -119,7 +119,7 @@ class Floor:
         self._clock = clock
 
     async def start(self, text: str = "go", *, agent: str = "bot", **options: Any) -> Run:
-        """Start a run that begins with what a person says."""
+        """Start a run with a user message."""
         new = NewRun(**{"thread": NewThread(agent_type=agent), "messages": [user(text)], **options})
         return (await self.runs.start(SPACE, new)).run
 
@@ -131,17 +131,17 @@ class Floor:
         """Wait until a run has ended, and return it."""
         with self.holdfast.watcher.watch(SPACE, run.id) as watch:
             async with asyncio.timeout(LIMIT):
-                await watch.wait_past(sys.maxsize)  # nothing but its end is
+                await watch.wait_past(sys.maxsize)  # returns only at its end
         return await self.get(run)
 
     async def asks(self, run: Run, questions: int = 1) -> list[Interrupt]:
-        """Wait until a run, or those below it, ask so many questions, and return those that are open."""
+        """Wait until a run and its children have so many open interrupts, and return them."""
         async with asyncio.timeout(LIMIT):
-            while len(asked := await self.questions(run)) < questions:
+            while len(interrupts := await self.questions(run)) < questions:
                 for each in (run, *await self.store.runs.children(SPACE, run.id)):
                     assert (now := await self.get(each)).status is not RunStatus.FAILED, now.error
                 await asyncio.sleep(0.002)
-        return asked
+        return interrupts
 
     async def comes_to(self, run: Run, *statuses: RunStatus) -> Run:
         """Wait until a run is in one of these statuses, and return it."""
@@ -151,7 +151,7 @@ class Floor:
     async def until(
         self, run: Run, seen: Callable[[Event], bool], *, statuses: Sequence[RunStatus] = ()
     ) -> list[Event]:
-        """Wait until an event is in the log of a run, or it is in one of these statuses; return its log."""
+        """Wait for an event in the log of a run, or for one of these statuses; return its events."""
         seq = 0
         with self.holdfast.watcher.watch(SPACE, run.id) as watch:
             async with asyncio.timeout(LIMIT):
@@ -165,22 +165,22 @@ class Floor:
                     assert not head.status.terminal, await self.get(run)
 
     async def get(self, run: Run) -> Run:
-        """Return a run as it is now."""
+        """Return the current state of a run."""
         return await self.store.runs.get(SPACE, run.id)
 
     async def child(self, run: Run, index: int = 0) -> Run:
-        """Return a run that a run has spawned."""
+        """Return a child of a run."""
         return (await self.store.runs.children(SPACE, run.id))[index]
 
     async def events(self, run: Run) -> list[Event]:
-        """Return the log of a run, which must be legal."""
+        """Return the events of a run, which must be a valid stream."""
         status = (await self.get(run)).status
         events = [decode_event(event.data) for event in await self.store.events.after(SPACE, run.id, limit=10_000)]
         verify_stream(events, complete=status.terminal)
         return events
 
     async def told(self, run: Run, kind: type[E]) -> list[E]:
-        """Return the events of one of our own kinds."""
+        """Return the `holdfast.*` events of one kind."""
         customs = [from_custom(event) for event in await self.events(run) if isinstance(event, Custom)]
         return [event for event in customs if isinstance(event, kind)]
 
@@ -189,25 +189,25 @@ class Floor:
         return await self.store.messages.of_run(SPACE, run.id)
 
     async def said(self, run: Run) -> list[str]:
-        """Return what was said in a run, with who said it: `user: go`."""
+        """Return the messages of a run as text with their role: `user: go`."""
         return [f"{message.role}: {message.content}" for message in await self.messages(run)]
 
     async def steps(self, run: Run) -> list[Step]:
-        """Return the ledger of a run."""
+        """Return the steps of a run."""
         return await self.store.steps.of_run(SPACE, run.id)
 
     async def context(self, run: Run, call: int = -1) -> ReadContext:
-        """Return what the model was told in a call."""
+        """Return the context of a model call."""
         steps = await self.store.contexts.steps(SPACE, run.id)
         return await self.store.contexts.get(SPACE, run.id, steps[call])
 
     async def questions(self, run: Run) -> list[Interrupt]:
-        """Return the open questions of a run and of those below it."""
-        asked = await self.store.interrupts.of_run(SPACE, run.id, below=True)
-        return [interrupt for interrupt in asked if interrupt.status is InterruptStatus.OPEN]
+        """Return the open interrupts of a run and its children."""
+        interrupts = await self.store.interrupts.of_run(SPACE, run.id, below=True)
+        return [interrupt for interrupt in interrupts if interrupt.status is InterruptStatus.OPEN]
 
     async def later(self, by: timedelta) -> None:
-        """Let time pass, and have the engine look at its timers."""
+        """Advance the clock, and make the engine check its timers."""
         assert self._clock is not None
         self._clock.tick(by)
         due = instant(Millis(self._clock.now() + 10**12))

@@ -26,7 +26,7 @@ TOKENS: Final = EstimatedTokens()
 
 
 class Log:
-    """Messages that enter a conversation one after the other."""
+    """A conversation that grows message by message."""
 
     def __init__(self, *, run: RunId = RUN, first: int = 0) -> None:
         self.run = run
@@ -41,7 +41,7 @@ class Log:
         answers: str | None = None,
         metadata: Mapping[str, Json] | None = None,
     ) -> Message:
-        """Say something."""
+        """Append a message."""
         sequence = next(self._sequences)
         message = Message(
             id=MessageId(f"msg_{sequence}"),
@@ -61,33 +61,33 @@ class Log:
         return message
 
     def user(self, text: str) -> Message:
-        """Say something as a person."""
+        """Append a user message."""
         return self.add(Role.USER, text)
 
     def says(self, text: str) -> Message:
-        """Answer as the model."""
+        """Append an assistant message."""
         return self.add(Role.ASSISTANT, text)
 
     def exchange(self, *calls: ToolCall, text: str = "", answer: str = "seen", failed: bool = False) -> Message:
-        """Ask for tools as the model, and answer as they do."""
-        asked = self.add(Role.ASSISTANT, text, *calls)
+        """Append an assistant message with tool calls, and their results."""
+        message = self.add(Role.ASSISTANT, text, *calls)
         for called in calls:
             self.add(Role.TOOL, answer, answers=called.id, metadata={"failed": "failed"} if failed else None)
-        return asked
+        return message
 
     def skip(self, numbers: int) -> None:
-        """Let another branch of the thread take the next numbers."""
+        """Skip sequences, as if another branch of the thread had used them."""
         for _ in range(numbers):
             next(self._sequences)
 
 
 def call(id: str, name: str = "look", **arguments: Json) -> ToolCall:
-    """Return what a model asks for."""
+    """Return a tool call."""
     return ToolCall(id=ToolCallId(id), name=name, arguments=arguments)
 
 
 def segment(name: str = "core", text: str = "You are an agent.") -> PromptSegment:
-    """Return a part of a system prompt."""
+    """Return a segment of a system prompt."""
     return SegmentFactory(TOKENS).from_text(name, text)
 
 
@@ -100,7 +100,7 @@ def given(
     compaction: Compaction = NO_COMPACTION,
     reminders: tuple[str, ...] = (),
 ) -> ContextInput:
-    """Return what a call is made of."""
+    """Return the input of a context."""
     return ContextInput(
         messages=log.messages,
         whole=whole,
@@ -113,12 +113,12 @@ def given(
 
 
 def assembled(what: ContextInput) -> AssembledContext:
-    """Assemble it, for the first time."""
+    """Assemble a context without cached sizes."""
     return assemble(what, sizes=MessageSizer(TOKENS))
 
 
 def texts(what: AssembledContext) -> list[str]:
-    """Return what is said in the messages that are sent."""
+    """Return the texts of the messages of a context."""
     return [message.content if isinstance(message.content, str) else "" for message in what.messages]
 
 
@@ -128,5 +128,5 @@ def agent(*, instructions: str = "Help.", soul: str | None = None) -> Agent:
 
 
 def run(*, mode: Mode = Mode.CHAT) -> Run:
-    """Return a run that is worked on, of a clerk."""
+    """Return a running run of the agent."""
     return replace(a_run(id=RUN, mode=mode), agent_type="clerk")

@@ -8,7 +8,7 @@ from holdfast.domain.ids import RunId
 from holdfast.domain.message import Message, Role
 from tests.unit.agent.builders import RUN, Log, call
 
-LONGEST: Final = 6
+MAX_STEPS: Final = 6
 BEFORE: Final = RunId("run_before")
 
 hostile = st.sampled_from(
@@ -27,8 +27,8 @@ words = st.one_of(hostile, st.text(max_size=60), st.integers(1, 8).map(lambda si
 
 
 @st.composite
-def conversations(draw: st.DrawFn, *, longest: int = LONGEST) -> tuple[Log, Message | None]:
-    """Draw a conversation of two runs, and the user message that the second of them answers."""
+def conversations(draw: st.DrawFn, *, longest: int = MAX_STEPS) -> tuple[Log, Message | None]:
+    """Draw a conversation of two runs, and the goal of the second."""
     log = Log(run=BEFORE)
     for _ in range(draw(st.integers(0, longest))):
         _step(draw, log)
@@ -40,7 +40,7 @@ def conversations(draw: st.DrawFn, *, longest: int = LONGEST) -> tuple[Log, Mess
 
 
 def _step(draw: st.DrawFn, log: Log) -> None:
-    """Say one more thing: an exchange with tools, an answer, a message, or what another agent sent."""
+    """Append an exchange with tools, an answer, a user message, or a message of another agent."""
     match draw(st.sampled_from(["exchange", "exchange", "answer", "user", "agent"])):
         case "exchange":
             at = len(log.messages)

@@ -25,13 +25,13 @@ FIRST: Final = RunStarted(thread_id=THREAD, run_id=RUN, protocol_version=PROTOCO
 
 
 class FakeJournal:
-    """`Journal` that keeps commits in a list, and refuses the next one with an error that it is given."""
+    """`Journal` that keeps commits in memory, and raises the next of its `refusals`."""
 
     def __init__(self, history: Sequence[Message] = ()) -> None:
         self.commits: list[Commit] = []
         self.refusals: list[HoldfastError] = []
         self.gate = asyncio.Event()
-        """What a commit waits for before it is there."""
+        """A commit waits until it is set."""
         self.gate.set()
         self.begun = asyncio.Semaphore(0)
         self.asked_before: list[int] = []
@@ -41,11 +41,11 @@ class FakeJournal:
 
     @property
     def events(self) -> list[Event]:
-        """All events that were committed, the first one included."""
+        """All committed events, including the first one."""
         return [FIRST, *(event for commit in self.commits for event in commit.events)]
 
     async def commit(self, commit: Commit) -> Committed:
-        """Keep it."""
+        """Store a commit."""
         self.begun.release()
         await self.gate.wait()
         if self.refusals:
@@ -65,7 +65,7 @@ class FakeJournal:
         return found[-limit:]
 
     async def open(self, lease: Lease) -> RunSnapshot:
-        """Not for these tests."""
+        """Not supported."""
         raise NotImplementedError
 
     async def inbox(self, lease: Lease) -> list[InboxItem]:
@@ -73,18 +73,20 @@ class FakeJournal:
         return []
 
     async def next_task_id(self, lease: Lease, *, step: str) -> int:
-        """Not for these tests."""
+        """Not supported."""
         raise NotImplementedError
 
 
 def new_writer(journal: FakeJournal, *, conversation: ConversationWindow | None = None) -> RunWriter:
-    """Return the log of a run that has just begun."""
-    talk = conversation or ConversationWindow(RUN, [], turn=TurnPosition(goal=None, position=0), whole=True)
-    return RunWriter(journal, LEASE, StreamNormaliser.resume(THREAD, RUN, [FIRST]), talk, HeldClock(), last_event_seq=1)
+    """Return the writer of a run that has just started."""
+    window = conversation or ConversationWindow(RUN, [], turn=TurnPosition(goal=None, position=0), whole=True)
+    return RunWriter(
+        journal, LEASE, StreamNormaliser.resume(THREAD, RUN, [FIRST]), window, HeldClock(), last_event_seq=1
+    )
 
 
 class FakeModel:
-    """`Model` that says what a test puts into it; an exception is raised, and `None` ends it silently."""
+    """`Model` that streams the deltas of a test; an exception is raised, and `None` ends the stream."""
 
     name = "fake_model"
     context_window = 100_000
@@ -93,21 +95,21 @@ class FakeModel:
 
     def __init__(self) -> None:
         self.lines: asyncio.Queue[ModelDelta | Exception | None] = asyncio.Queue()
-        self.asked: list[ModelRequest] = []
-        self.left = False
+        self.requests: list[ModelRequest] = []
+        self.closed = False
 
     def say(self, *lines: ModelDelta | Exception | None) -> None:
-        """Say these next."""
+        """Stream these next."""
         for line in lines:
             self.lines.put_nowait(line)
 
     def cost(self, *, input_tokens: int, output_tokens: int) -> float | None:
-        """It is free."""
+        """Return a cost of zero."""
         return 0.0
 
     def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncIterator[ModelDelta]]:
-        """Say what is put in."""
-        self.asked.append(request)
+        """Stream the deltas of the test."""
+        self.requests.append(request)
         return aclosing(self._play())
 
     async def _play(self) -> AsyncGenerator[ModelDelta, None]:
@@ -119,4 +121,4 @@ class FakeModel:
                 if isinstance(line, ModelFinished):
                     return
         finally:
-            self.left = True
+            self.closed = True

@@ -31,12 +31,12 @@ CHILD = RunId(derived_id("run", key=KEY))
 
 
 def item(kind: InboxKind, data: Json, *, by: str | None = None) -> InboxItem:
-    """Return something that came in."""
+    """Return an inbox item."""
     return InboxItem(number=next(_numbers), kind=kind, data=data, created_by=by, created_at=NOW)
 
 
 def message(text: str, **more: Json) -> InboxItem:
-    """Return what a person said."""
+    """Return a message of a person."""
     return item(InboxKind.MESSAGE, {"role": "user", "content": text, **more}, by="ada")
 
 
@@ -45,15 +45,15 @@ def child(status: str = "completed", *, run_id: str = CHILD, **more: Json) -> In
     return item(InboxKind.CHILD, {"run_id": run_id, "thread_id": "thr_2", "status": status, **more})
 
 
-ANSWER = item(InboxKind.RESPONSE, {"interrupt_id": derived_id("int", key=KEY), "response": "yes"}, by="ada")
+RESPONSE = item(InboxKind.RESPONSE, {"interrupt_id": derived_id("int", key=KEY), "response": "yes"}, by="ada")
 EXPIRED = item(InboxKind.RESPONSE, {"interrupt_id": derived_id("int", key=KEY), "response": None, "expired": True})
 TIME = item(InboxKind.TIMER, {"timer_id": derived_id("tmr", key=KEY)})
 
 
 @pytest.mark.parametrize(
-    ("came", "arrival"),
+    ("received", "cause"),
     [
-        (ANSWER, InterruptResolved(response="yes", by="ada")),
+        (RESPONSE, InterruptResolved(response="yes", by="ada")),
         (EXPIRED, InterruptResolved(response=None, expired=True)),
         (TIME, TimerFired()),
         (child(output="done"), ChildEnded(run_id=CHILD, status=RunStatus.COMPLETED, output="done")),
@@ -63,12 +63,12 @@ TIME = item(InboxKind.TIMER, {"timer_id": derived_id("tmr", key=KEY)})
         ),
     ],
 )
-def test_a_resume_cause_reaches_its_call_once(came: InboxItem, arrival: ResumeCause) -> None:
-    mail = InboxReader([message("first"), came])
-    assert mail.take_resume_cause("run_1.5") is None
-    assert mail.take_resume_cause(KEY) == (arrival, [came])
-    assert mail.take_resume_cause(KEY) is None
-    assert [each.kind for each in mail.take_all()] == [InboxKind.MESSAGE]
+def test_a_resume_cause_reaches_its_call_once(received: InboxItem, cause: ResumeCause) -> None:
+    inbox = InboxReader([message("first"), received])
+    assert inbox.take_resume_cause("run_1.5") is None
+    assert inbox.take_resume_cause(KEY) == (cause, [received])
+    assert inbox.take_resume_cause(KEY) is None
+    assert [each.kind for each in inbox.take_all()] == [InboxKind.MESSAGE]
 
 
 def task(*, key: str = "", run_id: str = "run_9") -> InboxItem:
@@ -79,10 +79,10 @@ def task(*, key: str = "", run_id: str = "run_9") -> InboxItem:
 
 def test_the_end_of_a_task_resumes_the_call_with_its_key() -> None:
     others, own = [task(), task(key="other")], task(key=KEY)
-    mail = InboxReader([*others, own])
-    arrival = TaskEnded(run_id=RunId("run_9"), status=RunStatus.COMPLETED, output="done")
-    assert mail.take_resume_cause(KEY) == (arrival, [own])
-    assert mail.take_all() == others
+    inbox = InboxReader([*others, own])
+    cause = TaskEnded(run_id=RunId("run_9"), status=RunStatus.COMPLETED, output="done")
+    assert inbox.take_resume_cause(KEY) == (cause, [own])
+    assert inbox.take_all() == others
 
 
 def test_the_end_of_a_child_that_is_awaited_as_a_task_is_taken_once() -> None:
@@ -98,43 +98,43 @@ def test_the_message_about_an_ended_task_is_untrusted() -> None:
     assert said.metadata[SOURCE_METADATA_KEY] == "run:run_9"
 
 
-@pytest.mark.parametrize(("came", "wakes"), [(task(), True), (child(), True), (ANSWER, False), (TIME, False)])
-def test_only_run_ends_count_as_run_ends(came: InboxItem, wakes: bool) -> None:
-    assert InboxReader([came]).has_run_end is wakes
+@pytest.mark.parametrize(("received", "wakes"), [(task(), True), (child(), True), (RESPONSE, False), (TIME, False)])
+def test_only_run_ends_count_as_run_ends(received: InboxItem, wakes: bool) -> None:
+    assert InboxReader([received]).has_run_end is wakes
 
 
 def test_items_about_child_interrupts_are_no_messages() -> None:
     asked = item(InboxKind.CHILD_INTERRUPT, {"run_id": "run_9", "interrupts": [{"id": "q", "reason": "x"}]})
     closed = item(InboxKind.RESPONSE, {"interrupt_id": "q"})
     assert messages_from([asked, closed]) == []
-    mail = InboxReader([message("psst"), asked, closed])
-    assert mail.take_interrupt_items() == [asked, closed]
+    inbox = InboxReader([message("psst"), asked, closed])
+    assert inbox.take_interrupt_items() == [asked, closed]
     assert (
         decode_child_interrupts(asked)[0],
         decode_closed_interrupt_id(asked),
         decode_closed_interrupt_id(closed),
     ) == ("run_9", None, "q")
-    assert mail.take_interrupt_items() == []
+    assert inbox.take_interrupt_items() == []
 
 
 def test_a_taken_item_is_not_returned_again() -> None:
-    mail, later = InboxReader([ANSWER, TIME]), message("later")
-    mail.take_resume_cause(KEY)
-    mail.add([ANSWER, TIME, later])
-    assert mail.take_all() == [TIME, later]
-    mail.add([ANSWER, TIME, later])
-    assert mail.take_all() == []
+    inbox, later = InboxReader([RESPONSE, TIME]), message("later")
+    inbox.take_resume_cause(KEY)
+    inbox.add([RESPONSE, TIME, later])
+    assert inbox.take_all() == [TIME, later]
+    inbox.add([RESPONSE, TIME, later])
+    assert inbox.take_all() == []
 
 
 @pytest.mark.parametrize(
-    ("came", "disturbs"), [(message("psst"), True), (ANSWER, False), (TIME, False), (child(), False)]
+    ("received", "disturbs"), [(message("psst"), True), (RESPONSE, False), (TIME, False), (child(), False)]
 )
-def test_only_a_message_of_a_person_counts_as_a_message(came: InboxItem, disturbs: bool) -> None:
-    assert InboxReader([came]).has_message is disturbs
+def test_only_a_message_of_a_person_counts_as_a_message(received: InboxItem, disturbs: bool) -> None:
+    assert InboxReader([received]).has_message is disturbs
 
 
 def test_items_of_people_and_children_become_steering_messages() -> None:
-    told = messages_from([message("left", metadata={"a": 1}), ANSWER, child(output={"n": 1}), TIME])
+    told = messages_from([message("left", metadata={"a": 1}), RESPONSE, child(output={"n": 1}), TIME])
     assert [each.role for each in told] == [Role.USER] * 2
     assert told[0].metadata == {"a": 1, STEERING_METADATA_KEY: True}
     assert (told[0].content, told[0].created_by) == ("left", "ada")

@@ -37,13 +37,13 @@ CALL = ToolCallId("c")
 FINISHED = ModelFinished(usage=ZERO_USAGE)
 
 
-class One:
-    """`Agents` and `Models` of which there is one."""
+class SingleAgent:
+    """`Agents` and `Models` with one agent and one model."""
 
     def __init__(self, fake_model: FakeModel) -> None:
-        self._puppet = fake_model
+        self._model = fake_model
         self._agent = Agent(
-            name="bot", description="", models=["fake_model"], instructions="Dance.", tools=["log_write"]
+            name="bot", description="", models=["fake_model"], instructions="Help.", tools=["log_write"]
         )
 
     def get(self, name: str) -> Agent:
@@ -59,10 +59,10 @@ class One:
         raise AssertionError("nobody is asked")
 
     def find(self, name: str, *, folder: str | None = None) -> Model:
-        return self._puppet
+        return self._model
 
     def fallback(self, names: Sequence[str], *, folder: str | None = None) -> Model:
-        return self._puppet
+        return self._model
 
     async def prepare(self, names: Sequence[str]) -> None:
         pass
@@ -76,15 +76,15 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 
 @asynccontextmanager
-async def dancing(store: Store, fake_model: FakeModel, lease: Lease | None = None) -> AsyncIterator[Lease]:
-    """Have a run executed while the block runs, which must end then."""
-    one = One(fake_model)
+async def executing(store: Store, fake_model: FakeModel, lease: Lease | None = None) -> AsyncIterator[Lease]:
+    """Execute a run while the block runs; it must end by then."""
+    single = SingleAgent(fake_model)
     executor = AgentExecutor(
         journal=store.journal,
-        library=LocalLibrary(one, store.files, store.interrupts),
+        library=LocalLibrary(single, store.files, store.interrupts),
         subagents=LocalSubagentRuns(store.runs, store.subscriptions, store.journal, store.values),
         remote=PlatformTools(store.runs, store.journal, store.values),
-        models=one,
+        models=single,
         tokens=EstimatedTokens(),
         clock=HeldClock(),
         workspace="w",
@@ -96,12 +96,12 @@ async def dancing(store: Store, fake_model: FakeModel, lease: Lease | None = Non
 
 
 async def leased(store: Store) -> Lease:
-    """Make a run for the fake_model, and claim it."""
+    """Create and claim a run."""
     return await running(store, "go", agent_type="bot", model="fake_model")
 
 
 def calling(arguments: str) -> list[ModelDelta]:
-    """Return an answer that calls a tool."""
+    """Return the deltas of a tool call."""
     return [ToolCallStarted(CALL, "log_write"), ToolArgumentsDelta(CALL, arguments), FINISHED]
 
 
@@ -112,7 +112,7 @@ def calling(arguments: str) -> list[ModelDelta]:
 async def test_unparsable_arguments_are_reported_to_the_model(store: Store, arguments: str, why: str) -> None:
     fake_model = FakeModel()
     fake_model.say(*calling(arguments), *calling('{"message": "x"}'), TextDelta("done"), FINISHED)
-    async with dancing(store, fake_model) as lease:
+    async with executing(store, fake_model) as lease:
         pass
     run = await get(store, lease.run_id)
     results = [str(text) for _, role, text in await said(store, run.id) if role is Role.TOOL]
@@ -130,14 +130,14 @@ async def test_a_lease_with_a_snapshot_needs_no_read_of_the_journal(store: Store
     lease = await leased(store)
     read = await store.journal.open(lease)
     told = replace(read, messages=[replace(message, content="as the lease says") for message in read.messages])
-    async with dancing(store, fake_model, replace(lease, snapshot=told)):
+    async with executing(store, fake_model, replace(lease, snapshot=told)):
         pass
-    assert [message.content for message in fake_model.asked[0].messages] == ["as the lease says"]
+    assert [message.content for message in fake_model.requests[0].messages] == ["as the lease says"]
 
 
 async def test_a_message_after_the_final_answer_is_answered_before_the_run_ends(store: Store) -> None:
     fake_model = FakeModel()
-    async with dancing(store, fake_model) as lease:
+    async with executing(store, fake_model) as lease:
         fake_model.say(TextDelta("that is all"))
         while not fake_model.lines.empty():  # noqa: ASYNC110 - the run goes on meanwhile
             await asyncio.sleep(0.001)
@@ -153,18 +153,18 @@ async def test_a_message_after_the_final_answer_is_answered_before_the_run_ends(
 async def test_a_file_of_a_message_is_sent_with_its_content(store: Store) -> None:
     kept = await store.files.create(SPACE, NewFile(name="a.png", media_type="image/png", content=b"\x89PNG"))
     fake_model = FakeModel()
-    async with dancing(store, fake_model) as lease:
+    async with executing(store, fake_model) as lease:
         content = [{"type": "image", "source": {"type": "file", "value": kept.id}}]
         await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.MESSAGE, data={"role": "user", "content": content})
         fake_model.say(TextDelta("hm"), FINISHED, TextDelta("a picture"), FINISHED)
     sent = ImagePart(source=DataSource(value="iVBORw==", mime_type="image/png"))
-    assert fake_model.asked[-1].messages[-1].content == [sent]
+    assert fake_model.requests[-1].messages[-1].content == [sent]
 
 
 async def test_nothing_is_written_to_a_run_that_has_ended(store: Store) -> None:
     fake_model = FakeModel()
     with pytest.raises(ExceptionGroup, match="unhandled errors") as raised:
-        async with dancing(store, fake_model) as lease:
+        async with executing(store, fake_model) as lease:
             fake_model.say(TextDelta("one moment"))
             while len(await stream(store, lease.run_id)) < 3:  # noqa: ASYNC110 - the run goes on meanwhile
                 await asyncio.sleep(0.001)

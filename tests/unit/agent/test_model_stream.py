@@ -122,7 +122,7 @@ async def test_an_error_is_raised_unchanged_and_the_stream_is_closed(error: Exce
         with pytest.raises(type(error)) as raised:
             await call.task
     assert raised.value is error
-    assert fake_model.left
+    assert fake_model.closed
 
 
 async def test_a_commit_in_flight_is_awaited_when_the_call_fails() -> None:
@@ -132,7 +132,7 @@ async def test_a_commit_in_flight_is_awaited_when_the_call_fails() -> None:
         fake_model.say(TextDelta("a"))
         await call.journal.begun.acquire()
         fake_model.say(ModelUnavailable("gone"))
-        while not fake_model.left:  # noqa: ASYNC110 - the call goes on meanwhile
+        while not fake_model.closed:  # noqa: ASYNC110 - the call goes on meanwhile
             await asyncio.sleep(0)
         assert not call.task.done()
         call.journal.gate.set()
@@ -148,7 +148,7 @@ async def test_a_failed_commit_cancels_the_call() -> None:
         fake_model.say(TextDelta("a"))
         with pytest.raises(LeaseLost):
             await call.task
-    assert fake_model.left
+    assert fake_model.closed
 
 
 async def test_a_stream_without_a_final_delta_is_unavailable() -> None:
@@ -165,7 +165,7 @@ async def test_a_model_that_sends_nothing_for_too_long_is_unavailable() -> None:
     async with calling(fake_model, stall=0.01) as call:
         with pytest.raises(ModelUnavailable, match="said nothing for 0.01 seconds"):
             await call.task
-    assert fake_model.left
+    assert fake_model.closed
 
 
 async def test_a_model_that_keeps_streaming_never_times_out() -> None:
@@ -186,4 +186,4 @@ async def test_a_cancelled_call_closes_the_stream_at_once() -> None:
         call.task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call.task
-    assert fake_model.left
+    assert fake_model.closed

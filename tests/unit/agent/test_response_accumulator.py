@@ -34,13 +34,13 @@ END = RunFinished(thread_id=THREAD, run_id=RUN)
 words = st.text(max_size=5)
 
 
-def named(said: ToolCallId, index: int) -> ToolCallId:
-    """Return the id under which a call is logged."""
+def assign_call_id_by_index(proposed: ToolCallId, index: int) -> ToolCallId:
+    """Return the id that a call has in the log."""
     return ToolCallId(f"call-{index}")
 
 
 def deltas_of(kinds: list[tuple[str, str]]) -> list[ModelDelta]:
-    """Return deltas: of a text, a thought, a new call, or more of the arguments of some call."""
+    """Return deltas of text, of reasoning, of new calls, or of the arguments of an earlier call."""
     deltas: list[ModelDelta] = []
     calls = 0
     for kind, text in kinds:
@@ -56,19 +56,19 @@ def deltas_of(kinds: list[tuple[str, str]]) -> list[ModelDelta]:
     return deltas
 
 
-async def logged(
+async def stream_into_log(
     deltas: list[ModelDelta], *, commit_after: set[int] | None = None
 ) -> tuple[ResponseAccumulator, list[Event]]:
-    """Return an answer of these deltas, and the log of it, with commits after some of them."""
+    """Return the response of these deltas, and the events of its log, with commits after some of the deltas."""
     journal = FakeJournal()
-    log = new_writer(journal)
-    answer = ResponseAccumulator(log, M, assign_call_id=named)
+    writer = new_writer(journal)
+    response = ResponseAccumulator(writer, M, assign_call_id=assign_call_id_by_index)
     for index, delta in enumerate(deltas):
-        answer.add(delta)
+        response.add(delta)
         if index in (commit_after or ()):
-            await log.commit()
-    await log.commit(Move(to=RunStatus.COMPLETED), end=END)
-    return answer, journal.events
+            await writer.commit()
+    await writer.commit(Move(to=RunStatus.COMPLETED), end=END)
+    return response, journal.events
 
 
 kinds = st.lists(st.tuples(st.sampled_from(["text", "text", "thought", "call", "arguments"]), words), max_size=12)
@@ -79,30 +79,30 @@ async def test_any_sequence_of_deltas_gives_a_valid_stream_and_the_whole_message
     kinds: list[tuple[str, str]], finished: bool, commits: set[int]
 ) -> None:
     deltas = [*deltas_of(kinds), *([ModelFinished(usage=ZERO_USAGE)] if finished else [])]
-    answer, events = await logged(deltas, commit_after=commits)
+    response, events = await stream_into_log(deltas, commit_after=commits)
     verify_stream(events)
-    message, _ = answer.build_message()
+    message, _ = response.build_message()
     assert message.content == "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
     assert message.content == "".join(event.delta for event in events if isinstance(event, TextMessageContent))
-    thought = "".join(delta.text for delta in deltas if isinstance(delta, ReasoningDelta))
-    assert message.metadata.get("thinking", "") == thought
-    assert thought == "".join(event.delta for event in events if isinstance(event, ReasoningMessageContent))
-    begun = [event.tool_call_id for event in events if isinstance(event, ToolCallStart)]
-    assert begun == [call.id for call in message.tool_calls]
+    reasoning = "".join(delta.text for delta in deltas if isinstance(delta, ReasoningDelta))
+    assert message.metadata.get("thinking", "") == reasoning
+    assert reasoning == "".join(event.delta for event in events if isinstance(event, ReasoningMessageContent))
+    started = [event.tool_call_id for event in events if isinstance(event, ToolCallStart)]
+    assert started == [call.id for call in message.tool_calls]
     arguments = "".join(delta.arguments for delta in deltas if isinstance(delta, ToolArgumentsDelta))
     assert sorted(arguments) == sorted("".join(event.delta for event in events if isinstance(event, ToolCallArgs)))
-    assert sorted(answer.streamed_text()) == sorted(message.content + thought + arguments)
+    assert sorted(response.streamed_text()) == sorted(message.content + reasoning + arguments)
 
 
 async def test_streamed_text_has_the_id_of_the_final_message() -> None:
-    answer, events = await logged([ReasoningDelta("hm"), TextDelta("yes"), ModelFinished(usage=ZERO_USAGE)])
+    response, events = await stream_into_log([ReasoningDelta("hm"), TextDelta("yes"), ModelFinished(usage=ZERO_USAGE)])
     assert [event.message_id for event in events if isinstance(event, TextMessageStart)] == [M]
-    assert answer.build_message()[0].id == M
+    assert response.build_message()[0].id == M
 
 
 async def test_interleaved_arguments_of_two_calls_are_separated() -> None:
     first, second = ToolCallId("x"), ToolCallId("y")
-    answer, _ = await logged(
+    response, _ = await stream_into_log(
         [
             ToolCallStarted(first, "look"),
             ToolCallStarted(second, "jump"),
@@ -112,7 +112,7 @@ async def test_interleaved_arguments_of_two_calls_are_separated() -> None:
             ModelFinished(usage=ZERO_USAGE),
         ]
     )
-    message, unreadable = answer.build_message()
+    message, unreadable = response.build_message()
     assert [(call.id, call.name, call.arguments) for call in message.tool_calls] == [
         ("call-0", "look", {}),
         ("call-1", "jump", {"far": True}),
@@ -135,10 +135,10 @@ async def test_interleaved_arguments_of_two_calls_are_separated() -> None:
 )
 async def test_unparsable_arguments_are_empty_and_reported(arguments: str, why: str) -> None:
     call = ToolCallId("x")
-    answer, _ = await logged(
+    response, _ = await stream_into_log(
         [ToolCallStarted(call, "look"), ToolArgumentsDelta(call, arguments), ModelFinished(usage=ZERO_USAGE)]
     )
-    message, unreadable = answer.build_message()
+    message, unreadable = response.build_message()
     assert message.tool_calls[0].arguments == {}
     assert why in unreadable[ToolCallId("call-0")]
     assert message.metadata["unreadable"] == unreadable
@@ -147,21 +147,23 @@ async def test_unparsable_arguments_are_empty_and_reported(arguments: str, why: 
 @pytest.mark.parametrize("arguments", ["", "  ", "{}"])
 async def test_a_call_without_arguments_has_empty_arguments(arguments: str) -> None:
     call = ToolCallId("x")
-    answer, _ = await logged(
+    response, _ = await stream_into_log(
         [ToolCallStarted(call, "look"), ToolArgumentsDelta(call, arguments), ModelFinished(usage=ZERO_USAGE)]
     )
-    message, unreadable = answer.build_message()
+    message, unreadable = response.build_message()
     assert (message.tool_calls[0].arguments, unreadable) == ({}, {})
 
 
 async def test_provider_data_is_stored_with_the_message() -> None:
-    answer, _ = await logged([TextDelta("yes"), ModelFinished(usage=ZERO_USAGE, provider_data={"signature": "s"})])
-    assert answer.build_message()[0].metadata == {"provider": {"signature": "s"}}
+    response, _ = await stream_into_log(
+        [TextDelta("yes"), ModelFinished(usage=ZERO_USAGE, provider_data={"signature": "s"})]
+    )
+    assert response.build_message()[0].metadata == {"provider": {"signature": "s"}}
 
 
 async def test_arguments_may_be_nested_up_to_the_limit() -> None:
     call, arguments = ToolCallId("x"), '{"a":' * 64 + "1" + "}" * 64
-    answer, _ = await logged(
+    response, _ = await stream_into_log(
         [ToolCallStarted(call, "look"), ToolArgumentsDelta(call, arguments), ModelFinished(usage=ZERO_USAGE)]
     )
-    assert answer.build_message()[1] == {}
+    assert response.build_message()[1] == {}

@@ -6,9 +6,9 @@ from holdfast.engine.loops import WakeEvent
 
 
 async def test_a_set_event_wakes_its_task_at_once() -> None:
-    bell = WakeEvent(min_interval=3600)
-    bell.set()
-    assert await bell.wait(seconds=0)
+    event = WakeEvent(min_interval=3600)
+    event.set()
+    assert await event.wait(seconds=0)
 
 
 async def test_a_wait_ends_at_its_timeout() -> None:
@@ -16,31 +16,31 @@ async def test_a_wait_ends_at_its_timeout() -> None:
 
 
 async def test_sets_between_two_waits_wake_once() -> None:
-    bell = WakeEvent()
-    bell.set()
-    bell.set()
-    assert await bell.wait(seconds=0)
-    assert not await bell.wait(seconds=0)
+    event = WakeEvent()
+    event.set()
+    event.set()
+    assert await event.wait(seconds=0)
+    assert not await event.wait(seconds=0)
 
 
 async def test_a_set_within_the_minimum_interval_wakes_after_it() -> None:
-    bell, loop = WakeEvent(min_interval=0.05), asyncio.get_running_loop()
+    event, loop = WakeEvent(min_interval=0.05), asyncio.get_running_loop()
     heard = []
     for _ in range(4):
-        bell.set()
-        assert await bell.wait()
+        event.set()
+        assert await event.wait()
         heard.append(loop.time())
-        bell.set()
+        event.set()
     assert all(later - earlier >= 0.05 for earlier, later in zip(heard, heard[1:], strict=False))
 
 
 async def test_a_cancelled_wait_loses_no_wake_up() -> None:
-    bell = WakeEvent(min_interval=0.05)
-    bell.set()
-    assert await bell.wait()
-    bell.set()
-    sleeper = asyncio.ensure_future(bell.wait())  # it has heard it, and waits for the gap
+    event = WakeEvent(min_interval=0.05)
+    event.set()
+    assert await event.wait()
+    event.set()
+    sleeper = asyncio.ensure_future(event.wait())  # it was woken, and waits for the minimum interval
     await asyncio.sleep(0)
     sleeper.cancel()
     await asyncio.wait([sleeper])
-    assert await bell.wait(seconds=0)
+    assert await event.wait(seconds=0)

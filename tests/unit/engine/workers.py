@@ -29,9 +29,9 @@ TIMERS: Final = OwnerId("timers")
 HOUR: Final = timedelta(hours=1)
 SOON: Final = timedelta(milliseconds=20)
 NEVER: Final = 3600.0
-"""Seconds that no test waits for: whatever happens does so because of something else."""
+"""Seconds that no test waits for: every event in it has another cause than time."""
 LIMIT: Final = 30.0
-"""Seconds after which something hangs."""
+"""Seconds after which a test counts as hanging."""
 
 
 class DeafBus(LocalBus):
@@ -42,7 +42,7 @@ class DeafBus(LocalBus):
 
 
 class Actor:
-    """`Executor`: plays each run as the test says, and notes what it is at."""
+    """`Executor` that runs a function for each run, and records which runs are active."""
 
     def __init__(self, play: Play) -> None:
         self._play = play
@@ -52,7 +52,7 @@ class Actor:
         self.most = 0
 
     async def execute(self, lease: Lease, *, stop: asyncio.Event) -> None:
-        """Play a run."""
+        """Execute a run."""
         self.at.append(lease.run_id)
         self.most = max(self.most, len(self.at))
         self.begun.put_nowait(lease)
@@ -66,32 +66,32 @@ class Actor:
 
 
 def completing(store: Store) -> Play:
-    """Return a play that completes its run at once."""
+    """Return a function that completes its run at once."""
     return lambda lease, _: finish(store, lease)
 
 
 async def hanging(lease: Lease, stop: asyncio.Event) -> None:
-    """Work on a run for ever, whatever one is told."""
+    """Execute a run for ever, ignoring `stop`."""
     await asyncio.Event().wait()
 
 
 async def obeying(lease: Lease, stop: asyncio.Event) -> None:
-    """Work on a run until told to stop."""
+    """Execute a run until `stop` is set."""
     await stop.wait()
 
 
 class Watched:
-    """`Leases` that count what is asked of them, and do not answer while they are told not to."""
+    """`Leases` that count their calls, and are unavailable on request."""
 
     def __init__(self, leases: Leases) -> None:
         self._leases = leases
         self.asked: dict[str, int] = {}
         self.down: set[str] = set()
-        """What is not answered."""
+        """Operations that raise `Unavailable`."""
         self.gate: asyncio.Event | None = None
-        """What a claim waits for, once it was made."""
+        """A claim returns only when it is set."""
         self.answered = 0
-        """How many claims and looks at the queue were answered."""
+        """The number of claims and queue reads that returned."""
 
     async def claim(self, owner: OwnerId, *, lease: timedelta, limit: int = 1) -> list[Lease]:
         self._ask("claim")
@@ -102,7 +102,7 @@ class Watched:
         return claimed
 
     async def be_left_alone(self) -> None:
-        """Wait until nobody claims or looks at the queue, or is about to."""
+        """Wait until no claim or queue read is in progress or about to start."""
         quiet = 0
         while quiet < 20:
             asked = self._asked_about_work
@@ -132,7 +132,7 @@ class Watched:
         return state
 
     async def was_asked(self, what: str, times: int = 1) -> None:
-        """Wait until it was asked so often from now on."""
+        """Wait for so many more calls of an operation."""
         wanted = self.asked.get(what, 0) + times
         while self.asked.get(what, 0) < wanted:  # noqa: ASYNC110 - others ask meanwhile
             await asyncio.sleep(0.002)
@@ -160,12 +160,12 @@ async def working(
     patience: float = NEVER,
     **options: Any,
 ) -> AsyncIterator[Worker]:
-    """Run a worker while the block runs. Unless told otherwise nothing happens in it because time passes."""
-    asked = leases or store.leases
+    """Run a worker while the block runs. By default nothing in it depends on time."""
+    used = leases or store.leases
     watcher = Watcher(
-        bus=bus, events=store.events, leases=asked, clock=clock or SystemClock(), fallback_seconds=patience
+        bus=bus, events=store.events, leases=used, clock=clock or SystemClock(), fallback_seconds=patience
     )
-    worker = new_worker(store, watcher, actor, leases=asked, **options)
+    worker = new_worker(store, watcher, actor, leases=used, **options)
     async with asyncio.timeout(LIMIT), background(watcher.run()), background(worker.run()) as work:
         try:
             yield worker
@@ -176,9 +176,9 @@ async def working(
 
 @asynccontextmanager
 async def background(doing: Any) -> AsyncIterator[asyncio.Task[None]]:
-    """Do something while the block runs; if it fails, so does the block."""
+    """Run a coroutine as a task while the block runs; its error is raised at the end."""
     task = asyncio.get_running_loop().create_task(doing)
-    await asyncio.sleep(0)  # it begins
+    await asyncio.sleep(0)  # it starts
     try:
         yield task
     finally:
@@ -197,7 +197,7 @@ async def firing(
     patience: float = NEVER,
     owner: OwnerId = TIMERS,
 ) -> AsyncIterator[None]:
-    """Fire timers while the block runs."""
+    """Run a timer loop while the block runs."""
     watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=clock, fallback_seconds=NEVER)
     loop = TimerLoop(
         timers=store.timers,
@@ -216,7 +216,7 @@ async def firing(
 
 
 async def becomes(store: Store, run: Run, status: RunStatus) -> Run:
-    """Wait until a run is where it should be."""
+    """Wait until a run has a status."""
     while (now := await get(store, run.id)).status is not status:  # noqa: ASYNC110 - the worker goes on meanwhile
         await asyncio.sleep(0.002)
     return now

@@ -50,7 +50,7 @@ async def test_a_caller_that_stops_after_the_last_delta_causes_no_error() -> Non
             if delta is FINISHED:
                 break
     assert notes.seen == [TextDelta("a"), FINISHED, "end"]
-    assert fake_model.left
+    assert fake_model.closed
 
 
 async def test_an_error_is_observed_and_raised() -> None:
@@ -71,4 +71,4 @@ async def test_a_cancelled_call_is_observed_and_closed_at_once() -> None:
         async with asyncio.timeout(0), model.stream(REQUEST) as deltas:
             await anext(deltas)
     assert [type(each) for each in notes.seen] == [asyncio.CancelledError, str]
-    assert fake_model.left
+    assert fake_model.closed

@@ -11,7 +11,7 @@ from holdfast.telemetry.tracing import OpenTelemetryTracing
 
 
 class Recorded:
-    """Tracing whose spans are kept in memory."""
+    """Tracing with spans in memory."""
 
     def __init__(self, **options: Any) -> None:
         self._exporter = InMemorySpanExporter()
@@ -37,6 +37,6 @@ def about(span: ReadableSpan) -> dict[str, Any]:
 
 
 def is_below(span: ReadableSpan, parent: ReadableSpan) -> bool:
-    """Say whether a span is the child of another."""
+    """Return whether a span is a child of another."""
     above = span.parent
     return above is not None and (above.trace_id, above.span_id) == (parent.context.trace_id, parent.context.span_id)
