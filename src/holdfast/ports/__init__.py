@@ -1,1 +1,1 @@
-"""The seams: what the core needs from outside, as Protocols. Each promise in a docstring is one conformance test."""
+"""Interfaces of the core to its adapters, as Protocols. Each promise in a docstring is one conformance test."""

@@ -1,4 +1,4 @@
-"""Artifacts and files."""
+"""Ports of artifacts and files."""
 
 from typing import Protocol
 
@@ -11,16 +11,16 @@ class Artifacts(Protocol):
     """The results of runs."""
 
     async def create(self, space: SpaceId, run: RunId, new: NewArtifact) -> Artifact:
-        """Keep a result of `run`; under the id of an earlier one it becomes that one's next version.
+        """Store a result of `run`; under the id of an existing artifact it becomes that artifact's next version.
 
         A run of a deleted thread is refused (`ThreadClosed`).
         """
 
     async def get(self, space: SpaceId, artifact: ArtifactId, *, version: int | None = None) -> Artifact:
-        """Return one version with its content, the newest unless told, or raise `NotFound`."""
+        """Return one version with its content, the latest by default, or raise `NotFound`."""
 
     async def versions(self, space: SpaceId, artifact: ArtifactId) -> list[Artifact]:
-        """Return all versions without their content, the oldest first."""
+        """Return all versions without their content, oldest first."""
 
     async def page(
         self,
@@ -30,29 +30,29 @@ class Artifacts(Protocol):
         limit: int = DEFAULT_PAGE_SIZE,
         cursor: str | None = None,
     ) -> Page[Artifact]:
-        """Return artifacts without their content, the newest first, each in every version.
+        """Return every version of the artifacts, without content, newest first.
 
-        Without a run, those of deleted threads are left out.
+        Without a run, artifacts of deleted threads are left out.
         """
 
 
 class Files(Protocol):
-    """The storage of a space."""
+    """The files of a space."""
 
     async def create(self, space: SpaceId, new: NewFile) -> File:
-        """Keep bytes under a new id; bytes that the space has already take no more room."""
+        """Store bytes under a new id; content that the space holds already is not stored twice."""
 
     async def get(self, space: SpaceId, file: FileId) -> File:
-        """Return what is known of the file, or raise `NotFound`."""
+        """Return the file's metadata, or raise `NotFound`."""
 
     async def content(self, space: SpaceId, file: FileId) -> bytes:
         """Return the bytes."""
 
     async def page(self, space: SpaceId, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None) -> Page[File]:
-        """Return files, the newest first."""
+        """Return files, newest first."""
 
     async def delete(self, space: SpaceId, file: FileId) -> None:
-        """Remove the file, and its bytes if no other file has them.
+        """Delete the file, and its bytes if no other file shares them.
 
-        One that an artifact is made of is refused (`InUse`).
+        A file that an artifact refers to is refused (`InUse`).
         """

@@ -13,33 +13,36 @@ from holdfast.domain.ids import RunId, SpaceId
 from holdfast.ports.log import LogAppend, LoggedEvent, LogHead
 
 MAX_LOG_APPENDS_PER_HINT: Final = 256
-"""Runs of which one hint says what their logs grew by: past that, those who want to know read."""
+"""Log appends that one hint carries; with more than that it carries none, and subscribers read the logs."""
 
 
 class WakeHint(msgspec.Struct, frozen=True, kw_only=True):
-    """A hint that something changed. With `everything`, look at all you watch."""
+    """A hint that something changed. With `everything`, subscribers check all that they watch."""
 
     runs: frozenset[tuple[SpaceId, RunId]] = frozenset()
+    """Runs whose log or status changed."""
     ended: frozenset[tuple[SpaceId, RunId]] = frozenset()
-    """Runs that were ended from outside: whoever works on one should look at its lease."""
+    """Runs that were ended from outside: their workers should check their leases."""
     grown: tuple[LogAppend, ...] = ()
-    """What some of `runs` grew by, in order; of the others one must read it. It stays in the process."""
+    """Log appends of some of `runs`, in order; the logs of the others must be read. Not sent to other processes."""
     queue: bool = False
     """A run may be claimed now."""
     coming: bool = False
-    """One may be in a moment: who claims now may do so in the transaction that makes it. It stays in the process."""
+    """A run is about to be created: a claim now may join that transaction. Not sent to other processes."""
     delayed: bool = False
     """A run may be claimed later."""
     news: bool = False
+    """There are new notifications."""
     timers: bool = False
-    """Something was given a time at which it is due."""
+    """A timer or another due time was set."""
     everything: bool = False
 
     def __or__(self, other: "WakeHint") -> "WakeHint":
+        appends = self.grown + other.grown
         return WakeHint(
             runs=self.runs | other.runs,
             ended=self.ended | other.ended,
-            grown=_joined_appends(self.grown, other.grown),
+            grown=appends if len(appends) <= MAX_LOG_APPENDS_PER_HINT else (),  # bounds the memory of a slow reader
             queue=self.queue or other.queue,
             coming=self.coming or other.coming,
             delayed=self.delayed or other.delayed,
@@ -50,42 +53,37 @@ class WakeHint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 WakeListener: TypeAlias = Callable[[WakeHint], None]
-"""Takes note of a hint. It neither waits nor fails: whoever sends is held up by it."""
-
-
-def _joined_appends(first: tuple[LogAppend, ...], second: tuple[LogAppend, ...]) -> tuple[LogAppend, ...]:
-    """Return both, unless a slow reader would keep too much."""
-    return first + second if len(first) + len(second) <= MAX_LOG_APPENDS_PER_HINT else ()
+"""Receives a hint. It must neither block nor raise, because the publisher calls it directly."""
 
 
 class Bus(Protocol):
-    """Hints that travel fast and may be lost."""
+    """Delivers wake-up hints fast; any hint may be lost."""
 
     def publish(self, wake: WakeHint) -> None:
         """Send a hint; this never blocks and never fails."""
 
     def subscribe(self, listener: WakeListener) -> AbstractContextManager[None]:
-        """Call `hear` with each hint from now on while the block runs.
+        """Call `listener` with each hint while the context is open.
 
-        It has heard a hint of its own process when `publish` returns.
+        A hint published by the same process has been delivered when `publish` returns.
         """
 
 
 class Watch(Protocol):
-    """One run under observation."""
+    """A subscription to the changes of one run."""
 
     async def wait_past(self, seq: int) -> LogHead | None:
-        """Wait until the log is longer than `seq` or the run has ended; `None` if the run is gone."""
+        """Wait until the log is longer than `seq` or the run has ended; `None` if the run was deleted."""
 
 
 class RunWatcher(Protocol):
-    """The one watcher of a process, as those see it who wait."""
+    """The watcher of a process, which watches all runs that somebody waits for."""
 
     def watch(self, space: SpaceId, run: RunId) -> AbstractContextManager[Watch]:
-        """Keep an eye on a run while the block runs."""
+        """Watch a run while the context is open."""
 
     def recent_events(self, space: SpaceId, run: RunId, seq: int) -> Sequence[LoggedEvent]:
-        """Return the events of a run that follow `seq`, as far as they need not be read; none if they must be."""
+        """Return the events of a run after `seq` that are in memory; empty if they must be read from the store."""
 
     def listen(self, listener: WakeListener) -> AbstractContextManager[None]:
-        """Call `hear` with each hint while the block runs; any of them may be lost."""
+        """Call `listener` with each hint while the context is open; any hint may be lost."""

@@ -1,4 +1,4 @@
-"""Ports of a run's log: the journal that a lease holder writes, and what everybody else reads.
+"""Ports of a run's log: the journal that the lease holder writes, and the views that everyone else reads.
 
 Event log, messages, steps, contexts and values are read by run; each method is one transaction.
 """
@@ -21,39 +21,43 @@ from holdfast.domain.step import Step
 
 
 class Journal(Protocol):
-    """A run's log. Every method needs a lease that still holds, and raises `LeaseLost` otherwise."""
+    """The log of a leased run. Every method raises `LeaseLost` unless the lease is still held."""
 
     async def open(self, lease: Lease) -> RunSnapshot:
-        """Return where the run stands, all of it at one moment."""
+        """Return a consistent snapshot of the run."""
 
     async def history(self, lease: Lease, *, before: int, limit: int) -> list[Message]:
-        """Return up to `limit` messages of the run's chain before a sequence on it, oldest first."""
+        """Return up to `limit` messages of the run's chain before the sequence `before`, oldest first."""
 
     async def commit(self, commit: Commit) -> Committed:
-        """Add everything in `commit` in one transaction, or nothing.
+        """Write everything in `commit` in one transaction, or nothing.
 
-        When it returns, the commit is on disk. Events are numbered without gaps. Messages get their sequence; input
-        that waited gets its own first. A lease that is no longer the run's writes nothing (`LeaseLost`). A move to
-        `waiting` or to an end is refused while an inbox item is unread (`InboxNotEmpty`). A step settles once
-        (`Conflict`). A model call may begin only while every budget above it has something left (`BudgetExceeded`).
-        Children are made with it, or not at all. A wait for a run that waits for this one is refused
-        (`WouldDeadlock`). A move gives the lease back; an end lets the runs based on this one go, and tells the
-        parent. Commits of one lease are applied in the order in which they were made. A commit that fails does so
-        alone.
+        - When it returns, the commit is on disk.
+        - Events are numbered without gaps. Messages get their sequence, after any input that still waits for one.
+        - A lost lease writes nothing (`LeaseLost`).
+        - A move to `waiting` or to a terminal status is refused while an inbox item is unread (`InboxNotEmpty`).
+        - A step settles once (`Conflict`).
+        - A model call may start only while every budget of the run and its ancestors has something left
+          (`BudgetExceeded`).
+        - Child runs are created with the commit, or not at all.
+        - A wait for a run that waits for this one is refused (`WouldDeadlock`).
+        - A move releases the lease. A terminal move also queues the runs based on this one and notifies the parent.
+        - Commits of one lease are applied in the order in which they were submitted.
+        - A failed commit does not affect other commits.
         """
 
     async def inbox(self, lease: Lease) -> list[InboxItem]:
-        """Return what is unread, the oldest first."""
+        """Return the unread inbox items, oldest first."""
 
     async def next_task_id(self, lease: Lease, *, step: str) -> int:
-        """Take the next number for an item of a plan on the run's thread; a step that asks again gets the same.
+        """Reserve the next plan item number on the run's thread; a repeated call for the same step returns the same.
 
         No two steps receive the same number.
         """
 
 
 class LoggedEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One event as it is kept: `data` is its JSON, byte for byte what was first sent."""
+    """A stored event; `data` is its JSON, byte for byte as it was first sent."""
 
     seq: int
     type: str
@@ -62,7 +66,7 @@ class LoggedEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogHead(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a run's log is."""
+    """The status of a run and the number of its last event."""
 
     space_id: SpaceId
     run_id: RunId
@@ -71,22 +75,22 @@ class LogHead(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> tuple[SpaceId, RunId]:
-        """Whose log it is."""
+        """The space and id of the run."""
         return self.space_id, self.run_id
 
 
 def log_head(run: Run) -> LogHead:
-    """Return how far the log of a run is that was just read or made."""
+    """Return the log head of a run that was just read or created."""
     return LogHead(space_id=run.space_id, run_id=run.id, status=run.status, last_event_seq=run.last_event_seq)
 
 
 class LogAppend(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run's log has grown by, and is on disk: whoever has it need not read it."""
+    """Events appended to a run's log and already on disk, so that a subscriber need not read them."""
 
     head: LogHead
-    """How far the log is with it."""
+    """The log head after the append."""
     events: Sequence[tuple[str, str]] = ()
-    """Type and JSON of each, in order; none if only the status changed."""
+    """Type and JSON of each event, in order; empty if only the status changed."""
     at: Millis
 
     @property
@@ -96,11 +100,11 @@ class LogAppend(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def size(self) -> int:
-        """How long the JSON is."""
+        """The length of the JSON in characters."""
         return sum([len(data) for _, data in self.events])
 
     def after(self, seq: int) -> list[LoggedEvent]:
-        """Return the events above a number."""
+        """Return the events with a number above `seq`."""
         at, first = instant(self.at), self.first
         skipped = max(seq + 1 - first, 0)
         return [
@@ -110,7 +114,7 @@ class LogAppend(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventLog(Protocol):
-    """The numbered facts of a run."""
+    """The numbered events of a run."""
 
     async def after(
         self,
@@ -124,52 +128,52 @@ class EventLog(Protocol):
         """Return up to `limit` events of `run` with a number above `seq`, in order; only those of `types`, if given."""
 
     async def heads(self, runs: Sequence[tuple[SpaceId, RunId]]) -> list[LogHead]:
-        """Return how far each of `runs` is, in one query; a run that is gone is left out."""
+        """Return the log head of each of `runs`, in one query; deleted runs are left out."""
 
 
 class Messages(Protocol):
-    """What was said, as one run sees it."""
+    """The conversation along a run's chain."""
 
     async def history(
         self, space: SpaceId, run: RunId, *, limit: int = DEFAULT_PAGE_SIZE, before: int | MessageId | None = None
     ) -> list[Message]:
-        """Return the last `limit` messages of `run`'s chain, or of those before a message, oldest first.
+        """Return the last `limit` messages of `run`'s chain, or the last before a given message, oldest first.
 
-        A base that was cut shows only what is before the cut. Sequences ascend. Input that waits for its run to begin,
-        or for one that must begin first, comes last, without a sequence. `before` is the sequence of a message, or its
-        id, which it keeps when it enters; one that is not on this chain is refused (`Invalid`).
-        The cost does not depend on how long the chain is.
+        A base continued from an earlier sequence shows only messages up to that sequence. Sequences ascend. Input of
+        runs on the chain that have not started comes last, without a sequence. `before` is the sequence of a message or
+        its id, which it keeps when it gets a sequence; a message that is not on this chain is refused (`Invalid`). The
+        cost does not depend on the length of the chain.
         """
 
     async def of_run(self, space: SpaceId, run: RunId) -> list[Message]:
         """Return the messages of `run` alone, oldest first."""
 
     async def get(self, space: SpaceId, run: RunId, message: MessageId) -> Message:
-        """Return the message with that id on `run`'s chain; where a revision has the same id, the one on this chain."""
+        """Return the message with that id on `run`'s chain; a revision with that id on another branch is ignored."""
 
     async def find_in_thread(self, space: SpaceId, thread: ThreadId, message: MessageId) -> list[Message]:
-        """Return the messages of `thread` with that id, one for each branch that has its own, the newest first."""
+        """Return the messages of `thread` with that id, one per branch that has its own, newest first."""
 
 
 class Steps(Protocol):
-    """What a run called, and how it settled."""
+    """The model and tool calls of a run, and how each settled."""
 
     async def of_run(self, space: SpaceId, run: RunId) -> list[Step]:
         """Return the steps of `run` by number."""
 
 
 class Contexts(Protocol):
-    """What each model call of a run was told."""
+    """The full request of each model call of a run."""
 
     async def steps(self, space: SpaceId, run: RunId) -> list[int]:
-        """Return the steps of `run` whose context is kept, by number."""
+        """Return the numbers of the steps of `run` that have a stored context, ascending."""
 
     async def get(self, space: SpaceId, run: RunId, step: int) -> ReadContext:
-        """Return what the model was told in a step, to the letter, or raise `NotFound`."""
+        """Return exactly what was sent to the model in a step, or raise `NotFound`."""
 
 
 class Values(Protocol):
-    """What a run holds beside its messages."""
+    """The named values of a run, such as `state` and `plan`."""
 
     async def of_run(self, space: SpaceId, run: RunId) -> dict[str, Json]:
-        """Return the values of `run`: its own, else those its base had where it was cut."""
+        """Return the values of `run`: its own, else those its base had at the sequence it continues from."""

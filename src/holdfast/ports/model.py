@@ -1,6 +1,6 @@
-"""Ports of models: streaming one model call, finding models by name, and counting tokens.
+"""Ports of models: stream one model call, find models by name, and count tokens.
 
-An adapter streams one call; its caller retries, records and charges.
+An adapter streams a single call; retries, recording and budgets are the caller's task.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -19,7 +19,7 @@ from holdfast.domain.model_provider import KnownModel, KnownProvider
 
 
 class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool as a model sees it; `parameters` is a JSON Schema."""
+    """A tool definition as sent to the model; `parameters` is a JSON Schema."""
 
     name: str
     description: str
@@ -27,15 +27,15 @@ class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelCallPurpose(StrEnum):
-    """What a call is for."""
+    """The purpose of a model call."""
 
     TURN = "turn"
     SUMMARY = "summary"
-    """A summary of what was said; it is no turn of the conversation."""
+    """A summary of the conversation, which is not itself a turn of it."""
 
 
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a model should answer; null leaves it to the model."""
+    """Generation settings; null means the model's default."""
 
     temperature: float | None = None
     thinking: Thinking | None = None
@@ -43,54 +43,54 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One call of a model: all that it is told."""
+    """One model call: everything that is sent to the model."""
 
     run_id: RunId
     system: str
     messages: Sequence[Message | NewMessage]
-    """The conversation, oldest first. Results of tools follow the message that asked for them."""
+    """The conversation, oldest first. Tool results follow the message with their tool calls."""
     tools: Sequence[ToolDefinition] = ()
     settings: ModelSettings = ModelSettings()
     purpose: ModelCallPurpose = ModelCallPurpose.TURN
     position: int = 0
-    """How many assistant messages there are since the user message that began this turn of the conversation."""
+    """Number of assistant messages since the user message that started this turn of the conversation."""
 
 
 class TextDelta(msgspec.Struct, frozen=True):
-    """More of what is said."""
+    """A piece of the response text."""
 
     text: str
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True):
-    """More of what is thought."""
+    """A piece of the reasoning text."""
 
     text: str
 
 
 class ToolCallStarted(msgspec.Struct, frozen=True):
-    """The model asks for a tool; its arguments follow. `id` is unique in this answer."""
+    """The start of a tool call, whose arguments follow. `id` is unique within this response."""
 
     id: ToolCallId
     name: str
 
 
 class ToolArgumentsDelta(msgspec.Struct, frozen=True):
-    """More of the JSON of a call's arguments."""
+    """A piece of the JSON arguments of a tool call."""
 
     id: ToolCallId
     arguments: str
 
 
 class ModelFinished(msgspec.Struct, frozen=True, kw_only=True):
-    """The last delta of every call that did not fail."""
+    """The last delta of every successful call."""
 
     usage: Usage
-    """With a cost of null where the price is not known."""
+    """The cost is null if the price is unknown."""
     reason: Literal["stop", "length", "tool_calls", "refused"] = "stop"
     provider_data: dict[str, Json] = {}
-    """What the provider wants back with this message, such as signed thoughts: it is kept in `metadata["provider"]`
-    of the assistant message, and means something to the adapter only."""
+    """Data that the provider needs back with this message, such as signed reasoning. It is stored in
+    `metadata["provider"]` of the assistant message, and only the adapter interprets it."""
 
 
 ModelDelta: TypeAlias = TextDelta | ReasoningDelta | ToolCallStarted | ToolArgumentsDelta | ModelFinished
@@ -101,11 +101,11 @@ class Model(Protocol):
 
     @property
     def name(self) -> str:
-        """The name that it was asked for by."""
+        """The name under which the model was requested."""
 
     @property
     def context_window(self) -> int:
-        """How many tokens a call may have in all."""
+        """Maximum number of tokens of a call, input and output together."""
 
     @property
     def price_known(self) -> bool:
@@ -113,13 +113,13 @@ class Model(Protocol):
 
     @property
     def idle_timeout_seconds(self) -> float:
-        """Seconds for which it may say nothing in the middle of a call."""
+        """Maximum time between two deltas of a call."""
 
     def cost(self, *, input_tokens: int, output_tokens: int) -> float | None:
-        """Return the dollars that so many tokens cost, or null if that is not known: for a call that was cut off."""
+        """Return the cost in dollars of that many tokens, or null if unknown. Used for calls that were interrupted."""
 
     def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncIterator[ModelDelta]]:
-        """Make a call. Leaving the block ends it, and its connection, at once.
+        """Make a call. Leaving the context ends the call and its connection at once.
 
         A stream ends with `ModelFinished` or with an error: `ModelUnavailable` if the same call may succeed later,
         `ContextOverflow` if it is too long, `ModelRefused` if it can never succeed. It never ends silently.
@@ -127,33 +127,33 @@ class Model(Protocol):
 
 
 class Models(Protocol):
-    """The models there are."""
+    """The models that agents can use."""
 
     def find(self, name: str, *, folder: str | None = None) -> Model:
-        """Return the model `provider:name`, or raise `Invalid` and say what to do. Its provider is imported now.
+        """Return the model `provider:name`, importing its provider, or raise `Invalid` with a remedy.
 
-        Paths in names are relative to `folder`, the agent's own. Finding the same name again costs nothing.
+        Paths in names are relative to `folder`, the agent's folder. Finding the same name again is free.
         """
 
     def fallback(self, names: Sequence[str], *, folder: str | None = None) -> Model:
-        """Return the first of these models, with the others to fall back on while it is not available."""
+        """Return a model that uses the first of these, and falls back to the next while one is unavailable."""
 
     async def prepare(self, names: Sequence[str]) -> None:
-        """Import what these models need without holding up the event loop, so that to find them costs little."""
+        """Import the providers of these models without blocking the event loop, so that `find` is cheap."""
 
 
 class KnownModels(Protocol):
-    """What a person may choose from. A model that is not known may work all the same."""
+    """The models offered for selection. A model that is not listed may work too."""
 
     async def providers(self) -> list[KnownProvider]:
-        """Return the providers, those from the settings first; whether one has a key is looked up each time."""
+        """Return the providers, those from the settings first; whether a key is set is checked on every call."""
 
     async def models(self) -> list[KnownModel]:
-        """Return the models of built-in providers, by name; prices are those of the day they were first asked for."""
+        """Return the models of built-in providers, by name; prices are those of the first request's day."""
 
 
 class TokenCounter(Protocol):
-    """Counts tokens, exactly or by an estimate that says how good it is."""
+    """Counts tokens, exactly or by an estimate with a known error."""
 
     def count(self, text: str) -> int:
-        """Return how many tokens `text` has."""
+        """Return the number of tokens in `text`."""

@@ -19,47 +19,50 @@ from holdfast.domain.timer import NewTimer, Timer, TimerClaim
 
 
 class QueueState(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a run may be claimed now, and else when the next one may that waits for its time."""
+    """Whether a run may be claimed now, and when the next delayed run becomes claimable."""
 
     ready: bool
     next_at: Instant | None
 
 
 class Leases(Protocol):
-    """Who may work on which run. Each method is one transaction."""
+    """Leases of runs to workers. Each method is one transaction."""
 
     async def claim(self, owner: OwnerId, *, lease: timedelta, limit: int = 1) -> list[Lease]:
         """Lease up to `limit` queued runs to `owner`, the most urgent first.
 
-        Each lease has a number greater than every earlier one of its run. Two owners that claim at once never
-        receive the same run. A run whose `wait_until` has not passed is left. Low priority waits longer, but not
-        for ever. The cost does not depend on how many runs are pending. The first claim of a run that may work only
-        for so long sets its deadline: a timer, which is paused while the run waits for a person.
+        - Each lease has a number greater than every earlier lease of its run.
+        - Two owners that claim concurrently never receive the same run.
+        - A run is not claimed before its `wait_until`.
+        - Low priority runs wait longer, but not forever.
+        - The cost does not depend on the number of pending runs.
+        - The first claim of a run with a maximum duration sets its deadline timer, which is paused while the run waits
+          for a person.
         """
 
     async def renew(self, owner: OwnerId, leases: Sequence[Lease], *, lease: timedelta) -> list[Lease]:
-        """Extend `leases` from now on and return those that still hold; the others are lost."""
+        """Extend `leases` by `lease` from now, and return those that are still held; the others are lost."""
 
     async def release(self, lease: Lease, *, delay: timedelta = timedelta()) -> None:
-        """Give a run back to the queue, to be claimed after `delay`; it does not count as an attempt.
+        """Return a run to the queue, claimable after `delay`; this does not count as an attempt.
 
-        If the run was ended meanwhile, this says that its worker has let go. A lease that was lost is refused
+        If the run has been ended meanwhile, this records that its worker has stopped. A lost lease is refused
         (`LeaseLost`).
         """
 
     async def expire(self, *, cap: int = 5) -> list[RunId]:
-        """Take back what dead workers held and return those runs.
+        """Take back the runs of expired leases and return them.
 
-        A run goes back to the queue, to be claimed after a delay that grows with its attempts, or fails with
-        `ATTEMPTS_EXHAUSTED` when it was claimed `cap` times without a step settled by a live worker.
+        Each run returns to the queue, claimable after a delay that grows with its attempts, or fails with
+        `ATTEMPTS_EXHAUSTED` once it has been claimed `cap` times without a step settled by a live worker.
         """
 
     async def queue_state(self) -> QueueState:
-        """Say whether a run may be claimed now, and when the next delayed one may."""
+        """Return whether a run may be claimed now, and when the next delayed run becomes claimable."""
 
 
 class Inbox(Protocol):
-    """What reaches a run from outside."""
+    """The inbox of a run: messages, responses, edits and other items from outside the run."""
 
     async def put(
         self,
@@ -73,23 +76,23 @@ class Inbox(Protocol):
     ) -> int:
         """Add an item and return its number; a waiting run is queued in the same transaction.
 
-        A run that has ended is refused (`Conflict`), and so is a message under an id that one of its chain has, or one
-        that it has not read yet (`IdTaken`), also where both come at once. A timer that it `fires` is settled in the
-        same transaction.
+        A run that has ended is refused (`Conflict`). A message is refused if its id is used on the run's chain or by an
+        unread message in the inbox (`IdTaken`), also when both arrive concurrently. The timer claim in `fires` is
+        settled in the same transaction.
         """
 
 
 class Interrupts(Protocol):
-    """What runs ask people."""
+    """Interrupts: requests of runs to people, for an approval, an input or a client tool call."""
 
     async def get(self, space: SpaceId, interrupt: InterruptId) -> Interrupt:
         """Return the interrupt, or raise `NotFound`."""
 
     async def of_run(self, space: SpaceId, run: RunId, *, below: bool = False) -> list[Interrupt]:
-        """Return the interrupts of `run`, the oldest first; with `below` also those of all runs below it."""
+        """Return the interrupts of `run`, oldest first; with `below` also those of all its descendants."""
 
     async def open_for_run(self, space: SpaceId, run: RunId) -> list[Interrupt]:
-        """Return the open questions of `run`, and those that it shows of children it waits for, the oldest first."""
+        """Return the open interrupts of `run`, and those it shows of children that it waits for, oldest first."""
 
     async def page(
         self,
@@ -99,22 +102,22 @@ class Interrupts(Protocol):
         limit: int = DEFAULT_PAGE_SIZE,
         cursor: str | None = None,
     ) -> Page[Interrupt]:
-        """Return the interrupts of a space, the newest first."""
+        """Return the interrupts of a space, newest first."""
 
     async def expire(self, *, limit: int = 100) -> list[InterruptId]:
-        """Close those that nobody answered in time, give each run its default outcome, and return them.
+        """Close interrupts that expired without a response, give their runs the default outcome, and return them.
 
-        However many processes ask at once, each is closed once; an answer that comes first wins.
+        Each interrupt is closed once, however many processes call this concurrently; an earlier response wins.
         """
 
     async def next_expiry(self) -> Instant | None:
-        """Return when the next open one runs out."""
+        """Return when the next open interrupt expires."""
 
     async def respond(self, space: SpaceId, interrupt: InterruptId, response: InterruptResponse) -> Interrupt:
-        """Settle the interrupt, put the answer into its run's inbox and queue the run, in one transaction.
+        """Settle the interrupt, put the response into its run's inbox and queue the run, in one transaction.
 
-        Of many answers at once, one is accepted; the others are refused (`AlreadyAnswered`). Those above the run are
-        told that the question is closed.
+        Of several concurrent responses one is accepted; the others are refused (`AlreadyAnswered`). All ancestors of
+        the run are notified that the interrupt is closed.
         """
 
     async def respond_all(
@@ -126,75 +129,76 @@ class Interrupts(Protocol):
         segment: RunId | None = None,
         messages: Sequence[NewMessage] = (),
     ) -> int:
-        """Settle interrupts of a run, or of those below it, all or none, and tell it what was said `besides`.
+        """Settle interrupts of a run or its descendants, all or none, and put `messages` into the run's inbox.
 
-        Return the number of the event that ended the run's last segment.
+        Return the number of the event that ended the run's last segment. The responses belong to the segment after it.
 
-        The segment after that is the one that the answers belong to. It is the `segment` that is named, unless the run
-        is at work already. The name becomes another id of the run; one that was used before is refused (`IdTaken`), and
-        so is an interrupt of another run (`NotFound`) and one that is not open (`AlreadyAnswered`).
+        `segment` names that next segment, unless the run is running already. The name becomes another id of the run; an
+        id used before is refused (`IdTaken`). An interrupt of another run is refused (`NotFound`), and so is one that
+        is not open (`AlreadyAnswered`).
         """
 
 
 class Timers(Protocol):
-    """What is to be done, and when."""
+    """Durable timers with a due time."""
 
     async def set(self, space: SpaceId, new: NewTimer, *, run: RunId | None = None) -> Timer:
-        """Set a timer; with a `run` it is cancelled when that run ends."""
+        """Set a timer; with `run` it is cancelled when that run ends."""
 
     async def get(self, space: SpaceId, timer: TimerId) -> Timer:
         """Return the timer, or raise `NotFound`."""
 
     async def claim_due(self, owner: OwnerId, *, lease: timedelta, limit: int = 100) -> list[TimerClaim]:
-        """Claim due timers, the earliest first. Two owners that ask at once never receive the same one.
+        """Claim due timers, earliest first. Two owners that claim concurrently never receive the same timer.
 
         A claim that is not settled within `lease` may be taken over.
         """
 
     async def settle(self, claim: TimerClaim, *, next_due: Instant | None = None) -> None:
-        """Mark a claimed timer as fired, or set it to be due again.
+        """Mark a claimed timer as fired, or make it due again at `next_due`.
 
         A claim that was taken over is refused (`LeaseLost`).
         """
 
     async def cancel(self, space: SpaceId, timer: TimerId) -> None:
-        """Stop a timer; one that has fired is refused (`Conflict`)."""
+        """Cancel a timer; a timer that has fired is refused (`Conflict`)."""
 
     async def next_due(self) -> Instant | None:
-        """Return when the next timer is due, claimed ones left out."""
+        """Return when the next unclaimed timer is due."""
 
 
 class Subscriptions(Protocol):
-    """Who wants to be told of whose end."""
+    """Subscriptions of runs to the end of other runs."""
 
     async def add(self, space: SpaceId, run: RunId, *, target: RunId, waits: str | None = None) -> Run:
-        """Have `run` told, once, when `target` ends, and return `target` as it is now.
+        """Notify `run` once, through its inbox, when `target` ends, and return the current `target`.
 
-        Of one that has ended nothing is told. A step that `waits` for it gives its key, and what comes then has that
-        key; for each key it comes once, however often it was asked for. A target that could only end after `run` cannot
-        be waited for (`WouldDeadlock`). A `run` that has ended is refused (`Conflict`).
+        A target that has ended already sends no notification. A step that waits for the target passes its key as
+        `waits`; the notification carries that key, and is sent once per key, however often it was added. A target that
+        could end only after `run` cannot be waited for (`WouldDeadlock`). A `run` that has ended is refused
+        (`Conflict`).
         """
 
 
 class LiveRunCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """Runs of all spaces that have not ended, by where they stand."""
+    """Counts of the runs of all spaces that have not ended, by status."""
 
     pending: int
     ready: int
-    """Queued, and may be claimed now."""
+    """Queued and claimable now."""
     delayed: int
-    """Queued, and may be claimed later."""
+    """Queued and claimable later."""
     running: int
     waiting: int
     longest_wait_seconds: float
-    """Seconds since the one of those that are ready was queued which has been in the queue for longest, else 0."""
+    """Time since the oldest ready run was queued; 0 if no run is ready."""
 
 
 class RunCounts(Protocol):
-    """Counts runs."""
+    """Counts of active runs."""
 
     async def live(self) -> LiveRunCounts:
-        """Count the runs that have not ended. What it costs does not depend on how many have."""
+        """Count the runs that have not ended. The cost does not depend on the number of ended runs."""
 
     async def queued(self, space: SpaceId) -> int:
-        """Count the runs of a space that wait for a worker, or for the run before them."""
+        """Count the runs of a space that wait for a worker or for their base run."""

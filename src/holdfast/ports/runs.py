@@ -16,7 +16,7 @@ from holdfast.domain.timer import TimerClaim
 
 
 class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which runs to list."""
+    """Filter for listing runs; unset fields match every run."""
 
     thread_id: ThreadId | None = None
     status: RunStatus | None = None
@@ -42,31 +42,34 @@ class Runs(Protocol):
         awaited: bool = False,
         thread_agent: str | None = None,
     ) -> CreatedRun:
-        """Make a run with its input and its first event, all or nothing.
+        """Create a run with its input and its first event, all or nothing.
 
-        The same idempotency key returns the same run, and another body under it is a conflict
-        (`IdempotencyMismatch`); where `new` says more than the caller did, `body` is the digest of what the caller
-        said. A run id already used is refused (`IdTaken`), also one of a deleted run. A thread that is archived or
-        deleted refuses it (`ThreadClosed`). Without a base it continues the newest run; `on_busy` decides where that
-        is live. It is `queued` if its base has ended and its worker has let go, else `pending`; where the base was
-        ended before it began, the run above it counts. Input enters the conversation at once if the base has ended. A
-        cut that parts a tool call from its result is refused (`Invalid`). A timer that it `fires` is settled in the
-        same transaction. One that is `awaited` by its parent is refused if it could only begin after it
-        (`WouldDeadlock`). Where a `thread_agent` is given, the thread must have that agent (`Conflict`).
+        - The same idempotency key returns the same run; another body under it is refused (`IdempotencyMismatch`).
+          `body` is the digest of the caller's request, for use when `new` holds more than that request.
+        - A run id already used is refused (`IdTaken`), also if its run was deleted.
+        - A thread that is archived or deleted is refused (`ThreadClosed`).
+        - Without a base, the run continues the newest run of its thread; `on_busy` decides if that run is active.
+        - The run is `queued` if its base has ended and the base's worker has released it, else `pending`. If the base
+          was ended before it started, the base of the base counts.
+        - Input enters the conversation at once if the base has ended.
+        - A base sequence that separates a tool call from its result is refused (`Invalid`).
+        - The timer claim in `fires` is settled in the same transaction.
+        - A run `awaited` by its parent is refused if it could start only after the parent ends (`WouldDeadlock`).
+        - If `thread_agent` is given, the thread must have that agent (`Conflict`).
         """
 
     async def find_by_idempotency_key(self, space: SpaceId, key: str, *, body: str) -> Run | None:
-        """Return the run that was made under an idempotency key, if there was one, as it is now.
+        """Return the current state of the run created under an idempotency key, or `None` if the key is unused.
 
-        Another body than the digest of what was said then is a conflict (`IdempotencyMismatch`), and so is a run that
-        has been deleted.
+        A `body` digest other than the one it was created with is refused (`IdempotencyMismatch`); so is the key of a
+        deleted run (`Conflict`).
         """
 
     async def get(self, space: SpaceId, run: RunId) -> Run:
         """Return the run, or raise `NotFound`."""
 
     async def get_many(self, names: Sequence[tuple[SpaceId, RunId]]) -> list[Run]:
-        """Return those runs of any spaces that are there, in no order."""
+        """Return the named runs that exist, from any spaces, in no particular order."""
 
     async def page(
         self,
@@ -76,16 +79,17 @@ class Runs(Protocol):
         limit: int = DEFAULT_PAGE_SIZE,
         cursor: str | None = None,
     ) -> Page[Run]:
-        """Return runs, the newest first; those of deleted threads only where the thread, or a run above, is named.
+        """Return runs, newest first.
 
-        The cursor is the id of the last run of the page before, and goes on after it even if that run is gone by now.
+        Runs of deleted threads are included only if the filter names the thread, the root run or the parent run. The
+        cursor is the id of the last run of the previous page, and stays valid if that run is deleted.
         """
 
     async def count_active_children(self, space: SpaceId, run: RunId) -> int:
-        """Return how many runs that `run` spawned have not ended."""
+        """Return the number of child runs of `run` that have not ended."""
 
     async def children(self, space: SpaceId, run: RunId) -> list[Run]:
-        """Return the runs that `run` spawned, the oldest first."""
+        """Return the child runs of `run`, oldest first."""
 
     async def end(
         self,
@@ -98,20 +102,22 @@ class Runs(Protocol):
         by: str | None = None,
         fires: TimerClaim | None = None,
     ) -> list[Run]:
-        """End `run` and every live run below it, parents first, and return them.
+        """End `run` and all its active descendants, parents first, and return them.
 
-        Afterwards none of them has an open call, interrupt or timer; started effectful steps are `unknown`; the stream
-        of each is closed once. What people said to them and changed of their plans, and they have not read, is said
-        and kept, after the answers of open calls; where a run never began, it waits behind the run's input.
-        No worker can write to them any more. A run that has ended is refused (`IllegalMove`).
-        Runs that waited for one of them to end may be claimed once its worker has let go.
+        - Afterwards none of them has an open tool call, interrupt or timer; started effectful steps are `unknown`; the
+          stream of each run is closed exactly once.
+        - Unread inbox messages, values and plan edits from people are saved, after the results of the open calls; if
+          the run never started, they are placed after its input.
+        - No worker can write to the ended runs any more.
+        - A run that has already ended is refused (`IllegalMove`).
+        - Runs based on an ended run may be claimed once its worker has released it.
         """
 
     async def delete(self, space: SpaceId, run: RunId) -> None:
-        """Remove an ended run with its children, and the thread that was made with it if nothing else stands on it.
+        """Delete an ended run with its children, and the thread that was created with it if no other run uses it.
 
-        If another run is based on it, only its content goes and a tombstone keeps the chain. Numbers are never used
-        again. A run that has not ended, or has a child that has not, is refused (`RunActive`).
+        If another run is based on it, only the content is deleted and a tombstone keeps the chain. Sequence numbers
+        are never reused. A run that is active, or has an active child, is refused (`RunActive`).
         """
 
 
@@ -119,7 +125,7 @@ class Threads(Protocol):
     """The threads of a space."""
 
     async def create(self, space: SpaceId, new: NewThread) -> Thread:
-        """Make an active thread; a chosen id already used is refused (`IdTaken`)."""
+        """Create an active thread; a client-chosen id already used is refused (`IdTaken`)."""
 
     async def get(self, space: SpaceId, thread: ThreadId) -> Thread:
         """Return the thread, or raise `NotFound`."""
@@ -132,29 +138,29 @@ class Threads(Protocol):
         limit: int = DEFAULT_PAGE_SIZE,
         cursor: str | None = None,
     ) -> Page[Thread]:
-        """Return threads, the one with the latest run first; one without a run stands where it was made.
+        """Return threads by the time of their latest run, newest first; a thread without a run counts as of creation.
 
-        Paging shows no thread twice and leaves out none that was there and did not move, while others are added.
+        While threads are added, paging returns no thread twice and skips none that existed before and did not move.
         """
 
     async def update(self, space: SpaceId, thread: ThreadId, patch: ThreadPatch) -> Thread:
-        """Change what `patch` names and nothing else. A deleted thread stays deleted (`Conflict`).
+        """Change only the fields that `patch` sets. A deleted thread cannot be changed (`Conflict`).
 
-        A thread with a live run is not deleted (`RunActive`), and one that is deleted takes no run, also where both
-        come at once. Archiving lets live runs go on.
+        A thread with an active run cannot be deleted (`RunActive`), and a deleted thread accepts no run, also when
+        both happen concurrently. Archiving leaves active runs running.
         """
 
 
 class Plans(Protocol):
-    """What agents plan on threads."""
+    """The plans of threads, as people read and edit them."""
 
     async def of_run(self, space: SpaceId, run: RunId) -> Plan:
-        """Return the plan of a run, with the edits that a live run has not taken in yet."""
+        """Return the plan of a run, including edits in the inbox of an active run that it has not read yet."""
 
     async def edit(self, space: SpaceId, thread: ThreadId, edit: PlanEdit, *, by: str | None = None) -> PlanItem:
-        """Change the plan of a thread's newest run, and return the item as it is then.
+        """Edit the plan of a thread's newest run, and return the edited item.
 
-        A live run is given the edit in its inbox, and takes it in before its next model call; one that ends before
-        that leaves its plan without it. No two items of a thread receive the same number. A thread without a run has
-        no plan to change, and one that is closed takes no edit (`Conflict`).
+        An active run receives the edit in its inbox and applies it before its next model call; if the run is ended
+        before that, the edit is saved with it. Each item number of a thread is used once. A thread without a run has
+        no plan to edit, and a closed thread accepts no edit (`Conflict`).
         """

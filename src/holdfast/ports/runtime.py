@@ -1,6 +1,6 @@
-"""Ports of the runtime: clock, executor, and what a worker asks of the control plane by its lease.
+"""Ports of the runtime: clock, executor, and the control-plane calls that a worker makes under its lease.
 
-`Library`, `SubagentRuns` and `RemoteTools` are small and separate: a control RPC can implement each.
+`Library`, `SubagentRuns` and `RemoteTools` are small and separate so that the control RPC can implement each.
 """
 
 import asyncio
@@ -20,100 +20,102 @@ from holdfast.domain.tool import ToolInterrupt, ToolReply, ToolSpec
 
 
 class Clock(Protocol):
-    """The time of this process."""
+    """The clock of this process."""
 
     def now(self) -> Millis:
-        """Return the present moment in UTC."""
+        """Return the current time in UTC."""
 
 
 class Executor(Protocol):
-    """Works on runs."""
+    """Executes runs."""
 
     async def execute(self, lease: Lease, *, stop: asyncio.Event) -> None:
-        """Work on the run of `lease` until a commit of it ends the lease: the run waits, is queued again or has ended.
+        """Execute the run of `lease` until one of its commits ends the lease: the run waits, is queued again or ended.
 
-        Returning without such a commit gives the run back. Once `stop` is set it commits what it has and returns at
-        the next point where nothing is in flight. Cancelled, it stops at once, with all that it started, and writes
-        nothing more. `LeaseLost` means that the run is somebody else's now; `Unavailable` that it can be tried again.
+        Returning without such a commit releases the run. Once `stop` is set, the executor commits its pending work and
+        returns at the next point where nothing is in flight. When cancelled, it stops at once, with everything it
+        started, and writes nothing more. `LeaseLost` means that another worker owns the run now; `Unavailable` means
+        that the run can be retried.
         """
 
 
 class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of the space, with its bytes."""
+    """The content of a file of the space."""
 
     media_type: str
     content: bytes
 
 
 class Library(Protocol):
-    """What a run may read of the workspace, in the name of its lease."""
+    """The parts of the workspace that a run may read under its lease."""
 
     async def agent(self, lease: Lease) -> Agent:
-        """Return the agent of the run as it is defined now, or raise `NotFound`."""
+        """Return the current definition of the run's agent, or raise `NotFound`."""
 
     async def agents(self, lease: Lease) -> list[Agent]:
-        """Return the agents that the run may spawn, by name."""
+        """Return the agents that the run may spawn, sorted by name."""
 
     async def file(self, lease: Lease, file: FileId) -> StoredFile:
         """Return a file of the run's space, or raise `NotFound`."""
 
     async def grant(self, lease: Lease, *, agent: str, rules: Sequence[str]) -> None:
-        """Write rules that allow an agent more, because a person said so; those that are there already stay once.
+        """Add allow rules that a person granted to an agent's file; a rule that exists already is not added twice.
 
-        What nobody answered a question of the run with raises `Conflict`. A file that cannot be written raises
-        `Unavailable`, one that is in error now `Conflict`.
+        Rules that no response to an interrupt of the run contains raise `Conflict`. A file that cannot be written
+        raises `Unavailable`; a file that is invalid now raises `Conflict`.
         """
 
 
 class SubagentRuns(Protocol):
-    """What a run may do with other runs of its space, in the name of its lease, which must still hold (`LeaseLost`)."""
+    """Operations of a run on other runs of its space. The lease must still be held (`LeaseLost`)."""
 
     async def count_active_children(self, lease: Lease) -> int:
-        """Return how many runs that the run spawned have not ended."""
+        """Return the number of child runs that have not ended."""
 
     async def spawn(self, lease: Lease, new: NewRun, *, awaited: bool = False, pending_spawns: int = 0) -> Run:
-        """Make a run, once: under the same id it is the same run again.
+        """Create a run. The call is idempotent: the same id returns the same run.
 
-        A child is refused if with it and the `unborn` more would be at work than the run may have (`SpawnLimit`). Where
-        its thread is there already, it goes on behind whatever is under way there; that must be a thread of the run's
-        own tree, and neither its own nor that of the run above all (`NotFound`). A thread that waits for a person takes
-        nothing (`Waiting`). One that is `awaited` and could only begin after the run that waits for it is refused
-        (`WouldDeadlock`).
+        Raises `SpawnLimit` if this child and the `pending_spawns` would exceed the run's limit of active children. On
+        an existing thread, the child continues after the thread's active runs; that thread must belong to the run's own
+        tree, and be neither the run's own thread nor that of the root run (`NotFound`). A thread that waits for a
+        person is refused (`Waiting`). An `awaited` child that could start only after the run that waits for it is
+        refused (`WouldDeadlock`).
         """
 
     async def subscribe(self, lease: Lease, target: RunId, *, waits: str | None = None) -> Run:
-        """Have the run told when `target` ends, and return `target` as it is now, as `Subscriptions` promise it."""
+        """Notify the run when `target` ends, and return the current `target`, as `Subscriptions.add` promises."""
 
     async def taint(self, lease: Lease, run: RunId) -> Sequence[str]:
-        """Return what a run has read that others wrote: whoever reads what it says has read that too."""
+        """Return the untrusted sources that a run has read; a run that reads its output has read them too."""
 
     async def end(self, lease: Lease, runs: Sequence[RunId]) -> None:
-        """End runs that the run spawned, with all below them; those that have ended stay as they are."""
+        """End child runs with all their descendants; children that have ended stay as they are."""
 
 
 class RemoteTools(Protocol):
-    """Tools that run elsewhere, in the name of a lease."""
+    """Tools that run in another process, called under a lease."""
 
     async def list(self, lease: Lease) -> list[ToolSpec]:
-        """Return the tools that the run may use, by name. A local tool of the same name wins."""
+        """Return the tools that the run may use, sorted by name. A local tool of the same name takes precedence."""
 
     async def call(self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str) -> ToolReply:
-        """Run a tool. `key` is the same however often this call is made, so that the tool can know it again.
+        """Call a tool. `key` is the same for every retry of this call, so that the tool can recognise it.
 
-        A tool that fails says so in its reply. A name that is not listed raises `NotFound`; a lease that is lost,
+        A tool that fails reports that in its reply. A name that is not listed raises `NotFound`; a lost lease raises
         `LeaseLost`.
         """
 
     async def resume(
         self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, interrupt: ToolInterrupt, response: Json
     ) -> ToolReply:
-        """Go on with the call of that key, which asked `question`; a null `response` says that nobody answered.
+        """Resume the call `key`, which raised `interrupt`; a null `response` means that nobody answered.
 
-        It replies as `call` does, and may ask again. A tool that has never asked raises `NotFound`.
+        The reply is as for `call`, and may be another interrupt. A tool that never raised an interrupt raises
+        `NotFound`.
         """
 
     async def trust(self, lease: Lease, name: str, digest: str) -> None:
-        """Let a tool be called that has changed, as a person has seen it: `digest` is that of the change.
+        """Allow calls to a tool whose definition has changed; `digest` is the definition that a person approved.
 
-        One that has changed again by then cannot be called. A name that can be no tool of the run raises `NotFound`.
+        A tool that has changed again since stays blocked. A name that cannot be a tool of the run raises `NotFound`.
         """

@@ -1,4 +1,4 @@
-"""Ports of processes and sandboxes: run a command, bounded, so that it never outlives its worker."""
+"""Ports of processes and sandboxes: run a command within limits, so that it never outlives its worker."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ import msgspec
 
 
 class LiveInput:
-    """Takes what is written until whoever runs the command takes that. Whether the command reads it is its business."""
+    """A stdin buffer that can be written to while the command runs. The command may or may not read it."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -16,61 +16,61 @@ class LiveInput:
         self.closed = False
 
     def __len__(self) -> int:
-        """Return how many bytes nobody has taken yet."""
+        """Return the number of unsent bytes."""
         return len(self._buffer)
 
     def write(self, text: bytes) -> None:
-        """Write more."""
+        """Append bytes to the buffer."""
         self._buffer += text
         self._on_change()
 
     def close(self) -> None:
-        """Write no more: the command reads the end of its input after what is there."""
+        """Close the input: the command reads end of file after the buffered bytes."""
         self.closed = True
         self._on_change()
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """Have somebody told whenever there is something to do."""
+        """Call `callback` after every write and on close."""
         self._on_change = callback
 
     def peek(self) -> bytes:
-        """Return all that nobody has taken yet."""
+        """Return the unsent bytes without removing them."""
         return bytes(self._buffer)
 
     def take(self, length: int) -> None:
-        """Take that many bytes away."""
+        """Remove the first `length` bytes, which have been sent."""
         del self._buffer[:length]
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """What to start. It inherits no environment, no open file and no working folder."""
+    """A command to start. It inherits no environment, no open file and no working folder."""
 
     argv: Sequence[str]
-    """The program and its arguments. A name without `/` is looked for in the `PATH` of `environment`."""
+    """The program and its arguments. A name without `/` is looked up in the `PATH` of `environment`."""
     folder: Path
-    """Absolute."""
+    """The working folder, absolute."""
     environment: Mapping[str, str] = {}
-    """All of it. Without a `PATH`, that is where a system keeps its programs: `/usr/local/bin:/usr/bin:/bin`."""
+    """The complete environment. Without a `PATH`, programs are searched in `/usr/local/bin:/usr/bin:/bin`."""
     input: bytes | LiveInput = b""
     stream_stderr: bool = True
-    """Whether the second output is told of as it comes, as the first is."""
+    """Whether stderr is passed to `on_output` as it arrives, as stdout is."""
     timeout: float
     """Seconds."""
     output_limit: int = 8 * 1024 * 1024
-    """Bytes of each of the two outputs that are kept, half from its beginning and half from its end.
+    """Bytes kept of stdout and of stderr each, half from the start and half from the end.
 
-    What is between them is counted and thrown away.
+    The bytes in between are counted and dropped.
     """
     max_processes: int | None = None
-    """Processes and threads that it may have at a time: with more it is killed, where that can be seen."""
+    """Maximum concurrent processes and threads; with more it is killed, where the system can count them."""
     read_only_devices: Sequence[Path] = ()
-    """What it may use and not change, whoever owns it: devices of the machine. Only root may say so."""
+    """Devices that it may use but not modify, whoever owns them. Only root may set this."""
     seccomp_filter: bytes = b""
-    """A program of seccomp that decides which system calls it may make; with none it may make all."""
+    """A seccomp program that decides which system calls are allowed; without one all are."""
 
 
 class ProcessResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How a command ended: with an exit code, by a signal, or killed because it took too much."""
+    """How a command ended: with an exit code, by a signal, or killed for exceeding a limit."""
 
     exit_code: int | None
     signal: int | None
@@ -78,7 +78,7 @@ class ProcessResult(msgspec.Struct, frozen=True, kw_only=True):
     output: bytes
     errors: bytes
     dropped_bytes: int = 0
-    """Bytes of both outputs that were thrown away."""
+    """Bytes of both outputs that were dropped."""
     too_many_processes: bool = False
     """Whether it was killed because it had too many processes."""
 
@@ -87,17 +87,17 @@ class Processes(Protocol):
     """Starts commands, each in a process group of its own."""
 
     async def run(self, command: Command, *, on_output: Callable[[bytes], None] | None = None) -> ProcessResult:
-        """Run a command to its end. Cancelled, it kills the whole group first.
+        """Run a command until it exits. When cancelled, it first kills the whole process group.
 
-        When the time is up, the group is killed. What the command left behind, in whatever session, is killed with it.
-        If this process dies in any way, all that it started dies at once. `on_output` is called with every piece of
-        either output as it comes, also with what is then thrown away; what it raises ends the command. With a live
-        input, what is written to it reaches the command while it runs.
+        On timeout the group is killed. Processes that the command left behind, in any session, are killed with it. If
+        this process dies in any way, everything it started dies at once. `on_output` is called with every chunk of
+        either output as it arrives, including chunks that are then dropped; an exception from it ends the command.
+        Bytes written to a `LiveInput` reach the command while it runs.
 
         Raises:
-            Invalid: the command can never be started as it is.
-            Unavailable: it could not be started now, or was cut off; unless `details.started` is false, it may have
-                done something.
+            Invalid: the command can never be started as written.
+            Unavailable: it could not be started now, or was interrupted; unless `details.started` is false, it may
+                have had an effect.
 
         """
 
@@ -106,53 +106,53 @@ MIB: Final = 1024 * 1024
 
 
 class ResourceLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a command may use of the machine. The numbers but `processes` are of each of its processes."""
+    """Resource limits of a command. All except `processes` apply to each of its processes."""
 
     processes: int = 256
-    """Processes and threads that it may have at a time."""
+    """Concurrent processes and threads."""
     memory: int = 4096 * MIB
-    """Bytes. Address space that is only reserved, as some runtimes do, does not count."""
+    """Bytes. Address space that is reserved but unused does not count."""
     file_size: int = 1024 * MIB
-    """Bytes of one file."""
+    """Bytes per file."""
     cpu_seconds: int = 3600
     open_files: int = 4096
 
 
 class SandboxCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """A command and its bounds. All paths are absolute."""
+    """A command with its access rules and limits. All paths are absolute."""
 
     argv: Sequence[str]
     root: Path
-    """What it may read and write. Of everything else it sees at most what a system keeps for all."""
+    """The folder that it may read and write. Outside of it, it sees at most the system's shared files."""
     folder: Path
-    """Where it begins: the root, or a folder in it."""
+    """The working folder: the root, or a folder inside it."""
     readable: Sequence[Path] = ()
-    """What else it may read."""
+    """Further paths that it may read."""
     hidden: Sequence[Path] = ()
-    """What it may not read all the same."""
+    """Paths that it may not read, even inside readable ones."""
     read_only: Sequence[Path] = ()
-    """What it may not write all the same."""
+    """Paths that it may not write, even inside the root."""
     network: bool = False
     environment: Mapping[str, str] = {}
-    """Beside what every command has: `PATH`, `HOME` and the like. Nothing is inherited."""
+    """Variables added to the defaults, such as `PATH` and `HOME`. Nothing is inherited."""
     input: bytes | LiveInput = b""
     stream_stderr: bool = True
-    """Whether the second output is told of as it comes, as the first is."""
+    """Whether stderr is passed to `on_output` as it arrives, as stdout is."""
     timeout: float
     """Seconds."""
     output_limit: int = 8 * MIB
-    """Bytes of each of the two outputs that are kept, half from its beginning and half from its end."""
+    """Bytes kept of stdout and of stderr each, half from the start and half from the end."""
     limits: ResourceLimits = ResourceLimits()
 
 
 class Sandbox(Protocol):
-    """Runs commands within bounds."""
+    """Runs commands with restricted access and limited resources."""
 
     async def run(self, command: SandboxCommand, *, on_output: Callable[[bytes], None] | None = None) -> ProcessResult:
-        """Run a command to its end, as `Processes` does: cancelled or orphaned, nothing of it lives on.
+        """Run a command until it exits, as `Processes.run` does: cancelled or orphaned, no process of it survives.
 
         Raises:
-            Invalid: the command can never be started as it is.
-            Unavailable: there is no sandbox here, and the message says why and what to do; or the command was cut off.
+            Invalid: the command can never be started as written.
+            Unavailable: there is no sandbox here, with the reason and a remedy; or the command was interrupted.
 
         """

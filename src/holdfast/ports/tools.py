@@ -1,7 +1,7 @@
-"""Ports that tools use: working folders, web search, and trust in the tools of others.
+"""Ports that tools use: working folders, web search, and trust in third-party tools.
 
-Working folders block, so they are for threads. Whatever a path says, nothing outside the folder is opened, created or
-changed.
+Working folders block, so call them in threads. No path, whatever it contains, opens, creates or changes anything
+outside the folder.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ from holdfast.domain.working_path import WorkingPath
 
 
 class EntryKind(StrEnum):
-    """What something in a folder is."""
+    """The kind of a folder entry."""
 
     FILE = "file"
     FOLDER = "folder"
@@ -26,7 +26,7 @@ class EntryKind(StrEnum):
 
 
 class FolderEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """Something in a folder. A name that is not UTF-8 has half surrogates in it, and cannot be opened."""
+    """An entry of a folder. A name that is not UTF-8 contains lone surrogates, and cannot be opened."""
 
     name: str
     kind: EntryKind
@@ -34,11 +34,11 @@ class FolderEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FolderListing(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in a folder, by name."""
+    """The entries of a folder, by name."""
 
     entries: Sequence[FolderEntry]
     complete: bool
-    """Whether that is all."""
+    """Whether these are all entries."""
 
 
 class FileSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,22 +46,22 @@ class FileSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     content: bytes
     stamp: tuple[int, ...]
-    """Which file, and in which state: another one after each change."""
+    """Identity and version of the file: differs after each change."""
 
 
 class WorkingFolder(Protocol):
-    """A working folder that is open.
+    """An open working folder.
 
-    A path that goes through a symbolic link, or ends at one, is `Invalid`, and so is anything but a file where a file
-    is wanted: nothing waits for a pipe. What does not exist raises `NotFound`, and what the system cannot do now
-    `Unavailable`.
+    A path that contains or ends at a symbolic link is `Invalid`; so is anything but a regular file where a file is
+    expected, so that no call blocks on a pipe. A missing path raises `NotFound`; an operation that the system cannot
+    perform now raises `Unavailable`.
     """
 
     def read(self, path: WorkingPath, *, max_bytes: int) -> FileSnapshot:
-        """Return a file, or raise `TooLarge` if it has more bytes than `most`."""
+        """Return a file, or raise `TooLarge` if it has more than `max_bytes`."""
 
     def list(self, path: WorkingPath, *, max_entries: int) -> FolderListing:
-        """Return what is in a folder, but no more than `most` entries."""
+        """Return the entries of a folder, at most `max_entries`."""
 
     def write(
         self,
@@ -72,15 +72,15 @@ class WorkingFolder(Protocol):
         mark: str,
         before_rename: Callable[[], None],
     ) -> None:
-        """Make a file, with the folders on the way to it, or put it in the place of the one that was read.
+        """Create a file with its parent folders, or replace the file that was read as `replacing`.
 
-        Others see the old file or the new one, and after a crash there is one or the other, on disk. A new file in the
-        place of an old one may be read and run by the same people. `before` is called when nothing but the last move
-        is left; if it raises, nothing was done. What a crash leaves behind is hidden, and the next write to that folder
-        under the same `mark` takes it away.
+        The write is atomic: others see the old file or the new one, and after a crash one of them is on disk. The new
+        file keeps the read and execute permissions of the one it replaces. `before_rename` is called when only the
+        final rename is left; if it raises, nothing has changed. Temporary files that a crash leaves behind are hidden,
+        and the next write to that folder with the same `mark` removes them.
 
         Raises:
-            Conflict: there is another file now than `instead_of`, or one where there was none; or nobody may write it.
+            Conflict: the file is not `replacing` any more, or exists although none was expected; or it is read-only.
 
         """
 
@@ -89,23 +89,23 @@ class WorkingFolders(Protocol):
     """The working folders of a workspace, by name."""
 
     def open(self, name: str) -> AbstractContextManager[WorkingFolder]:
-        """Open a folder for a while; whoever is first makes it. The name is relative to the workspace."""
+        """Open a folder, creating it if needed. The name is relative to the workspace."""
 
     def reserve(self, name: str, path: WorkingPath) -> bool:
-        """Take a path of a folder that nothing is at, by an empty folder; say whether there is one now that was not.
+        """Reserve an unused path in a folder by creating an empty folder there; return whether it was created.
 
         Raises:
-            Invalid: the way to it goes through a link, or through what is no folder.
-            NotFound: the way to it is not there.
+            Invalid: a parent of the path is a link, or not a folder.
+            NotFound: a parent of the path does not exist.
 
         """
 
     def release(self, name: str, path: WorkingPath) -> None:
-        """Take such a folder away again, unless somebody has put something into it by now."""
+        """Remove a reserved folder, unless it is no longer empty."""
 
 
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One result. All of it is the words of others."""
+    """A search result. All of its text is untrusted."""
 
     title: str
     url: str
@@ -116,20 +116,20 @@ class WebSearch(Protocol):
     """Searches the web."""
 
     async def search(self, query: str, *, limit: int) -> list[SearchResult]:
-        """Return up to `limit` results, the best first; none if nothing fits.
+        """Return up to `limit` results, best first; empty if nothing matches.
 
-        An engine that cannot be reached, or answers with something else, raises `Unavailable`.
+        An engine that cannot be reached, or returns an unexpected response, raises `Unavailable`.
         """
 
 
 class ToolTrust(Protocol):
-    """Trust on first use: what a tool says of itself is trusted when it is first seen, and never again unasked."""
+    """Trust on first use: a tool definition is trusted when first seen; a changed one needs an explicit `trust`."""
 
     async def trusted(self, space: SpaceId, source: str, digests: Mapping[str, str]) -> dict[str, str]:
-        """Return the digest that is trusted of each tool of a source; one never seen before is trusted as it is now.
+        """Return the trusted digest of each tool of a source; a tool never seen before is trusted as it is now.
 
-        `digests` are those of the tools as they are now, by name. Two who see a tool first at once agree on one.
+        `digests` are the tools' current digests, by name. Concurrent first calls for a tool agree on one digest.
         """
 
     async def trust(self, space: SpaceId, source: str, tool: str, digest: str) -> None:
-        """Trust a tool as it is now, and no longer as it was."""
+        """Trust `digest` as the tool's definition, in place of the earlier one."""

@@ -1,4 +1,4 @@
-"""Ports of a workspace: its agents, and its settings file, which people edit too."""
+"""Ports of a workspace: its agents and its settings file, both of which people edit by hand too."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -10,7 +10,7 @@ from holdfast.domain.content import Json
 
 
 class BrokenAgent(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent whose files cannot be used, and why; one that could be used before is used as it was."""
+    """An agent with invalid files, and the error. Its last valid definition, if any, stays in use."""
 
     name: str
     file: str
@@ -18,49 +18,49 @@ class BrokenAgent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Agents(Protocol):
-    """Agents as they are defined now: a changed file is seen by calls from 200 ms later on."""
+    """The current agent definitions. A changed file takes effect for calls made at least 200 ms later."""
 
     def get(self, name: str) -> Agent:
-        """Return the agent, or raise `NotFound`; one that is broken raises `Invalid` unless it was good before."""
+        """Return the agent, or raise `NotFound`; a broken agent raises `Invalid` unless it was valid before."""
 
     def all(self) -> list[Agent]:
-        """Return the agents that can be used, by name."""
+        """Return the usable agents, by name."""
 
     def broken(self) -> list[BrokenAgent]:
-        """Return those whose files are in error now, by name."""
+        """Return the agents with invalid files, by name."""
 
     def grant(self, name: str, rules: Sequence[str]) -> None:
-        """Allow an agent what these rules say, from now on; those that it has already stay once.
+        """Add allow rules to an agent's file; a rule that exists already is not added twice.
 
-        What cannot be written raises `Unavailable`, and a file that is in error now `Conflict`.
+        A file that cannot be written raises `Unavailable`; a file that is invalid now raises `Conflict`.
         """
 
 
 class SettingsSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings as they are."""
+    """The settings at one moment."""
 
     tag: str
-    """Another one whenever the file changes."""
+    """Changes whenever the file changes."""
     in_file: dict[str, Json]
-    """What the file says."""
+    """The content of the file."""
     values: dict[str, Json]
-    """What holds: where the file says nothing that is the default, and what it last said while it is in error."""
+    """The effective settings: the file over the defaults; while the file is invalid, its last valid content."""
     error: str | None
-    """What is wrong with the file."""
+    """Why the file is invalid, if it is."""
     pending_restart: Sequence[str]
-    """Settings that this process has read when it began, and that have changed since."""
+    """Settings that changed since this process started and take effect only after a restart."""
 
 
 class SettingsFile(Protocol):
-    """One file."""
+    """The settings file of a workspace."""
 
     def read(self) -> SettingsSnapshot:
-        """Return the settings as they are now."""
+        """Return the current settings."""
 
     async def change(self, patch: dict[str, Json], *, tag: str) -> SettingsSnapshot:
-        """Change what the patch names, all of it or nothing, and return the settings as they are then.
+        """Apply a patch, all of it or nothing, and return the changed settings.
 
-        Objects are merged, and anything else is put in place of what was there. Null takes out what cannot be null. A
-        patch after which the settings cannot be used is refused (`Invalid`, which names the key), and so is one to a
-        file that is in error (`Conflict`) or is not that of `tag` any more (`SettingsChanged`).
+        Objects are merged; any other value replaces the old one. Null removes a key that cannot be null. A patch that
+        makes the settings invalid is refused (`Invalid`, which names the key). A patch is also refused if the file is
+        invalid now (`Conflict`) or has changed since `tag` (`SettingsChanged`).
         """
