@@ -86,7 +86,7 @@ def test_a_server_that_cannot_be_is_refused_in_one_line_and_a_wrong_command_line
         (["--database", ""], 1, "is not a supported database"),
         (["--database", "postgresql://[h/x"], 1, "cannot be parsed"),
         (["--database", "postgresql://h:port/x"], 1, "cannot be parsed"),
-        (["--database", "postgresql://127.0.0.1:1/x"], 1, "does not answer"),
+        (["--database", "postgresql://127.0.0.1:1/x"], 1, "does not respond"),
         (["--database", "no/such/folder/x.db"], 1, "there is no folder"),
         (["--port", "70000"], 2, "'--port'"),
         (["--workers", "-1"], 2, "'--workers'"),

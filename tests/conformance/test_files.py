@@ -141,7 +141,7 @@ async def test_a_file_that_an_artifact_is_made_of_cannot_be_deleted(store: Store
     new = NewArtifact(type=ArtifactType.OTHER, title="Logo", file_id=file.id)
     artifact = await store.artifacts.create(SPACE, run.id, new)
     before = await rows_of(where)
-    with pytest.raises(InUse, match=f"artifact `{artifact.id}` is made of this file") as caught:
+    with pytest.raises(InUse, match=f"artifact `{artifact.id}` refers to this file") as caught:
         await store.files.delete(SPACE, file.id)
     assert caught.value.details == {"artifact_id": artifact.id}
     assert await rows_of(where) == before

@@ -195,7 +195,7 @@ async def test_a_database_of_a_later_version_is_refused_in_one_sentence_and_left
     known(scripts)
     with pytest.raises(StoreTooNew) as caught:
         await open_once(empty)
-    message = "the database was made by a later version of Holdfast (it has `0998_colours`): upgrade Holdfast"
+    message = "the database was created by a later version of Holdfast (it has `0998_colours`): upgrade Holdfast"
     assert caught.value.message == message
     assert await all_of(empty) == before
 
@@ -276,7 +276,7 @@ async def test_a_server_is_let_go_when_its_database_is_refused(new_url: NewUrl) 
 async def test_who_only_reads_a_file_is_refused_what_it_cannot_bring_up_to_date(tmp_path: Path, known: Known) -> None:
     path, scripts = tmp_path / "holdfast.db", statements.migrations("sqlite")
     path.touch()
-    with pytest.raises(StoreReadOnly, match="open it once to write"):
+    with pytest.raises(StoreReadOnly, match="open it for writing once"):
         await open_once(path, read_only=True)
     await open_once(path)
     await open_once(path, read_only=True)

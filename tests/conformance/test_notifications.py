@@ -168,9 +168,9 @@ async def test_what_cannot_be_marked_is_refused(store: Store) -> None:
     await news(store, 1)
     with pytest.raises(NotFound, match="there is no notification 2"):
         await store.notifications.mark_read(SPACE, number=2)
-    with pytest.raises(Invalid, match="either one `number` or `through`"):
+    with pytest.raises(Invalid, match="either `number` or `through`"):
         await store.notifications.mark_read(SPACE)
-    with pytest.raises(Invalid, match="either one `number` or `through`"):
+    with pytest.raises(Invalid, match="either `number` or `through`"):
         await store.notifications.mark_read(SPACE, through=1, number=1)
     assert await store.notifications.unread(SPACE) == 1
 

@@ -91,7 +91,7 @@ async def _items(store: Store, lease: Lease) -> list[InboxItem]:
 async def test_a_run_beside_does_not_answer(store: Store) -> None:
     root, mid, leaf = await family(store)
     await ask(store, mid)
-    with pytest.raises(NotFound, match="does not ask `q`"):
+    with pytest.raises(NotFound, match="has no interrupt `q`"):
         await store.interrupts.respond_all(SPACE, leaf.run_id, {InterruptId("q"): InterruptResponse(response="yes")})
     assert await heard(store, leaf) == []
     assert len(await heard(store, root)) == 1

@@ -116,7 +116,7 @@ async def test_a_put_that_fails_leaves_the_timer_claimable(store: Store, clock: 
     await commit(store, lease, move=COMPLETED)
     claim = await claimed_timer(store, clock)
     before = await rows_of(where)
-    with pytest.raises(Conflict, match="it reads nothing any more"):
+    with pytest.raises(Conflict, match="it reads no more input"):
         await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.TIMER, data=None, fires=claim)
     assert await rows_of(where) == before
     await assert_claimable(store, clock)

@@ -289,7 +289,7 @@ async def test_a_timer_of_a_run_is_cancelled_when_that_run_ends(store: Store, se
 async def test_a_run_that_has_ended_takes_no_timer(store: Store, set_timer: Setter) -> None:
     lease = await running(store, "a")
     await commit(store, lease, move=COMPLETED)
-    with pytest.raises(Conflict, match="it takes no timer"):
+    with pytest.raises(Conflict, match="a timer cannot be set for it"):
         await set_timer(10, run=lease.run_id)
     assert await store.timers.next_due() is None
 

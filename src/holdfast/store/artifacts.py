@@ -20,76 +20,64 @@ from holdfast.store.encoding import dump_json, load_json, parse_number_cursor, t
 from holdfast.store.run_rows import run_key_of, run_row
 from holdfast.store.spaces import lock_space_shared, space_key
 from holdfast.store.threads import thread_row
-from holdfast.store.transaction import Database, Row, Transaction
+from holdfast.store.transaction import Row, SqlPort, Transaction, reads, writes
 
 
-class SqlArtifacts:
-    """`Artifacts`."""
+class SqlArtifacts(SqlPort):
+    """Implements `Artifacts`."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def create(self, space: SpaceId, run: RunId, new: NewArtifact) -> Artifact:
-        """Keep a result of a run."""
+    @writes
+    async def create(self, tx: Transaction, space: SpaceId, run: RunId, new: NewArtifact) -> Artifact:
+        """Store a result of a run."""
         check_new_artifact(new)
+        row = await run_row(tx, space, run)
+        await tx.lock(threads=[row["thread_key"]], runs=[row["run_key"]])
+        thread = row["thread_id"]
+        check_not_deleted(thread, ThreadStatus((await thread_row(tx, space, thread))["status"]))
+        artifact, version = await add_artifact(tx, row["space_key"], row["run_key"], new)
+        return _to_artifact(await _artifact_row(tx, space, artifact, version), space)
 
-        async def add(tx: Transaction) -> Artifact:
-            row = await run_row(tx, space, run)
-            await tx.lock(threads=[row["thread_key"]], runs=[row["run_key"]])
-            thread = row["thread_id"]
-            check_not_deleted(thread, ThreadStatus((await thread_row(tx, space, thread))["status"]))
-            artifact, version = await add_artifact(tx, row["space_key"], row["run_key"], new)
-            return _to_artifact(await _artifact_row(tx, space, artifact, version), space)
-
-        return await self._database.write(add)
-
-    async def get(self, space: SpaceId, artifact: ArtifactId, *, version: int | None = None) -> Artifact:
+    @reads
+    async def get(
+        self, tx: Transaction, space: SpaceId, artifact: ArtifactId, *, version: int | None = None
+    ) -> Artifact:
         """Return one version with its content."""
+        return _to_artifact(await _artifact_row(tx, space, artifact, version), space)
 
-        async def find(tx: Transaction) -> Artifact:
-            return _to_artifact(await _artifact_row(tx, space, artifact, version), space)
-
-        return await self._database.read(find)
-
-    async def versions(self, space: SpaceId, artifact: ArtifactId) -> list[Artifact]:
+    @reads
+    async def versions(self, tx: Transaction, space: SpaceId, artifact: ArtifactId) -> list[Artifact]:
         """Return all versions without their content."""
+        rows = await tx.all("artifact_versions", space=space, id=artifact)
+        if not rows:
+            raise NotFound(f"there is no artifact `{artifact}`", id=artifact)
+        return [_to_artifact(row, space) for row in rows]
 
-        async def find(tx: Transaction) -> list[Artifact]:
-            rows = await tx.all("artifact_versions", space=space, id=artifact)
-            if not rows:
-                raise NotFound(f"there is no artifact `{artifact}`", id=artifact)
-            return [_to_artifact(row, space) for row in rows]
-
-        return await self._database.read(find)
-
+    @reads
     async def page(
         self,
+        tx: Transaction,
         space: SpaceId,
         *,
         run: RunId | None = None,
         limit: int = DEFAULT_PAGE_SIZE,
         cursor: str | None = None,
     ) -> Page[Artifact]:
-        """Return artifacts without their content, the newest first."""
+        """Return artifacts without their content, newest first."""
         check_page_size(limit)
         before = 2**62 if cursor is None else parse_number_cursor(cursor)
-
-        async def find(tx: Transaction) -> Page[Artifact]:
-            key = await space_key(tx, space)
-            run_key = None if run is None else await run_key_of(tx, space, run)
-            rows = await tx.all("list_artifacts", space_key=key, before=before, run_key=run_key, limit=limit + 1)
-            return to_page(
-                rows,
-                limit,
-                value=lambda row: _to_artifact(row, space),
-                cursor=lambda row: str(row["artifact_key"]),
-            )
-
-        return await self._database.read(find)
+        key = await space_key(tx, space)
+        run_key = None if run is None else await run_key_of(tx, space, run)
+        rows = await tx.all("list_artifacts", space_key=key, before=before, run_key=run_key, limit=limit + 1)
+        return to_page(
+            rows,
+            limit,
+            value=lambda row: _to_artifact(row, space),
+            cursor=lambda row: str(row["artifact_key"]),
+        )
 
 
 async def add_artifact(tx: Transaction, space: int, run_key: int, new: NewArtifact) -> tuple[ArtifactId, int]:
-    """Keep an artifact and return its id and version."""
+    """Store an artifact and return its id and version."""
     artifact = check_client_id(new.id, field="id") if new.id is not None else tx.new_id("art")
     file = None if new.file_id is None else await lock_file_shared(tx, space, new.file_id)
     content = b"" if new.content is None else new.content.encode()
@@ -115,7 +103,7 @@ async def add_artifact(tx: Transaction, space: int, run_key: int, new: NewArtifa
         )
         if row is not None:
             return ArtifactId(artifact), version
-        # Somebody else made this version meanwhile, and it can be seen now: make the next one.
+        # A concurrent transaction stored this version, which is visible now: store the next one.
 
 
 async def _artifact_row(tx: Transaction, space: SpaceId, artifact: ArtifactId, version: int | None) -> Row:
@@ -145,14 +133,11 @@ def _to_artifact(row: Row, space: SpaceId) -> Artifact:
     )
 
 
-class SqlFiles:
-    """`Files`."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
+class SqlFiles(SqlPort):
+    """Implements `Files`."""
 
     async def create(self, space: SpaceId, new: NewFile) -> File:
-        """Keep bytes under a new id."""
+        """Store bytes under a new id."""
         check_new_file(new)
         if new.id is not None:
             check_client_id(new.id, field="id")
@@ -179,52 +164,42 @@ class SqlFiles:
 
         return await self._database.write(add)
 
-    async def get(self, space: SpaceId, file: FileId) -> File:
-        """Return what is known of the file."""
+    @reads
+    async def get(self, tx: Transaction, space: SpaceId, file: FileId) -> File:
+        """Return the file's metadata."""
+        return _to_file(await _file_row(tx, "file", space, file), space)
 
-        async def find(tx: Transaction) -> File:
-            return _to_file(await _file_row(tx, "file", space, file), space)
-
-        return await self._database.read(find)
-
-    async def content(self, space: SpaceId, file: FileId) -> bytes:
+    @reads
+    async def content(self, tx: Transaction, space: SpaceId, file: FileId) -> bytes:
         """Return the bytes."""
+        row = await tx.one("file_content", blob_key=(await _file_row(tx, "file", space, file))["blob_key"])
+        return b"" if row is None else bytes(row["content"])
 
-        async def find(tx: Transaction) -> bytes:
-            row = await tx.one("file_content", blob_key=(await _file_row(tx, "file", space, file))["blob_key"])
-            return b"" if row is None else bytes(row["content"])
-
-        return await self._database.read(find)
-
-    async def page(self, space: SpaceId, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None) -> Page[File]:
-        """Return files, the newest first."""
+    @reads
+    async def page(
+        self, tx: Transaction, space: SpaceId, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None
+    ) -> Page[File]:
+        """Return files, newest first."""
         check_page_size(limit)
         before = 2**62 if cursor is None else parse_number_cursor(cursor)
+        key = await space_key(tx, space)
+        rows = await tx.all("list_files", space_key=key, before=before, limit=limit + 1)
+        return to_page(rows, limit, value=lambda row: _to_file(row, space), cursor=lambda row: str(row["file_key"]))
 
-        async def find(tx: Transaction) -> Page[File]:
-            key = await space_key(tx, space)
-            rows = await tx.all("list_files", space_key=key, before=before, limit=limit + 1)
-            return to_page(rows, limit, value=lambda row: _to_file(row, space), cursor=lambda row: str(row["file_key"]))
-
-        return await self._database.read(find)
-
-    async def delete(self, space: SpaceId, file: FileId) -> None:
-        """Remove the file, and its bytes if no other file has them."""
-
-        async def drop(tx: Transaction) -> None:
-            row = await _file_row(tx, "lock_file", space, file)
-            artifact = await tx.one("artifact_of_file", file_key=row["file_key"])
-            if artifact is not None:
-                raise InUse(f"artifact `{artifact['id']}` is made of this file", artifact_id=artifact["id"])
-            await tx.run("drop_file", file_key=row["file_key"])
-            await tx.run("drop_unused_blob", blob_key=row["blob_key"])
-
-        await self._database.write(drop)
+    @writes
+    async def delete(self, tx: Transaction, space: SpaceId, file: FileId) -> None:
+        """Delete the file, and its bytes if no other file shares them."""
+        row = await _file_row(tx, "lock_file", space, file)
+        artifact = await tx.one("artifact_of_file", file_key=row["file_key"])
+        if artifact is not None:
+            raise InUse(f"artifact `{artifact['id']}` refers to this file", artifact_id=artifact["id"])
+        await tx.run("drop_file", file_key=row["file_key"])
+        await tx.run("drop_unused_blob", blob_key=row["blob_key"])
 
 
 async def lock_file_shared(tx: Transaction, space: int, file: FileId) -> Row:
-    """Return the row of a file that something is made of, so that it is not deleted meanwhile."""
-    row = await tx.one("hold_file", space_key=space, id=file)
+    """Return the row of a file, locked against deletion until the transaction ends."""
+    row = await tx.one("lock_file_shared", space_key=space, id=file)
     if row is None:
         raise NotFound(f"there is no file `{file}`", id=file)
     return row

@@ -14,7 +14,6 @@ from holdfast.domain.context import strip_texts
 from holdfast.domain.errors import TooLarge
 from holdfast.domain.events import Event, encode_event, event_type
 from holdfast.domain.ids import RunId
-from holdfast.domain.instant import Millis
 from holdfast.domain.limits import ZERO_USAGE, Usage, nanodollars
 from holdfast.domain.message import NewMessage
 from holdfast.domain.run import Move, RunStatus
@@ -32,7 +31,7 @@ _parts_besides_events: Final = attrgetter(
 
 
 class MessageRow(msgspec.Struct, frozen=True):
-    """A message whose place is not known yet. `id` is `None` where the store is to choose one."""
+    """An encoded message without a sequence. `id` is `None` if the store should generate one."""
 
     id: str | None
     role: str
@@ -44,25 +43,8 @@ class MessageRow(msgspec.Struct, frozen=True):
     created_by: str | None
 
 
-class StepRow(msgspec.Struct, frozen=True):
-    """A step of a run whose key the lease has."""
-
-    number: int
-    kind: str
-    name: str
-    key: str
-    state: str
-    attempt: int
-    tool_call_id: str | None
-    effectful: int
-    request_digest: str | None
-    waits_for: str | None
-    usage: str | None
-    settled: bool
-
-
 class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
-    """A commit, ready to be written."""
+    """A commit with its rows encoded."""
 
     commit: Commit
     lease: Lease
@@ -70,17 +52,18 @@ class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
     events_only: bool = False
     """Whether it adds events and nothing else."""
     messages: Sequence[MessageRow] = ()
-    steps: Sequence[StepRow] = ()
+    steps: Sequence[tuple[Any, ...]] = ()
+    """Values of the statement `put_steps` for each step, from `number` to `usage`."""
     values: Sequence[tuple[str, str]] = ()
     contexts: Sequence[tuple[int, str]] = ()
-    """Step and snapshot."""
+    """Step number and encoded snapshot."""
     texts: Sequence[tuple[str, str]] = ()
-    """Digest and content of what the snapshots name and is not kept yet."""
+    """Digest and content of the snapshots' texts that are not stored yet."""
     has_rare_parts: bool = False
-    """Whether it has something of what most commits have not: questions, children, artifacts, timers."""
+    """Whether it has interrupts, children, artifacts or timers, which most commits have not."""
     move: Move | None = None
     starts_model_call: bool = False
-    """Whether a model call begins, so that there must be a budget left."""
+    """Whether a model call starts, which needs a budget."""
 
     @property
     def ends(self) -> bool:
@@ -89,19 +72,19 @@ class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def notifies_parent(self) -> bool:
-        """Whether the run that spawned it hears of it."""
+        """Whether the parent run is notified of it."""
         return self.move is not None and (self.move.to.terminal or bool(self.move.asks))
 
     @property
     def waits_on(self) -> Sequence[RunId]:
-        """The runs that must end before this one goes on."""
+        """The runs that must end before this one continues."""
         return () if self.move is None else self.move.waits_on
 
 
 def prepare_commit(commit: Commit, *, known_texts: Collection[tuple[int, str]] = ()) -> PreparedCommit:
-    """Check `commit` and put it into rows; texts that the space is known to have are left out."""
+    """Validate `commit` and encode its rows, without the texts that the space is known to hold."""
     lease, events = commit.lease, list(map(event_row, commit.events))
-    if not any(_parts_besides_events(commit)):  # as most commits are, and then there is nothing to check
+    if not any(_parts_besides_events(commit)):  # most commits only add events, and need no validation
         entry = JournalEntry(run_key=lease.run_key, lease_number=lease.number, events=events)
         return PreparedCommit(commit=commit, lease=lease, entry=entry, events_only=True)
     check_commit(commit)
@@ -118,7 +101,7 @@ def prepare_commit(commit: Commit, *, known_texts: Collection[tuple[int, str]] =
             stops=commit.move is not None and commit.move.to is not RunStatus.QUEUED,
         ),
         messages=list(map(message_row, commit.messages)),
-        steps=list(map(_step_row, commit.steps)),
+        steps=list(map(_step_values, commit.steps)),
         values=[(name, dump_json(value)) for name, value in commit.values.items()],
         contexts=[(context.step, dump_json(strip_texts(context))) for context in commit.contexts],
         texts=[
@@ -129,23 +112,23 @@ def prepare_commit(commit: Commit, *, known_texts: Collection[tuple[int, str]] =
         ],
         has_rare_parts=any(_rare_parts(commit)),
         move=commit.move,
-        starts_model_call=any(map(_starts_model_call, commit.steps)),
+        starts_model_call=any(step.kind is StepKind.MODEL and step.state is StepState.STARTED for step in commit.steps),
     )
 
 
 def event_row(event: Event) -> tuple[str, str]:
-    """Return the type and the JSON of an event."""
+    """Return the type and JSON of an event."""
     data = encode_event(event).decode()
     if len(data) > MAX_EVENT_CHARS:
-        raise TooLarge(f"an event may have at most {MAX_EVENT_CHARS} bytes")
+        raise TooLarge(f"an event may have at most {MAX_EVENT_CHARS} characters")
     return event_type(event), data
 
 
 def message_row(message: NewMessage) -> MessageRow:
-    """Return a message as a row."""
+    """Encode a message as a row."""
     content = dump_json(message.content)
     if len(content) > MAX_MESSAGE_CHARS:
-        raise TooLarge(f"a message may have at most {MAX_MESSAGE_CHARS} bytes", field="messages.content")
+        raise TooLarge(f"a message may have at most {MAX_MESSAGE_CHARS} characters", field="messages.content")
     return MessageRow(
         id=message.id,
         role=message.role.value,
@@ -159,48 +142,23 @@ def message_row(message: NewMessage) -> MessageRow:
 
 
 def usage_values(usage: Usage | None) -> tuple[int, int, int, int | None]:
-    """Return tokens and cost to be added; an unknown cost makes the sum unknown."""
+    """Return the tokens and the cost to add; an unknown cost (`None`) makes the sum unknown."""
     usage = ZERO_USAGE if usage is None else usage
     cost = None if usage.cost_usd is None else nanodollars(usage.cost_usd)
     return usage.input_tokens, usage.output_tokens, usage.cached_input_tokens, cost
 
 
-def _starts_model_call(step: Step) -> bool:
-    return step.kind is StepKind.MODEL and step.state is StepState.STARTED
-
-
-def _step_row(step: Step) -> StepRow:
-    return StepRow(
-        number=step.number,
-        kind=step.kind.value,
-        name=step.name,
-        key=step.key,
-        state=step.state.value,
-        attempt=step.attempt,
-        tool_call_id=step.tool_call_id,
-        effectful=int(step.effectful),
-        request_digest=step.request_digest,
-        waits_for=step.waits_for and step.waits_for.value,
-        usage=dump_optional_json(step.usage),
-        settled=step.state.settled,
-    )
-
-
-def step_values(run_key: int, step: StepRow, now: Millis) -> tuple[Any, ...]:
-    """Return a step as the values of its statement."""
+def _step_values(step: Step) -> tuple[Any, ...]:
     return (
-        run_key,
         step.number,
-        step.kind,
+        step.kind.value,
         step.name,
         step.key,
-        step.state,
+        step.state.value,
         step.attempt,
         step.tool_call_id,
-        step.effectful,
+        int(step.effectful),
         step.request_digest,
-        step.waits_for,
-        step.usage,
-        now,
-        now if step.settled else None,
+        step.waits_for and step.waits_for.value,
+        dump_optional_json(step.usage),
     )

@@ -1,8 +1,8 @@
 """Commits of runs, written in batches.
 
-Each statement runs once for a whole batch. A commit whose lease was lost drops out at the fence, before any of its rows
-are written. Any other failure rolls back the batch; its commits are then written one by one, so that each succeeds or
-fails alone.
+Each statement runs once for a whole batch. The fence rejects a commit whose lease was lost before any of its rows are
+written. Any other failure rolls back the batch; its commits are then written one by one, so that each succeeds or fails
+alone.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,13 +13,13 @@ import msgspec
 from holdfast.domain.commit import Committed, Lease
 from holdfast.domain.errors import Conflict, HoldfastError, InboxNotEmpty, Invalid, LeaseLost
 from holdfast.domain.ids import InterruptId, MessageId
-from holdfast.domain.instant import Millis, millis
+from holdfast.domain.instant import millis
 from holdfast.domain.interrupt import DEFAULT_INTERRUPT_TIMEOUT_MS, NewInterrupt
 from holdfast.domain.notification import NOTIFICATION_KINDS
 from holdfast.domain.run import Move, RunStatus, WaitsFor
 from holdfast.ports.log import LogAppend, LogHead
 from holdfast.store.artifacts import add_artifact
-from holdfast.store.commit_rows import PreparedCommit, step_values, usage_values
+from holdfast.store.commit_rows import PreparedCommit, usage_values
 from holdfast.store.creation import CreateRunRequest, create_run
 from holdfast.store.encoding import dump_json, dump_optional_json
 from holdfast.store.endings import queue_dependent_runs
@@ -33,20 +33,28 @@ from holdfast.store.transaction import Batch, Row, Transaction
 
 
 async def apply_commits(tx: Transaction, commits: Sequence[PreparedCommit]) -> list[Committed | HoldfastError]:
-    """Write commits of different runs and return what became of each."""
+    """Write commits of different runs and return the result of each."""
     if all(commit.events_only for commit in commits):
         return await _append_events_only(tx, commits)
-    held = await _lock_rows(tx, commits)
+    locked = await _lock_rows(tx, commits)
     heads = {row["run_key"]: row for row in await tx.append([commit.entry for commit in commits])}
     accepted = [commit for commit in commits if commit.lease.run_key in heads and not commit.events_only]
     sequences, message_ids = await _add_messages(tx, accepted)
-    await _consume(tx, accepted)
-    await _put_steps(tx, accepted)
+    consumed = [(commit.lease.run_key, number) for commit in accepted for number in commit.commit.consumed]
+    if len(await tx.many("consume", consumed)) != len(consumed):
+        raise Invalid("a consumed inbox item does not exist, or was consumed before", field="consumed")
+    steps = [
+        (commit.lease.run_key, *values, tx.now, tx.now if step.state.settled else None)
+        for commit in accepted
+        for step, values in zip(commit.commit.steps, commit.steps, strict=True)
+    ]
+    if len(await tx.many("put_steps", steps)) != len(steps):
+        raise Conflict("a step settles once")
     await _add_values(tx, accepted, sequences)
     await _add_usage(tx, accepted)
     await _add_contexts(tx, accepted)
-    await _add_rare_parts(tx, [item for item in accepted if item.has_rare_parts])
-    await _move_runs(tx, accepted, held=held)
+    await _add_rare_parts(tx, [commit for commit in accepted if commit.has_rare_parts])
+    await _move_runs(tx, accepted, locked=locked)
     for commit in commits:
         if commit.lease.run_key in heads:
             _wake_watchers(tx, commit, heads[commit.lease.run_key]["last_event_seq"])
@@ -65,7 +73,7 @@ async def apply_commits(tx: Transaction, commits: Sequence[PreparedCommit]) -> l
 
 
 async def _append_events_only(tx: Transaction, commits: Sequence[PreparedCommit]) -> list[Committed | HoldfastError]:
-    """Write commits that add events alone. They may be there for good then, so nothing after that can fail."""
+    """Write commits that only add events. The append may be committed on return, so nothing after it may fail."""
     heads = {row["run_key"]: row for row in await tx.append([commit.entry for commit in commits], alone=True)}
     outcomes: list[Committed | HoldfastError] = []
     for commit in commits:
@@ -89,36 +97,33 @@ def _wake_watchers(tx: Transaction, commit: PreparedCommit, last_event_seq: int)
     tx.wake(grown=LogAppend(head=head, events=commit.entry.events, at=tx.now))
 
 
-def _batch_key(commit: PreparedCommit) -> int:
-    return commit.lease.run_key
-
-
-COMMIT_BATCH: Final = Batch(name=_batch_key, apply=apply_commits)
+COMMIT_BATCH: Final = Batch(key=lambda commit: commit.lease.run_key, apply=apply_commits)
 
 
 async def _lock_rows(tx: Transaction, commits: Iterable[PreparedCommit]) -> frozenset[int]:
-    """Hold what the fence does not: threads that are given messages, and parents that will be told of an end.
+    """Lock the rows that the fence does not: threads that get messages, and parents that will be notified.
 
-    Those that a run which begins to wait depends on are held too, and returned.
+    The dependencies of runs that start to wait are locked too, and their keys returned.
     """
     threads = {commit.lease.thread_key for commit in commits if commit.messages or commit.ends}
-    told = {
+    notified = {
         commit.lease.parent_key for commit in commits if commit.notifies_parent and commit.lease.parent_key is not None
     }
     for commit in commits:
         if commit.commit.withdrawn and commit.lease.parent_key is not None:
-            told.update(await parent_run_keys(tx, commit.lease.run_key))
-    ahead = await dependencies_of_waits(
+            notified.update(await parent_run_keys(tx, commit.lease.run_key))
+    dependencies = await dependencies_of_waits(
         tx, [(commit.lease.space_id, commit.waits_on) for commit in commits if commit.waits_on]
     )
-    runs = {commit.lease.run_key for commit in commits} | told | ahead if told or ahead else ()
+    others = notified | dependencies
+    runs = others | {commit.lease.run_key for commit in commits} if others else others
     if threads or runs:
         await tx.lock(threads=threads, runs=runs)
-    return ahead
+    return dependencies
 
 
 async def _refusal_error(tx: Transaction, commit: PreparedCommit) -> HoldfastError:
-    """Say why a commit did not pass the fence."""
+    """Return the reason why the fence rejected a commit."""
     lease = commit.lease
     head = await tx.one("head", run_key=lease.run_key)
     if head is not None and head["lease_number"] == lease.number:
@@ -133,23 +138,24 @@ def _lease_lost_error(lease: Lease) -> LeaseLost:
 async def _add_messages(
     tx: Transaction, accepted: Sequence[PreparedCommit]
 ) -> tuple[dict[int, list[int]], dict[int, list[MessageId]]]:
-    """Give messages their sequences and keep them; return both by run."""
-    speaking = [item for item in accepted if item.messages]
-    if not speaking:
+    """Store messages with new sequences; return the sequences and message ids by run."""
+    with_messages = [commit for commit in accepted if commit.messages]
+    if not with_messages:
         return {}, {}
-    await check_new_ids(tx, [(_chain_tip(commit.lease), commit.messages) for commit in speaking])
+    tips = [(ChainTip(commit.lease.thread_key, commit.lease.run_key), commit.messages) for commit in with_messages]
+    await check_new_ids(tx, tips)
     counts: dict[int, int] = {}
-    for commit in speaking:
+    for commit in with_messages:
         counts[commit.lease.thread_key] = counts.get(commit.lease.thread_key, 0) + len(commit.messages)
-    taken = await tx.many("take_sequences", [(count, key) for key, count in counts.items()])
-    following = {row["thread_key"]: row["next_sequence"] - counts[row["thread_key"]] for row in taken}
+    reserved = await tx.many("take_sequences", [(count, key) for key, count in counts.items()])
+    next_sequences = {row["thread_key"]: row["next_sequence"] - counts[row["thread_key"]] for row in reserved}
     sequences: dict[int, list[int]] = {}
     ids: dict[int, list[MessageId]] = {}
     rows: list[tuple[Any, ...]] = []
-    for commit in speaking:
+    for commit in with_messages:
         lease = commit.lease
-        first = following[lease.thread_key]
-        following[lease.thread_key] = first + len(commit.messages)
+        first = next_sequences[lease.thread_key]
+        next_sequences[lease.thread_key] = first + len(commit.messages)
         sequences[lease.run_key] = list(range(first, first + len(commit.messages)))
         own = [
             message_values(tx, message, thread_key=lease.thread_key, run_key=lease.run_key, sequence=sequence)
@@ -161,31 +167,15 @@ async def _add_messages(
     return sequences, ids
 
 
-def _chain_tip(lease: Lease) -> ChainTip:
-    return ChainTip(lease.thread_key, lease.run_key)
-
-
-async def _consume(tx: Transaction, accepted: Sequence[PreparedCommit]) -> None:
-    named = [(item.lease.run_key, number) for item in accepted for number in item.commit.consumed]
-    if len(await tx.many("consume", named)) != len(named):
-        raise Invalid("an inbox item that was named is not there", field="consumed")
-
-
-async def _put_steps(tx: Transaction, accepted: Sequence[PreparedCommit]) -> None:
-    rows = [step_values(item.lease.run_key, step, tx.now) for item in accepted for step in item.steps]
-    if len(await tx.many("put_steps", rows)) != len(rows):
-        raise Conflict("a step settles once")
-
-
 async def _add_values(tx: Transaction, accepted: Sequence[PreparedCommit], sequences: dict[int, list[int]]) -> None:
-    """Keep values, valid from the last message of their run on that was there when they were written."""
-    holding = [item for item in accepted if item.values]
-    if not holding:
+    """Store values as of the last message that their run has now."""
+    with_values = [commit for commit in accepted if commit.values]
+    if not with_values:
         return
-    silent = [(commit.lease.run_key,) for commit in holding if not commit.messages]
-    last = {row["run_key"]: row["last_sequence"] for row in await tx.many("last_sequences", silent)}
+    without_messages = [(commit.lease.run_key,) for commit in with_values if not commit.messages]
+    last = {row["run_key"]: row["last_sequence"] for row in await tx.many("last_sequences", without_messages)}
     rows = []
-    for commit in holding:
+    for commit in with_values:
         own = sequences.get(commit.lease.run_key)
         at = last[commit.lease.run_key] if own is None else own[-1]
         rows += [(commit.lease.run_key, name, at, value) for name, value in commit.values]
@@ -193,36 +183,36 @@ async def _add_values(tx: Transaction, accepted: Sequence[PreparedCommit], seque
 
 
 async def _add_usage(tx: Transaction, accepted: Sequence[PreparedCommit]) -> None:
-    """Add what runs have used, to those that end when they are finished."""
+    """Add usage to the runs and their budgets; for a run that ends, `_finish_runs` adds it to the run."""
     rows = [
-        (*_usage_values(item), item.lease.run_key)
-        for item in accepted
-        if not item.ends and (item.commit.usage is not None or item.commit.iterations)
+        (*_usage_values(commit), commit.lease.run_key)
+        for commit in accepted
+        if not commit.ends and (commit.commit.usage is not None or commit.commit.iterations)
     ]
     await tx.many("add_usage", rows)
     await add_spending(tx, accepted)
     await check_budgets(tx, accepted)
 
 
-def _usage_values(item: PreparedCommit) -> tuple[int | None, ...]:
-    return (*usage_values(item.commit.usage), item.commit.iterations)
+def _usage_values(commit: PreparedCommit) -> tuple[int | None, ...]:
+    return (*usage_values(commit.commit.usage), commit.commit.iterations)
 
 
 async def _add_contexts(tx: Transaction, accepted: Sequence[PreparedCommit]) -> None:
-    commits = [item for item in accepted if item.contexts]
-    if not commits:
+    with_contexts = [commit for commit in accepted if commit.contexts]
+    if not with_contexts:
         return
-    snapshots = {(each.lease.run_key, step): snapshot for each in commits for step, snapshot in each.contexts}
-    texts = {(each.lease.space_key, digest): text for each in commits for digest, text in each.texts}
+    snapshots = {(each.lease.run_key, step): snapshot for each in with_contexts for step, snapshot in each.contexts}
+    texts = {(each.lease.space_key, digest): text for each in with_contexts for digest, text in each.texts}
     await tx.many("add_contexts", [(*name, snapshot) for name, snapshot in snapshots.items()])
     await tx.many("add_texts", [(*name, text) for name, text in sorted(texts.items())])
 
 
-async def _add_rare_parts(tx: Transaction, having_it: Sequence[PreparedCommit]) -> None:
-    if not having_it:
+async def _add_rare_parts(tx: Transaction, prepared: Sequence[PreparedCommit]) -> None:
+    if not prepared:
         return
     interrupts, withdrawn, timers, cancelled = [], [], [], []
-    for item in having_it:
+    for item in prepared:
         commit, lease = item.commit, item.lease
         interrupts += [_interrupt_values(tx, new, lease.space_key, lease.run_key) for new in commit.interrupts]
         withdrawn += [(lease.run_key, interrupt_id) for interrupt_id in commit.withdrawn]
@@ -236,45 +226,47 @@ async def _add_rare_parts(tx: Transaction, having_it: Sequence[PreparedCommit]) 
             tx.wake(timers=True)
     await tx.many("add_interrupts", interrupts)
     await tx.many("withdraw_interrupts", withdrawn)
-    for item in having_it:
+    for item in prepared:
         for interrupt_id in item.commit.withdrawn if item.lease.parent_key is not None else ():
             await notify_of_closed_interrupt(tx, await parent_run_keys(tx, item.lease.run_key), interrupt_id)
     await tx.many("add_timers", timers)
     await tx.many("cancel_timers", cancelled)
 
 
-async def _move_runs(tx: Transaction, accepted: Sequence[PreparedCommit], *, held: frozenset[int]) -> None:
-    moving = [(item, item.move) for item in accepted if item.move is not None]
+async def _move_runs(tx: Transaction, accepted: Sequence[PreparedCommit], *, locked: frozenset[int]) -> None:
+    moving = [(commit, commit.move) for commit in accepted if commit.move is not None]
     if not moving:
         return
-    heads = [(move.to.value, move.reason, _wait_until(move), tx.now, commit.lease.run_key) for commit, move in moving]
+    heads = []
     for commit, move in moving:
+        wait_until = None if move.wait_until is None else millis(move.wait_until)
+        heads.append((move.to.value, move.reason, wait_until, tx.now, commit.lease.run_key))
         if move.waits_on:
-            await add_waits(tx, commit.lease, move.waits_on, held=held)
+            await add_waits(tx, commit.lease, move.waits_on, locked=locked)
     await tx.many("move_heads", heads)
     await tx.many(
         "pause_deadlines", [(tx.now, commit.lease.run_key) for commit, move in moving if _pauses_deadline(commit, move)]
     )
-    left = await _finish_runs(tx, [(commit, move) for commit, move in moving if move.to.terminal])
-    news = [
+    finished = await _finish_runs(tx, [(commit, move) for commit, move in moving if move.to.terminal])
+    notifications = [
         notification_row(tx, commit.lease.space_key, commit.lease.run, move.to, move.reason)
         for commit, move in moving
         if _notifies_people(move)
     ]
-    await tx.many("add_to_outbox", news)
+    await tx.many("add_to_outbox", notifications)
     queued = [move for _, move in moving if move.to is RunStatus.QUEUED]
     tx.wake(
         queue=any(move.wait_until is None for move in queued),
         delayed=any(move.wait_until is not None for move in queued),
-        news=bool(news),
+        news=bool(notifications),
     )
-    await queue_dependent_runs(tx, _keys_with("followers", left))
-    await _notify_parents_and_subscribers(tx, moving, subscribed=_keys_with("subscribers", left))
+    await queue_dependent_runs(tx, _keys_with("followers", finished))
+    await _notify_parents_and_subscribers(tx, moving, subscribed=_keys_with("subscribers", finished))
 
 
 async def _finish_runs(tx: Transaction, ending: Sequence[tuple[PreparedCommit, Move]]) -> Sequence[Row]:
-    """Write how runs ended and what they used last, close what is open, and return those that leave something."""
-    finished = await tx.many(
+    """Write outcome and last usage of ended runs, and close what is open; return the runs that had open parts."""
+    rows = await tx.many(
         "finish_runs",
         [
             (
@@ -287,27 +279,22 @@ async def _finish_runs(tx: Transaction, ending: Sequence[tuple[PreparedCommit, M
             for commit, move in ending
         ],
     )
-    left = [row for row in finished if _has_open_parts(row)]
-    if left:
-        await tx.many("stop_timers", [(key,) for key in _keys_with("timers", left)])
-        await tx.many("close_open_interrupts", [(key,) for key in _keys_with("questions", left)])
-        await tx.many("cut_off_started_steps", [(tx.now, key) for key in _keys_with("steps", left)])
-    return left
+    finished = [row for row in rows if any(list(row)[1:])]  # the columns after the key are flags for open parts
+    if finished:
+        await tx.many("stop_timers", [(key,) for key in _keys_with("timers", finished)])
+        await tx.many("close_open_interrupts", [(key,) for key in _keys_with("questions", finished)])
+        await tx.many("cut_off_started_steps", [(tx.now, key) for key in _keys_with("steps", finished)])
+    return finished
 
 
-def _has_open_parts(row: Row) -> bool:
-    _, *kinds = row
-    return any(kinds)
-
-
-def _keys_with(what: str, left: Sequence[Row]) -> list[int]:
-    return [row["run_key"] for row in left if row[what]]
+def _keys_with(flag: str, finished: Sequence[Row]) -> list[int]:
+    return [row["run_key"] for row in finished if row[flag]]
 
 
 async def _notify_parents_and_subscribers(
     tx: Transaction, moving: Sequence[tuple[PreparedCommit, Move]], *, subscribed: Sequence[int]
 ) -> None:
-    """Tell parents and subscribers of ends, and parents of what people are asked."""
+    """Notify parents and subscribers of ended runs, and parents of interrupts."""
     ended = {
         commit.lease.run_key: msgspec.structs.replace(
             commit.lease.run, status=move.to, output=move.output, error=move.error
@@ -325,20 +312,17 @@ async def _notify_parents_and_subscribers(
 
 
 def _pauses_deadline(commit: PreparedCommit, move: Move) -> bool:
-    """Say whether a run has a deadline and will not work towards it now."""
+    """Return whether a run with a deadline starts to wait for a person."""
     waits = move.to is RunStatus.WAITING and move.reason == WaitsFor.PERSON
     return waits and commit.lease.run.limits.max_duration_seconds is not None
 
 
 def _notifies_people(move: Move) -> bool:
-    """Say whether people hear of a move: of a question they hear where it is asked, and not from all above."""
+    """Return whether a move creates a notification. An interrupt does so in its own run only, not in its ancestors."""
     if move.to is not RunStatus.WAITING:
         return move.to in NOTIFICATION_KINDS
-    return move.reason == WaitsFor.PERSON and not (move.asks and all("subagentRunId" in asked for asked in move.asks))
-
-
-def _wait_until(move: Move) -> Millis | None:
-    return None if move.wait_until is None else millis(move.wait_until)
+    only_of_subagents = bool(move.asks) and all("subagentRunId" in interrupt for interrupt in move.asks)
+    return move.reason == WaitsFor.PERSON and not only_of_subagents
 
 
 def _interrupt_values(tx: Transaction, new: NewInterrupt, space_key: int, run_key: int) -> tuple[Any, ...]:

@@ -22,7 +22,7 @@ _run_error_decoder = msgspec.json.Decoder(RunError)
 
 
 def dump_json(value: Any) -> str:
-    """Write `value` as the text of a JSON column."""
+    """Encode `value` as the text of a JSON column."""
     try:
         return _encoder.encode(value).decode()
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError, OverflowError) as exc:
@@ -30,38 +30,38 @@ def dump_json(value: Any) -> str:
 
 
 def dump_optional_json(value: Any) -> str | None:
-    """Write `value`, unless there is none."""
+    """Encode `value`, unless it is `None`."""
     return None if value is None else dump_json(value)
 
 
 def load_json(text: str) -> Json:
-    """Read a JSON column."""
+    """Decode a JSON column."""
     return _json_decoder.decode(text)
 
 
 def load_optional_json(text: str | None) -> Json:
-    """Read a JSON column that may be empty."""
+    """Decode a JSON column that may be null."""
     return None if text is None else _json_decoder.decode(text)
 
 
 def load_content(text: str) -> Content:
-    """Read what a message is made of."""
+    """Decode the content of a message."""
     content: Content = _content_decoder.decode(text)
     return content
 
 
 def load_tool_calls(text: str | None) -> list[ToolCall]:
-    """Read what a message asks for."""
+    """Decode the tool calls of a message."""
     return [] if text is None else _tool_calls_decoder.decode(text)
 
 
 def load_limits(text: str) -> Limits:
-    """Read the limits of a run."""
+    """Decode the limits of a run."""
     return _limits_decoder.decode(text)
 
 
 def load_run_error(text: str | None) -> RunError | None:
-    """Read why a run failed."""
+    """Decode the error of a run."""
     return None if text is None else _run_error_decoder.decode(text)
 
 
@@ -69,18 +69,18 @@ T = TypeVar("T")
 
 
 def to_page(rows: Sequence[Row], limit: int, *, value: Callable[[Row], T], cursor: Callable[[Row], str]) -> Page[T]:
-    """Make a page of `rows`, which are one more than `limit` where there is another page."""
+    """Return a page of `rows`; one row more than `limit` means that there is another page."""
     shown = rows[:limit]
     return Page(items=[value(row) for row in shown], next_cursor=cursor(shown[-1]) if len(rows) > limit else None)
 
 
 def parse_number_cursor(cursor: str) -> int:
-    """Read a cursor of one number."""
+    """Parse a cursor of one number."""
     return _parse_numbers(cursor, 1)[0]
 
 
 def parse_pair_cursor(cursor: str) -> tuple[int, int]:
-    """Read a cursor of two numbers."""
+    """Parse a cursor of two numbers."""
     first, second = _parse_numbers(cursor, 2)
     return first, second
 
@@ -89,5 +89,5 @@ def _parse_numbers(cursor: str, count: int) -> list[int]:
     parts = cursor.split(".")
     digits = all(part.isascii() and part.isdecimal() and len(part) <= 18 for part in parts)
     if len(parts) != count or not digits:
-        raise Invalid("the cursor is not one of ours: leave it out to begin at the start", field="cursor")
+        raise Invalid("the cursor is not valid: leave it out to start at the first page", field="cursor")
     return [int(part) for part in parts]

@@ -1,6 +1,6 @@
-"""Ending runs from outside: a whole tree in one transaction, with nothing left open.
+"""Ends runs from outside: a whole tree of runs in one transaction, with nothing left open.
 
-Messages, values and plan edits that people sent and the run had not read are saved with it.
+Unread messages, values and plan edits from people are saved with the ended run.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,11 +15,10 @@ from holdfast.domain.events.custom import PlanChanged, to_custom
 from holdfast.domain.events.messages import CancelledOutcome
 from holdfast.domain.ids import MessageId
 from holdfast.domain.inbox import InboxItem, decode_edit, decode_steering_message, is_from_person
-from holdfast.domain.message import NewMessage, Role, ToolCall, unanswered_calls
+from holdfast.domain.message import NewMessage, Role, unanswered_calls
 from holdfast.domain.plan import Plan
 from holdfast.domain.plan_edit import PlanEdit, apply_edits
-from holdfast.domain.run import Run, RunStatus
-from holdfast.domain.run import RunError as WhyItFailed
+from holdfast.domain.run import Run, RunError, RunStatus
 from holdfast.domain.stream import STRUCTURAL_TYPES, StreamNormaliser
 from holdfast.ports.log import LogAppend, LogHead
 from holdfast.store.commit_rows import event_row, message_row
@@ -42,45 +41,44 @@ _STRUCTURAL_EVENT_TYPES = dump_json(sorted(STRUCTURAL_TYPES))
 
 
 class RunEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """How, why, and by whom."""
+    """The final status of a run, its reason or error, and the principal that cancelled it."""
 
     to: RunStatus
     reason: str | None = None
-    error: WhyItFailed | None = None
-    by: str | None = None
+    error: RunError | None = None
+    cancelled_by: str | None = None
 
 
-async def end_run_trees(tx: Transaction, run_keys: Sequence[int], ending: RunEnd) -> list[Run]:
-    """End the live runs of these trees, parents first, and return them."""
-    ended = [row for row in await lock_run_trees(tx, run_keys) if not RunStatus(row["status"]).terminal]
-    runs = [await _end_run(tx, row, ending) for row in ended]
-    keys = {row["run_key"] for row in ended}
-    for row, run in zip(ended, runs, strict=True):
-        await notify_parent(tx, row["parent_key"], run, ending_keys=keys)
-    await notify_subscribers(tx, {row["run_key"]: run for row, run in zip(ended, runs, strict=True)})
-    return runs
+async def end_run_trees(tx: Transaction, run_keys: Sequence[int], end: RunEnd) -> list[Run]:
+    """End the active runs of these trees, parents first, and return them."""
+    rows = [row for row in await lock_run_trees(tx, run_keys) if not RunStatus(row["status"]).terminal]
+    runs = {row["run_key"]: await _end_run(tx, row, end) for row in rows}
+    for row in rows:
+        await notify_parent(tx, row["parent_key"], runs[row["run_key"]], ending_keys=runs)
+    await notify_subscribers(tx, runs)
+    return list(runs.values())
 
 
 async def lock_run_trees(tx: Transaction, run_keys: Sequence[int]) -> list[Row]:
-    """Hold these runs and all below them, with their threads, and the parents that may be told of their end."""
+    """Lock these runs and their descendants, with their threads, and the parents to notify of their end."""
     tree = await _tree_rows(tx, run_keys)
-    told = {row["parent_key"] for row in tree} - {None}
-    await tx.lock(threads={row["thread_key"] for row in tree}, runs=told | {row["run_key"] for row in tree})
+    parents = {row["parent_key"] for row in tree} - {None}
+    await tx.lock(threads={row["thread_key"] for row in tree}, runs=parents | {row["run_key"] for row in tree})
     locked = await _tree_rows(tx, run_keys)
     if len(locked) != len(tree):
-        raise RetryTransaction  # a child came in between: lock it too
+        raise RetryTransaction  # a child was created before the lock: lock it too
     return locked
 
 
 async def queue_dependent_runs(tx: Transaction, run_keys: Sequence[int]) -> None:
-    """Queue the runs that waited for these, which have ended and have no worker any more.
+    """Queue the runs based on these, which have ended and have no worker any more.
 
-    Of those one that was ended before it could begin lets its own dependants go.
+    A dependent run that was ended before it started passes this on to the runs based on it.
     """
-    over = list(run_keys)
-    while over:
-        waiting = await tx.many("waiting_on_bases", [(key,) for key in over])
-        over = [row["run_key"] for row in waiting if RunStatus(row["status"]).terminal]
+    ended = list(run_keys)
+    while ended:
+        waiting = await tx.many("waiting_on_bases", [(key,) for key in ended])
+        ended = [row["run_key"] for row in waiting if RunStatus(row["status"]).terminal]
         for row in waiting:
             await inherit_values(tx, row["run_key"], base_key=row["base_key"], base_sequence=row["base_sequence"])
             await sequence_input(tx, row["run_key"], row["thread_key"])
@@ -89,57 +87,62 @@ async def queue_dependent_runs(tx: Transaction, run_keys: Sequence[int]) -> None
                 tx.wake(queue=True)
 
 
+async def structural_events(tx: Transaction, run_key: int) -> list[Event]:
+    """Return the events of a run that open and close messages, tool calls and segments, in order."""
+    rows = await tx.all("events_of_types_after", run_key=run_key, seq=0, types=_STRUCTURAL_EVENT_TYPES, limit=2**31)
+    return [decode_event(row["data"].encode()) for row in rows]
+
+
 async def _tree_rows(tx: Transaction, run_keys: Iterable[int]) -> list[Row]:
     found = {row["run_key"]: row for key in run_keys for row in await tx.all("tree", run_key=key)}
     return [found[key] for key in sorted(found)]
 
 
-async def _end_run(tx: Transaction, row: Row, ending: RunEnd) -> Run:
+async def _end_run(tx: Transaction, row: Row, end: RunEnd) -> Run:
     run_key = row["run_key"]
     run = await run_by_key(tx, run_key)
-    calls = unanswered_calls(await last_exchange(tx, run_key))
-    answers = [_result_for_open_call(call, MessageId(tx.new_id("msg")), ending) for call in calls]
-    left = await unread_input(tx, row)
-    events = await _closing_events(tx, run_key, run, answers, left.plan, ending)
-    await _add_messages(tx, row, [*answers, *left.messages], begun=run.queued_at is not None)
-    await save_values(tx, run_key, left.values, left.plan)
+    text = f"no result: the run was {end.to} before this call finished"
+    results = [
+        NewMessage(id=MessageId(tx.new_id("msg")), role=Role.TOOL, content=text, tool_call_id=call.id)
+        for call in unanswered_calls(await last_exchange(tx, run_key))
+    ]
+    unread = await unread_input(tx, row)
+    events = await _closing_events(tx, run_key, run, results, unread.plan, end)
+    await _add_messages(tx, row, [*results, *unread.messages], started=run.queued_at is not None)
+    await save_values(tx, run_key, unread.values, unread.plan)
     head = await tx.one(
         "end_head",
         run_key=run_key,
-        status=ending.to.value,
-        reason=ending.reason,
+        status=end.to.value,
+        reason=end.reason,
         events=len(events),
-        read=len(left.numbers),
+        read=len(unread.numbers),
     )
     assert head is not None
-    await tx.many("consume", [(run_key, number) for number in left.numbers])
+    await tx.many("consume", [(run_key, number) for number in unread.numbers])
     first = head["last_event_seq"] - len(events) + 1
     closing = list(map(event_row, events))
     await tx.many("add_events", [(run_key, seq, *row, tx.now) for seq, row in enumerate(closing, start=first)])
-    error = ending.error and replace(ending.error, iteration=run.iterations)
-    await tx.run("end_run", run_key=run_key, error=dump_optional_json(error), cancelled_by=ending.by, now=tx.now)
+    error = end.error and replace(end.error, iteration=run.iterations)
+    cancelled_by = end.cancelled_by
+    await tx.run("end_run", run_key=run_key, error=dump_optional_json(error), cancelled_by=cancelled_by, now=tx.now)
     for statement in ("stop_timers", "close_open_interrupts"):
         await tx.many(statement, [(run_key,)])
     await tx.many("cut_off_started_steps", [(tx.now, run_key)])
     await tx.run("forget_waits", run_key=run_key)
     if head["lease_owner"] is None and head["queued_at"] is not None:
         await queue_dependent_runs(tx, [run_key])
-    await tx.many("add_to_outbox", [notification_row(tx, row["space_key"], run, ending.to, ending.reason)])
-    told = LogHead(space_id=run.space_id, run_id=run.id, status=ending.to, last_event_seq=head["last_event_seq"])
-    tx.wake(grown=LogAppend(head=told, events=closing, at=tx.now), ended=(run.space_id, run.id), news=True)
+    await tx.many("add_to_outbox", [notification_row(tx, row["space_key"], run, end.to, end.reason)])
+    log_head = LogHead(space_id=run.space_id, run_id=run.id, status=end.to, last_event_seq=head["last_event_seq"])
+    tx.wake(grown=LogAppend(head=log_head, events=closing, at=tx.now), ended=(run.space_id, run.id), news=True)
     return await run_by_key(tx, run_key)
 
 
-def _result_for_open_call(call: ToolCall, message_id: MessageId, ending: RunEnd) -> NewMessage:
-    text = f"not answered: the run was {ending.to} before this call came back"
-    return NewMessage(id=message_id, role=Role.TOOL, content=text, tool_call_id=call.id)
-
-
-async def _add_messages(tx: Transaction, row: Row, messages: Sequence[NewMessage], *, begun: bool) -> None:
-    """Let messages enter the conversation; where the run has not begun, they wait behind its input."""
+async def _add_messages(tx: Transaction, row: Row, messages: Sequence[NewMessage], *, started: bool) -> None:
+    """Add messages to the conversation; if the run has not started, they wait after its input."""
     if not messages:
         return
-    first = await reserve_sequences(tx, row["thread_key"], len(messages)) if begun else None
+    first = await reserve_sequences(tx, row["thread_key"], len(messages)) if started else None
     values = [
         message_values(
             tx,
@@ -154,86 +157,81 @@ async def _add_messages(tx: Transaction, row: Row, messages: Sequence[NewMessage
 
 
 async def _closing_events(
-    tx: Transaction, run_key: int, run: Run, answers: Sequence[NewMessage], plan: Plan | None, ending: RunEnd
+    tx: Transaction, run_key: int, run: Run, results: Sequence[NewMessage], plan: Plan | None, end: RunEnd
 ) -> list[Event]:
-    """Return what closes the stream: results for the open calls, the plan if people changed it, then the end."""
-    logged = await tx.all("events_of_types_after", run_key=run_key, seq=0, types=_STRUCTURAL_EVENT_TYPES, limit=2**31)
-    stream = StreamNormaliser.resume(
-        run.thread_id, run.id, [decode_event(row["data"].encode()) for row in logged], base_run_id=run.base_run_id
-    )
+    """Return the events that close the stream: results of the open calls, the plan if edited, then the end."""
+    logged = await structural_events(tx, run_key)
+    stream = StreamNormaliser.resume(run.thread_id, run.id, logged, base_run_id=run.base_run_id)
     events: list[Event] = []
-    for answer in answers:
-        assert answer.id is not None and answer.tool_call_id is not None and isinstance(answer.content, str)
-        result = ToolCallResult(message_id=answer.id, tool_call_id=answer.tool_call_id, content=answer.content)
+    for message in results:
+        assert message.id is not None and message.tool_call_id is not None and isinstance(message.content, str)
+        result = ToolCallResult(message_id=message.id, tool_call_id=message.tool_call_id, content=message.content)
         events += stream.feed(result, at=tx.now)
     if plan is not None:
         events += stream.feed(to_custom(PlanChanged(items=plan.items)), at=tx.now)
-    return events + stream.end(_terminal_event(run, ending), at=tx.now)
-
-
-def _terminal_event(run: Run, ending: RunEnd) -> RunFinished | RunErrorEvent:
-    if ending.to is RunStatus.CANCELLED:
-        return RunFinished(thread_id=run.thread_id, run_id=run.id, outcome=CancelledOutcome())
-    error = ending.error or WhyItFailed(code="FAILED", message=ending.reason or "the run failed")
-    return RunErrorEvent(message=error.message, code=error.code)
+    if end.to is RunStatus.CANCELLED:
+        finished = RunFinished(thread_id=run.thread_id, run_id=run.id, outcome=CancelledOutcome())
+        return events + stream.end(finished, at=tx.now)
+    error = end.error or RunError(code="FAILED", message=end.reason or "the run failed")
+    return events + stream.end(RunErrorEvent(message=error.message, code=error.code), at=tx.now)
 
 
 PLAN_VALUE = "plan"
 
 
 class UnreadInput(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be kept of an inbox."""
+    """The unread inbox items of an ended run that are saved with it."""
 
     messages: Sequence[NewMessage]
     values: Mapping[str, Json]
     plan: Plan | None
-    """With the edits, if there are any."""
+    """The plan with its unread edits; `None` if there are none."""
     numbers: Sequence[int]
+    """The numbers of these inbox items."""
 
 
 async def unread_input(tx: Transaction, run: Row) -> UnreadInput:
-    """Return what people told a run that is held, oldest first."""
+    """Return the unread inbox items from people, of a locked run, oldest first."""
     rows = await tx.all("inbox_of_run", run_key=run["run_key"])
     items = [item for item in map(to_inbox_item, rows) if is_from_person(item) and _is_storable(item)]
     edits = [edit for edit in map(decode_edit, items) if edit is not None]
-    changes = [edit.plan for edit in edits if edit.plan is not None]
+    plan_edits = [edit.plan for edit in edits if edit.plan is not None]
+    messages = [message for message in map(decode_steering_message, items) if message is not None]
     return UnreadInput(
-        messages=await _without_used_ids(
-            tx, run, [said for said in map(decode_steering_message, items) if said is not None]
-        ),
+        messages=await _without_used_ids(tx, run, messages),
         values={name: value for edit in edits for name, value in edit.values.items()},
-        plan=await plan_with_edits(tx, await run_row_by_key(tx, run["run_key"]), changes) if changes else None,
+        plan=await plan_with_edits(tx, await run_row_by_key(tx, run["run_key"]), plan_edits) if plan_edits else None,
         numbers=[item.number for item in items],
     )
 
 
 async def plan_with_edits(tx: Transaction, run: Row, edits: Sequence[PlanEdit]) -> Plan:
-    """Return the plan of a run, as the view shows it, with those edits that still fit it."""
+    """Return the plan of a run with those edits applied that still fit it; `run` is a row of the run view."""
     return apply_edits(msgspec.convert((await values_of_run(tx, run)).get(PLAN_VALUE) or {}, Plan), edits)
 
 
 async def save_values(tx: Transaction, run_key: int, values: Mapping[str, Json], plan: Plan | None = None) -> None:
-    """Keep values, and a plan if there is one, from the last message of their run on."""
-    kept = dict(values) if plan is None else {**values, PLAN_VALUE: msgspec.to_builtins(plan)}
-    if not kept:
+    """Store values, and the plan if there is one, as of the last message of their run."""
+    saved = dict(values) if plan is None else {**values, PLAN_VALUE: msgspec.to_builtins(plan)}
+    if not saved:
         return
     (last,) = await tx.many("last_sequences", [(run_key,)])
     await tx.many(
-        "add_values", [(run_key, name, last["last_sequence"], dump_json(value)) for name, value in kept.items()]
+        "add_values", [(run_key, name, last["last_sequence"], dump_json(value)) for name, value in saved.items()]
     )
 
 
 def _is_storable(item: InboxItem) -> bool:
-    """Say whether an item is nothing that no table takes: such a one must not keep its run from ending."""
-    said = decode_steering_message(item)
+    """Return whether an item can be stored: one that cannot must not prevent the run from ending."""
+    message = decode_steering_message(item)
     try:
-        return said is None or message_row(said) is not None
+        return message is None or message_row(message) is not None
     except HoldfastError:
         return False
 
 
 async def _without_used_ids(tx: Transaction, run: Row, messages: Sequence[NewMessage]) -> list[NewMessage]:
-    """Return messages without the ids that were used before: they must not keep the run from ending."""
+    """Return messages with the ids removed that are used already: they must not prevent the run from ending."""
     kept: list[NewMessage] = []
     for message in messages:
         try:

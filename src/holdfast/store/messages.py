@@ -15,125 +15,114 @@ from holdfast.store.commit_rows import MessageRow
 from holdfast.store.encoding import load_content, load_json, load_tool_calls
 from holdfast.store.run_rows import run_key_of, run_row
 from holdfast.store.threads import thread_row
-from holdfast.store.transaction import Database, Row, Transaction
+from holdfast.store.transaction import Row, SqlPort, Transaction, reads
 
 MAX_HISTORY_MESSAGES: Final = 1000
 AFTER_LAST_SEQUENCE: Final = 2**62
-"""After every sequence."""
+"""Greater than every sequence and message key."""
 MESSAGE_COLUMNS: Final = (
     *("thread_key", "run_key", "id", "sequence", "role", "content", "tool_calls", "tool_call_id", "revises"),
     *("metadata", "created_by", "created_at"),
 )
-"""Of a message, in the order in which they are written."""
+"""The columns of a message, in the order of `message_values`."""
 
 
-class SqlMessages:
-    """`Messages`."""
+class SqlMessages(SqlPort):
+    """Implements `Messages`."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
+    @reads
     async def history(
-        self, space: SpaceId, run: RunId, *, limit: int = DEFAULT_PAGE_SIZE, before: int | MessageId | None = None
+        self,
+        tx: Transaction,
+        space: SpaceId,
+        run: RunId,
+        *,
+        limit: int = DEFAULT_PAGE_SIZE,
+        before: int | MessageId | None = None,
     ) -> list[Message]:
         """Return the last messages of a chain, oldest first."""
         check_page_size(limit, maximum=MAX_HISTORY_MESSAGES)
+        row = await run_row(tx, space, run)
+        if before is None:
+            return await last_chain_messages(tx, row["run_key"], limit=limit)
+        if isinstance(before, str):
+            return await _messages_before_id(tx, row, before, limit=limit)
+        return await chain_messages_before(tx, row["run_key"], row["thread_key"], before=before, limit=limit)
 
-        async def find(tx: Transaction) -> list[Message]:
-            row = await run_row(tx, space, run)
-            if before is None:
-                return await last_chain_messages(tx, row["run_key"], limit=limit)
-            if isinstance(before, str):
-                return await _messages_before_id(tx, row, before, limit=limit)
-            return await chain_messages_before(tx, row["run_key"], row["thread_key"], before=before, limit=limit)
-
-        return await self._database.read(find)
-
-    async def of_run(self, space: SpaceId, run: RunId) -> list[Message]:
+    @reads
+    async def of_run(self, tx: Transaction, space: SpaceId, run: RunId) -> list[Message]:
         """Return the messages of a run alone."""
+        return to_messages(await tx.all("messages_of_run", run_key=await run_key_of(tx, space, run)))
 
-        async def find(tx: Transaction) -> list[Message]:
-            return await messages_of_run(tx, await run_key_of(tx, space, run))
-
-        return await self._database.read(find)
-
-    async def get(self, space: SpaceId, run: RunId, message: MessageId) -> Message:
+    @reads
+    async def get(self, tx: Transaction, space: SpaceId, run: RunId, message: MessageId) -> Message:
         """Return the message with that id on a chain."""
+        position = await find_on_chain(tx, await run_row(tx, space, run), message)
+        found = None if position is None else await tx.one("message_by_key", message_key=position["message_key"])
+        if found is None:
+            raise NotFound(f"there is no message `{message}` on the chain of run `{run}`", id=message)
+        return to_message(found)
 
-        async def find(tx: Transaction) -> Message:
-            named = await find_on_chain(tx, await run_row(tx, space, run), message)
-            found = None if named is None else await tx.one("message_by_key", message_key=named["message_key"])
-            if found is None:
-                raise NotFound(f"there is no message `{message}` on the chain of run `{run}`", id=message)
-            return to_message(found)
-
-        return await self._database.read(find)
-
-    async def find_in_thread(self, space: SpaceId, thread: ThreadId, message: MessageId) -> list[Message]:
-        """Return the messages of a thread with that id, the newest first."""
-
-        async def find(tx: Transaction) -> list[Message]:
-            key = (await thread_row(tx, space, thread))["thread_key"]
-            rows = await tx.many("messages_with_ids", [(key, message)])
-            keys = sorted((row["message_key"] for row in rows), reverse=True)
-            found = [await tx.one("message_by_key", message_key=each) for each in keys]
-            return [to_message(row) for row in found if row is not None]
-
-        return await self._database.read(find)
+    @reads
+    async def find_in_thread(
+        self, tx: Transaction, space: SpaceId, thread: ThreadId, message: MessageId
+    ) -> list[Message]:
+        """Return the messages of a thread with that id, newest first."""
+        key = (await thread_row(tx, space, thread))["thread_key"]
+        rows = await tx.many("messages_with_ids", [(key, message)])
+        keys = sorted((row["message_key"] for row in rows), reverse=True)
+        found = [await tx.one("message_by_key", message_key=each) for each in keys]
+        return to_messages(row for row in found if row is not None)
 
 
 async def last_chain_messages(
     tx: Transaction, run_key: int, *, limit: int, before_key: int = AFTER_LAST_SEQUENCE
 ) -> list[Message]:
-    """Return the last messages of a chain; input that waits for its run to begin comes last, up to that of a key."""
-    found = await tx.all("waiting_on_chain", run_key=run_key, before=before_key, limit=limit)
-    count = limit - len(found)
+    """Return the last messages of a chain, oldest first; input of runs that have not started comes last.
+
+    `before_key` excludes that input from the message with this key on.
+    """
+    waiting = await tx.all("waiting_on_chain", run_key=run_key, before=before_key, limit=limit)
+    count = limit - len(waiting)
     entered = await _walk_chain(tx, run_key, before=AFTER_LAST_SEQUENCE, limit=count) if count > 0 else []
-    return [to_message(row) for row in reversed([*found, *entered])]
+    return to_messages(reversed([*waiting, *entered]))
 
 
 async def last_messages_of_lease(tx: Transaction, lease: Lease, *, limit: int) -> list[Message]:
-    """Return the last messages of a chain whose run somebody works on: none of its input waits any more."""
+    """Return the last messages of a running run's chain, oldest first; all its input has a sequence."""
     if lease.run.base_run_id is not None:
-        return [
-            to_message(row)
-            for row in reversed(await _walk_chain(tx, lease.run_key, before=AFTER_LAST_SEQUENCE, limit=limit))
-        ]
+        return to_messages(reversed(await _walk_chain(tx, lease.run_key, before=AFTER_LAST_SEQUENCE, limit=limit)))
     names = {"run_id": lease.run_id, "thread_id": lease.thread_id}
-    own = await tx.all("last_of_run", run_key=lease.run_key, limit=limit, **names)
-    return [to_message(row) for row in reversed(own)]
+    return to_messages(reversed(await tx.all("last_of_run", run_key=lease.run_key, limit=limit, **names)))
 
 
 async def chain_messages_before(
     tx: Transaction, run_key: int, thread_key: int, *, before: int, limit: int
 ) -> list[Message]:
     """Return the messages of a chain before one of its sequences."""
-    start = await _run_key_at_sequence(tx, run_key, thread_key, before)
-    return [to_message(row) for row in reversed(await _walk_chain(tx, start, before=before, limit=limit))]
+    message = await tx.one("message_at", thread_key=thread_key, sequence=before)
+    if message is None or not await is_on_chain(tx, run_key, message):
+        raise Invalid("`before` must be the sequence of a message of the run's chain", field="before")
+    return to_messages(reversed(await _walk_chain(tx, message["run_key"], before=before, limit=limit)))
 
 
-async def messages_of_run(tx: Transaction, run_key: int) -> list[Message]:
-    """Return the messages of a run, in order."""
-    return [to_message(row) for row in await tx.all("messages_of_run", run_key=run_key)]
+async def last_exchange(tx: Transaction, run_key: int, *, through: int = AFTER_LAST_SEQUENCE) -> list[Message]:
+    """Return the last assistant message of a run up to the sequence `through`, with the messages after it."""
+    return to_messages(await tx.all("last_exchange", run_key=run_key, cut=through))
 
 
-async def last_exchange(tx: Transaction, run_key: int, *, cut: int = AFTER_LAST_SEQUENCE) -> list[Message]:
-    """Return the last assistant message of a run before `cut`, with what follows it."""
-    return [to_message(row) for row in await tx.all("last_exchange", run_key=run_key, cut=cut)]
-
-
-async def is_on_chain(tx: Transaction, run_key: int, message: Row, *, cut: int | None = None) -> bool:
-    """Say whether `message` is on the chain of a run that shows what is before `cut`."""
+async def is_on_chain(tx: Transaction, run_key: int, message: Row, *, through: int | None = None) -> bool:
+    """Return whether `message` is on the chain of a run, which is shown up to the sequence `through`."""
     if message["run_key"] != run_key:
-        following = await tx.one("ancestor_at", run_key=run_key, depth=message["chain_depth"] + 1)
-        if following is None or following["base_key"] != message["run_key"]:
+        next_run = await tx.one("ancestor_at", run_key=run_key, depth=message["chain_depth"] + 1)
+        if next_run is None or next_run["base_key"] != message["run_key"]:
             return False
-        cut = following["base_sequence"]
-    return cut is None or (message["sequence"] is not None and message["sequence"] <= cut)
+        through = next_run["base_sequence"]
+    return through is None or (message["sequence"] is not None and message["sequence"] <= through)
 
 
 async def find_on_chain(tx: Transaction, run: Row, message: MessageId) -> Row | None:
-    """Return where the message with that id on the chain of a run stands, if there is one."""
+    """Return the key and sequence of the message with that id on a run's chain, if there is one."""
     for candidate in await tx.many("messages_with_ids", [(run["thread_key"], message)]):
         if await is_on_chain(tx, run["run_key"], candidate):
             return candidate
@@ -141,15 +130,15 @@ async def find_on_chain(tx: Transaction, run: Row, message: MessageId) -> Row | 
 
 
 class ChainTip(msgspec.Struct, frozen=True):
-    """The end of a chain that messages are added to: a run, up to a cut."""
+    """The end of a chain that messages are added to: a run, up to the sequence `through`."""
 
     thread_key: int
     run_key: int
-    cut: int | None = None
+    through: int | None = None
 
 
 async def check_new_ids(tx: Transaction, added: Iterable[tuple[ChainTip, Sequence[MessageRow]]]) -> None:
-    """Raise if a chosen id is on its chain already; on another branch it may be: a revision keeps its id."""
+    """Raise if a chosen message id exists on its chain; on another branch it may: a revision keeps its id."""
     chosen = [(tip, message.id) for tip, messages in added for message in messages if message.id is not None]
     names = list(dict.fromkeys((tip.thread_key, name) for tip, name in chosen))
     found: dict[tuple[int, str], list[Row]] = {}
@@ -157,19 +146,19 @@ async def check_new_ids(tx: Transaction, added: Iterable[tuple[ChainTip, Sequenc
         found.setdefault((row["thread_key"], row["id"]), []).append(row)
     for tip, name in chosen:
         for earlier in found.get((tip.thread_key, name), ()):
-            if await is_on_chain(tx, tip.run_key, earlier, cut=tip.cut):
+            if await is_on_chain(tx, tip.run_key, earlier, through=tip.through):
                 raise IdTaken(f"there is a message `{name}` on this chain already", id=name)
 
 
 async def reserve_sequences(tx: Transaction, thread_key: int, count: int) -> int:
-    """Return the first of `count` new sequences of a thread."""
+    """Reserve `count` sequences of a thread and return the first."""
     (row,) = await tx.many("take_sequences", [(count, thread_key)])
     first: int = row["next_sequence"] - count
     return first
 
 
 async def sequence_input(tx: Transaction, run_key: int, thread_key: int) -> None:
-    """Give the input of a run its place in the conversation."""
+    """Assign sequences to the waiting input of a run."""
     waiting = await tx.all("waiting_input", run_key=run_key)
     if waiting:
         first = await reserve_sequences(tx, thread_key, len(waiting))
@@ -180,7 +169,7 @@ async def sequence_input(tx: Transaction, run_key: int, thread_key: int) -> None
 def message_values(
     tx: Transaction, row: MessageRow, *, thread_key: int, run_key: int, sequence: int | None
 ) -> tuple[Any, ...]:
-    """Return a message as the values of its `MESSAGE_COLUMNS`; its id is the third."""
+    """Return the values of a message's `MESSAGE_COLUMNS`; its id is the third."""
     return (
         thread_key,
         run_key,
@@ -198,40 +187,37 @@ def message_values(
 
 
 async def _messages_before_id(tx: Transaction, run: Row, before: MessageId, *, limit: int) -> list[Message]:
-    """Return the messages of a chain before the one with that id, which may have entered meanwhile."""
-    named = await find_on_chain(tx, run, before)
-    if named is None:
+    """Return the messages of a chain before the one with that id, which may have got a sequence meanwhile."""
+    position = await find_on_chain(tx, run, before)
+    if position is None:
         raise Invalid("`before` must be a message of the run's chain", field="before")
-    if named["sequence"] is None:
-        return await last_chain_messages(tx, run["run_key"], limit=limit, before_key=named["message_key"])
-    return await chain_messages_before(tx, run["run_key"], run["thread_key"], before=named["sequence"], limit=limit)
-
-
-async def _run_key_at_sequence(tx: Transaction, run_key: int, thread_key: int, sequence: int) -> int:
-    message = await tx.one("message_at", thread_key=thread_key, sequence=sequence)
-    if message is None or not await is_on_chain(tx, run_key, message):
-        raise Invalid("`before` must be the sequence of a message of the run's chain", field="before")
-    key: int = message["run_key"]
-    return key
+    if position["sequence"] is None:
+        return await last_chain_messages(tx, run["run_key"], limit=limit, before_key=position["message_key"])
+    return await chain_messages_before(tx, run["run_key"], run["thread_key"], before=position["sequence"], limit=limit)
 
 
 async def _walk_chain(tx: Transaction, start: int, *, before: int, limit: int) -> list[Row]:
-    """Return up to `limit` messages, the newest first; runs that said nothing make it go further."""
+    """Return up to `limit` messages, newest first; it walks on past runs without messages."""
     found: list[Row] = []
-    at: int | None = start
-    while at is not None:
-        found += await tx.all("history", run_key=at, before=before, hops=limit, limit=limit - len(found))
+    run_key: int | None = start
+    while run_key is not None:
+        found += await tx.all("history", run_key=run_key, before=before, hops=limit, limit=limit - len(found))
         if len(found) == limit:
             break
-        end = await tx.one("chain_end", run_key=at, hops=limit)
-        at = None if end is None else end["base_key"]
+        end = await tx.one("chain_end", run_key=run_key, hops=limit)
+        run_key = None if end is None else end["base_key"]
         if end is not None and end["base_sequence"] is not None:
             before = min(before, end["base_sequence"] + 1)
     return found
 
 
+def to_messages(rows: Iterable[Row]) -> list[Message]:
+    """Convert rows to messages."""
+    return [to_message(row) for row in rows]
+
+
 def to_message(row: Row) -> Message:
-    """Return a row as a message."""
+    """Convert a row to a message."""
     return Message(
         id=row["id"],
         thread_id=row["thread_id"],

@@ -30,7 +30,7 @@ from holdfast.store.transaction import Row, Transaction
 
 
 class RunPlacement(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a run begins."""
+    """The place of a new run in its thread and chain."""
 
     space: SpaceId
     space_key: int
@@ -39,23 +39,35 @@ class RunPlacement(msgspec.Struct, frozen=True, kw_only=True):
     base: Row | None = None
     base_sequence: int | None = None
     may_start: bool
-    """Whether the run may begin: its base is over, and its worker has let go."""
-    place: ChainPosition
+    """Whether the run may start: its base has ended, and no worker holds the base any more."""
+    position: ChainPosition
+
+    @property
+    def thread_key(self) -> int:
+        """The key of the thread."""
+        key: int = self.thread["thread_key"]
+        return key
 
 
 async def find_batch_placements(tx: Transaction, plain: Sequence[tuple[SpaceId, NewRun]]) -> list[RunPlacement | None]:
-    """Find where runs begin that continue different threads, or begin anew; `None` where one must look closer."""
+    """Find the placements of runs on different threads; `None` for a run that needs `find_placement`."""
     new = [(space, run.thread) for space, run in plain if isinstance(run.thread, NewThread)]
     spaces = {space: await lock_space_shared(tx, space) for space in sorted({space for space, _ in new})}
-    begun = iter(await add_threads(tx, [(spaces[space], thread) for space, thread in new]))
-    there = {(space, run.thread): run for space, run in plain if isinstance(run.thread, str)}
-    threads = await _lock_threads(tx, list(there))
-    going_on = {name: row["newest_run"] for name, row in threads.items() if there[name].base is not None}
-    tips = {name: tip for name, tip in going_on.items() if tip is not None}
+    new_threads = iter(await add_threads(tx, [(spaces[space], thread) for space, thread in new]))
+    on_threads = {(space, run.thread): run for space, run in plain if isinstance(run.thread, str)}
+    threads = await _lock_threads(tx, list(on_threads))
+    newest = {name: row["newest_run"] for name, row in threads.items() if on_threads[name].base is not None}
+    tips = {name: tip for name, tip in newest.items() if tip is not None}
     found = {row["run_key"]: row for row in await tx.many("base_runs", [(tip,) for tip in tips.values()])}
     bases = {name: found[tip] for name, tip in tips.items()}
     return [
-        _placement_on_new_thread(space, spaces[space], next(begun))
+        RunPlacement(
+            space=space,
+            space_key=spaces[space],
+            thread=next(new_threads),
+            may_start=True,
+            position=next_chain_position(None),
+        )
         if isinstance(run.thread, NewThread)
         else _placement_on_thread(space, threads.get((space, run.thread)), bases.get((space, run.thread)))
         for space, run in plain
@@ -69,18 +81,11 @@ async def _lock_threads(
     return {(row["space_id"], row["id"]): row for row in await tx.many("threads_with_newest_run", names)}
 
 
-def _placement_on_new_thread(space: SpaceId, space_key: int, thread: Row) -> RunPlacement:
-    return RunPlacement(
-        space=space, space_key=space_key, thread=thread, may_start=True, place=next_chain_position(None)
-    )
-
-
 def _placement_on_thread(space: SpaceId, thread: Row | None, base: Row | None) -> RunPlacement | None:
-    """Return the frame of a run on an open thread, if what it goes on from is over and will stay so."""
+    """Return the placement of a run on an active thread, if its base started, has ended and has no worker."""
     if thread is None or thread["status"] != ThreadStatus.ACTIVE:
         return None
-    over = base is None or (_began_and_ended(base) and base["lease_owner"] is None)
-    if not over:
+    if base is not None and not (_started_and_ended(base) and base["lease_owner"] is None):
         return None
     return RunPlacement(
         space=space,
@@ -88,17 +93,17 @@ def _placement_on_thread(space: SpaceId, thread: Row | None, base: Row | None) -
         thread=thread,
         base=base,
         may_start=True,
-        place=next_chain_position(None if base is None else _to_ancestor(base)),
+        position=_position_after(base),
     )
 
 
-def _began_and_ended(run: Row) -> bool:
+def _started_and_ended(run: Row) -> bool:
     return RunStatus(run["status"]).terminal and run["queued_at"] is not None
 
 
-async def find_placement(tx: Transaction, space: SpaceId, in_space: int, new: NewRun) -> RunPlacement:
-    """Find where any run begins, whatever it asks for."""
-    thread = await _open_thread(tx, space, in_space, new)
+async def find_placement(tx: Transaction, space: SpaceId, space_key: int, new: NewRun) -> RunPlacement:
+    """Find the placement of any run."""
+    thread = await _open_thread(tx, space, space_key, new)
     parent = None if new.parent_run_id is None else await run_row(tx, space, new.parent_run_id)
     start, base = await _find_start(tx, space, thread, new)
     locked = await tx.lock(runs=[key for key in (run_key_or_none(parent), start.base_key) if key is not None])
@@ -107,23 +112,24 @@ async def find_placement(tx: Transaction, space: SpaceId, in_space: int, new: Ne
     if start.base_key is not None and (locked or run_key_or_none(base) != start.base_key):
         base = await base_run(tx, start.base_key)
     if base is not None and isinstance(new.base, RunBase) and new.base.sequence is not None:
-        await _check_cut(tx, thread, base, new.base.sequence)  # others begin where a run did: it was checked then
+        # Any other base sequence is that of an existing run, and was checked when that run was created.
+        await _check_base_sequence(tx, thread, base, new.base.sequence)
     return RunPlacement(
         space=space,
-        space_key=in_space,
+        space_key=space_key,
         thread=thread,
         parent=parent,
         base=None if start.base_key is None else base,
         base_sequence=start.base_sequence,
         may_start=await _base_has_ended(tx, base),
-        place=next_chain_position(None if base is None else _to_ancestor(base)),
+        position=_position_after(base),
     )
 
 
-async def _open_thread(tx: Transaction, space: SpaceId, in_space: int, new: NewRun) -> Row:
+async def _open_thread(tx: Transaction, space: SpaceId, space_key: int, new: NewRun) -> Row:
     if isinstance(new.thread, NewThread):
-        (made,) = await add_threads(tx, [(in_space, new.thread)])
-        return made
+        (created,) = await add_threads(tx, [(space_key, new.thread)])
+        return created
     found = await _lock_threads(tx, [(space, new.thread)])
     if not found:
         raise NotFound(f"there is no thread `{new.thread}`", id=new.thread)
@@ -134,15 +140,15 @@ async def _open_thread(tx: Transaction, space: SpaceId, in_space: int, new: NewR
 
 async def _check_parent(tx: Transaction, parent: Row, thread: Row) -> None:
     if parent["thread_key"] == thread["thread_key"]:
-        raise Invalid("a sub-agent runs on a thread of its own", field="thread")
+        raise Invalid("a sub-agent cannot run on its parent's thread: use another thread", field="thread")
     child_nesting(parent["nesting"])
     head = await tx.one("head", run_key=parent["run_key"])
     if head is None or RunStatus(head["status"]).terminal:
-        raise Conflict(f"run `{parent['id']}` has ended: it can spawn nothing", run_id=parent["id"])
+        raise Conflict(f"run `{parent['id']}` has ended: it cannot spawn runs", run_id=parent["id"])
 
 
 async def _find_start(tx: Transaction, space: SpaceId, thread: Row, new: NewRun) -> tuple[RunStart, Row | None]:
-    """Find where the run begins: where it was told, or at the newest run of the thread, which is returned too."""
+    """Return where the run starts, and the row of its base if that is the newest run of the thread."""
     if new.base is None or isinstance(new.thread, NewThread):
         return RunStart(base_key=None), None
     if isinstance(new.base, RunBase):
@@ -154,49 +160,48 @@ async def _find_start(tx: Transaction, space: SpaceId, thread: Row, new: NewRun)
     if newest is None:
         return RunStart(base_key=None), None
     base = await base_run(tx, newest)
-    if base is None or _began_and_ended(base):
+    if base is None or _started_and_ended(base):
         return RunStart(base_key=newest), base
-    return await _find_start_on_live_branch(tx, newest, new), None
+    return await _find_start_on_active_branch(tx, newest, new), None
 
 
-async def _find_start_on_live_branch(tx: Transaction, newest: int, new: NewRun) -> RunStart:
-    """Decide what becomes of a run whose branch is live."""
+async def _find_start_on_active_branch(tx: Transaction, newest: int, new: NewRun) -> RunStart:
+    """Apply `on_busy` to a run whose branch has active runs."""
     branch = await tx.all("branch_keys", run_key=newest)
     if new.on_busy is not OnBusy.INTERRUPT and await tx.lock(runs=[row["run_key"] for row in branch]):
         branch = await tx.all("branch_keys", run_key=newest)
     if not branch:
         return RunStart(base_key=newest)
-    start = resolve_on_busy(new.on_busy, [await _to_live_run(tx, row) for row in branch])
+    active = [
+        LiveRun(
+            key=row["run_key"],
+            id=row["id"],
+            base_key=row["base_key"],
+            base_sequence=row["base_sequence"],
+            interrupts=[interrupt.id for interrupt in await open_interrupts_shown_by_run(tx, row["run_key"])],
+        )
+        for row in branch
+    ]
+    start = resolve_on_busy(new.on_busy, active)
     if start.cancel:
-        ending = RunEnd(to=RunStatus.CANCELLED, reason="interrupted by a new run", by=new.created_by)
-        await end_run_trees(tx, start.cancel, ending)
+        end = RunEnd(to=RunStatus.CANCELLED, reason="interrupted by a new run", cancelled_by=new.created_by)
+        await end_run_trees(tx, start.cancel, end)
     return start
 
 
 async def _base_has_ended(tx: Transaction, base: Row | None) -> bool:
-    """Say whether a run on `base` may begin; a base that was ended before it began tells nothing of those above it."""
+    """Return whether a run on `base` may start; if the base was ended before it started, its own base counts."""
     while base is not None and base["queued_at"] is None and RunStatus(base["status"]).terminal:
         base = await base_run(tx, base["base_key"])
     return base is None or (RunStatus(base["status"]).terminal and base["lease_owner"] is None)
 
 
-async def _to_live_run(tx: Transaction, row: Row) -> LiveRun:
-    asked = await open_interrupts_shown_by_run(tx, row["run_key"])
-    return LiveRun(
-        key=row["run_key"],
-        id=row["id"],
-        base_key=row["base_key"],
-        base_sequence=row["base_sequence"],
-        interrupts=[interrupt.id for interrupt in asked],
-    )
-
-
-async def _check_cut(tx: Transaction, thread: Row, base: Row, sequence: int) -> None:
+async def _check_base_sequence(tx: Transaction, thread: Row, base: Row, sequence: int) -> None:
     message = await tx.one("message_at", thread_key=thread["thread_key"], sequence=sequence)
     if message is None or message["run_key"] != base["run_key"]:
         raise Invalid(f"run `{base['id']}` has no message {sequence}", field="base_sequence")
-    if unanswered_calls(await last_exchange(tx, base["run_key"], cut=sequence)):
-        raise Invalid(f"message {sequence} parts a tool call from its result", field="base_sequence")
+    if unanswered_calls(await last_exchange(tx, base["run_key"], through=sequence)):
+        raise Invalid(f"message {sequence} separates a tool call from its result", field="base_sequence")
 
 
 def run_key_or_none(row: Row | None) -> int | None:
@@ -204,12 +209,16 @@ def run_key_or_none(row: Row | None) -> int | None:
     return None if row is None else row["run_key"]
 
 
-def _to_ancestor(base: Row) -> Ancestor:
-    return Ancestor(
-        key=base["run_key"],
-        depth=base["chain_depth"],
-        jump=base["jump"],
-        jump_depth=base["jump_depth"],
-        jump_of_jump=base["jump_of_jump"],
-        jump_of_jump_depth=base["jump_of_jump_depth"],
+def _position_after(base: Row | None) -> ChainPosition:
+    if base is None:
+        return next_chain_position(None)
+    return next_chain_position(
+        Ancestor(
+            key=base["run_key"],
+            depth=base["chain_depth"],
+            jump=base["jump"],
+            jump_depth=base["jump_depth"],
+            jump_of_jump=base["jump_of_jump"],
+            jump_of_jump_depth=base["jump_of_jump_depth"],
+        )
     )

@@ -16,43 +16,41 @@ from holdfast.store.endings import PLAN_VALUE, plan_with_edits, save_values
 from holdfast.store.inbox import put_inbox_item, to_inbox_item
 from holdfast.store.run_rows import list_runs, run_row
 from holdfast.store.threads import thread_row
-from holdfast.store.transaction import Database, Row, Transaction
+from holdfast.store.transaction import Row, SqlPort, Transaction, reads, writes
 
 
-class SqlPlans:
-    """`Plans`."""
+class SqlPlans(SqlPort):
+    """Implements `Plans`."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def of_run(self, space: SpaceId, run: RunId) -> Plan:
+    @reads
+    async def of_run(self, tx: Transaction, space: SpaceId, run: RunId) -> Plan:
         """Return the plan of a run."""
+        return await _current_plan(tx, await run_row(tx, space, run))
 
-        async def read(tx: Transaction) -> Plan:
-            return await _current_plan(tx, await run_row(tx, space, run))
-
-        return await self._database.read(read)
-
-    async def edit(self, space: SpaceId, thread: ThreadId, edit: PlanEdit, *, by: str | None = None) -> PlanItem:
-        """Change the plan of a thread's newest run."""
+    @writes
+    async def edit(
+        self, tx: Transaction, space: SpaceId, thread: ThreadId, edit: PlanEdit, *, by: str | None = None
+    ) -> PlanItem:
+        """Edit the plan of a thread's newest run."""
         check_plan_edit(edit)
+        key = (await thread_row(tx, space, thread))["thread_key"]
+        await tx.lock(threads=[key])  # so that no run is created on it meanwhile
+        check_accepts_runs(thread, ThreadStatus((await thread_row(tx, space, thread))["status"]))
+        run = await _lock_newest_run(tx, space, thread)
+        if isinstance(edit, AddPlanItem):
+            row = await tx.one("take_task_number", thread_key=key, step=tx.new_id("edit"))
+            assert row is not None
+            edit = replace(edit, task_id=row["number"])
+        plan = apply_edit(await _current_plan(tx, run), edit)
+        data = dump_json({PLAN_VALUE: msgspec.to_builtins(edit)})
+        if await put_inbox_item(tx, run["run_key"], kind=InboxKind.EDIT, data=data, created_by=by) is not None:
+            tx.wake(run=(space, run["id"]), queue=True)
+        else:  # the run has ended and reads no inbox: change its plan directly
+            await save_values(tx, run["run_key"], {}, plan)
+        return find(plan, edit.task_id)
 
-        async def change(tx: Transaction) -> PlanItem:
-            key = (await thread_row(tx, space, thread))["thread_key"]
-            await tx.lock(threads=[key])  # it begins no other run meanwhile
-            check_accepts_runs(thread, ThreadStatus((await thread_row(tx, space, thread))["status"]))
-            run = await _newest_run(tx, space, thread)
-            numbered = (
-                replace(edit, task_id=await _next_task_number(tx, key)) if isinstance(edit, AddPlanItem) else edit
-            )
-            plan = apply_edit(await _current_plan(tx, run), numbered)
-            await _save_edit(tx, (space, run), plan, numbered, by=by)
-            return find(plan, numbered.task_id)
 
-        return await self._database.write(change)
-
-
-async def _newest_run(tx: Transaction, space: SpaceId, thread: ThreadId) -> Row:
+async def _lock_newest_run(tx: Transaction, space: SpaceId, thread: ThreadId) -> Row:
     runs = await list_runs(tx, space, RunFilter(thread_id=thread), limit=1, cursor=None)
     if not runs.items:
         raise Conflict(f"thread `{thread}` has no run yet, and so no plan: start a run first")
@@ -62,26 +60,9 @@ async def _newest_run(tx: Transaction, space: SpaceId, thread: ThreadId) -> Row:
 
 
 async def _current_plan(tx: Transaction, run: Row) -> Plan:
+    """Return the plan of a run, including the unread edits of an active run."""
     if RunStatus(run["status"]).terminal:
         return await plan_with_edits(tx, run, [])
     items = map(to_inbox_item, await tx.all("inbox_of_run", run_key=run["run_key"]))
-    return await plan_with_edits(
-        tx, run, [edit.plan for edit in filter(None, map(decode_edit, items)) if edit.plan is not None]
-    )
-
-
-async def _next_task_number(tx: Transaction, thread_key: int) -> int:
-    row = await tx.one("take_task_number", thread_key=thread_key, step=tx.new_id("edit"))
-    assert row is not None
-    number: int = row["number"]
-    return number
-
-
-async def _save_edit(tx: Transaction, at: tuple[SpaceId, Row], plan: Plan, edit: PlanEdit, *, by: str | None) -> None:
-    """Give an edit to a live run, or keep what it made of the plan of one that has ended."""
-    space, run = at
-    data = dump_json({PLAN_VALUE: msgspec.to_builtins(edit)})
-    if await put_inbox_item(tx, run["run_key"], kind=InboxKind.EDIT, data=data, by=by) is not None:
-        tx.wake(run=(space, run["id"]), queue=True)
-        return
-    await save_values(tx, run["run_key"], {}, plan)
+    edits = filter(None, map(decode_edit, items))
+    return await plan_with_edits(tx, run, [edit.plan for edit in edits if edit.plan is not None])

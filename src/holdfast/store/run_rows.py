@@ -13,16 +13,16 @@ from holdfast.store.transaction import Row, Transaction
 
 
 async def run_row(tx: Transaction, space: SpaceId, run: RunId) -> Row:
-    """Return a run as the view shows it."""
+    """Return the row of a run in the run view."""
     row = await tx.one("run", space=space, id=run)
     if row is None:
         raise NotFound(f"there is no run `{run}`", id=run)
     return row
 
 
-async def run_key_of(tx: Transaction, space: SpaceId, run: RunId) -> int:
+async def run_key_of(tx: Transaction, space: SpaceId, run: RunId, *, include_deleted: bool = False) -> int:
     """Return the key of a run."""
-    row = await tx.one("run_key", space=space, id=run)
+    row = await tx.one("run_key_ever" if include_deleted else "run_key", space=space, id=run)
     if row is None:
         raise NotFound(f"there is no run `{run}`", id=run)
     key: int = row["run_key"]
@@ -30,16 +30,14 @@ async def run_key_of(tx: Transaction, space: SpaceId, run: RunId) -> int:
 
 
 async def base_run(tx: Transaction, run_key: int) -> Row | None:
-    """Return what a run needs to know of the one it continues."""
-    for row in await tx.many("base_runs", [(run_key,)]):
-        return row
-    return None
+    """Return the columns of a run that the placement of a run based on it needs."""
+    return next(iter(await tx.many("base_runs", [(run_key,)])), None)
 
 
 async def list_runs(tx: Transaction, space: SpaceId, where: RunFilter, *, limit: int, cursor: str | None) -> Page[Run]:
-    """Return runs, the newest first."""
+    """Return runs, newest first."""
     key = await space_key(tx, space)
-    before = 2**62 if cursor is None else await _run_key_ever_used(tx, space, RunId(cursor))
+    before = 2**62 if cursor is None else await run_key_of(tx, space, RunId(cursor), include_deleted=True)
     rows = await tx.all(
         "list_runs",
         space_key=key,
@@ -58,30 +56,22 @@ async def list_runs(tx: Transaction, space: SpaceId, where: RunFilter, *, limit:
     return to_page(rows, limit, value=to_run, cursor=lambda row: str(row["id"]))
 
 
-async def _run_key_ever_used(tx: Transaction, space: SpaceId, run: RunId) -> int:
-    row = await tx.one("run_key_ever", space=space, id=run)
-    if row is None:
-        raise NotFound(f"there is no run `{run}`", id=run)
-    key: int = row["run_key"]
-    return key
-
-
 async def run_by_key(tx: Transaction, run_key: int) -> Run:
     """Return a run that is known to exist."""
     return to_run(await run_row_by_key(tx, run_key))
 
 
 async def run_row_by_key(tx: Transaction, run_key: int) -> Row:
-    """Return a run that is known to exist as the view shows it."""
+    """Return the row in the run view of a run that is known to exist."""
     row = await tx.one("run_by_key", run_key=run_key)
     if row is None:
-        raise NotFound("the run is gone")
+        raise NotFound("the run was deleted")
     return row
 
 
 def to_run(row: Row) -> Run:
-    """Return a row of the view as a run."""
-    row = dict(zip(row.keys(), row, strict=True))  # in so wide a row of SQLite it takes long to find a column
+    """Convert a row of the run view to a run."""
+    row = dict(zip(row.keys(), row, strict=True))  # a lookup by name is slow in an SQLite row this wide
     cost = row["cost_nanodollars"]
     return Run(
         id=row["id"],

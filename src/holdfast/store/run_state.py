@@ -1,8 +1,8 @@
 """The state of a run besides its messages and events: values, steps, budgets and context snapshots.
 
-Budgets: a run with a budget of its own has a row. Usage of that run and of all runs below it is added to the row when a
-step settles, and checked when a model call starts. A run spends from every budget above it, so concurrent calls may
-overshoot a budget by what is in flight.
+Budgets: a run with a budget of its own has a row. The usage of that run and its descendants is added to the row when a
+step settles, and checked when a model call starts. A run spends from its own budget and those of all its ancestors.
+Concurrent calls may overshoot a budget by the calls in flight.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,73 +23,58 @@ from holdfast.store.commit_rows import PreparedCommit, usage_values
 from holdfast.store.encoding import load_json, load_limits
 from holdfast.store.messages import AFTER_LAST_SEQUENCE, chain_messages_before, last_chain_messages
 from holdfast.store.run_rows import base_run, run_key_of, run_row
-from holdfast.store.transaction import Database, Row, Transaction
+from holdfast.store.transaction import Row, SqlPort, Transaction, reads
 
 
-class SqlValues:
-    """`Values`."""
+class SqlValues(SqlPort):
+    """Implements `Values`."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def of_run(self, space: SpaceId, run: RunId) -> dict[str, Json]:
+    @reads
+    async def of_run(self, tx: Transaction, space: SpaceId, run: RunId) -> dict[str, Json]:
         """Return the values of a run."""
-
-        async def find(tx: Transaction) -> dict[str, Json]:
-            return await values_of_run(tx, await run_row(tx, space, run))
-
-        return await self._database.read(find)
+        return await values_of_run(tx, await run_row(tx, space, run))
 
 
 async def values_of_run(tx: Transaction, run: Row) -> dict[str, Json]:
-    """Return the values of a run as the view shows it."""
-    own = await _values_before(tx, run["run_key"], AFTER_LAST_SEQUENCE)
-    # A run that has not begun has not taken over its base's values yet, for they may still change.
-    at: Row | None = run
-    while at is not None and at["queued_at"] is None and at["base_key"] is not None:
-        cut = AFTER_LAST_SEQUENCE if at["base_sequence"] is None else at["base_sequence"]
-        at = await base_run(tx, at["base_key"])
-        own = own if at is None else {**await _values_before(tx, at["run_key"], cut), **own}
-    return own
+    """Return the values of a run, given as a row of the run view."""
+    values = await current_values(tx, run["run_key"])
+    # A run that has not started has not inherited its base's values yet, because they may still change.
+    ancestor: Row | None = run
+    while ancestor is not None and ancestor["queued_at"] is None and ancestor["base_key"] is not None:
+        through = AFTER_LAST_SEQUENCE if ancestor["base_sequence"] is None else ancestor["base_sequence"]
+        ancestor = await base_run(tx, ancestor["base_key"])
+        if ancestor is not None:
+            values = {**await current_values(tx, ancestor["run_key"], through=through), **values}
+    return values
 
 
-async def current_values(tx: Transaction, run_key: int) -> dict[str, Json]:
-    """Return the values of a run that has begun."""
-    return await _values_before(tx, run_key, AFTER_LAST_SEQUENCE)
+async def current_values(tx: Transaction, run_key: int, *, through: int = AFTER_LAST_SEQUENCE) -> dict[str, Json]:
+    """Return the values of a run that has started, as of the sequence `through`."""
+    return {row["name"]: load_json(row["value"]) for row in await tx.all("values_at", run_key=run_key, cut=through)}
 
 
 async def current_taint(tx: Transaction, run_key: int) -> list[str]:
-    """Return what a run that has begun has read of others."""
+    """Return the untrusted sources that a run, which has started, has read."""
     row = await tx.one("value_at_end", run_key=run_key, name=TAINT_VALUE)
     return [] if row is None else read_taint({TAINT_VALUE: load_json(row["value"])}).names()
 
 
 async def inherit_values(tx: Transaction, run_key: int, *, base_key: int, base_sequence: int | None) -> None:
-    """Give a run the values that its base had where it was cut."""
-    cut = AFTER_LAST_SEQUENCE if base_sequence is None else base_sequence
-    await tx.many("inherit_values", [(run_key, base_key, cut)])
-
-
-async def _values_before(tx: Transaction, run_key: int, cut: int) -> dict[str, Json]:
-    return {row["name"]: load_json(row["value"]) for row in await tx.all("values_at", run_key=run_key, cut=cut)}
+    """Copy to a run the values that its base had at the sequence it continues from."""
+    through = AFTER_LAST_SEQUENCE if base_sequence is None else base_sequence
+    await tx.many("inherit_values", [(run_key, base_key, through)])
 
 
 _usage_decoder = msgspec.json.Decoder(Usage)
 
 
-class SqlSteps:
-    """`Steps`."""
+class SqlSteps(SqlPort):
+    """Implements `Steps`."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def of_run(self, space: SpaceId, run: RunId) -> list[Step]:
+    @reads
+    async def of_run(self, tx: Transaction, space: SpaceId, run: RunId) -> list[Step]:
         """Return the steps of a run by number."""
-
-        async def find(tx: Transaction) -> list[Step]:
-            return await steps_of_run(tx, await run_key_of(tx, space, run))
-
-        return await self._database.read(find)
+        return await steps_of_run(tx, await run_key_of(tx, space, run))
 
 
 async def steps_of_run(tx: Transaction, run_key: int) -> list[Step]:
@@ -116,26 +101,24 @@ def _to_step(row: Row) -> Step:
 
 
 def has_budget(limits: Limits) -> bool:
-    """Say whether a run of these limits begins a budget."""
+    """Return whether a run with these limits has a budget of its own."""
     return limits.token_budget is not None or limits.cost_budget_usd is not None
 
 
 async def budget_keys_of_run(tx: Transaction, run_key: int) -> tuple[int, ...]:
-    """Return the budgets that a run spends from, the nearest first."""
+    """Return the keys of the budgets that a run spends from, nearest first."""
     return tuple(row["run_key"] for row in await tx.all("budget_path", run_key=run_key))
 
 
 async def check_budgets(tx: Transaction, commits: Iterable[PreparedCommit]) -> None:
-    """Raise if a commit starts a call that no budget is left for."""
+    """Raise if a commit starts a model call and one of its budgets is used up."""
     for commit in commits:
-        if commit.starts_model_call and commit.lease.budget_keys:
-            for key in commit.lease.budget_keys:
-                limits, spent = await _limits_and_spending(tx, key)
-                check_budget(limits, spent)
+        for key in commit.lease.budget_keys if commit.starts_model_call else ():
+            check_budget(*await _limits_and_spending(tx, key))
 
 
 async def add_spending(tx: Transaction, commits: Iterable[PreparedCommit]) -> None:
-    """Add what commits used to the budgets that they spend from."""
+    """Add the usage of commits to the budgets that they spend from."""
     spent: dict[int, tuple[int, int | None]] = {}
     for commit in commits:
         usage = commit.commit.usage
@@ -149,7 +132,7 @@ async def add_spending(tx: Transaction, commits: Iterable[PreparedCommit]) -> No
 
 
 async def spent_of_nearest_budget(tx: Transaction, commit: PreparedCommit) -> Usage | None:
-    """Return what has been spent of the nearest budget of a commit that spent something."""
+    """Return the total spending of a commit's nearest budget, if the commit spent something."""
     if commit.commit.usage is None or not commit.lease.budget_keys:
         return None
     return (await _limits_and_spending(tx, commit.lease.budget_keys[0]))[1]
@@ -166,45 +149,33 @@ _MESSAGES_PER_PAGE = 500
 _snapshot_decoder = msgspec.json.Decoder(ContextSnapshot)
 
 
-class SqlContexts:
-    """`Contexts`."""
+class SqlContexts(SqlPort):
+    """Implements `Contexts`."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    @reads
+    async def steps(self, tx: Transaction, space: SpaceId, run: RunId) -> list[int]:
+        """Return the numbers of the steps that have a stored context."""
+        row = await run_row(tx, space, run)
+        return [found["step"] for found in await tx.all("contexts_of_run", run_key=row["run_key"])]
 
-    async def steps(self, space: SpaceId, run: RunId) -> list[int]:
-        """Return the steps whose context is kept."""
-
-        async def find(tx: Transaction) -> list[int]:
-            row = await run_row(tx, space, run)
-            return [found["step"] for found in await tx.all("contexts_of_run", run_key=row["run_key"])]
-
-        return await self._database.read(find)
-
-    async def get(self, space: SpaceId, run: RunId, step: int) -> ReadContext:
-        """Return what the model was told in a step."""
-
-        async def find(tx: Transaction) -> ReadContext:
-            row = await run_row(tx, space, run)
-            found = await tx.one("context", run_key=row["run_key"], step=step)
-            if found is None:
-                raise NotFound(f"there is no context of step {step} of run `{run}`", step=step)
-            snapshot = _snapshot_decoder.decode(found["snapshot"])
-            texts = {
-                name: text for name in text_digests(snapshot) if (text := await _find_text(tx, row, name)) is not None
-            }
-            return restore_context(snapshot, texts, await _sent_messages(tx, row, snapshot))
-
-        return await self._database.read(find)
-
-
-async def _find_text(tx: Transaction, run: Row, name: str) -> str | None:
-    row = await tx.one("text", space_key=run["space_key"], digest=name)
-    return None if row is None else row["content"]
+    @reads
+    async def get(self, tx: Transaction, space: SpaceId, run: RunId, step: int) -> ReadContext:
+        """Return what was sent to the model in a step."""
+        row = await run_row(tx, space, run)
+        found = await tx.one("context", run_key=row["run_key"], step=step)
+        if found is None:
+            raise NotFound(f"there is no context of step {step} of run `{run}`", step=step)
+        snapshot = _snapshot_decoder.decode(found["snapshot"])
+        texts: dict[str, str] = {}
+        for digest in text_digests(snapshot):
+            text = await tx.one("text", space_key=row["space_key"], digest=digest)
+            if text is not None:
+                texts[digest] = text["content"]
+        return restore_context(snapshot, texts, await _sent_messages(tx, row, snapshot))
 
 
 async def _sent_messages(tx: Transaction, run: Row, snapshot: ContextSnapshot) -> Sequence[Message]:
-    """Return the messages of the chain from the oldest that was sent on."""
+    """Return the messages of the chain, starting with the oldest one that was sent."""
     ranges = [sent for sent in snapshot.conversation if isinstance(sent, SentRange)]
     if not ranges:
         return []

@@ -7,7 +7,7 @@ from msgspec import UNSET
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import IdTaken, Invalid, NotFound, RunActive
-from holdfast.domain.ids import ApiKeyId, RunId, SpaceId, check_client_id
+from holdfast.domain.ids import ApiKeyId, SpaceId, check_client_id
 from holdfast.domain.instant import instant, maybe_instant, millis
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page, check_page_size
 from holdfast.domain.run import RunStatus
@@ -23,7 +23,7 @@ from holdfast.domain.space import (
 )
 from holdfast.domain.validation import check_text
 from holdfast.store.encoding import dump_json, load_json, parse_number_cursor, to_page
-from holdfast.store.transaction import Database, Row, Transaction
+from holdfast.store.transaction import Row, SqlPort, Transaction, reads, writes
 
 _DELETE_STATEMENTS: Final = (
     "drop_heads_of_space",
@@ -52,17 +52,14 @@ _DELETE_STATEMENTS: Final = (
     "drop_threads_of_space",
     "drop_space",
 )
-"""What is found by its run goes before the runs."""
+"""Rows that are found through their run are deleted before the runs."""
 
 
-class SqlSpaces:
-    """`Spaces`."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
+class SqlSpaces(SqlPort):
+    """Implements `Spaces`."""
 
     async def create(self, space: SpaceId, *, name: str, metadata: dict[str, Json] | None = None) -> Space:
-        """Make a space under a chosen id."""
+        """Create a space under a client-chosen id."""
         check_client_id(space, field="id")
         check_text(name, field="name", max_chars=MAX_SPACE_NAME_CHARS)
         data = dump_json(metadata or {})
@@ -75,53 +72,43 @@ class SqlSpaces:
 
         return await self._database.write(add)
 
-    async def get(self, space: SpaceId) -> Space:
+    @reads
+    async def get(self, tx: Transaction, space: SpaceId) -> Space:
         """Return the space."""
+        return _to_space(await _space_row(tx, "space", space))
 
-        async def find(tx: Transaction) -> Space:
-            return _to_space(await _space_row(tx, "space", space))
-
-        return await self._database.read(find)
-
-    async def page(self, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None) -> Page[Space]:
-        """Return spaces, the oldest first."""
+    @reads
+    async def page(self, tx: Transaction, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None) -> Page[Space]:
+        """Return spaces, oldest first."""
         check_page_size(limit)
         after = 0 if cursor is None else parse_number_cursor(cursor)
+        rows = await tx.all("list_spaces", after=after, limit=limit + 1)
+        return to_page(rows, limit, value=_to_space, cursor=lambda row: str(row["space_key"]))
 
-        async def find(tx: Transaction) -> Page[Space]:
-            rows = await tx.all("list_spaces", after=after, limit=limit + 1)
-            return to_page(rows, limit, value=_to_space, cursor=lambda row: str(row["space_key"]))
-
-        return await self._database.read(find)
-
-    async def update(self, space: SpaceId, patch: SpacePatch) -> Space:
-        """Change what `patch` names."""
+    @writes
+    async def update(self, tx: Transaction, space: SpaceId, patch: SpacePatch) -> Space:
+        """Change the fields that `patch` sets."""
         if patch.name is UNSET and patch.metadata is UNSET:
             raise Invalid("the patch changes nothing: name at least one field")
         if patch.name is not UNSET:
             check_text(patch.name, field="name", max_chars=MAX_SPACE_NAME_CHARS)
+        row = await _space_row(tx, "lock_space", space)
+        name = row["name"] if patch.name is UNSET else patch.name
+        metadata = row["metadata"] if patch.metadata is UNSET else dump_json(patch.metadata)
+        changed = await tx.one("update_space", space_key=row["space_key"], name=name, metadata=metadata)
+        return _to_space(changed or row)
 
-        async def change(tx: Transaction) -> Space:
-            row = await _space_row(tx, "lock_space", space)
-            name = row["name"] if patch.name is UNSET else patch.name
-            metadata = row["metadata"] if patch.metadata is UNSET else dump_json(patch.metadata)
-            changed = await tx.one("update_space", space_key=row["space_key"], name=name, metadata=metadata)
-            return _to_space(changed or row)
-
-        return await self._database.write(change)
-
-    async def delete(self, space: SpaceId) -> None:
-        """Remove a space with everything in it."""
-
-        async def drop(tx: Transaction) -> None:
-            key = (await _space_row(tx, "lock_space", space))["space_key"]
-            live = await tx.one("live_run_of_space", space_key=key)
-            if live is not None:
-                raise _active_run_error(live["id"], RunStatus(live["status"]))
-            for statement in _DELETE_STATEMENTS:
-                await tx.run(statement, space_key=key)
-
-        await self._database.write(drop)
+    @writes
+    async def delete(self, tx: Transaction, space: SpaceId) -> None:
+        """Delete a space with everything in it."""
+        key = (await _space_row(tx, "lock_space", space))["space_key"]
+        live = await tx.one("live_run_of_space", space_key=key)
+        if live is not None:
+            stopping = RunStatus(live["status"]).terminal
+            remedy = "its worker is still stopping: try again in a moment" if stopping else "cancel it first"
+            raise RunActive(f"run `{live['id']}` of the space is {live['status']}: {remedy}", run_id=live["id"])
+        for statement in _DELETE_STATEMENTS:
+            await tx.run(statement, space_key=key)
 
 
 async def space_key(tx: Transaction, space: SpaceId) -> int:
@@ -131,8 +118,8 @@ async def space_key(tx: Transaction, space: SpaceId) -> int:
 
 
 async def lock_space_shared(tx: Transaction, space: SpaceId) -> int:
-    """Return the key of a space that is to be given something, so that it is not deleted meanwhile."""
-    key: int = (await _space_row(tx, "hold_space", space))["space_key"]
+    """Return the key of a space, locked against deletion until the transaction ends."""
+    key: int = (await _space_row(tx, "lock_space_shared", space))["space_key"]
     return key
 
 
@@ -143,90 +130,64 @@ async def _space_row(tx: Transaction, statement: str, space: SpaceId) -> Row:
     return row
 
 
-def _active_run_error(run: RunId, status: RunStatus) -> RunActive:
-    what = "its worker is still stopping: try again in a moment" if status.terminal else "cancel it first"
-    return RunActive(f"run `{run}` of the space is {status}: {what}", run_id=run)
-
-
 def _to_space(row: Row) -> Space:
     return Space(
         id=row["id"], name=row["name"], metadata=load_json(row["metadata"]), created_at=instant(row["created_at"])
     )
 
 
-class SqlApiKeys:
-    """`ApiKeys`."""
+class SqlApiKeys(SqlPort):
+    """Implements `ApiKeys`."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def create(self, spaces: list[SpaceId], new: NewApiKey) -> ApiKey:
-        """Keep a key bound to spaces."""
+    @writes
+    async def create(self, tx: Transaction, spaces: list[SpaceId], new: NewApiKey) -> ApiKey:
+        """Store a key bound to spaces."""
         check_new_api_key(new, spaces)
+        row = await tx.one(
+            "add_api_key",
+            id=tx.new_id("key"),
+            name=new.name,
+            scope=new.scope.value,
+            secret_hash=new.secret_hash,
+            every_space=int(new.every_space),
+            rate_limit=new.rate_limit,
+            created_by=new.created_by,
+            expires_at=None if new.expires_at is None else millis(new.expires_at),
+            now=tx.now,
+        )
+        if row is None:
+            raise IdTaken("this secret is in use: generate another one")
+        for space in dict.fromkeys(spaces):
+            await tx.run("bind_api_key", api_key=row["api_key"], space_key=await lock_space_shared(tx, space))
+        return await _to_api_key(tx, row)
 
-        async def add(tx: Transaction) -> ApiKey:
-            row = await tx.one(
-                "add_api_key",
-                id=tx.new_id("key"),
-                name=new.name,
-                scope=new.scope.value,
-                secret_hash=new.secret_hash,
-                every_space=int(new.every_space),
-                rate_limit=new.rate_limit,
-                created_by=new.created_by,
-                expires_at=None if new.expires_at is None else millis(new.expires_at),
-                now=tx.now,
-            )
-            if row is None:
-                raise IdTaken("this secret is in use: make another one")
-            for space in dict.fromkeys(spaces):
-                await tx.run("bind_api_key", api_key=row["api_key"], space_key=await lock_space_shared(tx, space))
-            return await _to_api_key(tx, row)
-
-        return await self._database.write(add)
-
-    async def find(self, key: ApiKeyId) -> StoredApiKey:
+    @reads
+    async def find(self, tx: Transaction, key: ApiKeyId) -> StoredApiKey:
         """Return a key with the hash of its secret."""
+        row = await _api_key_row(tx, key)
+        return StoredApiKey(await _to_api_key(tx, row), bytes(row["secret_hash"]))
 
-        async def look(tx: Transaction) -> StoredApiKey:
-            row = await _api_key_row(tx, key)
-            return StoredApiKey(await _to_api_key(tx, row), bytes(row["secret_hash"]))
+    @reads
+    async def any(self, tx: Transaction) -> bool:
+        """Return whether any key exists."""
+        return await tx.one("any_api_key") is not None
 
-        return await self._database.read(look)
-
-    async def any(self) -> bool:
-        """Say whether there is a key."""
-
-        async def look(tx: Transaction) -> bool:
-            return await tx.one("any_api_key") is not None
-
-        return await self._database.read(look)
-
-    async def all(self) -> list[ApiKey]:
+    @reads
+    async def all(self, tx: Transaction) -> list[ApiKey]:
         """Return all keys."""
+        return [await _to_api_key(tx, row) for row in await tx.all("api_keys")]
 
-        async def look(tx: Transaction) -> list[ApiKey]:
-            return [await _to_api_key(tx, row) for row in await tx.all("api_keys")]
-
-        return await self._database.read(look)
-
-    async def of_space(self, space: SpaceId) -> list[ApiKey]:
+    @reads
+    async def of_space(self, tx: Transaction, space: SpaceId) -> list[ApiKey]:
         """Return the keys bound to a space."""
+        await space_key(tx, space)
+        return [await _to_api_key(tx, row) for row in await tx.all("api_keys_of_space", space=space)]
 
-        async def look(tx: Transaction) -> list[ApiKey]:
-            await space_key(tx, space)
-            return [await _to_api_key(tx, row) for row in await tx.all("api_keys_of_space", space=space)]
-
-        return await self._database.read(look)
-
-    async def revoke(self, key: ApiKeyId) -> ApiKey:
+    @writes
+    async def revoke(self, tx: Transaction, key: ApiKeyId) -> ApiKey:
         """Revoke a key."""
-
-        async def stop(tx: Transaction) -> ApiKey:
-            row = await _api_key_row(tx, key)
-            return await _to_api_key(tx, await tx.one("revoke_api_key", api_key=row["api_key"], now=tx.now) or row)
-
-        return await self._database.write(stop)
+        row = await _api_key_row(tx, key)
+        return await _to_api_key(tx, await tx.one("revoke_api_key", api_key=row["api_key"], now=tx.now) or row)
 
 
 async def _api_key_row(tx: Transaction, key: ApiKeyId) -> Row:
@@ -252,36 +213,29 @@ async def _to_api_key(tx: Transaction, row: Row) -> ApiKey:
     )
 
 
-class SqlToolTrust:
-    """`ToolTrust`."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
+class SqlToolTrust(SqlPort):
+    """Implements `ToolTrust`."""
 
     async def trusted(self, space: SpaceId, source: str, digests: Mapping[str, str]) -> dict[str, str]:
-        """Return the digest that is trusted of each tool of a source."""
+        """Return the trusted digest of each tool of a source."""
 
-        async def look(tx: Transaction) -> dict[str, str]:
+        async def read(tx: Transaction) -> dict[str, str]:
             await space_key(tx, space)
             rows = await tx.all("trusted_tools", space=space, source=source)
             return {row["tool"]: row["digest"] for row in rows if row["tool"] in digests}
 
-        async def see(tx: Transaction) -> dict[str, str]:
-            held = await lock_space_shared(tx, space)
-            for tool in sorted(set(digests) - set(await look(tx))):
-                await tx.run(
-                    "trust_new_tool", space_key=held, source=source, tool=tool, digest=digests[tool], now=tx.now
-                )
-            return await look(tx)
+        async def trust_new_tools(tx: Transaction) -> dict[str, str]:
+            key = await lock_space_shared(tx, space)
+            for tool in sorted(set(digests) - set(await read(tx))):
+                digest = digests[tool]
+                await tx.run("trust_new_tool", space_key=key, source=source, tool=tool, digest=digest, now=tx.now)
+            return await read(tx)
 
-        found = await self._database.read(look)
-        return found if len(found) == len(digests) else await self._database.write(see)
+        found = await self._database.read(read)
+        return found if len(found) == len(digests) else await self._database.write(trust_new_tools)
 
-    async def trust(self, space: SpaceId, source: str, tool: str, digest: str) -> None:
-        """Trust a tool as it is now."""
-
-        async def see(tx: Transaction) -> None:
-            held = await lock_space_shared(tx, space)
-            await tx.run("trust_tool", space_key=held, source=source, tool=tool, digest=digest, now=tx.now)
-
-        await self._database.write(see)
+    @writes
+    async def trust(self, tx: Transaction, space: SpaceId, source: str, tool: str, digest: str) -> None:
+        """Trust a tool's current definition."""
+        key = await lock_space_shared(tx, space)
+        await tx.run("trust_tool", space_key=key, source=source, tool=tool, digest=digest, now=tx.now)

@@ -6,7 +6,7 @@ the order in which they first appear.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -24,7 +24,7 @@ Placeholder = Callable[[int], str]
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """One statement, ready for its database."""
+    """A named statement in the dialect of a database."""
 
     name: str
     sql: str
@@ -32,33 +32,25 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 def load_statements(dialect: str, placeholder: Placeholder) -> dict[str, Statement]:
-    """Return every statement of a database, the common ones included."""
+    """Return every statement of a database, including the shared ones."""
     found: dict[str, Statement] = {}
-    for name, text in [*_statements(_store_folder() / "sql"), *_statements(_store_folder() / dialect)]:
-        if name in found:
-            raise ValueError(f"the statement `{name}` is defined twice for {dialect}")
-        found[name] = _parse_statement(name, text, placeholder)
+    for entry in [*_sql_files("sql"), *_sql_files(dialect)]:
+        _, *parts = _NAME_LINE.split(entry.read_text())
+        for name, text in zip(parts[::2], parts[1::2], strict=True):
+            if name in found:
+                raise ValueError(f"the statement `{name}` is defined twice for {dialect}")
+            found[name] = _parse_statement(name, text, placeholder)
     return found
 
 
 def migrations(dialect: str) -> list[tuple[str, str]]:
     """Return the name and text of each migration of a database, in order."""
-    folder = _store_folder() / dialect / "migrations"
-    return [(entry.name.removesuffix(".sql"), entry.read_text()) for entry in _sql_files(folder)]
+    return [(entry.name.removesuffix(".sql"), entry.read_text()) for entry in _sql_files(dialect, "migrations")]
 
 
-def _store_folder() -> Traversable:
-    return files("holdfast.store")
-
-
-def _sql_files(folder: Traversable) -> list[Traversable]:
-    return sorted((entry for entry in folder.iterdir() if entry.name.endswith(".sql")), key=lambda entry: entry.name)
-
-
-def _statements(folder: Traversable) -> Iterator[tuple[str, str]]:
-    for entry in _sql_files(folder):
-        _, *parts = _NAME_LINE.split(entry.read_text())
-        yield from zip(parts[::2], parts[1::2], strict=True)
+def _sql_files(*path: str) -> list[Traversable]:
+    entries = files("holdfast.store").joinpath(*path).iterdir()
+    return sorted((entry for entry in entries if entry.name.endswith(".sql")), key=lambda entry: entry.name)
 
 
 def _parse_statement(name: str, text: str, placeholder: Placeholder) -> Statement:
@@ -70,7 +62,7 @@ def _parse_statement(name: str, text: str, placeholder: Placeholder) -> Statemen
 
 
 class Migration(msgspec.Struct, frozen=True):
-    """One step of the schema, never changed once it is out."""
+    """A schema migration. Its text, comments included, never changes once released: databases store its checksum."""
 
     name: str
     sql: str
@@ -83,13 +75,12 @@ def known_migrations(dialect: str) -> list[Migration]:
 
 
 def missing_migrations(applied: Mapping[str, str], migrations: list[Migration]) -> list[Migration]:
-    """Return what is still to be applied; `applied` maps names to checksums."""
-    ours = {migration.name: migration for migration in migrations}
+    """Return the migrations still to be applied; `applied` maps names to checksums."""
+    checksums = {migration.name: migration.checksum for migration in migrations}
     for name, checksum in applied.items():
-        if name not in ours:
-            raise StoreTooNew(
-                f"the database was made by a later version of Holdfast (it has `{name}`): upgrade Holdfast"
-            )
-        if checksum != ours[name].checksum:
+        if name not in checksums:
+            message = f"the database was created by a later version of Holdfast (it has `{name}`): upgrade Holdfast"
+            raise StoreTooNew(message)
+        if checksum != checksums[name]:
             raise StoreCorrupt(f"migration `{name}` of the database is not the one of this version of Holdfast")
     return [migration for migration in migrations if migration.name not in applied]

@@ -12,105 +12,87 @@ from holdfast.domain.timer import NewTimer, Timer, TimerClaim, TimerState, check
 from holdfast.store.encoding import dump_optional_json, load_optional_json
 from holdfast.store.run_rows import run_key_of
 from holdfast.store.spaces import lock_space_shared
-from holdfast.store.transaction import Database, Row, Transaction
+from holdfast.store.transaction import Row, SqlPort, Transaction, reads, writes
 
 
-class SqlTimers:
-    """`Timers`."""
+class SqlTimers(SqlPort):
+    """Implements `Timers`."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def set(self, space: SpaceId, new: NewTimer, *, run: RunId | None = None) -> Timer:
+    @writes
+    async def set(self, tx: Transaction, space: SpaceId, new: NewTimer, *, run: RunId | None = None) -> Timer:
         """Set a timer."""
         check_new_timer(new)
+        key = await lock_space_shared(tx, space)
+        run_key = None if run is None else await _lock_active_run(tx, space, run)
+        timer_id = new.id or TimerId(tx.new_id("tmr"))
+        if await tx.one("timer", space=space, id=timer_id) is not None:
+            raise IdTaken(f"there is a timer `{timer_id}` already", id=timer_id)
+        await tx.many("add_timers", [timer_values(tx, new, timer_id, space=key, run_key=run_key)])
+        tx.wake(timers=True)
+        return _to_timer(tx, await _timer_row(tx, space, timer_id))
 
-        async def add(tx: Transaction) -> Timer:
-            key = await lock_space_shared(tx, space)
-            run_key = None if run is None else await _lock_live_run(tx, space, run)
-            timer_id = new.id or TimerId(tx.new_id("tmr"))
-            if await tx.one("timer", space=space, id=timer_id) is not None:
-                raise IdTaken(f"there is a timer `{timer_id}` already", id=timer_id)
-            await tx.many("add_timers", [timer_values(tx, new, timer_id, space=key, run_key=run_key)])
-            tx.wake(timers=True)
-            return _to_timer(tx, await _timer_row(tx, space, timer_id))
-
-        return await self._database.write(add)
-
-    async def get(self, space: SpaceId, timer: TimerId) -> Timer:
+    @reads
+    async def get(self, tx: Transaction, space: SpaceId, timer: TimerId) -> Timer:
         """Return the timer."""
+        return _to_timer(tx, await _timer_row(tx, space, timer))
 
-        async def find(tx: Transaction) -> Timer:
-            return _to_timer(tx, await _timer_row(tx, space, timer))
-
-        return await self._database.read(find)
-
-    async def claim_due(self, owner: OwnerId, *, lease: timedelta, limit: int = 100) -> list[TimerClaim]:
-        """Claim due timers, the earliest first."""
+    @writes
+    async def claim_due(
+        self, tx: Transaction, owner: OwnerId, *, lease: timedelta, limit: int = 100
+    ) -> list[TimerClaim]:
+        """Claim due timers, earliest first."""
         check_page_size(limit, maximum=1000)
-
-        async def claim(tx: Transaction) -> list[TimerClaim]:
-            rows = await tx.all(
-                "claim_timers",
-                owner=owner,
-                now=tx.lease_now,
-                lease=lease // timedelta(milliseconds=1),
-                limit=limit,
-            )
-            claims = [await _to_claim(tx, row) for row in rows]
-            return sorted(claims, key=lambda claim: (claim.timer.due_at, claim.key))
-
-        return await self._database.write(claim)
+        lease_ms = lease // timedelta(milliseconds=1)
+        claims = []
+        for claimed in await tx.all("claim_timers", owner=owner, now=tx.lease_now, lease=lease_ms, limit=limit):
+            row = await tx.one("timer_by_key", timer_key=claimed["timer_key"])
+            assert row is not None
+            claims.append(TimerClaim(timer=_to_timer(tx, row), key=row["timer_key"], number=claimed["claim_number"]))
+        return sorted(claims, key=lambda claim: (claim.timer.due_at, claim.key))
 
     async def settle(self, claim: TimerClaim, *, next_due: Instant | None = None) -> None:
-        """Mark a claimed timer as fired, or set it to be due again."""
+        """Mark a claimed timer as fired, or make it due again."""
         due = None if next_due is None else millis(next_due)
         await self._database.write(lambda tx: settle_timer(tx, claim, next_due=due))
 
-    async def cancel(self, space: SpaceId, timer: TimerId) -> None:
-        """Stop a timer."""
+    @writes
+    async def cancel(self, tx: Transaction, space: SpaceId, timer: TimerId) -> None:
+        """Cancel a timer."""
+        key = (await _timer_row(tx, space, timer))["timer_key"]
+        if await tx.one("cancel_timer", timer_key=key) is not None:
+            return
+        if (await _timer_row(tx, space, timer))["state"] == TimerState.FIRED:
+            raise Conflict(f"timer `{timer}` has fired")
 
-        async def stop(tx: Transaction) -> None:
-            key = (await _timer_row(tx, space, timer))["timer_key"]
-            if await tx.one("cancel_timer", timer_key=key) is not None:
-                return
-            if (await _timer_row(tx, space, timer))["state"] == TimerState.FIRED:
-                raise Conflict(f"timer `{timer}` has fired")
-
-        await self._database.write(stop)
-
-    async def next_due(self) -> Instant | None:
+    @reads
+    async def next_due(self, tx: Transaction) -> Instant | None:
         """Return when the next timer is due."""
-
-        async def find(tx: Transaction) -> Instant | None:
-            row = await tx.one("next_due", now=tx.lease_now)
-            return None if row is None else maybe_instant(row["due_at"])
-
-        return await self._database.read(find)
+        row = await tx.one("next_due", now=tx.lease_now)
+        return None if row is None else maybe_instant(row["due_at"])
 
 
 async def settle_timer(tx: Transaction, claim: TimerClaim, *, next_due: Millis | None = None) -> None:
-    """Settle a timer in the transaction that does what it was set for."""
+    """Settle a claimed timer in the transaction that applies its effect."""
     row = await tx.one("settle_timer", timer_key=claim.key, number=claim.number, next_due=next_due, now=tx.now)
     if row is None:
-        raise LeaseLost(f"timer `{claim.timer.id}` was settled, taken over or stopped", timer_id=claim.timer.id)
+        raise LeaseLost(f"timer `{claim.timer.id}` was settled, taken over or cancelled", timer_id=claim.timer.id)
     tx.wake(timers=next_due is not None)
 
 
 def timer_values(
     tx: Transaction, new: NewTimer, timer_id: TimerId | None = None, *, space: int, run_key: int | None
 ) -> tuple[Any, ...]:
-    """Return a timer as the values of its statement."""
-    chosen = timer_id or new.id or tx.new_id("tmr")
-    return space, run_key, chosen, new.kind, millis(new.due_at), dump_optional_json(new.data), tx.now
+    """Return the values of the statement `add_timers` for a timer."""
+    timer_id = timer_id or new.id or TimerId(tx.new_id("tmr"))
+    return space, run_key, timer_id, new.kind, millis(new.due_at), dump_optional_json(new.data), tx.now
 
 
-async def _lock_live_run(tx: Transaction, space: SpaceId, run: RunId) -> int:
+async def _lock_active_run(tx: Transaction, space: SpaceId, run: RunId) -> int:
     key: int = await run_key_of(tx, space, run)
     await tx.lock(runs=[key])
     head = await tx.one("head", run_key=key)
     if head is None or RunStatus(head["status"]).terminal:
-        raise Conflict(f"run `{run}` has ended: it takes no timer", run_id=run)
+        raise Conflict(f"run `{run}` has ended: a timer cannot be set for it", run_id=run)
     return key
 
 
@@ -121,15 +103,9 @@ async def _timer_row(tx: Transaction, space: SpaceId, timer: TimerId) -> Row:
     return row
 
 
-async def _to_claim(tx: Transaction, claimed: Row) -> TimerClaim:
-    row = await tx.one("timer_by_key", timer_key=claimed["timer_key"])
-    assert row is not None
-    return TimerClaim(timer=_to_timer(tx, row), key=row["timer_key"], number=claimed["claim_number"])
-
-
 def _to_timer(tx: Transaction, row: Row) -> Timer:
     state = TimerState(row["state"])
-    # The row of one that is paused says how much is left: it would be due then if it went on now.
+    # The row of a paused timer holds the remaining time, counted from now.
     due_at = row["due_at"] + tx.now if state is TimerState.PAUSED else row["due_at"]
     return Timer(
         id=row["id"],

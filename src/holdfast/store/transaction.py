@@ -6,8 +6,10 @@ its writer thread, where nothing ever waits. So one implementation of each opera
 `WakeBuilder` collects the wake-ups of a transaction, which the database publishes on the bus after the commit.
 """
 
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Iterator, Sequence
+from functools import wraps
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -21,66 +23,67 @@ from holdfast.ports.bus import MAX_LOG_APPENDS_PER_HINT, WakeHint
 from holdfast.ports.log import LogAppend
 
 T = TypeVar("T")
+P = ParamSpec("P")
 BatchItem = TypeVar("BatchItem")
 BatchResult = TypeVar("BatchResult")
 
 
 class Row(Protocol):
-    """A row of a result: its values in order, and by column."""
+    """A result row: iterate over its values, or look one up by column name."""
 
     def __getitem__(self, key: str, /) -> Any: ...
 
     def __iter__(self) -> Iterator[Any]: ...
 
     def keys(self) -> Iterable[str]:
-        """Return the names of the columns, in the same order."""
+        """Return the column names, in the order of the values."""
 
 
 class JournalEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """What a commit adds to its run's log, and what it must be let through with."""
+    """The events a commit appends to its run's log, and the conditions that the fence checks."""
 
     run_key: int
     lease_number: int
     events: Sequence[tuple[str, str]]
-    """Type and JSON."""
+    """Type and JSON of each event."""
     consumed: int = 0
-    """How many inbox items it reads."""
+    """Number of inbox items that the commit consumes."""
     makes_progress: bool = False
-    """Whether a step settles or the run begins to wait: it does not kill its workers."""
+    """Whether a step settles or the run starts to wait, which resets the run's attempt count."""
     stops: bool = False
-    """Whether the run stops reading its inbox."""
+    """Whether the run stops reading its inbox, because it waits or ends."""
 
 
 class NewRunRow(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A run that its transaction has made: whoever claims it there need not read it."""
+    """A run inserted by this transaction, so that a claim in the same transaction need not read it back."""
 
     run: Run
     space_key: int
     thread_key: int
     parent_key: int | None
-    opening: Callable[[], RunSnapshot | None]
-    """Tells where it stands, if that needs no reading either."""
+    snapshot: Callable[[], RunSnapshot | None]
+    """Build the run's snapshot; returns `None` if that needs a read."""
 
 
 class Transaction(Protocol):
-    """All of it happens, or nothing. Nobody else sees it before it has happened."""
+    """An atomic transaction: its changes are applied all or not at all, and are invisible until the commit."""
 
     now: Millis
-    """This process's time, the same for the whole operation from the last lock on."""
+    """This process's clock, read when the transaction starts and again after each lock."""
 
     lease_now: Millis | None
-    """The time that leases are measured by; `None` where the database has a clock of its own."""
+    """The clock that leases are measured by; `None` to use the database's own clock."""
 
     new_runs: dict[int, NewRunRow]
-    """The runs that it has made and that may be claimed, by key."""
+    """Claimable runs that this transaction inserted, by key."""
 
     async def lock_threads_by_name(self, threads: Sequence[tuple[SpaceId, ThreadId]]) -> None:
-        """Hold threads by their names, and their spaces against being deleted."""
+        """Lock threads by space and id, and lock their spaces against deletion."""
 
     async def lock(self, *, threads: Iterable[int] = (), runs: Iterable[int] = ()) -> bool:
-        """Hold these against all other writers until the end: threads first, then the heads of runs, each by key.
+        """Lock rows against all other writers until the transaction ends: threads first, then run heads, each by key.
 
-        Return whether others may have written meanwhile, so that what was read of them must be read again.
+        Return whether others may have written to them before the lock, so that earlier reads must be repeated.
         """
 
     async def one(self, name: str, /, **parameters: Any) -> Row | None:
@@ -93,17 +96,17 @@ class Transaction(Protocol):
         """Run a statement that returns nothing."""
 
     async def many(self, name: str, rows: Sequence[tuple[Any, ...]]) -> Sequence[Row]:
-        """Run a statement for each of `rows`, as one where the database can. No two rows may name the same thing."""
+        """Run a statement for each of `rows`, as one statement where the database can. No two rows may share a key."""
 
     async def append(self, entries: Sequence[JournalEntry], *, alone: bool = False) -> Sequence[Row]:
-        """Fence and number commits of different runs, add their events, and return the heads of those let through.
+        """Fence commits of different runs, number and add their events, and return the heads of accepted commits.
 
-        One is not let through if its lease has moved on, or if its run would stop with something unread. With `alone`
-        this is all that the transaction does, so that a database may have done it for good when this returns.
+        A commit is rejected if its lease was lost, or if its run would stop while its inbox has unread items. With
+        `alone` this is the transaction's only statement, so the database may already have committed it on return.
         """
 
     def new_id(self, prefix: str) -> str:
-        """Make an id."""
+        """Generate an id."""
 
     def wake(
         self,
@@ -117,23 +120,23 @@ class Transaction(Protocol):
         news: bool = False,
         timers: bool = False,
     ) -> None:
-        """Tell those who watch, once this has happened; that the queue was `emptied` only takes back what was said."""
+        """Publish a wake-up hint after the commit; `emptied` cancels an earlier `queue` hint of this transaction."""
 
 
 class Batch(msgspec.Struct, Generic[BatchItem, BatchResult], frozen=True, kw_only=True, eq=False):
-    """Work of one kind that is done for many callers at once.
+    """An operation that is applied to the items of many callers at once.
 
-    Two items of one `name` are not done in one go, and those of one name are done in order. If `apply` fails for
-    several items, what it did is taken back, and it is called for each alone.
+    Items with the same `key` are never applied in the same call, and keep their order. If `apply` fails for several
+    items, its changes are rolled back and it is called for each item alone.
     """
 
     enqueues: bool = False
-    """Whether it puts runs into the queue. A database of one process says so beforehand, so that they may be claimed
-    in the transaction that makes them."""
+    """Whether it queues runs. A single-process database announces that beforehand, so that workers can claim the runs
+    in the transaction that creates them."""
     durable: bool = True
-    """Whether it must be on disk before anybody is told; otherwise a database on this machine may let it go there with
-    whatever comes next, as what a power failure then takes back it takes from this process too."""
-    name: Callable[[BatchItem], Hashable]
+    """Whether the transaction must be on disk before callers get their results. If not, a local database may sync it
+    with the next transaction: a power failure that loses it also kills this process."""
+    key: Callable[[BatchItem], Hashable]
     apply: Callable[[Transaction, Sequence[BatchItem]], Awaitable[Sequence[BatchResult | HoldfastError]]]
 
 
@@ -144,31 +147,71 @@ class Database(Protocol):
     """Runs operations. Each method returns once the outcome is on disk."""
 
     async def read(self, operation: Operation[T], *, quick: bool = False) -> T:
-        """Run `operation` on a consistent view, without waiting for writers.
+        """Run `operation` on a consistent snapshot, without waiting for writers.
 
-        With `quick` it reads a few small rows by their keys, so that a database may do it at once where it is called.
+        `quick` declares that it reads a few small rows by key, so the database may run it on the calling thread.
         """
 
     async def write(self, operation: Operation[T], *, enqueues: bool = False) -> T:
-        """Run `operation` in a transaction of its own, or in one that it shares with others and can leave alone.
+        """Run `operation` in a transaction; if others share the transaction, it still fails or rolls back alone.
 
-        Whether it `queues` says the same as of a batch.
+        `enqueues` means the same as in `Batch`.
         """
 
     def submit_to_batch(self, batch: Batch[BatchItem, BatchResult], item: BatchItem) -> Awaitable[BatchResult]:
-        """Do `item` together with whatever else of its kind is waiting; it fails or holds alone."""
+        """Apply `item` together with other waiting items of `batch`; it succeeds or fails alone."""
 
 
 class RetryTransaction(Exception):
     """The locks taken were not enough: run the operation again from the start."""
 
 
+class SqlPort:
+    """Base class of the store's ports."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+
+Port = TypeVar("Port", bound=SqlPort)
+_PortMethod: TypeAlias = Callable[Concatenate[Port, P], Coroutine[Any, Any, T]]
+_TransactionMethod: TypeAlias = Callable[Concatenate[Port, Transaction, P], Coroutine[Any, Any, T]]
+
+
+def reads(method: _TransactionMethod[Port, P, T]) -> _PortMethod[Port, P, T]:
+    """Run a port's method in a read transaction, passed to it as `tx`; callers leave that argument out."""
+
+    @wraps(method)
+    async def read(port: Port, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await port._database.read(lambda tx: method(port, tx, *args, **kwargs))
+
+    return _hide_transaction(read)
+
+
+def writes(method: _TransactionMethod[Port, P, T]) -> _PortMethod[Port, P, T]:
+    """Run a port's method in a write transaction, passed to it as `tx`; callers leave that argument out."""
+
+    @wraps(method)
+    async def write(port: Port, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await port._database.write(lambda tx: method(port, tx, *args, **kwargs))
+
+    return _hide_transaction(write)
+
+
+def _hide_transaction(method: _PortMethod[Port, P, T]) -> _PortMethod[Port, P, T]:
+    """Give a method the signature that its callers see, which is the signature of the port."""
+    signature = inspect.signature(method)
+    visible = [parameter for parameter in signature.parameters.values() if parameter.name != "tx"]
+    method.__signature__ = signature.replace(parameters=visible)  # type: ignore[attr-defined]
+    return method
+
+
 MAX_INLINE_EVENT_CHARS: Final = 32 * 1024
-"""Bytes past which what a log grew by must be read, and only how far it is is told."""
+"""Characters of event JSON that a hint carries per append. Beyond that it carries the head only."""
 
 
 class WakeBuilder:
-    """Hints, gathered."""
+    """Collects the wake-up hints of a transaction."""
 
     __slots__ = ("delayed", "emptied", "ended", "grown", "news", "queue", "runs", "timers")
 
@@ -194,7 +237,7 @@ class WakeBuilder:
         news: bool = False,
         timers: bool = False,
     ) -> None:
-        """Remember one more."""
+        """Add a hint, as `Transaction.wake`."""
         if run is not None:
             self.runs.add(run)
         if grown is not None:
@@ -209,7 +252,7 @@ class WakeBuilder:
         self.timers = self.timers or timers
 
     def merge(self, other: "WakeBuilder") -> None:
-        """Remember what another has that comes after this."""
+        """Add the hints of a later operation."""
         self.runs |= other.runs
         self.ended |= other.ended
         self.grown += other.grown
@@ -219,7 +262,7 @@ class WakeBuilder:
         self.timers = self.timers or other.timers
 
     def build(self) -> WakeHint | None:
-        """Return all of it as one hint."""
+        """Return one hint for all of them, or `None` if there are none."""
         if not (self.runs or self.ended or self.queue or self.delayed or self.news or self.timers):
             return None
         return WakeHint(

@@ -34,8 +34,8 @@ async def test_only_what_need_not_last_is_not_synced_and_only_where_nothing_else
     async def note_all(_: Transaction, items: Sequence[int]) -> list[int]:
         return [level(connection) for _ in items]
 
-    passing = Batch[int, int](name=lambda item: item, apply=note_all, durable=False)
-    lasting = Batch[int, int](name=lambda item: item, apply=note_all)
+    passing = Batch[int, int](key=lambda item: item, apply=note_all, durable=False)
+    lasting = Batch[int, int](key=lambda item: item, apply=note_all)
     assert await writer.submit(note) == FULL
     assert await writer.submit_to_batch(passing, 1) == NORMAL
     assert await writer.submit_to_batch(lasting, 1) == FULL

@@ -1,4 +1,4 @@
-"""Group commit for PostgreSQL: while one batch is written, the next one collects."""
+"""Group commit for PostgreSQL: while one batch is written, items for the next one are collected."""
 
 import asyncio
 from collections import deque
@@ -10,21 +10,20 @@ import msgspec
 from holdfast.concurrency import start_background
 from holdfast.domain.errors import Unavailable
 from holdfast.store.postgres.transaction import Sessions
-from holdfast.store.transaction import Batch, RetryTransaction
+from holdfast.store.transaction import Batch
 
 MAX_BATCH_ITEMS: Final = 512
-MAX_ATTEMPTS: Final = 10
 
 
 class _Job(msgspec.Struct, eq=False):
-    """An item, and who waits for it."""
+    """An item and the future of its caller."""
 
     item: Any
     future: asyncio.Future[Any]
 
 
 class BatchQueues:
-    """The queues of all that is done together, each with a task of its own."""
+    """One queue per batch kind, each with a task of its own."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -32,7 +31,7 @@ class BatchQueues:
         self._closed = False
 
     def submit(self, batch: Batch[Any, Any], item: Any) -> asyncio.Future[Any]:
-        """Hand over an item."""
+        """Queue an item."""
         if self._closed:
             raise Unavailable("the store is closed")
         if id(batch) not in self._queues:
@@ -42,7 +41,7 @@ class BatchQueues:
         return self._queues[id(batch)][0].put(item)
 
     async def close(self) -> None:
-        """Take no more, and write what is waiting."""
+        """Accept no more items, and write those that are queued."""
         self._closed = True
         for queue, working in self._queues.values():
             queue.close()
@@ -50,7 +49,7 @@ class BatchQueues:
 
 
 class _BatchQueue:
-    """Items of one kind, done in the order in which they came."""
+    """Items of one batch kind, applied in the order of submission."""
 
     def __init__(self, sessions: Sessions, batch: Batch[Any, Any]) -> None:
         self._sessions = sessions
@@ -67,7 +66,7 @@ class _BatchQueue:
         return job.future
 
     def close(self) -> None:
-        """Stop once nothing is waiting."""
+        """Stop once the queue is empty."""
         self._closed = True
         self._arrived.set()
 
@@ -80,24 +79,25 @@ class _BatchQueue:
                 await self._write(self._take())
 
     def _take(self) -> list[_Job]:
-        """Take items of different names: the second of a name waits for the next batch."""
+        """Take items with different keys; the second item of a key waits for the next batch."""
         taken: list[_Job] = []
-        names = set()
+        keys = set()
         while self._waiting and len(taken) < MAX_BATCH_ITEMS:
-            name = self._batch.name(self._waiting[0].item)
-            if name in names:
+            key = self._batch.key(self._waiting[0].item)
+            if key in keys:
                 break
-            names.add(name)
+            keys.add(key)
             taken.append(self._waiting.popleft())
         return taken
 
     async def _write(self, jobs: Sequence[_Job]) -> None:
-        """Write a batch; if it fails for a reason that may lie in one of its items, write them one by one."""
+        """Write a batch; if it fails for a reason that one of its items may have caused, write them one by one."""
+        items = [job.item for job in jobs]
         try:
-            outcomes = await self._apply([job.item for job in jobs])
+            outcomes = await self._sessions.write_with_retry(lambda tx: self._batch.apply(tx, items))
         except Unavailable as exc:
             _resolve(jobs, [exc] * len(jobs))
-        except Exception as exc:  # noqa: BLE001 - whatever it is, it must reach the caller and not end the queue
+        except Exception as exc:  # noqa: BLE001 - every error must reach the caller and not end the queue
             if len(jobs) == 1:
                 _resolve(jobs, [exc])
             else:
@@ -105,16 +105,6 @@ class _BatchQueue:
                     await self._write([job])
         else:
             _resolve(jobs, outcomes)
-
-    async def _apply(self, items: Sequence[Any]) -> Sequence[Any]:
-        """Do what is to be done, again if others were in the way."""
-        for _ in range(MAX_ATTEMPTS):
-            try:
-                async with self._sessions.writing() as transaction:
-                    return await self._batch.apply(transaction, items)
-            except RetryTransaction:
-                continue
-        raise Unavailable("others were in the way each time: try again")
 
 
 def _resolve(jobs: Sequence[_Job], outcomes: Sequence[Any]) -> None:

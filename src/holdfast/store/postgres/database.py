@@ -11,28 +11,27 @@ from typing import Final, TypeVar
 import asyncpg
 import msgspec
 
-from holdfast.domain.errors import Unavailable
 from holdfast.domain.instant import Millis
 from holdfast.ports.bus import Bus
 from holdfast.ports.runtime import Clock
-from holdfast.store.postgres.batches import MAX_ATTEMPTS, BatchQueues
+from holdfast.store.postgres.batches import BatchQueues
 from holdfast.store.postgres.errors import DRIVER_ERRORS, translate_error
 from holdfast.store.postgres.transaction import STATEMENTS, Sessions
 from holdfast.store.statements import known_migrations, missing_migrations
-from holdfast.store.transaction import Batch, BatchItem, BatchResult, Operation, RetryTransaction
+from holdfast.store.transaction import Batch, BatchItem, BatchResult, Operation
 
 T = TypeVar("T")
 
 DEFAULT_CONNECTIONS: Final = 10
 CONNECT_TIMEOUT_SECONDS: Final = 10.0
 COMMAND_TIMEOUT_SECONDS: Final = 30.0
-"""Seconds: a server that says nothing for so long is taken for dead, so that no caller hangs."""
+"""A server that sends nothing for this long is considered dead, so that no caller hangs."""
 IDLE_IN_TRANSACTION_TIMEOUT_MS: Final = 5_000
-"""A process that was stopped in the middle of a transaction holds its locks no longer than this."""
+"""The longest that a process stopped in the middle of a transaction keeps its locks."""
 
 
 class PostgresDatabase:
-    """`Database`."""
+    """Implements `Database`."""
 
     def __init__(self, sessions: Sessions, batches: BatchQueues) -> None:
         self._sessions = sessions
@@ -44,17 +43,11 @@ class PostgresDatabase:
             return await operation(transaction)
 
     async def write(self, operation: Operation[T], *, enqueues: bool = False) -> T:
-        """Run an operation, again if others were in its way; those who claim do so in transactions of their own."""
-        for _ in range(MAX_ATTEMPTS):
-            try:
-                async with self._sessions.writing() as transaction:
-                    return await operation(transaction)
-            except RetryTransaction:
-                continue
-        raise Unavailable("others were in the way each time: try again")
+        """Run an operation in a transaction, with retries; claims never join it."""
+        return await self._sessions.write_with_retry(operation)
 
     def submit_to_batch(self, batch: Batch[BatchItem, BatchResult], item: BatchItem) -> Awaitable[BatchResult]:
-        """Do an item with whatever else is waiting."""
+        """Apply an item together with other waiting items."""
         return self._batches.submit(batch, item)
 
 
@@ -62,10 +55,7 @@ class PostgresDatabase:
 async def open_database(
     url: str, *, clock: Clock, use_local_clock: bool, bus: Bus, connections: int = DEFAULT_CONNECTIONS
 ) -> AsyncIterator[PostgresDatabase]:
-    """Connect and bring the schema up to date.
-
-    With `use_local_clock` leases are measured by `clock` and not by the server's.
-    """
+    """Connect and migrate the schema. With `use_local_clock`, leases are measured by `clock`, not by the server's."""
     async with AsyncExitStack() as stack:
         try:
             pool = await open_pool(url, connections)
@@ -81,7 +71,7 @@ async def open_database(
 async def database_on(
     pool: asyncpg.Pool, *, clock: Clock, use_local_clock: bool, bus: Bus
 ) -> AsyncIterator[PostgresDatabase]:
-    """Use a database whose schema is up to date through connections that are there."""
+    """Open a database over an existing pool; its schema is up to date."""
     sessions = Sessions(pool, clock=clock, use_local_clock=use_local_clock, bus=bus)
     batches = BatchQueues(sessions)
     try:
@@ -91,7 +81,7 @@ async def database_on(
 
 
 async def open_pool(url: str, connections: int = DEFAULT_CONNECTIONS) -> asyncpg.Pool:
-    """Connect."""
+    """Open a connection pool."""
     return await asyncpg.create_pool(
         url,
         min_size=1,
@@ -109,7 +99,7 @@ async def open_pool(url: str, connections: int = DEFAULT_CONNECTIONS) -> asyncpg
 
 
 async def _skip_reset(connection: asyncpg.Connection) -> None:
-    """Leave a connection as it is: nothing of ours outlives a transaction, and to reset it is a round trip for each."""
+    """Do not reset a released connection: no state outlives a transaction, and each reset costs a round trip."""
 
 
 async def _close_pool(pool: asyncpg.Pool) -> None:
@@ -121,7 +111,7 @@ async def _close_pool(pool: asyncpg.Pool) -> None:
 
 
 async def migrate(connection: asyncpg.Connection, *, now: Millis) -> None:
-    """Apply what is missing, each migration in a transaction of its own."""
+    """Apply missing migrations, each in a transaction of its own."""
     await connection.execute(STATEMENTS["lock_migrations"].sql)
     try:
         await connection.execute(STATEMENTS["make_migrations_table"].sql)
@@ -137,34 +127,29 @@ async def migrate(connection: asyncpg.Connection, *, now: Millis) -> None:
 
 
 class PostgresInspection(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server is, and how far the schema of its database has come."""
+    """The version of a server and the migration state of its database."""
 
     version: tuple[int, int]
     applied: int
-    """Migrations that it has: 0 where nobody has opened it yet."""
+    """Applied migrations: 0 if Holdfast never opened the database."""
     missing: int
 
 
 async def inspect_database(url: str) -> PostgresInspection:
-    """Look at the database of a server; what is wrong with either is raised."""
+    """Inspect a database without changing it, or raise the error that it has."""
     try:
         connection = await asyncpg.connect(
             url, timeout=CONNECT_TIMEOUT_SECONDS, command_timeout=COMMAND_TIMEOUT_SECONDS
         )
         try:
-            applied = await _applied_migrations(connection)
+            try:
+                rows = await connection.fetch(STATEMENTS["migrations"].sql)
+            except asyncpg.UndefinedTableError:
+                rows = []
             version = connection.get_server_version()
         finally:
             await connection.close(timeout=CONNECT_TIMEOUT_SECONDS)
     except DRIVER_ERRORS as exc:
         raise translate_error(exc) from exc
-    behind = missing_migrations(applied, known_migrations("postgres"))
-    return PostgresInspection(version=(version.major, version.minor), applied=len(applied), missing=len(behind))
-
-
-async def _applied_migrations(connection: asyncpg.Connection) -> dict[str, str]:
-    try:
-        rows = await connection.fetch(STATEMENTS["migrations"].sql)
-    except asyncpg.UndefinedTableError:
-        return {}
-    return {row["name"]: row["checksum"] for row in rows}
+    missing = missing_migrations({row["name"]: row["checksum"] for row in rows}, known_migrations("postgres"))
+    return PostgresInspection(version=(version.major, version.minor), applied=len(rows), missing=len(missing))

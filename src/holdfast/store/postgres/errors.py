@@ -11,24 +11,24 @@ from holdfast.store.transaction import RetryTransaction
 DRIVER_ERRORS: Final = (
     pg.PostgresError,
     pg.InterfaceError,
-    pg.InternalClientError,  # the server said goodbye while nobody asked
+    pg.InternalClientError,  # the server closed an idle connection
     OSError,
     EOFError,
     asyncio.TimeoutError,
     UnicodeEncodeError,
     OverflowError,
 )
-"""What a call of the driver may raise."""
+"""The errors that a call of the driver may raise."""
 
 _TRANSLATIONS: Final[tuple[tuple[tuple[type[BaseException], ...], type[HoldfastError], str], ...]] = (
-    ((pg.DiskFullError,), StoreFull, "the disk of the database is full: nothing of this was written"),
-    ((pg.ReadOnlySQLTransactionError,), StoreReadOnly, "the database takes no writes"),
+    ((pg.DiskFullError,), StoreFull, "the disk of the database is full: nothing was written"),
+    ((pg.ReadOnlySQLTransactionError,), StoreReadOnly, "the database is read-only"),
     ((pg.DataCorruptedError, pg.IndexCorruptedError), StoreCorrupt, "the database is damaged"),
-    ((pg.UniqueViolationError,), Conflict, "something with this name is there already"),
+    ((pg.UniqueViolationError,), Conflict, "this name is already in use"),
     (
         (pg.DataError, pg.CharacterNotInRepertoireError, UnicodeEncodeError, OverflowError),
         Invalid,
-        "this cannot be stored",
+        "the value cannot be stored",
     ),
     (
         (pg.InvalidCatalogNameError, pg.InvalidAuthorizationSpecificationError),
@@ -48,17 +48,17 @@ _TRANSLATIONS: Final[tuple[tuple[tuple[type[BaseException], ...], type[HoldfastE
             asyncio.TimeoutError,
         ),
         Unavailable,
-        "the database does not answer",
+        "the database does not respond",
     ),
 )
-"""The first that fits counts."""
+"""Driver errors, the Holdfast error and its message; the first match is used."""
 
 
 def translate_error(exc: BaseException) -> BaseException:
-    """Return what `exc` means to a caller; what means nothing to it is for the store itself."""
+    """Return the Holdfast error for `exc`, `RetryTransaction` for a conflict, or `exc` itself if there is none."""
     if isinstance(exc, pg.DeadlockDetectedError | pg.SerializationError):
-        return RetryTransaction("another transaction was in the way")
-    for kinds, meaning, message in _TRANSLATIONS:
+        return RetryTransaction("the transaction conflicted with another one")
+    for kinds, error, message in _TRANSLATIONS:
         if isinstance(exc, kinds):
-            return meaning(f"{message} ({str(exc) or type(exc).__name__})")
+            return error(f"{message} ({str(exc) or type(exc).__name__})")
     return exc

@@ -1,4 +1,4 @@
--- name: hold_file
+-- name: lock_file_shared
 -- Until the end of this transaction nobody deletes it.
 SELECT f.*, b.digest, b.size FROM files f JOIN blobs b ON b.blob_key = f.blob_key WHERE f.space_key = :space_key AND f.id = :id
    FOR KEY SHARE OF f;

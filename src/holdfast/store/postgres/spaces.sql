@@ -1,4 +1,4 @@
--- name: hold_space
+-- name: lock_space_shared
 -- Until the end of this transaction nobody deletes it.
 SELECT * FROM spaces WHERE id = :id FOR KEY SHARE;
 

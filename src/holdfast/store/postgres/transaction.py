@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import asyncpg
 
@@ -15,63 +15,66 @@ from holdfast.ports.bus import Bus
 from holdfast.ports.runtime import Clock
 from holdfast.store.postgres.errors import DRIVER_ERRORS, translate_error
 from holdfast.store.statements import load_statements
-from holdfast.store.transaction import JournalEntry, NewRunRow, Row, WakeBuilder
+from holdfast.store.transaction import JournalEntry, NewRunRow, Operation, RetryTransaction, Row, WakeBuilder
 
 ROLLBACK_TIMEOUT_SECONDS: Final = 5.0
-"""Seconds after which a connection is given up."""
+"""Time after which a connection is closed instead of rolled back."""
+MAX_ATTEMPTS: Final = 10
+"""Attempts to write a transaction that conflicts with others."""
+
+T = TypeVar("T")
 
 
 class LazyTransaction:
-    """What happens between them. It begins with its first statement; one that is alone needs no borders."""
+    """A transaction that starts with its first statement, so that a single statement can run without one."""
 
     def __init__(self, connection: asyncpg.Connection, *, reads: bool = False) -> None:
         self._connection = connection
         self._transaction = connection.transaction(isolation="repeatable_read" if reads else None, readonly=reads)
         self._started = False
         self.committing = False
-        """Whether, if the connection breaks now, nobody knows what became of it."""
+        """Whether the outcome is unknown if the connection breaks now."""
 
     @property
     def pid(self) -> int:
-        """Return the number of the server's process."""
+        """The process id of the server's backend."""
         pid: int = self._connection.get_server_pid()
         return pid
 
     async def fetch(self, sql: str, *values: Any) -> Sequence[Row]:
         """Run a statement and return its rows."""
         if not self._started:
-            self._started = True  # it may have also if this is interrupted
+            self._started = True  # before the call, because an interrupted call may have started it
             await self._transaction.start()
         rows: Sequence[Row] = await self._connection.fetch(sql, *values)
         return rows
 
     async def fetch_autocommit(self, sql: str, *values: Any) -> Sequence[Row]:
-        """Run the only statement that there is, for good, and return its rows."""
+        """Run a single statement that commits itself, and return its rows."""
         self.committing = True
         try:
             rows: Sequence[Row] = await self._connection.fetch(sql, *values)
-        except asyncpg.PostgresError as exc:  # where the server refused it, nothing came of it
+        except asyncpg.PostgresError as exc:  # a statement that the server rejected has no effect
             self.committing = isinstance(exc, asyncpg.PostgresConnectionError)
             raise
         self.committing = False
         return rows
 
     async def commit(self) -> None:
-        """Make what was done durable."""
+        """Commit, if the transaction has started."""
         if self._started:
             self.committing = True
             await self._transaction.commit()
             self.committing = False
 
     async def rollback(self, error: BaseException) -> None:
-        """Roll back; where even that fails, the server does it when the connection closes."""
+        """Roll back; if that fails, close the connection, which makes the server roll back."""
         try:
             if isinstance(error, TimeoutError):
-                raise error  # whatever is asked next would wait without end for the server to answer first
+                raise error  # a rollback would wait for the response to the statement that timed out
             if self._started:
-                async with asyncio.timeout(
-                    ROLLBACK_TIMEOUT_SECONDS
-                ):  # `wait_for` may lose a cancellation before Python 3.12
+                # Not `wait_for`: before Python 3.12 it may lose a cancellation.
+                async with asyncio.timeout(ROLLBACK_TIMEOUT_SECONDS):
                     await self._transaction.rollback()
         except DRIVER_ERRORS:
             self._connection.terminate()
@@ -81,7 +84,7 @@ STATEMENTS: Final = load_statements("postgres", lambda index: f"${index}")
 
 
 class PostgresTransaction:
-    """`Transaction`."""
+    """Implements `Transaction`."""
 
     __slots__ = ("_block", "_clock", "_use_local_clock", "new_runs", "lease_now", "now", "wake", "wake_builder")
 
@@ -96,12 +99,12 @@ class PostgresTransaction:
         self.wake = self.wake_builder.add
 
     async def lock_threads_by_name(self, threads: Sequence[tuple[SpaceId, ThreadId]]) -> None:
-        """Take row locks, by the keys that the names stand for."""
+        """Lock thread rows in the order of their keys."""
         await self.many("lock_named_threads", threads)
         self._read_clock()
 
     async def lock(self, *, threads: Iterable[int] = (), runs: Iterable[int] = ()) -> bool:
-        """Take row locks, in the one order that everybody takes them in."""
+        """Lock rows in the order that every transaction uses."""
         if thread_keys := list(threads):
             await self._block.fetch(STATEMENTS["lock_threads"].sql, thread_keys)
         if run_keys := list(runs):
@@ -129,18 +132,30 @@ class PostgresTransaction:
         return await self._block.fetch(STATEMENTS[name].sql, *map(list, zip(*rows, strict=True)))
 
     async def append(self, entries: Sequence[JournalEntry], *, alone: bool = False) -> Sequence[Row]:
-        """Fence, number and add in one statement, which alone needs no transaction around it."""
-        values = _ordered("append", _columns(entries) | {"now": self.now})
+        """Fence, number and add events in one statement, which runs without a transaction if `alone`."""
+        columns = {
+            "run_key": [entry.run_key for entry in entries],
+            "lease_number": [entry.lease_number for entry in entries],
+            "added": [len(entry.events) for entry in entries],
+            "consumed": [entry.consumed for entry in entries],
+            "progresses": [entry.makes_progress for entry in entries],
+            "stops": [entry.stops for entry in entries],
+            "run_of_event": [entry.run_key for entry in entries for _ in entry.events],
+            "following": [following for entry in entries for following in reversed(range(len(entry.events)))],
+            "type": [type_ for entry in entries for type_, _ in entry.events],
+            "data": [data for entry in entries for _, data in entry.events],
+            "now": self.now,
+        }
         fetch = self._block.fetch_autocommit if alone else self._block.fetch
-        return await fetch(STATEMENTS["append"].sql, *values)
+        return await fetch(STATEMENTS["append"].sql, *_ordered("append", columns))
 
     def _read_clock(self) -> None:
-        """Let it be now: what had to wait for others happens after them."""
+        """Set the time to now: after waiting for a lock, the transaction must be later than those it waited for."""
         self.now = self._clock.now()
         self.lease_now: Millis | None = self.now if self._use_local_clock else None
 
     def new_id(self, prefix: str) -> str:
-        """Make an id."""
+        """Generate an id."""
         return sortable_id(prefix, at=self.now, entropy=os.urandom(ENTROPY_BYTES))
 
 
@@ -148,24 +163,8 @@ def _ordered(name: str, parameters: Mapping[str, Any]) -> list[Any]:
     return [parameters[parameter] for parameter in STATEMENTS[name].parameters]
 
 
-def _columns(entries: Sequence[JournalEntry]) -> dict[str, list[Any]]:
-    """Return an array for each column of the heads, and of the events."""
-    return {
-        "run_key": [entry.run_key for entry in entries],
-        "lease_number": [entry.lease_number for entry in entries],
-        "added": [len(entry.events) for entry in entries],
-        "consumed": [entry.consumed for entry in entries],
-        "progresses": [entry.makes_progress for entry in entries],
-        "stops": [entry.stops for entry in entries],
-        "run_of_event": [entry.run_key for entry in entries for _ in entry.events],
-        "following": [following for entry in entries for following in reversed(range(len(entry.events)))],
-        "type": [type_ for entry in entries for type_, _ in entry.events],
-        "data": [data for entry in entries for _, data in entry.events],
-    }
-
-
 class Sessions:
-    """Transactions of one process."""
+    """Opens the transactions of one process."""
 
     def __init__(self, pool: asyncpg.Pool, *, clock: Clock, use_local_clock: bool, bus: Bus) -> None:
         self._pool = pool
@@ -175,34 +174,46 @@ class Sessions:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[PostgresTransaction]:
-        """Read from one snapshot."""
+        """Open a read transaction on one snapshot."""
         try:
             async with self._block(reads=True) as block:
-                yield self._transaction(block)
+                yield PostgresTransaction(block, self._clock, use_local_clock=self._use_local_clock)
         except DRIVER_ERRORS as exc:
             raise translate_error(exc) from exc
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[PostgresTransaction]:
-        """Write, commit, and tell those who watch.
+        """Open a write transaction; commit it, and publish its wake-up hints.
 
-        If the connection breaks before the commit, nothing was written; if it breaks during the commit, nobody knows.
+        If the connection breaks before the commit, nothing was written; if it breaks during it, the outcome is unknown.
         """
         block: LazyTransaction | None = None
         try:
             async with self._block() as block:
-                transaction = self._transaction(block)
+                transaction = PostgresTransaction(block, self._clock, use_local_clock=self._use_local_clock)
                 yield transaction
-            self._publish_wake(transaction)
+            wake = transaction.wake_builder.build()
+            if wake is not None:
+                self._bus.publish(wake)
         except DRIVER_ERRORS as exc:
             error = translate_error(exc)
             if block is not None and block.committing and isinstance(error, Unavailable):
-                error = OutcomeUnknown("the connection broke while this was committed: read before you repeat it")
+                error = OutcomeUnknown("the connection broke during the commit: check the result before you retry")
             raise error from exc
+
+    async def write_with_retry(self, operation: Operation[T]) -> T:
+        """Run an operation in a write transaction; retry it if it conflicts with others."""
+        for _ in range(MAX_ATTEMPTS):
+            try:
+                async with self.writing() as transaction:
+                    return await operation(transaction)
+            except RetryTransaction:
+                continue
+        raise Unavailable(f"the transaction conflicted with others {MAX_ATTEMPTS} times: try again")
 
     @asynccontextmanager
     async def _block(self, *, reads: bool = False) -> AsyncIterator[LazyTransaction]:
-        """Borrow a connection; if it breaks only when it is given back, what was done with it is done."""
+        """Open a transaction on a pooled connection; an error while releasing the connection is ignored."""
         connection = await self._pool.acquire()
         block = LazyTransaction(connection, reads=reads)
         try:
@@ -214,11 +225,3 @@ class Sessions:
         finally:
             with suppress(*DRIVER_ERRORS):
                 await self._pool.release(connection)
-
-    def _publish_wake(self, transaction: PostgresTransaction) -> None:
-        wake = transaction.wake_builder.build()
-        if wake is not None:
-            self._bus.publish(wake)
-
-    def _transaction(self, block: LazyTransaction) -> PostgresTransaction:
-        return PostgresTransaction(block, self._clock, use_local_clock=self._use_local_clock)

@@ -8,7 +8,7 @@ UPDATE run_heads
  WHERE run_key = :run_key AND lease_number = :lease_number
 RETURNING run_key;
 
--- name: let_go
+-- name: release_ended_head
 -- The worker of an ended run has stopped. No row: there was none, or another.
 UPDATE run_heads SET lease_owner = NULL, lease_expires_at = NULL
  WHERE run_key = :run_key AND lease_number = :lease_number AND lease_owner IS NOT NULL

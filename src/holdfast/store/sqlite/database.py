@@ -22,37 +22,37 @@ T = TypeVar("T")
 
 READER_THREADS: Final = 2
 SWITCH_INTERVAL_SECONDS: Final = 0.0005
-"""Seconds. Writer and event loop share the interpreter: at the default a busy thread would hold up each commit."""
+"""Writer and event loop share the GIL: at Python's default interval a busy thread would delay each commit."""
 
 
 class SqliteDatabase:
-    """`Database`."""
+    """Implements `Database`."""
 
     def __init__(self, writer: Writer | None, readers: Readers) -> None:
         self._writer = writer
         self._readers = readers
 
     async def read(self, operation: Operation[T], *, quick: bool = False) -> T:
-        """Run an operation on a snapshot; a quick one here and now, as to ask a thread would cost more."""
+        """Run an operation on a snapshot; a quick one on the event loop, which costs less than a thread switch."""
         if quick:
-            # Whatever goes wrong: a reader has the time to wait, and says what it is.
+            # On any error, a reader thread repeats the read: it can wait for locks, and translates the error.
             with suppress(sqlite3.Error, OverflowError, UnicodeEncodeError):
                 found = self._readers.read_on_loop(operation)
-                await asyncio.sleep(0)  # who reads again and again must not keep the loop for itself
+                await asyncio.sleep(0)  # a caller that reads in a loop must not block the event loop
                 return found
         return cast(T, await self._readers.submit(operation))
 
     async def write(self, operation: Operation[T], *, enqueues: bool = False) -> T:
-        """Run an operation with whatever else is waiting."""
-        return cast(T, await self._writing().submit(operation, enqueues=enqueues))
+        """Run an operation in a transaction with other waiting jobs."""
+        return cast(T, await self._require_writer().submit(operation, enqueues=enqueues))
 
     def submit_to_batch(self, batch: Batch[BatchItem, BatchResult], item: BatchItem) -> Awaitable[BatchResult]:
-        """Do an item with whatever else is waiting."""
-        return self._writing().submit_to_batch(batch, item)
+        """Apply an item in a transaction with other waiting jobs."""
+        return self._require_writer().submit_to_batch(batch, item)
 
-    def _writing(self) -> Writer:
+    def _require_writer(self) -> Writer:
         if self._writer is None:
-            raise StoreReadOnly("the store was opened to read only")
+            raise StoreReadOnly("the store was opened read-only")
         return self._writer
 
 
@@ -60,13 +60,21 @@ class SqliteDatabase:
 async def open_database(
     path: Path, *, clock: Clock, bus: Bus, read_only: bool = False
 ) -> AsyncIterator[SqliteDatabase]:
-    """Own the file, bring its schema up to date, and free what a dead process held."""
+    """Lock the file, migrate its schema, and release the leases of a dead process."""
     async with AsyncExitStack() as stack:
         try:
-            writer = None if read_only else await _open_writer(stack, path, clock=clock, bus=bus)
+            writer = None
             if read_only:
                 with closing(connect(path, read_only=True)) as connection:
                     check_migrated(connection)
+            else:
+                stack.callback(FileOwnership(path).release)
+                connection = connect(path, read_only=False)
+                stack.callback(connection.close)
+                migrate(connection, now=clock.now())
+                sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL_SECONDS))
+                writer = Writer(connection, path, clock=clock, bus=bus)
+                stack.push_async_callback(writer.close)
             readers = Readers(path, clock=clock, count=READER_THREADS)
         except sqlite3.Error as exc:
             raise translate_error(exc) from exc
@@ -75,14 +83,3 @@ async def open_database(
         if writer is not None:
             await database.write(lambda tx: release_all_leases(tx, cap=MAX_ATTEMPTS))
         yield database
-
-
-async def _open_writer(stack: AsyncExitStack, path: Path, *, clock: Clock, bus: Bus) -> Writer:
-    stack.callback(FileOwnership(path).release)
-    connection = connect(path, read_only=False)
-    stack.callback(connection.close)
-    migrate(connection, now=clock.now())
-    sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL_SECONDS))
-    writer = Writer(connection, path, clock=clock, bus=bus)
-    stack.push_async_callback(writer.close)
-    return writer

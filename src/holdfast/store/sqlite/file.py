@@ -1,6 +1,6 @@
-"""The SQLite file: connect, own, migrate and check it, and translate its errors.
+"""The SQLite file: connect to it, lock, migrate and check it, and translate its errors.
 
-One process owns the file for writing: it holds a lock that ends with the process.
+One process owns the file for writing: it holds a lock that the system releases when the process ends.
 """
 
 import fcntl
@@ -29,27 +29,29 @@ from holdfast.store.statements import known_migrations, missing_migrations
 
 _PRIMARY_CODE_MASK: Final = 0xFF
 _TRANSLATIONS: Final[dict[int, tuple[type[Exception], str]]] = {
-    sqlite3.SQLITE_FULL: (StoreFull, "the disk is full: nothing of this was written"),
+    sqlite3.SQLITE_FULL: (StoreFull, "the disk is full: nothing was written"),
     sqlite3.SQLITE_READONLY: (StoreReadOnly, "the database file cannot be written to"),
     sqlite3.SQLITE_PERM: (StoreReadOnly, "the database file cannot be written to"),
     sqlite3.SQLITE_CORRUPT: (StoreCorrupt, "the database file is damaged: restore it from a backup"),
     sqlite3.SQLITE_NOTADB: (StoreCorrupt, "the file is not a database"),
     sqlite3.SQLITE_CANTOPEN: (Unavailable, "the database file cannot be opened"),
     sqlite3.SQLITE_IOERR: (Unavailable, "the disk failed"),
-    sqlite3.SQLITE_BUSY: (Unavailable, "another program holds the database file"),
-    sqlite3.SQLITE_CONSTRAINT: (Conflict, "something with this name is there already"),
-    sqlite3.SQLITE_TOOBIG: (Invalid, "this is too large to be stored"),
+    sqlite3.SQLITE_BUSY: (Unavailable, "another program locks the database file"),
+    sqlite3.SQLITE_CONSTRAINT: (Conflict, "this name is already in use"),
+    sqlite3.SQLITE_TOOBIG: (Invalid, "the value is too large to be stored"),
 }
 
 
 def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
-    """Open the file for one thread."""
+    """Open a connection for one thread."""
     uri = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, cached_statements=1024)
     try:
         connection.row_factory = sqlite3.Row
-        connection.create_function("holdfast_contains", 2, _contains, deterministic=True)
-        connection.create_function("holdfast_has", 2, _json_has, deterministic=True)
+        connection.create_function(
+            "holdfast_contains", 2, lambda text, part: text is not None and part in text, deterministic=True
+        )
+        connection.create_function("holdfast_has", 2, lambda items, item: item in json.loads(items), deterministic=True)
         connection.execute("PRAGMA busy_timeout = 5000")
         connection.execute("PRAGMA cache_size = -16000")
         connection.execute("PRAGMA temp_store = MEMORY")
@@ -63,7 +65,7 @@ def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
 
 
 def translate_error(exc: BaseException, *, committing: bool = False) -> BaseException:
-    """Return what `exc` means to a caller; what means nothing to it stays as it is."""
+    """Return the Holdfast error for `exc`, or `exc` itself if there is none."""
     if isinstance(exc, OverflowError):
         return Invalid("a number is too large to be stored")
     if isinstance(exc, UnicodeEncodeError):
@@ -72,23 +74,15 @@ def translate_error(exc: BaseException, *, committing: bool = False) -> BaseExce
         return exc
     code = getattr(exc, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY_CODE_MASK
     if code == sqlite3.SQLITE_IOERR and committing:
-        return OutcomeUnknown("the disk failed while this was written: read before you repeat it")
+        return OutcomeUnknown("the disk failed during the commit: check the result before you retry")
     if code not in _TRANSLATIONS:
         return exc
     kind, message = _TRANSLATIONS[code]
     return kind(f"{message} ({exc})")
 
 
-def _contains(text: str | None, part: str) -> bool:
-    return text is not None and part in text
-
-
-def _json_has(items: str, item: str) -> bool:
-    return item in json.loads(items)
-
-
 class FileOwnership:
-    """The right to write to a database file."""
+    """The lock that makes this process the only writer of a database file."""
 
     def __init__(self, database: Path) -> None:
         path = database.with_name(f"{database.name}.owner")
@@ -103,23 +97,22 @@ class FileOwnership:
         except BlockingIOError as exc:
             owner = os.pread(self._file, 32, 0).decode() or "unknown"
             os.close(self._file)
-            raise StoreOwned(
-                f"process {owner} writes to `{database.name}`: stop it, or open the file to read only"
-            ) from exc
-        with suppress(OSError):  # a full disk: the lock holds without the name of its owner
+            message = f"process {owner} writes to `{database.name}`: stop it, or open the file read-only"
+            raise StoreOwned(message) from exc
+        with suppress(OSError):  # on a full disk the lock works without the process id in the file
             os.ftruncate(self._file, 0)
             os.pwrite(self._file, str(os.getpid()).encode(), 0)
 
     def release(self) -> None:
-        """Let another process own the file."""
+        """Release the lock."""
         os.close(self._file)
 
 
 def owner_of(database: Path) -> str | None:
-    """Return the process that owns a file, if one does. Who begins to own it in this very moment may be refused."""
+    """Return the id of the process that owns a file, if any. A process that takes the lock meanwhile may be refused."""
     try:
         file = os.open(database.with_name(f"{database.name}.owner"), os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:  # nobody has owned it yet
+    except OSError:  # no process has owned it yet
         return None
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -131,7 +124,7 @@ def owner_of(database: Path) -> str | None:
 
 
 def migrate(connection: sqlite3.Connection, *, now: Millis) -> None:
-    """Apply what is missing, each migration in a transaction of its own."""
+    """Apply missing migrations, each in a transaction of its own."""
     connection.execute(STATEMENTS["make_migrations_table"].sql)
     for migration in missing_migrations(_applied_migrations(connection), known_migrations("sqlite")):
         connection.execute("BEGIN IMMEDIATE")
@@ -146,15 +139,15 @@ def migrate(connection: sqlite3.Connection, *, now: Millis) -> None:
 
 
 def check_migrated(connection: sqlite3.Connection) -> None:
-    """Raise unless the schema is that of this version: who only reads cannot bring it up to date."""
+    """Raise unless the schema is up to date: a read-only store cannot migrate it."""
     try:
-        behind = missing_migrations(_applied_migrations(connection), known_migrations("sqlite"))
+        missing = missing_migrations(_applied_migrations(connection), known_migrations("sqlite"))
     except sqlite3.OperationalError as exc:
         if exc.sqlite_errorcode != sqlite3.SQLITE_ERROR:
             raise
-        raise StoreReadOnly(f"the database has no schema of Holdfast: open it once to write ({exc})") from exc
-    if behind:
-        raise StoreReadOnly(f"the database is older than `{behind[0].name}`: open it once to write")
+        raise StoreReadOnly(f"the database has no Holdfast schema: open it for writing once ({exc})") from exc
+    if missing:
+        raise StoreReadOnly(f"the database is older than `{missing[0].name}`: open it for writing once")
 
 
 def _applied_migrations(connection: sqlite3.Connection) -> dict[str, str]:
@@ -173,15 +166,15 @@ def _split_statements(script: str) -> Iterator[str]:
 
 
 DAMAGE_CHECK_TIMEOUT_SECONDS: Final = 20.0
-"""Seconds after which a look through a large file is ended."""
+"""Time after which the check of a large file is stopped."""
 
 _MAX_PROBLEMS: Final = 3
 _INSTRUCTIONS_PER_CLOCK_CHECK: Final = 10_000
-"""Instructions of SQLite between two looks at the clock."""
+"""SQLite virtual machine instructions between two timeout checks."""
 
 
 def schema_version(path: Path) -> str:
-    """Return the version of the schema, or raise what is wrong with the file."""
+    """Return the schema version, or raise the error that the file has."""
     try:
         with closing(connect(path, read_only=True)) as connection:
             check_migrated(connection)
@@ -191,11 +184,11 @@ def schema_version(path: Path) -> str:
 
 
 def find_damage(path: Path, *, timeout_seconds: float = DAMAGE_CHECK_TIMEOUT_SECONDS) -> list[str] | None:
-    """Return what is damaged in a file, or nothing where that took too long to see."""
-    until = monotonic() + timeout_seconds
+    """Return the damage found in a file, empty if it is intact; `None` if the check timed out."""
+    deadline = monotonic() + timeout_seconds
     try:
         with closing(connect(path, read_only=True)) as connection:
-            connection.set_progress_handler(lambda: monotonic() > until, _INSTRUCTIONS_PER_CLOCK_CHECK)
+            connection.set_progress_handler(lambda: monotonic() > deadline, _INSTRUCTIONS_PER_CLOCK_CHECK)
             rows = connection.execute(f"PRAGMA quick_check({_MAX_PROBLEMS})").fetchall()
     except sqlite3.OperationalError as exc:
         if exc.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:

@@ -1,6 +1,6 @@
 """Reader threads with their own connections, which never block the writer or the event loop.
 
-A read that is cheaper than a thread hand-over runs on the event loop itself, on one more connection that never waits.
+A read that is cheaper than a thread switch runs on the event loop itself, on a separate connection that never waits.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from holdfast.store.sqlite.transaction import SqliteTransaction, run_operation
 from holdfast.store.transaction import Operation
 
 MAX_READS_PER_BATCH: Final = 16
-"""Reads that are answered together: each waits for the slowest of them."""
+"""Reads whose results are returned together: each waits for the slowest of them."""
 
 T = TypeVar("T")
 
@@ -28,12 +28,12 @@ _ReadResult: TypeAlias = tuple[Any, BaseException | None]
 
 
 class Readers:
-    """A few threads that read."""
+    """A pool of reader threads."""
 
     def __init__(self, path: Path, *, clock: Clock, count: int) -> None:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._gathered: list[_Job] = []
+        self._pending: list[_Job] = []
         self._jobs: SimpleQueue[list[_Job] | None] = SimpleQueue()
         self._closed = False
         self._loop_connection = connect(path, read_only=True)
@@ -47,17 +47,17 @@ class Readers:
             thread.start()
 
     def submit(self, operation: Operation[Any]) -> asyncio.Future[Any]:
-        """Take something to read; what one turn of the loop asks for goes over, and comes back, at once."""
+        """Queue a read. All reads of one event loop iteration are passed to the threads, and resolved, together."""
         if self._closed:
             raise Unavailable("the store is closed")
-        if not self._gathered:
-            self._loop.call_soon(self._hand_over)
+        if not self._pending:
+            self._loop.call_soon(self._flush)
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._gathered.append((operation, future))
+        self._pending.append((operation, future))
         return future
 
     def read_on_loop(self, operation: Operation[T]) -> T:
-        """Read on the calling thread, which is the loop's."""
+        """Read on the calling thread, which is that of the event loop."""
         if self._closed:
             raise Unavailable("the store is closed")
         try:
@@ -65,15 +65,15 @@ class Readers:
         finally:
             _end_transaction(self._loop_connection)
 
-    def _hand_over(self) -> None:
-        for start in range(0, len(self._gathered), MAX_READS_PER_BATCH):
-            self._jobs.put(self._gathered[start : start + MAX_READS_PER_BATCH])
-        self._gathered = []
+    def _flush(self) -> None:
+        for start in range(0, len(self._pending), MAX_READS_PER_BATCH):
+            self._jobs.put(self._pending[start : start + MAX_READS_PER_BATCH])
+        self._pending = []
 
     async def close(self) -> None:
-        """Read what is waiting to be read, then stop."""
+        """Finish the queued reads, then stop the threads."""
         self._closed = True
-        self._hand_over()
+        self._flush()
         for _ in self._threads:
             self._jobs.put(None)
         for thread in self._threads:
@@ -82,30 +82,30 @@ class Readers:
 
     def _work(self, connection: sqlite3.Connection) -> None:
         while (jobs := self._jobs.get()) is not None:
-            answers: list[_ReadResult] = []
+            results: list[_ReadResult] = []
             for operation, _ in jobs:
                 try:
-                    answers.append((self._read(connection, operation), None))
-                except Exception as exc:  # noqa: BLE001 - whatever it is, it must reach the caller and not end the thread
-                    answers.append((None, translate_error(exc)))
+                    results.append((self._read(connection, operation), None))
+                except Exception as exc:  # noqa: BLE001 - every error must reach the caller and not end the thread
+                    results.append((None, translate_error(exc)))
             _end_transaction(connection)
-            self._loop.call_soon_threadsafe(_resolve, jobs, answers)
+            self._loop.call_soon_threadsafe(_resolve, jobs, results)
         connection.close()
 
     def _read(self, connection: sqlite3.Connection, operation: Operation[T]) -> T:
-        if not connection.in_transaction:  # the first begins one for all, and an error may end it
+        if not connection.in_transaction:  # the reads of a batch share a transaction, which an error may end
             connection.execute("BEGIN")
         return run_operation(operation, SqliteTransaction(connection, self._clock.now()))
 
 
 def _end_transaction(connection: sqlite3.Connection) -> None:
-    with suppress(sqlite3.Error):  # it only read
+    with suppress(sqlite3.Error):  # the transaction only read
         if connection.in_transaction:
             connection.execute("ROLLBACK")
 
 
-def _resolve(jobs: Sequence[_Job], answers: Sequence[_ReadResult]) -> None:
-    for (_, future), (result, error) in zip(jobs, answers, strict=True):
+def _resolve(jobs: Sequence[_Job], results: Sequence[_ReadResult]) -> None:
+    for (_, future), (result, error) in zip(jobs, results, strict=True):
         if future.done():
             continue
         if error is not None:

@@ -1,4 +1,4 @@
--- name: hold_space
+-- name: lock_space_shared
 -- One writer: nobody else deletes it.
 SELECT * FROM spaces WHERE id = :id;
 

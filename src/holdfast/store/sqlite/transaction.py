@@ -1,4 +1,4 @@
-"""A SQLite transaction: nothing in it ever waits, so an operation runs from start to end in one go."""
+"""SQLite transactions. Their methods never suspend, so an operation runs to the end without an event loop."""
 
 import os
 import re
@@ -17,7 +17,6 @@ T = TypeVar("T")
 
 STATEMENTS: Final = load_statements("sqlite", lambda index: f"?{index}")
 MAX_ROWS_PER_STATEMENT: Final = 64
-"""Of one statement."""
 
 _VALUES_ROW: Final = re.compile(r"(?<=VALUES )\([^()]+\)")
 _PLACEHOLDER_NUMBER: Final = re.compile(r"(?<=\?)\d+")
@@ -31,7 +30,7 @@ _MULTI_ROW_STATEMENTS: Final = frozenset(
 
 
 def _sql_for_one_row(sql: str) -> str:
-    """Return an update that takes its rows from a table with the only row in its place: such a table costs more."""
+    """Return the statement for a single row: an update from a `VALUES` table gets the values inline: faster."""
     update = _UPDATE_FROM_VALUES.fullmatch(sql)
     if update is None:
         return sql
@@ -44,14 +43,14 @@ _ONE_ROW_SQL: Final = {name: _sql_for_one_row(statement.sql) for name, statement
 
 
 class SqliteTransaction:
-    """`Transaction`."""
+    """Implements `Transaction`."""
 
     __slots__ = ("_connection", "new_runs", "lease_now", "now", "wake", "wake_builder")
 
     def __init__(
         self, connection: sqlite3.Connection, now: Millis, new_runs: dict[int, NewRunRow] | None = None
     ) -> None:
-        """Begin an operation; `born` are the runs that others in the same transaction have made."""
+        """Begin an operation; `new_runs` are those that earlier operations of the same transaction inserted."""
         self._connection = connection
         self.now = now
         self.lease_now: Millis | None = now
@@ -74,34 +73,40 @@ class SqliteTransaction:
     async def all(self, name: str, /, **parameters: Any) -> list[Row]:
         """Run a statement and return its rows."""
         statement = STATEMENTS[name]
-        return self._fetch(statement.sql, [parameters[parameter] for parameter in statement.parameters])
+        values = [parameters[parameter] for parameter in statement.parameters]
+        return self._connection.execute(statement.sql, values).fetchall()
 
     async def run(self, name: str, /, **parameters: Any) -> None:
         """Run a statement that returns nothing."""
         await self.all(name, **parameters)
 
     async def many(self, name: str, rows: Sequence[tuple[Any, ...]]) -> list[Row]:
-        """Run a statement for each row, or for as many at a time as it takes.
+        """Run a statement for as many rows at a time as possible.
 
-        Each time the interpreter is let go of, and the event loop may keep it for longer than the statement takes.
+        Each execution releases the GIL, and the event loop may hold it longer than the statement takes.
         """
         if not rows:
             return []
         if len(rows) == 1:
             return self._connection.execute(_ONE_ROW_SQL[name], rows[0]).fetchall()
-        most = MAX_ROWS_PER_STATEMENT if name in _MULTI_ROW_STATEMENTS else 1
+        max_rows = MAX_ROWS_PER_STATEMENT if name in _MULTI_ROW_STATEMENTS else 1
         found: list[Row] = []
         done = 0
         while done < len(rows):
-            count = _chunk_size(min(most, len(rows) - done))
-            found += self._fetch(_sql_for_rows(name, count), list(chain.from_iterable(rows[done : done + count])))
+            count = _chunk_size(min(max_rows, len(rows) - done))
+            values = list(chain.from_iterable(rows[done : done + count]))
+            found += self._connection.execute(_sql_for_rows(name, count), values).fetchall()
             done += count
         return found
 
     async def append(self, entries: Sequence[JournalEntry], *, alone: bool = False) -> list[Row]:
-        """Fence and number, then add."""
-        passed = await self.many("fence", [_fence_values(entry) for entry in entries])
-        last = {row["run_key"]: row["last_event_seq"] for row in passed}
+        """Fence commits and number their events, then add the events."""
+        fenced = [
+            (len(entry.events), entry.consumed, entry.makes_progress, entry.run_key, entry.lease_number, entry.stops)
+            for entry in entries
+        ]
+        heads = await self.many("fence", fenced)
+        last = {row["run_key"]: row["last_event_seq"] for row in heads}
         rows = []
         for entry in entries:
             if entry.run_key in last:
@@ -109,30 +114,27 @@ class SqliteTransaction:
                 for seq, (type_, data) in enumerate(entry.events, start=first):
                     rows.append((entry.run_key, seq, type_, data, self.now))
         await self.many("add_events", rows)
-        return passed
-
-    def _fetch(self, sql: str, values: Sequence[Any]) -> list[Row]:
-        return self._connection.execute(sql, values).fetchall()
+        return heads
 
     def new_id(self, prefix: str) -> str:
-        """Make an id."""
+        """Generate an id."""
         return sortable_id(prefix, at=self.now, entropy=os.urandom(ENTROPY_BYTES))
 
 
 @cache
 def _sql_for_rows(name: str, count: int) -> str:
-    """Return a statement that takes so many rows."""
+    """Return the SQL of a statement with `count` rows in its `VALUES`."""
     statement = STATEMENTS[name]
+
+    def shifted(row: str, shift: int) -> str:
+        return _PLACEHOLDER_NUMBER.sub(lambda number: str(int(number[0]) + shift), row)
+
     shifts = [index * len(statement.parameters) for index in range(count)]
-    return _VALUES_ROW.sub(lambda row: ", ".join(_shift_placeholders(row[0], shift) for shift in shifts), statement.sql)
-
-
-def _shift_placeholders(row: str, shift: int) -> str:
-    return _PLACEHOLDER_NUMBER.sub(lambda number: str(int(number[0]) + shift), row)
+    return _VALUES_ROW.sub(lambda row: ", ".join(shifted(row[0], shift) for shift in shifts), statement.sql)
 
 
 def _chunk_size(rows: int) -> int:
-    """Return the largest of 1, 2, 3, 4, 6, 8, 12 … that fits: few sizes stay prepared, and few parts make up any."""
+    """Return the largest of 1, 2, 3, 4, 6, 8, 12 … that fits: few sizes to prepare, and few chunks for any count."""
     power = 1 << rows.bit_length() - 1
     return power + power // 2 if rows >= power + power // 2 else power
 
@@ -143,21 +145,10 @@ def run_operation(operation: Operation[T], transaction: SqliteTransaction) -> T:
 
 
 def run_to_end(awaitable: Awaitable[T]) -> T:
-    """Drive something that never waits."""
+    """Run an awaitable that never suspends."""
     steps = awaitable.__await__()
     try:
         next(steps)
     except StopIteration as end:
         return cast(T, end.value)
-    raise RuntimeError("an operation waited for something other than its transaction")
-
-
-def _fence_values(entry: JournalEntry) -> tuple[int, ...]:
-    return (
-        len(entry.events),
-        entry.consumed,
-        entry.makes_progress,
-        entry.run_key,
-        entry.lease_number,
-        entry.stops,
-    )
+    raise RuntimeError("an operation awaited something other than its transaction")

@@ -7,7 +7,7 @@ A job that fails rolls back only its own changes.
 
 import asyncio
 import sqlite3
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -25,15 +25,15 @@ from holdfast.store.transaction import Batch, NewRunRow, Operation, WakeBuilder
 
 MAX_JOBS_PER_TRANSACTION: Final = 1024
 CLAIM_WAIT_LOOP_TURNS: Final = 1
-"""Turns of the loop in which a worker that heard a hint asks for a run."""
+"""Event loop iterations that a worker needs to claim a run after a `coming` hint."""
 
-# How a job is begun, taken back and kept: what comes first in a transaction needs no savepoint.
+# Statements that begin, roll back and keep a job: the first job of a transaction needs no savepoint.
 _FIRST_JOB_SQL: Final = (), ("ROLLBACK", "BEGIN IMMEDIATE"), ()
 _LATER_JOB_SQL: Final = ("SAVEPOINT job",), ("ROLLBACK TO job", "RELEASE job"), ("RELEASE job",)
 
 
 class _Job(msgspec.Struct, eq=False):
-    """An operation, or an item of a batch, and what became of it."""
+    """An operation or an item of a batch, with its result or error."""
 
     future: asyncio.Future[Any]
     operation: Operation[Any] | None = None
@@ -44,7 +44,7 @@ class _Job(msgspec.Struct, eq=False):
 
 
 class Writer:
-    """A thread that owns the only connection that writes."""
+    """The writer thread, which owns the only connection that writes."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path, *, clock: Clock, bus: Bus) -> None:
         self._connection = connection
@@ -52,97 +52,98 @@ class Writer:
         self._file = _file_identity(path)
         self._durable = True
         self._has_changes = False
-        """Whether the transaction has something in it that must be kept when a job fails."""
+        """Whether earlier jobs changed something in the transaction, which must survive the failure of a later job."""
         self._new_runs: dict[int, NewRunRow] = {}
-        """The runs that the transaction has made, unless it took something back since."""
+        """The runs that the transaction inserted since its last rollback of a job."""
         self._clock = clock
         self._bus = bus
         self._loop = asyncio.get_running_loop()
-        self._gathered: list[_Job] = []
-        self._claim_announced = False
-        """Whether it was said that a run is coming: once, or those who follow each other would hold up the first."""
+        self._pending: list[_Job] = []
+        self._announced = False
+        """Whether the `coming` hint was sent for the pending jobs: once, or a series of jobs would delay the first."""
         self._turns_left = 0
-        """How many turns of the loop to wait for more."""
+        """Event loop iterations to wait for more jobs."""
         self._jobs: SimpleQueue[list[_Job] | None] = SimpleQueue()
         self._closed = False
         self._thread = Thread(target=self._work, name="holdfast-writer", daemon=True)
         self._thread.start()
 
     def submit(self, operation: Operation[Any], *, enqueues: bool = False) -> asyncio.Future[Any]:
-        """Hand over an operation."""
+        """Queue an operation."""
         return self._submit(_Job(self._loop.create_future(), operation=operation), enqueues=enqueues)
 
     def submit_to_batch(self, batch: Batch[Any, Any], item: Any) -> asyncio.Future[Any]:
-        """Hand over an item of a batch."""
+        """Queue an item of a batch."""
         return self._submit(_Job(self._loop.create_future(), batch=batch, item=item), enqueues=batch.enqueues)
 
     def _submit(self, job: _Job, *, enqueues: bool) -> asyncio.Future[Any]:
-        """Take a job; all that one turn of the loop asks for goes over at once.
+        """Queue a job. All jobs of one event loop iteration are passed to the thread together.
 
-        Otherwise the thread would wake up at the first, and fight with those who ask for the interpreter. What puts
-        runs into the queue waits until a worker can have asked for them: then they are claimed in one transaction.
+        Otherwise the thread would wake up at the first job and compete with the callers for the GIL. Jobs that queue
+        runs wait a little longer, so that a worker's claim can join their transaction.
         """
         if self._closed:
             raise Unavailable("the store is closed")
-        if not self._gathered:
-            self._loop.call_soon(self._gather)
-        self._gathered.append(job)
-        if enqueues and not self._claim_announced:
-            self._claim_announced, self._turns_left = True, CLAIM_WAIT_LOOP_TURNS
+        if not self._pending:
+            self._loop.call_soon(self._flush_later)
+        self._pending.append(job)
+        if enqueues and not self._announced:
+            self._announced, self._turns_left = True, CLAIM_WAIT_LOOP_TURNS
             self._bus.publish(WakeHint(coming=True))
         return job.future
 
-    def _gather(self) -> None:
+    def _flush_later(self) -> None:
         if self._turns_left:
             self._turns_left -= 1
-            self._loop.call_soon(self._gather)
+            self._loop.call_soon(self._flush_later)
         else:
-            self._hand_over()
+            self._flush()
 
-    def _hand_over(self) -> None:
-        if self._gathered:
-            self._jobs.put(self._gathered)
-            self._gathered, self._claim_announced = [], False
+    def _flush(self) -> None:
+        if self._pending:
+            self._jobs.put(self._pending)
+            self._pending, self._announced = [], False
 
     async def close(self) -> None:
-        """Do what is waiting, then stop."""
+        """Finish the queued jobs, then stop the thread."""
         self._closed = True
-        self._hand_over()
+        self._flush()
         self._jobs.put(None)
         await asyncio.to_thread(self._thread.join)
 
     def _work(self) -> None:
         jobs: list[_Job] = []
         while self._take(jobs):
-            waking = WakeBuilder()
-            self._write(jobs, waking)
-            self._loop.call_soon_threadsafe(self._resolve, jobs, waking)
+            hints = WakeBuilder()
+            self._write(jobs, hints)
+            self._loop.call_soon_threadsafe(self._resolve, jobs, hints)
             jobs = []
 
     def _take(self, jobs: list[_Job]) -> bool:
-        """Fill `jobs` with what is waiting; return whether there is anything left to do."""
-        asked = self._jobs.get()
-        while asked is not None:
-            jobs += asked
+        """Fill `jobs` with the queued jobs; return false once the queue is closed and empty."""
+        queued = self._jobs.get()
+        while queued is not None:
+            jobs += queued
             if len(jobs) >= MAX_JOBS_PER_TRANSACTION:
                 return True
             try:
-                asked = self._jobs.get_nowait()
+                queued = self._jobs.get_nowait()
             except Empty:
                 return True
         if jobs:
             self._jobs.put(None)
         return bool(jobs)
 
-    def _write(self, jobs: Sequence[_Job], waking: WakeBuilder) -> None:
+    def _write(self, jobs: Sequence[_Job], hints: WakeBuilder) -> None:
         try:
-            self._check_file()
+            if _file_identity(self._path) != self._file:  # SQLite would go on writing, and lose everything
+                raise Unavailable(f"`{self._path.name}` was moved or deleted: put it back, or open the store again")
             self._choose_sync(durable=any(job.batch is None or job.batch.durable for job in jobs))
             self._connection.execute("BEGIN IMMEDIATE")
             self._has_changes, self._new_runs = False, {}
-            for part in _split_jobs(jobs):
-                self._do(part, waking)
-        except Exception as exc:  # noqa: BLE001 - whatever it is, it must reach every caller and not end the thread
+            for group in _split_jobs(jobs):
+                self._run_group(group, hints)
+        except Exception as exc:  # noqa: BLE001 - every error must reach every caller and not end the thread
             self._fail(jobs, translate_error(exc))
             return
         try:
@@ -151,40 +152,36 @@ class Writer:
             self._fail(jobs, translate_error(exc, committing=True))
 
     def _choose_sync(self, *, durable: bool) -> None:
-        """Have the next transaction reach the disk before it is over, or with the one after it."""
+        """Sync the next transaction to disk at its commit, or else with the next durable one."""
         if durable is not self._durable:
             self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._durable = durable
 
-    def _check_file(self) -> None:
-        """Raise if the file was taken away: SQLite would go on, and all of it would be lost."""
-        if _file_identity(self._path) != self._file:
-            raise Unavailable(f"`{self._path.name}` was moved or deleted: put it back, or open the store again")
-
-    def _do(self, part: Sequence[_Job], waking: WakeBuilder) -> None:
-        """Do an operation, or items of a batch together and, if that fails, one by one."""
-        error = self._attempt(part, waking)
-        if error is not None and len(part) > 1:
-            for job in part:
-                self._do([job], waking)
+    def _run_group(self, group: Sequence[_Job], hints: WakeBuilder) -> None:
+        """Apply a group of jobs together and, if that fails, one by one."""
+        error = self._attempt(group, hints)
+        if error is not None and len(group) > 1:
+            for job in group:
+                self._run_group([job], hints)
         elif error is not None:
-            part[0].error = error
+            group[0].error = error
 
-    def _attempt(self, part: Sequence[_Job], waking: WakeBuilder) -> BaseException | None:
+    def _attempt(self, group: Sequence[_Job], hints: WakeBuilder) -> BaseException | None:
+        """Apply a group of jobs; on failure roll back their changes and return the error."""
         transaction = SqliteTransaction(self._connection, self._clock.now(), self._new_runs)
-        begin, take_back, keep = _LATER_JOB_SQL if self._has_changes else _FIRST_JOB_SQL
+        begin, roll_back, keep = _LATER_JOB_SQL if self._has_changes else _FIRST_JOB_SQL
         self._execute(begin)
         try:
-            _apply_jobs(part, transaction)
+            _apply_jobs(group, transaction)
         except Exception as exc:
             if not self._connection.in_transaction:
-                raise  # the disk is full or broken: SQLite has taken back everything
-            self._execute(take_back)
+                raise  # the disk is full or broken: SQLite has rolled back everything
+            self._execute(roll_back)
             self._new_runs.clear()
             return translate_error(exc)
         self._execute(keep)
         self._has_changes = True
-        waking.merge(transaction.wake_builder)
+        hints.merge(transaction.wake_builder)
         return None
 
     def _execute(self, statements: Sequence[str]) -> None:
@@ -192,13 +189,13 @@ class Writer:
             self._connection.execute(statement)
 
     def _fail(self, jobs: Sequence[_Job], error: BaseException) -> None:
-        with suppress(sqlite3.Error):  # on a broken disk even this may fail, and they must be answered
+        with suppress(sqlite3.Error):  # on a broken disk this may fail too, and the jobs still need their error
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
         for job in jobs:
             job.error = error
 
-    def _resolve(self, jobs: Sequence[_Job], waking: WakeBuilder) -> None:
+    def _resolve(self, jobs: Sequence[_Job], hints: WakeBuilder) -> None:
         for job in jobs:
             if job.future.done():
                 continue
@@ -206,13 +203,13 @@ class Writer:
                 job.future.set_exception(job.error)
             else:
                 job.future.set_result(job.result)
-        wake = waking.build()
+        wake = hints.build()
         if wake is not None:
             self._bus.publish(wake)
 
 
 def _file_identity(path: Path) -> tuple[int, int] | None:
-    """Return what tells a file from every other one, wherever it is moved."""
+    """Return device and inode of a file, which stay the same if it is moved; `None` if it does not exist."""
     try:
         found = path.stat()
     except OSError:
@@ -220,43 +217,36 @@ def _file_identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _split_jobs(jobs: Sequence[_Job]) -> Iterator[list[_Job]]:
-    """Split jobs into operations, one by one and in order, and what is done together between two of them."""
-    waiting: list[_Job] = []
-    for job in jobs:
-        if job.operation is None:
-            waiting.append(job)
-        else:
-            yield from _group_by_batch(waiting)
-            waiting = []
-            yield [job]
-    yield from _group_by_batch(waiting)
+def _split_jobs(jobs: Sequence[_Job]) -> list[list[_Job]]:
+    """Split jobs into groups: each operation alone and in order, and the batch items between two operations by batch.
 
-
-def _group_by_batch(jobs: Sequence[_Job]) -> Iterator[list[_Job]]:
-    """Gather items of one batch, so that no part has two of one name and those of one name stay in order."""
-    parts: list[list[_Job]] = []
+    No group has two items with the same key, and items with the same key keep their order.
+    """
+    groups: list[list[_Job]] = []
     latest: dict[int, tuple[list[_Job], set[Hashable]]] = {}
     for job in jobs:
-        assert job.batch is not None
-        name = job.batch.name(job.item)
+        if job.batch is None:
+            groups.append([job])
+            latest.clear()
+            continue
+        key = job.batch.key(job.item)
         found = latest.get(id(job.batch))
-        if found is None or name in found[1]:
+        if found is None or key in found[1]:
             found = latest[id(job.batch)] = [], set()
-            parts.append(found[0])
+            groups.append(found[0])
         found[0].append(job)
-        found[1].add(name)
-    yield from parts
+        found[1].add(key)
+    return groups
 
 
-def _apply_jobs(part: Sequence[_Job], transaction: SqliteTransaction) -> None:
-    """Do the work of `part` and note what became of it."""
-    batch = part[0].batch
-    if part[0].operation is not None:
-        part[0].result = run_operation(part[0].operation, transaction)
+def _apply_jobs(group: Sequence[_Job], transaction: SqliteTransaction) -> None:
+    """Run the jobs of `group` and store their results."""
+    batch = group[0].batch
+    if group[0].operation is not None:
+        group[0].result = run_operation(group[0].operation, transaction)
     elif batch is not None:
-        outcomes = run_to_end(batch.apply(transaction, [job.item for job in part]))
-        for job, outcome in zip(part, outcomes, strict=True):
+        outcomes = run_to_end(batch.apply(transaction, [job.item for job in group]))
+        for job, outcome in zip(group, outcomes, strict=True):
             if isinstance(outcome, Exception):
                 job.error = outcome
             else:
