@@ -27,7 +27,7 @@ BROAD: Final[dict[str, str]] = {
     "engine/worker.py::Worker._execute": "a run that fails must not end the others",
     "agent/tool_step.py::ToolStep._catch_tool_errors": "a failing tool is a result for the model",
     "mcp/connection.py::_wrap_errors": "whatever a server does to the SDK is raised as one error of ours",
-    "store/postgres/batches.py::_BatchQueue._write": "an error must reach its caller and not end the batches",
+    "store/postgres/database.py::_BatchQueue._write": "an error must reach its caller and not end the batches",
     "store/sqlite/readers.py::Readers._work": "an error must reach its caller and not end the thread",
     "store/sqlite/writer.py::Writer._attempt": "an error must reach its caller, and the others go on",
     "store/sqlite/writer.py::Writer._write": "an error must reach its callers and not end the thread",

@@ -16,11 +16,11 @@ from holdfast.domain.ids import ArtifactId, FileId, RunId, SpaceId, check_client
 from holdfast.domain.instant import instant
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page, check_page_size
 from holdfast.domain.thread import ThreadStatus, check_not_deleted
-from holdfast.store.encoding import dump_json, load_json, parse_number_cursor, to_page
+from holdfast.store.encoding import dump_json, load_json, parse_cursor, to_page
 from holdfast.store.run_rows import run_key_of, run_row
 from holdfast.store.spaces import lock_space_shared, space_key
 from holdfast.store.threads import thread_row
-from holdfast.store.transaction import Row, SqlPort, Transaction, reads, writes
+from holdfast.store.transaction import Row, SqlPort, Transaction, find_row, reads, writes
 
 
 class SqlArtifacts(SqlPort):
@@ -64,7 +64,7 @@ class SqlArtifacts(SqlPort):
     ) -> Page[Artifact]:
         """Return artifacts without their content, newest first."""
         check_page_size(limit)
-        before = 2**62 if cursor is None else parse_number_cursor(cursor)
+        (before,) = parse_cursor(cursor, first_page=[2**62])
         key = await space_key(tx, space)
         run_key = None if run is None else await run_key_of(tx, space, run)
         rows = await tx.all("list_artifacts", space_key=key, before=before, run_key=run_key, limit=limit + 1)
@@ -79,7 +79,9 @@ class SqlArtifacts(SqlPort):
 async def add_artifact(tx: Transaction, space: int, run_key: int, new: NewArtifact) -> tuple[ArtifactId, int]:
     """Store an artifact and return its id and version."""
     artifact = check_client_id(new.id, field="id") if new.id is not None else tx.new_id("art")
-    file = None if new.file_id is None else await lock_file_shared(tx, space, new.file_id)
+    file = (
+        None if new.file_id is None else await find_row(tx, "lock_file_shared", "file", space_key=space, id=new.file_id)
+    )
     content = b"" if new.content is None else new.content.encode()
     while True:
         head = None if new.id is None else await tx.one("artifact_head", space_key=space, id=artifact)
@@ -160,19 +162,21 @@ class SqlFiles(SqlPort):
             )
             if row is None:
                 raise IdTaken(f"there is a file `{file_id}` already", id=file_id)
-            return _to_file(await lock_file_shared(tx, key, FileId(file_id)), space)
+            return _to_file(await find_row(tx, "lock_file_shared", "file", space_key=key, id=FileId(file_id)), space)
 
         return await self._database.write(add)
 
     @reads
     async def get(self, tx: Transaction, space: SpaceId, file: FileId) -> File:
         """Return the file's metadata."""
-        return _to_file(await _file_row(tx, "file", space, file), space)
+        return _to_file(await find_row(tx, "file", "file", space=space, id=file), space)
 
     @reads
     async def content(self, tx: Transaction, space: SpaceId, file: FileId) -> bytes:
         """Return the bytes."""
-        row = await tx.one("file_content", blob_key=(await _file_row(tx, "file", space, file))["blob_key"])
+        row = await tx.one(
+            "file_content", blob_key=(await find_row(tx, "file", "file", space=space, id=file))["blob_key"]
+        )
         return b"" if row is None else bytes(row["content"])
 
     @reads
@@ -181,7 +185,7 @@ class SqlFiles(SqlPort):
     ) -> Page[File]:
         """Return files, newest first."""
         check_page_size(limit)
-        before = 2**62 if cursor is None else parse_number_cursor(cursor)
+        (before,) = parse_cursor(cursor, first_page=[2**62])
         key = await space_key(tx, space)
         rows = await tx.all("list_files", space_key=key, before=before, limit=limit + 1)
         return to_page(rows, limit, value=lambda row: _to_file(row, space), cursor=lambda row: str(row["file_key"]))
@@ -189,27 +193,12 @@ class SqlFiles(SqlPort):
     @writes
     async def delete(self, tx: Transaction, space: SpaceId, file: FileId) -> None:
         """Delete the file, and its bytes if no other file shares them."""
-        row = await _file_row(tx, "lock_file", space, file)
+        row = await find_row(tx, "lock_file", "file", space=space, id=file)
         artifact = await tx.one("artifact_of_file", file_key=row["file_key"])
         if artifact is not None:
             raise InUse(f"artifact `{artifact['id']}` refers to this file", artifact_id=artifact["id"])
         await tx.run("drop_file", file_key=row["file_key"])
         await tx.run("drop_unused_blob", blob_key=row["blob_key"])
-
-
-async def lock_file_shared(tx: Transaction, space: int, file: FileId) -> Row:
-    """Return the row of a file, locked against deletion until the transaction ends."""
-    row = await tx.one("lock_file_shared", space_key=space, id=file)
-    if row is None:
-        raise NotFound(f"there is no file `{file}`", id=file)
-    return row
-
-
-async def _file_row(tx: Transaction, statement: str, space: SpaceId, file: FileId) -> Row:
-    row = await tx.one(statement, space=space, id=file)
-    if row is None:
-        raise NotFound(f"there is no file `{file}`", id=file)
-    return row
 
 
 def _to_file(row: Row, space: SpaceId) -> File:

@@ -94,7 +94,7 @@ def _wake_watchers(tx: Transaction, commit: PreparedCommit, last_event_seq: int)
         status=RunStatus.RUNNING if commit.move is None else commit.move.to,
         last_event_seq=last_event_seq,
     )
-    tx.wake(grown=LogAppend(head=head, events=commit.entry.events, at=tx.now))
+    tx.hints.add(grown=LogAppend(head=head, events=commit.entry.events, at=tx.now))
 
 
 COMMIT_BATCH: Final = Batch(key=lambda commit: commit.lease.run_key, apply=apply_commits)
@@ -223,7 +223,7 @@ async def _add_rare_parts(tx: Transaction, prepared: Sequence[PreparedCommit]) -
         for child in commit.children:
             await create_run(tx, CreateRunRequest(lease.space_id, child))
         if commit.timers:
-            tx.wake(timers=True)
+            tx.hints.add(timers=True)
     await tx.many("add_interrupts", interrupts)
     await tx.many("withdraw_interrupts", withdrawn)
     for item in prepared:
@@ -255,7 +255,7 @@ async def _move_runs(tx: Transaction, accepted: Sequence[PreparedCommit], *, loc
     ]
     await tx.many("add_to_outbox", notifications)
     queued = [move for _, move in moving if move.to is RunStatus.QUEUED]
-    tx.wake(
+    tx.hints.add(
         queue=any(move.wait_until is None for move in queued),
         delayed=any(move.wait_until is not None for move in queued),
         news=bool(notifications),

@@ -41,13 +41,6 @@ from holdfast.store.threads import to_thread
 from holdfast.store.transaction import Batch, NewRunRow, Transaction
 
 
-class EnteredInput(msgspec.Struct, frozen=True):
-    """The message rows of a run's input, and the thread's next sequence after them."""
-
-    messages: Sequence[tuple[Any, ...]]
-    next_sequence: int
-
-
 class CreateRunRequest(msgspec.Struct, frozen=True, eq=False):
     """A request to create a run in a space."""
 
@@ -167,25 +160,27 @@ async def _insert_runs(tx: Transaction, placed: Sequence[tuple[NewRun, RunPlacem
     await tx.many("add_budgets", [(insert.key,) for insert in inserts if has_budget(insert.run.limits)])
     on_new_threads = [insert for insert in inserts if isinstance(insert.new.thread, NewThread)]
     await tx.many("mark_made_for_runs", [(insert.key, insert.placement.thread_key) for insert in on_new_threads])
-    for insert, input_, first, event in zip(inserts, entered, started, events, strict=True):
+    for insert, (rows, next_sequence), first, event in zip(inserts, entered, started, events, strict=True):
         may_start, delayed = insert.placement.may_start, insert.run.wait_until is not None
         append = LogAppend(head=log_head(insert.run), events=[event], at=tx.now)
-        tx.wake(grown=append, queue=may_start and not delayed, delayed=may_start and delayed)
+        tx.hints.add(grown=append, queue=may_start and not delayed, delayed=may_start and delayed)
         if may_start and not delayed:
-            tx.new_runs[insert.key] = _new_run_row(insert, input_, first)
+            tx.new_runs[insert.key] = _new_run_row(insert, rows, next_sequence, first)
     return inserts
 
 
-def _new_run_row(insert: _RunInsert, entered: EnteredInput, started: RunStarted) -> NewRunRow:
+def _new_run_row(
+    insert: _RunInsert, input_rows: Sequence[tuple[Any, ...]], next_sequence: int, started: RunStarted
+) -> NewRunRow:
     placement, run = insert.placement, insert.run
 
     def snapshot() -> RunSnapshot | None:
         if placement.base is not None or insert.new.values:
             return None
         thread = dict(zip(placement.thread.keys(), placement.thread, strict=True))
-        thread |= {"next_sequence": entered.next_sequence, "last_run_at": started.timestamp}
+        thread |= {"next_sequence": next_sequence, "last_run_at": started.timestamp}
         names = {"thread_id": run.thread_id, "run_id": run.id}
-        messages = [dict(zip(MESSAGE_COLUMNS, values, strict=True)) | names for values in entered.messages]
+        messages = [dict(zip(MESSAGE_COLUMNS, values, strict=True)) | names for values in input_rows]
         return RunSnapshot(
             thread=to_thread(thread, run.space_id),
             messages=list(map(to_message, messages[-thread["context_window"] :])),
@@ -304,8 +299,11 @@ def _head_values(tx: Transaction, insert: _RunInsert) -> tuple[Any, ...]:
     )
 
 
-async def _add_input(tx: Transaction, inserts: Sequence[_RunInsert]) -> list[EnteredInput]:
-    """Store the input; it gets its sequences now if the base has ended, else when the base ends."""
+async def _add_input(tx: Transaction, inserts: Sequence[_RunInsert]) -> list[tuple[Sequence[tuple[Any, ...]], int]]:
+    """Store the input; it gets its sequences now if the base has ended, else when the base ends.
+
+    Return the message rows of each run, and the next sequence of its thread.
+    """
     based = [(insert.placement, insert.placement.base, insert.input) for insert in inserts]
     await check_new_ids(
         tx,
@@ -319,7 +317,7 @@ async def _add_input(tx: Transaction, inserts: Sequence[_RunInsert]) -> list[Ent
     threads = [(tx.now, count, insert.placement.thread_key) for count, insert in zip(counts, inserts, strict=True)]
     rows = await tx.many("begin_runs_on_threads", threads)
     next_sequences = {row["thread_key"]: row["next_sequence"] for row in rows}
-    entered = []
+    entered: list[tuple[Sequence[tuple[Any, ...]], int]] = []
     for insert, count in zip(inserts, counts, strict=True):
         thread_key = insert.placement.thread_key
         end = next_sequences[thread_key]
@@ -328,8 +326,8 @@ async def _add_input(tx: Transaction, inserts: Sequence[_RunInsert]) -> list[Ent
             message_values(tx, message, thread_key=thread_key, run_key=insert.key, sequence=sequence)
             for message, sequence in zip(insert.input, sequences, strict=True)
         ]
-        entered.append(EnteredInput(values, end))
-    await tx.many("add_messages", [values for each in entered for values in each.messages])
+        entered.append((values, end))
+    await tx.many("add_messages", [values for rows, _ in entered for values in rows])
     return entered
 
 

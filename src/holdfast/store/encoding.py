@@ -74,20 +74,12 @@ def to_page(rows: Sequence[Row], limit: int, *, value: Callable[[Row], T], curso
     return Page(items=[value(row) for row in shown], next_cursor=cursor(shown[-1]) if len(rows) > limit else None)
 
 
-def parse_number_cursor(cursor: str) -> int:
-    """Parse a cursor of one number."""
-    return _parse_numbers(cursor, 1)[0]
-
-
-def parse_pair_cursor(cursor: str) -> tuple[int, int]:
-    """Parse a cursor of two numbers."""
-    first, second = _parse_numbers(cursor, 2)
-    return first, second
-
-
-def _parse_numbers(cursor: str, count: int) -> list[int]:
+def parse_cursor(cursor: str | None, *, first_page: Sequence[int]) -> Sequence[int]:
+    """Return the numbers of a cursor, as many as those of `first_page`, which are returned if there is no cursor."""
+    if cursor is None:
+        return first_page
     parts = cursor.split(".")
     digits = all(part.isascii() and part.isdecimal() and len(part) <= 18 for part in parts)
-    if len(parts) != count or not digits:
+    if len(parts) != len(first_page) or not digits:
         raise Invalid("the cursor is not valid: leave it out to start at the first page", field="cursor")
     return [int(part) for part in parts]

@@ -84,7 +84,7 @@ async def queue_dependent_runs(tx: Transaction, run_keys: Sequence[int]) -> None
             await sequence_input(tx, row["run_key"], row["thread_key"])
             if not RunStatus(row["status"]).terminal:
                 await tx.run("queue_pending", run_key=row["run_key"], now=tx.now)
-                tx.wake(queue=True)
+                tx.hints.add(queue=True)
 
 
 async def structural_events(tx: Transaction, run_key: int) -> list[Event]:
@@ -134,7 +134,7 @@ async def _end_run(tx: Transaction, row: Row, end: RunEnd) -> Run:
         await queue_dependent_runs(tx, [run_key])
     await tx.many("add_to_outbox", [notification_row(tx, row["space_key"], run, end.to, end.reason)])
     log_head = LogHead(space_id=run.space_id, run_id=run.id, status=end.to, last_event_seq=head["last_event_seq"])
-    tx.wake(grown=LogAppend(head=log_head, events=closing, at=tx.now), ended=(run.space_id, run.id), news=True)
+    tx.hints.add(grown=LogAppend(head=log_head, events=closing, at=tx.now), ended=(run.space_id, run.id), news=True)
     return await run_by_key(tx, run_key)
 
 

@@ -51,7 +51,7 @@ class SqlInbox(SqlPort):
             number = await put_inbox_item(tx, key, kind=kind, data=text, created_by=by)
             if number is None:
                 raise Conflict(f"run `{run}` has ended: it reads no more input", run_id=run)
-            tx.wake(run=(space, run), queue=True)
+            tx.hints.add(run=(space, run), queue=True)
             return number
 
         return await self._database.write(add)
@@ -67,7 +67,7 @@ async def put_inbox_item(
     number: int = head["last_inbox_number"]
     if head["status"] == RunStatus.QUEUED:  # it may have been waiting: resume its deadline, drop its waits
         if await tx.one("resume_deadline", run_key=run_key, now=tx.now) is not None:
-            tx.wake(timers=True)
+            tx.hints.add(timers=True)
         await tx.run("forget_waits", run_key=run_key)
     await tx.run(
         "add_inbox_item",
@@ -97,7 +97,7 @@ async def notify_parent(
         return
     data = dump_json(await run_ended_data(tx, child))
     if await put_inbox_item(tx, parent_key, kind=InboxKind.CHILD, data=data) is not None:
-        tx.wake(queue=True)
+        tx.hints.add(queue=True)
 
 
 async def run_ended_data(tx: Transaction, run: Run) -> dict[str, Any]:
@@ -151,7 +151,7 @@ async def notify_subscribers(tx: Transaction, ended: Mapping[int, Run]) -> None:
     for row in sorted(rows, key=lambda row: (row["run_key"], row["target_key"], row["key"])):
         data = dump_json({**await run_ended_data(tx, ended[row["target_key"]]), "key": row["key"]})
         if await put_inbox_item(tx, row["run_key"], kind=InboxKind.TASK, data=data) is not None:
-            tx.wake(queue=True)
+            tx.hints.add(queue=True)
 
 
 async def dependencies_of_waits(tx: Transaction, waits: Iterable[tuple[SpaceId, Sequence[RunId]]]) -> frozenset[int]:

@@ -21,12 +21,12 @@ from holdfast.domain.interrupt import (
 )
 from holdfast.domain.message import NewMessage
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page, check_page_size
-from holdfast.store.encoding import dump_json, load_json, load_optional_json, parse_number_cursor, to_page
+from holdfast.store.encoding import dump_json, load_json, load_optional_json, parse_cursor, to_page
 from holdfast.store.inbox import put_inbox_item
 from holdfast.store.run_rows import run_key_of
 from holdfast.store.run_state import current_values
 from holdfast.store.spaces import space_key
-from holdfast.store.transaction import Row, SqlPort, Transaction, reads, writes
+from holdfast.store.transaction import Row, SqlPort, Transaction, find_row, reads, writes
 
 _END_EVENT_TYPES = dump_json(["RUN_ERROR", "RUN_FINISHED"])
 
@@ -63,7 +63,7 @@ class SqlInterrupts(SqlPort):
     ) -> Page[Interrupt]:
         """Return the interrupts of a space, the newest first."""
         check_page_size(limit)
-        before = 2**62 if cursor is None else parse_number_cursor(cursor)
+        (before,) = parse_cursor(cursor, first_page=[2**62])
         rows = await tx.all(
             "list_interrupts",
             space_key=await space_key(tx, space),
@@ -97,7 +97,7 @@ class SqlInterrupts(SqlPort):
         await tx.run("expire_interrupt", interrupt_key=row["interrupt_key"])
         data = dump_json({"interrupt_id": interrupt.id, "response": interrupt.default, "expired": True})
         await put_inbox_item(tx, row["run_key"], kind=InboxKind.RESPONSE, data=data)
-        tx.wake(run=(due["space_id"], interrupt.run_id), queue=True)
+        tx.hints.add(run=(due["space_id"], interrupt.run_id), queue=True)
         await notify_of_closed_interrupt(tx, parents, interrupt.id)
         return True
 
@@ -183,15 +183,12 @@ async def _settle(
     data = dump_json({"interrupt_id": interrupt.id, "response": response.response, **segment})
     if await put_inbox_item(tx, run_key, kind=InboxKind.RESPONSE, data=data, created_by=principal) is None:
         raise Conflict(f"run `{interrupt.run_id}` has ended", run_id=interrupt.run_id)
-    tx.wake(run=(space, interrupt.run_id), queue=True)
+    tx.hints.add(run=(space, interrupt.run_id), queue=True)
     await notify_of_closed_interrupt(tx, parents, interrupt.id, named=named)
 
 
 async def _interrupt_row(tx: Transaction, space: SpaceId, interrupt: InterruptId) -> Row:
-    row = await tx.one("interrupt", space=space, id=interrupt)
-    if row is None:
-        raise NotFound(f"there is no interrupt `{interrupt}`", id=interrupt)
-    return row
+    return await find_row(tx, "interrupt", "interrupt", space=space, id=interrupt)
 
 
 def _to_interrupt(row: Row) -> Interrupt:
@@ -226,7 +223,7 @@ async def notify_parent_of_interrupts(tx: Transaction, parent_key: int, run: Run
     """Notify a locked parent of its child's open interrupts."""
     data = dump_json({"run_id": run, "interrupts": list(interrupts)})
     if await put_inbox_item(tx, parent_key, kind=InboxKind.CHILD_INTERRUPT, data=data) is not None:
-        tx.wake(queue=True)
+        tx.hints.add(queue=True)
 
 
 async def notify_of_closed_interrupt(
@@ -237,4 +234,4 @@ async def notify_of_closed_interrupt(
         segment = {"segment": named[1]} if named is not None and named[0] == run_key else {}
         data = dump_json({"interrupt_id": interrupt, **segment})
         if await put_inbox_item(tx, run_key, kind=InboxKind.RESPONSE, data=data) is not None:
-            tx.wake(queue=True)
+            tx.hints.add(queue=True)

@@ -92,8 +92,7 @@ class SqlJournal(SqlPort):
         names = {"thread_key": lease.thread_key, "step": step}
         row = await tx.one("task_number", **names) or await tx.one("take_task_number", **names)
         assert row is not None
-        number: int = row["number"]
-        return number
+        return int(row["number"])
 
 
 async def _read_snapshot(tx: Transaction, lease: Lease) -> RunSnapshot:

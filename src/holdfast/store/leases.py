@@ -64,7 +64,7 @@ class SqlLeases(SqlPort):
                 "release_head", run_key=lease.run_key, lease_number=lease.number, now=tx.now, wait_until=wait
             )
             if row is not None:
-                tx.wake(run=(lease.space_id, lease.run_id), queue=not delay, delayed=bool(delay))
+                tx.hints.add(run=(lease.space_id, lease.run_id), queue=not delay, delayed=bool(delay))
             elif not await _release_ended_run(tx, lease.run_key, lease.number + 1):  # ending a run raises the number
                 raise LeaseLost(f"lease {lease.number} of run `{lease.run_id}` is lost", run_id=lease.run_id)
 
@@ -112,7 +112,7 @@ async def requeue_expired_run(tx: Transaction, expired: Row, *, cap: int, withou
     if row is None:  # the lease was renewed, or the run was ended with its parent
         await tx.lock(threads=[expired["thread_key"]], runs=[run_key])
         return await _release_ended_run(tx, run_key, expired["lease_number"] + 1)
-    tx.wake(queue=without_delay, delayed=not without_delay)
+    tx.hints.add(queue=without_delay, delayed=not without_delay)
     return True
 
 
@@ -188,7 +188,7 @@ CLAIM_BATCH: Final = Batch(key=lambda claim: claim, apply=_claim_batch, durable=
 
 async def _claim_runs(tx: Transaction, owner: OwnerId, lease_ms: int, *, limit: int) -> list[Lease]:
     rows = await tx.all("claim_heads", owner=owner, now=tx.lease_now, lease=lease_ms, limit=limit)
-    tx.wake(emptied=len(rows) < limit)
+    tx.hints.add(emptied=len(rows) < limit)
     ordered = sorted(rows, key=lambda row: (row["queue_key"], row["run_key"]))
     runs = await _claimed_runs(tx, rows)
     leases = [await _to_lease(tx, owner, head, runs[head["run_key"]]) for head in ordered]
@@ -199,9 +199,9 @@ async def _claim_runs(tx: Transaction, owner: OwnerId, lease_ms: int, *, limit: 
             due_at = Millis(tx.now + min(seconds, _MAX_DEADLINE_SECONDS) * 1000)
             timer = NewTimer(kind="deadline", due_at=instant(due_at), data={"seconds": seconds})
             deadlines.append(timer_values(tx, timer, space=lease.space_key, run_key=lease.run_key))
-        tx.wake(grown=LogAppend(head=log_head(lease.run), at=tx.now))
+        tx.hints.add(grown=LogAppend(head=log_head(lease.run), at=tx.now))
     await tx.many("add_timers", deadlines)
-    tx.wake(timers=bool(deadlines))
+    tx.hints.add(timers=bool(deadlines))
     return leases
 
 

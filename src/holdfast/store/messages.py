@@ -153,8 +153,7 @@ async def check_new_ids(tx: Transaction, added: Iterable[tuple[ChainTip, Sequenc
 async def reserve_sequences(tx: Transaction, thread_key: int, count: int) -> int:
     """Reserve `count` sequences of a thread and return the first."""
     (row,) = await tx.many("take_sequences", [(count, thread_key)])
-    first: int = row["next_sequence"] - count
-    return first
+    return int(row["next_sequence"] - count)
 
 
 async def sequence_input(tx: Transaction, run_key: int, thread_key: int) -> None:

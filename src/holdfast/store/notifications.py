@@ -47,7 +47,7 @@ class SqlNotifications(SqlPort):
         ]
         await tx.many("add_notifications", numbered)
         await tx.many("drop_from_outbox", [(row["outbox_key"],) for row in rows])
-        tx.wake(news=bool(numbered))
+        tx.hints.add(news=bool(numbered))
         return sorted({row["id"] for row in spaces})
 
     @reads

@@ -45,8 +45,7 @@ class RunPlacement(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def thread_key(self) -> int:
         """The key of the thread."""
-        key: int = self.thread["thread_key"]
-        return key
+        return int(self.thread["thread_key"])
 
 
 async def find_batch_placements(tx: Transaction, plain: Sequence[tuple[SpaceId, NewRun]]) -> list[RunPlacement | None]:

@@ -9,24 +9,18 @@ from holdfast.domain.run import Mode, Priority, Run, RunStatus
 from holdfast.ports.runs import RunFilter
 from holdfast.store.encoding import load_json, load_limits, load_optional_json, load_run_error, to_page
 from holdfast.store.spaces import space_key
-from holdfast.store.transaction import Row, Transaction
+from holdfast.store.transaction import Row, Transaction, find_row
 
 
 async def run_row(tx: Transaction, space: SpaceId, run: RunId) -> Row:
     """Return the row of a run in the run view."""
-    row = await tx.one("run", space=space, id=run)
-    if row is None:
-        raise NotFound(f"there is no run `{run}`", id=run)
-    return row
+    return await find_row(tx, "run", "run", space=space, id=run)
 
 
 async def run_key_of(tx: Transaction, space: SpaceId, run: RunId, *, include_deleted: bool = False) -> int:
     """Return the key of a run."""
-    row = await tx.one("run_key_ever" if include_deleted else "run_key", space=space, id=run)
-    if row is None:
-        raise NotFound(f"there is no run `{run}`", id=run)
-    key: int = row["run_key"]
-    return key
+    statement = "run_key_ever" if include_deleted else "run_key"
+    return int((await find_row(tx, statement, "run", space=space, id=run))["run_key"])
 
 
 async def base_run(tx: Transaction, run_key: int) -> Row | None:

@@ -1,14 +1,21 @@
-"""Runs in SQL, for callers other than the worker: create, read, list, count, end and delete."""
+"""Runs and their plans in SQL, for callers other than the worker: create, read, list, count, end, delete, edit."""
 
 from collections.abc import Sequence
 from typing import Final
 
-from holdfast.domain.errors import Invalid, RunActive
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.domain.errors import Conflict, Invalid, RunActive
 from holdfast.domain.idempotency import check_idempotency_key
-from holdfast.domain.ids import RunId, SpaceId
+from holdfast.domain.ids import RunId, SpaceId, ThreadId
+from holdfast.domain.inbox import InboxKind, decode_edit
 from holdfast.domain.new_run import CreatedRun, NewRun, check_new_run
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page, check_page_size
+from holdfast.domain.plan import Plan, PlanItem, find
+from holdfast.domain.plan_edit import AddPlanItem, PlanEdit, apply_edit, check_plan_edit
 from holdfast.domain.run import Run, RunError, RunStatus, check_move
+from holdfast.domain.thread import ThreadStatus, check_accepts_runs
 from holdfast.domain.timer import TimerClaim
 from holdfast.metrics.meters import Meters
 from holdfast.ports.queue import LiveRunCounts
@@ -20,11 +27,14 @@ from holdfast.store.creation import (
     create_run,
     run_of_idempotency_key,
 )
-from holdfast.store.endings import RunEnd, end_run_trees, lock_run_trees
+from holdfast.store.encoding import dump_json
+from holdfast.store.endings import PLAN_VALUE, RunEnd, end_run_trees, lock_run_trees, plan_with_edits, save_values
+from holdfast.store.inbox import put_inbox_item, to_inbox_item
 from holdfast.store.run_rows import list_runs, run_key_of, run_row, to_run
 from holdfast.store.spaces import space_key
+from holdfast.store.threads import thread_row
 from holdfast.store.timers import settle_timer
-from holdfast.store.transaction import Database, RetryTransaction, SqlPort, Transaction, reads, writes
+from holdfast.store.transaction import Database, RetryTransaction, Row, SqlPort, Transaction, reads, writes
 
 
 class SqlRuns(SqlPort):
@@ -95,8 +105,7 @@ class SqlRuns(SqlPort):
         """Return the number of child runs that have not ended."""
         row = await tx.one("children_at_work", run_key=await run_key_of(tx, space, run))
         assert row is not None
-        count: int = row["at_work"]
-        return count
+        return int(row["at_work"])
 
     @reads
     async def children(self, tx: Transaction, space: SpaceId, run: RunId) -> list[Run]:
@@ -215,5 +224,53 @@ class SqlRunCounts(SqlPort):
         """Count the runs of a space that wait for a worker or their base."""
         row = await tx.one("queued_runs_of_space", space_key=await space_key(tx, space))
         assert row is not None
-        queued: int = row["queued"]
-        return queued
+        return int(row["queued"])
+
+
+class SqlPlans(SqlPort):
+    """Implements `Plans`."""
+
+    @reads
+    async def of_run(self, tx: Transaction, space: SpaceId, run: RunId) -> Plan:
+        """Return the plan of a run."""
+        return await _current_plan(tx, await run_row(tx, space, run))
+
+    @writes
+    async def edit(
+        self, tx: Transaction, space: SpaceId, thread: ThreadId, edit: PlanEdit, *, by: str | None = None
+    ) -> PlanItem:
+        """Edit the plan of a thread's newest run."""
+        check_plan_edit(edit)
+        key = (await thread_row(tx, space, thread))["thread_key"]
+        await tx.lock(threads=[key])  # so that no run is created on it meanwhile
+        check_accepts_runs(thread, ThreadStatus((await thread_row(tx, space, thread))["status"]))
+        run = await _lock_newest_run(tx, space, thread)
+        if isinstance(edit, AddPlanItem):
+            row = await tx.one("take_task_number", thread_key=key, step=tx.new_id("edit"))
+            assert row is not None
+            edit = replace(edit, task_id=row["number"])
+        plan = apply_edit(await _current_plan(tx, run), edit)
+        data = dump_json({PLAN_VALUE: msgspec.to_builtins(edit)})
+        if await put_inbox_item(tx, run["run_key"], kind=InboxKind.EDIT, data=data, created_by=by) is not None:
+            tx.hints.add(run=(space, run["id"]), queue=True)
+        else:  # the run has ended and reads no inbox: change its plan directly
+            await save_values(tx, run["run_key"], {}, plan)
+        return find(plan, edit.task_id)
+
+
+async def _lock_newest_run(tx: Transaction, space: SpaceId, thread: ThreadId) -> Row:
+    runs = await list_runs(tx, space, RunFilter(thread_id=thread), limit=1, cursor=None)
+    if not runs.items:
+        raise Conflict(f"thread `{thread}` has no run yet, and so no plan: start a run first")
+    newest = runs.items[0].id
+    await tx.lock(runs=[(await run_row(tx, space, newest))["run_key"]])
+    return await run_row(tx, space, newest)
+
+
+async def _current_plan(tx: Transaction, run: Row) -> Plan:
+    """Return the plan of a run, including the unread edits of an active run."""
+    if RunStatus(run["status"]).terminal:
+        return await plan_with_edits(tx, run, [])
+    items = map(to_inbox_item, await tx.all("inbox_of_run", run_key=run["run_key"]))
+    edits = filter(None, map(decode_edit, items))
+    return await plan_with_edits(tx, run, [edit.plan for edit in edits if edit.plan is not None])

@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import UNSET
 
 from holdfast.domain.content import Json
-from holdfast.domain.errors import IdTaken, Invalid, NotFound, RunActive
+from holdfast.domain.errors import IdTaken, Invalid, RunActive
 from holdfast.domain.ids import ApiKeyId, SpaceId, check_client_id
 from holdfast.domain.instant import instant, maybe_instant, millis
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page, check_page_size
@@ -22,8 +22,8 @@ from holdfast.domain.space import (
     check_new_api_key,
 )
 from holdfast.domain.validation import check_text
-from holdfast.store.encoding import dump_json, load_json, parse_number_cursor, to_page
-from holdfast.store.transaction import Row, SqlPort, Transaction, reads, writes
+from holdfast.store.encoding import dump_json, load_json, parse_cursor, to_page
+from holdfast.store.transaction import Row, SqlPort, Transaction, find_row, reads, writes
 
 _DELETE_STATEMENTS: Final = (
     "drop_heads_of_space",
@@ -75,13 +75,13 @@ class SqlSpaces(SqlPort):
     @reads
     async def get(self, tx: Transaction, space: SpaceId) -> Space:
         """Return the space."""
-        return _to_space(await _space_row(tx, "space", space))
+        return _to_space(await find_row(tx, "space", "space", id=space))
 
     @reads
     async def page(self, tx: Transaction, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None) -> Page[Space]:
         """Return spaces, oldest first."""
         check_page_size(limit)
-        after = 0 if cursor is None else parse_number_cursor(cursor)
+        (after,) = parse_cursor(cursor, first_page=[0])
         rows = await tx.all("list_spaces", after=after, limit=limit + 1)
         return to_page(rows, limit, value=_to_space, cursor=lambda row: str(row["space_key"]))
 
@@ -92,7 +92,7 @@ class SqlSpaces(SqlPort):
             raise Invalid("the patch changes nothing: name at least one field")
         if patch.name is not UNSET:
             check_text(patch.name, field="name", max_chars=MAX_SPACE_NAME_CHARS)
-        row = await _space_row(tx, "lock_space", space)
+        row = await find_row(tx, "lock_space", "space", id=space)
         name = row["name"] if patch.name is UNSET else patch.name
         metadata = row["metadata"] if patch.metadata is UNSET else dump_json(patch.metadata)
         changed = await tx.one("update_space", space_key=row["space_key"], name=name, metadata=metadata)
@@ -101,7 +101,7 @@ class SqlSpaces(SqlPort):
     @writes
     async def delete(self, tx: Transaction, space: SpaceId) -> None:
         """Delete a space with everything in it."""
-        key = (await _space_row(tx, "lock_space", space))["space_key"]
+        key = (await find_row(tx, "lock_space", "space", id=space))["space_key"]
         live = await tx.one("live_run_of_space", space_key=key)
         if live is not None:
             stopping = RunStatus(live["status"]).terminal
@@ -113,21 +113,12 @@ class SqlSpaces(SqlPort):
 
 async def space_key(tx: Transaction, space: SpaceId) -> int:
     """Return the key of a space."""
-    key: int = (await _space_row(tx, "space", space))["space_key"]
-    return key
+    return int((await find_row(tx, "space", "space", id=space))["space_key"])
 
 
 async def lock_space_shared(tx: Transaction, space: SpaceId) -> int:
     """Return the key of a space, locked against deletion until the transaction ends."""
-    key: int = (await _space_row(tx, "lock_space_shared", space))["space_key"]
-    return key
-
-
-async def _space_row(tx: Transaction, statement: str, space: SpaceId) -> Row:
-    row = await tx.one(statement, id=space)
-    if row is None:
-        raise NotFound(f"there is no space `{space}`", id=space)
-    return row
+    return int((await find_row(tx, "lock_space_shared", "space", id=space))["space_key"])
 
 
 def _to_space(row: Row) -> Space:
@@ -164,7 +155,7 @@ class SqlApiKeys(SqlPort):
     @reads
     async def find(self, tx: Transaction, key: ApiKeyId) -> StoredApiKey:
         """Return a key with the hash of its secret."""
-        row = await _api_key_row(tx, key)
+        row = await find_row(tx, "api_key", "key", id=key)
         return StoredApiKey(await _to_api_key(tx, row), bytes(row["secret_hash"]))
 
     @reads
@@ -186,15 +177,8 @@ class SqlApiKeys(SqlPort):
     @writes
     async def revoke(self, tx: Transaction, key: ApiKeyId) -> ApiKey:
         """Revoke a key."""
-        row = await _api_key_row(tx, key)
+        row = await find_row(tx, "api_key", "key", id=key)
         return await _to_api_key(tx, await tx.one("revoke_api_key", api_key=row["api_key"], now=tx.now) or row)
-
-
-async def _api_key_row(tx: Transaction, key: ApiKeyId) -> Row:
-    row = await tx.one("api_key", id=key)
-    if row is None:
-        raise NotFound(f"there is no key `{key}`", id=key)
-    return row
 
 
 async def _to_api_key(tx: Transaction, row: Row) -> ApiKey:

@@ -8,9 +8,8 @@ from holdfast.store.journal import SqlEventLog, SqlJournal
 from holdfast.store.leases import SqlLeases
 from holdfast.store.messages import SqlMessages
 from holdfast.store.notifications import SqlNotifications
-from holdfast.store.plans import SqlPlans
 from holdfast.store.run_state import SqlContexts, SqlSteps, SqlValues
-from holdfast.store.runs import SqlRunCounts, SqlRuns
+from holdfast.store.runs import SqlPlans, SqlRunCounts, SqlRuns
 from holdfast.store.spaces import SqlApiKeys, SqlSpaces, SqlToolTrust
 from holdfast.store.threads import SqlThreads
 from holdfast.store.timers import SqlTimers

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
-from holdfast.domain.errors import Conflict, IdTaken, NotFound, RunActive
+from holdfast.domain.errors import Conflict, IdTaken, RunActive
 from holdfast.domain.ids import SpaceId, ThreadId
 from holdfast.domain.instant import instant, maybe_instant
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page, check_page_size
@@ -20,12 +20,11 @@ from holdfast.domain.thread import (
     check_thread_filter,
     check_thread_patch,
 )
-from holdfast.store.encoding import dump_json, load_json, parse_pair_cursor, to_page
+from holdfast.store.encoding import dump_json, load_json, parse_cursor, to_page
 from holdfast.store.spaces import lock_space_shared, space_key
-from holdfast.store.transaction import Row, SqlPort, Transaction, reads, writes
+from holdfast.store.transaction import Row, SqlPort, Transaction, find_row, reads, writes
 
 _JSON_FIELDS: Final = frozenset({"key_points", "metadata"})
-_BEFORE_FIRST_PAGE: Final = (10**18, 0)
 
 
 class SqlThreads(SqlPort):
@@ -60,7 +59,7 @@ class SqlThreads(SqlPort):
         check_page_size(limit)
         where = where or ThreadFilter()
         check_thread_filter(where)
-        before_at, before_key = _BEFORE_FIRST_PAGE if cursor is None else parse_pair_cursor(cursor)
+        before_at, before_key = parse_cursor(cursor, first_page=[10**18, 0])
         await space_key(tx, space)
         rows = await tx.all(
             "list_threads",
@@ -97,10 +96,7 @@ class SqlThreads(SqlPort):
 
 async def thread_row(tx: Transaction, space: SpaceId, thread: ThreadId) -> Row:
     """Return the row of a thread."""
-    row = await tx.one("thread", space=space, id=thread)
-    if row is None:
-        raise NotFound(f"there is no thread `{thread}`", id=thread)
-    return row
+    return await find_row(tx, "thread", "thread", space=space, id=thread)
 
 
 async def add_threads(tx: Transaction, threads: Sequence[tuple[int, NewThread]]) -> list[Row]:

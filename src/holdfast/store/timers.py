@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from holdfast.domain.errors import Conflict, IdTaken, LeaseLost, NotFound
+from holdfast.domain.errors import Conflict, IdTaken, LeaseLost
 from holdfast.domain.ids import OwnerId, RunId, SpaceId, TimerId
 from holdfast.domain.instant import Instant, Millis, instant, maybe_instant, millis
 from holdfast.domain.page import check_page_size
@@ -12,7 +12,7 @@ from holdfast.domain.timer import NewTimer, Timer, TimerClaim, TimerState, check
 from holdfast.store.encoding import dump_optional_json, load_optional_json
 from holdfast.store.run_rows import run_key_of
 from holdfast.store.spaces import lock_space_shared
-from holdfast.store.transaction import Row, SqlPort, Transaction, reads, writes
+from holdfast.store.transaction import Row, SqlPort, Transaction, find_row, reads, writes
 
 
 class SqlTimers(SqlPort):
@@ -28,13 +28,13 @@ class SqlTimers(SqlPort):
         if await tx.one("timer", space=space, id=timer_id) is not None:
             raise IdTaken(f"there is a timer `{timer_id}` already", id=timer_id)
         await tx.many("add_timers", [timer_values(tx, new, timer_id, space=key, run_key=run_key)])
-        tx.wake(timers=True)
-        return _to_timer(tx, await _timer_row(tx, space, timer_id))
+        tx.hints.add(timers=True)
+        return _to_timer(tx, await find_row(tx, "timer", "timer", space=space, id=timer_id))
 
     @reads
     async def get(self, tx: Transaction, space: SpaceId, timer: TimerId) -> Timer:
         """Return the timer."""
-        return _to_timer(tx, await _timer_row(tx, space, timer))
+        return _to_timer(tx, await find_row(tx, "timer", "timer", space=space, id=timer))
 
     @writes
     async def claim_due(
@@ -58,10 +58,10 @@ class SqlTimers(SqlPort):
     @writes
     async def cancel(self, tx: Transaction, space: SpaceId, timer: TimerId) -> None:
         """Cancel a timer."""
-        key = (await _timer_row(tx, space, timer))["timer_key"]
+        key = (await find_row(tx, "timer", "timer", space=space, id=timer))["timer_key"]
         if await tx.one("cancel_timer", timer_key=key) is not None:
             return
-        if (await _timer_row(tx, space, timer))["state"] == TimerState.FIRED:
+        if (await find_row(tx, "timer", "timer", space=space, id=timer))["state"] == TimerState.FIRED:
             raise Conflict(f"timer `{timer}` has fired")
 
     @reads
@@ -76,7 +76,7 @@ async def settle_timer(tx: Transaction, claim: TimerClaim, *, next_due: Millis |
     row = await tx.one("settle_timer", timer_key=claim.key, number=claim.number, next_due=next_due, now=tx.now)
     if row is None:
         raise LeaseLost(f"timer `{claim.timer.id}` was settled, taken over or cancelled", timer_id=claim.timer.id)
-    tx.wake(timers=next_due is not None)
+    tx.hints.add(timers=next_due is not None)
 
 
 def timer_values(
@@ -94,13 +94,6 @@ async def _lock_active_run(tx: Transaction, space: SpaceId, run: RunId) -> int:
     if head is None or RunStatus(head["status"]).terminal:
         raise Conflict(f"run `{run}` has ended: a timer cannot be set for it", run_id=run)
     return key
-
-
-async def _timer_row(tx: Transaction, space: SpaceId, timer: TimerId) -> Row:
-    row = await tx.one("timer", space=space, id=timer)
-    if row is None:
-        raise NotFound(f"there is no timer `{timer}`", id=timer)
-    return row
 
 
 def _to_timer(tx: Transaction, row: Row) -> Timer:

@@ -3,9 +3,10 @@
 An operation is an `async def` over a `Transaction`. PostgreSQL awaits it on a connection. SQLite runs it to the end in
 its writer thread, where nothing ever waits. So one implementation of each operation serves both databases.
 
-`WakeBuilder` collects the wake-ups of a transaction, which the database publishes on the bus after the commit.
+`WakeHints` collects the wake-up hints of a transaction, which the database publishes on the bus after the commit.
 """
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Iterator, Sequence
 from functools import wraps
@@ -15,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.domain.commit import RunSnapshot
-from holdfast.domain.errors import HoldfastError
+from holdfast.domain.errors import HoldfastError, NotFound
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
 from holdfast.domain.instant import Millis
 from holdfast.domain.run import Run
@@ -77,6 +78,9 @@ class Transaction(Protocol):
     new_runs: dict[int, NewRunRow]
     """Claimable runs that this transaction inserted, by key."""
 
+    hints: "WakeHints"
+    """Wake-up hints to publish after the commit."""
+
     async def lock_threads_by_name(self, threads: Sequence[tuple[SpaceId, ThreadId]]) -> None:
         """Lock threads by space and id, and lock their spaces against deletion."""
 
@@ -107,20 +111,6 @@ class Transaction(Protocol):
 
     def new_id(self, prefix: str) -> str:
         """Generate an id."""
-
-    def wake(
-        self,
-        *,
-        run: tuple[SpaceId, RunId] | None = None,
-        ended: tuple[SpaceId, RunId] | None = None,
-        grown: LogAppend | None = None,
-        queue: bool = False,
-        emptied: bool = False,
-        delayed: bool = False,
-        news: bool = False,
-        timers: bool = False,
-    ) -> None:
-        """Publish a wake-up hint after the commit; `emptied` cancels an earlier `queue` hint of this transaction."""
 
 
 class Batch(msgspec.Struct, Generic[BatchItem, BatchResult], frozen=True, kw_only=True, eq=False):
@@ -164,6 +154,24 @@ class Database(Protocol):
 
 class RetryTransaction(Exception):
     """The locks taken were not enough: run the operation again from the start."""
+
+
+def resolve(future: asyncio.Future[Any], outcome: Any) -> None:
+    """Resolve a caller's future with a result or an error, unless the caller has cancelled it."""
+    if future.done():
+        return
+    if isinstance(outcome, BaseException):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
+
+
+async def find_row(tx: Transaction, statement: str, noun: str, /, **parameters: Any) -> Row:
+    """Run a statement and return its only row, or raise `NotFound` for the `noun` with the parameter `id`."""
+    row = await tx.one(statement, **parameters)
+    if row is None:
+        raise NotFound(f"there is no {noun} `{parameters['id']}`", id=parameters["id"])
+    return row
 
 
 class SqlPort:
@@ -210,7 +218,7 @@ MAX_INLINE_EVENT_CHARS: Final = 32 * 1024
 """Characters of event JSON that a hint carries per append. Beyond that it carries the head only."""
 
 
-class WakeBuilder:
+class WakeHints:
     """Collects the wake-up hints of a transaction."""
 
     __slots__ = ("delayed", "emptied", "ended", "grown", "news", "queue", "runs", "timers")
@@ -237,7 +245,7 @@ class WakeBuilder:
         news: bool = False,
         timers: bool = False,
     ) -> None:
-        """Add a hint, as `Transaction.wake`."""
+        """Add a hint; `emptied` cancels an earlier `queue` hint."""
         if run is not None:
             self.runs.add(run)
         if grown is not None:
@@ -251,7 +259,7 @@ class WakeBuilder:
         self.news = self.news or news
         self.timers = self.timers or timers
 
-    def merge(self, other: "WakeBuilder") -> None:
+    def merge(self, other: "WakeHints") -> None:
         """Add the hints of a later operation."""
         self.runs |= other.runs
         self.ended |= other.ended

@@ -1,27 +1,30 @@
-"""The PostgreSQL database: connection pool, schema migrations and a read-only inspection.
+"""The PostgreSQL database: connection pool, group commit, schema migrations and a read-only inspection.
 
 One process at a time applies migrations, under an advisory lock.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import asyncpg
 import msgspec
 
+from holdfast.concurrency import start_background
+from holdfast.domain.errors import Unavailable
 from holdfast.domain.instant import Millis
 from holdfast.ports.bus import Bus
 from holdfast.ports.runtime import Clock
-from holdfast.store.postgres.batches import BatchQueues
 from holdfast.store.postgres.errors import DRIVER_ERRORS, translate_error
 from holdfast.store.postgres.transaction import STATEMENTS, Sessions
 from holdfast.store.statements import known_migrations, missing_migrations
-from holdfast.store.transaction import Batch, BatchItem, BatchResult, Operation
+from holdfast.store.transaction import Batch, BatchItem, BatchResult, Operation, resolve
 
 T = TypeVar("T")
 
+MAX_BATCH_ITEMS: Final = 512
 DEFAULT_CONNECTIONS: Final = 10
 CONNECT_TIMEOUT_SECONDS: Final = 10.0
 COMMAND_TIMEOUT_SECONDS: Final = 30.0
@@ -33,9 +36,10 @@ IDLE_IN_TRANSACTION_TIMEOUT_MS: Final = 5_000
 class PostgresDatabase:
     """Implements `Database`."""
 
-    def __init__(self, sessions: Sessions, batches: BatchQueues) -> None:
+    def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
-        self._batches = batches
+        self._queues: dict[int, tuple[_BatchQueue, asyncio.Task[None]]] = {}
+        self._closed = False
 
     async def read(self, operation: Operation[T], *, quick: bool = False) -> T:
         """Run an operation on a snapshot."""
@@ -47,8 +51,89 @@ class PostgresDatabase:
         return await self._sessions.write_with_retry(operation)
 
     def submit_to_batch(self, batch: Batch[BatchItem, BatchResult], item: BatchItem) -> Awaitable[BatchResult]:
-        """Apply an item together with other waiting items."""
-        return self._batches.submit(batch, item)
+        """Apply an item together with other waiting items; each kind of batch has a queue and a task."""
+        if self._closed:
+            raise Unavailable("the store is closed")
+        if id(batch) not in self._queues:
+            queue = _BatchQueue(self._sessions, batch)
+            task = start_background(queue.work(), name="holdfast-batch", ended_by="PostgresDatabase.close")
+            self._queues[id(batch)] = queue, task
+        return self._queues[id(batch)][0].put(item)
+
+    async def close(self) -> None:
+        """Accept no more items, and write those that are queued."""
+        self._closed = True
+        for queue, task in self._queues.values():
+            queue.close()
+            await task
+
+
+class _Job(msgspec.Struct, eq=False):
+    """An item and the future of its caller."""
+
+    item: Any
+    future: asyncio.Future[Any]
+
+
+class _BatchQueue:
+    """Items of one batch kind, applied in order: while one batch is written, the queue collects the next one."""
+
+    def __init__(self, sessions: Sessions, batch: Batch[Any, Any]) -> None:
+        self._sessions = sessions
+        self._batch = batch
+        self._waiting: deque[_Job] = deque()
+        self._arrived = asyncio.Event()
+        self._closed = False
+
+    def put(self, item: Any) -> asyncio.Future[Any]:
+        """Add an item."""
+        job = _Job(item, asyncio.get_running_loop().create_future())
+        self._waiting.append(job)
+        self._arrived.set()
+        return job.future
+
+    def close(self) -> None:
+        """Stop once the queue is empty."""
+        self._closed = True
+        self._arrived.set()
+
+    async def work(self) -> None:
+        """Write batches until closed."""
+        while self._waiting or not self._closed:
+            await self._arrived.wait()
+            self._arrived.clear()
+            while self._waiting:
+                await self._write(self._take())
+
+    def _take(self) -> list[_Job]:
+        """Take items with different keys; the second item of a key waits for the next batch."""
+        taken: list[_Job] = []
+        keys = set()
+        while self._waiting and len(taken) < MAX_BATCH_ITEMS:
+            key = self._batch.key(self._waiting[0].item)
+            if key in keys:
+                break
+            keys.add(key)
+            taken.append(self._waiting.popleft())
+        return taken
+
+    async def _write(self, jobs: Sequence[_Job]) -> None:
+        """Write a batch; if it fails for a reason that one of its items may have caused, write them one by one."""
+        items = [job.item for job in jobs]
+        try:
+            outcomes = await self._sessions.write_with_retry(lambda tx: self._batch.apply(tx, items))
+        except Unavailable as exc:
+            for job in jobs:
+                resolve(job.future, exc)
+        except Exception as exc:  # noqa: BLE001 - every error must reach the caller and not end the queue
+            if len(jobs) == 1:
+                resolve(jobs[0].future, exc)
+            else:
+                for job in jobs:
+                    await self._write([job])
+        else:
+            for job, outcome in zip(jobs, outcomes, strict=True):
+                resolve(job.future, outcome)
 
 
 @asynccontextmanager
@@ -72,12 +157,11 @@ async def database_on(
     pool: asyncpg.Pool, *, clock: Clock, use_local_clock: bool, bus: Bus
 ) -> AsyncIterator[PostgresDatabase]:
     """Open a database over an existing pool; its schema is up to date."""
-    sessions = Sessions(pool, clock=clock, use_local_clock=use_local_clock, bus=bus)
-    batches = BatchQueues(sessions)
+    database = PostgresDatabase(Sessions(pool, clock=clock, use_local_clock=use_local_clock, bus=bus))
     try:
-        yield PostgresDatabase(sessions, batches)
+        yield database
     finally:
-        await batches.close()
+        await database.close()
 
 
 async def open_pool(url: str, connections: int = DEFAULT_CONNECTIONS) -> asyncpg.Pool:

@@ -1,6 +1,6 @@
 -- name: append
--- Lets no commit through whose lease has moved on, or whose run would stop with something unread.
--- The heads are locked by key, so that two batches cannot lock each other out.
+-- Rejects a commit whose lease was lost, or whose run would stop with unread inbox items.
+-- The heads are locked in the order of their keys, so that two batches cannot deadlock.
 WITH locked AS (
     SELECT h.run_key FROM run_heads h WHERE h.run_key = ANY(:run_key::BIGINT[]) ORDER BY h.run_key FOR UPDATE
 ), passed AS (
@@ -32,7 +32,7 @@ UPDATE run_heads h
  WHERE h.run_key = m.run_key;
 
 -- name: finish_runs
--- Returns what is left to be done for each: mostly it is nothing, and to be told so is cheaper than to try.
+-- Returns flags for the open parts of each run: mostly there are none, and a flag costs less than the statement.
 UPDATE runs r
    SET output = f.output, error = f.error, completed_at = f.now,
        input_tokens = r.input_tokens + f.input_tokens, output_tokens = r.output_tokens + f.output_tokens,
@@ -54,7 +54,7 @@ RETURNING r.run_key,
 UPDATE timers SET state = 'cancelled' WHERE run_key = ANY(:run_key::BIGINT[]) AND state IN ('scheduled', 'paused');
 
 -- name: pause_deadlines
--- While it is paused, its `due_at` is how much is left.
+-- While a timer is paused, its `due_at` is the remaining time.
 UPDATE timers t SET state = 'paused', due_at = t.due_at - p.now
   FROM unnest(:now::BIGINT[], :run_key::BIGINT[]) AS p (now, run_key)
  WHERE t.run_key = p.run_key AND t.kind = 'deadline' AND t.state = 'scheduled';
@@ -88,7 +88,7 @@ DELETE FROM inbox i USING unnest(:run_key::BIGINT[], :number::BIGINT[]) AS c (ru
 RETURNING i.number;
 
 -- name: put_steps
--- Returns no row for a step that has settled before.
+-- Returns no row for a step that has settled already.
 INSERT INTO steps (run_key, number, kind, name, key, state, attempt, tool_call_id, effectful, request_digest,
                    waits_for, usage, started_at, settled_at)
 SELECT * FROM unnest(:run_key::BIGINT[], :number::BIGINT[], :kind::TEXT[], :name::TEXT[], :key::TEXT[], :state::TEXT[],
@@ -116,7 +116,7 @@ UPDATE interrupts i SET status = 'cancelled'
  WHERE i.run_key = w.run_key AND i.id = w.id AND i.status = 'open';
 
 -- name: waiting_on_bases
--- Runs that may begin now that their base has ended, and those that were ended before they could.
+-- Runs that may start because their base has ended, and runs on it that were ended before they started.
 SELECT r.run_key, r.thread_key, r.base_key, r.base_sequence, h.status
   FROM runs r JOIN run_heads h ON h.run_key = r.run_key
  WHERE r.base_key = ANY(:run_key::BIGINT[]) AND h.queued_at IS NULL

@@ -5,7 +5,7 @@ UPDATE run_heads SET wait_until = NULL
         ORDER BY run_key FOR UPDATE SKIP LOCKED));
 
 -- name: claim_heads
--- The array is computed once; a plain IN might be evaluated again, and claim more than the limit.
+-- The array is computed once; a plain IN might be evaluated again and claim more than the limit.
 UPDATE run_heads
    SET status = 'running', status_reason = NULL, lease_owner = :owner, lease_number = lease_number + 1,
        lease_expires_at = COALESCE(:now, holdfast_now()) + :lease, attempt = attempt + 1,
@@ -37,7 +37,7 @@ SELECT h.run_key, r.id, r.thread_key, h.status, h.attempt, h.lease_owner, h.leas
  ORDER BY h.run_key;
 
 -- name: queue_state
--- Whether a run may be claimed now, and when the next delayed one may.
+-- Whether a run may be claimed now, and when the next delayed run becomes claimable.
 SELECT EXISTS (SELECT 1 FROM run_heads WHERE status = 'queued' AND wait_until IS NULL)
     OR EXISTS (SELECT 1 FROM run_heads WHERE status = 'queued' AND wait_until <= COALESCE(:now, holdfast_now())) AS ready,
        (SELECT MIN(wait_until) FROM run_heads WHERE status = 'queued' AND wait_until > COALESCE(:now, holdfast_now())) AS next_at;

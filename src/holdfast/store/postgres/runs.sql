@@ -6,7 +6,7 @@ SELECT v.*
   JOIN run_view v ON v.run_key = i.run_key;
 
 -- name: base_runs
--- What a run needs to know of the one it continues: its head, and where it jumps to.
+-- The columns of a base that the placement of a run on it needs: its head and its jump keys.
 SELECT r.run_key, r.id, h.status, h.lease_owner, h.queued_at, r.base_key, r.base_sequence, r.chain_depth,
        COALESCE(j.run_key, r.run_key) AS jump, COALESCE(j.chain_depth, r.chain_depth) AS jump_depth,
        COALESCE(k.run_key, j.run_key, r.run_key) AS jump_of_jump,

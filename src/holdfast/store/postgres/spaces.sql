@@ -1,7 +1,7 @@
 -- name: lock_space_shared
--- Until the end of this transaction nobody deletes it.
+-- Locks the row against deletion until the end of the transaction.
 SELECT * FROM spaces WHERE id = :id FOR KEY SHARE;
 
 -- name: lock_space
--- Waits for those who hold it.
+-- Waits for transactions that hold the shared lock.
 SELECT * FROM spaces WHERE id = :id FOR UPDATE;

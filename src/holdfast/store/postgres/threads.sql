@@ -15,7 +15,7 @@ SELECT t.*, s.id AS space_id, (SELECT MAX(r.run_key) FROM runs r WHERE r.thread_
   JOIN threads t ON t.space_key = s.space_key AND t.id = w.id;
 
 -- name: begin_runs_on_threads
--- Moves a thread up in its list, and gives the run's input its places.
+-- Moves a thread to the top of its list, and reserves sequences for the run's input.
 UPDATE threads t SET last_run_at = b.now, listed_at = b.now, next_sequence = t.next_sequence + b.count
   FROM unnest(:now::BIGINT[], :count::BIGINT[], :thread_key::BIGINT[]) AS b (now, count, thread_key)
  WHERE t.thread_key = b.thread_key

@@ -15,7 +15,7 @@ from holdfast.ports.bus import Bus
 from holdfast.ports.runtime import Clock
 from holdfast.store.postgres.errors import DRIVER_ERRORS, translate_error
 from holdfast.store.statements import load_statements
-from holdfast.store.transaction import JournalEntry, NewRunRow, Operation, RetryTransaction, Row, WakeBuilder
+from holdfast.store.transaction import JournalEntry, NewRunRow, Operation, RetryTransaction, Row, WakeHints
 
 ROLLBACK_TIMEOUT_SECONDS: Final = 5.0
 """Time after which a connection is closed instead of rolled back."""
@@ -86,7 +86,7 @@ STATEMENTS: Final = load_statements("postgres", lambda index: f"${index}")
 class PostgresTransaction:
     """Implements `Transaction`."""
 
-    __slots__ = ("_block", "_clock", "_use_local_clock", "new_runs", "lease_now", "now", "wake", "wake_builder")
+    __slots__ = ("_block", "_clock", "_use_local_clock", "new_runs", "lease_now", "now", "hints")
 
     def __init__(self, block: LazyTransaction, clock: Clock, *, use_local_clock: bool) -> None:
         """Begin; with `use_local_clock` leases are measured by `clock`."""
@@ -95,8 +95,7 @@ class PostgresTransaction:
         self._use_local_clock = use_local_clock
         self._read_clock()
         self.new_runs: dict[int, NewRunRow] = {}
-        self.wake_builder = WakeBuilder()
-        self.wake = self.wake_builder.add
+        self.hints = WakeHints()
 
     async def lock_threads_by_name(self, threads: Sequence[tuple[SpaceId, ThreadId]]) -> None:
         """Lock thread rows in the order of their keys."""
@@ -192,7 +191,7 @@ class Sessions:
             async with self._block() as block:
                 transaction = PostgresTransaction(block, self._clock, use_local_clock=self._use_local_clock)
                 yield transaction
-            wake = transaction.wake_builder.build()
+            wake = transaction.hints.build()
             if wake is not None:
                 self._bus.publish(wake)
         except DRIVER_ERRORS as exc:

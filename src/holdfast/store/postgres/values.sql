@@ -8,7 +8,7 @@ SELECT r.run_key, COALESCE((SELECT MAX(m.sequence) FROM messages m WHERE m.run_k
  WHERE r.run_key = ANY(:run_key::BIGINT[]);
 
 -- name: inherit_values
--- What a run was given when it was made (at -1) stands over what its base had, until the run is erased.
+-- Values given at creation (sequence -1) take precedence over inherited ones, until the run is erased.
 INSERT INTO run_values (run_key, name, at_sequence, source_key)
 SELECT i.run_key, v.name, -2, COALESCE(v.source_key, v.value_key)
   FROM unnest(:run_key::BIGINT[], :base_key::BIGINT[], :cut::BIGINT[]) AS i (run_key, base_key, cut)

@@ -2,7 +2,7 @@
 SELECT run_key FROM runs WHERE base_key = :run_key;
 
 -- name: bare_tombstone
--- A tombstone that no run stands on any more.
+-- A tombstone that no run is based on any more.
 SELECT run_key FROM runs r
  WHERE r.run_key = :run_key AND r.erased = 1 AND NOT EXISTS (SELECT 1 FROM runs n WHERE n.base_key = r.run_key);
 
@@ -33,7 +33,7 @@ DELETE FROM events WHERE run_key = :run_key;
 DELETE FROM steps WHERE run_key = :run_key;
 
 -- name: drop_own_values
--- What came with its base stays for those who may still continue from its tombstone.
+-- Inherited values stay for runs that continue from the tombstone.
 DELETE FROM run_values WHERE run_key = :run_key AND source_key IS NULL;
 
 -- name: drop_values

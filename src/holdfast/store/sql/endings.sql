@@ -1,5 +1,5 @@
 -- name: tree
--- A run and every run below it, parents first.
+-- A run and all its descendants, parents first.
 WITH RECURSIVE tree (run_key) AS (
     SELECT CAST(:run_key AS BIGINT)
     UNION ALL

@@ -9,14 +9,14 @@ UPDATE run_heads
 RETURNING run_key;
 
 -- name: release_ended_head
--- The worker of an ended run has stopped. No row: there was none, or another.
+-- Records that the worker of an ended run has stopped. No row: it had no worker, or another one.
 UPDATE run_heads SET lease_owner = NULL, lease_expires_at = NULL
  WHERE run_key = :run_key AND lease_number = :lease_number AND lease_owner IS NOT NULL
    AND status IN ('completed', 'failed', 'cancelled')
 RETURNING run_key;
 
 -- name: requeue_expired
--- No row: it was renewed, or somebody else took it back.
+-- No row: the lease was renewed, or another process requeued the run.
 UPDATE run_heads
    SET status = 'queued', status_reason = 'expired', queued_at = :now, wait_until = :wait_until,
        queue_key = COALESCE(CAST(:wait_until AS BIGINT), :now) - head_start,

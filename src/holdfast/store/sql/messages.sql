@@ -8,7 +8,7 @@ SELECT m.*, r.id AS run_id, t.id AS thread_id
  WHERE m.message_key = :message_key;
 
 -- name: history
--- Walks the chain from a run upwards, past at most `hops` runs.
+-- Walks the chain from a run to its bases, past at most `hops` runs.
 WITH RECURSIVE chain (run_key, base_key, base_sequence, cut, hops) AS (
     SELECT run_key, base_key, base_sequence, CAST(:before AS BIGINT), 1 FROM runs WHERE run_key = :run_key
     UNION ALL
@@ -25,7 +25,7 @@ SELECT m.*, r.id AS run_id, t.id AS thread_id
  LIMIT :limit;
 
 -- name: last_of_run
--- What a run that continues none has said last, and was told; its own names need no reading.
+-- The last messages of a run without a base; its own ids are passed in and need no join.
 SELECT m.*, CAST(:run_id AS TEXT) AS run_id, CAST(:thread_id AS TEXT) AS thread_id
   FROM messages m
  WHERE m.run_key = :run_key AND m.sequence IS NOT NULL
@@ -33,7 +33,7 @@ SELECT m.*, CAST(:run_id AS TEXT) AS run_id, CAST(:thread_id AS TEXT) AS thread_
  LIMIT :limit;
 
 -- name: chain_end
--- How far `history` walked with the same `hops`, and the run above that, where it goes on.
+-- The last run that `history` visits with the same `hops`, and its base, where the walk continues.
 WITH RECURSIVE chain (run_key, base_key, base_sequence, hops) AS (
     SELECT run_key, base_key, base_sequence, 1 FROM runs WHERE run_key = :run_key
     UNION ALL
@@ -50,15 +50,15 @@ SELECT m.*, r.id AS run_id, t.id AS thread_id
  ORDER BY m.message_key;
 
 -- name: waiting_input
--- What has not entered the conversation yet.
+-- Messages without a sequence, which have not entered the conversation yet.
 SELECT m.*, r.id AS run_id, t.id AS thread_id
   FROM messages m JOIN runs r ON r.run_key = m.run_key JOIN threads t ON t.thread_key = m.thread_key
  WHERE m.run_key = :run_key AND m.sequence IS NULL
  ORDER BY m.message_key;
 
 -- name: waiting_on_chain
--- The same of a run and of those that must end before it can begin, the newest first: those of the run itself, then
--- those of its base, which may have come later. Only what stands before a message is found, if it is one of them.
+-- The messages without a sequence of a run and of the bases that must end before it can start, newest first: those of
+-- the run itself, then those of its base, which may have been added later. `before` limits them to earlier messages.
 WITH RECURSIVE chain (run_key, base_key, queued_at, depth) AS (
     SELECT r.run_key, r.base_key, h.queued_at, 0
       FROM runs r JOIN run_heads h ON h.run_key = r.run_key WHERE r.run_key = :run_key
@@ -81,7 +81,7 @@ SELECT m.*, r.id AS run_id, t.id AS thread_id
  LIMIT :limit;
 
 -- name: last_exchange
--- The last assistant message of a run up to a cut, with what follows it.
+-- The last assistant message of a run up to the sequence `cut`, with the messages after it.
 SELECT m.*, r.id AS run_id, t.id AS thread_id
   FROM messages m JOIN runs r ON r.run_key = m.run_key JOIN threads t ON t.thread_key = m.thread_key
  WHERE m.run_key = :run_key AND m.sequence <= :cut AND m.sequence >= COALESCE((

@@ -11,15 +11,15 @@ SELECT r.run_key
  WHERE s.id = :space AND i.id = :id AND r.erased = 0;
 
 -- name: run_key_ever
--- Also that of a run that is gone: a page goes on after it all the same.
+-- Includes deleted runs, so that a cursor stays valid when its run is deleted.
 SELECT i.run_key FROM run_ids i JOIN spaces s ON s.space_key = i.space_key WHERE s.id = :space AND i.id = :id;
 
 -- name: run_by_key
 SELECT * FROM run_view WHERE run_key = :run_key;
 
 -- name: list_runs
--- Those of deleted threads only for somebody who names the thread, or runs above. One look at a key for each run: what
--- could be read as a join might be made by reading every thread.
+-- Runs of deleted threads are included only if the filter names the thread, root or parent. The thread is looked up by
+-- key for each run: as a join, the planner might read every thread.
 SELECT * FROM run_view
  WHERE space_key = :space_key AND run_key < :before
    AND (CAST(:thread_id AS TEXT) IS NULL OR thread_key = (
@@ -46,7 +46,7 @@ SELECT COUNT(*) AS at_work FROM runs r JOIN run_heads h ON h.run_key = r.run_key
  WHERE r.parent_key = :run_key AND h.status IN ('pending', 'queued', 'running', 'waiting');
 
 -- name: above
--- Those above a run, the nearest first.
+-- The ancestors of a run, nearest first.
 WITH RECURSIVE above (run_key, parent_key, distance) AS (
     SELECT run_key, parent_key, 0 FROM runs WHERE run_key = :run_key
     UNION ALL
@@ -58,7 +58,7 @@ SELECT run_key FROM above WHERE distance > 0 ORDER BY distance;
 SELECT * FROM run_view WHERE parent_key = :run_key ORDER BY run_key;
 
 -- name: branch_keys
--- The live runs of a branch, the newest first. One that was ended before it began may have live ones above it.
+-- The active runs of a branch, newest first. A run that was ended before it started may have an active base.
 WITH RECURSIVE branch (run_key, base_key, status, queued_at) AS (
     SELECT r.run_key, r.base_key, h.status, h.queued_at
       FROM runs r JOIN run_heads h ON h.run_key = r.run_key
@@ -74,7 +74,7 @@ SELECT b.run_key, r.id, r.base_key, r.base_sequence
  ORDER BY b.run_key DESC;
 
 -- name: ancestor_at
--- The run of a chain at a given depth, by jumps.
+-- The run of a chain at a given depth, found by following jump keys.
 WITH RECURSIVE walk (run_key, base_key, base_sequence, jump_key, chain_depth) AS (
     SELECT run_key, base_key, base_sequence, jump_key, chain_depth FROM runs WHERE run_key = :run_key
     UNION ALL
@@ -90,7 +90,7 @@ SELECT run_key, base_key, base_sequence FROM walk WHERE chain_depth = :depth;
 SELECT digest, run_key FROM idempotency_keys WHERE space_key = :space_key AND key = :key;
 
 -- name: take_idempotency_key
--- Waits for whoever takes the same key now. No row: it was taken.
+-- Waits for a concurrent transaction that takes the same key. No row: the key was taken.
 INSERT INTO idempotency_keys (space_key, key, digest) VALUES (:space_key, :key, :digest)
 ON CONFLICT (space_key, key) DO NOTHING
 RETURNING key;
@@ -102,7 +102,7 @@ UPDATE idempotency_keys SET run_key = :run_key WHERE space_key = :space_key AND 
 SELECT * FROM run_heads WHERE run_key = :run_key;
 
 -- name: opening
--- A run's thread and what of its head its worker needs, and whether there is more to read.
+-- A run's thread, the head columns that its worker needs, and flags for further rows to read.
 SELECT h.lease_number, h.unread, h.last_event_seq,
        EXISTS (SELECT 1 FROM steps s WHERE s.run_key = h.run_key) AS has_steps,
        EXISTS (SELECT 1 FROM run_values v WHERE v.run_key = h.run_key) AS has_values, t.*

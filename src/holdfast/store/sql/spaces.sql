@@ -13,7 +13,7 @@ SELECT * FROM spaces WHERE space_key > :after ORDER BY space_key LIMIT :limit;
 UPDATE spaces SET name = :name, metadata = :metadata WHERE space_key = :space_key RETURNING *;
 
 -- name: live_run_of_space
--- Or one that has ended, but whose worker has not let go.
+-- Includes an ended run whose worker is still stopping.
 SELECT r.id, h.status FROM runs r JOIN run_heads h ON h.run_key = r.run_key
  WHERE r.space_key = :space_key AND (h.status IN ('pending', 'queued', 'running', 'waiting') OR h.lease_owner IS NOT NULL)
  LIMIT 1;

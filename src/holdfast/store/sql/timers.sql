@@ -9,7 +9,7 @@ SELECT t.*, s.id AS space_id, r.id AS run_id
  WHERE t.timer_key = :timer_key;
 
 -- name: settle_timer
--- No row: the claim was settled or taken over, or the timer stopped.
+-- No row: the claim was settled or taken over, or the timer was cancelled.
 UPDATE timers
    SET state = CASE WHEN CAST(:next_due AS BIGINT) IS NULL THEN 'fired' ELSE state END,
        fired_at = :now, due_at = COALESCE(:next_due, due_at), claim_owner = NULL, claim_expires_at = NULL

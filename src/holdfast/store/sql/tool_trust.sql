@@ -3,7 +3,7 @@ SELECT t.tool, t.digest FROM tool_trust t JOIN spaces s ON s.space_key = t.space
  WHERE s.id = :space AND t.source = :source;
 
 -- name: trust_new_tool
--- Whoever saw it first is right.
+-- The first digest wins.
 INSERT INTO tool_trust (space_key, source, tool, digest, trusted_at)
 VALUES (:space_key, :source, :tool, :digest, :now)
 ON CONFLICT (space_key, source, tool) DO NOTHING;

@@ -1,5 +1,5 @@
 -- name: values_at
--- The newest of each name up to a cut, its own or its source's.
+-- The latest value of each name up to the sequence `cut`, its own or inherited.
 SELECT v.name, COALESCE(s.value, v.value) AS value
   FROM run_values v LEFT JOIN run_values s ON s.value_key = v.source_key
  WHERE v.run_key = :run_key AND v.at_sequence <= :cut
@@ -19,7 +19,7 @@ DELETE FROM run_values
    AND run_key IN (SELECT r.run_key FROM runs r WHERE r.erased = 1);
 
 -- name: keep_inherited_values
--- Before its source goes, a value that others hold becomes theirs.
+-- Before a run is deleted, the runs that inherited its values get copies.
 UPDATE run_values
    SET value = (SELECT s.value FROM run_values s WHERE s.value_key = run_values.source_key), source_key = NULL
  WHERE source_key IN (SELECT s.value_key FROM run_values s WHERE s.run_key = :run_key);

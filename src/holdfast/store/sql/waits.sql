@@ -5,8 +5,8 @@ DELETE FROM waits WHERE run_key = :run_key;
 INSERT INTO waits (run_key, target_key) VALUES (:run_key, :target_key) ON CONFLICT DO NOTHING;
 
 -- name: depends_on
--- What must end before a run can go on: those it waits for, or its base, which counts also for one that was ended
--- before it began, because those based on it wait for the same.
+-- The runs that must end before a run can continue: those it waits for, or its base. The base also counts for a run that
+-- was ended before it started, because the runs based on it wait for the same base.
 SELECT r.base_key AS run_key FROM runs r JOIN run_heads h ON h.run_key = r.run_key
  WHERE r.run_key = :run_key AND h.queued_at IS NULL AND r.base_key IS NOT NULL
 UNION

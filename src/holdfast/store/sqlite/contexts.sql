@@ -1,5 +1,5 @@
 -- name: add_contexts
--- A call that is issued again is told what is so by then.
+-- A repeated call replaces the context of the first one.
 INSERT INTO contexts (run_key, step, snapshot) VALUES (:run_key, :step, :snapshot)
 ON CONFLICT (run_key, step) DO UPDATE SET snapshot = excluded.snapshot;
 

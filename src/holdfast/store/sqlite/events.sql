@@ -1,5 +1,5 @@
 -- name: heads_of
--- What stands before a CROSS JOIN is read first, row by row: no table is made of it.
+-- SQLite reads the left side of a CROSS JOIN first, row by row, without a temporary table.
 WITH wanted (space, id) AS (VALUES (:space, :id))
 SELECT s.id AS space_id, r.id, h.status, h.last_event_seq
   FROM wanted w

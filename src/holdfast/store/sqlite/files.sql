@@ -1,5 +1,5 @@
 -- name: lock_file_shared
--- One writer: nobody else deletes it.
+-- There is one writer, so no lock is needed.
 SELECT f.*, b.digest, b.size FROM files f JOIN blobs b ON b.blob_key = f.blob_key WHERE f.space_key = :space_key AND f.id = :id;
 
 -- name: lock_file

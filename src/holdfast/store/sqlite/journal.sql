@@ -1,5 +1,5 @@
 -- name: fence
--- Returns no row when the lease has moved on, or when the run would stop with something unread.
+-- Returns no row when the lease was lost, or when the run would stop with unread inbox items.
 WITH wanted (events, consumed, progresses, run_key, lease_number, stops) AS (
     VALUES (:events, :consumed, :progresses, :run_key, :lease_number, :stops)
 )
@@ -22,7 +22,7 @@ UPDATE run_heads
  WHERE run_heads.run_key = m.run_key;
 
 -- name: finish_runs
--- Returns what is left to be done for each: mostly it is nothing, and to be told so is cheaper than to try.
+-- Returns flags for the open parts of each run: mostly there are none, and a flag costs less than the statement.
 WITH finished (output, error, now, input_tokens, output_tokens, cached_input_tokens, cost, iterations, run_key) AS (
     VALUES (:output, :error, :now, :input_tokens, :output_tokens, :cached_input_tokens, :cost, :iterations, :run_key)
 )
@@ -45,7 +45,7 @@ RETURNING run_key,
 UPDATE timers SET state = 'cancelled' WHERE run_key IN (VALUES (:run_key)) AND state IN ('scheduled', 'paused');
 
 -- name: pause_deadlines
--- While it is paused, its `due_at` is how much is left.
+-- While a timer is paused, its `due_at` is the remaining time.
 UPDATE timers SET state = 'paused', due_at = due_at - :now
  WHERE run_key = :run_key AND kind = 'deadline' AND state = 'scheduled';
 
@@ -78,7 +78,7 @@ RETURNING thread_key, next_sequence;
 DELETE FROM inbox WHERE run_key = :run_key AND number = :number RETURNING number;
 
 -- name: put_steps
--- Returns no row for a step that has settled before.
+-- Returns no row for a step that has settled already.
 INSERT INTO steps (run_key, number, kind, name, key, state, attempt, tool_call_id, effectful, request_digest,
                    waits_for, usage, started_at, settled_at)
 VALUES (:run_key, :number, :kind, :name, :key, :state, :attempt, :tool_call_id, :effectful, :request_digest,
@@ -98,7 +98,7 @@ VALUES (:space_key, :run_key, :id, :kind, 'open', :message, :tool_call_id, :argu
 UPDATE interrupts SET status = 'cancelled' WHERE run_key = :run_key AND id = :id AND status = 'open';
 
 -- name: waiting_on_bases
--- Runs that may begin now that their base has ended, and those that were ended before they could.
+-- Runs that may start because their base has ended, and runs on it that were ended before they started.
 SELECT r.run_key, r.thread_key, r.base_key, r.base_sequence, h.status
   FROM runs r JOIN run_heads h ON h.run_key = r.run_key
  WHERE r.base_key IN (VALUES (:run_key)) AND h.queued_at IS NULL

@@ -28,7 +28,7 @@ SELECT h.run_key, r.id, r.thread_key, h.status, h.attempt, h.lease_owner, h.leas
  ORDER BY h.run_key;
 
 -- name: queue_state
--- Whether a run may be claimed now, and when the next delayed one may.
+-- Whether a run may be claimed now, and when the next delayed run becomes claimable.
 SELECT EXISTS (SELECT 1 FROM run_heads WHERE status = 'queued' AND wait_until IS NULL)
     OR EXISTS (SELECT 1 FROM run_heads WHERE status = 'queued' AND wait_until <= :now) AS ready,
        (SELECT MIN(wait_until) FROM run_heads WHERE status = 'queued' AND wait_until > :now) AS next_at;

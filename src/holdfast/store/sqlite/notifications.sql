@@ -3,7 +3,7 @@ INSERT INTO outbox (space_key, kind, run_id, thread_id, data, created_at)
 VALUES (:space_key, :kind, :run_id, :thread_id, :data, :now);
 
 -- name: lock_outbox
--- One writer: nobody else dispatches.
+-- There is one writer, so no lock is needed.
 SELECT 1;
 
 -- name: take_notification_numbers

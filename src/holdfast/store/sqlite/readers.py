@@ -16,7 +16,7 @@ from holdfast.domain.errors import Unavailable
 from holdfast.ports.runtime import Clock
 from holdfast.store.sqlite.file import connect, translate_error
 from holdfast.store.sqlite.transaction import SqliteTransaction, run_operation
-from holdfast.store.transaction import Operation
+from holdfast.store.transaction import Operation, resolve
 
 MAX_READS_PER_BATCH: Final = 16
 """Reads whose results are returned together: each waits for the slowest of them."""
@@ -24,7 +24,6 @@ MAX_READS_PER_BATCH: Final = 16
 T = TypeVar("T")
 
 _Job: TypeAlias = tuple[Operation[Any], asyncio.Future[Any]]
-_ReadResult: TypeAlias = tuple[Any, BaseException | None]
 
 
 class Readers:
@@ -82,14 +81,14 @@ class Readers:
 
     def _work(self, connection: sqlite3.Connection) -> None:
         while (jobs := self._jobs.get()) is not None:
-            results: list[_ReadResult] = []
+            outcomes: list[Any] = []
             for operation, _ in jobs:
                 try:
-                    results.append((self._read(connection, operation), None))
+                    outcomes.append(self._read(connection, operation))
                 except Exception as exc:  # noqa: BLE001 - every error must reach the caller and not end the thread
-                    results.append((None, translate_error(exc)))
+                    outcomes.append(translate_error(exc))
             _end_transaction(connection)
-            self._loop.call_soon_threadsafe(_resolve, jobs, results)
+            self._loop.call_soon_threadsafe(_resolve_all, jobs, outcomes)
         connection.close()
 
     def _read(self, connection: sqlite3.Connection, operation: Operation[T]) -> T:
@@ -104,11 +103,6 @@ def _end_transaction(connection: sqlite3.Connection) -> None:
             connection.execute("ROLLBACK")
 
 
-def _resolve(jobs: Sequence[_Job], results: Sequence[_ReadResult]) -> None:
-    for (_, future), (result, error) in zip(jobs, results, strict=True):
-        if future.done():
-            continue
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(result)
+def _resolve_all(jobs: Sequence[_Job], outcomes: Sequence[Any]) -> None:
+    for (_, future), outcome in zip(jobs, outcomes, strict=True):
+        resolve(future, outcome)

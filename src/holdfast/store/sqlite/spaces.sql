@@ -1,5 +1,5 @@
 -- name: lock_space_shared
--- One writer: nobody else deletes it.
+-- There is one writer, so no lock is needed.
 SELECT * FROM spaces WHERE id = :id;
 
 -- name: lock_space

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar, cast
 from holdfast.domain.ids import ENTROPY_BYTES, SpaceId, ThreadId, sortable_id
 from holdfast.domain.instant import Millis
 from holdfast.store.statements import load_statements
-from holdfast.store.transaction import JournalEntry, NewRunRow, Operation, Row, WakeBuilder
+from holdfast.store.transaction import JournalEntry, NewRunRow, Operation, Row, WakeHints
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ _ONE_ROW_SQL: Final = {name: _sql_for_one_row(statement.sql) for name, statement
 class SqliteTransaction:
     """Implements `Transaction`."""
 
-    __slots__ = ("_connection", "new_runs", "lease_now", "now", "wake", "wake_builder")
+    __slots__ = ("_connection", "new_runs", "lease_now", "now", "hints")
 
     def __init__(
         self, connection: sqlite3.Connection, now: Millis, new_runs: dict[int, NewRunRow] | None = None
@@ -55,8 +55,7 @@ class SqliteTransaction:
         self.now = now
         self.lease_now: Millis | None = now
         self.new_runs = {} if new_runs is None else new_runs
-        self.wake_builder = WakeBuilder()
-        self.wake = self.wake_builder.add
+        self.hints = WakeHints()
 
     async def lock_threads_by_name(self, threads: Sequence[tuple[SpaceId, ThreadId]]) -> None:
         """Do nothing: there is one writer."""

@@ -7,7 +7,7 @@ SELECT run_key, COALESCE((SELECT MAX(sequence) FROM messages WHERE run_key = :ru
  WHERE run_key = :run_key;
 
 -- name: inherit_values
--- What a run was given when it was made (at -1) stands over what its base had, until the run is erased.
+-- Values given at creation (sequence -1) take precedence over inherited ones, until the run is erased.
 INSERT INTO run_values (run_key, name, at_sequence, source_key)
 SELECT :run_key, v.name, -2, COALESCE(v.source_key, v.value_key)
   FROM run_values v

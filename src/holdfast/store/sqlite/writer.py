@@ -21,7 +21,7 @@ from holdfast.ports.bus import Bus, WakeHint
 from holdfast.ports.runtime import Clock
 from holdfast.store.sqlite.file import translate_error
 from holdfast.store.sqlite.transaction import SqliteTransaction, run_operation, run_to_end
-from holdfast.store.transaction import Batch, NewRunRow, Operation, WakeBuilder
+from holdfast.store.transaction import Batch, NewRunRow, Operation, WakeHints, resolve
 
 MAX_JOBS_PER_TRANSACTION: Final = 1024
 CLAIM_WAIT_LOOP_TURNS: Final = 1
@@ -33,14 +33,13 @@ _LATER_JOB_SQL: Final = ("SAVEPOINT job",), ("ROLLBACK TO job", "RELEASE job"), 
 
 
 class _Job(msgspec.Struct, eq=False):
-    """An operation or an item of a batch, with its result or error."""
+    """An operation or an item of a batch, and its outcome: a result or an error."""
 
     future: asyncio.Future[Any]
     operation: Operation[Any] | None = None
     batch: Batch[Any, Any] | None = None
     item: Any = None
-    result: Any = None
-    error: BaseException | None = None
+    outcome: Any = None
 
 
 class Writer:
@@ -114,7 +113,7 @@ class Writer:
     def _work(self) -> None:
         jobs: list[_Job] = []
         while self._take(jobs):
-            hints = WakeBuilder()
+            hints = WakeHints()
             self._write(jobs, hints)
             self._loop.call_soon_threadsafe(self._resolve, jobs, hints)
             jobs = []
@@ -134,7 +133,7 @@ class Writer:
             self._jobs.put(None)
         return bool(jobs)
 
-    def _write(self, jobs: Sequence[_Job], hints: WakeBuilder) -> None:
+    def _write(self, jobs: Sequence[_Job], hints: WakeHints) -> None:
         try:
             if _file_identity(self._path) != self._file:  # SQLite would go on writing, and lose everything
                 raise Unavailable(f"`{self._path.name}` was moved or deleted: put it back, or open the store again")
@@ -157,16 +156,16 @@ class Writer:
             self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._durable = durable
 
-    def _run_group(self, group: Sequence[_Job], hints: WakeBuilder) -> None:
+    def _run_group(self, group: Sequence[_Job], hints: WakeHints) -> None:
         """Apply a group of jobs together and, if that fails, one by one."""
         error = self._attempt(group, hints)
         if error is not None and len(group) > 1:
             for job in group:
                 self._run_group([job], hints)
         elif error is not None:
-            group[0].error = error
+            group[0].outcome = error
 
-    def _attempt(self, group: Sequence[_Job], hints: WakeBuilder) -> BaseException | None:
+    def _attempt(self, group: Sequence[_Job], hints: WakeHints) -> BaseException | None:
         """Apply a group of jobs; on failure roll back their changes and return the error."""
         transaction = SqliteTransaction(self._connection, self._clock.now(), self._new_runs)
         begin, roll_back, keep = _LATER_JOB_SQL if self._has_changes else _FIRST_JOB_SQL
@@ -181,7 +180,7 @@ class Writer:
             return translate_error(exc)
         self._execute(keep)
         self._has_changes = True
-        hints.merge(transaction.wake_builder)
+        hints.merge(transaction.hints)
         return None
 
     def _execute(self, statements: Sequence[str]) -> None:
@@ -193,16 +192,11 @@ class Writer:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
         for job in jobs:
-            job.error = error
+            job.outcome = error
 
-    def _resolve(self, jobs: Sequence[_Job], hints: WakeBuilder) -> None:
+    def _resolve(self, jobs: Sequence[_Job], hints: WakeHints) -> None:
         for job in jobs:
-            if job.future.done():
-                continue
-            if job.error is not None:
-                job.future.set_exception(job.error)
-            else:
-                job.future.set_result(job.result)
+            resolve(job.future, job.outcome)
         wake = hints.build()
         if wake is not None:
             self._bus.publish(wake)
@@ -243,11 +237,8 @@ def _apply_jobs(group: Sequence[_Job], transaction: SqliteTransaction) -> None:
     """Run the jobs of `group` and store their results."""
     batch = group[0].batch
     if group[0].operation is not None:
-        group[0].result = run_operation(group[0].operation, transaction)
+        group[0].outcome = run_operation(group[0].operation, transaction)
     elif batch is not None:
         outcomes = run_to_end(batch.apply(transaction, [job.item for job in group]))
         for job, outcome in zip(group, outcomes, strict=True):
-            if isinstance(outcome, Exception):
-                job.error = outcome
-            else:
-                job.result = outcome
+            job.outcome = outcome

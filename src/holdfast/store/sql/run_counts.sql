@@ -1,5 +1,5 @@
 -- name: live_runs
--- Each part is read from an index of its own that holds such runs and no others.
+-- Each count reads a partial index that holds only those runs.
 SELECT (SELECT COUNT(*) FROM run_heads WHERE status = 'pending') AS pending,
        (SELECT COUNT(*) FROM run_heads WHERE status = 'waiting') AS waiting,
        (SELECT COUNT(*) FROM run_heads WHERE status = 'running' AND lease_owner IS NOT NULL) AS running,
@@ -9,7 +9,7 @@ SELECT (SELECT COUNT(*) FROM run_heads WHERE status = 'pending') AS pending,
        (SELECT MIN(queued_at) FROM run_heads WHERE status = 'queued' AND wait_until IS NULL) AS oldest;
 
 -- name: queued_runs_of_space
--- From the same indexes: what has ended costs nothing.
+-- Reads the same indexes: ended runs cost nothing.
 SELECT (SELECT COUNT(*) FROM run_heads h JOIN runs r ON r.run_key = h.run_key
          WHERE h.status = 'queued' AND h.wait_until IS NULL AND r.space_key = :space_key)
      + (SELECT COUNT(*) FROM run_heads h JOIN runs r ON r.run_key = h.run_key
