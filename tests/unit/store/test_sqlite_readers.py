@@ -1,4 +1,4 @@
-"""Reads that are asked for at once are answered together, and each for itself."""
+"""SQLite readers: concurrent reads are batched, and each gets its own result or error."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ async def database(tmp_path: Path) -> AsyncIterator[SqliteDatabase]:
         yield database
 
 
-async def migrations(tx: Transaction) -> int:
+async def count_migrations(tx: Transaction) -> int:
     return len(await tx.all("migrations"))
 
 
@@ -33,38 +33,38 @@ async def broken(tx: Transaction) -> int:
     return 0
 
 
-async def test_each_of_many_reads_gets_its_own_answer(database: SqliteDatabase) -> None:
-    count = await database.read(migrations)
-    answers = await asyncio.gather(*[database.read(migrations) for _ in range(3 * MAX_READS_PER_BATCH)])
-    assert answers == [count] * (3 * MAX_READS_PER_BATCH)
+async def test_each_of_many_reads_gets_its_own_result(database: SqliteDatabase) -> None:
+    count = await database.read(count_migrations)
+    results = await asyncio.gather(*[database.read(count_migrations) for _ in range(3 * MAX_READS_PER_BATCH)])
+    assert results == [count] * (3 * MAX_READS_PER_BATCH)
 
 
-async def test_a_read_that_fails_does_so_alone(database: SqliteDatabase) -> None:
-    count = await database.read(migrations)
-    reads = [migrations, refused, migrations, broken, migrations]
-    answers = await asyncio.gather(*map(database.read, reads), return_exceptions=True)
-    assert answers[::2] == [count] * 3
-    assert isinstance(answers[1], NotFound)
-    assert isinstance(answers[3], Exception)
+async def test_a_failed_read_does_not_affect_others(database: SqliteDatabase) -> None:
+    count = await database.read(count_migrations)
+    reads = [count_migrations, refused, count_migrations, broken, count_migrations]
+    results = await asyncio.gather(*map(database.read, reads), return_exceptions=True)
+    assert results[::2] == [count] * 3
+    assert isinstance(results[1], NotFound)
+    assert isinstance(results[3], Exception)
 
 
-async def test_a_read_sees_what_was_written_before_it_was_asked_for(database: SqliteDatabase) -> None:
+async def test_a_read_sees_earlier_writes(database: SqliteDatabase) -> None:
     async def write(tx: Transaction) -> None:
         await tx.one("add_space", id="acme", name="Acme", metadata="{}", now=tx.now)
 
-    async def found(tx: Transaction) -> bool:
+    async def exists(tx: Transaction) -> bool:
         return await tx.one("space", id="acme") is not None
 
-    assert not await database.read(found)
+    assert not await database.read(exists)
     await database.write(write)
-    assert all(await asyncio.gather(database.read(found), database.read(found)))
+    assert all(await asyncio.gather(database.read(exists), database.read(exists)))
 
 
-async def test_what_was_asked_for_is_answered_before_the_readers_close(tmp_path: Path) -> None:
+async def test_queued_reads_finish_before_the_readers_close(tmp_path: Path) -> None:
     async with open_database(tmp_path / "holdfast.db", clock=SystemClock(), bus=LocalBus()):
         readers = Readers(tmp_path / "holdfast.db", clock=SystemClock(), count=1)
-        asked = readers.submit(migrations)
+        submitted = readers.submit(count_migrations)
         await readers.close()
-        assert await asked > 0
+        assert await submitted > 0
         with pytest.raises(Unavailable):
-            await readers.submit(migrations)
+            await readers.submit(count_migrations)

@@ -24,11 +24,11 @@ from tests.support.postgres import PostgresServer
 
 STORE: Final = Path(holdfast.store.__path__[0])
 LOCKS: Final = {"lock_threads", "lock_named_threads", "lock_heads", "lock_migrations", "unlock_migrations"}
-"""What only PostgreSQL needs: SQLite has one writer."""
+"""Statements of PostgreSQL only: SQLite has one writer and needs no locks."""
 APPEND: Final = ({"append"}, {"fence"})
-"""What PostgreSQL does in one statement, SQLite does in two: `fence`, and then `add_events`."""
+"""PostgreSQL appends in one statement, SQLite in two: `fence`, then `add_events`."""
 KINDS: Final = {"bigint": "INTEGER", "BIGINT": "INTEGER", "text": "TEXT", "json": "TEXT", "bytea": "BLOB"}
-"""What each database calls the kinds of columns."""
+"""Column types of PostgreSQL, and the SQLite type of each."""
 RUNNERS: Final = {"one", "all", "run", "many"}
 
 _IN_BOTH: Final = POSTGRES.keys() & SQLITE.keys()
@@ -81,18 +81,18 @@ def test_every_statement_is_used() -> None:
     assert (POSTGRES.keys() | SQLITE.keys()) - words == set()
 
 
-def test_every_statement_that_is_named_exists() -> None:
+def test_every_statement_name_in_the_code_exists() -> None:
     named = {name for module in _modules() for name in _named(module)}
     assert len(named) > 100
     assert named - POSTGRES.keys() - SQLITE.keys() == set()
 
 
-def test_a_statement_is_given_the_parameters_that_it_takes() -> None:
+def test_every_call_passes_the_parameters_of_its_statement() -> None:
     wrong = [
-        f"{name} takes {sorted(POSTGRES[name].parameters)} and is given {sorted(given)}"
+        f"{name} takes {sorted(POSTGRES[name].parameters)} and is passed {sorted(passed)}"
         for module in _modules()
-        for name, given in _given(module)
-        if set(POSTGRES[name].parameters) != given
+        for name, passed in _calls(module)
+        if set(POSTGRES[name].parameters) != passed
     ]
     assert wrong == []
 
@@ -122,13 +122,13 @@ async def test_both_schemas_have_the_same_tables_columns_and_indexes(
     sqlite: sqlite3.Connection, postgresql: asyncpg.Connection
 ) -> None:
     ours, theirs = sqlite_tables(sqlite), await postgres_tables(postgresql)
-    # A row of SQLite has a number anyway: there, `events` calls it by a name.
+    # In SQLite, `events` has a named row id.
     ours["events"].columns.remove(("event_key", "INTEGER", False))
     ours["events"].unique.remove(("event_key",))
     assert {name: _kinds(table) for name, table in ours.items()} == {name: _kinds(t) for name, t in theirs.items()}
 
 
-def test_the_schemas_are_read_as_they_are(sqlite: sqlite3.Connection) -> None:
+def test_the_schema_reader_reads_columns_keys_and_indexes(sqlite: sqlite3.Connection) -> None:
     tables = sqlite_tables(sqlite)
     assert {"run_view", "run_heads", "migrations"} <= tables.keys()
     assert tables["inbox"] == Table(
@@ -150,7 +150,7 @@ def test_the_schemas_are_read_as_they_are(sqlite: sqlite3.Connection) -> None:
     )
 
 
-def test_a_parameter_is_written_once_however_often_it_is_used() -> None:
+def test_a_repeated_parameter_is_passed_once() -> None:
     assert SQLITE["head"].sql == "SELECT * FROM run_heads WHERE run_key = ?1"
     assert POSTGRES["head"].sql == "SELECT * FROM run_heads WHERE run_key = $1"
     append = POSTGRES["append"]
@@ -184,10 +184,12 @@ def _strings(node: ast.AST) -> Iterator[str]:
 
 
 def _named(module: ast.Module) -> Iterator[str]:
-    """Yield what is run by name, and what is looked up."""
+    """Yield the statement names that are run or looked up."""
     for node in ast.walk(module):
         match node:
             case ast.Call(func=ast.Attribute(attr=attr), args=[name, *_]) if attr in RUNNERS:
+                yield from _strings(name)
+            case ast.Call(func=ast.Name(id="find_row"), args=[_, name, _]):
                 yield from _strings(name)
             case ast.Subscript(value=ast.Name(id="STATEMENTS"), slice=name):
                 yield from _strings(name)
@@ -195,13 +197,16 @@ def _named(module: ast.Module) -> Iterator[str]:
                 pass
 
 
-def _given(module: ast.Module) -> Iterator[tuple[str, set[str]]]:
-    """Yield the name and the parameters of each statement that is run with all of them written out."""
+def _calls(module: ast.Module) -> Iterator[tuple[str, set[str]]]:
+    """Yield the name and the parameters of each call that writes them all out."""
     for node in ast.walk(module):
         match node:
-            case ast.Call(func=ast.Attribute(attr="one" | "all" | "run"), args=[name], keywords=given):
-                if all(keyword.arg is not None for keyword in given):
+            case (
+                ast.Call(func=ast.Attribute(attr="one" | "all" | "run"), args=[name], keywords=passed)
+                | ast.Call(func=ast.Name(id="find_row"), args=[_, name, _], keywords=passed)
+            ):
+                if all(keyword.arg is not None for keyword in passed):
                     for statement in _strings(name):
-                        yield statement, {keyword.arg or "" for keyword in given}
+                        yield statement, {keyword.arg or "" for keyword in passed}
             case _:
                 pass

@@ -1,4 +1,4 @@
-"""A statement of SQLite that takes many rows at once takes any number of them."""
+"""SQLite transactions: `many` runs a statement for any number of rows."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -34,26 +34,26 @@ def transaction(tmp_path: Path) -> Iterator[SqliteTransaction]:
         10 * MAX_ROWS_PER_STATEMENT + 13,
     ],
 )
-async def test_each_row_goes_in_as_it_is(transaction: SqliteTransaction, count: int) -> None:
+async def test_every_row_is_inserted_unchanged(transaction: SqliteTransaction, count: int) -> None:
     rows = [(1, number, f"T{number}", f"{number}", number + 100) for number in range(count)]
     assert await transaction.many("add_events", rows) == []
     found = await transaction.all("events_after", run_key=1, seq=-1, limit=count + 1)
     assert [(1, row["seq"], row["type"], row["data"], row["created_at"]) for row in found] == rows
 
 
-async def test_what_each_row_returns_comes_back(transaction: SqliteTransaction) -> None:
+async def test_the_returned_rows_of_all_chunks_are_collected(transaction: SqliteTransaction) -> None:
     count = MAX_ROWS_PER_STATEMENT + 9
     heads = [(key, "running", 0, 0, 0, None, key) for key in range(1, count + 1)]
     await transaction.many("add_heads", heads)
-    # The lease number of each is 0: every third asks with another one.
-    wanted = [(key % 5, 0, False, key, 0 if key % 3 else 1, False) for key in range(1, count + 1)]
-    passed = await transaction.many("fence", wanted)
-    assert {row["run_key"]: row["last_event_seq"] for row in passed} == {
+    # The lease number of each run is 0; every third entry has another one.
+    entries = [(key % 5, 0, False, key, 0 if key % 3 else 1, False) for key in range(1, count + 1)]
+    accepted = await transaction.many("fence", entries)
+    assert {row["run_key"]: row["last_event_seq"] for row in accepted} == {
         key: key + key % 5 for key in range(1, count + 1) if key % 3
     }
 
 
-async def test_each_row_changes_what_it_names(transaction: SqliteTransaction) -> None:
+async def test_each_row_updates_only_its_own_key(transaction: SqliteTransaction) -> None:
     await transaction.many("add_heads", [(key, "running", 0, 0, 0, None, 1) for key in (1, 2, 3)])
     moves = [("waiting", f"reason {key}", None, 5, key) for key in (1, 3)]
     await transaction.many("move_heads", moves)
@@ -61,11 +61,11 @@ async def test_each_row_changes_what_it_names(transaction: SqliteTransaction) ->
     assert [head and head["status_reason"] for head in heads] == ["reason 1", None, "reason 3"]
 
 
-async def test_alone_a_row_does_what_it_does_among_others(transaction: SqliteTransaction) -> None:
+async def test_a_single_row_has_the_same_effect_as_a_row_among_others(transaction: SqliteTransaction) -> None:
     await transaction.many("add_heads", [(key, "running", 0, 0, 0, None, key) for key in (1, 2, 3, 4)])
-    wanted = [(5, 0, True, key, key % 2, False) for key in (1, 2, 3, 4)]
-    alone = [tuple(row) for one in wanted[:2] for row in await transaction.many("fence", [one])]
-    together = [tuple(row) for row in await transaction.many("fence", wanted[2:])]
+    entries = [(5, 0, True, key, key % 2, False) for key in (1, 2, 3, 4)]
+    alone = [tuple(row) for entry in entries[:2] for row in await transaction.many("fence", [entry])]
+    together = [tuple(row) for row in await transaction.many("fence", entries[2:])]
     assert (alone, together) == ([(2, 7, 0)], [(4, 9, 0)])
     moves = [("queued", "why", None, 5, key) for key in (1, 2, 3)]
     await transaction.many("move_heads", moves[:1])
@@ -77,7 +77,7 @@ async def test_alone_a_row_does_what_it_does_among_others(transaction: SqliteTra
     ]
 
 
-async def test_a_statement_that_takes_one_row_runs_for_each(transaction: SqliteTransaction) -> None:
+async def test_a_statement_for_one_row_runs_once_per_row(transaction: SqliteTransaction) -> None:
     item = {"run_key": 1, "kind": "message", "data": "{}", "created_by": None, "now": 0}
     for number in (1, 2, 3):
         await transaction.run("add_inbox_item", number=number, **item)
