@@ -17,17 +17,17 @@ import pytest
 from holdfast.ports.sandbox import ResourceLimits
 from holdfast.sandbox.processes import open_processes
 from tests.unit.sandbox.commands import died_out, marked, new_mark
-from tests.unit.sandbox.confined import Cell, real_sandbox
+from tests.unit.sandbox.confined import SandboxedFolder, real_sandbox
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is no sandbox but on Linux")
 
 
 @pytest.fixture
-async def cell(tmp_path: Path) -> AsyncIterator[Cell]:
+async def sandbox(tmp_path: Path) -> AsyncIterator[SandboxedFolder]:
     folder = tmp_path / "workspace" / "files"
     folder.mkdir(parents=True)
     async with open_processes() as processes:
-        yield Cell(await real_sandbox(processes), folder)
+        yield SandboxedFolder(await real_sandbox(processes), folder)
 
 
 @pytest.fixture
@@ -47,45 +47,47 @@ def bystander() -> Iterator[int]:
         process.kill()
 
 
-async def test_reading_outside(cell: Cell, secret: Path) -> None:
-    ended = await cell.run(f"cat {secret}; cat /etc/shadow; ls /root /home /var /srv /run; ls {secret.parent}")
+async def test_reading_outside(sandbox: SandboxedFolder, secret: Path) -> None:
+    ended = await sandbox.run(f"cat {secret}; cat /etc/shadow; ls /root /home /var /srv /run; ls {secret.parent}")
     assert ended.output == b"files\n"
 
 
-async def test_writing_outside(cell: Cell, secret: Path) -> None:
-    ended = await cell.run(f"echo x >{secret.parent}/new; echo x >/usr/new; echo x >/etc/new; echo x >here && cat here")
+async def test_writing_outside(sandbox: SandboxedFolder, secret: Path) -> None:
+    ended = await sandbox.run(
+        f"echo x >{secret.parent}/new; echo x >/usr/new; echo x >/etc/new; echo x >here && cat here"
+    )
     assert ended.output == b"x\n"
     assert sorted(os.listdir(secret.parent)) == ["files", "settings.json"]
     assert "new" not in {*os.listdir("/usr"), *os.listdir("/etc")}
 
 
-async def test_a_link_that_leads_out(cell: Cell, secret: Path) -> None:
-    (cell.folder / "link").symlink_to(secret)
-    (cell.folder / "up").symlink_to("..")
-    ended = await cell.run("cat link; cat up/settings.json; echo x >link")
+async def test_a_link_that_leads_out(sandbox: SandboxedFolder, secret: Path) -> None:
+    (sandbox.folder / "link").symlink_to(secret)
+    (sandbox.folder / "up").symlink_to("..")
+    ended = await sandbox.run("cat link; cat up/settings.json; echo x >link")
     assert ended.output == b""
     assert _text(secret) == "SECRET"
 
 
-async def test_a_dangling_link(cell: Cell, tmp_path: Path) -> None:
-    (cell.folder / "link").symlink_to(tmp_path / "made")
-    await cell.run("echo x >link")
+async def test_a_dangling_link(sandbox: SandboxedFolder, tmp_path: Path) -> None:
+    (sandbox.folder / "link").symlink_to(tmp_path / "made")
+    await sandbox.run("echo x >link")
     assert not (tmp_path / "made").exists()
 
 
-async def test_dots(cell: Cell, secret: Path) -> None:
-    ended = await cell.run("cat ../settings.json; cd ..; cat settings.json; echo x >../../x")
+async def test_dots(sandbox: SandboxedFolder, secret: Path) -> None:
+    ended = await sandbox.run("cat ../settings.json; cd ..; cat settings.json; echo x >../../x")
     assert ended.output == b""
     assert not (secret.parent.parent / "x").exists()
 
 
-async def test_an_absolute_path(cell: Cell, tmp_path: Path) -> None:
-    await cell.run(f"mkdir -p {tmp_path}/a && echo x >{tmp_path}/a/b; touch {tmp_path}/c")
+async def test_an_absolute_path(sandbox: SandboxedFolder, tmp_path: Path) -> None:
+    await sandbox.run(f"mkdir -p {tmp_path}/a && echo x >{tmp_path}/a/b; touch {tmp_path}/c")
     assert sorted(os.listdir(tmp_path)) == ["workspace"]
 
 
-async def test_proc(cell: Cell, secret: Path) -> None:
-    ended = await cell.run(
+async def test_proc(sandbox: SandboxedFolder, secret: Path) -> None:
+    ended = await sandbox.run(
         f"cat /proc/[0-9]*/root{secret}; ls -d /proc/[0-9]* | wc -l; cat /proc/*/environ | tr '\\0' '\\n'\n"
         "for switch in sysrq-trigger sys/kernel/sysrq sys/kernel/core_pattern; do\n"
         "    [ -w /proc/$switch ] && echo OPEN\n"
@@ -96,20 +98,20 @@ async def test_proc(cell: Cell, secret: Path) -> None:
     assert int(ended.output.split()[0]) < 10  # its own processes and no others
 
 
-async def test_the_environment(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_environment(sandbox: SandboxedFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "SECRET")
-    ended = await cell.run("env; cat /proc/*/environ", environment={"GIVEN": "1"})
+    ended = await sandbox.run("env; cat /proc/*/environ", environment={"GIVEN": "1"})
     assert b"GIVEN=1" in ended.output
     assert b"SECRET" not in ended.output
 
 
-async def test_unix_sockets(cell: Cell, tmp_path: Path) -> None:
+async def test_unix_sockets(sandbox: SandboxedFolder, tmp_path: Path) -> None:
     places = [str(tmp_path / "socket"), f"\0{tmp_path}"]
     with socket.socket(socket.AF_UNIX) as named, socket.socket(socket.AF_UNIX) as abstract:
         for server, place in zip((named, abstract), places, strict=True):
             server.bind(place)
             server.listen()
-        ended = await cell.python(
+        ended = await sandbox.python(
             "import socket\n"
             f"for place in {places!r}:\n"
             "    try:\n"
@@ -121,27 +123,27 @@ async def test_unix_sockets(cell: Cell, tmp_path: Path) -> None:
     assert ended.output.split() == [b"FileNotFoundError", b"ConnectionRefusedError"]
 
 
-async def test_ptrace(cell: Cell) -> None:
+async def test_ptrace(sandbox: SandboxedFolder) -> None:
     code = (
         "import ctypes\n"
         "libc = ctypes.CDLL(None, use_errno=True)\n"
         f"print(libc.ptrace(16, {os.getpid()}, 0, 0), ctypes.get_errno())"
     )
     # Its own kind it may trace, which leads nowhere; those outside have no number inside.
-    assert (await cell.python(code)).output.split() == [b"-1", str(errno.ESRCH).encode()]
+    assert (await sandbox.python(code)).output.split() == [b"-1", str(errno.ESRCH).encode()]
 
 
-async def test_mount(cell: Cell) -> None:
+async def test_mount(sandbox: SandboxedFolder) -> None:
     code = (
         "import ctypes\n"
         "libc = ctypes.CDLL(None, use_errno=True)\n"
         "print(libc.mount(b'none', b'/tmp', b'tmpfs', 0, None), libc.umount2(b'/usr', 2),\n"
         "      libc.mount(None, b'/usr', None, 32 | 4096, None), libc.unshare(0x10000000), libc.chroot(b'/'))"
     )
-    assert (await cell.python(code)).output.split() == [b"-1"] * 5
+    assert (await sandbox.python(code)).output.split() == [b"-1"] * 5
 
 
-async def test_network(cell: Cell) -> None:
+async def test_network(sandbox: SandboxedFolder) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         code = (
             "import socket\n"
@@ -151,13 +153,13 @@ async def test_network(cell: Cell) -> None:
             "except OSError as exc:\n"
             "    print('closed')"
         )
-        assert (await cell.python(code)).output == b"closed\n"
-        assert (await cell.python(code, network=True)).output == b"out\n"
+        assert (await sandbox.python(code)).output == b"closed\n"
+        assert (await sandbox.python(code, network=True)).output == b"out\n"
 
 
-async def test_fork_bomb(cell: Cell) -> None:
+async def test_fork_bomb(sandbox: SandboxedFolder) -> None:
     mark = new_mark()
-    ended = await cell.run(
+    ended = await sandbox.run(
         f"while :; do (setsid sleep {mark} &); done", limits=ResourceLimits(processes=64), timeout=300.0
     )
     assert ended.too_many_processes or ended.exit_code != 0  # killed for it, or refused another process by the system
@@ -165,30 +167,30 @@ async def test_fork_bomb(cell: Cell) -> None:
     assert await died_out(mark)
 
 
-async def test_endless_output(cell: Cell) -> None:
+async def test_endless_output(sandbox: SandboxedFolder) -> None:
     seen = 0
 
     def count(piece: bytes) -> None:
         nonlocal seen
         seen += len(piece)
 
-    ended = await cell.run("yes | head -c 50000000", output_limit=1000, on_output=count)
+    ended = await sandbox.run("yes | head -c 50000000", output_limit=1000, on_output=count)
     assert len(ended.output) == 1000
     assert seen == 50_000_000
     assert ended.dropped_bytes == 50_000_000 - 1000
 
 
-async def test_a_file_that_fills_the_disk(cell: Cell) -> None:
-    ended = await cell.run("yes >big; ls -l big | cut -d' ' -f5", limits=ResourceLimits(file_size=100_000))
+async def test_a_file_that_fills_the_disk(sandbox: SandboxedFolder) -> None:
+    ended = await sandbox.run("yes >big; ls -l big | cut -d' ' -f5", limits=ResourceLimits(file_size=100_000))
     assert ended.output == b"100000\n"
 
 
-async def test_memory(cell: Cell) -> None:
-    ended = await cell.python("bytearray(1 << 30)", limits=ResourceLimits(memory=256 * 1024 * 1024))
+async def test_memory(sandbox: SandboxedFolder) -> None:
+    ended = await sandbox.python("bytearray(1 << 30)", limits=ResourceLimits(memory=256 * 1024 * 1024))
     assert b"MemoryError" in ended.errors
 
 
-async def test_setuid(cell: Cell) -> None:
+async def test_setuid(sandbox: SandboxedFolder) -> None:
     code = (
         "import os\n"
         "for call, number in ((os.setuid, 0), (os.setgid, 0), (os.setuid, 1)):\n"
@@ -199,25 +201,25 @@ async def test_setuid(cell: Cell) -> None:
         "        print('kept')\n"
         "print(open('/proc/self/status').read().split('NoNewPrivs:')[1].split()[0])"
     )
-    ended = await cell.python(code)
+    ended = await sandbox.python(code)
     assert ended.output.split() == [b"kept", b"kept", b"kept", b"1"]
     # A file that would give the rights of its owner is mounted so that it does not.
-    flags = await cell.run("grep -E ' /(usr|) ' /proc/self/mountinfo | grep -vc nosuid")
+    flags = await sandbox.run("grep -E ' /(usr|) ' /proc/self/mountinfo | grep -vc nosuid")
     assert flags.output == b"0\n"
 
 
-async def test_a_program_that_lends_rights_outside(cell: Cell) -> None:
+async def test_a_program_that_lends_rights_outside(sandbox: SandboxedFolder) -> None:
     tries = "chmod u+s ls; chmod 6755 ls; install -m 4755 ls ls2; cp -p /usr/bin/passwd ."
-    await cell.run(f"cp /bin/ls .; {tries}; tar cf x.tar ls; chmod 0755 ls && ./ls")
-    assert [path.name for path in cell.folder.iterdir() if path.stat().st_mode & 0o6000] == []
-    assert (cell.folder / "ls").stat().st_mode & 0o777 == 0o755
+    await sandbox.run(f"cp /bin/ls .; {tries}; tar cf x.tar ls; chmod 0755 ls && ./ls")
+    assert [path.name for path in sandbox.folder.iterdir() if path.stat().st_mode & 0o6000] == []
+    assert (sandbox.folder / "ls").stat().st_mode & 0o777 == 0o755
     code = "import os; os.open('x', os.O_CREAT | os.O_WRONLY, 0o4755)"
-    assert b"PermissionError" in (await cell.python(code)).errors
+    assert b"PermissionError" in (await sandbox.python(code)).errors
 
 
-async def test_switches_and_devices_of_the_machine(cell: Cell) -> None:
+async def test_switches_and_devices_of_the_machine(sandbox: SandboxedFolder) -> None:
     """To the kernel a command is who the server is; as root it owns them."""
-    ended = await cell.run(
+    ended = await sandbox.run(
         "for device in null zero full random urandom tty; do\n"
         "    chmod 666 /dev/$device && echo OPEN\n"  # as it is
         "done\n"
@@ -228,59 +230,61 @@ async def test_switches_and_devices_of_the_machine(cell: Cell) -> None:
     assert (ended.output, ended.exit_code) == (b"", 0)
 
 
-async def test_killing_the_parent(cell: Cell, bystander: int) -> None:
+async def test_killing_the_parent(sandbox: SandboxedFolder, bystander: int) -> None:
     others = f"{bystander} {os.getpid()} {os.getppid()}"
-    ended = await cell.run(f"for pid in {others}; do kill -0 $pid && echo SEEN; done; kill -9 {bystander}; kill -9 1")
+    ended = await sandbox.run(
+        f"for pid in {others}; do kill -0 $pid && echo SEEN; done; kill -9 {bystander}; kill -9 1"
+    )
     assert (ended.output, ended.exit_code) == (b"", 0)  # the first process inside is not to be killed, either
     assert psutil.Process(bystander).status() != psutil.STATUS_ZOMBIE
 
 
-async def test_typing_into_the_terminal(cell: Cell) -> None:
-    ended = await cell.run("ls -l /dev/tty /proc/self/fd; (echo x >/dev/tty) && echo out")
+async def test_typing_into_the_terminal(sandbox: SandboxedFolder) -> None:
+    ended = await sandbox.run("ls -l /dev/tty /proc/self/fd; (echo x >/dev/tty) && echo out")
     assert b"out" not in ended.output
 
 
-async def test_devices(cell: Cell) -> None:
-    ended = await cell.run("ls /dev; mknod disk b 8 0 && echo made")
+async def test_devices(sandbox: SandboxedFolder) -> None:
+    ended = await sandbox.run("ls /dev; mknod disk b 8 0 && echo made")
     assert b"made" not in ended.output
     assert not {"sda", "vda", "mem", "kmsg", "kvm", "fuse"} & set(ended.output.decode().split())
 
 
-async def test_what_is_hidden_cannot_be_read_moved_or_linked(cell: Cell) -> None:
-    (cell.folder / "config").mkdir()
-    hidden = cell.folder / "config" / ".env"
+async def test_what_is_hidden_cannot_be_read_moved_or_linked(sandbox: SandboxedFolder) -> None:
+    (sandbox.folder / "config").mkdir()
+    hidden = sandbox.folder / "config" / ".env"
     hidden.write_text("SECRET")
-    vault = cell.folder / "vault"
+    vault = sandbox.folder / "vault"
     vault.mkdir()
     (vault / "key").write_text("SECRET")
     tries = "cat config/.env; cat vault/*; mv config other; ln config/.env link; mv vault open; cp -r . /tmp/copy"
-    ended = await cell.run(f"{tries}; grep -r SECRET /tmp .", hidden=[hidden, vault])
+    ended = await sandbox.run(f"{tries}; grep -r SECRET /tmp .", hidden=[hidden, vault])
     assert b"SECRET" not in ended.output
-    assert sorted(os.listdir(cell.folder)) == ["config", "vault"]
+    assert sorted(os.listdir(sandbox.folder)) == ["config", "vault"]
     assert _text(hidden) == _text(vault / "key") == "SECRET"
 
 
-async def test_what_is_kept_can_be_read_and_not_changed(cell: Cell) -> None:
-    kept = cell.folder / "ci"
+async def test_what_is_kept_can_be_read_and_not_changed(sandbox: SandboxedFolder) -> None:
+    kept = sandbox.folder / "ci"
     (kept / "deep").mkdir(parents=True)
     (kept / "deep" / "run").write_text("as it was")
     tries = "echo x >ci/deep/run; rm -rf ci; mv ci other; echo x >ci/new; chmod 0 ci"
-    ended = await cell.run(f"{tries}; cat ci/deep/run; echo x >beside", read_only=[kept])
+    ended = await sandbox.run(f"{tries}; cat ci/deep/run; echo x >beside", read_only=[kept])
     assert ended.output == b"as it was"
-    assert sorted(os.listdir(cell.folder)) == ["beside", "ci"]
+    assert sorted(os.listdir(sandbox.folder)) == ["beside", "ci"]
 
 
-async def test_the_keyring_of_the_server(cell: Cell) -> None:
+async def test_the_keyring_of_the_server(sandbox: SandboxedFolder) -> None:
     code = (
         "import ctypes, platform\n"
         "libc = ctypes.CDLL(None, use_errno=True)\n"
         "call = {'x86_64': 250, 'aarch64': 219}[platform.machine()]\n"
         "print(libc.syscall(call, 10, -3, b'user', b'x', 0), ctypes.get_errno())"  # look for a key of the session
     )
-    assert (await cell.python(code)).output.split() == [b"-1", str(errno.ENOSYS).encode()]
+    assert (await sandbox.python(code)).output.split() == [b"-1", str(errno.ENOSYS).encode()]
 
 
-async def test_sockets_that_know_no_network(cell: Cell) -> None:
+async def test_sockets_that_know_no_network(sandbox: SandboxedFolder) -> None:
     """Those towards a hypervisor and of packets, by a call and by `io_uring`, which makes sockets too."""
     code = (
         "import ctypes, socket\n"
@@ -290,27 +294,27 @@ async def test_sockets_that_know_no_network(cell: Cell) -> None:
         "print(libc.syscall(425, 4, ctypes.create_string_buffer(120)), ctypes.get_errno())\n"
         "socket.socket(), socket.socket(socket.AF_UNIX), socket.if_nameindex()"
     )
-    ended = await cell.python(code)
+    ended = await sandbox.python(code)
     unsupported, missing = str(errno.EAFNOSUPPORT).encode(), str(errno.ENOSYS).encode()
     assert ended.output.split() == [b"-1", unsupported, b"-1", unsupported, b"-1", missing]
     assert ended.exit_code == 0
 
 
-async def test_memory_by_way_of_files(cell: Cell) -> None:
+async def test_memory_by_way_of_files(sandbox: SandboxedFolder) -> None:
     """What is not kept is small, and where nothing would be kept nothing can be written."""
-    ended = await cell.run("for place in / /dev /tmp /dev/shm /home; do echo x >$place/new && echo $place; done")
+    ended = await sandbox.run("for place in / /dev /tmp /dev/shm /home; do echo x >$place/new && echo $place; done")
     assert ended.output.split() == [b"/tmp", b"/dev/shm"]
-    sizes = await cell.run("df --output=size -B 1M /tmp /dev/shm | tail -n 2")
+    sizes = await sandbox.run("df --output=size -B 1M /tmp /dev/shm | tail -n 2")
     assert sizes.output.split() == [b"512", b"512"]
 
 
-async def test_nothing_of_it_is_left_when_it_has_ended(cell: Cell) -> None:
+async def test_nothing_of_it_is_left_when_it_has_ended(sandbox: SandboxedFolder) -> None:
     mark = new_mark()
-    await cell.run(f"(setsid nohup sleep {mark} >/dev/null 2>&1 &); echo up")
+    await sandbox.run(f"(setsid nohup sleep {mark} >/dev/null 2>&1 &); echo up")
     assert marked(mark) == []
 
 
-async def test_threads_count_as_processes(cell: Cell) -> None:
+async def test_threads_count_as_processes(sandbox: SandboxedFolder) -> None:
     code = (
         "import threading\n"
         "hold = threading.Event()\n"
@@ -318,7 +322,7 @@ async def test_threads_count_as_processes(cell: Cell) -> None:
         "while True:\n"
         "    threading.Thread(target=hold.wait).start()"
     )
-    ended = await cell.python(code, limits=ResourceLimits(processes=64))
+    ended = await sandbox.python(code, limits=ResourceLimits(processes=64))
     assert ended.too_many_processes or b"start new thread" in ended.errors
 
 

@@ -1,12 +1,12 @@
 """`Sandbox` over bubblewrap: a command runs in its own user, process, mount and network namespaces.
 
-A command sees its working folder, the files that a system shares with everybody, and nothing else: no settings,
-database, other workspace, socket or foreign process. It has no privileges, even where Holdfast runs as root.
+A command sees its working folder and the public files of the system, and nothing else: no settings, database, other
+workspace, socket or process of others. It has no privileges, even where Holdfast runs as root.
 
-Hidden paths are covered by an empty mount, protected ones are mounted read-only. Every folder on the way to such a
-path is mounted on itself, because a renamed parent would lead to it by a path that no rule covers. To the kernel a
-command is the user of the server: if that is root, it would own the devices and every switch in `/proc/sys`, so
-those are read-only.
+Hidden paths are covered by an empty mount, read-only ones are mounted read-only. Every parent of such a path is
+mounted on itself, because a renamed parent would give the path a new name that no mount covers. To the kernel a
+command runs as the server's user: as root it would own the devices and every setting in `/proc/sys`, so those are
+read-only.
 """
 
 import os
@@ -23,9 +23,9 @@ from holdfast.sandbox.launch import command_environment, with_resource_limits
 from holdfast.sandbox.seccomp import system_call_filter
 
 TMPFS_BYTES: Final = 512 * MIB
-"""Bytes of each of the two folders for temporary files, which are memory: `/tmp` and `/dev/shm`."""
+"""Size limit of each in-memory folder: `/tmp` and `/dev/shm`."""
 
-# As root, bubblewrap without a user namespace of its own can mount anything: it must never be left out.
+# `--unshare-user` must never be left out: as root, bubblewrap without its own user namespace can mount anything.
 _ISOLATION_ARGUMENTS: Final = (
     *("--unshare-all", "--unshare-user", "--disable-userns", "--uid", "1000", "--gid", "1000", "--hostname", "sandbox"),
     *("--cap-drop", "ALL", "--new-session", "--die-with-parent", "--clearenv"),
@@ -36,12 +36,12 @@ _ETC_FILES: Final = (
     *("localtime", "mime.types", "nsswitch.conf", "protocols", "services", "ssl/certs", "ssl/openssl.cnf", "timezone"),
     *("pki/ca-trust/extracted", "pki/tls/cert.pem", "pki/tls/certs", "pki/tls/openssl.cnf"),
 )
-"""What of `/etc` is no secret of anyone, and programs do not work without."""
+"""Files in `/etc` that contain no secrets and that programs need."""
 _ETC_NETWORK_FILES: Final = ("hosts", "resolv.conf")
 
 
 class BubblewrapSandbox:
-    """Runs commands in sandboxes, one for each."""
+    """Runs each command in its own sandbox."""
 
     def __init__(self, processes: Processes, *, program: str, readable: tuple[Path, ...] = ()) -> None:
         self._processes = processes
@@ -51,32 +51,27 @@ class BubblewrapSandbox:
 
     async def run(self, command: SandboxCommand, *, on_output: Callable[[bytes], None] | None = None) -> ProcessResult:
         """Run a command to its end."""
-        return await self._processes.run(self._wrap(command), on_output=on_output)
-
-    def _wrap(self, command: SandboxCommand) -> Command:
-        """Return the command that makes the sandbox and runs the other in it."""
-        inside = replace(command, readable=[*self._readable, *command.readable])
-        limits = command.limits
-        return Command(
-            argv=[
-                self._program,
-                *bubblewrap_arguments(inside),
-                "--",
-                *with_resource_limits(command.argv, limits, processes=limits.processes),
-            ],
-            folder=Path("/"),
-            input=command.input,
-            stream_stderr=command.stream_stderr,
-            timeout=command.timeout,
-            output_limit=command.output_limit,
-            max_processes=limits.processes,
-            read_only_devices=SHARED_DEVICES,
-            seccomp_filter=self._filter,
+        options = bubblewrap_arguments(replace(command, readable=[*self._readable, *command.readable]))
+        max_processes = command.limits.processes
+        limited = with_resource_limits(command.argv, command.limits, processes=max_processes)
+        return await self._processes.run(
+            Command(
+                argv=[self._program, *options, "--", *limited],
+                folder=Path("/"),
+                input=command.input,
+                stream_stderr=command.stream_stderr,
+                timeout=command.timeout,
+                output_limit=command.output_limit,
+                max_processes=max_processes,
+                read_only_devices=SHARED_DEVICES,
+                seccomp_filter=self._filter,
+            ),
+            on_output=on_output,
         )
 
 
 def bubblewrap_arguments(command: SandboxCommand) -> list[str]:
-    """Return what bubblewrap is told about a command."""
+    """Return the options of bubblewrap for a command."""
     return [
         *_ISOLATION_ARGUMENTS,
         *(["--share-net"] if command.network else []),
@@ -108,37 +103,31 @@ def _system_mounts(*, network: bool) -> Iterator[str]:
 
 
 def root_mounts(command: SandboxCommand) -> Iterator[str]:
-    """Yield the arguments of bubblewrap that mount the root of a command, without what it may not reach."""
-    hidden, kept = set(command.hidden), set(command.read_only)
-    inside = {path for path in hidden | kept if path.is_relative_to(command.root)}
-    pinned = {folder for path in inside for folder in path.parents if folder.is_relative_to(command.root)}
-    # From the top down: what is mounted later covers what was mounted below it before.
-    for path in sorted({command.root, *pinned, *hidden, *kept}, key=lambda path: (len(path.parts), path)):
-        if not _is_beneath(path, hidden):
-            yield from _mount(path, hidden=path in hidden, kept=path in kept or _is_beneath(path, kept))
-
-
-def _is_beneath(path: Path, others: set[Path]) -> bool:
-    return any(parent in others for parent in path.parents)
-
-
-def _mount(path: Path, *, hidden: bool, kept: bool) -> Iterator[str]:
-    if hidden and path.is_dir():
-        yield from ("--tmpfs", str(path), "--remount-ro", str(path))
-    elif hidden:
-        yield from ("--ro-bind", "/dev/null", str(path))
-    else:
-        yield from ("--ro-bind" if kept else "--bind", str(path), str(path))
+    """Yield the options that mount the root of a command, with its hidden and read-only paths."""
+    hidden, read_only = set(command.hidden), set(command.read_only)
+    inside = {path for path in hidden | read_only if path.is_relative_to(command.root)}
+    parents = {folder for path in inside for folder in path.parents if folder.is_relative_to(command.root)}
+    # Parents first: a later mount covers earlier ones below it.
+    for path in sorted({command.root, *parents, *hidden, *read_only}, key=lambda path: (len(path.parts), path)):
+        if not hidden.isdisjoint(path.parents):
+            continue
+        if path not in hidden:
+            protected = path in read_only or not read_only.isdisjoint(path.parents)
+            yield from ("--ro-bind" if protected else "--bind", str(path), str(path))
+        elif path.is_dir():
+            yield from ("--tmpfs", str(path), "--remount-ro", str(path))
+        else:
+            yield from ("--ro-bind", "/dev/null", str(path))
 
 
 SHARED_DEVICES: Final = tuple(Path("/dev", name) for name in ("null", "zero", "full", "random", "urandom", "tty"))
-"""What bubblewrap shows of the machine's own. It could seal them only so that they are of no use any more."""
+"""Devices of the host in a sandbox. The supervisor makes them read-only: bubblewrap would make them unusable."""
 _READ_ONLY_MOUNTS: Final = ("/proc", "/dev", "/")
-"""The last two are memory without a limit, in which what is written would be lost without a word."""
+"""The last two are memory without a size limit, and files written there would be lost silently."""
 
 
 def read_only_mounts() -> Iterator[str]:
-    """Yield the arguments of bubblewrap that come last, when all that is mounted is there."""
+    """Yield the last options of bubblewrap, which make the finished mounts read-only."""
     for path in _root_only_files() if os.geteuid() == 0 else ():
         yield from ("--ro-bind", "/dev/null", str(path))
     for name in _READ_ONLY_MOUNTS:
@@ -147,10 +136,6 @@ def read_only_mounts() -> Iterator[str]:
 
 @cache
 def _root_only_files() -> list[Path]:
-    """Return what tells of the whole machine to root alone."""
-    return sorted(path for path in Path("/proc").iterdir() if not path.name.isdigit() and _is_root_only(path))
-
-
-def _is_root_only(path: Path) -> bool:
-    mode = path.lstat().st_mode
-    return S_ISREG(mode) and not mode & S_IROTH
+    """Return the files in `/proc` about the whole machine that only root may read."""
+    modes = {path: path.lstat().st_mode for path in Path("/proc").iterdir() if not path.name.isdigit()}
+    return sorted(path for path, mode in modes.items() if S_ISREG(mode) and not mode & S_IROTH)

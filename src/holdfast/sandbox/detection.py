@@ -1,6 +1,6 @@
 """Detection of a working sandbox, and the sandboxes used when there is none.
 
-A sandbox is tried once, before the first command, instead of trusted.
+A sandbox is probed once, before the first command.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from holdfast.sandbox.launch import command_environment, with_resource_limits
 
 
 class UnconfinedSandbox:
-    """`Sandbox` that is none: a command has limits and no environment of ours, but all rights of its worker.
+    """`Sandbox` without confinement: resource limits and a clean environment, but all rights of the worker.
 
-    What is hidden or kept is not, and the network is there.
+    Hidden and read-only paths are not enforced, and the network is reachable.
     """
 
     def __init__(self, processes: Processes) -> None:
@@ -45,18 +45,18 @@ class UnconfinedSandbox:
 
 
 class RefusingSandbox:
-    """`Sandbox` that runs nothing, and says why."""
+    """`Sandbox` that refuses every command with a reason."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
 
     async def run(self, command: SandboxCommand, *, on_output: Callable[[bytes], None] | None = None) -> ProcessResult:
-        """Refuse."""
+        """Raise `Unavailable` with the reason."""
         raise Unavailable(self.reason, started=False)
 
 
 REMEDY: Final = (
-    'or let an operator say `"sandbox": "off"` in settings.json: commands then have all rights of the server'
+    'or have an operator set `"sandbox": "off"` in settings.json: commands then have all rights of the server'
 )
 NOT_LINUX: Final = f"commands are refused, because there is no sandbox on this system: use Linux, {REMEDY}"
 NOT_INSTALLED: Final = (
@@ -64,21 +64,21 @@ NOT_INSTALLED: Final = (
     f"`dnf install bubblewrap`), {REMEDY}"
 )
 NOT_WORKING: Final = (
-    "commands are refused, because bubblewrap does not work here ({}): allow user namespaces to the user of the server "
+    "commands are refused, because bubblewrap does not work here ({}): allow user namespaces for the server's user "
     f"(`sysctl kernel.unprivileged_userns_clone=1`, an AppArmor profile for bwrap, or a container that may), {REMEDY}"
 )
-NOT_CONFINED: Final = "it does not keep a command in its bounds"
+NOT_CONFINED: Final = "it does not confine a command"
 PROBE_TIMEOUT_SECONDS: Final = 60.0
 
 _PREFIX: Final = "holdfast-probe-"
-# It can write where it should, cannot see what it should not nor turn a switch of the machine, and is nobody.
+# The probe can write in its folder, cannot see a file outside or change a kernel setting, and is an ordinary user.
 _PROBE_SCRIPT: Final = (
     'test -w . && test ! -e "$1" && test ! -w /proc/sys/kernel/core_pattern && test "$(id -u)" = 1000 && echo held'
 )
 
 
 class DetectedSandbox:
-    """`Sandbox` that is looked for when it is first needed. What was found then stays."""
+    """`Sandbox` that is detected on first use, once."""
 
     def __init__(self, processes: Processes, *, readable: tuple[Path, ...] = ()) -> None:
         self._processes = processes
@@ -91,7 +91,7 @@ class DetectedSandbox:
         return await (await self.sandbox()).run(command, on_output=on_output)
 
     async def sandbox(self) -> Sandbox:
-        """Return the sandbox that there is, or what refuses every command."""
+        """Return the working sandbox, or one that refuses every command."""
         async with self._lock:
             if self._found is None:
                 self._found = await detect_sandbox(self._processes, readable=self._readable)
@@ -99,7 +99,7 @@ class DetectedSandbox:
 
 
 async def detect_sandbox(processes: Processes, *, readable: tuple[Path, ...] = (), path: str | None = None) -> Sandbox:
-    """Return a sandbox that was tried, or one that says why there is none; `path` is where programs are."""
+    """Return a probed sandbox, or one that refuses with the reason; programs are searched in `path`."""
     if sys.platform != "linux":
         return RefusingSandbox(NOT_LINUX)
     program = await asyncio.to_thread(shutil.which, "bwrap", path=path)
@@ -107,21 +107,10 @@ async def detect_sandbox(processes: Processes, *, readable: tuple[Path, ...] = (
         return RefusingSandbox(NOT_INSTALLED)
     sandbox = BubblewrapSandbox(processes, program=program, readable=readable)
     with tempfile.TemporaryDirectory(prefix=_PREFIX) as inside, tempfile.NamedTemporaryFile(prefix=_PREFIX) as outside:
-        ended = await sandbox.run(_probe_command(inside, outside.name))
-    return (
-        sandbox
-        if ended.exit_code == 0 and ended.output == b"held\n"
-        else RefusingSandbox(NOT_WORKING.format(_first_error_line(ended)))
-    )
-
-
-def _probe_command(inside: str, outside: str) -> SandboxCommand:
-    folder = Path(inside).resolve()
-    return SandboxCommand(
-        argv=["/bin/sh", "-c", _PROBE_SCRIPT, "sh", outside], root=folder, folder=folder, timeout=PROBE_TIMEOUT_SECONDS
-    )
-
-
-def _first_error_line(ended: ProcessResult) -> str:
-    lines = ended.errors.decode(errors="replace").strip().splitlines()
-    return lines[0][:200] if lines else NOT_CONFINED
+        folder = await asyncio.to_thread(Path(inside).resolve)
+        argv = ["/bin/sh", "-c", _PROBE_SCRIPT, "sh", outside.name]
+        result = await sandbox.run(SandboxCommand(argv=argv, root=folder, folder=folder, timeout=PROBE_TIMEOUT_SECONDS))
+    if result.exit_code == 0 and result.output == b"held\n":
+        return sandbox
+    error_lines = result.errors.decode(errors="replace").strip().splitlines()
+    return RefusingSandbox(NOT_WORKING.format(error_lines[0][:200] if error_lines else NOT_CONFINED))

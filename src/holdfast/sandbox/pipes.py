@@ -1,6 +1,6 @@
-"""Pipes between a worker and one command: how the event loop reads, writes and bounds them.
+"""Pipes between a worker and one command, read and written by the event loop.
 
-Of an output longer than its limit, the beginning and the end are kept.
+An output longer than its limit keeps its beginning and its end.
 """
 
 import asyncio
@@ -14,40 +14,40 @@ from typing import Final
 from holdfast.ports.sandbox import LiveInput
 
 _READ_BYTES: Final = 1 << 16
-"""Bytes read at once: as many as a pipe holds, unless it was made larger."""
+"""Bytes per read: the default capacity of a pipe."""
 _MAX_DRAIN_READS: Final = 64
-"""How often an output is read once its command is gone: more than the largest pipe needs."""
+"""Reads of an output after its command has ended: more than the largest pipe needs."""
 
 
 class CommandPipes:
-    """A socket to talk with the keeper and three pipes, each with the worker's end and theirs."""
+    """The control socket to the monitor and three pipes, each with the worker's end and the remote end."""
 
     def __init__(self) -> None:
-        with ExitStack() as opened:
-            self.control, self.their_control = (opened.enter_context(end) for end in socket.socketpair())
-            self.their_input, self.input = (opened.enter_context(end) for end in _pipe())
-            self.output, self.their_output = (opened.enter_context(end) for end in _pipe())
-            self.errors, self.their_errors = (opened.enter_context(end) for end in _pipe())
-            opened.pop_all()
-        self.their_control.setblocking(True)
+        with ExitStack() as ends:
+            self.control, self.remote_control = (ends.enter_context(end) for end in socket.socketpair())
+            self.remote_input, self.input = (ends.enter_context(end) for end in _pipe())
+            self.output, self.remote_output = (ends.enter_context(end) for end in _pipe())
+            self.errors, self.remote_errors = (ends.enter_context(end) for end in _pipe())
+            ends.pop_all()
+        self.remote_control.setblocking(True)
         self.control.setblocking(False)
-        for ours in (self.input, self.output, self.errors):
-            os.set_blocking(ours.fileno(), False)
+        for pipe in (self.input, self.output, self.errors):
+            os.set_blocking(pipe.fileno(), False)
 
     def close_remote_ends(self) -> None:
-        """Close the ends that others have by now."""
-        for theirs in (self.their_control, self.their_input, self.their_output, self.their_errors):
-            theirs.close()
+        """Close the remote ends, once the monitor has its copies."""
+        for end in (self.remote_control, self.remote_input, self.remote_output, self.remote_errors):
+            end.close()
 
     def close(self) -> None:
         """Close every end."""
         self.close_remote_ends()
-        for ours in (self.control, self.input, self.output, self.errors):
-            ours.close()
+        for end in (self.control, self.input, self.output, self.errors):
+            end.close()
 
 
 class PipeReader:
-    """Reads an output of a command as it comes."""
+    """Reads one output of a command as it arrives."""
 
     def __init__(self, file: FileIO, on_data: Callable[[bytes], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -56,20 +56,20 @@ class PipeReader:
         self._loop.add_reader(file.fileno(), self._read)
 
     def drain(self) -> None:
-        """Read all that is there, and no more: somebody else may hold the other end open."""
+        """Read what is buffered, then close: end of file may never come, if another process holds the other end."""
         for _ in range(_MAX_DRAIN_READS):
             if not self._read():
                 break
         self.close()
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         if not self._file.closed:
             self._loop.remove_reader(self._file.fileno())
             self._file.close()
 
     def _read(self) -> bool:
-        """Read a piece; say whether there may be another."""
+        """Read one piece; return whether there may be more."""
         piece = None if self._file.closed else self._file.read(_READ_BYTES)
         if piece:
             self._on_data(piece)
@@ -79,7 +79,7 @@ class PipeReader:
 
 
 class PipeWriter:
-    """Writes the input of a command as fast as it is read."""
+    """Writes a fixed input as fast as the command reads it."""
 
     def __init__(self, file: FileIO, text: bytes) -> None:
         self._loop = asyncio.get_running_loop()
@@ -94,7 +94,7 @@ class PipeWriter:
             self._file.close()
 
     def _write(self) -> None:
-        with suppress(BrokenPipeError):  # a command need not read what it is given
+        with suppress(BrokenPipeError):  # a command need not read its input
             if self._rest:
                 self._rest = self._rest[self._file.write(self._rest) or 0 :]
             if self._rest:
@@ -103,7 +103,7 @@ class PipeWriter:
 
 
 class LivePipeWriter:
-    """Writes the input of a command as it comes, and as fast as it is read."""
+    """Writes a live input as it arrives, as fast as the command reads it."""
 
     def __init__(self, file: FileIO, live: LiveInput) -> None:
         self._loop = asyncio.get_running_loop()
@@ -119,13 +119,13 @@ class LivePipeWriter:
             self._file.close()
 
     def _write(self) -> None:
-        """Write as much as the pipe takes; when it takes more, go on."""
+        """Write as much as the pipe accepts; continue when it accepts more."""
         if self._file.closed:
             return
         try:
-            taken = self._file.write(self._live.peek()[:_READ_BYTES]) if len(self._live) else 0
-            self._live.take(taken or 0)
-        except BrokenPipeError:  # a command need not read what it is told
+            written = self._file.write(self._live.peek()[:_READ_BYTES]) if len(self._live) else 0
+            self._live.take(written or 0)
+        except BrokenPipeError:  # a command need not read its input
             self.close()
             return
         if len(self._live):
@@ -142,33 +142,33 @@ def _pipe() -> tuple[FileIO, FileIO]:
 
 
 class BoundedOutput:
-    """Keeps up to `limit` bytes: the first half as it came, and the latest of the rest."""
+    """Keeps up to `limit` bytes of an output: half from its beginning, half from its end."""
 
     def __init__(self, limit: int) -> None:
-        self._first = limit - limit // 2
-        self._last = limit // 2
+        self._max_head = limit - limit // 2
+        self._max_tail = limit // 2
         self._head = bytearray()
         self._tail = bytearray()
-        self._seen = 0
+        self._total = 0
 
     def add(self, piece: bytes) -> None:
-        """Take the next bytes of the output."""
-        self._seen += len(piece)
-        room = self._first - len(self._head)
+        """Append the next bytes of the output."""
+        self._total += len(piece)
+        room = self._max_head - len(self._head)
         self._head += piece[:room]
         self._tail += piece[room:]
-        if len(self._tail) > 2 * self._last:  # not each time, so that a byte is moved once
+        if len(self._tail) > 2 * self._max_tail:  # not each time, so that a byte is moved once
             self._trim()
 
     @property
     def dropped(self) -> int:
-        """How many bytes were thrown away."""
-        return max(0, self._seen - self._first - self._last)
+        """The number of bytes dropped."""
+        return max(0, self._total - self._max_head - self._max_tail)
 
     def bytes(self) -> bytes:
-        """Return what was kept."""
+        """Return the kept bytes."""
         self._trim()
         return bytes(self._head + self._tail)
 
     def _trim(self) -> None:
-        del self._tail[: max(0, len(self._tail) - self._last)]
+        del self._tail[: max(0, len(self._tail) - self._max_tail)]

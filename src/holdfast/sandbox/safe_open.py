@@ -1,7 +1,7 @@
-"""Opening paths beneath a folder without following links: by `openat2`, else step by step.
+"""Opening paths beneath a folder without following links.
 
-With `openat2` the kernel itself guarantees that nothing outside is reached; without it, each folder is opened by
-its name in the last one.
+With `openat2` the kernel itself guarantees that no path leads outside; without it, each folder is opened by its
+name, relative to the handle of its parent.
 """
 
 import ctypes
@@ -9,26 +9,26 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from typing import Final, TypeAlias
 
 from holdfast.domain.working_path import WORKING_ROOT, WorkingPath
 
 Opener: TypeAlias = Callable[[int, str, int], int]
-"""Opens a path beneath the folder of a handle, with flags; what would lead out, and any link, is an `OSError`."""
+"""Opens a path beneath the folder of a handle, with flags; raises `OSError` for links and paths that lead outside."""
 
 FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 def default_opener() -> Opener:
-    """Return the one that the kernel answers for, if there is one."""
+    """Return the `openat2` opener where the kernel has that call, else the walking one."""
     return open_by_openat2 if has_openat2() else open_by_walk
 
 
 @contextmanager
 def open_beneath(opener: Opener, root: int, path: WorkingPath, flags: int) -> Iterator[int]:
-    """Yield a handle, which is closed afterwards."""
+    """Open a path for the duration of the block."""
     handle = opener(root, path, flags)
     try:
         yield handle
@@ -38,35 +38,24 @@ def open_beneath(opener: Opener, root: int, path: WorkingPath, flags: int) -> It
 
 @contextmanager
 def ensure_folder(opener: Opener, root: int, path: WorkingPath) -> Iterator[int]:
-    """Yield the handle of a folder, which is made if it is not there, with those on the way to it."""
-    with ExitStack() as held:
+    """Open a folder for the duration of the block; create it and its parents if needed."""
+    with ExitStack() as handles:
         try:
-            at = held.enter_context(open_beneath(opener, root, path, FOLDER_FLAGS))
+            folder = handles.enter_context(open_beneath(opener, root, path, FOLDER_FLAGS))
         except FileNotFoundError:
-            at = root
+            folder = root
             for name in path.split("/") if path != WORKING_ROOT else ():
-                at = held.enter_context(_make_and_open(at, name))
-        yield at
-
-
-@contextmanager
-def _make_and_open(parent: int, name: str) -> Iterator[int]:
-    try:
-        os.mkdir(name, dir_fd=parent)
-    except FileExistsError:
-        pass
-    else:
-        os.fsync(parent)
-    handle = os.open(name, FOLDER_FLAGS | os.O_CLOEXEC, dir_fd=parent)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
+                with suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=folder)
+                    os.fsync(folder)
+                folder = os.open(name, FOLDER_FLAGS | os.O_CLOEXEC, dir_fd=folder)
+                handles.callback(os.close, folder)
+        yield folder
 
 
 _OPENAT2_CALL: Final = 437
-"""The number of the call, the same wherever Linux runs but on Alpha."""
-_RESOLVE_NO_SYMLINKS: Final = 0x04  # also none of the magic ones in /proc
+"""The system call number, the same on every architecture except Alpha."""
+_RESOLVE_NO_SYMLINKS: Final = 0x04  # includes the magic links in /proc
 _RESOLVE_BENEATH: Final = 0x08
 
 
@@ -78,9 +67,9 @@ def open_by_openat2(root: int, path: str, flags: int) -> int:
     """Open `path` beneath `root` without following a link."""
     how = _OpenHow(flags=flags | os.O_CLOEXEC, mode=0, resolve=_RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS)
     while True:
-        opened: int = _syscall()(_OPENAT2_CALL, root, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
-        if opened >= 0:
-            return opened
+        handle: int = _syscall()(_OPENAT2_CALL, root, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
+        if handle >= 0:
+            return handle
         number = ctypes.get_errno()
         if number != errno.EINTR:
             raise OSError(number, os.strerror(number), path)
@@ -88,7 +77,7 @@ def open_by_openat2(root: int, path: str, flags: int) -> int:
 
 @cache
 def has_openat2() -> bool:
-    """Say whether there is such a call: older kernels have none, and some containers forbid it."""
+    """Return whether `openat2` works: older kernels lack it, and some containers forbid it."""
     if sys.platform != "linux" or os.uname().machine == "alpha":
         return False
     root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -117,9 +106,9 @@ def open_by_walk(root: int, path: str, flags: int) -> int:
     *folders, last = path.split("/")
     if any(part in ("", "..") for part in (*folders, last)):
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
-    with ExitStack() as held:
-        at = root
+    with ExitStack() as handles:
+        folder = root
         for name in folders:
-            at = os.open(name, _WALK_FLAGS, dir_fd=at)
-            held.callback(os.close, at)
-        return os.open(last, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+            folder = os.open(name, _WALK_FLAGS, dir_fd=folder)
+            handles.callback(os.close, folder)
+        return os.open(last, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)

@@ -1,12 +1,11 @@
-"""A seccomp filter for system calls that reach past the namespaces of a sandbox.
+"""Seccomp filter against system calls that bypass the namespaces of a sandbox.
 
-    keyrings    the session keyring of the server is inherited by everything it starts
+    keyrings    every process started by the server inherits its session keyring
     sockets     families for a hypervisor or hardware ignore the network namespace
-    setuid      a setuid file in the working folder would lend the server's rights to whoever runs it outside
+    setuid      a setuid file in the working folder would give the server's rights to any user who runs it outside
     io_uring    does all of this without a visible call; the arguments of `openat2` cannot be inspected either
 
-The filter is a classic BPF program. Calls of another architecture, such as those of 32-bit programs, are rejected
-entirely.
+The filter is a classic BPF program. Calls of another architecture, such as those of 32-bit programs, are rejected.
 """
 
 import errno
@@ -24,11 +23,11 @@ _RETURN_VALUES: Final = {
     "forbidden": 0x00050000 | errno.EPERM,
     "unsupported": 0x00050000 | errno.EAFNOSUPPORT,
 }
-"""What the kernel is told, in the order in which they end the program."""
+"""Return values for the kernel, in the order of the return instructions at the end of the program."""
 
 
 class BpfInstruction(NamedTuple):
-    """One step: what to do with a value, then which answer to give, or how many steps to pass over."""
+    """One instruction: a code, its value, and two jump targets: a return value, or a number of instructions to skip."""
 
     code: int
     value: int
@@ -37,9 +36,9 @@ class BpfInstruction(NamedTuple):
 
 
 class Architecture(NamedTuple):
-    """What a machine calls itself, and the numbers of its calls."""
+    """The audit id of an architecture, and its system call numbers."""
 
-    name: int
+    audit_id: int
     calls: Mapping[str, int]
 
 
@@ -61,23 +60,17 @@ _BLOCKED_CALLS: Final = (
     *("add_key", "request_key", "keyctl"),
     *("io_uring_setup", "io_uring_enter", "io_uring_register", "openat2"),
 )
-_ALLOWED_SOCKET_FAMILIES: Final = (
-    socket.AF_UNIX,
-    socket.AF_INET,
-    socket.AF_INET6,
-    16,
-)  # by the last one programs find their addresses
+# 16 is AF_NETLINK, by which programs read their own addresses.
+_ALLOWED_SOCKET_FAMILIES: Final = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, 16)
 _SETID_BITS: Final = S_ISUID | S_ISGID
-_CREATE_FLAGS: Final = (
-    os.O_CREAT | 0o20000000
-)  # or a file that has no name yet; where neither is said, there is no mode
+_CREATE_FLAGS: Final = os.O_CREAT | 0o20000000  # O_TMPFILE; without either flag, `open` ignores the mode
 _MODE_ARGUMENTS: Final[Mapping[str, Sequence[tuple[int, int]]]] = {
     **dict.fromkeys(("chmod", "fchmod", "creat", "mkdir", "mknod"), [(1, _SETID_BITS)]),
     **dict.fromkeys(("fchmodat", "fchmodat2", "mkdirat", "mknodat"), [(2, _SETID_BITS)]),
     "open": [(1, _CREATE_FLAGS), (2, _SETID_BITS)],
     "openat": [(2, _CREATE_FLAGS), (3, _SETID_BITS)],
 }
-"""Calls that give a file a mode, and which bits of which arguments they may not have all at once."""
+"""Calls that set the mode of a file, with (argument, bits) pairs: a call is forbidden if every pair matches."""
 
 _LOAD: Final = 0x20
 _IF_EQUAL: Final = 0x15
@@ -87,19 +80,19 @@ _RETURN: Final = 0x06
 _CALL_OFFSET: Final = 0
 _ARCHITECTURE_OFFSET: Final = 4
 _ARGUMENTS_OFFSET: Final = 16
-_X32_CALLS: Final = 0x40000000  # x86-64 has a second set of calls from here on
+_X32_CALLS: Final = 0x40000000  # the second set of x86-64 calls begins here
 
 
 def system_call_filter(machine: str | None = None) -> bytes:
-    """Return the program for a machine, this one unless it is named; none where its calls are not known."""
-    known = _ARCHITECTURES.get(machine or platform.machine())
-    return b"" if known is None else _assemble(list(_instructions(known)))
+    """Return the filter for `machine`, by default this one; empty for an unknown architecture."""
+    architecture = _ARCHITECTURES.get(machine or platform.machine())
+    return b"" if architecture is None else _assemble(list(_instructions(architecture)))
 
 
-def _instructions(machine: Architecture) -> Iterator[BpfInstruction]:
-    calls = machine.calls
+def _instructions(architecture: Architecture) -> Iterator[BpfInstruction]:
+    calls = architecture.calls
     yield BpfInstruction(_LOAD, _ARCHITECTURE_OFFSET)
-    yield BpfInstruction(_IF_EQUAL, machine.name, no="missing")
+    yield BpfInstruction(_IF_EQUAL, architecture.audit_id, no="missing")
     yield BpfInstruction(_LOAD, _CALL_OFFSET)
     yield BpfInstruction(_IF_AT_LEAST, _X32_CALLS, yes="missing")
     yield from (BpfInstruction(_IF_EQUAL, calls[name], yes="missing") for name in _BLOCKED_CALLS)
@@ -113,22 +106,22 @@ def _instructions(machine: Architecture) -> Iterator[BpfInstruction]:
 
 
 def _forbid_bits(call: int, bits: Sequence[tuple[int, int]]) -> Iterator[BpfInstruction]:
-    """Forbid a call of which each of some arguments has one of some bits."""
+    """Forbid a call if each of the listed arguments has one of its bits set."""
     yield BpfInstruction(_IF_EQUAL, call, no=2 * len(bits))
-    for place, (argument, wanted) in enumerate(bits, start=1):
+    for number, (argument, mask) in enumerate(bits, start=1):
         yield BpfInstruction(_LOAD, _ARGUMENTS_OFFSET + 8 * argument)
-        yield BpfInstruction(_IF_ANY_BIT, wanted, yes="forbidden" if place == len(bits) else 0, no="allowed")
+        yield BpfInstruction(_IF_ANY_BIT, mask, yes="forbidden" if number == len(bits) else 0, no="allowed")
 
 
-def _assemble(steps: Sequence[BpfInstruction]) -> bytes:
-    """Return steps, and the answers after them, as the kernel reads them."""
-    ends = {answer: len(steps) + place for place, answer in enumerate(_RETURN_VALUES)}
-    program = [*steps, *(BpfInstruction(_RETURN, value) for value in _RETURN_VALUES.values())]
+def _assemble(instructions: Sequence[BpfInstruction]) -> bytes:
+    """Append the return instructions, resolve the jumps, and return the program as bytes."""
+    returns = {name: len(instructions) + index for index, name in enumerate(_RETURN_VALUES)}
+    program = [*instructions, *(BpfInstruction(_RETURN, value) for value in _RETURN_VALUES.values())]
 
-    def passed_over(to: str | int, at: int) -> int:
-        return to if isinstance(to, int) else ends[to] - at - 1
+    def offset(target: str | int, position: int) -> int:
+        return target if isinstance(target, int) else returns[target] - position - 1
 
     return b"".join(
-        struct.pack("HBBI", step.code, passed_over(step.yes, at), passed_over(step.no, at), step.value)
-        for at, step in enumerate(program)
+        struct.pack("HBBI", step.code, offset(step.yes, position), offset(step.no, position), step.value)
+        for position, step in enumerate(program)
     )

@@ -1,22 +1,22 @@
-"""A program between a worker and the commands of its tools, so that no process of theirs outlives the worker.
+"""Supervisor program: runs between a worker and its tool commands, so that no command outlives the worker.
 
-    worker ══ channel ══ supervisor      one per worker: forks a monitor for every socket that comes down the channel
-      ╚═════ control ═════ monitor       one per command: what the command leaves behind becomes a child of the monitor
-                             └─ command  leads a session of its own
+    worker ══ channel ══ supervisor      one per worker: forks a monitor for every socket received on the channel
+      ╚═════ control ═════ monitor       one per command: adopts the processes that the command leaves behind
+                             └─ command  leads its own session
 
-An orphaned process becomes a child of the nearest *subreaper* above it, in whatever session it is. So nothing
-escapes from below a monitor, and a monitor without children has nothing below it. A monitor kills its children
-until it has none
+The kernel reparents an orphaned process to its nearest *subreaper* ancestor, whatever its session. So no process
+escapes from below a monitor, and a monitor without children has no descendants. A monitor kills its children until
+none is left when one of these happens:
 
-- when its command has ended;
-- when its control socket ends: the worker is done with it, or is dead;
-- when its lifeline ends, a pipe that only the supervisor holds open: the supervisor is dead, or its worker is.
+- its command has ended;
+- its control socket is closed: the worker cancelled the command, or died;
+- its lifeline is closed, a pipe that only the supervisor holds open: the supervisor or its worker died.
 
-A killed monitor leaves its processes to the supervisor, which kills every child that is not a monitor.
+If a monitor is killed, its processes are reparented to the supervisor, which kills every child that is not a monitor.
 
-Holdfast never imports this. It runs as `python -I -S supervisor.py CHANNEL WORKER`, needs only the standard
-library, and has one thread, so that it may fork. Where there are no subreapers (not Linux), only the command's
-process group is killed.
+Holdfast never imports this module. It runs as `python -I -S supervisor.py CHANNEL WORKER`, needs only the standard
+library, and is single-threaded, so that it may fork. Without subreapers (not Linux), only the command's process
+group is killed.
 """
 
 import os
@@ -31,17 +31,17 @@ from typing import Final, NoReturn
 
 LINUX: Final = sys.platform == "linux"
 UNBLOCKED_SIGNALS: Final = {"SIGCHLD", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGSYS", "SIGTRAP"}
-"""Signals that tell of children, or of faults of our own."""
+"""SIGCHLD, and the signals of faults in this process."""
 REAP_INTERVAL_MS: Final = 10
-"""Milliseconds after which those who do not die are looked for again, if nobody died meanwhile."""
+"""Milliseconds until surviving children are killed again, if none died meanwhile."""
 PROCESS_COUNT_INTERVAL_MS: Final = 100
-"""Milliseconds between two counts of the processes of a command, if it may not have any number of them."""
+"""Milliseconds between two checks of a command's process limit."""
 MAX_IDLE_STRAY_SCANS: Final = 100
-"""How often a supervisor looks for strays in vain: the kernel's list of children may miss some while others die."""
+"""Scans without a stray before scanning stops: the kernel's list of children may miss some while others die."""
 LENGTH_PREFIX_BYTES: Final = 4
-"""Bytes in which a request says how long it is."""
+"""Size of the length prefix of a request."""
 BPF_INSTRUCTION_BYTES: Final = 8
-"""Bytes of one step of a filter."""
+"""Size of one instruction of a seccomp filter."""
 
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_SECCOMP: Final = 22
@@ -58,23 +58,22 @@ _MS_SLAVE: Final = 1 << 19
 
 
 class StartRequest:
-    """What to start, with zeros between its parts.
+    """A start request: fields separated by zero bytes.
 
-    How many processes it may have (0: any number), in hexadecimal the filter of its system calls (none: all are
-    allowed), how many paths it cannot change, how many arguments it has; then those paths, the arguments, the folder,
-    the environment.
+    The process limit (0: none), the seccomp filter in hexadecimal (empty: none), the number of read-only paths, the
+    number of arguments; then the read-only paths, the arguments, the folder and the environment.
     """
 
     def __init__(self, text: bytes) -> None:
-        most, filter, sealed, count, *words = text.split(b"\0")
-        self.max_processes = int(most)
+        max_processes, filter, path_count, argument_count, *fields = text.split(b"\0")
+        self.max_processes = int(max_processes)
         self.filter = bytes.fromhex(filter.decode())
-        self.sealed, words = words[: int(sealed)], words[int(sealed) :]
-        self.argv, (self.folder, *rest) = words[: int(count)], words[int(count) :]
-        self.environment = dict(word.split(b"=", 1) for word in rest)
+        self.read_only_paths, fields = fields[: int(path_count)], fields[int(path_count) :]
+        self.argv, (self.folder, *variables) = fields[: int(argument_count)], fields[int(argument_count) :]
+        self.environment = dict(variable.split(b"=", 1) for variable in variables)
 
     def programs(self) -> list[bytes]:
-        """Return the paths that may be the program, in the order in which they are tried."""
+        """Return the candidate paths of the program, in the order of `PATH`."""
         name = self.argv[0]
         if b"/" in name:
             return [name]
@@ -82,7 +81,7 @@ class StartRequest:
 
 
 class ChildSignal:
-    """Rings when something about a child has changed."""
+    """A file descriptor that becomes readable when the state of a child changes."""
 
     def __init__(self) -> None:
         self.fd, self._write_fd = os.pipe()
@@ -92,23 +91,23 @@ class ChildSignal:
         signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
 
     def drain(self) -> None:
-        """Let it ring again."""
+        """Discard pending notifications."""
         with suppress(BlockingIOError):
             os.read(self.fd, 4096)
 
     def wait(self, milliseconds: int) -> None:
-        """Wait until it rings, but not for long."""
+        """Wait for a notification, at most so many milliseconds, and discard it."""
         _poll([self.fd], milliseconds)
         self.drain()
 
     def close(self) -> None:
-        """Ring no more."""
+        """Close both ends of the pipe."""
         os.close(self.fd)
         os.close(self._write_fd)
 
 
 class Supervisor:
-    """Forks keepers while the worker lives, and is there for what a killed one leaves behind."""
+    """Forks monitors while the worker lives, and kills the processes that a killed monitor leaves behind."""
 
     def __init__(self, channel: socket.socket, worker: int) -> None:
         self._channel = channel
@@ -119,7 +118,7 @@ class Supervisor:
         self._stray_scans_left = 0
 
     def run(self) -> None:
-        """Serve the worker until it is gone; then see that everything else goes."""
+        """Serve the worker until it ends; then kill everything that is left."""
         while self._serve():
             self._reap()
             if self._stray_scans_left > 0:
@@ -130,7 +129,7 @@ class Supervisor:
             self._child_signal.wait(REAP_INTERVAL_MS)
 
     def _serve(self) -> bool:
-        """Wait for something to do; say whether the worker lives."""
+        """Wait for one event and handle it; return whether the worker is still connected."""
         ready = _poll(
             [self._channel.fileno(), self._child_signal.fd, *self._worker],
             REAP_INTERVAL_MS if self._stray_scans_left > 0 else None,
@@ -138,10 +137,8 @@ class Supervisor:
         self._child_signal.drain()
         if not ready.isdisjoint(self._worker):
             return False
-        return self._channel.fileno() not in ready or self._accept_command()
-
-    def _accept_command(self) -> bool:
-        """Take a control socket from the channel and fork its keeper; say whether there was one."""
+        if self._channel.fileno() not in ready:
+            return True
         message, controls = _receive_fds(self._channel, 1, 1)
         for control in controls:  # none, if there was no room for another open file
             self._fork_monitor(control)
@@ -149,21 +146,21 @@ class Supervisor:
         return message != b""
 
     def _fork_monitor(self, control: int) -> None:
+        def run_monitor() -> None:
+            self._channel.close()
+            self._child_signal.close()
+            for fd in (self._lifeline_write_fd, *self._worker):
+                os.close(fd)
+            CommandMonitor(control, self._lifeline).run()
+
         try:
-            keeper = os.fork()
+            monitor = os.fork()
         except OSError as exc:
             _send_line(control, f"failed fork {exc.errno}")
             return
-        if keeper == 0:
-            _run_and_exit(lambda: self._run_monitor(control))
-        self._monitors.add(keeper)
-
-    def _run_monitor(self, control: int) -> None:
-        self._channel.close()
-        self._child_signal.close()
-        for unneeded in (self._lifeline_write_fd, *self._worker):
-            os.close(unneeded)
-        CommandMonitor(control, self._lifeline).run()
+        if monitor == 0:
+            _run_and_exit(run_monitor)
+        self._monitors.add(monitor)
 
     def _kill_strays(self) -> None:
         strays = set(children()) - self._monitors
@@ -171,35 +168,34 @@ class Supervisor:
         self._stray_scans_left = MAX_IDLE_STRAY_SCANS if strays else self._stray_scans_left - 1
 
     def _reap(self) -> bool:
-        """Collect the dead; say whether anyone is left."""
+        """Collect dead children; return whether any child is left."""
         with suppress(ChildProcessError):
             while (found := os.waitpid(-1, os.WNOHANG | os.WUNTRACED))[0] != 0:
-                self._on_child_status(*found)
+                pid, status = found
+                if os.WIFSTOPPED(status):
+                    _kill({pid} & self._monitors)  # only its own command can have stopped it
+                elif pid in self._monitors:
+                    self._monitors.discard(pid)
+                    if status != 0:
+                        self._stray_scans_left = MAX_IDLE_STRAY_SCANS
             return True
         return False
 
-    def _on_child_status(self, pid: int, status: int) -> None:
-        if os.WIFSTOPPED(status):
-            _kill({pid} & self._monitors)  # its command is up to no good
-        elif pid in self._monitors:
-            self._monitors.discard(pid)
-            self._stray_scans_left = MAX_IDLE_STRAY_SCANS if status != 0 else self._stray_scans_left
-
 
 class CommandMonitor:
-    """Starts one command, and ends it with all that is below it."""
+    """Starts one command, and kills it with all its descendants."""
 
     def __init__(self, control: int, lifeline: int) -> None:
         self._control = socket.socket(fileno=control)
         self._lifeline = lifeline
         self._child_signal = ChildSignal()
         self._command = 0
-        self._silent = False
+        self._worker_gone = False
 
     def run(self) -> None:
-        """Live as long as the command, and as anything that it started."""
+        """Run the requested command until it and all its descendants have ended."""
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-        self._say("here")
+        self._report("here")
         if not self._wait_for_worker():
             return
         length, streams = _receive_fds(self._control, LENGTH_PREFIX_BYTES, 3)
@@ -208,12 +204,12 @@ class CommandMonitor:
             if len(length) == LENGTH_PREFIX_BYTES and len(streams) == 3
             else b""
         )
-        # A worker that died while this was on its way must not have anything done after its death.
-        if text and not self._is_cancelled():
+        # If the worker died or cancelled while the request was in transit, the command must not start.
+        if text and not _poll([self._control.fileno(), self._lifeline], 0):
             self._run_command(StartRequest(text), streams)
 
     def _receive(self, length: int) -> bytes:
-        """Return as many bytes, or none if nobody is there to send them."""
+        """Return `length` bytes, or none if the connection ends first."""
         text = b""
         while len(text) < length:
             piece = self._control.recv(length - len(text)) if self._wait_for_worker() else b""
@@ -223,125 +219,123 @@ class CommandMonitor:
         return text
 
     def _wait_for_worker(self) -> bool:
-        """Wait until the worker says something or hangs up; say no if the supervisor is dead."""
+        """Wait until the worker sends something or disconnects; return false if the supervisor is dead."""
         return self._lifeline not in _poll([self._control.fileno(), self._lifeline])
 
-    def _is_cancelled(self) -> bool:
-        return bool(_poll([self._control.fileno(), self._lifeline], 0))
-
     def _run_command(self, request: StartRequest, streams: list[int]) -> None:
-        reading, writing = os.pipe()
-        keeper = os.getpid()
+        start_report, start_report_write_fd = os.pipe()
+        monitor = os.getpid()
         try:
             self._command = os.fork()
         except OSError as exc:
-            self._say(f"failed fork {exc.errno}")
+            self._report(f"failed fork {exc.errno}")
             return
         if self._command == 0:
-            _run_and_exit(lambda: _become_command(request, streams, writing, monitor_pid=keeper))
-        for not_ours in (writing, *streams):
-            os.close(not_ours)
-        self._wait(reading, max_processes=request.max_processes)
-        self._kill_all()
+            _run_and_exit(lambda: _become_command(request, streams, start_report_write_fd, monitor_pid=monitor))
+        for fd in (start_report_write_fd, *streams):
+            os.close(fd)
+        self._wait(start_report, max_processes=request.max_processes)
+        _kill([-self._command])
+        while self._reap():
+            _kill(children() if LINUX else [self._command])
+            self._child_signal.wait(REAP_INTERVAL_MS)
 
-    def _wait(self, starting: int, *, max_processes: int) -> None:
-        """Wait until the command has ended or is to end; on the way, say whether it has started."""
-        orders = {self._control.fileno(), self._lifeline}
-        awaited = {*orders, self._child_signal.fd, starting}
+    def _wait(self, start_report: int, *, max_processes: int) -> None:
+        """Wait until the command has ended or must be killed; report when it has started."""
+        cancel_fds = {self._control.fileno(), self._lifeline}
+        polled = {*cancel_fds, self._child_signal.fd, start_report}
         while True:
-            ready = _poll(awaited, PROCESS_COUNT_INTERVAL_MS if max_processes else None)
+            ready = _poll(polled, PROCESS_COUNT_INTERVAL_MS if max_processes else None)
             self._child_signal.drain()
-            if starting in ready:
-                self._say(os.read(starting, 64).decode() or "started")
-                awaited.discard(starting)
-            if not ready.isdisjoint(orders):
-                self._silent = self._lifeline in ready
+            if start_report in ready:
+                self._report(os.read(start_report, 64).decode() or "started")
+                polled.discard(start_report)
+            if not ready.isdisjoint(cancel_fds):
+                self._worker_gone = self._lifeline in ready
                 return
             if self._has_ended():
                 return
             if max_processes and exceeds_process_limit(max_processes):
-                self._say("crowded")
+                self._report("crowded")
                 return
 
     def _has_ended(self) -> bool:
-        """Say whether the command is over, and collect the others that are."""
+        """Return whether the command has ended, and collect other dead children."""
         if not LINUX:
             return not self._reap()
-        # The command itself stays a zombie, so that its number still means its group when that is killed.
+        # The command itself stays a zombie, so that its pid still names its process group when that is killed.
         while (dead := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
             if dead.si_pid == self._command:
                 return True
             os.waitpid(dead.si_pid, 0)
         return False
 
-    def _kill_all(self) -> None:
-        """Kill until nothing is left."""
-        _kill([-self._command])
-        while self._reap():
-            _kill(children() if LINUX else [self._command])
-            self._child_signal.wait(REAP_INTERVAL_MS)
-
     def _reap(self) -> bool:
-        """Collect the dead, tell how the command ended, and say whether anyone is left."""
+        """Collect dead children, report how the command ended, and return whether any child is left."""
         with suppress(ChildProcessError):
             while (found := os.waitpid(-1, os.WNOHANG))[0] != 0:
                 if found[0] == self._command:
-                    self._say(f"ended {found[1]}")
+                    self._report(f"ended {found[1]}")
             return True
         return False
 
-    def _say(self, what: str) -> None:
-        if not self._silent:
-            _send_line(self._control.fileno(), what)
+    def _report(self, line: str) -> None:
+        if not self._worker_gone:
+            _send_line(self._control.fileno(), line)
 
 
 def children() -> list[int]:
-    """Return the children of this process, dead ones too. None, where nobody can tell."""
-    me = os.getpid()
+    """Return the children of this process, zombies included; an empty list without `/proc`."""
+    own_pid = os.getpid()
     try:
-        with open(f"/proc/{me}/task/{me}/children", "rb") as listed:
-            return [int(pid) for pid in listed.read().split()]
-    except FileNotFoundError:  # a kernel that keeps no such list
+        with open(f"/proc/{own_pid}/task/{own_pid}/children", "rb") as listing:
+            return [int(pid) for pid in listing.read().split()]
+    except FileNotFoundError:  # a kernel without `CONFIG_PROC_CHILDREN`
         return scan_children()
 
 
 def scan_children() -> list[int]:
-    """Return the children of this process by asking everyone."""
-    me = os.getpid()
-    return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and _parent(pid) == me] if LINUX else []
+    """Return the children of this process by reading the parent of every process."""
+    own_pid = os.getpid()
+    return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and _parent(pid) == own_pid] if LINUX else []
 
 
 def exceeds_process_limit(max_processes: int) -> bool:
-    """Say whether more processes and threads than that are below this process, as far as anyone can tell."""
-    found, waiting = 0, children()
-    while waiting and found <= max_processes:
-        task = f"/proc/{waiting.pop()}/task"
-        with suppress(FileNotFoundError, ProcessLookupError):  # it is gone by now
+    """Return whether this process has more than `max_processes` descendants in `/proc`, threads included."""
+    count, pids = 0, children()
+    while pids and count <= max_processes:
+        task = f"/proc/{pids.pop()}/task"
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
             threads = os.listdir(task)
-            found += len(threads)
+            count += len(threads)
             for thread in threads:
-                with open(f"{task}/{thread}/children", "rb") as listed:
-                    waiting += map(int, listed.read().split())
-    return found > max_processes
+                with open(f"{task}/{thread}/children", "rb") as listing:
+                    pids += map(int, listing.read().split())
+    return count > max_processes
 
 
 def main(channel: int, worker: int) -> None:
-    """Supervise the commands of `worker` until it is gone."""
+    """Supervise the commands of `worker` until it ends."""
     os.set_inheritable(channel, False)
-    _block_signals()
-    # A program that gains rights would be out of reach of our signals. All that are forked from here inherit this.
+    # Signals sent to the whole group must not end a monitor before its command. They are blocked, not ignored, so
+    # that a command gets the defaults back with one call.
+    unblocked = {getattr(signal, name) for name in UNBLOCKED_SIGNALS}
+    signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals() - unblocked)
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_DFL)
+    # A setuid program could not be killed by our signals. Every forked process inherits this setting.
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     Supervisor(socket.socket(fileno=channel), worker).run()
 
 
 def _become_command(request: StartRequest, streams: list[int], report: int, *, monitor_pid: int) -> None:
-    """Become the program, or report at what and why that failed."""
+    """Replace this process with the command, or report the failed step and its errno."""
     step = "fork"
     try:
         os.setsid()
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != monitor_pid:  # it died before we asked to be told
+        if os.getppid() != monitor_pid:  # the monitor died before the death signal was set
             return
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         for number, stream in enumerate(streams):
@@ -349,7 +343,7 @@ def _become_command(request: StartRequest, streams: list[int], report: int, *, m
         step = "folder"
         os.chdir(request.folder)
         step = "filter"
-        _make_read_only(request.sealed)
+        _make_read_only(request.read_only_paths)
         _install_seccomp_filter(request.filter)
         step = "program"
         _execute(request)
@@ -358,7 +352,7 @@ def _become_command(request: StartRequest, streams: list[int], report: int, *, m
 
 
 def _execute(request: StartRequest) -> None:
-    """Replace this process by the first program that is there; raise why the best of them cannot be."""
+    """Execute the first candidate program that exists; if none can be executed, raise the most telling error."""
     failure: OSError = FileNotFoundError(2, "")
     for program in request.programs():
         try:
@@ -370,11 +364,11 @@ def _execute(request: StartRequest) -> None:
     raise failure
 
 
-def _run_and_exit(act: Callable[[], None]) -> NoReturn:
-    """Do this and be gone, without the farewells that Python would say for the process that this was forked from."""
+def _run_and_exit(function: Callable[[], None]) -> NoReturn:
+    """Call `function` and exit, without running the exit handlers inherited from the parent process."""
     code = 1
     try:
-        act()
+        function()
         code = 0
     except BaseException:
         sys.excepthook(*sys.exc_info())
@@ -386,17 +380,17 @@ def _run_and_exit(act: Callable[[], None]) -> NoReturn:
 def _parent(pid: str) -> int | None:
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
-            return int(stat.read().rpartition(b")")[2].split()[1])  # the name before it may hold anything
+            return int(stat.read().rpartition(b")")[2].split()[1])  # the command name may contain any character
     except (FileNotFoundError, ProcessLookupError):
         return None
 
 
 def _receive_fds(sender: socket.socket, length: int, files: int) -> tuple[bytes, list[int]]:
-    """Receive a message and open files, which no program shall inherit."""
-    message, taken, _, _ = socket.recv_fds(sender, length, files)
-    for file in taken:
-        os.set_inheritable(file, False)
-    return message, taken
+    """Receive a message and file descriptors, and make these non-inheritable."""
+    message, fds, _, _ = socket.recv_fds(sender, length, files)
+    for fd in fds:
+        os.set_inheritable(fd, False)
+    return message, fds
 
 
 def _kill(pids: Iterable[int]) -> None:
@@ -405,9 +399,9 @@ def _kill(pids: Iterable[int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def _send_line(control: int, what: str) -> None:
+def _send_line(control: int, line: str) -> None:
     with suppress(BrokenPipeError, ConnectionResetError):
-        os.write(control, f"{what}\n".encode())
+        os.write(control, f"{line}\n".encode())
 
 
 def _poll(fds: Iterable[int], milliseconds: int | None = None) -> set[int]:
@@ -418,33 +412,18 @@ def _poll(fds: Iterable[int], milliseconds: int | None = None) -> set[int]:
 
 
 def _worker_pidfd(worker: int) -> list[int]:
-    """Return what becomes readable when the worker ends: the channel stays open if it forked and its child lives."""
+    """Return the worker's pidfd, if available: a child that the worker forked would keep the channel open."""
     if not LINUX:
         return []
     try:
-        found = os.pidfd_open(worker)
-    except OSError:  # an old kernel, or the worker is gone already
+        pidfd = os.pidfd_open(worker)
+    except OSError:  # an old kernel, or the worker has already ended
         return []
-    return [found] if os.getppid() == worker else []
-
-
-def _block_signals() -> None:
-    """Be deaf to what is sent to everybody: a keeper that went first could not end its command in order.
-
-    Blocked, and not ignored, so that a command has the defaults again with one call.
-    """
-    signal.pthread_sigmask(
-        signal.SIG_SETMASK, signal.valid_signals() - {getattr(signal, name) for name in UNBLOCKED_SIGNALS}
-    )
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-        signal.signal(number, signal.SIG_DFL)
+    return [pidfd] if os.getppid() == worker else []
 
 
 def _make_read_only(paths: list[bytes]) -> None:
-    """Let nothing about these be changed by this process and all that it starts, if it may say so.
-
-    By a namespace of its own, in which each is mounted on itself once more, read-only.
-    """
+    """Mount `paths` read-only for this process and its descendants, in a new mount namespace, if permitted."""
     if not paths or _libc.unshare(_CLONE_NEWNS) != 0 or _mount(None, b"/", _MS_REC | _MS_SLAVE) != 0:
         return
     for path in paths:
@@ -452,23 +431,23 @@ def _make_read_only(paths: list[bytes]) -> None:
             _mount(None, path, _MS_BIND | _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID)
 
 
-def _mount(what: bytes | None, where: bytes, flags: int) -> int:
-    return int(_libc.mount(what, where, None, ctypes.c_ulong(flags), None))
+def _mount(source: bytes | None, target: bytes, flags: int) -> int:
+    return int(_libc.mount(source, target, None, ctypes.c_ulong(flags), None))
 
 
 def _install_seccomp_filter(filter: bytes) -> None:
-    """Let the kernel filter the system calls of this process, and of all that it becomes and starts."""
+    """Apply a seccomp filter to this process and all its descendants."""
     if not filter:
         return
-    program = ctypes.create_string_buffer(filter, len(filter))
-    described = struct.pack("HP", len(filter) // BPF_INSTRUCTION_BYTES, ctypes.addressof(program))
-    pointed_at = ctypes.create_string_buffer(described)
-    _prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(pointed_at))
+    instructions = ctypes.create_string_buffer(filter, len(filter))
+    program = struct.pack("HP", len(filter) // BPF_INSTRUCTION_BYTES, ctypes.addressof(instructions))
+    program_buffer = ctypes.create_string_buffer(program)
+    _prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(program_buffer))
 
 
-def _prctl(option: int, value: int, more: int = 0) -> None:
-    """Call `prctl`, where there is one."""
-    if LINUX and _libc.prctl(option, value, more, 0, 0) != 0:
+def _prctl(option: int, value: int, argument: int = 0) -> None:
+    """Call `prctl` on Linux; do nothing elsewhere."""
+    if LINUX and _libc.prctl(option, value, argument, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), f"prctl {option} failed")
 
 

@@ -1,4 +1,4 @@
-"""The worker's connection to its supervisor, which is started on first use and again after it died."""
+"""The worker's connection to its supervisor, which is started on first use and restarted after it died."""
 
 import asyncio
 import os
@@ -11,15 +11,15 @@ from typing import Final
 from holdfast.domain.errors import Unavailable
 
 SHUTDOWN_TIMEOUT_SECONDS: Final = 10.0
-"""Seconds that a supervisor has to end everything and itself."""
+"""Seconds a supervisor has to kill everything and exit."""
 
 _PROGRAM: Final = Path(__file__).with_name("supervisor.py")
-# What a Python may need to start. Commands can read the environment of their keeper, so there is no more in it.
+# Variables that Python may need to start. Commands can read the environment of their monitor, so no others are passed.
 _INHERITED_VARIABLES: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 
 class SupervisorClient:
-    """At most one supervisor at a time. It holds none of the worker's files; stderr it shares."""
+    """Starts at most one supervisor at a time. It inherits none of the worker's open files except stderr."""
 
     def __init__(self) -> None:
         self._channel: socket.socket | None = None
@@ -27,19 +27,19 @@ class SupervisorClient:
         self._closed = False
 
     def start_monitor(self, control: socket.socket) -> None:
-        """Have a keeper at the other end of `control`.
+        """Ask the supervisor for a monitor that reads `control`.
 
         Raises:
-            Unavailable: there is no supervisor, and none can be started.
+            Unavailable: no supervisor runs, and none can be started.
 
         """
         try:
             socket.send_fds(self._ensure_running(), [b"."], [control.fileno()])
         except OSError as exc:
-            raise Unavailable(f"the supervisor of processes cannot be reached: {exc.strerror}", started=False) from exc
+            raise Unavailable(f"the process supervisor cannot be reached: {exc.strerror}", started=False) from exc
 
     def kill(self) -> None:
-        """Kill the supervisor, and with it all that it keeps."""
+        """Kill the supervisor; its monitors then kill their commands."""
         if self._channel is not None and self._process is not None:
             self._channel.close()
             self._process.kill()
@@ -47,7 +47,7 @@ class SupervisorClient:
         self._channel = self._process = None
 
     async def close(self) -> None:
-        """End the supervisor and all that it keeps, and start no other."""
+        """Stop the supervisor with all its commands, and start no other."""
         self._closed = True
         if self._channel is not None and self._process is not None:
             self._channel.close()
@@ -59,7 +59,7 @@ class SupervisorClient:
 
     def _ensure_running(self) -> socket.socket:
         if self._closed:
-            raise Unavailable("no process can be started any more: this worker is closing", started=False)
+            raise Unavailable("no process can be started: this worker is shutting down", started=False)
         if self._channel is None or _has_hung_up(self._channel):
             self.kill()
             self._channel = self._start()
@@ -67,33 +67,29 @@ class SupervisorClient:
 
     def _start(self) -> socket.socket:
         if not sys.executable:
-            raise Unavailable("no process can be started: `sys.executable` names no Python", started=False)
+            raise Unavailable("no process can be started: `sys.executable` is empty", started=False)
         near, far = socket.socketpair()
         near.setblocking(False)
         far.setblocking(True)
         try:
             with far:
-                self._process = _launch(far.fileno())
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", str(_PROGRAM), str(far.fileno()), str(os.getpid())],
+                    cwd="/",
+                    env={name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ},
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    pass_fds=[far.fileno()],
+                    start_new_session=True,  # Ctrl-C must reach only the worker, which then stops its commands
+                )
         except OSError:
             near.close()
             raise
         return near
 
 
-def _launch(channel: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-I", "-S", str(_PROGRAM), str(channel), str(os.getpid())],
-        cwd="/",
-        env={name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        pass_fds=[channel],
-        start_new_session=True,  # Ctrl-C is for the worker, which then ends its commands in order
-    )
-
-
 def _has_hung_up(channel: socket.socket) -> bool:
-    """Say whether the supervisor, which never says anything, has closed its end."""
+    """Return whether the supervisor, which never sends anything, has closed its end."""
     try:
         return channel.recv(1) == b""
     except BlockingIOError:

@@ -13,7 +13,15 @@ from holdfast.domain.permission import PermissionAction
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.step import StepState
 from tests.scenario.agents.workshop import LIMIT, SPACE, Floor, Workshop, call, calling, say
-from tests.unit.sandbox.commands import asleep, died_out, eventually, marked, new_mark, pass_over_others, supervisor
+from tests.unit.sandbox.commands import (
+    asleep,
+    died_out,
+    eventually,
+    ignore_existing_supervisors,
+    marked,
+    new_mark,
+    supervisor,
+)
 from tests.unit.sandbox.confined import need_sandbox
 
 FREE: dict[str, Json] = {"allow": ["bash"]}
@@ -108,7 +116,7 @@ async def test_a_cancelled_run_leaves_no_process(workshop: Workshop) -> None:
 async def test_an_interrupted_command_is_not_done(workshop: Workshop) -> None:
     mark = new_mark()
     hand(workshop, f"sleep {mark}")
-    pass_over_others()
+    ignore_existing_supervisors()
     async with workshop.open() as floor:
         run = await floor.start()
         assert await eventually(lambda: asleep(mark), within=LIMIT)
@@ -116,7 +124,7 @@ async def test_an_interrupted_command_is_not_done(workshop: Workshop) -> None:
         await floor.ended(run)
         assert (await floor.steps(run))[1].state is StepState.UNKNOWN
         (text,) = await results(floor, run)
-    assert "was cut off, because what supervised it has died" in text
+    assert "was killed, because its supervisor died" in text
     assert await died_out(mark)
 
 

@@ -1,4 +1,4 @@
-"""Commands to run in tests, and what is alive of them."""
+"""Commands to run in tests, and lookups of their living processes."""
 
 import asyncio
 import os
@@ -18,12 +18,12 @@ import psutil
 from holdfast.ports.sandbox import Command, Processes, ProcessResult
 
 SOON: Final = 1.0
-"""Seconds after which nothing is alive of what was killed."""
+"""Seconds within which killed processes must be gone."""
 
-OTHERS: Final[set[int]] = set()
-"""Supervisors of servers that tests of this process share: they are nobody's who looks for one."""
+IGNORED_SUPERVISORS: Final[set[int]] = set()
+"""Supervisors of servers shared by the tests of this process, which lookups ignore."""
 
-# Each says that it is up. `MARK` is what its processes are found by.
+# Each prints `up` once it runs. Its processes are found by `MARK`.
 STUBBORN: Final = {
     "plain": "echo up; sleep MARK",
     "deaf": "trap '' TERM HUP INT QUIT; echo up; while :; do sleep MARK; done",
@@ -40,29 +40,29 @@ while True:
         os._exit(0)
     os.setsid()
 """
-"""A process that is always a new one, in a session of its own, before anybody gets hold of it."""
+"""A process that forks into a new session faster than it can be killed."""
 KINDS: Final = [*STUBBORN, "comet"]
 
 _PLAIN: Final = Command(argv=["true"], folder=Path("/"), timeout=60.0)
 
 
 def command(*argv: str, **fields: Any) -> Command:
-    """Return a command that has time."""
+    """Return a command with a long timeout."""
     return msgspec.structs.replace(_PLAIN, argv=argv, **fields)
 
 
 def shell(script: str, **fields: Any) -> Command:
-    """Return a command that does what the script says."""
+    """Return a command that runs a shell script."""
     return command("sh", "-c", script, **fields)
 
 
 def python(code: str, *arguments: str, **fields: Any) -> Command:
-    """Return a command that does what the Python says."""
+    """Return a command that runs Python code."""
     return command(sys.executable, "-I", "-S", "-c", code, *arguments, **fields)
 
 
 def stubborn(kind: str, mark: str, **fields: Any) -> Command:
-    """Return a command that does not want to end."""
+    """Return a command that resists being killed."""
     if kind == "comet":
         return shell(f"{shlex.quote(sys.executable)} -I -S -c '{COMET}' {mark}; sleep {mark}", **fields)
     return shell(STUBBORN[kind].replace("MARK", mark), **fields)
@@ -70,60 +70,60 @@ def stubborn(kind: str, mark: str, **fields: Any) -> Command:
 
 @contextmanager
 def new_gate(folder: Path) -> Iterator[FileIO]:
-    """Make a pipe `gate` in a folder: commands read it, and wait for what is written to it."""
+    """Create a named pipe `gate` in a folder, which commands read to wait for the test."""
     os.mkfifo(folder / "gate")
     with open(folder / "gate", "r+b", buffering=0) as gate:
         yield gate
 
 
 def new_mark() -> str:
-    """Return a number of seconds, nearly a day, that nobody else sleeps for: whoever has it as an argument is ours."""
+    """Return a unique number of seconds, nearly a day: processes with it as an argument belong to the test."""
     return f"86399.{secrets.randbelow(10**12):012}"
 
 
 def marked(mark: str) -> list[int]:
-    """Return the processes that have `mark` in their command line. The dead have none."""
+    """Return the processes with `mark` in their command line. Zombies have an empty one."""
     return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _has(entry, mark)]
 
 
 def asleep(mark: str) -> bool:
-    """Say whether a command `sleep MARK` itself is there: those who make its sandbox have the mark too."""
+    """Return whether a process `sleep MARK` itself runs: the sandbox programs around it have the mark too."""
     return any(_command_line(Path(f"/proc/{pid}")) == f"sleep\0{mark}\0" for pid in marked(mark))
 
 
 async def died_out(*marks: str) -> bool:
-    """Say whether soon nobody with one of these marks is alive."""
+    """Return whether all processes with these marks end soon."""
     return await eventually(lambda: not any(marked(mark) for mark in marks))
 
 
-async def eventually(happened: Callable[[], bool], *, within: float = SOON) -> bool:
-    """Say whether it happens in time. Whoever watches processes of others gets no event."""
+async def eventually(condition: Callable[[], bool], *, within: float = SOON) -> bool:
+    """Return whether `condition` becomes true in time. It is polled: other processes send no events."""
     deadline = time.monotonic() + within
-    while not happened():
+    while not condition():
         if time.monotonic() > deadline:
             return False
         await asyncio.sleep(0.002)
     return True
 
 
-async def begin(processes: Processes, begun: Command) -> asyncio.Task[ProcessResult]:
-    """Return a running command when it has said something."""
+async def begin(processes: Processes, command: Command) -> asyncio.Task[ProcessResult]:
+    """Start a command and return its task after its first output."""
     up = asyncio.Event()
-    task = asyncio.get_running_loop().create_task(processes.run(begun, on_output=lambda _: up.set()))
+    task = asyncio.get_running_loop().create_task(processes.run(command, on_output=lambda _: up.set()))
     async with asyncio.timeout(30):
         await up.wait()
     return task
 
 
 def supervisors(worker: int) -> list[int]:
-    """Return the supervisor of a worker and its keepers, which are forks of it."""
+    """Return the supervisor of a worker and its monitors, which are forks of it."""
     found = (pid for pid in marked("supervisor.py") if _command_line(Path(f"/proc/{pid}")).endswith(f"\0{worker}\0"))
-    return [pid for pid in found if pid not in OTHERS]
+    return [pid for pid in found if pid not in IGNORED_SUPERVISORS]
 
 
-def pass_over_others() -> None:
-    """From now on see only supervisors that are not there yet."""
-    OTHERS.update(supervisors(os.getpid()))
+def ignore_existing_supervisors() -> None:
+    """Ignore the supervisors that exist now in later lookups."""
+    IGNORED_SUPERVISORS.update(supervisors(os.getpid()))
 
 
 def supervisor() -> psutil.Process:

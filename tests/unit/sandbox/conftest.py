@@ -1,17 +1,17 @@
-"""Processes to run commands with."""
+"""Fixtures: processes to run commands with."""
 
 from collections.abc import AsyncIterator
 
 import pytest
 
 from holdfast.sandbox.processes import SupervisedProcesses, open_processes
-from tests.unit.sandbox.commands import pass_over_others
+from tests.unit.sandbox.commands import ignore_existing_supervisors
 
 
 @pytest.fixture(autouse=True)
-def _pass_over_others() -> None:
-    """Leave alone what was there before a test."""
-    pass_over_others()
+def _ignore_existing_supervisors() -> None:
+    """Ignore supervisors that were there before the test."""
+    ignore_existing_supervisors()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Commands run as they are told, to their end."""
+"""`SupervisedProcesses`: commands run to their end with the requested input, environment and folder."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ from tests.unit.sandbox.commands import command, new_gate, new_mark, python, she
 
 MANY: Final = 200
 
-# A type checker sees that it fits.
+# Checked by mypy: the adapter fits the port.
 _ADAPTER: type[Processes] = SupervisedProcesses
 
 
@@ -30,7 +30,7 @@ async def test_a_command_that_a_signal_ends_has_no_exit_code(processes: Supervis
     assert (ended.exit_code, ended.signal, ended.timed_out) == (None, signal.SIGTERM, False)
 
 
-async def test_when_the_time_is_up_the_command_is_killed_and_what_it_said_is_kept(
+async def test_after_a_timeout_the_command_is_killed_and_its_output_is_kept(
     processes: SupervisedProcesses,
 ) -> None:
     ended = await processes.run(shell(f"echo first; sleep {new_mark()}", timeout=0.3))
@@ -49,11 +49,11 @@ async def test_a_command_need_not_read_its_input(processes: SupervisedProcesses)
     assert (await processes.run(command("true", input=bytes(1_000_000)))).exit_code == 0
 
 
-async def test_a_command_without_input_finds_its_end(processes: SupervisedProcesses) -> None:
+async def test_a_command_without_input_reads_end_of_file(processes: SupervisedProcesses) -> None:
     assert (await processes.run(command("cat"))).output == b""
 
 
-async def test_of_an_endless_output_the_beginning_and_the_end_are_kept(processes: SupervisedProcesses) -> None:
+async def test_an_output_over_the_limit_keeps_its_beginning_and_its_end(processes: SupervisedProcesses) -> None:
     script = "echo begun; head -c 20000000 /dev/zero; echo ended; head -c 100 /dev/zero >&2"
     ended = await processes.run(shell(script, output_limit=1000))
     assert (len(ended.output), len(ended.errors)) == (1000, 100)
@@ -62,7 +62,7 @@ async def test_of_an_endless_output_the_beginning_and_the_end_are_kept(processes
     assert ended.dropped_bytes == 20_000_012 - 1000
 
 
-async def test_output_is_told_of_as_it_comes_also_what_is_thrown_away(processes: SupervisedProcesses) -> None:
+async def test_output_is_passed_on_as_it_arrives_including_dropped_bytes(processes: SupervisedProcesses) -> None:
     pieces: list[bytes] = []
     script = "echo one; read line; echo $line; echo three >&2"
     ended = await processes.run(shell(script, input=b"two\n", output_limit=0), on_output=pieces.append)
@@ -70,7 +70,7 @@ async def test_output_is_told_of_as_it_comes_also_what_is_thrown_away(processes:
     assert (ended.output, ended.errors, ended.dropped_bytes) == (b"", b"", 14)
 
 
-async def test_what_a_listener_raises_ends_the_command(processes: SupervisedProcesses) -> None:
+async def test_an_exception_of_the_output_callback_ends_the_command(processes: SupervisedProcesses) -> None:
     def refuse(piece: bytes) -> None:
         raise TimeoutError(piece)
 
@@ -78,12 +78,12 @@ async def test_what_a_listener_raises_ends_the_command(processes: SupervisedProc
         await processes.run(shell(f"echo first; sleep {new_mark()}"), on_output=refuse)
 
 
-async def test_a_command_has_the_environment_it_is_given_and_no_more(processes: SupervisedProcesses) -> None:
-    given = {"PATH": os.environ["PATH"], "NAME": "a=b\nc"}
-    assert _environment(await processes.run(command("env", "-0", environment=given))) == given
+async def test_a_command_has_only_the_requested_environment(processes: SupervisedProcesses) -> None:
+    environment = {"PATH": os.environ["PATH"], "NAME": "a=b\nc"}
+    assert _environment(await processes.run(command("env", "-0", environment=environment))) == environment
 
 
-async def test_without_a_path_programs_are_where_a_system_keeps_them(processes: SupervisedProcesses) -> None:
+async def test_without_a_path_the_default_one_is_used(processes: SupervisedProcesses) -> None:
     assert _environment(await processes.run(command("env", "-0"))) == {"PATH": DEFAULT_PATH}
 
 
@@ -117,9 +117,9 @@ async def test_a_command_gains_no_rights(processes: SupervisedProcesses) -> None
     assert ended.output.split() == [b"NoNewPrivs:", b"1"]
 
 
-async def test_a_program_that_is_not_there_is_invalid(processes: SupervisedProcesses) -> None:
-    await _refused(processes, command("no-such-program"), "no program `no-such-program` .looked in `/usr/local")
-    await _refused(processes, command("/no/such"), "no program `/no/such` .looked in that place")
+async def test_a_missing_program_is_invalid(processes: SupervisedProcesses) -> None:
+    await _refused(processes, command("no-such-program"), "`no-such-program`.* was not found .searched `/usr/local")
+    await _refused(processes, command("/no/such"), "the program `/no/such`.* was not found .searched that path")
 
 
 async def test_a_program_that_may_not_be_executed_is_invalid(processes: SupervisedProcesses, tmp_path: Path) -> None:
@@ -128,30 +128,30 @@ async def test_a_program_that_may_not_be_executed_is_invalid(processes: Supervis
     await _refused(processes, command("data", environment={"PATH": str(tmp_path)}), "make it executable")
 
 
-async def test_a_file_that_is_no_program_is_invalid(processes: SupervisedProcesses, tmp_path: Path) -> None:
+async def test_a_file_that_is_not_a_program_is_invalid(processes: SupervisedProcesses, tmp_path: Path) -> None:
     (tmp_path / "data").write_text("data")
     (tmp_path / "data").chmod(0o755)
     await _refused(processes, command("./data", folder=tmp_path), "begin a script with `#!`")
 
 
-async def test_a_folder_that_is_none_is_invalid(processes: SupervisedProcesses, tmp_path: Path) -> None:
+async def test_a_missing_folder_is_invalid(processes: SupervisedProcesses, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    await _refused(processes, command("true", folder=tmp_path / "nowhere"), "does not exist: make it first")
+    await _refused(processes, command("true", folder=tmp_path / "nowhere"), "does not exist: create it first")
     await _refused(processes, command("true", folder=tmp_path / "file"), "is not a folder")
 
 
-async def test_arguments_that_the_system_does_not_take_are_too_large(processes: SupervisedProcesses) -> None:
+async def test_arguments_over_the_limit_of_the_system_are_too_large(processes: SupervisedProcesses) -> None:
     with pytest.raises(TooLarge, match="pass them as input"):
         await processes.run(command("true", "x" * 5_000_000))
 
 
-async def test_an_argument_may_be_as_long_as_the_system_takes(processes: SupervisedProcesses) -> None:
+async def test_arguments_may_be_as_long_as_the_system_allows(processes: SupervisedProcesses) -> None:
     arguments = ["x" * 100_000] * 10
     ended = await processes.run(command("sh", "-c", 'printf %s "$@" | wc -c', "sh", *arguments))
     assert ended.output.split() == [b"1000000"]
 
 
-async def test_hundreds_run_at_the_same_time(processes: SupervisedProcesses, tmp_path: Path) -> None:
+async def test_hundreds_of_commands_run_at_the_same_time(processes: SupervisedProcesses, tmp_path: Path) -> None:
     waiting = asyncio.Semaphore(0)
     with new_gate(tmp_path) as gate:
         async with asyncio.TaskGroup() as group:
@@ -159,7 +159,7 @@ async def test_hundreds_run_at_the_same_time(processes: SupervisedProcesses, tmp
             runs = [group.create_task(processes.run(each, on_output=lambda _: waiting.release())) for each in commands]
             for _ in runs:
                 await waiting.acquire()
-            gate.write(b"\n" * MANY)  # all are there, and each reads one
+            gate.write(b"\n" * MANY)  # all commands wait here, and each reads one line
     assert [int(run.result().output) for run in runs] == list(range(MANY))
 
 

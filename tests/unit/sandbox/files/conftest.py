@@ -1,4 +1,4 @@
-"""A workspace with a working folder, opened in every way there is."""
+"""A workspace with a working folder, tested with every opener."""
 
 import os
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def opener(request: pytest.FixtureRequest) -> Opener:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """Return a folder with something outside of it that nobody may reach."""
+    """Return a folder with secrets outside of it."""
     (tmp_path / "secret").write_text("secret")
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "key").write_text("secret")

@@ -1,4 +1,4 @@
-"""The promises of `WorkingFolder`, however it opens what is in it."""
+"""The contract of `WorkingFolder`, with every opener."""
 
 import os
 import socket
@@ -20,9 +20,9 @@ DEEP = WorkingPath("x/y/a")
 
 
 def write(
-    folder: WorkingFolder, path: WorkingPath, content: bytes, instead_of: FileSnapshot | None = None, mark: str = "m"
+    folder: WorkingFolder, path: WorkingPath, content: bytes, replacing: FileSnapshot | None = None, mark: str = "m"
 ) -> None:
-    folder.write(path, content, replacing=instead_of, mark=mark, before_rename=lambda: None)
+    folder.write(path, content, replacing=replacing, mark=mark, before_rename=lambda: None)
 
 
 def names(place: Path) -> list[str]:
@@ -53,7 +53,7 @@ def test_a_file_has_another_stamp_after_each_change(folder: WorkingFolder, place
 
 
 @pytest.mark.parametrize("path", ["a", "a/b/c"])
-def test_what_is_not_there_is_not_found(folder: WorkingFolder, path: str) -> None:
+def test_a_missing_path_is_not_found(folder: WorkingFolder, path: str) -> None:
     with pytest.raises(NotFound, match=f"there is no `{path}`"):
         folder.read(WorkingPath(path), max_bytes=9)
     with pytest.raises(NotFound, match=f"there is no `{path}`"):
@@ -61,17 +61,17 @@ def test_what_is_not_there_is_not_found(folder: WorkingFolder, path: str) -> Non
 
 
 @pytest.mark.parametrize("target", ["../secret", "b", "/etc/passwd", "nowhere"])
-def test_a_link_is_named_with_where_it_leads(folder: WorkingFolder, place: Path, target: str) -> None:
+def test_a_link_is_refused_and_named_with_its_target(folder: WorkingFolder, place: Path, target: str) -> None:
     (place / "b").write_text("b")
     (place / "a").symlink_to(target)
-    told = f"`a` is a symbolic link to `{target}`, and links are not followed"
-    with pytest.raises(Invalid, match=told):
+    message = f"`a` is a symbolic link to `{target}`, and links are not followed"
+    with pytest.raises(Invalid, match=message):
         folder.read(A, max_bytes=9)
-    with pytest.raises(Invalid, match=told):
+    with pytest.raises(Invalid, match=message):
         folder.read(WorkingPath("a/c"), max_bytes=9)
-    with pytest.raises(Invalid, match=told):
+    with pytest.raises(Invalid, match=message):
         folder.list(A, max_entries=9)
-    with pytest.raises(Invalid, match=told):
+    with pytest.raises(Invalid, match=message):
         write(folder, WorkingPath("a/c"), b"")
     with pytest.raises(Invalid, match="`a` is a symbolic link"):
         write(folder, A, b"")
@@ -106,22 +106,22 @@ def directory(path: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("made", "told"),
+    ("create", "message"),
     [(pipe, "is a pipe"), (unix_socket, "is (a socket|neither a file nor a folder)"), (directory, "is a folder")],
     ids=["pipe", "socket", "folder"],
 )
-def test_what_is_no_file_is_neither_read_nor_written_and_nobody_waits(
-    folder: WorkingFolder, place: Path, made: type, told: str
+def test_special_files_are_refused_without_blocking(
+    folder: WorkingFolder, place: Path, create: type, message: str
 ) -> None:
-    with made(place / "a"):
-        with pytest.raises(Invalid, match=told):
+    with create(place / "a"):
+        with pytest.raises(Invalid, match=message):
             folder.read(A, max_bytes=9)
-        with pytest.raises(Invalid, match=told):
+        with pytest.raises(Invalid, match=message):
             write(folder, A, b"")
         assert not stat.S_ISREG((place / "a").stat().st_mode)
 
 
-def test_a_file_is_no_folder(folder: WorkingFolder, place: Path) -> None:
+def test_a_file_is_not_a_folder(folder: WorkingFolder, place: Path) -> None:
     (place / "a").write_text("")
     for path in (A, WorkingPath("a/b")):
         with pytest.raises(Invalid, match="`a` is not a folder"):
@@ -148,7 +148,7 @@ def test_a_folder_is_listed_by_name(folder: WorkingFolder, place: Path) -> None:
     assert listing.entries[1] == FolderEntry(name="b", kind=EntryKind.FILE, size=2)
 
 
-def test_no_more_is_listed_than_was_asked_for(folder: WorkingFolder, place: Path) -> None:
+def test_a_listing_is_limited(folder: WorkingFolder, place: Path) -> None:
     for name in "abc":
         (place / name).write_text("")
     assert len(folder.list(WORKING_ROOT, max_entries=3).entries) == 3
@@ -156,7 +156,7 @@ def test_no_more_is_listed_than_was_asked_for(folder: WorkingFolder, place: Path
     assert (len(short.entries), short.complete) == (2, False)
 
 
-def test_a_file_is_made_with_the_folders_on_the_way_to_it(folder: WorkingFolder, place: Path) -> None:
+def test_a_file_is_created_with_its_parent_folders(folder: WorkingFolder, place: Path) -> None:
     write(folder, DEEP, b"new")
     assert (place / "x" / "y" / "a").read_bytes() == b"new"
     assert names(place / "x" / "y") == ["a"]
@@ -171,19 +171,19 @@ def test_a_file_is_replaced_and_keeps_its_mode(folder: WorkingFolder, place: Pat
     assert names(place) == ["a"]
 
 
-def test_a_new_file_has_no_special_rights_of_the_old_one(folder: WorkingFolder, place: Path) -> None:
+def test_a_replaced_file_loses_its_setuid_bit(folder: WorkingFolder, place: Path) -> None:
     (place / "a").write_text("old")
     (place / "a").chmod(0o4755)
     write(folder, A, b"new", folder.read(A, max_bytes=9))
     assert stat.S_IMODE((place / "a").stat().st_mode) == 0o755
 
 
-def test_what_others_hold_open_or_have_linked_stays_as_it_was(folder: WorkingFolder, place: Path) -> None:
-    """Also a file outside that somebody has linked into the folder."""
+def test_open_handles_and_hard_links_keep_the_old_content(folder: WorkingFolder, place: Path) -> None:
+    """The old file is also hard-linked from outside the folder."""
     os.link(place.parent / "secret", place / "a")
-    with open(place / "a") as held:
+    with open(place / "a") as file:
         write(folder, A, b"new", folder.read(A, max_bytes=9))
-        assert held.read() == "secret"
+        assert file.read() == "secret"
     assert (place.parent / "secret").read_text() == "secret"
     assert (place / "a").read_text() == "new"
 
@@ -192,10 +192,10 @@ def test_a_file_that_changed_is_not_replaced(folder: WorkingFolder, place: Path)
     (place / "a").write_text("old")
     found = folder.read(A, max_bytes=9)
     (place / "a").write_text("newer")
-    with pytest.raises(Conflict, match="has changed since it was looked at"):
+    with pytest.raises(Conflict, match="has changed since it was read"):
         write(folder, A, b"new", found)
     (place / "a").unlink()
-    with pytest.raises(Conflict, match="is gone since it was looked at"):
+    with pytest.raises(Conflict, match="was deleted since it was read"):
         write(folder, A, b"new", found)
     (place / "a").write_text("another")
     with pytest.raises(Conflict, match="has changed"):
@@ -204,17 +204,17 @@ def test_a_file_that_changed_is_not_replaced(folder: WorkingFolder, place: Path)
     assert (place / "a").read_text() == "another"
 
 
-def test_nothing_is_done_if_somebody_objects_before_the_last_move(folder: WorkingFolder, place: Path) -> None:
-    def too_late() -> None:
-        assert len(names(place)) == 1, "all but the last move is done"
+def test_an_exception_before_the_rename_leaves_nothing_behind(folder: WorkingFolder, place: Path) -> None:
+    def refuse() -> None:
+        assert len(names(place)) == 1, "only the rename is missing"
         raise Conflict("no")
 
     with pytest.raises(Conflict, match="no"):
-        folder.write(A, b"new", replacing=None, mark="m", before_rename=too_late)
+        folder.write(A, b"new", replacing=None, mark="m", before_rename=refuse)
     assert names(place) == []
 
 
-def test_a_file_that_nobody_may_write_is_left_alone(folder: WorkingFolder, place: Path) -> None:
+def test_a_read_only_file_is_not_replaced(folder: WorkingFolder, place: Path) -> None:
     (place / "a").write_text("old")
     (place / "a").chmod(0o444)
     with pytest.raises(Conflict, match="`a` is read-only"):
@@ -222,12 +222,12 @@ def test_a_file_that_nobody_may_write_is_left_alone(folder: WorkingFolder, place
     assert (place / "a").read_text() == "old"
 
 
-def test_the_folder_itself_is_no_file(folder: WorkingFolder) -> None:
-    with pytest.raises(Invalid, match="is no file"):
+def test_the_folder_itself_is_not_a_file(folder: WorkingFolder) -> None:
+    with pytest.raises(Invalid, match="is not a file"):
         write(folder, WORKING_ROOT, b"")
 
 
-def test_what_a_killed_writer_left_is_hidden_and_taken_away_by_the_next_try(folder: WorkingFolder, place: Path) -> None:
+def test_leftovers_of_a_killed_writer_are_hidden_and_then_removed(folder: WorkingFolder, place: Path) -> None:
     for mark in ("m", "other"):
         (place / f"{TEMPORARY_PREFIX}{mark}-1").write_text("half")
     assert folder.list(WORKING_ROOT, max_entries=9).entries == []
@@ -235,12 +235,12 @@ def test_what_a_killed_writer_left_is_hidden_and_taken_away_by_the_next_try(fold
     assert names(place) == [f"{TEMPORARY_PREFIX}other-1", "a"]
 
 
-def test_a_name_that_the_disk_cannot_have_is_told(folder: WorkingFolder) -> None:
-    with pytest.raises(Invalid, match="has a name that is too long here"):
+def test_a_name_that_is_too_long_is_invalid(folder: WorkingFolder) -> None:
+    with pytest.raises(Invalid, match="has a name that is too long for this file system"):
         folder.read(WorkingPath("x" * 300), max_bytes=9)
 
 
-def test_a_full_table_of_handles_is_told_as_something_that_passes(folder: WorkingFolder, place: Path) -> None:
+def test_running_out_of_handles_is_a_temporary_error(folder: WorkingFolder, place: Path) -> None:
     import resource
 
     (place / "a").write_text("")
@@ -254,7 +254,7 @@ def test_a_full_table_of_handles_is_told_as_something_that_passes(folder: Workin
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_a_working_folder_is_made_when_it_is_first_opened(tmp_path: Path, opener: Opener) -> None:
+def test_a_working_folder_is_created_on_first_use(tmp_path: Path, opener: Opener) -> None:
     folders = WorkspaceFolders(tmp_path, opener=opener)
     for _ in range(2):
         with folders.open("projects/site") as folder:
@@ -272,7 +272,7 @@ def test_a_working_folder_that_is_a_link_is_refused(tmp_path: Path, opener: Open
         pass
 
 
-def test_a_workspace_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_a_missing_workspace_is_unavailable(tmp_path: Path) -> None:
     with (
         pytest.raises(Unavailable, match="the workspace cannot be opened"),
         WorkspaceFolders(tmp_path / "gone").open("files"),
@@ -280,7 +280,7 @@ def test_a_workspace_that_is_gone_is_told(tmp_path: Path) -> None:
         pass
 
 
-def test_a_path_that_nothing_is_at_is_reserved_once_and_released(place: Path, opener: Opener) -> None:
+def test_a_free_path_is_reserved_once_and_released(place: Path, opener: Opener) -> None:
     folders = WorkspaceFolders(place.parent, opener=opener)
     assert [folders.reserve("files", A), folders.reserve("files", A)] == [True, False]
     assert (place / "a").is_dir()
@@ -289,7 +289,7 @@ def test_a_path_that_nothing_is_at_is_reserved_once_and_released(place: Path, op
     assert names(place) == []
 
 
-def test_what_is_not_empty_or_no_folder_is_not_released(place: Path, opener: Opener) -> None:
+def test_a_file_or_a_folder_in_use_is_not_removed_by_release(place: Path, opener: Opener) -> None:
     folders = WorkspaceFolders(place.parent, opener=opener)
     folders.reserve("files", A)
     (place / "a" / "note").touch()
@@ -300,7 +300,7 @@ def test_what_is_not_empty_or_no_folder_is_not_released(place: Path, opener: Ope
 
 
 @pytest.mark.parametrize(("path", "kind"), [("gone/x", NotFound), ("link/x", Invalid), ("file/x", Invalid)])
-def test_nothing_is_reserved_where_the_way_is_not_clear(
+def test_nothing_is_reserved_beneath_a_missing_folder_a_link_or_a_file(
     place: Path, opener: Opener, path: str, kind: type[Exception]
 ) -> None:
     (place / "link").symlink_to(place.parent / "outside")

@@ -1,4 +1,4 @@
-"""Both ways to open beneath a folder keep the same promises."""
+"""Both openers keep the same contract."""
 
 import errno
 import os
@@ -37,12 +37,12 @@ def test_the_folder_itself_is_opened(opener: Opener, place: Path, root: int) -> 
     os.close(handle)
 
 
-def test_what_is_not_there_is_not_found(opener: Opener, root: int) -> None:
+def test_a_missing_path_is_not_found(opener: Opener, root: int) -> None:
     assert refused(opener, root, "a") == refused(opener, root, "a/b") == errno.ENOENT
 
 
 @pytest.mark.parametrize("path", ["../secret", "..", "a/../../secret", "/etc/passwd", "/proc/self/root/etc/passwd"])
-def test_what_leads_out_is_refused(opener: Opener, place: Path, root: int, path: str) -> None:
+def test_a_path_that_leads_outside_is_refused(opener: Opener, place: Path, root: int, path: str) -> None:
     (place / "a").mkdir()
     assert refused(opener, root, path) == errno.EXDEV
 
@@ -58,7 +58,7 @@ def test_a_link_is_never_followed_wherever_it_leads(opener: Opener, place: Path,
 
 
 @pytest.mark.parametrize("target", ["../outside", "inside", "/proc/self/cwd", "/proc/self/root", "nowhere"])
-def test_a_link_on_the_way_is_never_followed(opener: Opener, place: Path, root: int, target: str) -> None:
+def test_a_link_in_a_parent_is_never_followed(opener: Opener, place: Path, root: int, target: str) -> None:
     (place / "inside").mkdir()
     (place / "inside" / "key").write_text("inside")
     (place / "link").symlink_to(target)
@@ -72,19 +72,17 @@ def test_a_link_is_not_opened_as_itself(opener: Opener, place: Path, root: int) 
     assert refused(opener, root, "link", flags) in (errno.ELOOP, errno.ENOTDIR)
 
 
-def test_a_file_is_no_folder(opener: Opener, place: Path, root: int) -> None:
+def test_a_file_is_not_a_folder(opener: Opener, place: Path, root: int) -> None:
     (place / "a").write_text("")
     assert refused(opener, root, "a/b") == errno.ENOTDIR
 
 
-def test_a_pipe_does_not_make_anybody_wait(opener: Opener, place: Path, root: int) -> None:
+def test_opening_a_pipe_does_not_block(opener: Opener, place: Path, root: int) -> None:
     os.mkfifo(place / "pipe")
     os.close(opener(root, "pipe", READ))
 
 
-def test_a_folder_that_was_moved_away_is_still_the_one_that_was_opened(
-    opener: Opener, place: Path, root: int, tmp_path: Path
-) -> None:
+def test_a_handle_follows_its_folder_when_it_is_renamed(opener: Opener, place: Path, root: int, tmp_path: Path) -> None:
     (place / "a").write_text("here")
     place.rename(tmp_path / "elsewhere")
     assert text(opener, root, "a") == "here"
@@ -107,13 +105,13 @@ def test_a_failure_leaves_no_handle_open(opener: Opener, place: Path, root: int)
     assert _next_handle(place) == before
 
 
-def test_the_one_that_the_kernel_answers_for_is_taken_where_there_is_one() -> None:
+def test_openat2_is_the_default_where_it_works() -> None:
     assert default_opener() is (open_by_openat2 if has_openat2() else open_by_walk)
     if sys.platform != "linux":
         assert not has_openat2()
 
 
 def _next_handle(place: Path) -> int:
-    """Return the number of the next handle that is opened: the lowest that is free."""
+    """Return the lowest free descriptor number."""
     with closing(open(place / "probe", "w")) as probe:
         return probe.fileno()

@@ -1,4 +1,4 @@
-"""A request says all of a command, and a command that cannot be is refused with what to do."""
+"""Start requests: a round trip keeps every field, and an invalid command is refused with the remedy."""
 
 import errno
 from pathlib import Path
@@ -32,17 +32,19 @@ def test_the_supervisor_reads_what_the_worker_wrote(
 
 
 @given(st.binary(), st.none() | st.integers(1), st.lists(WORDS))
-def test_the_bounds_arrive_as_they_are(filter: bytes, most: int | None, names: list[str]) -> None:
-    sealed = [Path("/", name) for name in names]
+def test_the_limits_survive_a_round_trip(filter: bytes, max_processes: int | None, names: list[str]) -> None:
+    paths = [Path("/", name) for name in names]
     read = StartRequest(
-        encode_request(command("program", "x", seccomp_filter=filter, max_processes=most, read_only_devices=sealed))
+        encode_request(
+            command("program", "x", seccomp_filter=filter, max_processes=max_processes, read_only_devices=paths)
+        )
     )
-    assert (read.filter, read.max_processes) == (filter, most or 0)
-    assert [path.decode() for path in read.sealed] == [str(path) for path in sealed]
+    assert (read.filter, read.max_processes) == (filter, max_processes or 0)
+    assert [path.decode() for path in read.read_only_paths] == [str(path) for path in paths]
     assert (read.argv, read.folder) == ([b"program", b"x"], b"/")
 
 
-def test_bytes_that_are_no_text_arrive_as_they_are() -> None:
+def test_bytes_that_are_not_utf_8_survive_a_round_trip() -> None:
     assert StartRequest(encode_request(command("program", "\udcff"))).argv == [b"program", b"\xff"]
 
 
@@ -53,7 +55,7 @@ def test_bytes_that_are_no_text_arrive_as_they_are() -> None:
         ({"argv": [""]}, "put its name first"),
         ({"argv": ["true", "a\0b"]}, "pass such bytes as input"),
         ({"argv": ["true", "\ud800"]}, "remove its surrogates"),
-        ({"folder": Path("here")}, "make it absolute"),
+        ({"folder": Path("here")}, "pass an absolute path"),
         ({"folder": Path("/a\0b")}, "pass such bytes as input"),
         ({"timeout": 0.0}, "`timeout` must be more than 0"),
         ({"timeout": float("nan")}, "`timeout` must be more than 0"),
@@ -63,7 +65,7 @@ def test_bytes_that_are_no_text_arrive_as_they_are() -> None:
         ({"environment": {"A": "x\0"}}, "pass such bytes as input"),
     ],
 )
-def test_a_command_that_cannot_be_is_refused_with_what_to_do(fields: dict[str, Any], message: str) -> None:
+def test_an_invalid_command_is_refused_with_the_remedy(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(Invalid, match=message):
         encode_request(Command(**{"argv": ["true"], "folder": Path("/"), "timeout": 1.0, **fields}))
 
@@ -73,15 +75,15 @@ def test_a_command_that_cannot_be_is_refused_with_what_to_do(fields: dict[str, A
     [
         ("program", errno.E2BIG, TooLarge, "pass them as input"),
         ("program", errno.ELOOP, Invalid, "could not be started"),
-        ("folder", errno.EACCES, Invalid, "may not be entered"),
+        ("folder", errno.EACCES, Invalid, "is not accessible"),
         ("folder", errno.ENOTDIR, Invalid, "is not a folder"),
-        ("filter", errno.EINVAL, Invalid, "this kernel filters no system calls"),
+        ("filter", errno.EINVAL, Invalid, "this kernel lacks `CONFIG_SECCOMP_FILTER`"),
         ("program", errno.ETXTBSY, Unavailable, "could not be started"),
         ("fork", errno.EAGAIN, Unavailable, "could not be started"),
         ("fork", errno.ENOMEM, Unavailable, "could not be started"),
     ],
 )
-def test_what_may_succeed_later_is_told_from_what_never_will(
+def test_a_temporary_start_error_differs_from_a_permanent_one(
     step: str, number: int, kind: type[HoldfastError], message: str
 ) -> None:
     error = start_error(command("program"), step=step, number=number)
@@ -90,10 +92,10 @@ def test_what_may_succeed_later_is_told_from_what_never_will(
     assert error.details == {"started": False}
 
 
-def test_a_program_with_a_slash_is_looked_for_nowhere_else() -> None:
+def test_a_program_with_a_slash_is_not_searched_in_the_path() -> None:
     assert StartRequest(encode_request(command("./program"))).programs() == [b"./program"]
 
 
-def test_a_program_without_one_is_looked_for_along_the_path_in_order() -> None:
+def test_a_program_without_a_slash_is_searched_in_the_path_in_order() -> None:
     request = StartRequest(encode_request(command("program", environment={"PATH": "/first::/second"})))
     assert request.programs() == [b"/first/program", b"/second/program"]

@@ -1,4 +1,4 @@
-"""However a command ends, nothing of it is left: no process, no open file, no task."""
+"""However a command ends, it leaves no process, no open file and no task."""
 
 import asyncio
 import os
@@ -22,29 +22,27 @@ cat pipe
 """
 
 
-class Holdings(NamedTuple):
-    """What this process has."""
+class Resources(NamedTuple):
+    """Open files, children and tasks of this process."""
 
     files: list[str]
     children: set[int]
     tasks: int
 
 
-async def test_what_a_command_leaves_behind_dies_when_it_ends(processes: SupervisedProcesses) -> None:
+async def test_background_processes_die_with_their_command(processes: SupervisedProcesses) -> None:
     mark = new_mark()
     ended = await processes.run(shell(f"(setsid sleep {mark} &); sleep {mark} & echo done"))
     assert (ended.exit_code, ended.output) == (0, b"done\n")
     assert marked(mark) == []
 
 
-async def test_whoever_is_orphaned_lives_on_while_the_command_does(
-    processes: SupervisedProcesses, tmp_path: Path
-) -> None:
+async def test_an_orphaned_process_lives_as_long_as_its_command(processes: SupervisedProcesses, tmp_path: Path) -> None:
     assert (await processes.run(shell(ORPHAN, folder=tmp_path))).output == b"orphaned\n"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_when_the_time_is_up_nothing_is_left(processes: SupervisedProcesses, kind: str) -> None:
+async def test_after_a_timeout_no_process_is_left(processes: SupervisedProcesses, kind: str) -> None:
     mark = new_mark()
     ended = await processes.run(stubborn(kind, mark, timeout=0.3))
     assert ended.timed_out
@@ -52,7 +50,7 @@ async def test_when_the_time_is_up_nothing_is_left(processes: SupervisedProcesse
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_when_it_is_cancelled_nothing_is_left(processes: SupervisedProcesses, kind: str) -> None:
+async def test_after_a_cancellation_no_process_is_left(processes: SupervisedProcesses, kind: str) -> None:
     mark = new_mark()
     running = await begin(processes, stubborn(kind, mark))
     assert marked(mark)
@@ -62,14 +60,14 @@ async def test_when_it_is_cancelled_nothing_is_left(processes: SupervisedProcess
     assert marked(mark) == []
 
 
-async def test_when_a_listener_fails_nothing_is_left(processes: SupervisedProcesses) -> None:
+async def test_after_a_failed_output_callback_no_process_is_left(processes: SupervisedProcesses) -> None:
     mark = new_mark()
     with pytest.raises(ZeroDivisionError):
         await processes.run(shell(f"echo up; sleep {mark}"), on_output=_fail)
     assert marked(mark) == []
 
 
-async def test_one_command_ends_without_the_others(processes: SupervisedProcesses) -> None:
+async def test_cancelling_one_command_leaves_the_others_running(processes: SupervisedProcesses) -> None:
     marks = [new_mark() for _ in range(3)]
     first, second, third = [await begin(processes, stubborn("daemon", mark)) for mark in marks]
     second.cancel()
@@ -80,28 +78,28 @@ async def test_one_command_ends_without_the_others(processes: SupervisedProcesse
     await asyncio.wait([first, third])
 
 
-async def test_nobody_keeps_anything_of_a_command_that_is_over() -> None:
-    """In a process where nobody else opens and closes anything."""
+async def test_an_ended_command_leaves_no_resources_behind() -> None:
+    """Runs in a separate process, where no other test opens or closes files."""
     async with ForkServer(f"{__name__}:run_and_compare") as server:
         await server.send(None)
 
 
 def run_and_compare(_task: None, _say: Say) -> None:
-    """Run a command to each of its ends, and fail if something is left of one."""
+    """Run commands that end in every way, and fail if one leaves a resource behind."""
     asyncio.run(_run_and_compare())
 
 
 async def _run_and_compare() -> None:
-    empty = _holdings()
+    empty = _resources()
     async with open_processes() as processes:
         await processes.run(command("true"))
-        before = _holdings()
+        before = _resources()
         for end in (_succeed, _time_out, _do_not_start, _be_cancelled, _be_failed):
             await end(processes)
-            assert _holdings() == before, f"{end.__name__}: {_holdings()}, and {before} before"
-        keeper_free = supervisor().num_fds()
-        assert await eventually(lambda: supervisor().children() == [] and supervisor().num_fds() == keeper_free)
-    assert _holdings() == empty, f"at the end: {_holdings()}, and {empty} before"
+            assert _resources() == before, f"{end.__name__}: {_resources()}, and {before} before"
+        idle_fds = supervisor().num_fds()
+        assert await eventually(lambda: supervisor().children() == [] and supervisor().num_fds() == idle_fds)
+    assert _resources() == empty, f"at the end: {_resources()}, and {empty} before"
 
 
 async def _succeed(processes: SupervisedProcesses) -> None:
@@ -133,14 +131,14 @@ def _fail(piece: bytes) -> None:
     raise ZeroDivisionError
 
 
-def _holdings() -> Holdings:
+def _resources() -> Resources:
     with os.scandir("/proc/self/fd") as links:
         files = [os.readlink(link) for link in links]
     children = {child.pid for child in psutil.Process().children()}
-    return Holdings(sorted(files), children, len(asyncio.all_tasks()))
+    return Resources(sorted(files), children, len(asyncio.all_tasks()))
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody can tell")
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are counted only on Linux")
 async def test_a_command_with_too_many_processes_is_killed(processes: SupervisedProcesses) -> None:
     mark = new_mark()
     crowd = f"for i in 1 2 3 4 5 6; do (setsid sleep {mark} &); done; sleep {mark}"
@@ -149,6 +147,6 @@ async def test_a_command_with_too_many_processes_is_killed(processes: Supervised
     assert marked(mark) == []
 
 
-async def test_a_command_with_as_many_processes_as_it_may_have_is_left_alone(processes: SupervisedProcesses) -> None:
+async def test_a_command_at_its_process_limit_is_not_killed(processes: SupervisedProcesses) -> None:
     ended = await processes.run(shell("sleep 0.3 & sleep 0.3", max_processes=4))
     assert (ended.too_many_processes, ended.exit_code) == (False, 0)

@@ -1,4 +1,4 @@
-"""The supervisor is there when it is needed, holds nothing of the worker's, and may die."""
+"""The supervisor starts on demand, inherits nothing from the worker, and may die."""
 
 import asyncio
 import inspect
@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.domain.errors import Unavailable
-from holdfast.sandbox import processes as adapter
+from holdfast.sandbox import processes as processes_module
 from holdfast.sandbox import supervisor as program
-from holdfast.sandbox import supervisor_client as supervision
+from holdfast.sandbox import supervisor_client
 from holdfast.sandbox.processes import SupervisedProcesses, open_processes
 from holdfast.sandbox.supervisor import children, scan_children
 from tests.unit.sandbox.commands import (
@@ -34,7 +34,7 @@ from tests.unit.sandbox.commands import (
 )
 
 
-async def test_there_is_no_supervisor_before_there_is_a_command() -> None:
+async def test_the_supervisor_starts_with_the_first_command() -> None:
     async with open_processes() as processes:
         assert supervisors(os.getpid()) == []
         await processes.run(command("true"))
@@ -42,7 +42,7 @@ async def test_there_is_no_supervisor_before_there_is_a_command() -> None:
     assert supervisors(os.getpid()) == []
 
 
-async def test_the_supervisor_holds_nothing_of_the_workers(processes: SupervisedProcesses, tmp_path: Path) -> None:
+async def test_the_supervisor_inherits_no_open_files(processes: SupervisedProcesses, tmp_path: Path) -> None:
     opened = os.open(tmp_path / "file", os.O_CREAT | os.O_RDWR)
     os.set_inheritable(opened, True)
     running = await begin(processes, shell(f"echo up; sleep {new_mark()}"))
@@ -55,13 +55,13 @@ async def test_the_supervisor_holds_nothing_of_the_workers(processes: Supervised
     os.close(opened)
 
 
-async def test_the_supervisor_knows_no_secrets_and_no_folder(processes: SupervisedProcesses) -> None:
+async def test_the_supervisor_inherits_no_environment_and_no_folder(processes: SupervisedProcesses) -> None:
     await processes.run(command("true"))
     assert set(supervisor().environ()) <= {"LD_LIBRARY_PATH"}
     assert supervisor().cwd() == "/"
 
 
-async def test_a_signal_to_everybody_is_none_to_the_supervisor(processes: SupervisedProcesses, tmp_path: Path) -> None:
+async def test_the_supervisor_ignores_signals_to_its_group(processes: SupervisedProcesses, tmp_path: Path) -> None:
     with new_gate(tmp_path) as gate:
         running = await begin(processes, shell("echo up; read line < gate; echo done", folder=tmp_path))
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGPIPE):
@@ -71,7 +71,7 @@ async def test_a_signal_to_everybody_is_none_to_the_supervisor(processes: Superv
         assert (await running).output == b"up\ndone\n"
 
 
-async def test_when_the_supervisor_dies_its_commands_are_cut_off_and_the_next_has_another(
+async def test_when_the_supervisor_dies_its_commands_fail_and_the_next_one_gets_a_new_supervisor(
     processes: SupervisedProcesses,
 ) -> None:
     marks = [new_mark(), new_mark()]
@@ -80,20 +80,20 @@ async def test_when_the_supervisor_dies_its_commands_are_cut_off_and_the_next_ha
     ]
     dead = supervisor()
     dead.kill()
-    for cut_off in running:
-        with pytest.raises(Unavailable, match="what supervised it has died") as error:
-            await cut_off
+    for failing in running:
+        with pytest.raises(Unavailable, match="its supervisor died") as error:
+            await failing
         assert error.value.details == {"started": True}
     assert [marked(mark) for mark in marks] == [[], []]
     assert (await processes.run(command("echo", "again"))).output == b"again\n"
     assert supervisor().pid != dead.pid
 
 
-@pytest.mark.parametrize("blow", ["KILL", "STOP"])
-async def test_a_command_that_turns_against_its_keeper_dies(processes: SupervisedProcesses, blow: str) -> None:
+@pytest.mark.parametrize("name", ["KILL", "STOP"])
+async def test_a_command_that_signals_its_monitor_dies(processes: SupervisedProcesses, name: str) -> None:
     mark = new_mark()
-    with pytest.raises(Unavailable, match="what supervised it has died"):
-        await processes.run(shell(f"(setsid sleep {mark} &); kill -{blow} $PPID; sleep {mark}"))
+    with pytest.raises(Unavailable, match="its supervisor died"):
+        await processes.run(shell(f"(setsid sleep {mark} &); kill -{name} $PPID; sleep {mark}"))
     assert await died_out(mark)
     assert (await processes.run(command("true"))).exit_code == 0
     assert await eventually(lambda: supervisor().children() == [])
@@ -106,23 +106,23 @@ async def test_a_supervisor_that_hangs_is_replaced(
     running = await begin(processes, stubborn("daemon", mark))
     hung = supervisor()
     hung.suspend()
-    monkeypatch.setattr(adapter, "START_TIMEOUT_SECONDS", 0.2)
-    with pytest.raises(Unavailable, match="hung, and was ended"):
+    monkeypatch.setattr(processes_module, "START_TIMEOUT_SECONDS", 0.2)
+    with pytest.raises(Unavailable, match="hung: it was killed"):
         await processes.run(command("true"))
     monkeypatch.undo()
     assert not hung.is_running()
-    with pytest.raises(Unavailable, match="what supervised it has died"):
+    with pytest.raises(Unavailable, match="its supervisor died"):
         await running
     assert marked(mark) == []
     assert (await processes.run(command("true"))).exit_code == 0
 
 
-async def test_a_command_that_hangs_before_it_starts_ends_alone(
+async def test_a_command_that_hangs_before_it_starts_fails_alone(
     processes: SupervisedProcesses, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     _alter(monkeypatch, tmp_path, "os.chdir(request.folder)", "request.folder == b'/' or signal.pause()")
     running = await begin(processes, shell(f"echo up; sleep {new_mark()}"))
-    monkeypatch.setattr(adapter, "START_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(processes_module, "START_TIMEOUT_SECONDS", 0.5)
     with pytest.raises(Unavailable, match="`true` does not start"):
         await processes.run(command("true", folder=tmp_path))
     assert not running.done()
@@ -131,7 +131,7 @@ async def test_a_command_that_hangs_before_it_starts_ends_alone(
     await asyncio.wait([running])
 
 
-async def test_commands_that_are_cancelled_before_they_started_never_start(
+async def test_commands_cancelled_before_their_start_never_start(
     processes: SupervisedProcesses, tmp_path: Path
 ) -> None:
     await processes.run(command("true"))
@@ -145,27 +145,27 @@ async def test_commands_that_are_cancelled_before_they_started_never_start(
     assert os.listdir(tmp_path) == []
 
 
-async def test_at_the_end_of_the_block_what_still_runs_is_killed() -> None:
+async def test_at_the_end_of_the_block_running_commands_are_killed() -> None:
     mark = new_mark()
     async with open_processes() as processes:
         running = await begin(processes, stubborn("daemon", mark))
     assert marked(mark) == []
     assert supervisors(os.getpid()) == []
-    with pytest.raises(Unavailable, match="what supervised it has died"):
+    with pytest.raises(Unavailable, match="its supervisor died"):
         await running
-    with pytest.raises(Unavailable, match="this worker is closing"):
+    with pytest.raises(Unavailable, match="this worker is shutting down"):
         await processes.run(command("true"))
     await processes.close()
 
 
 async def test_without_open_files_a_command_is_unavailable(processes: SupervisedProcesses) -> None:
-    with _room_for_files(4), pytest.raises(Unavailable, match="allow more open files"):
+    with _room_for_files(4), pytest.raises(Unavailable, match="raise the limit of open files"):
         await processes.run(command("true"))
     assert (await processes.run(command("true"))).exit_code == 0
 
 
-@pytest.mark.parametrize(("python", "message"), [("", "names no Python"), ("/no/such", "cannot be reached")])
-async def test_without_a_python_to_run_it_a_command_is_unavailable(
+@pytest.mark.parametrize(("python", "message"), [("", "is empty"), ("/no/such", "cannot be reached")])
+async def test_without_a_python_executable_a_command_is_unavailable(
     processes: SupervisedProcesses, monkeypatch: pytest.MonkeyPatch, python: str, message: str
 ) -> None:
     monkeypatch.setattr(sys, "executable", python)
@@ -192,22 +192,22 @@ async def test_where_there_are_no_subreapers_the_process_group_is_killed(
     assert await died_out(mark)
 
 
-async def test_children_are_found_with_and_without_a_list_of_them(processes: SupervisedProcesses) -> None:
+async def test_children_are_found_with_and_without_the_list_of_the_kernel(processes: SupervisedProcesses) -> None:
     await processes.run(command("true"))
     ours = supervisor().pid
-    strangers = {1, os.getpid(), os.getppid()}
+    others = {1, os.getpid(), os.getppid()}
     # Other tests of the same process may have children that come and go.
     for found in (set(children()), set(scan_children())):
         assert ours in found
-        assert not found & strangers
+        assert not found & others
 
 
 def _alter(monkeypatch: pytest.MonkeyPatch, folder: Path, before: str, after: str) -> None:
-    """Have the next supervisor run with another line."""
+    """Let the next supervisor run with one line replaced."""
     altered = inspect.getsource(program).replace(before, after)
     assert altered != inspect.getsource(program)
     (folder / "supervisor.py").write_text(altered)
-    monkeypatch.setattr(supervision, "_PROGRAM", folder / "supervisor.py")
+    monkeypatch.setattr(supervisor_client, "_PROGRAM", folder / "supervisor.py")
 
 
 def _files(pid: int) -> set[str]:
@@ -218,7 +218,7 @@ def _files(pid: int) -> set[str]:
 
 @contextmanager
 def _room_for_files(more: int) -> Iterator[None]:
-    """Let just so many more files be opened, whatever numbers the open ones have: the limit is one of numbers."""
+    """Allow only `more` further open files. The limit is on descriptor numbers, so free ones are counted."""
     free = (number for number in count() if not os.path.lexists(f"/proc/self/fd/{number}"))
     last = next(islice(free, more - 1, None))
     before = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,4 +1,4 @@
-"""A sandbox is tried before it is believed, and what is wrong is said with what to do."""
+"""Sandbox detection: a sandbox is probed before use, and a refusal names the problem and the remedy."""
 
 from pathlib import Path
 
@@ -13,45 +13,45 @@ from tests.unit.sandbox.confined import real_sandbox
 
 
 def program(folder: Path, text: str) -> str:
-    """Write a `bwrap` that does as a test says, and return where it is."""
+    """Write a `bwrap` script to a folder, and return the folder."""
     (folder / "bwrap").write_text(f"#!/bin/sh\n{text}\n")
     (folder / "bwrap").chmod(0o755)
     return str(folder)
 
 
-async def test_one_that_is_not_installed_is_named(processes: SupervisedProcesses, tmp_path: Path) -> None:
+async def test_without_bubblewrap_the_reason_names_it(processes: SupervisedProcesses, tmp_path: Path) -> None:
     found = await detect_sandbox(processes, path=str(tmp_path))
     assert isinstance(found, RefusingSandbox)
     assert "bubblewrap is not installed: install it" in found.reason
     assert '`"sandbox": "off"`' in found.reason
 
 
-async def test_one_that_fails_is_quoted(processes: SupervisedProcesses, tmp_path: Path) -> None:
+async def test_the_error_of_a_failing_bubblewrap_is_quoted(processes: SupervisedProcesses, tmp_path: Path) -> None:
     path = program(tmp_path, "echo 'bwrap: No permissions to create new namespace' >&2; exit 1")
     found = await detect_sandbox(processes, path=path)
     assert isinstance(found, RefusingSandbox)
     assert "bubblewrap does not work here (bwrap: No permissions to create new namespace)" in found.reason
 
 
-async def test_one_that_does_not_hold_is_not_used(processes: SupervisedProcesses, tmp_path: Path) -> None:
+async def test_a_bubblewrap_that_does_not_confine_is_not_used(processes: SupervisedProcesses, tmp_path: Path) -> None:
     path = program(tmp_path, 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"')
     found = await detect_sandbox(processes, path=path)
     assert isinstance(found, RefusingSandbox)
-    assert "it does not keep a command in its bounds" in found.reason
+    assert "it does not confine a command" in found.reason
 
 
-async def test_one_that_holds_is_used(processes: SupervisedProcesses) -> None:
+async def test_a_working_bubblewrap_is_used(processes: SupervisedProcesses) -> None:
     assert isinstance(await real_sandbox(processes), BubblewrapSandbox)
 
 
-async def test_it_is_looked_for_once(
+async def test_the_sandbox_is_detected_once(
     processes: SupervisedProcesses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = program(tmp_path, f"echo tried >>{tmp_path}/tries; exit 1")
     monkeypatch.setenv("PATH", path)
-    probed = DetectedSandbox(processes)
+    detected = DetectedSandbox(processes)
     for _ in range(2):
         with pytest.raises(Unavailable) as refused:
-            await probed.run(SandboxCommand(argv=["true"], root=tmp_path, folder=tmp_path, timeout=60.0))
+            await detected.run(SandboxCommand(argv=["true"], root=tmp_path, folder=tmp_path, timeout=60.0))
         assert refused.value.details == {"started": False}
     assert (tmp_path / "tries").read_text() == "tried\n"
