@@ -18,7 +18,7 @@ from holdfast.models.registry import ModelRegistry
 from holdfast.ports.model import Model, ModelDelta, TextDelta
 from holdfast.testing.openai_server import StubFault, StubOpenAIServer, StubReply, StubToolCall
 from tests.builders import user
-from tests.unit.models.asking import PATIENCE, asking, calls, deltas, finished, text, thoughts
+from tests.unit.models.model_calls import CALL_TIMEOUT_SECONDS, calls, deltas, finished, model_request, text, thoughts
 
 NAME = "local:some-model"
 AT_ONCE = (StubFault.HANG_UP, StubFault.SILENCE, StubFault.PAGE)
@@ -58,7 +58,7 @@ async def test_an_answer_comes_in_the_chunks_that_were_sent(server: StubOpenAISe
 async def test_calls_come_side_by_side_with_their_arguments_in_pieces(server: StubOpenAIServer, model: Model) -> None:
     first = StubToolCall(name="look", arguments={"at": "the sea", "for": [1, 2]}, chunks=5)
     server.add_replies(StubReply(text="I will", calls=[first, StubToolCall(name="jump")]))
-    said = await deltas(model, asking(tools=["look", "jump"]))
+    said = await deltas(model, model_request(tools=["look", "jump"]))
     assert calls(said) == [("look", {"at": "the sea", "for": [1, 2]}), ("jump", {})]
     assert finished(said).reason == "tool_calls"
     assert [tool["function"]["name"] for tool in server.requests[0]["tools"]] == ["look", "jump"]
@@ -66,7 +66,7 @@ async def test_calls_come_side_by_side_with_their_arguments_in_pieces(server: St
 
 async def test_ids_that_a_server_only_counts_are_made_unique(server: StubOpenAIServer, model: Model) -> None:
     server.add_replies(StubReply(calls=[StubToolCall(name="look", id="0"), StubToolCall(name="look", id="0")]))
-    assert len(calls(await deltas(model, asking(tools=["look"])))) == 2
+    assert len(calls(await deltas(model, model_request(tools=["look"])))) == 2
 
 
 async def test_thoughts_go_back_with_the_answer_that_they_led_to(server: StubOpenAIServer, model: Model) -> None:
@@ -75,7 +75,7 @@ async def test_thoughts_go_back_with_the_answer_that_they_led_to(server: StubOpe
     answer = NewMessage(
         role=Role.ASSISTANT, content="so", metadata={PROVIDER_METADATA_KEY: finished(said).provider_data}
     )
-    await deltas(model, asking(user("hi"), answer, user("go on")))
+    await deltas(model, model_request(user("hi"), answer, user("go on")))
     assert "hm" in str(server.requests[1]["messages"])
 
 
@@ -190,8 +190,8 @@ async def test_after_every_fault_the_next_call_is_served(server: StubOpenAIServe
 
 async def test_a_call_that_is_left_closes_its_connection(server: StubOpenAIServer, model: Model) -> None:
     server.add_replies(StubReply(text="hello", fault=StubFault.STALL))
-    async with asyncio.timeout(PATIENCE):
-        async with model.stream(asking()) as stream:
+    async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
+        async with model.stream(model_request()) as stream:
             assert await anext(stream) == TextDelta("hello")
             assert server.open_connections == 1
         await server.wait_until(_nobody_is_connected)
@@ -202,7 +202,7 @@ async def test_a_call_that_is_cancelled_closes_its_connection(
     server: StubOpenAIServer, model: Model, fault: StubFault
 ) -> None:
     server.add_replies(StubReply(text="hello", fault=fault))
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
         calling = asyncio.ensure_future(deltas(model))
         await server.wait_until(lambda it: len(it.requests) == 1)
         calling.cancel()
@@ -217,7 +217,7 @@ async def test_a_catalog_that_is_closed_leaves_no_connection_open(server: StubOp
         await deltas(models.find(NAME))
         await deltas(models.find(NAME))
         assert server.open_connections == 1  # kept for the next call
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
         await server.wait_until(_nobody_is_connected)
 
 
@@ -247,7 +247,7 @@ async def _failing(model: Model) -> tuple[list[ModelDelta], HoldfastError]:
     """Return what a call said before it failed, and how."""
     said: list[ModelDelta] = []
     with pytest.raises(HoldfastError) as caught:
-        async with asyncio.timeout(PATIENCE), model.stream(asking(tools=["look"])) as stream:
+        async with asyncio.timeout(CALL_TIMEOUT_SECONDS), model.stream(model_request(tools=["look"])) as stream:
             async for delta in stream:
                 said.append(delta)
     return said, caught.value

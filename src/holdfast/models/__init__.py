@@ -1,1 +1,1 @@
-"""Adapters of the `Model` port: a scripted model, and the providers that pydantic-ai speaks to, imported when used."""
+"""Adapters of the `Model` port: a scripted model, and the providers of pydantic-ai, imported on first use."""

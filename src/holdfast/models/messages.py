@@ -1,8 +1,8 @@
 """Conversation messages converted to and from pydantic-ai's requests and responses.
 
-Everything said between two model responses is one request. What a provider wants back with a response (signed
-thoughts, ids, the order of parts) is kept in the message's metadata: a text as its length, a call as its position.
-It is dropped if it no longer fits its message.
+All messages between two model responses form one request. Data that a provider needs back with a response (signed
+reasoning, ids, the order of parts) is stored in the message's metadata, with a text as its length and a call as its
+position. It is ignored if it no longer matches its message.
 """
 
 from base64 import b64decode
@@ -12,8 +12,8 @@ from typing import Any, Final, Literal, TypeAlias, assert_never, cast, get_args
 
 import msgspec
 import pydantic
-from msgspec import UNSET, UnsetType
-from pydantic_ai import messages as told
+from msgspec import UNSET
+from pydantic_ai import messages as ai
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
@@ -36,56 +36,56 @@ from holdfast.domain.message import FAILED_METADATA_KEY, Message, NewMessage, Ro
 from holdfast.models.text import plain_text
 from holdfast.ports.model import ModelRequest
 
-SENT_PARTS: Final = frozenset({told.SystemPromptPart, told.UserPromptPart, told.ToolReturnPart})
-"""The parts of a request that we make."""
+SENT_PARTS: Final = frozenset({ai.SystemPromptPart, ai.UserPromptPart, ai.ToolReturnPart})
+"""The parts of a request that we send."""
 UNSENT_PARTS: Final = frozenset(
     {
-        told.SpeechPart,  # a live conversation by voice, which is another kind of model
-        told.RetryPromptPart,  # the next ones are how pydantic-ai's own agent keeps its state in its history
-        told.RetryFeedbackPart,
-        told.ToolSearchReturnPart,
-        told.LoadCapabilityReturnPart,
-        told.ToolAvailabilityDeltaPart,
-        told.CapabilityLoadDeltaPart,
-        told.ModelSettingsDeltaPart,
-        told.InstructionDeltaPart,
-        told.InstructionBaselinePart,
-        told.CompactionPart,  # we compact before, and what is left are messages
+        ai.SpeechPart,  # speech-to-speech models are not supported
+        ai.RetryPromptPart,  # from here on: state that pydantic-ai's own agent keeps in its history
+        ai.RetryFeedbackPart,
+        ai.ToolSearchReturnPart,
+        ai.LoadCapabilityReturnPart,
+        ai.ToolAvailabilityDeltaPart,
+        ai.CapabilityLoadDeltaPart,
+        ai.ModelSettingsDeltaPart,
+        ai.InstructionDeltaPart,
+        ai.InstructionBaselinePart,
+        ai.CompactionPart,  # our own compaction produces ordinary messages
     }
 )
 
 _Media: TypeAlias = ImagePart | AudioPart | VideoPart | DocumentPart
-_Item: TypeAlias = str | told.MultiModalContent
-_URLS: Final[dict[type[_Media], type[told.FileUrl]]] = {
-    ImagePart: told.ImageUrl,
-    AudioPart: told.AudioUrl,
-    VideoPart: told.VideoUrl,
-    DocumentPart: told.DocumentUrl,
+_Item: TypeAlias = str | ai.MultiModalContent
+_URLS: Final[dict[type[_Media], type[ai.FileUrl]]] = {
+    ImagePart: ai.ImageUrl,
+    AudioPart: ai.AudioUrl,
+    VideoPart: ai.VideoUrl,
+    DocumentPart: ai.DocumentUrl,
 }
-_FILE_PROVIDERS: Final = frozenset(get_args(told.UploadedFileProviderName))
+_FILE_PROVIDERS: Final = frozenset(get_args(ai.UploadedFileProviderName))
 
 
-def to_history(messages: Sequence[Message | NewMessage]) -> list[told.ModelMessage]:
-    """Return `messages` as requests and responses; what cannot be told to a model is refused (`ModelRefused`)."""
+def to_history(messages: Sequence[Message | NewMessage]) -> list[ai.ModelMessage]:
+    """Return `messages` as requests and responses; raise `ModelRefused` for content that no model accepts."""
     tools: dict[ToolCallId, str] = {}
-    turns: list[told.ModelMessage] = []
+    turns: list[ai.ModelMessage] = []
     for message in messages:
         if message.role is Role.ASSISTANT:
             tools.update((call.id, call.name) for call in message.tool_calls)
             turns += _response(message)
         else:
             part = _request_part(message, tools)
-            if turns and isinstance(turns[-1], told.ModelRequest):
+            if turns and isinstance(turns[-1], ai.ModelRequest):
                 turns[-1].parts = [*turns[-1].parts, part]
             else:
-                turns.append(told.ModelRequest(parts=[part]))
+                turns.append(ai.ModelRequest(parts=[part]))
     return turns
 
 
 def to_request_parameters(request: ModelRequest) -> ModelRequestParameters:
-    """Return what a request says beside its messages: instructions and tools."""
+    """Return the instructions and tools of a request."""
     return ModelRequestParameters(
-        instruction_parts=[told.InstructionPart(content=request.system)] if request.system else [],
+        instruction_parts=[ai.InstructionPart(content=request.system)] if request.system else [],
         function_tools=[
             ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=tool.parameters)
             for tool in request.tools
@@ -93,30 +93,30 @@ def to_request_parameters(request: ModelRequest) -> ModelRequestParameters:
     )
 
 
-def _response(message: Message | NewMessage) -> list[told.ModelMessage]:
-    kept = restore_response(message)
-    if kept is not None:
-        return [kept]
+def _response(message: Message | NewMessage) -> list[ai.ModelMessage]:
+    restored = restore_response(message)
+    if restored is not None:
+        return [restored]
     text = plain_text(message.content)
-    parts: list[told.ModelResponsePart] = [told.TextPart(content=text)] if text else []
+    parts: list[ai.ModelResponsePart] = [ai.TextPart(content=text)] if text else []
     parts += [
-        told.ToolCallPart(tool_name=call.name, args=call.arguments, tool_call_id=call.id) for call in message.tool_calls
+        ai.ToolCallPart(tool_name=call.name, args=call.arguments, tool_call_id=call.id) for call in message.tool_calls
     ]
-    return [told.ModelResponse(parts=parts)] if parts else []
+    return [ai.ModelResponse(parts=parts)] if parts else []
 
 
-def _request_part(message: Message | NewMessage, tools: dict[ToolCallId, str]) -> told.ModelRequestPart:
+def _request_part(message: Message | NewMessage, tools: dict[ToolCallId, str]) -> ai.ModelRequestPart:
     match message.role:
         case Role.USER:
-            return told.UserPromptPart(content=_content(message.content))
+            return ai.UserPromptPart(content=_content(message.content))
         case Role.SYSTEM:
-            return told.SystemPromptPart(content=plain_text(message.content))
+            return ai.SystemPromptPart(content=plain_text(message.content))
         case Role.TOOL:
             if message.tool_call_id is None or message.tool_call_id not in tools:
-                raise ModelRefused(f"the result of `{message.tool_call_id}` follows no call of that id")
+                raise ModelRefused(f"the result of `{message.tool_call_id}` has no matching tool call")
             name = tools[message.tool_call_id]
             outcome: Literal["failed", "success"] = "failed" if FAILED_METADATA_KEY in message.metadata else "success"
-            return told.ToolReturnPart(name, _content(message.content), message.tool_call_id, outcome=outcome)
+            return ai.ToolReturnPart(name, _content(message.content), message.tool_call_id, outcome=outcome)
         case Role.ASSISTANT:
             raise AssertionError("an assistant's message is a response")
         case _:
@@ -136,86 +136,72 @@ def _item(part: Part) -> _Item:
         return part.text
     match part.source:
         case DataSource(value=value, mime_type=mime_type):
-            return told.BinaryContent(data=_decode_base64(value), media_type=mime_type)
-        case UrlSource(value=value, mime_type=mime_type):
-            return _file_url(part, value, mime_type)
+            try:
+                return ai.BinaryContent(data=b64decode(value, validate=True), media_type=mime_type)
+            except (NotBase64, ValueError) as exc:
+                raise ModelRefused(f"the data of a part is not base64: {exc}") from exc
+        case UrlSource(value=url, mime_type=mime_type):
+            if not url.startswith(("https://", "http://")):
+                raise ModelRefused("the URL of a part must begin with https:// or http://; send anything else as data")
+            file_url = _URLS[type(part)](url, media_type=None if mime_type is UNSET else mime_type)
+            return cast(ai.MultiModalContent, file_url)
         case FileSource() as source:
-            return _uploaded(source)
+            return _uploaded_file(source)
         case _:
             assert_never(part.source)
 
 
-def _decode_base64(value: str) -> bytes:
-    try:
-        return b64decode(value, validate=True)
-    except (NotBase64, ValueError) as exc:
-        raise ModelRefused(f"the data of a part is not base64: {exc}") from exc
-
-
-def _file_url(part: _Media, url: str, mime_type: str | UnsetType) -> told.MultiModalContent:
-    if not url.startswith(("https://", "http://")):
-        raise ModelRefused("the address of a part must begin with https:// or http://; send anything else as data")
-    made: told.MultiModalContent = _URLS[type(part)](url, media_type=None if mime_type is UNSET else mime_type)  # type: ignore[assignment]
-    return made
-
-
-def _uploaded(source: FileSource) -> told.UploadedFile:
+def _uploaded_file(source: FileSource) -> ai.UploadedFile:
     if source.provider not in _FILE_PROVIDERS:
         raise ModelRefused(
-            f"the file `{source.value}` is not in a provider's store, so no model can read it there: send it as data",
+            f"the file `{source.value}` is not in a provider's file store, so no model can read it: send it as data",
             file=source.value,
         )
     media_type = None if source.mime_type is UNSET else source.mime_type
-    return told.UploadedFile(source.value, cast(told.UploadedFileProviderName, source.provider), media_type=media_type)
+    return ai.UploadedFile(source.value, cast(ai.UploadedFileProviderName, source.provider), media_type=media_type)
 
 
 PROVIDER_METADATA_KEY: Final = "provider"
-"""Where in the metadata of a message it is kept."""
+"""Key of the provider's data in the metadata of a message."""
 
 _RESPONSE_FIELDS: Final = ("model_name", "provider_name", "provider_url", "canonical_system", "provider_response_id")
 _parts_adapter: Final = pydantic.TypeAdapter(
-    list[told.ModelResponsePart], config=pydantic.ConfigDict(ser_json_bytes="base64")
+    list[ai.ModelResponsePart], config=pydantic.ConfigDict(ser_json_bytes="base64")
 )
 
 
-def provider_metadata(response: told.ModelResponse) -> dict[str, Json]:
-    """Return what to keep of an answer: nothing if its words and calls say it all."""
-    if not any(_has_metadata(part) for part in response.parts):
+def provider_metadata(response: ai.ModelResponse) -> dict[str, Json]:
+    """Return the provider's data of a response to store; empty if its text and calls are all there is."""
+    if not any(
+        part.id or part.provider_details if isinstance(part, ai.TextPart | ai.ToolCallPart) else True
+        for part in response.parts
+    ):
         return {}
     dumped: list[dict[str, Any]] = _parts_adapter.dump_python(list(response.parts), mode="json", exclude_none=True)
-    about = {field: value for field in _RESPONSE_FIELDS if (value := getattr(response, field)) is not None}
-    kept = {**about, "parts": [_strip_content(part) for part in dumped]}
-    return kept if _is_storable(kept) else {}
+    fields = {field: value for field in _RESPONSE_FIELDS if (value := getattr(response, field)) is not None}
+    metadata = {**fields, "parts": [_strip_content(part) for part in dumped]}
+    try:
+        msgspec.json.encode(metadata)
+    except UnicodeEncodeError:
+        return {}  # half of a surrogate pair: replacing it would invalidate the signature of the reasoning
+    return metadata
 
 
-def restore_response(message: Message | NewMessage) -> told.ModelResponse | None:
-    """Return the answer that a message was, if what was kept of it still fits."""
-    kept = message.metadata.get(PROVIDER_METADATA_KEY)
-    if not isinstance(kept, dict) or not isinstance(kept.get("parts"), list):
+def restore_response(message: Message | NewMessage) -> ai.ModelResponse | None:
+    """Return the provider's response for a message, if the stored data still matches it."""
+    metadata = message.metadata.get(PROVIDER_METADATA_KEY)
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("parts"), list):
         return None
     try:
-        parts = _parts_adapter.validate_python(list(_restore_content(kept["parts"], message)))
+        parts = _parts_adapter.validate_python(list(_restore_content(metadata["parts"], message)))
     except (pydantic.ValidationError, _MetadataMismatch):
         return None
-    return told.ModelResponse(parts=parts, **{field: kept[field] for field in _RESPONSE_FIELDS if field in kept})
-
-
-def _is_storable(kept: dict[str, Json]) -> bool:
-    try:
-        msgspec.json.encode(kept)
-    except UnicodeEncodeError:
-        return False  # half of a surrogate pair: changed thoughts would no longer be the ones that were signed
-    return True
+    fields = {field: metadata[field] for field in _RESPONSE_FIELDS if field in metadata}
+    return ai.ModelResponse(parts=parts, **fields)
 
 
 class _MetadataMismatch(Exception):
-    """What was kept belongs to another message."""
-
-
-def _has_metadata(part: told.ModelResponsePart) -> bool:
-    if isinstance(part, told.TextPart | told.ToolCallPart):
-        return bool(part.id or part.provider_details)
-    return True
+    """The stored data does not match the message."""
 
 
 def _strip_content(part: dict[str, Any]) -> dict[str, Any]:
@@ -229,7 +215,7 @@ def _strip_content(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _restore_content(parts: Sequence[Any], message: Message | NewMessage) -> Iterator[dict[str, Any]]:
-    """Yield the parts with the words and the calls of the message, of which nothing may be left over."""
+    """Yield the parts with the text and calls of the message, all of which must be used."""
     text, calls = plain_text(message.content), iter(message.tool_calls)
     for part in parts:
         match part:

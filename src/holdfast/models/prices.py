@@ -1,6 +1,6 @@
-"""The cost of a call: from the price list in genai-prices, never fetched, or from prices in the settings.
+"""Cost of model calls: from the price list in genai-prices, without a network, or from prices in the settings.
 
-An unknown price is null, never zero. A model that is listed without a price is unknown too.
+An unknown price is null, never zero, also for a model that is listed without a price.
 """
 
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ class Prices(Protocol):
     """The prices of one model."""
 
     def cost(self, usage: RequestUsage) -> float | None:
-        """Return the dollars that a call with this usage costs, if that is known."""
+        """Return the cost of a call in dollars, if it is known."""
 
 
 class ListedPrices:
@@ -30,7 +30,7 @@ class ListedPrices:
         self._model = model
 
     def cost(self, usage: RequestUsage) -> float | None:
-        """Return what the list says; usage that contradicts itself has no price."""
+        """Return the cost by the list; inconsistent usage has none."""
         priced: AbstractUsage = usage
         try:
             return float(self._model.calc_price(priced, self._provider).total_price)
@@ -47,14 +47,14 @@ class ConfiguredPrices:
         self._cached = input if cached_input is None else cached_input
 
     def cost(self, usage: RequestUsage) -> float | None:
-        """Return what the tokens cost."""
+        """Return the cost of the tokens."""
         cached = min(usage.cache_read_tokens, usage.input_tokens)
         fresh = usage.input_tokens - cached
         return (fresh * self._input + cached * self._cached + usage.output_tokens * self._output) / _MILLION
 
 
 def listed_prices(model: str, *, provider: str | None = None, url: str | None = None) -> Prices | None:
-    """Return the prices of a model at a provider, known by its name or by its address."""
+    """Return the prices of a model, with its provider found by URL, else by name."""
     for provider_id, address in ((None, url), (provider, None)):
         if provider_id is None and address is None:
             continue
@@ -62,12 +62,14 @@ def listed_prices(model: str, *, provider: str | None = None, url: str | None = 
             found, info = get_snapshot().find_provider_model(model, None, provider_id, address)
         except LookupError:
             continue
-        return ListedPrices(found, info) if _is_priced(info) else None
+        current = current_prices(info)
+        priced = current.input_mtok is not None and current.output_mtok is not None
+        return ListedPrices(found, info) if priced else None
     return None
 
 
 def listed_model(model: str, *, provider: str) -> ModelInfo | None:
-    """Return what the list says of a model at a provider, if it has it."""
+    """Return the list entry of a provider's model, if there is one."""
     try:
         return get_snapshot().find_provider_model(model, None, provider, None)[1]
     except LookupError:
@@ -75,12 +77,12 @@ def listed_model(model: str, *, provider: str) -> ModelInfo | None:
 
 
 def current_prices(model: ModelInfo) -> ModelPrice:
-    """Return the prices of a model that hold now."""
+    """Return the current prices of a model."""
     return model.get_prices(datetime.now(UTC))
 
 
 def configured_prices(settings: ProviderSettings) -> Prices | None:
-    """Return the prices that the settings name, if they name any."""
+    """Return the prices in the settings, if there are any."""
     if settings.input_usd_per_million is None or settings.output_usd_per_million is None:
         return None
     return ConfiguredPrices(
@@ -88,8 +90,3 @@ def configured_prices(settings: ProviderSettings) -> Prices | None:
         output=settings.output_usd_per_million,
         cached_input=settings.cached_input_usd_per_million,
     )
-
-
-def _is_priced(model: ModelInfo) -> bool:
-    prices = current_prices(model)
-    return prices.input_mtok is not None and prices.output_mtok is not None

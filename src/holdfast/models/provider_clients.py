@@ -1,4 +1,4 @@
-"""Clients of model providers, built by name or from settings. Client retries are off: ours are durable."""
+"""Clients of model providers, built by name or from settings. Their retries are off: ours are durable."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from typing import Any, Final
 
 from pydantic_ai.exceptions import UserError
-from pydantic_ai.models import Model as Provided
+from pydantic_ai.models import Model as PydanticModel
 from pydantic_ai.models import infer_model, known_model_names
 from pydantic_ai.providers import Provider, infer_provider, infer_provider_class
 
@@ -26,13 +26,13 @@ _KEY_VARIABLES: Final = {
     "openai-chat": "OPENAI_API_KEY",
     "openai-responses": "OPENAI_API_KEY",
 }
-"""Where the key of a provider stands that is not in `<PROVIDER>_API_KEY`."""
+"""Environment variables of keys that are not named `<PROVIDER>_API_KEY`."""
 _NO_KEY: Final = "api-key-not-set"
-"""Clients insist on a key even where the server wants none."""
+"""Some clients require a key even where the server needs none."""
 
 
 class ProviderClients:
-    """Makes models. Those of one provider share its connections, however many are asked for."""
+    """Creates models. All models of one provider share its connections."""
 
     def __init__(self) -> None:
         self._providers: dict[str, Provider[Any]] = {}
@@ -40,47 +40,59 @@ class ProviderClients:
     def built_in(self, name: str, *, timeout: float, others: Sequence[str] = ()) -> ProviderModel:
         """Return the model `provider:name` of a provider that pydantic-ai knows.
 
-        A provider that it does not know is refused (`Invalid`) with those there are, `others` first; and so is one
-        that lacks its key or its package.
+        Raises `Invalid` for an unknown provider, with the known ones in the message, `others` first; and for one
+        whose key or package is missing.
         """
         provider, _, model = name.partition(":")
         try:
             infer_provider_class(provider)
-            provided = infer_model(name, lambda each: self._provider(each, lambda: infer_provider(each)))
+            pydantic_model = infer_model(name, lambda each: self._provider(each, lambda: infer_provider(each)))
         except ValueError as exc:
             names = ", ".join(f"`{known}`" for known in [*others, *known_providers()])
             raise Invalid(f"there is no provider `{provider}`: there are {names} and others", model=name) from exc
         except ImportError as exc:
             raise Invalid(f"`{name}` needs a package that is not installed: {exc}", model=name) from exc
         except UserError as exc:
-            raise Invalid(_configuration_error(name, str(exc)), model=name) from exc
-        prices = listed_prices(model, provider=provided.system, url=_base_url(provided))
-        return ProviderModel(name, provided, prices=prices, timeout=timeout, key=key_variable(provider))
+            variable = _VARIABLE_PATTERN.search(str(exc))
+            missing = f"needs the environment variable `{variable[1]}`: set it" if variable else None
+            raise Invalid(f"`{name}` {missing or f'cannot be used: {exc}'}", model=name) from exc
+        try:
+            url = pydantic_model.base_url
+        except (AttributeError, UserError):  # not every provider has one
+            url = None
+        prices = listed_prices(model, provider=pydantic_model.system, url=url)
+        return ProviderModel(name, pydantic_model, prices=prices, timeout=timeout, key=key_variable(provider))
 
     def custom(self, name: str, settings: ProviderSettings) -> ProviderModel:
-        """Return a model at an address that the operator gave; without its key it is refused (`Invalid`)."""
+        """Return a model of a provider in the settings; raise `Invalid` if its key is missing."""
         provider, _, model = name.partition(":")
-        key = _read_key(name, settings.api_key_env)
-        served = self._provider(provider, lambda: _custom_provider(provider, settings, key=key))
+        variable = settings.api_key_env
+        key = None if variable is None else os.environ.get(variable)
+        if variable is not None and not key:
+            raise Invalid(f"`{name}` needs its key in the environment variable `{variable}`: set it", variable=variable)
+        client = self._provider(provider, lambda: _custom_provider(provider, settings, key=key))
         return ProviderModel(
             name,
-            _custom_model(model, settings, served),
+            _custom_model(model, settings, client),
             prices=configured_prices(settings) or listed_prices(model, url=settings.base_url),
             context_window=settings.context_window,
             timeout=settings.timeout_seconds,
-            key=settings.api_key_env,
+            key=variable,
         )
 
     async def aclose(self) -> None:
-        """Close the connections that are kept for later calls."""
+        """Close all connections."""
         async with AsyncExitStack() as stack:
             while self._providers:
-                # Entering takes over the client, and leaving closes it.
+                # Entering a provider takes ownership of its client, and leaving closes it.
                 await stack.enter_async_context(self._providers.popitem()[1])
 
-    def _provider(self, name: str, make: Callable[[], Provider[Any]]) -> Provider[Any]:
+    def _provider(self, name: str, create: Callable[[], Provider[Any]]) -> Provider[Any]:
         if name not in self._providers:
-            self._providers[name] = _without_retries(make())
+            provider = self._providers[name] = create()
+            client: Any = getattr(provider, "client", None)
+            if hasattr(client, "max_retries"):
+                client.max_retries = 0
         return self._providers[name]
 
 
@@ -100,7 +112,7 @@ def _custom_provider(name: str, settings: ProviderSettings, *, key: str | None) 
     return OpenAICompatibleProvider(name, base_url=settings.base_url, api_key=key)
 
 
-def _custom_model(model: str, settings: ProviderSettings, provider: Provider[Any]) -> Provided:
+def _custom_model(model: str, settings: ProviderSettings, provider: Provider[Any]) -> PydanticModel:
     if settings.api == "anthropic":
         from pydantic_ai.models.anthropic import AnthropicModel
 
@@ -110,35 +122,6 @@ def _custom_model(model: str, settings: ProviderSettings, provider: Provider[Any
     return (OpenAIChatModel if settings.api == "openai" else OpenAIResponsesModel)(model, provider=provider)
 
 
-def _base_url(provided: Provided) -> str | None:
-    try:
-        return provided.base_url
-    except (AttributeError, UserError):
-        return None  # some have none
-
-
-def _without_retries(provider: Provider[Any]) -> Provider[Any]:
-    client: Any = getattr(provider, "client", None)
-    if hasattr(client, "max_retries"):
-        client.max_retries = 0
-    return provider
-
-
-def _read_key(name: str, variable: str | None) -> str | None:
-    if variable is None:
-        return None
-    key = os.environ.get(variable)
-    if not key:
-        raise Invalid(f"`{name}` needs its key in the environment variable `{variable}`: set it", variable=variable)
-    return key
-
-
 def key_variable(provider: str) -> str:
     """Return the environment variable that a built-in provider reads its key from."""
     return _KEY_VARIABLES.get(provider, f"{provider.upper().replace('-', '_')}_API_KEY")
-
-
-def _configuration_error(name: str, said: str) -> str:
-    if variable := _VARIABLE_PATTERN.search(said):
-        return f"`{name}` needs the environment variable `{variable[1]}`: set it"
-    return f"`{name}` cannot be used: {said}"

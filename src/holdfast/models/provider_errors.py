@@ -1,7 +1,7 @@
 """Errors of a provider's library, converted to ours.
 
-A call that may succeed later is `ModelUnavailable`, one that is too long is `ContextOverflow`, one that can never
-succeed is `ModelRefused`. An exception caused by a malformed response counts as an outage.
+`ModelUnavailable`: the call may succeed later. `ContextOverflow`: it is too long. `ModelRefused`: it can never
+succeed. An exception caused by a malformed response counts as an outage.
 """
 
 import re
@@ -10,25 +10,25 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import httpx2
-from pydantic_ai import exceptions as raised
+from pydantic_ai import exceptions as errors
 
 from holdfast.domain.errors import ContextOverflow, HoldfastError, ModelRefused, ModelUnavailable
 
 PROVIDER_ERRORS: Final = (
-    RuntimeError,  # all of pydantic-ai's own, and a client that was closed
+    RuntimeError,  # all errors of pydantic-ai, and a closed client
     OSError,
     httpx2.HTTPError,
     httpx2.InvalidURL,
-    ValueError,  # from here on: garbage in place of an answer
+    ValueError,  # from here on: a malformed response
     TypeError,
     AttributeError,
     LookupError,
     AssertionError,
 )
 RETRYABLE_STATUS_CODES: Final = frozenset({408, 409, 425, 429})
-"""Client errors after which the same call may succeed; those of the server always may."""
+"""Client errors (4xx) after which the same call may succeed; after server errors it always may."""
 MAX_QUOTE_CHARS: Final = 500
-"""Characters of a provider's own words."""
+"""Characters quoted from a provider's error."""
 
 _CONTEXT_OVERFLOW_PATTERN: Final = re.compile(
     r"context[ _-]?(length|window|size|limit)|maximum context|(prompt|input|request) is too (long|large)"
@@ -41,17 +41,19 @@ _T = TypeVar("_T")
 
 @contextmanager
 def wrap_open_errors(name: str, *, key: str | None) -> Iterator[None]:
-    """Raise what goes wrong while a call is opened as one of our errors; `key` is the variable that holds its key."""
+    """Convert errors while a call is opened; `key` is the environment variable of the provider's key."""
     try:
         yield
     except PROVIDER_ERRORS as exc:
-        if isinstance(exc, NotImplementedError | ValueError | raised.UserError) or _is_unsupported(exc):
-            raise ModelRefused(f"`{name}` cannot be asked this: {exc}") from exc
+        # For content that it cannot send, pydantic-ai has no error class of its own.
+        unsupported = type(exc) is RuntimeError and str(exc).startswith("Unsupported")
+        if unsupported or isinstance(exc, NotImplementedError | ValueError | errors.UserError):
+            raise ModelRefused(f"`{name}` does not support this call: {exc}") from exc
         raise to_model_error(exc, name=name, key=key) from exc
 
 
 async def wrap_stream_errors(events: AsyncIterator[_T], name: str, *, key: str | None) -> AsyncGenerator[_T, None]:
-    """Yield `events`, and raise what goes wrong between them as one of our errors."""
+    """Yield `events`, converting the errors between them."""
     try:
         async for event in events:
             yield event
@@ -60,63 +62,54 @@ async def wrap_stream_errors(events: AsyncIterator[_T], name: str, *, key: str |
 
 
 def to_model_error(exc: Exception, *, name: str, key: str | None = None) -> HoldfastError:
-    """Return our error for what a provider's library raised."""
-    if isinstance(exc, raised.ContentFilterError):
+    """Return our error for an exception of a provider's library."""
+    if isinstance(exc, errors.ContentFilterError):
         return ModelRefused(f"`{name}` refused the call: {_quote(exc)}")
-    if isinstance(exc, raised.ModelAPIError):
+    if isinstance(exc, errors.ModelAPIError):
         return _api_error(exc, name=name, key=key)
-    return ModelUnavailable(f"`{name}` broke off or gave no sensible answer: {_quote(exc)}")
+    return ModelUnavailable(f"`{name}` disconnected or sent a malformed response: {_quote(exc)}")
 
 
-def _api_error(exc: raised.ModelAPIError, *, name: str, key: str | None) -> HoldfastError:
-    details = _details(exc)
+def _api_error(exc: errors.ModelAPIError, *, name: str, key: str | None) -> HoldfastError:
+    fields = {
+        "status": getattr(exc, "status_code", None),
+        "provider_code": exc.provider_error_code or exc.provider_error_type,
+        "retry_after": exc.retry_after,
+    }
+    details: dict[str, Any] = {field: value for field, value in fields.items() if value is not None}
     if _is_too_long(exc):
-        return ContextOverflow(f"the call is longer than `{name}` can read: {_quote(exc)}", **details)
-    if isinstance(exc, raised.ModelQuotaExceededError):
-        # Waiting does not help, but somebody may pay, or there may be another model to fall back on.
-        return ModelUnavailable(f"the account of `{name}` is used up: add credit to it: {_quote(exc)}", **details)
-    if isinstance(exc, raised.ModelAuthenticationError):
-        advice = f"check the environment variable `{key}`" if key else "give its provider an `api_key_env`"
-        return ModelRefused(f"`{name}` does not accept the key: {advice}: {_quote(exc)}", **details)
-    if isinstance(exc, raised.ModelNotFoundError):
-        return ModelRefused(f"there is no model `{name}`, or not for this key: {_quote(exc)}", **details)
+        return ContextOverflow(f"the call exceeds the context window of `{name}`: {_quote(exc)}", **details)
+    if isinstance(exc, errors.ModelQuotaExceededError):
+        # A later call may succeed once the account has credit, and another model may be available meanwhile.
+        return ModelUnavailable(f"the account of `{name}` has no credit left: add credit: {_quote(exc)}", **details)
+    if isinstance(exc, errors.ModelAuthenticationError):
+        remedy = f"check the environment variable `{key}`" if key else "set `api_key_env` of its provider"
+        return ModelRefused(f"`{name}` does not accept the key: {remedy}: {_quote(exc)}", **details)
+    if isinstance(exc, errors.ModelNotFoundError):
+        return ModelRefused(f"there is no model `{name}`, or this key has no access: {_quote(exc)}", **details)
     if _is_final(exc):
         return ModelRefused(f"`{name}` refused the call: {_quote(exc)}", **details)
     return ModelUnavailable(f"`{name}` is not available: {_quote(exc)}", **details)
 
 
-def _is_unsupported(exc: Exception) -> bool:
-    """Tell whether a library knows no way to ask; it has no class of its own for what it cannot send."""
-    return type(exc) is RuntimeError and str(exc).startswith("Unsupported")
-
-
-def _is_too_long(exc: raised.ModelAPIError) -> bool:
-    if isinstance(exc, raised.ModelContextWindowExceededError):
+def _is_too_long(exc: errors.ModelAPIError) -> bool:
+    if isinstance(exc, errors.ModelContextWindowExceededError):
         return True
     status = getattr(exc, "status_code", None)
     return status == 413 or (status in (400, 422) and _CONTEXT_OVERFLOW_PATTERN.search(_quote(exc)) is not None)
 
 
-def _is_final(exc: raised.ModelAPIError) -> bool:
-    if isinstance(exc, raised.ModelHTTPError):
+def _is_final(exc: errors.ModelAPIError) -> bool:
+    if isinstance(exc, errors.ModelHTTPError):
         return 400 <= exc.status_code < 500 and exc.status_code not in RETRYABLE_STATUS_CODES
-    return isinstance(exc, raised.ModelRequestRejectedError)
-
-
-def _details(exc: raised.ModelAPIError) -> dict[str, Any]:
-    named = {
-        "status": getattr(exc, "status_code", None),
-        "provider_code": exc.provider_error_code or exc.provider_error_type,
-        "retry_after": exc.retry_after,
-    }
-    return {key: value for key, value in named.items() if value is not None}
+    return isinstance(exc, errors.ModelRequestRejectedError)
 
 
 def _quote(exc: Exception) -> str:
-    """Return what the provider said, or what the error says, in one line that is not too long."""
+    """Return the provider's error message, else the text of the exception, as one line of bounded length."""
     body = getattr(exc, "body", None)
-    said = body.get("error", body) if isinstance(body, dict) else body
-    said = said.get("message", said) if isinstance(said, dict) else said
+    message = body.get("error", body) if isinstance(body, dict) else body
+    message = message.get("message", message) if isinstance(message, dict) else message
     status = getattr(exc, "status_code", None)
-    text = " ".join(str(said or exc or type(exc).__name__).split())[:MAX_QUOTE_CHARS]
+    text = " ".join(str(message or exc or type(exc).__name__).split())[:MAX_QUOTE_CHARS]
     return f"{status}: {text}" if status is not None else text

@@ -1,9 +1,8 @@
-"""The registry of models, by name: `scripted:<path>` relative to the agent's folder, or `<provider>:<model>`.
+"""Registry of models by name: `scripted:<path>` relative to the agent's folder, or `<provider>:<model>`.
 
 A provider comes from the settings, else from pydantic-ai. Its library is imported when one of its models is first
-requested; the list of known models comes from pydantic-ai and genai-prices, and nothing is fetched. A
-`FallbackModel` tries the next model only after an outage and before any output: a refused call is an error that the
-next model would hide.
+requested; the list of known models comes from pydantic-ai and genai-prices, without a network. A `FallbackModel`
+tries the next model only after an outage and before any output: it never hides a refused call.
 """
 
 import asyncio
@@ -24,15 +23,14 @@ from holdfast.models.scripted import ScriptedModel
 from holdfast.ports.model import Model, ModelDelta, ModelRequest
 
 if TYPE_CHECKING:
+    from genai_prices.types import ModelInfo
+
     from holdfast.models.provider_clients import ProviderClients
     from holdfast.models.provider_model import ProviderModel
 
-if TYPE_CHECKING:
-    from genai_prices.types import ModelInfo
-
 
 class ModelRegistry:
-    """`Models`, with connections that close when it does. It belongs to one event loop."""
+    """`Models` with shared connections, which it closes. It belongs to one event loop."""
 
     def __init__(
         self,
@@ -41,7 +39,7 @@ class ModelRegistry:
         timeout_seconds: float = DEFAULT_PROVIDER_TIMEOUT_SECONDS,
         wrap: Callable[[Model], Model] = lambda model: model,
     ) -> None:
-        """Know the models of `providers` beside the built-in; each is given out as `wrapped` returns it."""
+        """Add `providers` to the built-in ones; `find` returns each model wrapped by `wrap`."""
         self._providers = dict(providers or {})
         if SCRIPTED_PROVIDER in self._providers:
             raise Invalid(f"a provider cannot be named `{SCRIPTED_PROVIDER}`", field="providers")
@@ -54,22 +52,22 @@ class ModelRegistry:
 
     def find(self, name: str, *, folder: str | None = None) -> Model:
         """Return the model of that name."""
-        found = self._provided.get(name) or self._scripted.get((name, folder))
-        return found or self._make(name, folder)
+        model = self._provided.get(name) or self._scripted.get((name, folder))
+        return model or self._create(name, folder)
 
     def fallback(self, names: Sequence[str], *, folder: str | None = None) -> Model:
-        """Return the first of these models, with the others to fall back on while it is not available."""
+        """Return the first of these models, with the others as fallbacks while it is unavailable."""
         if not names:
-            raise Invalid("name at least one model", field="model")
+            raise Invalid("no model is named: name at least one", field="model")
         models = [self.find(name, folder=folder) for name in names]
         return models[0] if len(models) == 1 else FallbackModel(models)
 
     async def prepare(self, names: Sequence[str]) -> None:
-        """Make those of these models in a thread whose libraries may have to be imported."""
+        """Create these models in a thread, because importing the library of a provider blocks."""
         for name in names:
             provider, _, model = name.partition(":")
             if provider and model and provider != SCRIPTED_PROVIDER and name not in self._provided:
-                with suppress(Invalid):  # whoever asks for it is told
+                with suppress(Invalid):  # `find` raises it again for the caller
                     self._register(name, await asyncio.to_thread(self._provider_model, name, provider))
 
     async def __aenter__(self) -> Self:
@@ -82,10 +80,12 @@ class ModelRegistry:
         if self._clients is not None:
             await self._clients.aclose()
 
-    def _make(self, name: str, folder: str | None) -> Model:
+    def _create(self, name: str, folder: str | None) -> Model:
         provider, _, model = name.partition(":")
         if not (provider and model):
-            raise Invalid(f"`{name}` names no model: write `provider:model` or `{SCRIPTED_PROVIDER}:path`", model=name)
+            raise Invalid(
+                f"`{name}` is not a model name: write `provider:model` or `{SCRIPTED_PROVIDER}:path`", model=name
+            )
         if provider == SCRIPTED_PROVIDER:
             scripted = self._wrap(ScriptedModel(name, Path(folder or "", model)))
             return self._scripted.setdefault((name, folder), scripted)
@@ -106,40 +106,40 @@ class ModelRegistry:
 
 
 class FallbackModel:
-    """`Model` that is the first available one."""
+    """`Model` that calls the first available one of several."""
 
     def __init__(self, models: Sequence[Model]) -> None:
         self._models = list(models)
 
     @property
     def name(self) -> str:
-        """The names of all, in order."""
+        """All names, in order."""
         return ", ".join(model.name for model in self._models)
 
     @property
     def context_window(self) -> int:
-        """What each of them can read."""
+        """The smallest context window."""
         return min(model.context_window for model in self._models)
 
     @property
     def price_known(self) -> bool:
-        """Whether the cost will be known whichever answers."""
+        """Whether the price of every model is known."""
         return all(model.price_known for model in self._models)
 
     @property
     def idle_timeout_seconds(self) -> float:
-        """As long as all of them, one after the other: each is left when its own time is over."""
+        """The sum of the timeouts, because the models are tried in turn."""
         return sum(model.idle_timeout_seconds for model in self._models)
 
     def cost(self, *, input_tokens: int, output_tokens: int) -> float | None:
-        """Return what the dearest of them would cost, since nobody knows which it was."""
+        """Return the highest cost, because the model that answered is not known."""
         costs = [model.cost(input_tokens=input_tokens, output_tokens=output_tokens) for model in self._models]
         known = [cost for cost in costs if cost is not None]
         return max(known) if len(known) == len(costs) else None
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelDelta], None]:
-        """Ask one after the other, until one begins to answer."""
+        """Call one model after the other until one starts to respond."""
         outages: list[ModelUnavailable] = []
         for model in self._models:
             async with AsyncExitStack() as stack:
@@ -150,13 +150,17 @@ class FallbackModel:
                     continue
                 yield await stack.enter_async_context(aclosing(_chain(first, deltas)))
                 return
-        raise _all_unavailable(outages)
+        if len(outages) == 1:
+            raise outages[0]
+        waits = [outage.details["retry_after"] for outage in outages if "retry_after" in outage.details]
+        details = {"retry_after": min(waits)} if waits else {}
+        raise ModelUnavailable("; ".join(outage.message for outage in outages), **details)
 
 
 async def _first_delta(
     model: Model, request: ModelRequest, stack: AsyncExitStack
 ) -> tuple[ModelDelta, AsyncIterator[ModelDelta]]:
-    """Return the first of an answer and the rest, or raise `ModelUnavailable` once the model is silent for too long."""
+    """Return the first delta of a response and the rest; raise `ModelUnavailable` after the idle timeout."""
     limit = asyncio.timeout(model.idle_timeout_seconds)
     try:
         async with limit:
@@ -164,8 +168,8 @@ async def _first_delta(
             return await anext(deltas), deltas
     except TimeoutError as exc:
         if not limit.expired():
-            raise  # the model's own
-        raise ModelUnavailable(f"`{model.name}` said nothing for {model.idle_timeout_seconds:g} seconds") from exc
+            raise  # raised by the model itself
+        raise ModelUnavailable(f"`{model.name}` sent no output for {model.idle_timeout_seconds:g} seconds") from exc
 
 
 async def _chain(first: ModelDelta, rest: AsyncIterator[ModelDelta]) -> AsyncGenerator[ModelDelta, None]:
@@ -174,38 +178,31 @@ async def _chain(first: ModelDelta, rest: AsyncIterator[ModelDelta]) -> AsyncGen
         yield delta
 
 
-def _all_unavailable(outages: Sequence[ModelUnavailable]) -> ModelUnavailable:
-    if len(outages) == 1:
-        return outages[0]
-    waits = [outage.details["retry_after"] for outage in outages if "retry_after" in outage.details]
-    soonest = {"retry_after": min(waits)} if waits else {}
-    return ModelUnavailable("; ".join(outage.message for outage in outages), **soonest)
-
-
 class ListedModels:
-    """`KnownModels`, beside the providers of the settings."""
+    """`KnownModels`: the built-in providers and those of the settings."""
 
     def __init__(self, providers: Callable[[], Providers]) -> None:
-        """Read the settings through `providers`, whenever they are asked for."""
+        """Read the current settings by calling `providers`."""
         self._providers = providers
 
     async def providers(self) -> list[KnownProvider]:
-        """Return the providers."""
+        """Return the providers, those of the settings first."""
         built_in = await asyncio.to_thread(_built_in_providers)
-        added = {name: settings.api_key_env for name, settings in sorted(self._providers().items())}
+        custom = {name: settings.api_key_env for name, settings in sorted(self._providers().items())}
+        variables = [*custom.items(), *((name, variable) for name, variable in built_in if name not in custom)]
         return [
-            *(_known_provider(name, variable, from_settings=True) for name, variable in added.items()),
-            *(_known_provider(name, variable, from_settings=False) for name, variable in built_in if name not in added),
+            KnownProvider(
+                name=name,
+                from_settings=name in custom,
+                key_variable=variable,
+                has_key=variable is None or bool(os.environ.get(variable)),
+            )
+            for name, variable in variables
         ]
 
     async def models(self) -> list[KnownModel]:
         """Return the models of built-in providers."""
         return await asyncio.to_thread(_known_models)
-
-
-def _known_provider(name: str, variable: str | None, *, from_settings: bool) -> KnownProvider:
-    has_key = variable is None or bool(os.environ.get(variable))
-    return KnownProvider(name=name, from_settings=from_settings, key_variable=variable, has_key=has_key)
 
 
 @cache
@@ -220,8 +217,8 @@ def _known_models() -> list[KnownModel]:
     from pydantic_ai.models import known_model_names
 
     providers = {name for name, _ in _built_in_providers()}
-    named = (name.partition(":") for name in sorted(known_model_names()))
-    return [_known_model(provider, model) for provider, _, model in named if model and provider in providers]
+    names = (name.partition(":") for name in sorted(known_model_names()))
+    return [_known_model(provider, model) for provider, _, model in names if model and provider in providers]
 
 
 def _known_model(provider: str, model: str) -> KnownModel:
@@ -240,7 +237,7 @@ def _known_model(provider: str, model: str) -> KnownModel:
 
 
 def _price(prices: Any, name: str) -> float | None:
-    """Return a price; of one that changes with the length of a call, where it begins."""
-    found = getattr(prices, name, None)
-    base = getattr(found, "base", found)
+    """Return a price; for a tiered one, its base price."""
+    price = getattr(prices, name, None)
+    base = getattr(price, "base", price)
     return float(base) if isinstance(base, Decimal | int | float) else None

@@ -1,6 +1,6 @@
-"""A scripted model: deterministic, free, and without a network. Reference: `docs/guides/scripted-model.md`.
+"""Scripted model: deterministic, free, without a network. Reference: `docs/guides/scripted-model.md`.
 
-The turn it plays is the request's `position`, so a repeated call gives the same output.
+The `position` of a request selects the turn to play, so a repeated call gives the same output.
 """
 
 import asyncio
@@ -41,28 +41,28 @@ _Stamp: TypeAlias = tuple[int, int, int]
 
 
 class ScriptedCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A tool that the model asks for."""
+    """A tool call of the model."""
 
     name: _Name
     arguments: dict[str, Json] = {}
 
 
 class ScriptedUsage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a turn claims to have used."""
+    """The token usage that a turn reports."""
 
     input_tokens: _Count = 0
     output_tokens: _Count = 0
 
 
 class ScriptedError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a turn fails."""
+    """The error that a turn raises."""
 
     code: _Name
     message: str = ""
 
 
 class ScriptTurn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One answer of the model: it thinks, speaks, calls, and then fails, stalls or is done."""
+    """One response of the model: reasoning, text, tool calls; then it fails, stalls or finishes."""
 
     say: str = ""
     chunks: Annotated[int, msgspec.Meta(ge=1)] = 1
@@ -79,7 +79,7 @@ class ScriptTurn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that a scripted model will say."""
+    """All responses of a scripted model."""
 
     turns: Annotated[list[ScriptTurn], msgspec.Meta(min_length=1)]
     after_last: Literal["repeat", "fail"] = "fail"
@@ -87,114 +87,99 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ScriptFile:
-    """A script on disk: parsed once for each state that the file is in."""
+    """A script file: parsed again only when the file has changed."""
 
-    def __init__(self, path: Path, *, called: str | None = None) -> None:
-        """Read the script at `path`; in errors it is `called` as clients call it, who need not know where it is."""
-        self.name: Final = called or str(path)
-        self._path: Final = path
-        self._place: Final = str(path)
-        self._seen: _Stamp | None = None
+    def __init__(self, path: Path, *, name: str | None = None) -> None:
+        """Read the script at `path`; errors show `name`, so that clients do not learn the path."""
+        self.name: Final = name or str(path)
+        self._path: Final = str(path)
+        self._stamp: _Stamp | None = None
         self._script: Script | None = None
 
     def read(self) -> Script:
-        """Return the script as it is now; one that cannot be read is a `ScriptError` that names file and key."""
-        stamp = self._stamp()
-        if self._script is None or stamp != self._seen:
-            self._script = parse_script(self._bytes(), file=self.name)
-            self._seen = stamp
+        """Return the current script; raise `ScriptError` with the file and key if it is not readable or not valid."""
+        try:
+            status = stat(self._path)
+            if not S_ISREG(status.st_mode):  # opening a pipe would wait for a writer
+                raise ScriptError(f"script `{self.name}` cannot be read: it is not a file", file=self.name)
+            stamp = status.st_mtime_ns, status.st_size, status.st_ino
+            if self._script is None or stamp != self._stamp:
+                self._script = parse_script(Path(self._path).read_bytes(), file=self.name)
+                self._stamp = stamp
+        except (OSError, ValueError) as exc:  # a `ValueError` means a NUL in the path
+            reason = getattr(exc, "strerror", None) or exc
+            raise ScriptError(f"script `{self.name}` cannot be read: {reason}", file=self.name) from exc
         return self._script
-
-    def _stamp(self) -> _Stamp:
-        try:
-            found = stat(self._place)
-        except (OSError, ValueError) as exc:  # a name with a NUL is no name of a file
-            raise self._unreadable(exc) from exc
-        if not S_ISREG(found.st_mode):  # to open a pipe would wait for a writer
-            raise ScriptError(f"script `{self.name}` cannot be read: it is no file", file=self.name)
-        return found.st_mtime_ns, found.st_size, found.st_ino
-
-    def _bytes(self) -> bytes:
-        try:
-            return self._path.read_bytes()
-        except OSError as exc:
-            raise self._unreadable(exc) from exc
-
-    def _unreadable(self, exc: OSError | ValueError) -> ScriptError:
-        why = getattr(exc, "strerror", None) or exc
-        return ScriptError(f"script `{self.name}` cannot be read: {why}", file=self.name)
 
 
 def parse_script(text: bytes | str, *, file: str) -> Script:
-    """Return the script that `text` is; `file` is named in errors."""
+    """Parse a script; errors name `file`."""
     try:
         return _decoder.decode(text)
     except msgspec.ValidationError as exc:
-        key, complaint = _explain(str(exc))
-        raise ScriptError(f"script `{file}`, `{key}`: {complaint}", file=file, key=key) from exc
+        key, problem = _explain(str(exc))
+        raise ScriptError(f"script `{file}`, `{key}`: {problem}", file=file, key=key) from exc
     except (msgspec.DecodeError, UnicodeError, RecursionError) as exc:
         raise ScriptError(f"script `{file}` is not JSON: {exc}", file=file) from exc
 
 
 _decoder = msgspec.json.Decoder(Script)
-_ERROR_PATTERN: Final = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<where>[^`]*)`)?$", re.DOTALL)
+_ERROR_PATTERN: Final = re.compile(r"^(?P<problem>.*?)(?: - at `\$\.?(?P<key>[^`]*)`)?$", re.DOTALL)
 _FIELD_PATTERN: Final = re.compile(r"field `(?P<name>[^`]*)`$")
 
 
 def _explain(error: str) -> tuple[str, str]:
-    """Return the key that a validation error is about, and what is wrong with it."""
-    found = _ERROR_PATTERN.match(error)
-    what, where = (found["what"], found["where"] or "") if found else (error, "")
-    if field := _FIELD_PATTERN.search(what):
-        where = f"{where}.{field['name']}".lstrip(".")
-    return where or "$", what[:1].lower() + what[1:]
+    """Return the key and the problem of a validation error."""
+    match = _ERROR_PATTERN.match(error)
+    problem, key = (match["problem"], match["key"] or "") if match else (error, "")
+    if field := _FIELD_PATTERN.search(problem):
+        key = f"{key}.{field['name']}".lstrip(".")
+    return key or "$", problem[:1].lower() + problem[1:]
 
 
 PLACEHOLDERS: Final[Mapping[str, Role]] = {"{$last_user}": Role.USER, "{$last_tool}": Role.TOOL}
-"""What stands in a script for what was said last."""
+"""Placeholders in a script for the text of the last message of a role."""
 
 _PLACEHOLDER: Final = re.compile("|".join(map(re.escape, PLACEHOLDERS)))
 
 
 class PreparedTurn:
-    """What a turn says, ready to be given out."""
+    """A turn with its deltas, calls and end, ready to be streamed."""
 
     def __init__(self, turn: ScriptTurn) -> None:
         self.turn: Final = turn
-        self.deltas: Final = _text_deltas(turn)
+        self.deltas: Final[list[ReasoningDelta | TextDelta]] = [
+            *([ReasoningDelta(turn.think)] if turn.think else ()),
+            *(TextDelta(piece) for piece in split_text(turn.say, turn.chunks)),
+        ]
         self.calls: Final = [(call.name, msgspec.json.encode(call.arguments).decode()) for call in turn.call]
         self.finished: Final = ModelFinished(
             usage=Usage(input_tokens=turn.usage.input_tokens, output_tokens=turn.usage.output_tokens, cost_usd=0.0),
             reason="tool_calls" if turn.call else "stop",
         )
         self.placeholders: Final = frozenset(
-            mark for text in (turn.say, *(text for _, text in self.calls)) for mark in _PLACEHOLDER.findall(text)
+            name for text in (turn.say, *(text for _, text in self.calls)) for name in _PLACEHOLDER.findall(text)
         )
 
     def missing_placeholders(self, messages: Sequence[Message | NewMessage]) -> list[str]:
-        """Return the marks that have nothing to stand for yet."""
-        return [mark for mark in sorted(self.placeholders) if last_text(messages, PLACEHOLDERS[mark]) is None]
+        """Return the placeholders without a message yet."""
+        return [name for name in sorted(self.placeholders) if last_text(messages, PLACEHOLDERS[name]) is None]
 
     def fill(self, messages: Sequence[Message | NewMessage]) -> "PreparedTurn":
-        """Return the scene with what was said in place of its marks; what was said is not looked through again."""
-        said = {mark: last_text(messages, PLACEHOLDERS[mark]) or "" for mark in self.placeholders}
-        return PreparedTurn(_fill_turn(self.turn, lambda text: _PLACEHOLDER.sub(lambda mark: said[mark[0]], text)))
+        """Return the turn with its placeholders replaced; placeholders in the replacements stay as they are."""
+        texts = {name: last_text(messages, PLACEHOLDERS[name]) or "" for name in self.placeholders}
+
+        def fill(text: str) -> str:
+            return _PLACEHOLDER.sub(lambda name: texts[name[0]], text)
+
+        calls = [ScriptedCall(name=call.name, arguments=_fill_json(call.arguments, fill)) for call in self.turn.call]
+        return PreparedTurn(msgspec.structs.replace(self.turn, say=fill(self.turn.say), call=calls))
 
 
 def split_text(text: str, count: int) -> list[str]:
     """Split `text` into `count` nearly equal pieces, or fewer where one would be empty."""
     count = min(count, len(text))
     return [text[index * len(text) // count : (index + 1) * len(text) // count] for index in range(count)]
-
-
-def _text_deltas(turn: ScriptTurn) -> list[ReasoningDelta | TextDelta]:
-    thoughts = [ReasoningDelta(turn.think)] if turn.think else []
-    return [*thoughts, *(TextDelta(piece) for piece in split_text(turn.say, turn.chunks))]
-
-
-def _fill_turn(turn: ScriptTurn, fill: Callable[[str], str]) -> ScriptTurn:
-    calls = [ScriptedCall(name=call.name, arguments=_fill_json(call.arguments, fill)) for call in turn.call]
-    return msgspec.structs.replace(turn, say=fill(turn.say), call=calls)
 
 
 def _fill_json(value: Json, fill: Callable[[str], str]) -> Json:
@@ -214,63 +199,66 @@ RETRYABLE_CODES: Final = frozenset(
 
 
 class ScriptedModel:
-    """`Model` from a file."""
+    """`Model` that plays a script file."""
 
     price_known: Final = True  # it costs nothing
     idle_timeout_seconds: Final = DEFAULT_PROVIDER_TIMEOUT_SECONDS
 
     def __init__(self, name: str, path: Path) -> None:
         self.name: Final = name
-        self._file = ScriptFile(path, called=name.partition(":")[2])
+        self._file = ScriptFile(path, name=name.partition(":")[2])
         self._script = self._file.read()
         self._turns = [PreparedTurn(turn) for turn in self._script.turns]
 
     @property
     def context_window(self) -> int:
-        """What the script says, or the default."""
+        """The context window set in the script, or the default."""
         return self._current().context_window
 
     def cost(self, *, input_tokens: int, output_tokens: int) -> float | None:
-        """Return nothing: a script is free."""
+        """Return zero: a script is free."""
         return 0.0
 
     def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncIterator[ModelDelta]]:
-        """Play the turn of the script that the request is at."""
+        """Play the turn at the position of the request."""
         return aclosing(_summary(request) if request.purpose is ModelCallPurpose.SUMMARY else self._play(request))
 
     async def _play(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-        scene = self._turn(request)
-        pause = scene.turn.delay_ms / 1000
-        for line in scene.deltas:
-            if pause and type(line) is TextDelta:
-                await asyncio.sleep(pause)
-            yield line
-        for index, (name, arguments) in enumerate(scene.calls):
+        prepared = self._turn(request)
+        delay = prepared.turn.delay_ms / 1000
+        for delta in prepared.deltas:
+            if delay and type(delta) is TextDelta:
+                await asyncio.sleep(delay)
+            yield delta
+        for index, (name, arguments) in enumerate(prepared.calls):
             id = ToolCallId(derived_id("call", key=f"{request.run_id}.{request.position}", index=index))
             yield ToolCallStarted(id, name)
             yield ToolArgumentsDelta(id, arguments)
-        if scene.turn.stall:
+        if prepared.turn.stall:
             await asyncio.get_running_loop().create_future()
-        if scene.turn.error is not None:
-            raise _scripted_error(scene.turn.error)
-        yield scene.finished
+        if prepared.turn.error is not None:
+            raise _scripted_error(prepared.turn.error)
+        yield prepared.finished
 
     def _turn(self, request: ModelRequest) -> PreparedTurn:
-        """Return what to play, or refuse."""
+        """Return the turn of a request with its placeholders filled, or raise `ScriptError`."""
         script = self._current()
         if request.position < len(self._turns):
-            scene = self._turns[request.position]
+            turn = self._turns[request.position]
         elif script.after_last == "repeat":
-            scene = self._turns[-1]
+            turn = self._turns[-1]
         else:
-            raise self._refusal(request, 'the script ends before it: add a turn, or set `after_last` to "repeat"')
-        if scene.calls:
-            self._check_tools(request, scene)
-        if not scene.placeholders:
-            return scene
-        if unsaid := scene.missing_placeholders(request.messages):
-            raise self._refusal(request, f"it refers to `{unsaid[0]}`, and there is no such message yet")
-        return scene.fill(request.messages)
+            raise self._error(request, 'the script has no such turn: add one, or set `after_last` to "repeat"')
+        tools = {tool.name for tool in request.tools} if turn.calls else ()
+        for name, _ in turn.calls:
+            if name not in tools:
+                names = ", ".join(f"`{tool}`" for tool in sorted(tools)) or "none"
+                raise self._error(request, f"it calls `{name}`, and the tools of this call are: {names}")
+        if not turn.placeholders:
+            return turn
+        if missing := turn.missing_placeholders(request.messages):
+            raise self._error(request, f"it refers to `{missing[0]}`, and there is no such message yet")
+        return turn.fill(request.messages)
 
     def _current(self) -> Script:
         script = self._file.read()
@@ -278,14 +266,7 @@ class ScriptedModel:
             self._script, self._turns = script, [PreparedTurn(turn) for turn in script.turns]
         return script
 
-    def _check_tools(self, request: ModelRequest, scene: PreparedTurn) -> None:
-        offered = {tool.name for tool in request.tools}
-        for name, _ in scene.calls:
-            if name not in offered:
-                names = ", ".join(f"`{offer}`" for offer in sorted(offered)) or "none"
-                raise self._refusal(request, f"it calls `{name}`, and the tools of this call are: {names}")
-
-    def _refusal(self, request: ModelRequest, reason: str) -> ScriptError:
+    def _error(self, request: ModelRequest, reason: str) -> ScriptError:
         return ScriptError(
             f"script `{self._file.name}`, run `{request.run_id}`, turn {request.position}: {reason}",
             script=self._file.name,
@@ -295,14 +276,14 @@ class ScriptedModel:
 
 
 async def _summary(request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-    # A token is seldom less than a character, so a bound in tokens holds when it is counted in characters.
-    most = min(MAX_SUMMARY_CHARS, request.settings.max_output_tokens or MAX_SUMMARY_CHARS)
-    yield TextDelta(summarise(request.messages, max_chars=most))
+    # A token is seldom less than a character, so so many characters fit in as many tokens.
+    max_chars = min(MAX_SUMMARY_CHARS, request.settings.max_output_tokens or MAX_SUMMARY_CHARS)
+    yield TextDelta(summarise(request.messages, max_chars=max_chars))
     yield ModelFinished(usage=ZERO_USAGE)
 
 
 def _scripted_error(error: ScriptedError) -> HoldfastError:
-    message = error.message or f"the script says {error.code}"
+    message = error.message or f"scripted error {error.code}"
     if error.code in RETRYABLE_CODES:
         return ModelUnavailable(message, code=error.code)
     if error.code == ContextOverflow.code:

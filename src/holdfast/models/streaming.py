@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 from uuid import uuid4
 
 import msgspec
-from pydantic_ai import messages as told
+from pydantic_ai import messages as ai
 
 from holdfast.domain.errors import ModelRefused, ModelUnavailable
 from holdfast.domain.ids import ToolCallId
@@ -16,66 +16,59 @@ from holdfast.models.text import replace_surrogates
 from holdfast.ports.model import ModelDelta, ReasoningDelta, TextDelta, ToolArgumentsDelta, ToolCallStarted
 
 MIN_CALL_ID_CHARS: Final = 8
-"""Servers that count their calls (`0`, `call_1`) begin anew with each answer, so ids as short as that are replaced."""
+"""Shorter call ids are replaced: servers that number their calls (`0`, `call_1`) start again with each response."""
 
 
 class StreamConverter:
-    """What one answer has said so far."""
+    """Converts the events of one response; `used_ids` are the call ids of the conversation so far."""
 
     def __init__(self, used_ids: Iterable[str]) -> None:
         self.has_output = False
-        """Whether anything but thoughts was told."""
+        """Whether there was any output other than reasoning."""
         self._used_ids = set(used_ids)
         self._calls: dict[int, _ToolCallBuilder] = {}
 
-    def convert(self, event: told.ModelResponseStreamEvent) -> Iterable[ModelDelta]:
-        """Return what `event` adds."""
+    def convert(self, event: ai.ModelResponseStreamEvent) -> Iterable[ModelDelta]:
+        """Return the deltas of `event`."""
         return _find_converter(EVENT_CONVERTERS, event)(self, event)
 
-    def _change(self, event: told.PartDeltaEvent) -> Iterable[ModelDelta]:
+    def _delta(self, event: ai.PartDeltaEvent) -> Iterable[ModelDelta]:
         return _find_converter(DELTA_CONVERTERS, event.delta)(self, event.index, event.delta)
 
-    def _start(self, event: told.PartStartEvent) -> Iterable[ModelDelta]:
+    def _start(self, event: ai.PartStartEvent) -> Iterable[ModelDelta]:
         return _find_converter(PART_CONVERTERS, event.part)(self, event.index, event.part)
 
-    def _end(self, event: told.PartEndEvent) -> Iterable[ModelDelta]:
+    def _end(self, event: ai.PartEndEvent) -> Iterable[ModelDelta]:
         call = self._calls.get(event.index)
         return () if call is None else call.start()
 
     def _ignore(self, *_: Any) -> Iterable[ModelDelta]:
         return ()
 
-    def _text(self, _: int, part: told.TextPart) -> Iterable[ModelDelta]:
-        return self._text_delta(part.content)
-
-    def _more_text(self, _: int, delta: told.TextPartDelta) -> Iterable[ModelDelta]:
-        return self._text_delta(delta.content_delta)
-
-    def _text_delta(self, text: str) -> Iterable[ModelDelta]:
+    def _text(self, _: int, part: ai.TextPart | ai.TextPartDelta) -> Iterable[ModelDelta]:
+        text = part.content if isinstance(part, ai.TextPart) else part.content_delta
         self.has_output = self.has_output or bool(text)
         return (TextDelta(replace_surrogates(text)),) if text else ()
 
-    def _thought(self, _: int, part: told.ThinkingPart) -> Iterable[ModelDelta]:
-        return (ReasoningDelta(replace_surrogates(part.content)),) if part.content else ()
+    def _reasoning(self, _: int, part: ai.ThinkingPart | ai.ThinkingPartDelta) -> Iterable[ModelDelta]:
+        text = part.content if isinstance(part, ai.ThinkingPart) else part.content_delta
+        return (ReasoningDelta(replace_surrogates(text)),) if text else ()
 
-    def _more_thought(self, _: int, delta: told.ThinkingPartDelta) -> Iterable[ModelDelta]:
-        return (ReasoningDelta(replace_surrogates(delta.content_delta)),) if delta.content_delta else ()
-
-    def _call(self, index: int, part: told.ToolCallPart[Any]) -> Iterable[ModelDelta]:
+    def _call(self, index: int, part: ai.ToolCallPart[Any]) -> Iterable[ModelDelta]:
         if index in self._calls:
-            raise ModelUnavailable(f"the model began its call of `{part.tool_name}` a second time")
+            raise ModelUnavailable(f"the model started its call of `{part.tool_name}` twice")
         self.has_output = True
         call = self._calls[index] = _ToolCallBuilder(self._unique_id(part.tool_call_id), part.tool_name)
         return call.extend_arguments(part.args)
 
-    def _more_call(self, index: int, delta: told.ToolCallPartDelta) -> Iterable[ModelDelta]:
+    def _call_delta(self, index: int, delta: ai.ToolCallPartDelta) -> Iterable[ModelDelta]:
         call = self._calls.get(index)
         if call is None:
-            return ()  # of a tool that runs at the provider
+            return ()  # a call of a tool that runs at the provider
         return call.extend_name(delta.tool_name_delta) or call.extend_arguments(delta.args_delta)
 
     def _refuse_file(self, *_: Any) -> Iterable[ModelDelta]:
-        raise ModelRefused("the model answered with a file or with speech: use one that answers in words")
+        raise ModelRefused("the model returned a file or speech: use a model that returns text")
 
     def _unique_id(self, id: str) -> ToolCallId:
         if len(id) < MIN_CALL_ID_CHARS or id in self._used_ids:
@@ -85,7 +78,7 @@ class StreamConverter:
 
 
 class _ToolCallBuilder:
-    """A call that is being told."""
+    """A tool call whose name and arguments arrive in pieces."""
 
     def __init__(self, id: ToolCallId, name: str) -> None:
         self._id = id
@@ -93,23 +86,23 @@ class _ToolCallBuilder:
         self._started = False
 
     def extend_name(self, more: str | None) -> Iterable[ModelDelta]:
-        """Add to the name."""
+        """Append to the name, which is complete once the call has started."""
         if more and self._started:
-            raise ModelUnavailable(f"the model changed the name of its call of `{self._name}` in the middle")
+            raise ModelUnavailable(f"the model changed the name of its call of `{self._name}` after its start")
         self._name += more or ""
         return ()
 
     def extend_arguments(self, arguments: str | dict[str, Any] | None) -> Iterable[ModelDelta]:
-        """Add to the arguments."""
+        """Append to the arguments."""
         text = msgspec.json.encode(arguments).decode() if isinstance(arguments, dict) else arguments
         return (*self.start(), ToolArgumentsDelta(self._id, replace_surrogates(text))) if text else ()
 
     def start(self) -> Iterable[ModelDelta]:
-        """Say that there is a call, once."""
+        """Return the start of the call, once."""
         if self._started:
             return ()
         if not self._name.isprintable():
-            raise ModelUnavailable(f"the model called a tool by what is no name: {ascii(self._name[:64])}")
+            raise ModelUnavailable(f"the model called a tool with an invalid name: {ascii(self._name[:64])}")
         self._started = True
         return (ToolCallStarted(self._id, self._name),)
 
@@ -117,37 +110,37 @@ class _ToolCallBuilder:
 _Converter: TypeAlias = Callable[..., Iterable[ModelDelta]]
 
 
-def _find_converter(table: Mapping[type, _Converter], thing: object) -> _Converter:
-    found = table.get(type(thing))
-    if found is None:
-        raise ModelRefused(f"the model answered with a `{type(thing).__name__}`, which this version does not know")
-    return found
+def _find_converter(table: Mapping[type, _Converter], value: object) -> _Converter:
+    converter = table.get(type(value))
+    if converter is None:
+        raise ModelRefused(f"the model returned a `{type(value).__name__}`, which this version does not support")
+    return converter
 
 
 EVENT_CONVERTERS: Final[Mapping[type, _Converter]] = {
-    told.PartDeltaEvent: StreamConverter._change,
-    told.PartStartEvent: StreamConverter._start,
-    told.PartEndEvent: StreamConverter._end,
-    told.FinalResultEvent: StreamConverter._ignore,
+    ai.PartDeltaEvent: StreamConverter._delta,
+    ai.PartStartEvent: StreamConverter._start,
+    ai.PartEndEvent: StreamConverter._end,
+    ai.FinalResultEvent: StreamConverter._ignore,
 }
 DELTA_CONVERTERS: Final[Mapping[type, _Converter]] = {
-    told.TextPartDelta: StreamConverter._more_text,
-    told.ThinkingPartDelta: StreamConverter._more_thought,
-    told.ToolCallPartDelta: StreamConverter._more_call,
-    told.SpeechPartDelta: StreamConverter._refuse_file,
+    ai.TextPartDelta: StreamConverter._text,
+    ai.ThinkingPartDelta: StreamConverter._reasoning,
+    ai.ToolCallPartDelta: StreamConverter._call_delta,
+    ai.SpeechPartDelta: StreamConverter._refuse_file,
 }
 PART_CONVERTERS: Final[Mapping[type, _Converter]] = {
-    told.TextPart: StreamConverter._text,
-    told.ThinkingPart: StreamConverter._thought,
-    told.ToolCallPart: StreamConverter._call,
-    told.ToolSearchCallPart: StreamConverter._call,
-    told.LoadCapabilityCallPart: StreamConverter._call,
-    # What runs at the provider is for the provider: it is kept with the answer and sent back.
-    told.NativeToolCallPart: StreamConverter._ignore,
-    told.NativeToolReturnPart: StreamConverter._ignore,
-    told.NativeToolSearchCallPart: StreamConverter._ignore,
-    told.NativeToolSearchReturnPart: StreamConverter._ignore,
-    told.CompactionPart: StreamConverter._ignore,
-    told.FilePart: StreamConverter._refuse_file,
-    told.SpeechPart: StreamConverter._refuse_file,
+    ai.TextPart: StreamConverter._text,
+    ai.ThinkingPart: StreamConverter._reasoning,
+    ai.ToolCallPart: StreamConverter._call,
+    ai.ToolSearchCallPart: StreamConverter._call,
+    ai.LoadCapabilityCallPart: StreamConverter._call,
+    # Parts of tools that run at the provider are stored with the response and sent back.
+    ai.NativeToolCallPart: StreamConverter._ignore,
+    ai.NativeToolReturnPart: StreamConverter._ignore,
+    ai.NativeToolSearchCallPart: StreamConverter._ignore,
+    ai.NativeToolSearchReturnPart: StreamConverter._ignore,
+    ai.CompactionPart: StreamConverter._ignore,
+    ai.FilePart: StreamConverter._refuse_file,
+    ai.SpeechPart: StreamConverter._refuse_file,
 }

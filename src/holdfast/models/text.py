@@ -12,19 +12,19 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 def replace_surrogates(text: str) -> str:
-    """Return `text` as it can be stored and sent: half of a surrogate pair becomes `�`."""
+    """Return `text` with unpaired surrogates, which cannot be stored or sent, replaced by `�`."""
     return text if text.isascii() else _SURROGATE.sub("�", text)
 
 
 def plain_text(content: Content) -> str:
-    """Return the text of `content`; what is no text is left out."""
+    """Return the text parts of `content`, joined."""
     if isinstance(content, str):
         return content
     return "".join(part.text for part in content if isinstance(part, TextPart))
 
 
 def last_text(messages: Iterable[Message | NewMessage], role: Role) -> str | None:
-    """Return the text of the last message of `role` as it was said, if there is one."""
+    """Return the text of the last message of `role`, without untrusted marks, if there is one."""
     for message in reversed(list(messages)):
         if message.role is role:
             return unmark(plain_text(message.content))
@@ -39,17 +39,14 @@ _SENTENCE: Final = re.compile(r".*?(?:[.!?…](?=\s|$)|[。！？]|$)", re.DOTAL
 
 
 def summarise(messages: Sequence[Message | NewMessage], *, max_chars: int = MAX_SUMMARY_CHARS) -> str:
-    """Return the first sentence of what users and the assistant said, oldest first, in at most `most` characters."""
-    said = [(message.role, text) for message in messages if (text := _message_text(message))]
-    share = max(MIN_EXTRACT_CHARS, min(MAX_EXTRACT_CHARS, max_chars // max(1, len(said)) - len("assistant: \n")))
-    lines = [f"{role}: {_first_sentence(text)[:share]}" for role, text in said]
-    return ("\n".join(lines) or "nothing was said")[:max_chars]
-
-
-def _message_text(message: Message | NewMessage) -> str:
-    return plain_text(message.content).strip() if message.role in (Role.USER, Role.ASSISTANT) else ""
+    """Return the first sentence of each user and assistant message, oldest first, in at most `max_chars`."""
+    spoken = [message for message in messages if message.role in (Role.USER, Role.ASSISTANT)]
+    texts = [(message.role, text) for message in spoken if (text := plain_text(message.content).strip())]
+    share = max(MIN_EXTRACT_CHARS, min(MAX_EXTRACT_CHARS, max_chars // max(1, len(texts)) - len("assistant: \n")))
+    lines = [f"{role}: {_first_sentence(text)[:share]}" for role, text in texts]
+    return ("\n".join(lines) or "no messages")[:max_chars]
 
 
 def _first_sentence(text: str) -> str:
-    found = _SENTENCE.match(text)
-    return " ".join((found[0] if found else text).split())
+    match = _SENTENCE.match(text)
+    return " ".join((match[0] if match else text).split())

@@ -6,7 +6,7 @@ import pytest
 from holdfast.domain.errors import Invalid, ModelRefused, ModelUnavailable
 from holdfast.models.registry import FallbackModel, ModelRegistry
 from holdfast.ports.model import Model, ModelDelta, TextDelta
-from tests.unit.models.asking import asking, deltas, scripted, text
+from tests.unit.models.model_calls import deltas, model_request, scripted, text
 
 BUSY = {"error": {"code": "OVERLOADED", "message": "busy"}}
 
@@ -21,28 +21,28 @@ def model(tmp_path: Path) -> Any:
     return make
 
 
-async def test_the_first_answers_while_it_can(model: Any) -> None:
-    chosen = FallbackModel([model("a", {"say": "one"}), model("b", {"say": "two"})])
-    assert text(await deltas(chosen)) == "one"
+async def test_the_first_model_answers_while_it_is_available(model: Any) -> None:
+    fallback = FallbackModel([model("a", {"say": "one"}), model("b", {"say": "two"})])
+    assert text(await deltas(fallback)) == "one"
 
 
-async def test_the_next_is_asked_when_one_is_not_available(model: Any) -> None:
-    chosen = FallbackModel([model("a", BUSY), model("b", BUSY), model("c", {"say": "three", "chunks": 2})])
-    assert text(await deltas(chosen)) == "three"
+async def test_the_next_model_is_called_after_an_outage(model: Any) -> None:
+    fallback = FallbackModel([model("a", BUSY), model("b", BUSY), model("c", {"say": "three", "chunks": 2})])
+    assert text(await deltas(fallback)) == "three"
 
 
-async def test_once_something_was_said_there_is_no_other_model(model: Any) -> None:
-    said: list[ModelDelta] = []
-    chosen = FallbackModel([model("a", {"say": "half", **BUSY}), model("b", {"say": "two"})])
+async def test_there_is_no_fallback_after_the_first_output(model: Any) -> None:
+    output: list[ModelDelta] = []
+    fallback = FallbackModel([model("a", {"say": "half", **BUSY}), model("b", {"say": "two"})])
     with pytest.raises(ModelUnavailable, match="busy"):
-        async with chosen.stream(asking()) as stream:
+        async with fallback.stream(model_request()) as stream:
             async for delta in stream:
-                said.append(delta)
-    assert said == [TextDelta("half")]
+                output.append(delta)
+    assert output == [TextDelta("half")]
 
 
-class Hurried:
-    """A model that is given little time."""
+class ShortTimeout:
+    """A model with a short idle timeout."""
 
     idle_timeout_seconds = 0.05
 
@@ -51,47 +51,47 @@ class Hurried:
         self.stream = model.stream
 
 
-async def test_the_next_is_asked_when_one_says_nothing_for_as_long_as_it_may(model: Any) -> None:
-    stalls: Any = [Hurried(model(name, {"stall": True})) for name in "ab"]
+async def test_the_next_model_is_called_after_the_idle_timeout(model: Any) -> None:
+    stalls: Any = [ShortTimeout(model(name, {"stall": True})) for name in "ab"]
     assert text(await deltas(FallbackModel([*stalls, model("c", {"say": "three"})]))) == "three"
-    with pytest.raises(ModelUnavailable, match="said nothing for 0.05 seconds; .* said nothing for 0.05 seconds"):
+    with pytest.raises(ModelUnavailable, match="sent no output for 0.05 seconds; .* sent no output for 0.05 seconds"):
         await deltas(FallbackModel(stalls))
-    assert FallbackModel(stalls).idle_timeout_seconds == sum(each.patience for each in stalls)
+    assert FallbackModel(stalls).idle_timeout_seconds == sum(each.idle_timeout_seconds for each in stalls)
 
 
-async def test_a_call_that_is_refused_is_not_tried_elsewhere(model: Any) -> None:
+async def test_a_refused_call_is_not_tried_with_the_next_model(model: Any) -> None:
     with pytest.raises(ModelRefused, match="wrong"):
         await deltas(
             FallbackModel([model("a", {"error": {"code": "BAD", "message": "wrong"}}), model("b", {"say": "two"})])
         )
 
 
-async def test_when_none_is_left_all_are_named(model: Any) -> None:
+async def test_when_all_models_fail_all_errors_are_named(model: Any) -> None:
     other = {"error": {"code": "OVERLOADED", "message": "down"}}
     with pytest.raises(ModelUnavailable, match="busy; down"):
         await deltas(FallbackModel([model("a", BUSY), model("b", other)]))
 
 
-async def test_what_the_caller_raises_is_the_callers_own(model: Any) -> None:
-    chosen = FallbackModel([model("a", {"say": "one"}), model("b", {"say": "two"})])
+async def test_an_exception_of_the_caller_passes_through(model: Any) -> None:
+    fallback = FallbackModel([model("a", {"say": "one"}), model("b", {"say": "two"})])
     with pytest.raises(ModelUnavailable, match="of the caller"):
-        async with chosen.stream(asking()) as stream:
+        async with fallback.stream(model_request()) as stream:
             await anext(stream)
             raise ModelUnavailable("of the caller")
 
 
-def test_it_promises_what_all_of_them_can_keep(model: Any) -> None:
-    chosen = FallbackModel([model("a", {}, context_window=10), model("b", {}, context_window=5)])
-    assert chosen.context_window == 5
-    assert chosen.price_known
-    assert chosen.name == "scripted:script.json, scripted:script.json"
+def test_its_limits_hold_for_all_its_models(model: Any) -> None:
+    fallback = FallbackModel([model("a", {}, context_window=10), model("b", {}, context_window=5)])
+    assert fallback.context_window == 5
+    assert fallback.price_known
+    assert fallback.name == "scripted:script.json, scripted:script.json"
 
 
-def test_a_catalog_makes_one_of_a_list_of_names(tmp_path: Path) -> None:
+def test_the_registry_makes_a_fallback_model_of_several_names(tmp_path: Path) -> None:
     scripted(tmp_path, {"say": "one"})
-    catalog = ModelRegistry()
+    registry = ModelRegistry()
     name = "scripted:script.json"
-    assert catalog.fallback([name], folder=str(tmp_path)) is catalog.find(name, folder=str(tmp_path))
-    assert isinstance(catalog.fallback([name, name], folder=str(tmp_path)), FallbackModel)
+    assert registry.fallback([name], folder=str(tmp_path)) is registry.find(name, folder=str(tmp_path))
+    assert isinstance(registry.fallback([name, name], folder=str(tmp_path)), FallbackModel)
     with pytest.raises(Invalid, match="at least one"):
-        catalog.fallback([])
+        registry.fallback([])

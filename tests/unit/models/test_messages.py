@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic_ai import messages as told
+from pydantic_ai import messages as ai
 
 from holdfast.domain.content import (
     AudioPart,
@@ -21,13 +21,13 @@ from holdfast.domain.errors import ModelRefused
 from holdfast.domain.message import FAILED_METADATA_KEY, NewMessage, Role
 from holdfast.models.messages import to_history, to_request_parameters
 from tests.builders import assistant, call, result, user
-from tests.unit.models.asking import asking
+from tests.unit.models.model_calls import model_request
 
-MEDIA: dict[Any, type[told.FileUrl]] = {
-    ImagePart: told.ImageUrl,
-    AudioPart: told.AudioUrl,
-    VideoPart: told.VideoUrl,
-    DocumentPart: told.DocumentUrl,
+MEDIA: dict[Any, type[ai.FileUrl]] = {
+    ImagePart: ai.ImageUrl,
+    AudioPart: ai.AudioUrl,
+    VideoPart: ai.VideoUrl,
+    DocumentPart: ai.DocumentUrl,
 }
 
 
@@ -62,11 +62,11 @@ def test_a_conversation_is_requests_and_responses_in_turn() -> None:
 
 
 def test_an_answer_without_words_and_calls_is_left_out() -> None:
-    assert [type(turn) for turn in to_history([user("hi"), assistant(""), user("hello?")])] == [told.ModelRequest]
+    assert [type(turn) for turn in to_history([user("hi"), assistant(""), user("hello?")])] == [ai.ModelRequest]
 
 
 def test_the_result_of_a_call_that_nobody_made_is_refused() -> None:
-    with pytest.raises(ModelRefused, match="the result of `c9` follows no call"):
+    with pytest.raises(ModelRefused, match="the result of `c9` has no matching tool call"):
         to_history([user("hi"), result("c9")])
 
 
@@ -82,13 +82,13 @@ def test_media_at_an_address_stays_there(kind: Any) -> None:
 @given(data=st.binary(max_size=50))
 def test_media_in_a_part_is_sent_as_bytes(kind: Any, data: bytes) -> None:
     source = DataSource(value=b64encode(data).decode(), mime_type="application/pdf")
-    assert _items(kind(source=source)) == [told.BinaryContent(data=data, media_type="application/pdf")]
+    assert _items(kind(source=source)) == [ai.BinaryContent(data=data, media_type="application/pdf")]
 
 
 def test_words_beside_media_keep_their_place() -> None:
     picture = ImagePart(source=UrlSource(value="https://example.org/a.png"))
     before, between, after = _items(TextPart(text="this:"), picture, TextPart(text="what is it?"))
-    assert (before, type(between), after) == ("this:", told.ImageUrl, "what is it?")
+    assert (before, type(between), after) == ("this:", ai.ImageUrl, "what is it?")
 
 
 def test_words_alone_are_one_text() -> None:
@@ -100,7 +100,7 @@ def test_what_a_tool_shows_is_shown_to_the_model() -> None:
     picture = ImagePart(source=UrlSource(value="https://example.org/a.png"))
     shown = NewMessage(role=Role.TOOL, content=[TextPart(text="seen"), picture], tool_call_id=call("c1").id)
     *_, turn = to_history([assistant("", call("c1")), shown])
-    assert [type(item) for item in turn.parts[0].content] == [str, told.ImageUrl]  # type: ignore[union-attr]
+    assert [type(item) for item in turn.parts[0].content] == [str, ai.ImageUrl]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -113,31 +113,31 @@ def test_a_call_that_did_not_go_well_is_marked_as_such(metadata: dict[str, Any],
     assert turn.parts[0].outcome == outcome  # type: ignore[union-attr]
 
 
-def test_a_file_in_the_store_of_a_provider_is_named_to_it() -> None:
+def test_a_file_in_a_providers_store_is_passed_by_its_id() -> None:
     (item,) = _items(DocumentPart(source=FileSource(value="file-1", provider="openai", mime_type="application/pdf")))
     assert (item.file_id, item.provider_name, item.media_type) == ("file-1", "openai", "application/pdf")
 
 
 @pytest.mark.parametrize(
-    ("source", "complaint"),
+    ("source", "message"),
     [
-        (FileSource(value="fil_1"), "`fil_1` is not in a provider's store.*send it as data"),
-        (FileSource(value="x", provider="somewhere"), "`x` is not in a provider's store"),
+        (FileSource(value="fil_1"), "`fil_1` is not in a provider's file store.*send it as data"),
+        (FileSource(value="x", provider="somewhere"), "`x` is not in a provider's file store"),
         (DataSource(value="not base64!", mime_type="image/png"), "not base64"),
         (UrlSource(value="file:///etc/passwd"), "must begin with https://"),
     ],
 )
-def test_media_that_no_model_can_reach_is_refused_with_what_to_do(source: Any, complaint: str) -> None:
-    with pytest.raises(ModelRefused, match=complaint):
+def test_media_that_no_model_can_reach_is_refused_with_the_remedy(source: Any, message: str) -> None:
+    with pytest.raises(ModelRefused, match=message):
         _items(ImagePart(source=source))
 
 
-def test_instructions_and_tools_stand_beside_the_messages() -> None:
-    asked = to_request_parameters(asking(tools=["look"], system="Be good."))
-    assert [part.content for part in asked.instruction_parts or []] == ["Be good."]
-    (tool,) = asked.function_tools
+def test_instructions_and_tools_are_request_parameters() -> None:
+    requests = to_request_parameters(model_request(tools=["look"], system="Be good."))
+    assert [part.content for part in requests.instruction_parts or []] == ["Be good."]
+    (tool,) = requests.function_tools
     assert (tool.name, tool.description, tool.parameters_json_schema) == ("look", "Does look.", {"type": "object"})
-    assert to_request_parameters(asking(system="")).instruction_parts == []
+    assert to_request_parameters(model_request(system="")).instruction_parts == []
 
 
 def _items(*parts: Part) -> list[Any]:
@@ -148,9 +148,9 @@ def _items(*parts: Part) -> list[Any]:
 def _told(part: Any) -> tuple[Any, ...]:
     kind = type(part).__name__
     match part:
-        case told.ToolCallPart():
+        case ai.ToolCallPart():
             return kind, part.tool_name, part.tool_call_id, part.args
-        case told.ToolReturnPart():
+        case ai.ToolReturnPart():
             return kind, part.tool_name, part.tool_call_id, part.content
         case _:
             return kind, part.content

@@ -1,4 +1,4 @@
-"""pydantic-ai may gain a kind of part, delta or event: here we notice, and decide what it means to us."""
+"""Fails when pydantic-ai adds a kind of part, delta or event, so that we decide how to handle it."""
 
 from typing import Annotated, Any, get_args, get_origin
 
@@ -8,20 +8,20 @@ from holdfast.models.messages import SENT_PARTS, UNSENT_PARTS
 from holdfast.models.streaming import DELTA_CONVERTERS, EVENT_CONVERTERS, PART_CONVERTERS
 
 
-def test_every_part_of_a_request_is_one_that_we_send_or_one_that_we_never_do() -> None:
+def test_every_request_part_is_either_sent_or_never_sent() -> None:
     assert set(SENT_PARTS) | set(UNSENT_PARTS) == _members(messages.ModelRequestPart)
     assert not SENT_PARTS & UNSENT_PARTS
 
 
-def test_every_part_of_a_response_is_told() -> None:
+def test_every_response_part_has_a_converter() -> None:
     assert set(PART_CONVERTERS) == _members(messages.ModelResponsePart)
 
 
-def test_every_delta_of_a_part_is_told() -> None:
+def test_every_part_delta_has_a_converter() -> None:
     assert set(DELTA_CONVERTERS) == _members(messages.ModelResponsePartDelta)
 
 
-def test_every_event_of_a_stream_is_told() -> None:
+def test_every_stream_event_has_a_converter() -> None:
     assert set(EVENT_CONVERTERS) == _members(messages.ModelResponseStreamEvent)
 
 

@@ -9,7 +9,7 @@ from holdfast.models.prices import ConfiguredPrices, configured_prices, listed_p
 MILLION = 1_000_000
 
 
-def test_a_model_on_the_list_has_its_price() -> None:
+def test_a_listed_model_has_its_price() -> None:
     prices = listed_prices("gpt-4o", provider="openai")
     assert prices is not None
     assert prices.cost(RequestUsage(input_tokens=MILLION, output_tokens=MILLION)) == pytest.approx(12.5)
@@ -17,7 +17,7 @@ def test_a_model_on_the_list_has_its_price() -> None:
     assert cached == pytest.approx(1.25)
 
 
-def test_a_provider_is_known_by_its_address_too() -> None:
+def test_a_provider_is_found_by_its_url() -> None:
     assert listed_prices("gpt-4o", url="https://api.openai.com/v1/") is not None
 
 
@@ -31,19 +31,17 @@ def test_a_provider_is_known_by_its_address_too() -> None:
         ("gpt-4o", "github-copilot", None),  # on the list, without a price
     ],
 )
-def test_what_is_not_known_has_no_price_rather_than_none_to_pay(
-    model: str, provider: str | None, url: str | None
-) -> None:
+def test_an_unknown_price_is_null_not_zero(model: str, provider: str | None, url: str | None) -> None:
     assert listed_prices(model, provider=provider, url=url) is None
 
 
-def test_usage_that_contradicts_itself_has_no_price() -> None:
+def test_inconsistent_usage_has_no_price() -> None:
     prices = listed_prices("gpt-4o", provider="openai")
     assert prices is not None
     assert prices.cost(RequestUsage(input_tokens=1, cache_read_tokens=5)) is None
 
 
-def test_prices_of_the_settings_hold() -> None:
+def test_prices_in_the_settings_are_used() -> None:
     settings = ProviderSettings(
         api="openai",
         base_url="http://localhost/v1",
@@ -62,9 +60,7 @@ tokens = st.integers(0, 10**9)
 
 
 @given(tokens, tokens, tokens, st.floats(0, 100), st.floats(0, 100))
-def test_a_cost_is_never_less_than_nothing(
-    used: int, cached: int, made: int, price: float, cached_price: float
-) -> None:
+def test_a_cost_is_never_negative(used: int, cached: int, made: int, price: float, cached_price: float) -> None:
     prices = ConfiguredPrices(input=price, output=price, cached_input=cached_price)
     cost = prices.cost(RequestUsage(input_tokens=used, cache_read_tokens=cached, output_tokens=made))
     assert cost is not None

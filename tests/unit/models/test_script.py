@@ -9,7 +9,7 @@ from holdfast.domain.errors import Invalid, ScriptError
 from holdfast.models.scripted import DEFAULT_CONTEXT_WINDOW, Script, ScriptFile, ScriptTurn, parse_script
 
 
-def test_a_turn_says_nothing_by_itself() -> None:
+def test_a_turn_is_empty_by_default() -> None:
     assert parse_script('{"turns": [{}]}', file="a.json") == Script(turns=[ScriptTurn()])
     assert parse_script('{"turns": [{}]}', file="a.json").after_last == "fail"
     assert parse_script('{"turns": [{}]}', file="a.json").context_window == DEFAULT_CONTEXT_WINDOW
@@ -55,13 +55,13 @@ BOTTOMLESS = b'{"turns": [{"call": [{"name": "a", "arguments": {"a": ' + b"[" * 
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"hello", b"\xff", b'{"turns": [{"say": "\xff"}]}', BOTTOMLESS])
-def test_what_is_not_json_is_an_error_that_names_the_file(text: bytes) -> None:
+def test_invalid_json_is_an_error_that_names_the_file(text: bytes) -> None:
     with pytest.raises(ScriptError, match=r"script `a\.json` is not JSON"):
         parse_script(text, file="a.json")
 
 
 @given(st.binary(max_size=200))
-def test_no_bytes_at_all_bring_anything_but_a_script_or_an_error(text: bytes) -> None:
+def test_any_bytes_give_a_script_or_an_error(text: bytes) -> None:
     try:
         assert isinstance(parse_script(text, file="a.json"), Script)
     except Invalid as error:
@@ -75,24 +75,24 @@ def test_a_file_is_parsed_once_until_it_changes(tmp_path: Path) -> None:
     first = file.read()
     assert file.read() is first
     path.write_text('{"turns": [{"say": "two"}]}')
-    os.utime(path, ns=(1, 1))  # as if it was written in another moment
+    os.utime(path, ns=(1, 1))  # a different modification time
     assert file.read().turns[0].say == "two"
 
 
-def test_a_file_that_is_not_there_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(ScriptError, match=r"nowhere\.json` cannot be read: No such file"):
         ScriptFile(tmp_path / "nowhere.json").read()
-    with pytest.raises(ScriptError, match="cannot be read: it is no file"):
+    with pytest.raises(ScriptError, match="cannot be read: it is not a file"):
         ScriptFile(tmp_path).read()
 
 
-def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_is_refused_without_blocking(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ScriptError, match="cannot be read: it is no file"):
+    with pytest.raises(ScriptError, match="cannot be read: it is not a file"):
         ScriptFile(tmp_path / "pipe").read()
 
 
 @pytest.mark.parametrize("name", ["a\x00b", "\ud800", "x" * 5_000])
-def test_a_name_that_no_file_can_have_is_an_error(tmp_path: Path, name: str) -> None:
+def test_an_impossible_file_name_is_an_error(tmp_path: Path, name: str) -> None:
     with pytest.raises(ScriptError, match="cannot be read"):
         ScriptFile(tmp_path / name).read()

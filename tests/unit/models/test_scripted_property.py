@@ -1,4 +1,4 @@
-"""Any valid script, at any position: what comes out is well formed, or an error of ours."""
+"""Any valid script at any position gives a well-formed stream or one of our errors."""
 
 import tempfile
 from pathlib import Path
@@ -21,7 +21,7 @@ from holdfast.ports.model import (
     ToolCallStarted,
 )
 from tests.builders import assistant, call, result, user
-from tests.unit.models.asking import asking, calls, finished, scripted, text
+from tests.unit.models.model_calls import calls, finished, model_request, scripted, text
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 marked = st.lists(words | st.sampled_from(["{$last_user}", "{$last_tool}", "{$other}"]), max_size=4).map("".join)
@@ -63,53 +63,53 @@ async def test_a_stream_is_well_formed_and_the_same_each_time(
     script: tuple[list[dict[str, Any]], str], position: int, messages: list[Any], purpose: ModelCallPurpose
 ) -> None:
     played, after_last = script
-    request = asking(*messages, tools=["look", "jump"], position=position, purpose=purpose)
+    request = model_request(*messages, tools=["look", "jump"], position=position, purpose=purpose)
     with tempfile.TemporaryDirectory() as folder:
         model = scripted(Path(folder), *played, after_last=after_last)
-        said, error = await _attempt(model, request)
+        output, error = await _attempt(model, request)
         again, error_again = await _attempt(model, request)
-    assert said == again
+    assert output == again
     assert repr(error) == repr(error_again)
-    _check_order(said)
+    _check_order(output)
     if purpose is ModelCallPurpose.SUMMARY:
         assert error is None
     elif position >= len(played) and after_last == "fail":
         assert isinstance(error, ScriptError)
-        assert said == []
+        assert output == []
     elif error is None:
         turn = played[min(position, len(played) - 1)]
-        assert len([name for name, _ in calls(said)]) == len(turn.get("call", []))
-        assert (finished(said).reason == "tool_calls") == bool(turn.get("call"))
+        assert len([name for name, _ in calls(output)]) == len(turn.get("call", []))
+        assert (finished(output).reason == "tool_calls") == bool(turn.get("call"))
         if "{$" not in turn.get("say", ""):
-            assert text(said) == turn.get("say", "")
+            assert text(output) == turn.get("say", "")
 
 
 @given(st.text(max_size=40), st.integers(1, 60))
-def test_pieces_are_the_whole_and_nearly_equal(said: str, count: int) -> None:
-    parts = split_text(said, count)
-    assert "".join(parts) == said
-    assert len(parts) == min(count, len(said))
+def test_pieces_are_the_whole_and_nearly_equal(output: str, count: int) -> None:
+    parts = split_text(output, count)
+    assert "".join(parts) == output
+    assert len(parts) == min(count, len(output))
     assert max(map(len, parts), default=0) - min(map(len, parts), default=0) <= 1
 
 
 async def _attempt(model: Any, request: ModelRequest) -> tuple[list[ModelDelta], HoldfastError | None]:
-    said: list[ModelDelta] = []
+    output: list[ModelDelta] = []
     try:
         async with model.stream(request) as stream:
             async for delta in stream:
-                said.append(delta)
+                output.append(delta)
     except HoldfastError as error:
-        return said, error
-    return said, None
+        return output, error
+    return output, None
 
 
-def _check_order(said: list[ModelDelta]) -> None:
-    """Thoughts, then text, then calls with their arguments, then the end; nothing is empty."""
+def _check_order(output: list[ModelDelta]) -> None:
+    """Check the order: reasoning, text, calls with their arguments, end; no delta is empty."""
     order = [ReasoningDelta, TextDelta, ToolCallStarted, ModelFinished]
-    kinds = [ToolCallStarted if isinstance(delta, ToolArgumentsDelta) else type(delta) for delta in said]
+    kinds = [ToolCallStarted if isinstance(delta, ToolArgumentsDelta) else type(delta) for delta in output]
     assert kinds == sorted(kinds, key=order.index)
     open_calls: set[str] = set()
-    for delta in said:
+    for delta in output:
         match delta:
             case TextDelta(text=more) | ReasoningDelta(text=more):
                 assert more
@@ -119,6 +119,6 @@ def _check_order(said: list[ModelDelta]) -> None:
             case ToolArgumentsDelta(id=id):
                 assert id in open_calls
             case ModelFinished():
-                assert delta is said[-1]
+                assert delta is output[-1]
             case _:
-                pytest.fail(f"what is {delta}?")
+                pytest.fail(f"unexpected delta: {delta}")

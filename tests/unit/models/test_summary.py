@@ -5,7 +5,7 @@ from holdfast.models.text import MAX_SUMMARY_CHARS, summarise
 from tests.builders import assistant, call, result, user
 
 
-def test_it_is_how_each_message_of_user_and_assistant_begins() -> None:
+def test_a_summary_is_the_first_sentence_of_each_user_and_assistant_message() -> None:
     conversation = [
         user("Please fix v1.2 of the parser. It fails on\nempty input."),
         assistant("", call("c1")),
@@ -19,20 +19,20 @@ def test_sentences_end_in_japanese_too() -> None:
     assert summarise([user("修正してください。空の入力で失敗します。")]) == "user: 修正してください。"
 
 
-def test_nothing_said_is_said_so() -> None:
-    assert summarise([]) == "nothing was said"
+def test_an_empty_conversation_has_a_summary() -> None:
+    assert summarise([]) == "no messages"
 
 
 @given(
     st.lists(st.text(max_size=500).map(user) | st.text(max_size=500).map(assistant), max_size=80), st.integers(1, 9000)
 )
-def test_it_is_never_longer_than_it_may_be(conversation: list[object], most: int) -> None:
+def test_a_summary_is_never_longer_than_the_limit(conversation: list[object], most: int) -> None:
     summary = summarise(conversation, max_chars=most)  # type: ignore[arg-type]
     assert len(summary) <= most
     assert summary
 
 
-def test_each_of_many_messages_has_a_share() -> None:
+def test_every_message_gets_a_share_of_the_summary() -> None:
     summary = summarise([user(f"{number} " + "long " * 100) for number in range(40)])
     assert len(summary) <= MAX_SUMMARY_CHARS
     assert all(f"user: {number} long" in summary for number in range(40))

@@ -9,13 +9,13 @@ import pytest
 from holdfast.domain.errors import Invalid, ScriptError
 from holdfast.domain.model_provider import ProviderSettings
 from holdfast.models.registry import ModelRegistry
-from tests.unit.models.asking import deltas, scripted, text
+from tests.unit.models.model_calls import deltas, scripted, text
 
 LOCAL = ProviderSettings(api="openai", base_url="http://127.0.0.1:9/v1")
 
 
 @pytest.fixture
-async def catalog() -> AsyncIterator[ModelRegistry]:
+async def registry() -> AsyncIterator[ModelRegistry]:
     async with ModelRegistry({"local": LOCAL}) as models:
         yield models
 
@@ -26,36 +26,36 @@ def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(variable)
 
 
-async def test_a_script_is_found_in_the_folder_of_its_agent(tmp_path: Path, catalog: ModelRegistry) -> None:
+async def test_a_script_path_is_relative_to_the_folder_of_its_agent(tmp_path: Path, registry: ModelRegistry) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     scripted(tmp_path / "a", {"say": "one"})
     scripted(tmp_path / "b", {"say": "two"})
-    found = [catalog.find("scripted:script.json", folder=str(tmp_path / name)) for name in ("a", "b")]
+    found = [registry.find("scripted:script.json", folder=str(tmp_path / name)) for name in ("a", "b")]
     assert [text(await deltas(model)) for model in found] == ["one", "two"]
-    assert catalog.find("scripted:../a/script.json", folder=str(tmp_path / "b")).name == "scripted:../a/script.json"
+    assert registry.find("scripted:../a/script.json", folder=str(tmp_path / "b")).name == "scripted:../a/script.json"
 
 
-def test_the_same_name_is_the_same_model(tmp_path: Path, catalog: ModelRegistry) -> None:
+def test_the_same_name_is_the_same_model(tmp_path: Path, registry: ModelRegistry) -> None:
     scripted(tmp_path, {})
     for name in ("scripted:script.json", "local:m"):
-        assert catalog.find(name, folder=str(tmp_path)) is catalog.find(name, folder=str(tmp_path))
+        assert registry.find(name, folder=str(tmp_path)) is registry.find(name, folder=str(tmp_path))
 
 
-def test_a_script_that_is_not_there_is_an_error_that_names_it(tmp_path: Path, catalog: ModelRegistry) -> None:
+def test_a_missing_script_is_an_error_that_names_it(tmp_path: Path, registry: ModelRegistry) -> None:
     with pytest.raises(ScriptError, match=r"nowhere\.json"):
-        catalog.find("scripted:nowhere.json", folder=str(tmp_path))
+        registry.find("scripted:nowhere.json", folder=str(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["", "gpt-5", ":", "openai:", ":gpt-5", "scripted:"])
-def test_a_name_without_a_provider_or_a_model_is_refused(name: str, catalog: ModelRegistry) -> None:
+def test_a_name_without_a_provider_or_a_model_is_refused(name: str, registry: ModelRegistry) -> None:
     with pytest.raises(Invalid, match="write `provider:model`"):
-        catalog.find(name)
+        registry.find(name)
 
 
-def test_an_unknown_provider_is_refused_with_those_there_are(catalog: ModelRegistry) -> None:
+def test_an_unknown_provider_is_refused_with_the_known_ones(registry: ModelRegistry) -> None:
     with pytest.raises(Invalid, match="there is no provider `nobody`: there are `scripted`, `local`, `anthropic`"):
-        catalog.find("nobody:gpt-5")
+        registry.find("nobody:gpt-5")
 
 
 @pytest.mark.parametrize(
@@ -69,33 +69,33 @@ def test_an_unknown_provider_is_refused_with_those_there_are(catalog: ModelRegis
         ("vllm:qwen3", "VLLM_BASE_URL"),
     ],
 )
-def test_a_missing_key_is_an_error_that_names_the_variable(name: str, variable: str, catalog: ModelRegistry) -> None:
+def test_a_missing_key_is_an_error_that_names_the_variable(name: str, variable: str, registry: ModelRegistry) -> None:
     with pytest.raises(Invalid, match=f"`{name}` needs the environment variable `{variable}`"):
-        catalog.find(name)
+        registry.find(name)
 
 
-def test_a_provider_of_ours_names_its_variable_too() -> None:
+def test_a_missing_key_of_a_custom_provider_names_its_variable() -> None:
     settings = ProviderSettings(api="openai", base_url="http://127.0.0.1:9/v1", api_key_env="HOUSE_KEY")
     with pytest.raises(Invalid, match="`house:m` needs its key in the environment variable `HOUSE_KEY`"):
         ModelRegistry({"house": settings}).find("house:m")
 
 
-def test_a_package_that_is_missing_is_named(catalog: ModelRegistry) -> None:
+def test_a_missing_package_is_named(registry: ModelRegistry) -> None:
     with pytest.raises(Invalid, match="needs a package that is not installed.*mistral"):
-        catalog.find("mistral:mistral-large-latest")
+        registry.find("mistral:mistral-large-latest")
 
 
-def test_a_provider_cannot_take_the_name_of_scripts() -> None:
+def test_a_custom_provider_cannot_be_named_scripted() -> None:
     with pytest.raises(Invalid, match="cannot be named `scripted`"):
         ModelRegistry({"scripted": LOCAL})
 
 
-async def test_what_is_known_of_a_model_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_context_window_and_price_come_from_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
-    async with ModelRegistry() as catalog:
+    async with ModelRegistry() as registry:
         known = {
-            name: (catalog.find(name).context_window, catalog.find(name).price_known)
+            name: (registry.find(name).context_window, registry.find(name).price_known)
             for name in ("openai-chat:gpt-4o", "anthropic:claude-sonnet-5", "openai-chat:not-out-yet")
         }
     assert known == {
@@ -106,7 +106,7 @@ async def test_what_is_known_of_a_model_is_known(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("api", ["openai", "openai-responses", "anthropic"])
-async def test_the_settings_of_a_provider_hold_for_its_models(api: str) -> None:
+async def test_the_settings_of_a_provider_apply_to_its_models(api: str) -> None:
     settings = ProviderSettings(
         api=api,  # type: ignore[arg-type]
         base_url="http://127.0.0.1:9",
@@ -114,65 +114,65 @@ async def test_the_settings_of_a_provider_hold_for_its_models(api: str) -> None:
         input_usd_per_million=1,
         output_usd_per_million=2,
     )
-    async with ModelRegistry({"house": settings}) as catalog:
-        model = catalog.find("house:gpt-4o")
+    async with ModelRegistry({"house": settings}) as registry:
+        model = registry.find("house:gpt-4o")
         assert (model.name, model.context_window, model.price_known) == ("house:gpt-4o", 32_000, True)
 
 
-def test_a_name_that_is_expensive_elsewhere_has_no_price_at_home(catalog: ModelRegistry) -> None:
-    assert not catalog.find("local:gpt-4o").price_known
+def test_a_custom_provider_has_no_listed_price(registry: ModelRegistry) -> None:
+    assert not registry.find("local:gpt-4o").price_known
 
 
-async def test_a_provider_of_ours_goes_before_one_that_is_built_in() -> None:
-    async with ModelRegistry({"openai": ProviderSettings(api="openai", base_url="http://127.0.0.1:9/v1")}) as catalog:
-        assert not catalog.find("openai:gpt-4o").price_known
+async def test_a_custom_provider_takes_precedence_over_a_built_in_one() -> None:
+    async with ModelRegistry({"openai": ProviderSettings(api="openai", base_url="http://127.0.0.1:9/v1")}) as registry:
+        assert not registry.find("openai:gpt-4o").price_known
 
 
-async def test_clients_do_not_try_again_by_themselves(catalog: ModelRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_clients_do_not_retry(registry: ModelRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
     for name in ("local:m", "anthropic:claude-sonnet-5"):
-        assert catalog.find(name)._provided.client.max_retries == 0  # type: ignore[attr-defined]
+        assert registry.find(name)._model.client.max_retries == 0  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("provider", ["local", "openai-chat"])
 async def test_the_models_of_a_provider_share_its_connections(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "k")
-    async with ModelRegistry({"local": LOCAL}) as catalog:
-        models = [catalog.find(f"{provider}:{number}") for number in range(3)]
+    async with ModelRegistry({"local": LOCAL}) as registry:
+        models = [registry.find(f"{provider}:{number}") for number in range(3)]
         assert len(set(models)) == 3
-        client, *others = [model._provided.client for model in models]  # type: ignore[attr-defined]
+        client, *others = [model._model.client for model in models]  # type: ignore[attr-defined]
         assert all(other is client for other in others)
         assert not client.is_closed()
     assert client.is_closed()
 
 
-def test_nothing_of_a_provider_is_imported_before_one_is_asked_for(tmp_path: Path) -> None:
+def test_no_provider_library_is_imported_before_its_first_use(tmp_path: Path) -> None:
     scripted(tmp_path, {})
     program = (
-        "import sys, holdfast, holdfast.models.registry as catalog; "
-        f"catalog.ModelRegistry().find('scripted:script.json', folder={str(tmp_path)!r}); "
+        "import sys, holdfast, holdfast.models.registry as registry; "
+        f"registry.ModelRegistry().find('scripted:script.json', folder={str(tmp_path)!r}); "
         "print([name for name in ('pydantic_ai', 'pydantic', 'openai', 'genai_prices') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
-def test_a_provider_is_imported_where_it_does_not_hold_up_the_loop(tmp_path: Path) -> None:
+def test_a_provider_library_is_imported_in_a_thread(tmp_path: Path) -> None:
     program = """
 import asyncio, sys, threading
 from holdfast.domain.model_provider import ProviderSettings
 from holdfast.models.registry import ModelRegistry
 
-def hear(event, arguments):
+def on_import(event, arguments):
     if event == "import" and arguments[0] in ("pydantic_ai", "openai"):
         print(arguments[0], threading.current_thread() is threading.main_thread())
 
 async def main():
     local = ProviderSettings(api="openai", base_url="http://127.0.0.1:9/v1")
-    async with ModelRegistry({"local": local}) as catalog:
-        sys.addaudithook(hear)
-        await catalog.prepare(["scripted:script.json", "nonsense", "local:m"])
-        assert catalog.find("local:m") is catalog.find("local:m")
+    async with ModelRegistry({"local": local}) as registry:
+        sys.addaudithook(on_import)
+        await registry.prepare(["scripted:script.json", "nonsense", "local:m"])
+        assert registry.find("local:m") is registry.find("local:m")
 
 asyncio.run(main())
 """
@@ -180,7 +180,7 @@ asyncio.run(main())
     assert set(done.stdout.splitlines()) == {"pydantic_ai False", "openai False"}
 
 
-async def test_what_cannot_be_prepared_is_told_to_whoever_asks_for_it(catalog: ModelRegistry) -> None:
-    await catalog.prepare(["nobody:gpt-5"])
+async def test_an_error_of_prepare_is_raised_by_find(registry: ModelRegistry) -> None:
+    await registry.prepare(["nobody:gpt-5"])
     with pytest.raises(Invalid, match="there is no provider `nobody`"):
-        catalog.find("nobody:gpt-5")
+        registry.find("nobody:gpt-5")

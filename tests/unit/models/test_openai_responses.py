@@ -7,8 +7,8 @@ from holdfast.domain.ids import ToolCallId
 from holdfast.domain.message import NewMessage, Role, ToolCall
 from holdfast.models.messages import PROVIDER_METADATA_KEY
 from tests.builders import result, user
-from tests.unit.models.asking import asking, calls, deltas, finished
-from tests.unit.models.wire import Wire, events, responses
+from tests.unit.models.fake_transport import FakeTransport, events, responses
+from tests.unit.models.model_calls import calls, deltas, finished, model_request
 
 HEAD: dict[str, Any] = {
     "id": "resp_1",
@@ -39,7 +39,7 @@ USAGE = {
 
 
 def answer(*, completed: bool = True) -> list[dict[str, Any]]:
-    told: list[dict[str, Any]] = [
+    ai: list[dict[str, Any]] = [
         {"type": "response.created", "response": {**HEAD, "status": "in_progress"}},
         {"type": "response.output_item.added", "output_index": 0, "item": {**REASONING, "encrypted_content": None}},
         {"type": "response.output_item.done", "output_index": 0, "item": REASONING},
@@ -53,35 +53,35 @@ def answer(*, completed: bool = True) -> list[dict[str, Any]]:
         {"type": "response.output_item.done", "output_index": 1, "item": CALL},
     ]
     done = {**HEAD, "status": "completed", "output": [REASONING, CALL], "usage": USAGE}
-    told += [{"type": "response.completed", "response": done}] if completed else []
-    return [{**event, "sequence_number": number} for number, event in enumerate(told)]
+    ai += [{"type": "response.completed", "response": done}] if completed else []
+    return [{**event, "sequence_number": number} for number, event in enumerate(ai)]
 
 
-async def test_sealed_thoughts_go_back_before_the_call_that_they_led_to() -> None:
-    wire = Wire(events(*answer()), events(*answer()))
-    model = responses(wire)
-    said = await deltas(model, asking(tools=["look"]))
-    assert calls(said) == [("look", {"at": 1})]
-    assert finished(said).usage.cached_input_tokens == 4
+async def test_encrypted_reasoning_is_sent_back_before_its_call() -> None:
+    transport = FakeTransport(events(*answer()), events(*answer()))
+    model = responses(transport)
+    output = await deltas(model, model_request(tools=["look"]))
+    assert calls(output) == [("look", {"at": 1})]
+    assert finished(output).usage.cached_input_tokens == 4
     message = NewMessage(
         role=Role.ASSISTANT,
         content="",
         tool_calls=[ToolCall(id=ToolCallId("call_abcdefgh"), name="look", arguments={"at": 1})],
-        metadata={PROVIDER_METADATA_KEY: finished(said).provider_data},
+        metadata={PROVIDER_METADATA_KEY: finished(output).provider_data},
     )
-    await deltas(model, asking(user("hi"), message, result("call_abcdefgh", "seen"), tools=["look"]))
-    kinds = [item.get("type", item.get("role")) for item in wire.asked[1]["input"]]
+    await deltas(model, model_request(user("hi"), message, result("call_abcdefgh", "seen"), tools=["look"]))
+    kinds = [item.get("type", item.get("role")) for item in transport.requests[1]["input"]]
     assert kinds == ["user", "reasoning", "function_call", "function_call_output"]
-    assert wire.asked[1]["input"][1]["encrypted_content"] == "sealed"
+    assert transport.requests[1]["input"][1]["encrypted_content"] == "sealed"
 
 
-async def test_an_answer_that_grew_too_long_is_told_as_one() -> None:
-    *told, done = answer()
+async def test_a_response_over_the_token_limit_ends_with_length() -> None:
+    *ai, done = answer()
     cut = {**done["response"], "status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
-    wire = Wire(events(*told, {**done, "type": "response.incomplete", "response": cut}))
-    assert finished(await deltas(responses(wire), asking(tools=["look"]))).reason == "length"
+    transport = FakeTransport(events(*ai, {**done, "type": "response.incomplete", "response": cut}))
+    assert finished(await deltas(responses(transport), model_request(tools=["look"]))).reason == "length"
 
 
-async def test_a_stream_that_was_never_completed_is_an_outage() -> None:
-    with pytest.raises(ModelUnavailable, match="ended before it was finished"):
-        await deltas(responses(Wire(events(*answer(completed=False)))), asking(tools=["look"]))
+async def test_an_incomplete_stream_is_an_outage() -> None:
+    with pytest.raises(ModelUnavailable, match="was cut off"):
+        await deltas(responses(FakeTransport(events(*answer(completed=False)))), model_request(tools=["look"]))

@@ -1,4 +1,4 @@
-"""Short ways to ask a model."""
+"""Helpers to call a model and read its deltas."""
 
 import asyncio
 from collections.abc import Sequence
@@ -24,11 +24,11 @@ from holdfast.ports.model import (
 from tests.builders import user
 
 RUN: Final = RunId("run_1")
-PATIENCE: Final = 20
-"""Seconds after which a call that should have ended is a hang."""
+CALL_TIMEOUT_SECONDS: Final = 20
+"""Seconds after which a call counts as hung."""
 
 
-def asking(*messages: Message | NewMessage, tools: Sequence[str] = (), **fields: Any) -> ModelRequest:
+def model_request(*messages: Message | NewMessage, tools: Sequence[str] = (), **fields: Any) -> ModelRequest:
     """Return a request with these messages and tools."""
     offered = [ToolDefinition(name=name, description=f"Does {name}.", parameters={"type": "object"}) for name in tools]
     return ModelRequest(
@@ -37,33 +37,33 @@ def asking(*messages: Message | NewMessage, tools: Sequence[str] = (), **fields:
 
 
 async def deltas(model: Model, request: ModelRequest | None = None) -> list[ModelDelta]:
-    """Return everything that a call gives out."""
-    async with asyncio.timeout(PATIENCE), model.stream(request or asking()) as stream:
+    """Return all deltas of a call."""
+    async with asyncio.timeout(CALL_TIMEOUT_SECONDS), model.stream(request or model_request()) as stream:
         return [delta async for delta in stream]
 
 
 def scripted(folder: Path, *turns: dict[str, Any], **script: Any) -> ScriptedModel:
-    """Return a model that follows these turns."""
+    """Return a scripted model with these turns."""
     path = folder / "script.json"
     path.write_bytes(msgspec.json.encode({"turns": turns, **script}))
     return ScriptedModel("scripted:script.json", path)
 
 
-def text(said: Sequence[ModelDelta]) -> str:
-    """Return what was said in all."""
-    return "".join(delta.text for delta in said if isinstance(delta, TextDelta))
+def text(output: Sequence[ModelDelta]) -> str:
+    """Return the text of all deltas."""
+    return "".join(delta.text for delta in output if isinstance(delta, TextDelta))
 
 
-def thoughts(said: Sequence[ModelDelta]) -> str:
-    """Return what was thought in all."""
-    return "".join(delta.text for delta in said if isinstance(delta, ReasoningDelta))
+def thoughts(output: Sequence[ModelDelta]) -> str:
+    """Return the reasoning of all deltas."""
+    return "".join(delta.text for delta in output if isinstance(delta, ReasoningDelta))
 
 
-def calls(said: Sequence[ModelDelta]) -> list[tuple[str, Any]]:
-    """Return the tools that were called, with their arguments."""
+def calls(output: Sequence[ModelDelta]) -> list[tuple[str, Any]]:
+    """Return the called tools with their arguments."""
     arguments: dict[str, str] = {}
     names: dict[str, str] = {}
-    for delta in said:
+    for delta in output:
         if isinstance(delta, ToolCallStarted):
             assert delta.id not in names
             names[delta.id] = delta.name
@@ -73,9 +73,9 @@ def calls(said: Sequence[ModelDelta]) -> list[tuple[str, Any]]:
     return [(name, msgspec.json.decode(arguments[id] or "{}")) for id, name in names.items()]
 
 
-def finished(said: Sequence[ModelDelta]) -> ModelFinished:
-    """Return how a call ended."""
-    *before, last = said
+def finished(output: Sequence[ModelDelta]) -> ModelFinished:
+    """Return the last delta, which ends the call."""
+    *before, last = output
     assert not any(isinstance(delta, ModelFinished) for delta in before)
     assert isinstance(last, ModelFinished)
     return last
