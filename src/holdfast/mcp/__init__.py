@@ -1,1 +1,1 @@
-"""Tools of MCP servers: processes that live as long as they are needed, and addresses."""
+"""Tools of MCP servers, which run as processes on demand or are reached over HTTP."""

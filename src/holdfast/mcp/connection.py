@@ -24,131 +24,133 @@ from holdfast.mcp.calls import ConnectionLoss
 from holdfast.mcp.replies import Elicitation, ElicitationRequest, McpResult
 
 HANDSHAKE_TIMEOUT_SECONDS: Final = 60.0
-"""Seconds that a server has to start, to introduce itself and to list its tools."""
+"""Seconds a server has to start and initialize, and again to list its tools."""
 MAX_TOOL_PAGES: Final = 100
 MAX_CALL_ROUNDS: Final = 100
-"""How often a server is called again that wants nothing but that."""
+"""Repeated calls of a server that requests another round without an elicitation."""
 CALL_ROUND_INTERVAL_SECONDS: Final = 0.25
-"""Seconds between two of them."""
+"""Seconds between two such rounds."""
 CALL_KEY_META: Final = "io.holdfast/call-key"
-"""Where in its `_meta` a call has its key: the same however often it is made."""
+"""Field of `_meta` with the idempotency key of a call."""
 
 ElicitHandler: TypeAlias = Callable[[ElicitationRequest], Awaitable[dict[str, Json]]]
 import_module("jsonschema")  # the SDK would import it in the middle of the first call
 
 _CLIENT_INFO: Final = types.Implementation(name="holdfast", version="1")
 _RECONNECT_CODES: Final = frozenset({types.CONNECTION_CLOSED, types.REQUEST_TIMEOUT, types.INVALID_REQUEST})
-"""Errors after which a connection is made anew. An address that was started again finds our requests invalid."""
+"""Errors after which the connection is reopened. A restarted HTTP server rejects our session as an invalid request."""
 
 
 class McpConnection:
-    """A server that has introduced itself."""
+    """An initialized session with a server."""
 
-    def __init__(self, client: Client, ending: ConnectionLoss) -> None:
+    def __init__(self, client: Client, loss: ConnectionLoss) -> None:
         self._client = client
-        self._loss = ending
+        self._loss = loss
         self.tools_changed = False
-        """Whether it says that it has other tools than it has listed."""
+        """Whether the server has announced a change of its tools since it listed them."""
 
     @property
     def closed(self) -> bool:
-        """Whether nothing can be asked of it any more."""
+        """Whether the connection was lost."""
         return self._loss.occurred.is_set()
 
     async def list_tools(self) -> list[Json]:
-        """Return its tools, as it lists them."""
-        self.tools_changed, listed = False, False
+        """Return the tools as the server lists them."""
+        self.tools_changed, complete = False, False
+        tools: list[Json] = []
+        cursor: str | None = None
         try:
             with _wrap_errors(self._loss):
-                found = await self._list_pages()
-            listed = True
-            return found
+                async with asyncio.timeout(HANDSHAKE_TIMEOUT_SECONDS):
+                    for _ in range(MAX_TOOL_PAGES):
+                        page = await self._client.list_tools(cursor=cursor)
+                        tools += [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools]
+                        cursor = page.next_cursor
+                        if cursor is None:
+                            break
+            complete = True
+            return tools
         finally:
-            self.tools_changed = self.tools_changed or not listed
+            self.tools_changed = self.tools_changed or not complete
 
     async def call(
         self, tool: str, arguments: dict[str, Json], *, key: str, answers: dict[str, dict[str, Json]], state: str | None
     ) -> McpResult | Elicitation:
-        """Call a tool, or call it again with `answers` to what it asked."""
+        """Call a tool, or repeat a call with the `answers` to its elicitation."""
+        responses: types.InputResponses = {
+            name: types.ElicitResult.model_validate(answer) for name, answer in answers.items()
+        }
         with _wrap_errors(self._loss):
-            return await self._call(tool, arguments, key=key, answers=answers, state=state)
-
-    async def _list_pages(self) -> list[Json]:
-        found: list[Json] = []
-        cursor: str | None = None
-        async with asyncio.timeout(HANDSHAKE_TIMEOUT_SECONDS):
-            for _ in range(MAX_TOOL_PAGES):
-                page = await self._client.list_tools(cursor=cursor)
-                found += [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools]
-                cursor = page.next_cursor
-                if cursor is None:
-                    break
-        return found
-
-    async def _call(
-        self, tool: str, arguments: dict[str, Json], *, key: str, answers: dict[str, dict[str, Json]], state: str | None
-    ) -> McpResult | Elicitation:
-        given: types.InputResponses = {name: types.ElicitResult.model_validate(one) for name, one in answers.items()}
-        for _ in range(MAX_CALL_ROUNDS):
-            result = await self._client.session.call_tool(
-                tool,
-                arguments,
-                input_responses=given or None,
-                request_state=state,
-                meta=cast(types.RequestParamsMeta, {CALL_KEY_META: key}),
-                allow_input_required=True,
-            )
-            if not isinstance(result, types.InputRequiredResult):
-                return msgspec.convert(result.model_dump(mode="json", by_alias=True, exclude_none=True), McpResult)
-            if result.input_requests:
-                return _to_elicitation(result.input_requests, result.request_state)
-            given, state = {}, result.request_state
-            await asyncio.sleep(CALL_ROUND_INTERVAL_SECONDS)
-        raise McpServerFailed(f"it has not come to an end in {MAX_CALL_ROUNDS} rounds")
+            for _ in range(MAX_CALL_ROUNDS):
+                result = await self._client.session.call_tool(
+                    tool,
+                    arguments,
+                    input_responses=responses or None,
+                    request_state=state,
+                    meta=cast(types.RequestParamsMeta, {CALL_KEY_META: key}),
+                    allow_input_required=True,
+                )
+                if not isinstance(result, types.InputRequiredResult):
+                    return msgspec.convert(result.model_dump(mode="json", by_alias=True, exclude_none=True), McpResult)
+                if result.input_requests:
+                    return _to_elicitation(result.input_requests, result.request_state)
+                responses, state = {}, result.request_state
+                await asyncio.sleep(CALL_ROUND_INTERVAL_SECONDS)
+            raise McpServerFailed(f"it did not finish the call in {MAX_CALL_ROUNDS} rounds")
 
 
 @asynccontextmanager
 async def open_connection(
-    transport: AbstractAsyncContextManager[TransportStreams], ending: ConnectionLoss, elicit: ElicitHandler
+    transport: AbstractAsyncContextManager[TransportStreams], loss: ConnectionLoss, elicit: ElicitHandler
 ) -> AsyncIterator[McpConnection]:
-    """Introduce ourselves to a server, and talk with it while the block runs."""
+    """Initialize a session with a server, for the duration of the block."""
 
-    async def ask(context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
+    async def on_elicitation(context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
         return types.ElicitResult.model_validate(await elicit(_to_elicitation_request(params)))
 
-    async def hear(message: IncomingMessage) -> None:
+    async def on_message(message: IncomingMessage) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             connection.tools_changed = True
 
-    client = Client(transport, elicitation_callback=ask, message_handler=hear, client_info=_CLIENT_INFO, cache=None)
-    connection = McpConnection(client, ending)
-    with _wrap_errors(ending):
+    client = Client(
+        transport,
+        elicitation_callback=on_elicitation,
+        message_handler=on_message,
+        client_info=_CLIENT_INFO,
+        cache=None,
+    )
+    connection = McpConnection(client, loss)
+    with _wrap_errors(loss):
         async with AsyncExitStack() as stack:
-            await _handshake(stack, client, ending)
+            await _handshake(stack, client, loss)
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
-            listening = tasks.create_task(_watch_tool_changes(client, connection))
-            stack.callback(listening.cancel)
+            watcher = tasks.create_task(_watch_tool_changes(client, connection))
+            stack.callback(watcher.cancel)
             yield connection
 
 
 @contextmanager
-def _wrap_errors(ending: ConnectionLoss) -> Iterator[None]:
-    """Make one error of whatever a server does to the SDK."""
+def _wrap_errors(loss: ConnectionLoss) -> Iterator[None]:
+    """Convert every error of the SDK to `McpServerFailed`."""
     try:
         yield
     except HoldfastError:
         raise
     except MCPError as error:
         if error.code not in _RECONNECT_CODES:
-            raise ending.refusal(error.message) from error
-        ending.record(error.message)
-        raise ending.error(again=error.code == types.INVALID_REQUEST) from error
+            raise loss.refusal(error.message) from error
+        loss.record(error.message)
+        raise loss.error(again=error.code == types.INVALID_REQUEST) from error
     except Exception as error:
-        ending.record(_error_text(error))
-        raise ending.error() from error
+        first: BaseException = error
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        loss.record(" ".join(f"{type(first).__name__}: {first}".split())[:300])
+        raise loss.error() from error
 
 
-async def _handshake(stack: AsyncExitStack, client: Client, ending: ConnectionLoss) -> None:
+async def _handshake(stack: AsyncExitStack, client: Client, loss: ConnectionLoss) -> None:
     limit = asyncio.timeout(HANDSHAKE_TIMEOUT_SECONDS)
     try:
         async with limit:
@@ -156,12 +158,12 @@ async def _handshake(stack: AsyncExitStack, client: Client, ending: ConnectionLo
     except TimeoutError as exc:
         if not limit.expired():
             raise
-        ending.record(f"it did not introduce itself within {HANDSHAKE_TIMEOUT_SECONDS:g} seconds")
-        raise ending.error() from exc
+        loss.record(f"it did not initialize within {HANDSHAKE_TIMEOUT_SECONDS:g} seconds")
+        raise loss.error() from exc
 
 
 async def _watch_tool_changes(client: Client, connection: McpConnection) -> None:
-    """Hear of other tools where a server must be asked to tell."""
+    """Subscribe to tool changes, where the server supports subscriptions."""
     capabilities = client.server_capabilities.tools
     if capabilities is None or not capabilities.list_changed:
         return
@@ -170,7 +172,7 @@ async def _watch_tool_changes(client: Client, connection: McpConnection) -> None
             async for _ in changes:
                 connection.tools_changed = True
     except (ListenNotSupportedError, SubscriptionLost, MCPError, TimeoutError):
-        return  # it tells without being asked, or not at all
+        return  # it notifies without a subscription, or not at all
 
 
 def _to_elicitation_request(params: types.ElicitRequestParams) -> ElicitationRequest:
@@ -178,16 +180,9 @@ def _to_elicitation_request(params: types.ElicitRequestParams) -> ElicitationReq
 
 
 def _to_elicitation(requests: types.InputRequests, state: str | None) -> Elicitation:
-    asked = {}
+    converted = {}
     for name, request in requests.items():
         if not isinstance(request, types.ElicitRequest):
-            raise McpServerFailed(f"it asks for `{request.method}`, which is not offered", started=False)
-        asked[name] = _to_elicitation_request(request.params)
-    return Elicitation(requests=asked, way="call_again", state=state)
-
-
-def _error_text(error: BaseException) -> str:
-    """Return what an error says; of a group, what the first in it says."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            raise McpServerFailed(f"it requests `{request.method}`, which is not supported", started=False)
+        converted[name] = _to_elicitation_request(request.params)
+    return Elicitation(requests=converted, way="call_again", state=state)

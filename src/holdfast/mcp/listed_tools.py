@@ -1,13 +1,13 @@
 """Tools that an MCP server lists, converted to `ToolSpec`s with names that every model provider accepts.
 
-The server is never trusted to make a tool look safer: the operator's declaration decides, and the server's hints
-can only restrict it. A tool that has changed since it was trusted is listed without its own description until a
-person has approved it, because a model reads a tool description as if the operator had written it.
+A server cannot make its tools look safer: the operator's declaration decides, and the server's hints can only
+restrict it. A tool that has changed since it was trusted is listed without its description until a person approves
+it, because a model reads tool descriptions as instructions of the operator.
 """
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -22,19 +22,18 @@ from holdfast.domain.tool import ToolChange, ToolClass, ToolSpec, check_tool_spe
 from holdfast.tools.arguments import check_parameters
 
 MAX_TOOLS: Final = 512
-"""Tools of one server that are taken."""
+"""Tools used of one server."""
 MAX_DESCRIPTION_CHARS: Final = 4_000
 MAX_SCHEMA_BYTES: Final = 64 * 1024
-"""Bytes."""
 STARTUP_MARGIN_SECONDS: Final = 90.0
-"""Seconds that a call has beside those of the tool: its server may have to be started first."""
+"""Seconds added to the timeout of a call, because its server may have to be started first."""
 
 _CONTROL_CHARS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 _log: Final = logging.getLogger("holdfast.mcp")
 
 
 class ToolHints(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a server claims of a tool. Null: it claims nothing."""
+    """Hints of a server about a tool; null where it gives none."""
 
     read_only_hint: bool | None = None
     destructive_hint: bool | None = None
@@ -52,32 +51,29 @@ class ListedTool(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class McpTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool that may be used."""
+    """A usable tool of a server."""
 
     remote_name: str
-    """What the server calls it."""
+    """Its name on the server."""
     digest: str
-    """Of all that it says of itself: another digest is another tool, as far as trust goes."""
+    """Digest of its full listing. A tool with another digest needs new trust."""
     spec: ToolSpec
 
 
 def usable_tools(name: str, server: McpServer, listed: Sequence[Json]) -> list[McpTool]:
-    """Return the tools of a server that may be used; one that cannot be a tool is left out, and the log says why."""
-    wanted = {tool.name: tool for tool in _parse_tools(name, listed[:MAX_TOOLS]) if _is_wanted(tool, server)}
-    names = tool_names(name, wanted)
-    return [offer for tool in wanted.values() if (offer := _to_mcp_tool(names[tool.name], tool, server)) is not None]
-
-
-def _parse_tools(name: str, listed: Iterable[Json]) -> Iterator[ListedTool]:
-    for one in listed:
+    """Return the usable tools of a server; an invalid one is left out and logged."""
+    selected: dict[str, ListedTool] = {}
+    for entry in listed[:MAX_TOOLS]:
         try:
-            yield msgspec.convert(one, ListedTool)
+            tool = msgspec.convert(entry, ListedTool)
         except msgspec.ValidationError as exc:
-            _log.warning("a tool of the MCP server `%s` cannot be read: %s", name, exc)
-
-
-def _is_wanted(tool: ListedTool, server: McpServer) -> bool:
-    return server.tools is None or tool.name in server.tools
+            _log.warning("a tool of the MCP server `%s` is not valid: %s", name, exc)
+            continue
+        if server.tools is None or tool.name in server.tools:
+            selected[tool.name] = tool
+    names = tool_names(name, selected)
+    converted = [_to_mcp_tool(names[tool.name], tool, server) for tool in selected.values()]
+    return [tool for tool in converted if tool is not None]
 
 
 def _to_mcp_tool(name: str, tool: ListedTool, server: McpServer) -> McpTool | None:
@@ -103,7 +99,7 @@ def _to_mcp_tool(name: str, tool: ListedTool, server: McpServer) -> McpTool | No
 
 
 def _tool_class(declared: McpToolClass, hints: ToolHints) -> tuple[ToolClass, bool]:
-    """Return the class of a tool, and whether it only reads: what the operator says, unless the server denies it."""
+    """Return the class of a tool and whether it is read-only: as declared, unless the server's hints are stricter."""
     if hints.destructive_hint is True or declared is McpToolClass.EFFECTFUL:
         return ToolClass.EFFECTFUL, False
     if declared is McpToolClass.READ_ONLY and hints.read_only_hint is not False:
@@ -112,34 +108,34 @@ def _tool_class(declared: McpToolClass, hints: ToolHints) -> tuple[ToolClass, bo
 
 
 CHANGED_TOOL_DESCRIPTION: Final = (
-    "This tool has changed since it was trusted, so what it says of itself is not shown. A call of it is shown to a "
-    "person first, who decides whether it may be used."
+    "This tool has changed since it was trusted, so its description is not shown. A person must approve a call of it "
+    "before it runs."
 )
 _TEXT_KEYS: Final = frozenset({"description", "title", "examples", "default", "$comment"})
 _NAME_MAP_KEYS: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-"""Where the keys are names and no words of the schema."""
+"""Schema keywords whose keys are names, not keywords."""
 
 
-def specs_for_model(offers: Sequence[McpTool], trusted: Mapping[str, str]) -> list[ToolSpec]:
-    """Return the specs of tools, where `trusted` are the digests that tools had when they were trusted."""
-    return [offer.spec if is_trusted(offer, trusted) else _spec_without_descriptions(offer) for offer in offers]
+def specs_for_model(tools: Sequence[McpTool], trusted: Mapping[str, str]) -> list[ToolSpec]:
+    """Return the specs of tools; `trusted` maps tool names to the digests they had when they were trusted."""
+    return [tool.spec if is_trusted(tool, trusted) else _spec_without_descriptions(tool) for tool in tools]
 
 
-def is_trusted(offer: McpTool, trusted: Mapping[str, str]) -> bool:
-    """Say whether a tool is what it was when it was trusted."""
-    return trusted.get(offer.spec.name) == offer.digest
+def is_trusted(tool: McpTool, trusted: Mapping[str, str]) -> bool:
+    """Return whether a tool is unchanged since it was trusted."""
+    return trusted.get(tool.spec.name) == tool.digest
 
 
-def _spec_without_descriptions(offer: McpTool) -> ToolSpec:
-    spec = offer.spec
-    change = ToolChange(digest=offer.digest, description=spec.description)
+def _spec_without_descriptions(tool: McpTool) -> ToolSpec:
+    spec = tool.spec
+    change = ToolChange(digest=tool.digest, description=spec.description)
     return replace(
         spec, description=CHANGED_TOOL_DESCRIPTION, parameters=strip_descriptions(spec.parameters), changed=change
     )
 
 
 def strip_descriptions(schema: Json) -> Json:
-    """Return a schema without what it tells whoever reads it."""
+    """Return a schema without descriptions and other free text."""
     match schema:
         case dict():
             return {key: _strip_value(key, value) for key, value in schema.items() if key not in _TEXT_KEYS}
@@ -156,21 +152,20 @@ def _strip_value(key: str, value: Json) -> Json:
 
 
 MAX_TOOL_NAME_CHARS: Final = 64
-"""Characters of the name of a tool."""
 
 _INVALID_CHARS: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def tool_names(server: str, tools: Iterable[str]) -> dict[str, str]:
-    """Return the name that a model calls each tool by; no two have the same, and each depends on nothing else."""
+    """Return the name of each tool for the model: unique, and independent of the other tools."""
     prefix = server_tool_prefix(server)
-    return {tool: prefix + _shorten(tool, room=MAX_TOOL_NAME_CHARS - len(prefix)) for tool in tools}
+    return {tool: prefix + _shorten(tool, max_chars=MAX_TOOL_NAME_CHARS - len(prefix)) for tool in tools}
 
 
-def _shorten(tool: str, *, room: int) -> str:
-    """Return the name as it is where that can be, and otherwise with a number that tells it from those alike."""
-    plain = _INVALID_CHARS.sub("_", tool)
-    if plain == tool and 0 < len(tool) <= room:
+def _shorten(tool: str, *, max_chars: int) -> str:
+    """Return a valid name unchanged, and any other one with a digest that makes it unique."""
+    valid = _INVALID_CHARS.sub("_", tool)
+    if valid == tool and 0 < len(tool) <= max_chars:
         return tool
-    mark = "-" + sha256(tool.encode()).hexdigest()[:8]
-    return plain[: room - len(mark)] + mark
+    suffix = "-" + sha256(tool.encode()).hexdigest()[:8]
+    return valid[: max_chars - len(suffix)] + suffix

@@ -1,7 +1,7 @@
-"""MCP tool results and elicitation requests, converted to replies and interrupts of a run.
+"""MCP tool results and elicitations, converted to tool replies and interrupts of a run.
 
-Since the 2026 protocol a call ends with its elicitation and is made again with the answers, so nothing is lost in
-between. Older servers ask while the call is open and wait; if the server dies, the call is lost.
+Since the 2026 protocol a call ends with its elicitation and is repeated with the answers, so a restart loses
+nothing. Older servers wait for the answer while the call is open; if such a server dies, the call is lost.
 """
 
 from base64 import b64decode
@@ -17,16 +17,16 @@ from holdfast.domain.idempotency import request_digest
 from holdfast.domain.tool import ToolInterrupt, ToolReply
 
 MAX_TEXT_CHARS: Final = 4 * 1024 * 1024
-"""Characters of one answer that are read."""
+"""Characters kept of one result."""
 MAX_FILES: Final = 16
-"""Files of one answer that are kept."""
+"""Files saved of one result."""
 
 SaveFile: TypeAlias = Callable[[bytes, str], Awaitable[str]]
-"""Keeps bytes of a media type, and returns the id of the file."""
+"""Saves bytes of a media type, and returns the id of the file."""
 
 
 class McpResource(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a server has put into its answer."""
+    """An embedded resource of a result."""
 
     uri: str = ""
     mime_type: str | None = None
@@ -35,7 +35,7 @@ class McpResource(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class McpContentBlock(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A part of an answer; of the fields, those are there that its type has."""
+    """A content block of a result; its type decides which fields are set."""
 
     type: str
     text: str = ""
@@ -47,7 +47,7 @@ class McpContentBlock(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 
 
 class McpResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An answer."""
+    """The result of a tool call."""
 
     content: list[McpContentBlock] = []
     structured_content: Json = None
@@ -55,26 +55,29 @@ class McpResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 async def reply_from_result(result: McpResult, save: SaveFile) -> ToolReply:
-    """Return what a model reads of an answer."""
+    """Return the tool reply for a result, with its binary content saved as files."""
     files = _ResultFiles(save)
     text = "\n".join([await _block_text(block, files) for block in result.content])
-    return ToolReply(content=_content(_truncate(text), result.structured_content), failed=result.is_error)
+    excess = len(text) - MAX_TEXT_CHARS
+    if excess > 0:
+        text = f"{text[:MAX_TEXT_CHARS]}\n[truncated: {excess} characters]"
+    return ToolReply(content=_content(text, result.structured_content), failed=result.is_error)
 
 
 class _ResultFiles:
-    def __init__(self, keep: SaveFile) -> None:
-        self._save_file = keep
+    def __init__(self, save_file: SaveFile) -> None:
+        self._save_file = save_file
         self._saved = 0
 
     async def save(self, data: str, media_type: str | None) -> str:
-        """Keep bytes as a file, and return what stands for them."""
+        """Save bytes as a file, and return the text that stands for it."""
         kind = media_type or "application/octet-stream"
         if self._saved == MAX_FILES:
-            return f"[{kind}: left out, there are more than {MAX_FILES} files in this answer]"
+            return f"[{kind}: left out, there are more than {MAX_FILES} files in this result]"
         try:
             content = b64decode(data, validate=True)
         except (NotBase64, ValueError):
-            return f"[{kind}: left out, it cannot be read]"
+            return f"[{kind}: left out, it is not valid base64]"
         self._saved += 1
         return f"[{kind}, {len(content)} bytes: file `{await self._save_file(content, kind)}`]"
 
@@ -92,45 +95,35 @@ async def _block_text(block: McpContentBlock, files: _ResultFiles) -> str:
         case "resource_link":
             return f"[{block.name or 'resource'}: {block.uri}]"
         case other:
-            return f"[left out: a part of the kind `{other[:40]}`]"
+            return f"[left out: a block of type `{other[:40]}`]"
 
 
 def _content(text: str, structured: Json) -> Json:
-    """Return what is structured alone where the text says the same, as servers do for those who read text only."""
+    """Return only the structured content if the text repeats it, as servers do for clients that read only text."""
     if structured is None:
         return text
-    # Where a tool returns no object, servers wrap what it returns in one.
-    alone = structured["result"] if isinstance(structured, dict) and set(structured) == {"result"} else structured
-    said = (structured, alone)
-    return (
-        alone if not text.strip() or text == alone or _parse_json(text) in said else {"text": text, "structured": alone}
-    )
-
-
-def _parse_json(text: str) -> Json:
+    # Servers wrap a return value that is not an object in `{"result": …}`.
+    value = structured["result"] if isinstance(structured, dict) and set(structured) == {"result"} else structured
     try:
-        return msgspec.json.decode(text)
+        parsed: Json = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
-        return text
-
-
-def _truncate(text: str) -> str:
-    rest = len(text) - MAX_TEXT_CHARS
-    return text if rest <= 0 else f"{text[:MAX_TEXT_CHARS]}\n[{rest} characters were too many to keep]"
+        parsed = text
+    repeated = not text.strip() or text == value or parsed in (structured, value)
+    return value if repeated else {"text": text, "structured": value}
 
 
 MAX_MESSAGE_CHARS: Final = 10_000
 MAX_STATE_BYTES: Final = 256 * 1024
-"""Bytes of what a server wants back with an answer, and of what it asks."""
+"""Size limit of an elicitation with its state, as JSON."""
 UNNAMED_REQUEST: Final = "asked"
-"""The name of a request that came without one."""
+"""The name of a request without one. Stored in interrupts."""
 
 _ACTIONS: Final = ["accept", "decline", "cancel"]
 _CANCEL_RESPONSE: Final[dict[str, Json]] = {"action": "cancel"}
 
 
 class ElicitationRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One thing that a server asks: for values that fit a schema, or to open an address."""
+    """One request of a server: for values of a schema, or to open a URL."""
 
     message: str = ""
     requested_schema: dict[str, Json] | None = None
@@ -138,58 +131,56 @@ class ElicitationRequest(msgspec.Struct, frozen=True, kw_only=True, rename="came
 
 
 class Elicitation(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a server asks at once, by name, and how it goes on."""
+    """All requests of a server at once, by name. Stored in the state of an interrupt."""
 
     requests: dict[str, ElicitationRequest]
     way: Literal["call_again", "answer"]
-    """Make the call again with the answers, or give them to the call that is open."""
+    """How to continue: repeat the call with the answers, or pass them to the open call."""
     state: str | None = None
-    """What the server wants back when it is called again."""
+    """The server's own state, sent back when the call is repeated."""
 
 
 def elicitation_interrupt(server: str, elicitation: Elicitation) -> ToolInterrupt:
-    """Return what a person is asked."""
+    """Return the interrupt that asks a person for the requested input."""
     state = msgspec.to_builtins(elicitation)
     if len(msgspec.json.encode(state)) > MAX_STATE_BYTES:
-        raise McpServerFailed(f"the MCP server `{server}` asks for more than can be kept: {MAX_STATE_BYTES} bytes")
-    said = "\n".join(_request_text(request) for request in elicitation.requests.values())
+        raise McpServerFailed(f"the elicitation of the MCP server `{server}` is larger than {MAX_STATE_BYTES} bytes")
+    text = "\n".join(
+        request.message if request.url is None else f"{request.message} (open {request.url}, then accept)"
+        for request in elicitation.requests.values()
+    )
     schemas = {name: _schema(request) for name, request in elicitation.requests.items()}
-    alone = next(iter(schemas.values())) if len(schemas) == 1 else None
-    together: dict[str, Json] = {"type": "object", "required": list(schemas), "properties": schemas}
+    combined: dict[str, Json] = {"type": "object", "required": list(schemas), "properties": schemas}
     return ToolInterrupt(
-        message=f"The MCP server `{server}` asks: {said}"[:MAX_MESSAGE_CHARS],
-        response_schema=alone or together,
+        message=f"The MCP server `{server}` asks: {text}"[:MAX_MESSAGE_CHARS],
+        response_schema=next(iter(schemas.values())) if len(schemas) == 1 else combined,
         state=state,
     )
 
 
-def elicitation_from_interrupt(question: ToolInterrupt) -> Elicitation:
-    """Return what a server had asked."""
-    return msgspec.convert(question.state, Elicitation)
+def elicitation_from_interrupt(interrupt: ToolInterrupt) -> Elicitation:
+    """Return the elicitation of an interrupt."""
+    return msgspec.convert(interrupt.state, Elicitation)
 
 
 def elicitation_responses(elicitation: Elicitation, response: Json) -> dict[str, dict[str, Json]]:
-    """Return the answer to each request; where nobody answered, that it was called off."""
-    given = response if isinstance(response, dict) else {}
+    """Return the answer to each request; a request without a valid answer is cancelled."""
+    answers = response if isinstance(response, dict) else {}
     if len(elicitation.requests) == 1:
-        return {name: _normalize_response(given) for name in elicitation.requests}
-    return {name: _normalize_response(given.get(name)) for name in elicitation.requests}
+        return {name: _normalize_answer(answers) for name in elicitation.requests}
+    return {name: _normalize_answer(answers.get(name)) for name in elicitation.requests}
 
 
 def request_fingerprint(request: ElicitationRequest) -> str:
-    """Return what tells requests apart: the same asked again can be answered the same."""
+    """Return a digest of a request: a repeated request has the same, and gets the same answer."""
     return request_digest(request)
 
 
-def _normalize_response(given: Json) -> dict[str, Json]:
-    if not isinstance(given, Mapping) or given.get("action") not in _ACTIONS:
+def _normalize_answer(answer: Json) -> dict[str, Json]:
+    if not isinstance(answer, Mapping) or answer.get("action") not in _ACTIONS:
         return _CANCEL_RESPONSE
-    accepted = given["action"] == "accept" and isinstance(given.get("content"), dict)
-    return {"action": given["action"], "content": given["content"]} if accepted else {"action": given["action"]}
-
-
-def _request_text(request: ElicitationRequest) -> str:
-    return request.message if request.url is None else f"{request.message} (open {request.url}, then accept)"
+    accepted = answer["action"] == "accept" and isinstance(answer.get("content"), dict)
+    return {"action": answer["action"], "content": answer["content"]} if accepted else {"action": answer["action"]}
 
 
 def _schema(request: ElicitationRequest) -> dict[str, Json]:

@@ -1,6 +1,6 @@
-"""A client of one declared MCP server: connects on demand and reconnects after a failure.
+"""Client of one declared MCP server: connects on demand and reconnects after a failure.
 
-    never used ──► connected ──► closed, or idle for a while ──► connected again at the next call
+    never used ──► connected ──► closed, or idle for a while ──► reconnected at the next call
                        └─ failed: retried after 1 s, then 2, 4, … at most 60 s
 
 Callers that arrive while it is connecting wait for the same connection.
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 
 IDLE_TIMEOUT_SECONDS: Final = 600.0
-"""Seconds after which a server that nobody needs is let go."""
+"""Seconds after which an unused connection is closed."""
 LIST_TIMEOUT_SECONDS: Final = 30.0
-"""Seconds that whoever lists tools waits for a server."""
+"""Seconds that a caller who lists tools waits for a server."""
 RELIST_TIMEOUT_SECONDS: Final = 3.0
-"""Seconds, where it had no tools the last time."""
+"""Seconds that such a caller waits for a server that did not list its tools the last time."""
 MAX_BACKOFF_SECONDS: Final = 60.0
-"""Seconds."""
+"""Longest delay between two attempts to connect."""
 
 OpenConnection: TypeAlias = "Callable[[ConnectionLoss, ElicitHandler], AbstractAsyncContextManager[McpConnection]]"
 _Answers: TypeAlias = dict[str, dict[str, Json]]
@@ -67,7 +67,7 @@ class McpServerClient:
         self._monotonic = monotonic
         self._connecting = asyncio.Lock()
         self._connection: McpConnection | None = None
-        self._holder: asyncio.Task[None] | None = None
+        self._connection_task: asyncio.Task[None] | None = None
         self._tools: Sequence[McpTool] | None = None
         self._failures = 0
         self._failed: McpServerFailed | None = None
@@ -79,26 +79,58 @@ class McpServerClient:
         self._used_at = monotonic()
 
     async def tools(self) -> Sequence[McpTool]:
-        """Return the tools that may be used: the same sequence until they change.
+        """Return the usable tools: the same sequence until they change.
 
-        A server that is gone has those that it had. One that cannot be reached and never was has none, until it is
-        looked for again and is there. Those who list at the same time wait for the same look.
+        A disconnected server keeps the tools it had. One that was never reached has none until it is. Concurrent
+        callers share one listing.
         """
         if self._should_list():
-            self._start_listing()
+            now = self._monotonic()
+            relisting = self._tools is None and self._list_attempts
+            self._wait_until = now + (RELIST_TIMEOUT_SECONDS if relisting else LIST_TIMEOUT_SECONDS)
+            self._next_list_at = now + _backoff_seconds(self._list_attempts)
+            self._list_attempts += 1
+            self._listing = self._tasks.create_task(self._list_quietly())
         if self._listing is not None and not self._listing.done():
-            # It goes on when nobody waits for it any more, and who lists next finds what came of it.
+            # After the timeout the listing goes on, and a later caller gets its result.
             await asyncio.wait([self._listing], timeout=max(self._wait_until - self._monotonic(), 0.0))
         return self._tools or ()
 
     async def fresh_tools(self) -> Sequence[McpTool]:
-        """Return the tools that may be used as they are at this moment, or raise if the server cannot be reached."""
+        """Return the usable tools as they are now; raise if the server cannot be reached."""
         await self._connected()
         return self._tools or ()
 
-    async def call(self, run_id: RunId, tool: str, arguments: dict[str, Json], *, key: str) -> McpResult | Elicitation:
-        """Call a tool."""
-        return await self._call(run_id, tool, arguments, key=key)
+    async def call(
+        self,
+        run_id: RunId,
+        tool: str,
+        arguments: dict[str, Json],
+        *,
+        key: str,
+        known_answers: _Answers | None = None,
+        answers: _Answers | None = None,
+        state: str | None = None,
+    ) -> McpResult | Elicitation:
+        """Call a tool; retry once if the connection turned out to be unusable before the call started.
+
+        `answers` and `state` continue a call that ended with an elicitation. `known_answers` are returned to the
+        server if it asks for the same input again while the call is open.
+        """
+
+        async def attempt() -> McpResult | Elicitation:
+            connection = await self._connected()
+            call = OpenCall(run_id, known_answers=known_answers)
+            self.open_calls.put(key, call)
+            call.start(self._tasks, connection.call(tool, arguments, key=key, answers=answers or {}, state=state))
+            return await self._next(key, call)
+
+        try:
+            return await attempt()
+        except McpServerFailed as error:
+            if not error.details.get("again"):
+                raise
+            return await attempt()
 
     async def answer(
         self,
@@ -107,64 +139,37 @@ class McpServerClient:
         arguments: dict[str, Json],
         *,
         key: str,
-        asked: Elicitation,
+        elicitation: Elicitation,
         response: Json,
-        again: bool,
+        retry: bool,
     ) -> McpResult | Elicitation:
-        """Go on with a call that asked; one that is open no more is made `again`, and told what is known, or fails."""
-        answers = elicitation_responses(asked, response)
-        if asked.way == "call_again":
-            return await self._call(run_id, tool, arguments, key=key, answers=answers, state=asked.state)
-        parked = self.open_calls.get_awaiting_answer(key)
-        if parked is not None:
-            parked.answer(answers[UNNAMED_REQUEST])
-            return await self._next(key, parked)
-        if not again:
-            raise McpServerFailed(f"the MCP server `{self.name}` has ended while it waited for the answer")
-        known = {request_fingerprint(request): answers[name] for name, request in asked.requests.items()}
-        return await self._call(run_id, tool, arguments, key=key, known=known)
+        """Continue a call with the response to its elicitation; a call that was lost is repeated if `retry`."""
+        answers = elicitation_responses(elicitation, response)
+        if elicitation.way == "call_again":
+            return await self.call(run_id, tool, arguments, key=key, answers=answers, state=elicitation.state)
+        open_call = self.open_calls.get_awaiting_answer(key)
+        if open_call is not None:
+            open_call.answer(answers[UNNAMED_REQUEST])
+            return await self._next(key, open_call)
+        if not retry:
+            raise McpServerFailed(f"the MCP server `{self.name}` ended while it waited for the answer")
+        known = {request_fingerprint(request): answers[name] for name, request in elicitation.requests.items()}
+        return await self.call(run_id, tool, arguments, key=key, known_answers=known)
 
     def close(self) -> None:
-        """Let it go."""
+        """Cancel all calls and close the connection."""
         self.open_calls.clear()
-        if self._holder is not None:
-            self._holder.cancel()
-
-    async def _call(
-        self,
-        run_id: RunId,
-        tool: str,
-        arguments: dict[str, Json],
-        *,
-        key: str,
-        known: _Answers | None = None,
-        answers: _Answers | None = None,
-        state: str | None = None,
-    ) -> McpResult | Elicitation:
-        """Make a call; once more, if the connection was of no use for it."""
-
-        async def make() -> McpResult | Elicitation:
-            connection = await self._connected()
-            call = OpenCall(run_id, known=known)
-            self.open_calls.put(key, call)
-            call.start(self._tasks, connection.call(tool, arguments, key=key, answers=answers or {}, state=state))
-            return await self._next(key, call)
-
-        try:
-            return await make()
-        except McpServerFailed as error:
-            if not error.details.get("again"):
-                raise
-            return await make()
+        if self._connection_task is not None:
+            self._connection_task.cancel()
 
     async def _next(self, key: str, call: OpenCall) -> McpResult | Elicitation:
-        """Wait for the end of a call, or for a question; one that nobody waits for any more is called off."""
+        """Wait for the result of a call or an elicitation; cancel a call whose caller stops waiting."""
         try:
             async with asyncio.timeout(self.declared.timeout_seconds):
                 return await call.next()
         except TimeoutError as exc:
             raise McpServerFailed(
-                f"the MCP server `{self.name}` gave no answer within {self.declared.timeout_seconds:g} seconds"
+                f"the MCP server `{self.name}` did not respond within {self.declared.timeout_seconds:g} seconds"
             ) from exc
         finally:
             self._used_at = self._monotonic()
@@ -178,98 +183,82 @@ class McpServerClient:
             return self._monotonic() >= self._next_list_at
         return self._connection is not None and not self._connection.closed and self._connection.tools_changed
 
-    def _start_listing(self) -> None:
-        now = self._monotonic()
-        self._wait_until = now + (
-            RELIST_TIMEOUT_SECONDS if self._tools is None and self._list_attempts else LIST_TIMEOUT_SECONDS
-        )
-        self._next_list_at = now + _backoff_seconds(self._list_attempts)
-        self._list_attempts += 1
-        self._listing = self._tasks.create_task(self._list_quietly())
-
     async def _list_quietly(self) -> None:
         with suppress(McpServerFailed):
             await self._connected()
 
     async def _connected(self) -> "McpConnection":
-        """Return a connection that works, with its tools listed."""
+        """Return an open connection with its tools listed."""
         async with self._connecting:
             if self._connection is None or self._connection.closed:
-                self._check_backoff()
+                delay = self._retry_at - self._monotonic()
+                if self._failed is not None and delay > 0:
+                    message = f"{self._failed.message}; it is retried in {delay:.0f} seconds"
+                    raise McpServerFailed(message, started=False)
                 self._connection = await self._connect()
             if self._connection.tools_changed or self._tools is None:
-                await self._list(self._connection)
+                tools = usable_tools(self.name, self.declared, await self._connection.list_tools())
+                if tools != self._tools:
+                    self._tools = tools
             self._used_at = self._monotonic()
             return self._connection
 
-    def _check_backoff(self) -> None:
-        pause = self._retry_at - self._monotonic()
-        if self._failed is not None and pause > 0:
-            raise McpServerFailed(f"{self._failed.message}; it is tried again in {pause:.0f} seconds", started=False)
-
     async def _connect(self) -> "McpConnection":
         ready: asyncio.Future[McpConnection] = asyncio.get_running_loop().create_future()
-        self._holder = holding = self._tasks.create_task(self._hold_open(ready))
+        self._connection_task = task = self._tasks.create_task(self._hold_open(ready))
         try:
             connection = await ready
         except McpServerFailed as error:
             self._back_off(error)
             raise McpServerFailed(error.message, started=False) from error
         except asyncio.CancelledError:
-            holding.cancel()
-            self._back_off(McpServerFailed(f"the MCP server `{self.name}` was not there in time"))
+            task.cancel()
+            self._back_off(McpServerFailed(f"the MCP server `{self.name}` did not connect in time"))
             raise
         self._failures, self._failed = 0, None
         connection.tools_changed = True
         return connection
 
     def _back_off(self, error: McpServerFailed) -> None:
-        """Do not try again at once."""
+        """Record a failure and delay the next attempt."""
         _log.warning("%s", error.message)
         self._failed = error
         self._retry_at = self._monotonic() + _backoff_seconds(self._failures)
         self._failures += 1
 
     async def _hold_open(self, ready: "asyncio.Future[McpConnection]") -> None:
-        """Keep a connection open until it is gone or nobody needs it."""
-        ending = ConnectionLoss(self.name)
+        """Keep a connection open until it is lost or idle."""
+        loss = ConnectionLoss(self.name)
         try:
-            async with self._open(ending, self._elicit) as connection:
+            async with self._open(loss, self._elicit) as connection:
                 ready.set_result(connection)
-                await self._wait_until_idle(ending)
-                ending.record("it was let go")
+                await self._wait_until_idle(loss)
+                loss.record("it was closed")
         except McpServerFailed as error:
-            ending.record(error.message)
+            loss.record(error.message)
         finally:
-            if not ready.done():  # who waits for it learns also that it was let go meanwhile
-                ending.record("it was let go before it was there")
-                ready.set_exception(ending.error())
+            if not ready.done():  # the waiting caller must also learn of a cancellation
+                loss.record("it was closed before it was connected")
+                ready.set_exception(loss.error())
 
-    async def _wait_until_idle(self, ending: ConnectionLoss) -> None:
-        while not ending.occurred.is_set():
-            rest = self._used_at + self._idle - self._monotonic()
-            if rest <= 0 and not len(self.open_calls) and not self._connecting.locked():
+    async def _wait_until_idle(self, loss: ConnectionLoss) -> None:
+        while not loss.occurred.is_set():
+            remaining = self._used_at + self._idle - self._monotonic()
+            if remaining <= 0 and not len(self.open_calls) and not self._connecting.locked():
                 return
-            try:
-                async with asyncio.timeout(max(rest, 1.0)):
-                    await ending.occurred.wait()
-            except TimeoutError:
-                continue
-
-    async def _list(self, connection: "McpConnection") -> None:
-        found = usable_tools(self.name, self.declared, await connection.list_tools())
-        if found != self._tools:
-            self._tools = found
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(remaining, 1.0)):
+                    await loss.occurred.wait()
 
     async def _elicit(self, request: ElicitationRequest) -> dict[str, Json]:
-        """Ask what a server asks in the name of the call that it must be about."""
+        """Pass an elicitation of the server to the only active call; cancel it if the call is ambiguous."""
         call = self.open_calls.only_active()
         if call is None:
-            _log.warning("the MCP server `%s` asks something, and nobody knows for which call", self.name)
+            _log.warning("cancelled an elicitation of the MCP server `%s`: it matches no single call", self.name)
             return {"action": "cancel"}
         return await call.ask(request)
 
 
 def _backoff_seconds(failures: int) -> float:
-    """Return how long to leave a server alone that has failed once more than so often."""
+    """Return the delay after one more failure than `failures`."""
     return min(float(1 << min(failures, 10)), MAX_BACKOFF_SECONDS)

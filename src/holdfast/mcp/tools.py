@@ -40,7 +40,7 @@ class McpTools:
         journal: Journal,
         files: Files,
     ) -> None:
-        """List tools of servers; `declared` are those of the settings, for agents that name tools of theirs."""
+        """`declared` returns the servers in the settings, which an agent may use if it lists their tools."""
         self._servers = servers
         self._agents = agents
         self._declared = declared
@@ -55,44 +55,42 @@ class McpTools:
         if not usable:
             return []
         servers = [self._servers.get(lease.space_id, name, declared) for name, declared in usable.items()]
-        async with (
-            FirstErrorTaskGroup() as tasks
-        ):  # whoever waits for one that does not answer has waited for all of those
-            listing = [tasks.create_task(self._specs(lease, server)) for server in servers]
-        return sorted((spec for task in listing for spec in task.result()), key=lambda spec: spec.name)
+        async with FirstErrorTaskGroup() as tasks:  # concurrently, so that slow servers share one timeout
+            listings = [tasks.create_task(self._specs(lease, server)) for server in servers]
+        return sorted((spec for task in listings for spec in task.result()), key=lambda spec: spec.name)
 
     async def call(self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str) -> ToolReply:
         """Call a tool."""
-        await self._journal.inbox(lease)  # refused if the lease is lost: nothing is done in its name any more
+        await self._journal.inbox(lease)  # raises if the lease is lost: that worker may call nothing any more
         server = self._server(lease, name)
 
-        async def make(offer: McpTool) -> McpResult | Elicitation:
-            return await server.call(lease.run_id, offer.remote_name, arguments, key=key)
+        async def call(tool: McpTool) -> McpResult | Elicitation:
+            return await server.call(lease.run_id, tool.remote_name, arguments, key=key)
 
-        return await self._reply(lease, server, name, arguments, make)
+        return await self._reply(lease, server, name, arguments, call)
 
     async def resume(
         self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, interrupt: ToolInterrupt, response: Json
     ) -> ToolReply:
-        """Go on with a call that asked."""
+        """Continue a call with the response to its interrupt."""
         await self._journal.inbox(lease)
         server = self._server(lease, name)
 
-        async def go_on(offer: McpTool) -> McpResult | Elicitation:
+        async def answer(tool: McpTool) -> McpResult | Elicitation:
             return await server.answer(
                 lease.run_id,
-                offer.remote_name,
+                tool.remote_name,
                 arguments,
                 key=key,
-                asked=elicitation_from_interrupt(interrupt),
+                elicitation=elicitation_from_interrupt(interrupt),
                 response=response,
-                again=offer.spec.kind is not ToolClass.EFFECTFUL,
+                retry=tool.spec.kind is not ToolClass.EFFECTFUL,
             )
 
-        return await self._reply(lease, server, name, arguments, go_on)
+        return await self._reply(lease, server, name, arguments, answer)
 
     async def trust(self, lease: Lease, name: str, digest: str) -> None:
-        """Trust a tool as a person has seen it."""
+        """Trust a tool with the digest that a person has approved."""
         await self._journal.inbox(lease)
         await self._trust.trust(lease.space_id, server_identity(self._server(lease, name).declared), name, digest)
 
@@ -102,64 +100,58 @@ class McpTools:
         server: McpServerClient,
         name: str,
         arguments: dict[str, Json],
-        make: Callable[[McpTool], Awaitable[McpResult | Elicitation]],
+        call: Callable[[McpTool], Awaitable[McpResult | Elicitation]],
     ) -> ToolReply:
-        """Have a call made, and tell what came of it; whatever a server does wrong is a reply too."""
+        """Make a call and return its reply; a failure of the server is a reply too."""
         effectful = True
         try:
-            offer = await self._trusted_tool(lease, server, name)
-            effectful = offer.spec.kind is ToolClass.EFFECTFUL
-            check_arguments(offer.spec, arguments)
-            return self._servers.redact(server, await self._to_reply(lease, server, await make(offer)))
+            tool = await self._trusted_tool(lease, server, name)
+            effectful = tool.spec.kind is ToolClass.EFFECTFUL
+            check_arguments(tool.spec, arguments)
+            return self._servers.redact(server, await self._to_reply(lease, server, await call(tool)))
         except McpServerFailed as error:
             unknown = effectful and error.details.get("started", True)
-            so = " Nobody knows whether it took effect: verify before you call it again." if unknown else ""
-            failed = ToolReply(content=f"{error.code}: {error.message}{so}", failed=True, unknown=unknown)
+            note = " Nobody knows whether it took effect: verify before you call it again." if unknown else ""
+            failed = ToolReply(content=f"{error.code}: {error.message}{note}", failed=True, unknown=unknown)
             return self._servers.redact(server, failed)
         except (Conflict, Invalid) as error:
             return ToolReply(content=f"{error.code}: {error.message}", failed=True)
 
-    async def _to_reply(self, lease: Lease, server: McpServerClient, news: McpResult | Elicitation) -> ToolReply:
-        if isinstance(news, Elicitation):
-            return ToolReply(content=None, question=elicitation_interrupt(server.name, news))
+    async def _to_reply(self, lease: Lease, server: McpServerClient, outcome: McpResult | Elicitation) -> ToolReply:
+        if isinstance(outcome, Elicitation):
+            return ToolReply(content=None, question=elicitation_interrupt(server.name, outcome))
 
-        async def keep(content: bytes, media_type: str) -> str:
+        async def save(content: bytes, media_type: str) -> str:
             new = NewFile(name=f"{server.name}-output", content=content, media_type=media_type)
             return (await self._files.create(lease.space_id, new)).id
 
-        return await reply_from_result(news, keep)
+        return await reply_from_result(outcome, save)
 
     async def _trusted_tool(self, lease: Lease, server: McpServerClient, name: str) -> McpTool:
-        """Return a tool that is trusted as it is now: whoever calls another has not seen what it has become."""
-        offer = await self._find_tool(server, name)
-        known = self._listed_specs.get(server)
-        if known is not None and is_trusted(offer, known[1]):
-            return offer
-        if not is_trusted(offer, await self._trusted(lease, server, [offer])):
-            raise Conflict(
-                f"the tool `{name}` has changed since it was trusted: a person must look at it, call it again"
-            )
-        return offer
-
-    async def _find_tool(self, server: McpServerClient, name: str) -> McpTool:
-        found = next((offer for offer in await server.fresh_tools() if offer.spec.name == name), None)
-        if found is None:
+        """Return the current tool; raise `Conflict` if it has changed since it was trusted."""
+        tool = next((tool for tool in await server.fresh_tools() if tool.spec.name == name), None)
+        if tool is None:
             raise NotFound(f"the MCP server `{server.name}` has no tool `{name}`", name=name)
-        return found
+        cached = self._listed_specs.get(server)
+        if cached is not None and is_trusted(tool, cached[1]):
+            return tool
+        if not is_trusted(tool, await self._trusted(lease, server, [tool])):
+            raise Conflict(f"the tool `{name}` has changed since it was trusted: call it again for a person to approve")
+        return tool
 
     async def _specs(self, lease: Lease, server: McpServerClient) -> Sequence[ToolSpec]:
-        """Return the tools of a server: the same ones as long as neither they nor what is trusted changes."""
-        offers = await server.tools()
-        known = self._listed_specs.get(server)
-        if known is not None and known[0] is offers and all(is_trusted(offer, known[1]) for offer in offers):
-            return known[2]
-        trusted = await self._trusted(lease, server, offers)
-        if known is None or known[0] is not offers or known[1] != trusted:
-            known = self._listed_specs[server] = (offers, trusted, specs_for_model(offers, trusted))
-        return known[2]
+        """Return the tool specs of a server, from a cache while neither the tools nor their trust change."""
+        tools = await server.tools()
+        cached = self._listed_specs.get(server)
+        if cached is not None and cached[0] is tools and all(is_trusted(tool, cached[1]) for tool in tools):
+            return cached[2]
+        trusted = await self._trusted(lease, server, tools)
+        if cached is None or cached[0] is not tools or cached[1] != trusted:
+            cached = self._listed_specs[server] = (tools, trusted, specs_for_model(tools, trusted))
+        return cached[2]
 
-    async def _trusted(self, lease: Lease, server: McpServerClient, offers: Sequence[McpTool]) -> dict[str, str]:
-        digests = {offer.spec.name: offer.digest for offer in offers}
+    async def _trusted(self, lease: Lease, server: McpServerClient, tools: Sequence[McpTool]) -> dict[str, str]:
+        digests = {tool.spec.name: tool.digest for tool in tools}
         return await self._trust.trusted(lease.space_id, server_identity(server.declared), digests) if digests else {}
 
     def _server(self, lease: Lease, tool: str) -> McpServerClient:
@@ -170,7 +162,7 @@ class McpTools:
         return self._servers.get(lease.space_id, name, declared)
 
     def _usable_servers(self, agent: Agent) -> dict[str, McpServer]:
-        """Return the servers that an agent may use: its own, and those of the settings that it names."""
+        """Return the servers that an agent may use: its own, and those in the settings that its tool patterns name."""
         named = {
             name: declared
             for name, declared in self._declared().items()

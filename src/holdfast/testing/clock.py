@@ -6,15 +6,15 @@ from holdfast.domain.instant import Millis
 
 
 class HeldClock:
-    """`Clock` in the hands of a test."""
+    """`Clock` that only a test moves."""
 
     def __init__(self, at: int = 1_750_000_000_000) -> None:
         self._at = at
 
     def now(self) -> Millis:
-        """Return the moment it was moved to."""
+        """Return the current time of the clock."""
         return Millis(self._at)
 
-    def tick(self, by: timedelta) -> None:
-        """Move on."""
-        self._at += by // timedelta(milliseconds=1)
+    def tick(self, duration: timedelta) -> None:
+        """Move the clock forward."""
+        self._at += duration // timedelta(milliseconds=1)

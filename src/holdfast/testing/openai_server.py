@@ -1,4 +1,4 @@
-"""A stub of an OpenAI-compatible provider on this machine that replies and fails as it is told.
+"""Stub of an OpenAI-compatible provider, with scripted replies and faults.
 
     async with StubOpenAIServer(StubReply(status=429, retry_after="1"), StubReply(text="hello")) as server:
         ... server.url ...
@@ -29,77 +29,76 @@ _encode = msgspec.json.Encoder().encode
 
 
 class StubFault(StrEnum):
-    """How an answer goes wrong: at once, or after its text."""
+    """Faults of a response: at once, or after its text."""
 
     HANG_UP = "hang_up"
-    """The connection closes before any answer."""
+    """The connection closes before any response."""
     SILENCE = "silence"
-    """Nothing comes at all, until the client hangs up."""
+    """No response at all, until the client disconnects."""
     PAGE = "page"
-    """A page of HTML comes in place of an answer, as from a proxy that wants a login."""
+    """An HTML page, as from a proxy that requires a login."""
     CUT = "cut"
     """The connection breaks in the middle of a chunk."""
     UNFINISHED = "unfinished"
-    """The stream ends in good order, but without saying that it is done."""
+    """The stream ends normally, but without a finish reason."""
     GARBAGE = "garbage"
     """A chunk is not JSON."""
     NONSENSE = "nonsense"
-    """A chunk is JSON, of some other shape."""
+    """A chunk is JSON of another shape."""
     ERROR = "error"
-    """A chunk is an error of the provider, `status` of which says its kind."""
+    """A chunk is an error of the provider, of the kind of `status`."""
     STALL = "stall"
-    """Nothing more comes until the client hangs up."""
+    """No further chunk, until the client disconnects."""
 
 
 class StubToolCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A tool that the answer calls."""
+    """A tool call in a response."""
 
     name: str
     arguments: dict[str, Json] = {}
     id: str | None = None
-    """Null: one that counts through the answers of the server."""
+    """Null: numbered by the server."""
     chunks: Annotated[int, msgspec.Meta(ge=1)] = 1
-    """In how many pieces the arguments come."""
+    """Number of pieces of the arguments."""
 
 
 class StubReply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The answer to one request."""
+    """The response to one request."""
 
     text: str = ""
     chunks: Annotated[int, msgspec.Meta(ge=1)] = 1
     delay_ms: Annotated[float, msgspec.Meta(ge=0)] = 0
-    """Before each chunk."""
+    """Delay before each chunk."""
     think: str = ""
     calls: list[StubToolCall] = []
     input_tokens: int | None = 10
-    """Null: the answer says nothing of usage."""
+    """Null: the response has no usage."""
     output_tokens: _Count = 5
     cached_tokens: _Count = 0
     finish: str | None = None
-    """Null: what fits, `stop` or `tool_calls`."""
+    """Null: `stop` or `tool_calls`, as appropriate."""
     refusal: str | None = None
     fault: StubFault | None = None
     status: int = 200
-    """Anything else is an error without a text."""
+    """Any other status is an error response without text."""
     retry_after: str | None = None
     error_code: str | None = None
-    error_message: str = "the stand-in was told to fail"
+    error_message: str = "scripted error of the stub"
 
 
 def reply_events(reply: StubReply, *, number: int) -> list[bytes]:
-    """Return the payloads of a streamed answer, the first of which only says who speaks."""
-    told = [_chunk(delta) for delta in _deltas(reply, number)]
-    return [_chunk({"role": "assistant", "content": ""}), *told]
+    """Return the payloads of a streamed response; the first one has only the role."""
+    return [_chunk({"role": "assistant", "content": ""}), *(_chunk(delta) for delta in _deltas(reply, number))]
 
 
 def reply_end_events(reply: StubReply) -> list[bytes]:
-    """Return the payloads that end a streamed answer that did not go wrong."""
+    """Return the payloads that end a streamed response without a fault."""
     usage = [] if reply.input_tokens is None else [_encode({**_HEAD, "choices": [], "usage": _usage(reply)})]
     return [_chunk({}, finish=_finish(reply)), *usage, b"[DONE]"]
 
 
 def reply_completion(reply: StubReply, *, number: int) -> bytes:
-    """Return an answer that is not streamed."""
+    """Return the body of a response that is not streamed."""
     message = {
         "role": "assistant",
         "content": reply.text or None,
@@ -114,7 +113,10 @@ def reply_completion(reply: StubReply, *, number: int) -> bytes:
 
 def reply_error_body(reply: StubReply) -> dict[str, Any]:
     """Return the body of an error."""
-    return {"error": {"message": reply.error_message, "type": _error_type(reply.status), "code": reply.error_code}}
+    types = {401: "authentication_error", 429: "rate_limit_error", 529: "overloaded_error"}
+    default = "invalid_request_error" if reply.status < 500 else "server_error"
+    kind = types.get(reply.status, default)
+    return {"error": {"message": reply.error_message, "type": kind, "code": reply.error_code}}
 
 
 _HEAD: Final = {
@@ -154,18 +156,13 @@ def _finish(reply: StubReply) -> str:
 
 
 def _usage(reply: StubReply) -> dict[str, Any]:
-    asked = reply.input_tokens or 0
+    input_tokens = reply.input_tokens or 0
     return {
-        "prompt_tokens": asked,
+        "prompt_tokens": input_tokens,
         "completion_tokens": reply.output_tokens,
-        "total_tokens": asked + reply.output_tokens,
+        "total_tokens": input_tokens + reply.output_tokens,
         "prompt_tokens_details": {"cached_tokens": reply.cached_tokens},
     }
-
-
-def _error_type(status: int) -> str:
-    kinds = {401: "authentication_error", 429: "rate_limit_error", 529: "overloaded_error"}
-    return kinds.get(status, "invalid_request_error" if status < 500 else "server_error")
 
 
 @lru_cache(maxsize=256)
@@ -188,13 +185,13 @@ class _Request(NamedTuple):
 
 
 class StubOpenAIServer:
-    """A server that gives its replies in order, and `otherwise` when there are none left."""
+    """A server that sends its replies in order, then `default_reply`."""
 
     def __init__(self, *replies: StubReply, default_reply: StubReply | None = None, port: int = 0) -> None:
         self.requests: Final[list[Json]] = []
-        """The bodies of the completions that were asked for."""
+        """The bodies of the received completion requests."""
         self.keys: Final[list[str]] = []
-        """The keys that came with them."""
+        """The API keys of those requests."""
         self.open_connections = 0
         self._replies = deque(replies)
         self._default_reply = default_reply
@@ -205,20 +202,20 @@ class StubOpenAIServer:
 
     @property
     def url(self) -> str:
-        """The address to give to a client."""
+        """The base URL for a client."""
         return f"http://127.0.0.1:{self._port}/v1"
 
     def add_replies(self, *replies: StubReply) -> None:
-        """Give these replies too, after those that are left."""
+        """Append replies to those that are left."""
         self._replies.extend(replies)
 
     async def wait_until(self, condition: Callable[[Self], bool]) -> None:
-        """Wait until something is true of the server: that it was asked, or that nobody is connected."""
+        """Wait until `condition` holds, checked whenever a request arrives or a connection opens or closes."""
         async with self._changed:
             await self._changed.wait_for(lambda: condition(self))
 
     async def serve_forever(self) -> None:
-        """Answer until cancelled."""
+        """Serve requests until cancelled."""
         if self._server is not None:
             await self._server.serve_forever()
 
@@ -232,23 +229,23 @@ class StubOpenAIServer:
     ) -> None:
         if self._server is not None:
             self._server.close()
-        for talk in self._connections:
-            talk.cancel()
+        for task in self._connections:
+            task.cancel()
         if self._connections:
             await asyncio.wait(self._connections)
 
     async def _handle_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        talk = asyncio.current_task()
-        assert talk is not None
-        self._connections.add(talk)
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
         await self._count(+1)
         try:
-            await self._answer_all(reader, writer)
+            await self._serve_requests(reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
-            pass  # the client left, or does not speak HTTP
+            pass  # the client disconnected, or does not speak HTTP
         finally:
             writer.transport.abort()
-            self._connections.discard(talk)
+            self._connections.discard(task)
             await self._count(-1)
 
     async def _count(self, change: int) -> None:
@@ -256,29 +253,30 @@ class StubOpenAIServer:
         async with self._changed:
             self._changed.notify_all()
 
-    async def _answer_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while (request := await _read_request(reader)) is not None:
             match request.method, request.path:
                 case "POST", "/v1/chat/completions":
                     if not await self._complete(request, reader, writer):
                         return
                 case "GET", "/v1/models":
-                    listed = {"id": STUB_MODEL, "object": "model", "created": 0, "owned_by": "holdfast"}
-                    await _send_response(writer, 200, msgspec.json.encode({"object": "list", "data": [listed]}))
+                    model = {"id": STUB_MODEL, "object": "model", "created": 0, "owned_by": "holdfast"}
+                    await _send_response(writer, 200, msgspec.json.encode({"object": "list", "data": [model]}))
                 case _:
-                    await _send_response(writer, 404, b'{"error": {"message": "there is nothing here"}}')
+                    await _send_response(writer, 404, b'{"error": {"message": "not found"}}')
 
     async def _complete(self, request: _Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Answer, and say whether the connection can be used again."""
+        """Send the next reply; return whether the connection can be reused."""
         try:
-            asked = msgspec.json.decode(request.body, type=dict[str, Any])
+            body = msgspec.json.decode(request.body, type=dict[str, Any])
         except msgspec.DecodeError:
             await _send_response(writer, 400, b'{"error": {"message": "the request is not a JSON object"}}')
             return True
-        self.requests.append(asked)
+        self.requests.append(body)
         self.keys.append(request.key)
         await self._count(0)
-        reply = self._next_reply()
+        no_reply = StubReply(status=400, error_message="the stub has no reply left")
+        reply = self._replies.popleft() if self._replies else self._default_reply or no_reply
         if reply.fault is StubFault.HANG_UP:
             return False
         if reply.fault is StubFault.SILENCE:
@@ -292,19 +290,14 @@ class StubOpenAIServer:
                 writer, reply.status, msgspec.json.encode(reply_error_body(reply)), retry_after=reply.retry_after
             )
             return True
-        if not asked.get("stream"):
+        if not body.get("stream"):
             await _send_response(writer, 200, reply_completion(reply, number=len(self.requests)))
             return True
         return await _stream_reply(reply, reader, writer, number=len(self.requests))
 
-    def _next_reply(self) -> StubReply:
-        if self._replies:
-            return self._replies.popleft()
-        return self._default_reply or StubReply(status=400, error_message="the stand-in has no reply left")
-
 
 async def _read_request(reader: asyncio.StreamReader) -> _Request | None:
-    """Return the next request, or nothing if the client is done."""
+    """Return the next request, or none if the client has disconnected."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:
@@ -324,10 +317,10 @@ async def _send_response(
     kind: str = "application/json",
     retry_after: str | None = None,
 ) -> None:
-    wait = f"retry-after: {retry_after}\r\n" if retry_after is not None else ""
+    retry_header = f"retry-after: {retry_after}\r\n" if retry_after is not None else ""
     head = (
         f"HTTP/1.1 {status} {_REASONS.get(status, 'Status')}\r\ncontent-type: {kind}\r\n"
-        f"{wait}content-length: {len(body)}\r\n\r\n"
+        f"{retry_header}content-length: {len(body)}\r\n\r\n"
     )
     writer.write(head.encode() + body)
     await writer.drain()
@@ -336,7 +329,7 @@ async def _send_response(
 async def _stream_reply(
     reply: StubReply, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, number: int
 ) -> bool:
-    """Answer piece by piece, and say whether the connection can be used again."""
+    """Stream a reply; return whether the connection can be reused."""
     writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
     for payload in reply_events(reply, number=number):
         if reply.delay_ms:
@@ -353,7 +346,7 @@ async def _stream_reply(
 
 
 async def _inject_fault(reply: StubReply, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-    """Go wrong, and say whether the answer goes on."""
+    """Inject the fault of a reply; return whether the stream continues."""
     match reply.fault:
         case StubFault.CUT:
             writer.write(_sse_chunk(b'{"choices": [{"delta": {"content": "half of')[:-20])
@@ -378,31 +371,31 @@ def _sse_chunk(payload: bytes) -> bytes:
 
 
 async def serve(server: StubOpenAIServer, announce: Callable[[str], None]) -> None:
-    """Run `server` until cancelled, once its address is announced."""
+    """Announce the URL of `server` and run it until cancelled."""
     async with server:
         announce(server.url)
         await server.serve_forever()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a server of its own: `python -m holdfast.testing.openai_server --port 8000 --text hello --chunks 20`."""
+    """Run a stand-alone server: `python -m holdfast.testing.openai_server --port 8000 --text hello --chunks 20`."""
     parser = argparse.ArgumentParser(prog="python -m holdfast.testing.openai_server", description=__doc__)
-    parser.add_argument("--port", type=int, default=0, help="0 takes a free one; the address is the first line out")
-    parser.add_argument("--replies", type=Path, help="a JSON file with the replies to give first, in order")
-    parser.add_argument("--text", default="hello from the stand-in", help="what every other answer says")
-    parser.add_argument("--chunks", type=int, default=1, help="in how many pieces")
+    parser.add_argument("--port", type=int, default=0, help="0 selects a free one; the first line of output is the URL")
+    parser.add_argument("--replies", type=Path, help="a JSON file with the first replies, in order")
+    parser.add_argument("--text", default="hello from the stub", help="the text of every further reply")
+    parser.add_argument("--chunks", type=int, default=1, help="the number of pieces of the text")
     parser.add_argument("--delay-ms", type=float, default=0, help="milliseconds before each piece")
     options = parser.parse_args(arguments)
     replies = [] if options.replies is None else msgspec.json.decode(options.replies.read_bytes(), type=list[StubReply])
-    otherwise = StubReply(text=options.text, chunks=options.chunks, delay_ms=options.delay_ms)
-    server = StubOpenAIServer(*replies, default_reply=otherwise, port=options.port)
+    default_reply = StubReply(text=options.text, chunks=options.chunks, delay_ms=options.delay_ms)
+    server = StubOpenAIServer(*replies, default_reply=default_reply, port=options.port)
+
+    def announce(url: str) -> None:
+        sys.stdout.write(f"{url}\n")
+        sys.stdout.flush()
+
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(serve(server, _print))
-
-
-def _print(url: str) -> None:
-    sys.stdout.write(f"{url}\n")
-    sys.stdout.flush()
+        asyncio.run(serve(server, announce))
 
 
 if __name__ == "__main__":

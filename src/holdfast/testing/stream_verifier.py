@@ -1,8 +1,8 @@
-"""A strict verifier of a run's event stream.
+"""Strict verifier of a run's event stream.
 
-It knows every ordering rule that the AG-UI 1.0 client enforces, and those that Holdfast adds: a version in
-`RUN_STARTED`, a message for each tool call, nothing open at any end, one terminal event per segment, no chunks, no
-id used twice. It shares no code with what makes streams valid.
+It checks every ordering rule that the AG-UI 1.0 client enforces, and those that Holdfast adds: a version in
+`RUN_STARTED`, a message for each tool call, nothing open at the end of a segment, one terminal event per segment, no
+chunks, no id used twice. It shares no code with the producers of streams.
 """
 
 from collections.abc import Iterable, Mapping
@@ -63,28 +63,28 @@ _Owner: TypeAlias = str | UnsetType
 class IllegalStream(AssertionError):
     """The event at `index`, or the end of the stream, breaks a rule."""
 
-    def __init__(self, index: int, why: str) -> None:
-        super().__init__(f"event {index}: {why}")
+    def __init__(self, index: int, reason: str) -> None:
+        super().__init__(f"event {index}: {reason}")
         self.index = index
-        self.reason = why
+        self.reason = reason
 
 
 def verify_stream(events: Iterable[Event], *, complete: bool = True) -> None:
-    """Raise `IllegalStream` unless `events` are the legal log of one run; a whole one if `complete`."""
-    judge = _StreamVerifier()
+    """Raise `IllegalStream` unless `events` are the legal log of one run, ended if `complete`."""
+    verifier = _StreamVerifier()
     for event in events:
-        judge.check(event)
-    if complete and judge.segment is not None:
-        judge.refuse("the stream stops without a terminal event")
+        verifier.check(event)
+    if complete and verifier.segment is not None:
+        verifier.refuse("the stream stops without a terminal event")
 
 
 class _Segment:
-    """What the client knows of the segment it is in."""
+    """The open entities of the current segment, and the owners of all its ids."""
 
     def __init__(self, start: RunStarted) -> None:
         self.start = start
         self.texts: set[str] = set()
-        self.thoughts: set[str] = set()
+        self.reasoning: set[str] = set()
         self.spans: set[str] = set()
         self.calls: set[str] = set()
         self.steps: set[tuple[_Owner, str]] = set()
@@ -95,37 +95,34 @@ class _Segment:
         self.call_owners: dict[str, _Owner] = {}
         self.activity_owners: dict[str, _Owner] = {}
 
-    def still_open(self) -> list[str]:
-        """Name the kinds of things that are open."""
+    def open_kinds(self) -> list[str]:
+        """Return the kinds of entities that are open."""
         kinds: Mapping[str, set[str] | set[tuple[_Owner, str]]] = {
             "text message": self.texts,
             "tool call": self.calls,
             "step": self.steps,
-            "reasoning message": self.thoughts,
+            "reasoning message": self.reasoning,
             "reasoning span": self.spans,
             "subagent": self.subagents,
         }
         return [kind for kind, names in kinds.items() if names]
 
-    def recall(self, messages: Iterable[AgUiMessage], *, authoritative: bool) -> None:
-        """Learn from a history who owns what."""
+    def load_owners(self, messages: Iterable[AgUiMessage], *, authoritative: bool) -> None:
+        """Set the owners of the messages and calls in a history."""
         for message in messages:
-            owners = self._owners(message)
+            match message:
+                case ReasoningMessage():
+                    owners = self.reasoning_owners
+                case ActivityMessage():
+                    owners = self.activity_owners
+                case _:
+                    owners = self.message_owners
             if authoritative or message.id not in owners:
                 owners[message.id] = message.subagent_run_id
             calls = message.tool_calls if isinstance(message, AssistantMessage) else UNSET
             for call in calls or ():
                 if authoritative or call.id not in self.call_owners:
                     self.call_owners[call.id] = message.subagent_run_id
-
-    def _owners(self, message: AgUiMessage) -> dict[str, _Owner]:
-        match message:
-            case ReasoningMessage():
-                return self.reasoning_owners
-            case ActivityMessage():
-                return self.activity_owners
-            case _:
-                return self.message_owners
 
 
 class _StreamVerifier:
@@ -138,20 +135,25 @@ class _StreamVerifier:
         self.used_subagents: set[str] = set()
         self.suspended: set[str] = set()
 
-    def refuse(self, why: str) -> NoReturn:
-        raise IllegalStream(self.index, why)
+    def refuse(self, reason: str) -> NoReturn:
+        raise IllegalStream(self.index, reason)
 
-    def require(self, condition: bool, why: str) -> None:
+    def require(self, condition: bool, reason: str) -> None:
         if not condition:
-            self.refuse(why)
+            self.refuse(reason)
 
     def check(self, event: Event) -> None:
         self.index += 1
         if self.segment is not None:
-            self._tag(self.segment, event)
+            owner = event.subagent_run_id if isinstance(event, AttributedEvent) else UNSET
+            announced = owner is UNSET or owner in self.segment.announced
+            self.require(announced, f"no subagent `{owner}` started in this segment")
             self._check(self.segment, event)
         elif isinstance(event, RunStarted):
-            self._run_started(event)
+            self.require(event.protocol_version == PROTOCOL_VERSION, "RUN_STARTED without protocolVersion")
+            self.segment = _Segment(event)
+            if event.input is not UNSET:
+                self.segment.load_owners(event.input.messages, authoritative=False)
         else:
             self.refuse(f"{event_type(event)} outside of a segment: only RUN_STARTED may come here")
 
@@ -180,37 +182,29 @@ class _StreamVerifier:
             case RunStarted() | RunFinished() | RunErrorEvent():
                 self._run(segment, event)
             case MessagesSnapshot():
-                self._messages_snapshot(segment, event)
+                lost = segment.texts | segment.reasoning
+                self.require(not lost, f"MESSAGES_SNAPSHOT would lose the open messages {sorted(lost)}")
+                segment.load_owners(event.messages, authoritative=True)
             case StateSnapshot() | StateDelta() | Raw() | Custom():
                 pass
             case _:
                 assert_never(event)
 
-    def _tag(self, segment: _Segment, event: Event) -> None:
-        tag = event.subagent_run_id if isinstance(event, AttributedEvent) else UNSET
-        self.require(tag is UNSET or tag in segment.announced, f"no subagent `{tag}` started in this segment")
+    def _check_owner(self, owner: _Owner, owners: Mapping[str, _Owner], name: str) -> None:
+        """Refuse an event whose subagent is not the owner of `name`, where both are known."""
+        if owner is not UNSET and name in owners and owners[name] != owner:
+            self.refuse(f"tagged `{owner}`, but `{name}` belongs to {_owner_text(owners[name])}")
 
-    def _agree(self, tag: _Owner, owners: Mapping[str, _Owner], name: str) -> None:
-        """Refuse a tag that is not the owner's, where both are known."""
-        if tag is not UNSET and name in owners and owners[name] != tag:
-            self.refuse(f"tagged `{tag}`, but `{name}` belongs to {_owner_text(owners[name])}")
-
-    def _open(self, name: str, *, among: set[str], used: set[str], kind: str) -> None:
-        self.require(name not in among, f"the {kind} `{name}` is already open")
+    def _open(self, name: str, *, open_names: set[str], used: set[str], kind: str) -> None:
+        self.require(name not in open_names, f"the {kind} `{name}` is already open")
         self.require(name not in used, f"the id `{name}` was used before")
-        among.add(name)
+        open_names.add(name)
         used.add(name)
-
-    def _run_started(self, event: RunStarted) -> None:
-        self.require(event.protocol_version == PROTOCOL_VERSION, "RUN_STARTED without protocolVersion")
-        self.segment = _Segment(event)
-        if event.input is not UNSET:
-            self.segment.recall(event.input.messages, authoritative=False)
 
     def _run(self, segment: _Segment, event: RunLifecycleEvent) -> None:
         if isinstance(event, RunStarted):
             self.refuse("RUN_STARTED in a segment that has not ended")
-        for kind in segment.still_open():
+        for kind in segment.open_kinds():
             self.refuse(f"{event_type(event)} with an open {kind}")
         if isinstance(event, RunFinished):
             self.require(event.run_id == segment.start.run_id, "RUN_FINISHED has another runId than its start")
@@ -220,16 +214,16 @@ class _StreamVerifier:
 
     def _text(self, segment: _Segment, event: TextEvent) -> None:
         match event:
-            case TextMessageStart(message_id=name, subagent_run_id=tag):
-                self._agree(tag, segment.message_owners, name)
-                self._open(name, among=segment.texts, used=self.used_messages, kind="text message")
-                segment.message_owners.setdefault(name, tag)
-            case TextMessageContent(message_id=name, subagent_run_id=tag):
+            case TextMessageStart(message_id=name, subagent_run_id=owner):
+                self._check_owner(owner, segment.message_owners, name)
+                self._open(name, open_names=segment.texts, used=self.used_messages, kind="text message")
+                segment.message_owners.setdefault(name, owner)
+            case TextMessageContent(message_id=name, subagent_run_id=owner):
                 self.require(name in segment.texts, f"no text message `{name}` is open")
-                self._agree(tag, segment.message_owners, name)
-            case TextMessageEnd(message_id=name, subagent_run_id=tag):
+                self._check_owner(owner, segment.message_owners, name)
+            case TextMessageEnd(message_id=name, subagent_run_id=owner):
                 self.require(name in segment.texts, f"no text message `{name}` is open")
-                self._agree(tag, segment.message_owners, name)
+                self._check_owner(owner, segment.message_owners, name)
                 segment.texts.remove(name)
             case TextMessageChunk():
                 self.refuse("a chunk that was not expanded")
@@ -240,73 +234,72 @@ class _StreamVerifier:
         match event:
             case ToolCallStart():
                 self._tool_call_start(segment, event)
-            case ToolCallArgs(tool_call_id=name, subagent_run_id=tag):
+            case ToolCallArgs(tool_call_id=name, subagent_run_id=owner):
                 self.require(name in segment.calls, f"no tool call `{name}` is open")
-                self._agree(tag, segment.call_owners, name)
-            case ToolCallEnd(tool_call_id=name, subagent_run_id=tag):
+                self._check_owner(owner, segment.call_owners, name)
+            case ToolCallEnd(tool_call_id=name, subagent_run_id=owner):
                 self.require(name in segment.calls, f"no tool call `{name}` is open")
-                self._agree(tag, segment.call_owners, name)
+                self._check_owner(owner, segment.call_owners, name)
                 segment.calls.remove(name)
-            case ToolCallResult(tool_call_id=name, message_id=message, subagent_run_id=tag):
-                self._agree(tag, segment.call_owners, name)
+            case ToolCallResult(tool_call_id=name, message_id=message, subagent_run_id=owner):
+                self._check_owner(owner, segment.call_owners, name)
                 self.require(message not in self.used_messages, f"the id `{message}` was used before")
                 self.used_messages.add(message)
-                segment.message_owners[message] = tag
+                segment.message_owners[message] = owner
             case ToolCallChunk():
                 self.refuse("a chunk that was not expanded")
             case _:
                 assert_never(event)
 
     def _tool_call_start(self, segment: _Segment, event: ToolCallStart) -> None:
-        name, parent, tag = event.tool_call_id, event.parent_message_id, event.subagent_run_id
+        name, parent = event.tool_call_id, event.parent_message_id
         if parent is UNSET:
             self.refuse("TOOL_CALL_START without parentMessageId")
-        self._agree(tag, segment.message_owners, parent)
-        self._agree(tag, segment.call_owners, name)
-        owner = segment.message_owners.get(parent, UNSET) if tag is UNSET else tag
+        self._check_owner(event.subagent_run_id, segment.message_owners, parent)
+        self._check_owner(event.subagent_run_id, segment.call_owners, name)
+        owner = event.subagent_run_id
+        if owner is UNSET:
+            owner = segment.message_owners.get(parent, UNSET)
         if parent in segment.message_owners and segment.call_owners.get(name, owner) != owner:
             self.refuse(
                 f"`{name}` belongs to {_owner_text(segment.call_owners[name])}, its message to {_owner_text(owner)}"
             )
-        self._open(name, among=segment.calls, used=self.used_calls, kind="tool call")
+        self._open(name, open_names=segment.calls, used=self.used_calls, kind="tool call")
         segment.call_owners.setdefault(name, owner)
 
     def _reasoning(self, segment: _Segment, event: ReasoningEvent) -> None:
         match event:
             case ReasoningEncryptedValue():
-                self._encrypted_value(segment, event)
+                if event.subtype == "tool-call":
+                    owners = segment.call_owners
+                elif event.entity_id in segment.message_owners:
+                    owners = segment.message_owners
+                else:
+                    owners = segment.reasoning_owners
+                self._check_owner(event.subagent_run_id, owners, event.entity_id)
                 return
             case ReasoningMessageChunk():
                 self.refuse("a chunk that was not expanded")
             case _:
                 pass
-        name, tag = event.message_id, event.subagent_run_id
-        self._agree(tag, segment.reasoning_owners, name)
+        name, owner = event.message_id, event.subagent_run_id
+        self._check_owner(owner, segment.reasoning_owners, name)
         match event:
             case ReasoningStart():
-                self._open(name, among=segment.spans, used=self.used_spans, kind="reasoning span")
-                segment.reasoning_owners.setdefault(name, tag)
+                self._open(name, open_names=segment.spans, used=self.used_spans, kind="reasoning span")
+                segment.reasoning_owners.setdefault(name, owner)
             case ReasoningMessageStart():
-                self._open(name, among=segment.thoughts, used=self.used_messages, kind="reasoning message")
-                segment.reasoning_owners.setdefault(name, tag)
+                self._open(name, open_names=segment.reasoning, used=self.used_messages, kind="reasoning message")
+                segment.reasoning_owners.setdefault(name, owner)
             case ReasoningEnd():
                 self.require(name in segment.spans, f"no reasoning span `{name}` is open")
                 segment.spans.remove(name)
             case ReasoningMessageContent() | ReasoningMessageEnd():
-                self.require(name in segment.thoughts, f"no reasoning message `{name}` is open")
+                self.require(name in segment.reasoning, f"no reasoning message `{name}` is open")
                 if isinstance(event, ReasoningMessageEnd):
-                    segment.thoughts.remove(name)
+                    segment.reasoning.remove(name)
             case _:
                 assert_never(event)
-
-    def _encrypted_value(self, segment: _Segment, event: ReasoningEncryptedValue) -> None:
-        if event.subtype == "tool-call":
-            owners = segment.call_owners
-        elif event.entity_id in segment.message_owners:
-            owners = segment.message_owners
-        else:
-            owners = segment.reasoning_owners
-        self._agree(event.subagent_run_id, owners, event.entity_id)
 
     def _step(self, segment: _Segment, event: StepEvent) -> None:
         key = (event.subagent_run_id, event.step_name)
@@ -328,7 +321,7 @@ class _StreamVerifier:
                 self.require(known, f"the parent subagent `{parent}` never started in this segment")
                 if name in self.suspended and name not in segment.announced:
                     self.used_subagents.remove(name)
-                self._open(name, among=segment.subagents, used=self.used_subagents, kind="subagent")
+                self._open(name, open_names=segment.subagents, used=self.used_subagents, kind="subagent")
                 segment.announced.add(name)
             case SubagentFinished() | SubagentError():
                 self.require(name in segment.subagents, f"no subagent `{name}` is open")
@@ -340,20 +333,15 @@ class _StreamVerifier:
                 assert_never(event)
 
     def _activity(self, segment: _Segment, event: ActivityEvent) -> None:
-        name, tag = event.message_id, event.subagent_run_id
+        name, owner = event.message_id, event.subagent_run_id
         match event:
             case ActivitySnapshot(replace=replaces):
                 if replaces is not False or name not in segment.activity_owners:
-                    segment.activity_owners[name] = tag
+                    segment.activity_owners[name] = owner
             case ActivityDelta():
-                self._agree(tag, segment.activity_owners, name)
+                self._check_owner(owner, segment.activity_owners, name)
             case _:
                 assert_never(event)
-
-    def _messages_snapshot(self, segment: _Segment, event: MessagesSnapshot) -> None:
-        lost = segment.texts | segment.thoughts
-        self.require(not lost, f"MESSAGES_SNAPSHOT would lose the open messages {sorted(lost)}")
-        segment.recall(event.messages, authoritative=True)
 
 
 def _owner_text(owner: _Owner) -> str:

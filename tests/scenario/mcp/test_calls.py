@@ -41,7 +41,7 @@ async def test_a_server_that_stalls_is_given_up_and_told_so(workshop: Workshop) 
     agent(workshop, asks("stall"), asks("effect", "on we go"), mcp_servers={"plain": slow})
     async with workshop.open() as floor:
         said = await answers(floor, await floor.start())
-    assert "gave no answer within 0.5 seconds" in said[0]
+    assert "did not respond within 0.5 seconds" in said[0]
     assert said[1] == "done"
     assert effects(workshop) == ["stalls", "cancelled", "on we go"]
 
@@ -67,7 +67,7 @@ async def test_a_server_that_cannot_be_started_again_is_an_error_of_the_call_and
     async with workshop.open() as floor:
         _, gone, paused = await answers(floor, await floor.start())
     assert "it ended (exit code 2)" in gone
-    assert "it is tried again in " in paused
+    assert "it is retried in " in paused
     assert not any("Nobody knows" in said for said in (gone, paused))
 
 

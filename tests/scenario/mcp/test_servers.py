@@ -106,7 +106,7 @@ async def test_a_call_that_is_made_twice_under_one_key_calls_the_first_off(serve
     assert isinstance(asked, Elicitation)
     assert await told(server, "echo", "hello", key="k") == "hello"
     with pytest.raises(McpServerFailed, match="has ended while it waited for the answer"):
-        await server.answer(RUN, "ask", {}, key="k", asked=asked, response=None, again=False)
+        await server.answer(RUN, "ask", {}, key="k", elicitation=asked, response=None, retry=False)
 
 
 async def test_an_address_where_nobody_is_fails_as_a_server_does(servers: McpServerPool) -> None:
@@ -125,7 +125,7 @@ async def test_a_server_that_never_introduces_itself_fails_and_those_who_list_do
     silent = McpServer(command=sys.executable, args=["-c", "import time; time.sleep(3600)"], sandbox="off")
     server = servers.get(ONE, "silent", silent)
     assert await server.tools() == ()
-    with pytest.raises(McpServerFailed, match=r"it did not introduce itself within 0\.5 seconds"):
+    with pytest.raises(McpServerFailed, match=r"it did not initialize within 0\.5 seconds"):
         await server.fresh_tools()
 
 
@@ -153,7 +153,7 @@ async def test_a_server_waits_for_an_answer_while_others_call_it(servers: McpSer
     assert list(asked.requests) == [UNNAMED_REQUEST]
     other = asyncio.ensure_future(told(server, "echo", "hello", key="b"))  # the plain server does one thing at a time
     accepted = {"action": "accept", "content": {"name": "Ada"}}
-    result = await server.answer(RUN, "ask", {}, key="a", asked=asked, response=accepted, again=False)
+    result = await server.answer(RUN, "ask", {}, key="a", elicitation=asked, response=accepted, retry=False)
     assert isinstance(result, McpResult)
     assert result.content[0].text == '{"action": "accept", "content": {"name": "Ada"}}'
     assert await other == "hello"

@@ -1,4 +1,4 @@
-"""What a server asks is a question that a person can answer, and the answer is one that the server takes."""
+"""Elicitations become interrupts for a person, and responses become valid answers for the server."""
 
 import jsonschema_rs
 import pytest
@@ -29,21 +29,21 @@ TWO = Elicitation(
 YES: dict[str, Json] = {"action": "accept", "content": {"name": "Ada"}}
 
 
-def fits(asked: Elicitation, response: Json) -> bool:
-    """Say whether a response is one that the question takes."""
-    schema = elicitation_interrupt("plain", asked).response_schema
+def matches(elicitation: Elicitation, response: Json) -> bool:
+    """Return whether a response matches the schema of the interrupt."""
+    schema = elicitation_interrupt("plain", elicitation).response_schema
     assert schema is not None
     return bool(jsonschema_rs.validator_for(schema).is_valid(response))
 
 
-def test_a_question_says_who_asks_and_comes_back_as_it_was() -> None:
+def test_an_interrupt_names_the_server_and_keeps_the_elicitation() -> None:
     question = elicitation_interrupt("plain", TWO)
     assert question.message == "The MCP server `plain` asks: Who?\nSign in (open https://x.y, then accept)"
     assert elicitation_from_interrupt(question) == TWO
 
 
 @pytest.mark.parametrize(
-    ("response", "fitting"),
+    ("response", "valid"),
     [
         (YES, True),
         ({"action": "decline"}, True),
@@ -55,9 +55,9 @@ def test_a_question_says_who_asks_and_comes_back_as_it_was() -> None:
         ("Ada", False),
     ],
 )
-def test_an_answer_says_what_is_to_be_done_and_fits_what_was_asked_for(response: Json, fitting: bool) -> None:
-    assert fits(ONE, response) is fitting
-    assert fits(TWO, {"a": response, "b": {"action": "accept"}}) is fitting
+def test_a_response_has_an_action_and_matches_the_requested_schema(response: Json, valid: bool) -> None:
+    assert matches(ONE, response) is valid
+    assert matches(TWO, {"a": response, "b": {"action": "accept"}}) is valid
 
 
 def test_each_request_gets_its_answer() -> None:
@@ -69,11 +69,11 @@ def test_each_request_gets_its_answer() -> None:
 
 
 @pytest.mark.parametrize("nothing", [None, "no", {"a": 3}, []])
-def test_no_answer_calls_it_off(nothing: Json) -> None:
+def test_an_invalid_response_cancels_every_request(nothing: Json) -> None:
     assert elicitation_responses(TWO, nothing) == {"a": {"action": "cancel"}, "b": {"action": "cancel"}}
 
 
-def test_the_same_request_is_known_again_and_another_is_not() -> None:
+def test_equal_requests_have_the_same_fingerprint() -> None:
     same = ElicitationRequest(message="Who?", requested_schema=dict(reversed(NAME.items())))
     assert request_fingerprint(same) == request_fingerprint(ONE.requests[UNNAMED_REQUEST])
     assert request_fingerprint(ElicitationRequest(message="Who else?", requested_schema=NAME)) != request_fingerprint(
@@ -81,8 +81,8 @@ def test_the_same_request_is_known_again_and_another_is_not() -> None:
     )
 
 
-def test_more_than_can_be_kept_is_refused() -> None:
-    with pytest.raises(McpServerFailed, match="more than can be kept"):
+def test_an_elicitation_that_is_too_large_is_refused() -> None:
+    with pytest.raises(McpServerFailed, match="is larger than"):
         elicitation_interrupt(
             "plain",
             Elicitation(

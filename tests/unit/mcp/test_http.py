@@ -1,4 +1,4 @@
-"""What comes over HTTP has an end."""
+"""HTTP responses of a server are bounded."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,7 +12,7 @@ from holdfast.mcp.transports import limited_http_client
 
 @pytest.fixture
 async def url() -> AsyncIterator[str]:
-    """Yield an address that answers with a thousand bytes."""
+    """Yield the URL of a server that responds with a thousand bytes."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -24,12 +24,12 @@ async def url() -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
 
 
-@pytest.mark.parametrize(("most", "whole"), [(1000, True), (999, False)])
-async def test_an_answer_that_is_too_long_is_an_error(
-    url: str, monkeypatch: pytest.MonkeyPatch, most: int, whole: bool
+@pytest.mark.parametrize(("max_bytes", "whole"), [(1000, True), (999, False)])
+async def test_a_response_that_is_too_long_is_an_error(
+    url: str, monkeypatch: pytest.MonkeyPatch, max_bytes: int, whole: bool
 ) -> None:
-    monkeypatch.setattr(http, "MAX_RESPONSE_BYTES", most)
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")  # nobody is there: it is not asked
+    monkeypatch.setattr(http, "MAX_RESPONSE_BYTES", max_bytes)
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")  # a closed port: the proxy is not used
     async with limited_http_client({"X-A": "b"}) as client:
         if whole:
             assert len((await client.get(url)).content) == 1000

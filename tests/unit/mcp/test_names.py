@@ -1,4 +1,4 @@
-"""Every tool of every server has a name that a model can call it by, and its own."""
+"""Tool names of MCP servers: valid for every model, and unique."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ servers = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9-]{0,22}[A-Za-z0-9])?", fullmatc
 
 
 @given(server=servers, tools=st.lists(st.text(), unique=True, max_size=8))
-def test_names_are_valid_and_apart_and_tell_the_server(server: str, tools: list[str]) -> None:
+def test_names_are_valid_and_unique_and_contain_the_server(server: str, tools: list[str]) -> None:
     names = tool_names(server, tools)
     assert len(set(names.values())) == len(tools)
     for name in names.values():
@@ -26,7 +26,7 @@ def test_a_name_does_not_depend_on_the_other_tools(server: str, tools: list[str]
     assert tool_names(server, tools) == {tool: tool_names(server, [tool])[tool] for tool in tools}
 
 
-def test_a_name_that_can_be_kept_is_kept() -> None:
+def test_a_valid_name_is_unchanged() -> None:
     assert tool_names("github", ["get_issue", "x" * 60]) == {
         "get_issue": "mcp__github__get_issue",
         "x" * 60: f"mcp__github__{'x' * 42}-42f2d973",
@@ -34,7 +34,7 @@ def test_a_name_that_can_be_kept_is_kept() -> None:
 
 
 @pytest.mark.parametrize("name", ["bash", "mcp__", "mcp__github", "remote__a__b"])
-def test_other_names_are_of_no_server(name: str) -> None:
+def test_other_names_belong_to_no_server(name: str) -> None:
     assert server_of_tool(name) is None
 
 
@@ -42,6 +42,6 @@ def test_other_names_are_of_no_server(name: str) -> None:
     ("pattern", "named"),
     [("mcp__a__x", True), ("mcp__a__*", True), ("mcp__*", True), ("*", True), ("mcp__b__*", False), ("bash", False)],
 )
-def test_what_an_agent_names_may_be_about_a_server(pattern: str, named: bool) -> None:
+def test_a_tool_pattern_may_name_a_server(pattern: str, named: bool) -> None:
     assert pattern_names_server(pattern, "a") is named
     assert server_tool_prefix("a") == "mcp__a__"

@@ -1,4 +1,4 @@
-"""Whatever a server answers, a model reads text or JSON."""
+"""Results of a server become text or JSON for the model."""
 
 from base64 import b64encode
 
@@ -14,35 +14,35 @@ from holdfast.mcp.replies import MAX_FILES, MAX_TEXT_CHARS, McpResult, reply_fro
 PICTURE = b64encode(b"png").decode()
 
 
-class Shelf:
-    """Keeps files."""
+class SavedFiles:
+    """A fake file store."""
 
     def __init__(self) -> None:
-        self.kept: list[tuple[bytes, str]] = []
+        self.saved: list[tuple[bytes, str]] = []
 
-    async def keep(self, content: bytes, media_type: str) -> str:
-        self.kept.append((content, media_type))
-        return f"fil_{len(self.kept)}"
+    async def save(self, content: bytes, media_type: str) -> str:
+        self.saved.append((content, media_type))
+        return f"fil_{len(self.saved)}"
 
 
-async def told(*blocks: dict[str, Json], shelf: Shelf | None = None, **fields: Json) -> ToolReply:
-    """Return what a model reads of an answer."""
+async def reply_for(*blocks: dict[str, Json], files: SavedFiles | None = None, **fields: Json) -> ToolReply:
+    """Return the reply for a result."""
     result = msgspec.convert({"content": list(blocks), **fields}, McpResult)
-    return await reply_from_result(result, (shelf or Shelf()).keep)
+    return await reply_from_result(result, (files or SavedFiles()).save)
 
 
-def text(said: str) -> dict[str, Json]:
-    return {"type": "text", "text": said}
+def text(content: str) -> dict[str, Json]:
+    return {"type": "text", "text": content}
 
 
 async def test_texts_are_joined_and_errors_are_failures() -> None:
-    assert await told(text("a"), text("b")) == ToolReply(content="a\nb")
-    assert await told(text("no"), isError=True) == ToolReply(content="no", failed=True)
-    assert await told() == ToolReply(content="")
+    assert await reply_for(text("a"), text("b")) == ToolReply(content="a\nb")
+    assert await reply_for(text("no"), isError=True) == ToolReply(content="no", failed=True)
+    assert await reply_for() == ToolReply(content="")
 
 
 @pytest.mark.parametrize(
-    ("said", "structured", "expected"),
+    ("content", "structured", "expected"),
     [
         ('{"a": 1}', {"a": 1}, {"a": 1}),
         ("", {"a": 1}, {"a": 1}),
@@ -51,44 +51,44 @@ async def test_texts_are_joined_and_errors_are_failures() -> None:
         ("one", {"a": 1}, {"text": "one", "structured": {"a": 1}}),
     ],
 )
-async def test_what_is_structured_stands_alone_where_the_text_says_the_same(
-    said: str, structured: Json, expected: Json
+async def test_text_that_repeats_the_structured_content_is_dropped(
+    content: str, structured: Json, expected: Json
 ) -> None:
-    assert (await told(text(said), structuredContent=structured)).content == expected
+    assert (await reply_for(text(content), structuredContent=structured)).content == expected
 
 
-async def test_bytes_are_kept_as_files() -> None:
-    shelf = Shelf()
-    reply = await told(
+async def test_binary_content_is_saved_as_files() -> None:
+    files = SavedFiles()
+    reply = await reply_for(
         {"type": "image", "data": PICTURE, "mimeType": "image/png"},
         {"type": "resource", "resource": {"uri": "file:///a", "blob": PICTURE}},
         {"type": "audio", "data": "no base64!", "mimeType": "audio/wav"},
-        shelf=shelf,
+        files=files,
     )
-    assert shelf.kept == [(b"png", "image/png"), (b"png", "application/octet-stream")]
+    assert files.saved == [(b"png", "image/png"), (b"png", "application/octet-stream")]
     assert reply.content == (
         "[image/png, 3 bytes: file `fil_1`]\n"
         "file:///a [application/octet-stream, 3 bytes: file `fil_2`]\n"
-        "[audio/wav: left out, it cannot be read]"
+        "[audio/wav: left out, it is not valid base64]"
     )
 
 
-async def test_only_so_many_files_and_so_much_text_are_kept() -> None:
-    shelf = Shelf()
+async def test_files_and_text_of_a_result_are_limited() -> None:
+    files = SavedFiles()
     many = [{"type": "image", "data": PICTURE, "mimeType": "image/png"}] * (MAX_FILES + 1)
-    assert "left out, there are more than" in (await told(*many, shelf=shelf)).content
-    assert len(shelf.kept) == MAX_FILES
-    cut = (await told(text("x" * (MAX_TEXT_CHARS + 5)))).content
-    assert cut.endswith("[5 characters were too many to keep]")
+    assert "left out, there are more than" in (await reply_for(*many, files=files)).content
+    assert len(files.saved) == MAX_FILES
+    cut = (await reply_for(text("x" * (MAX_TEXT_CHARS + 5)))).content
+    assert cut.endswith("[truncated: 5 characters]")
 
 
-async def test_resources_and_unknown_parts_are_told_of() -> None:
-    reply = await told(
+async def test_resources_and_unknown_blocks_are_named() -> None:
+    reply = await reply_for(
         {"type": "resource", "resource": {"uri": "file:///a", "text": "inside"}},
         {"type": "resource_link", "uri": "file:///b", "name": "b"},
         {"type": "hologram"},
     )
-    assert reply.content == "[file:///a]\ninside\n[b: file:///b]\n[left out: a part of the kind `hologram`]"
+    assert reply.content == "[file:///a]\ninside\n[b: file:///b]\n[left out: a block of type `hologram`]"
 
 
 json = st.recursive(
@@ -98,6 +98,6 @@ json = st.recursive(
 )
 
 
-@given(said=st.text(max_size=20), structured=json)
-async def test_any_answer_can_be_read(said: str, structured: Json) -> None:
-    msgspec.json.encode((await told(text(said), structuredContent=structured)).content)
+@given(content=st.text(max_size=20), structured=json)
+async def test_any_result_can_be_encoded(content: str, structured: Json) -> None:
+    msgspec.json.encode((await reply_for(text(content), structuredContent=structured)).content)

@@ -1,4 +1,4 @@
-"""The counting server knows what happened, whatever becomes of those who call."""
+"""The counting server records every call, even if its caller dies."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,14 +14,14 @@ async def server() -> AsyncIterator[CountingServer]:
         yield server
 
 
-async def test_a_call_is_counted_before_it_is_over(server: CountingServer) -> None:
+async def test_a_call_is_counted_before_it_ends(server: CountingServer) -> None:
     async with calling(server.path, tool="charge", key="k1", name="fuel") as finish:
         assert await server.calls() == [CountedCall(tool="charge", key="k1", name="fuel")]
         await finish()
     assert len(await server.calls()) == 1
 
 
-async def test_a_call_that_was_left_in_the_middle_stays_counted(server: CountingServer) -> None:
+async def test_an_abandoned_call_stays_counted(server: CountingServer) -> None:
     async with calling(server.path, tool="charge", key="k1", name="fuel"):
         pass
     async with calling(server.path, tool="charge", key="k1", name="fuel") as finish:
@@ -29,7 +29,7 @@ async def test_a_call_that_was_left_in_the_middle_stays_counted(server: Counting
     assert [call.key for call in await server.calls()] == ["k1", "k1"]
 
 
-async def test_only_the_calls_whose_names_begin_so_are_listed(server: CountingServer) -> None:
+async def test_calls_are_listed_by_name_prefix(server: CountingServer) -> None:
     for name in ("one/a", "two/a", "one/b"):
         async with calling(server.path, tool="look", key=name, name=name) as finish:
             await finish()
@@ -45,7 +45,7 @@ async def test_a_call_that_is_held_ends_when_it_is_released(server: CountingServ
         await server.release("fuel")
 
 
-async def test_a_name_that_is_not_held_is_waited_for_by_nobody(server: CountingServer) -> None:
+async def test_waiting_for_a_name_that_is_not_held_returns_at_once(server: CountingServer) -> None:
     await server.reached("fuel")
     await server.release("fuel")
 

@@ -17,8 +17,8 @@ HELLO: Any = {"model": "any", "messages": [{"role": "user", "content": "hi"}]}
 
 @pytest.fixture
 async def server() -> AsyncIterator[StubOpenAIServer]:
-    async with StubOpenAIServer() as stand_in:
-        yield stand_in
+    async with StubOpenAIServer() as stub:
+        yield stub
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ async def client(server: StubOpenAIServer) -> AsyncIterator[AsyncOpenAI]:
         yield openai
 
 
-async def test_it_answers_whole_or_in_pieces_as_the_client_of_openai_asks(
+async def test_it_responds_whole_or_streamed_to_the_openai_client(
     server: StubOpenAIServer, client: AsyncOpenAI
 ) -> None:
     reply = StubReply(text="hello world", chunks=3, calls=[StubToolCall(name="look", arguments={"at": 1})])
@@ -46,21 +46,21 @@ async def test_it_lists_its_model(client: AsyncOpenAI) -> None:
     assert [model.id async for model in client.models.list()] == ["stand-in"]
 
 
-async def test_replies_are_given_in_order_and_then_the_other_one() -> None:
+async def test_replies_are_sent_in_order_and_then_the_default_one() -> None:
     async with StubOpenAIServer(
         StubReply(text="one"), StubReply(text="two"), default_reply=StubReply(text="more")
     ) as server:
         assert [await _ask(server) for _ in range(4)] == ["one", "two", "more", "more"]
 
 
-async def test_without_a_reply_left_it_says_so(server: StubOpenAIServer) -> None:
+async def test_without_a_reply_left_it_returns_an_error(server: StubOpenAIServer) -> None:
     async with httpx2.AsyncClient() as http:
         answer = await http.post(f"{server.url}/chat/completions", json=HELLO)
     assert answer.status_code == 400
     assert "no reply left" in answer.json()["error"]["message"]
 
 
-async def test_what_is_not_a_request_is_refused(server: StubOpenAIServer) -> None:
+async def test_an_invalid_request_is_refused(server: StubOpenAIServer) -> None:
     async with httpx2.AsyncClient() as http:
         garbage, other = [
             await http.post(f"{server.url}/chat/completions", content=content) for content in (b"{", b"[]")
@@ -70,7 +70,7 @@ async def test_what_is_not_a_request_is_refused(server: StubOpenAIServer) -> Non
     assert server.requests == []
 
 
-async def test_it_knows_who_is_connected(server: StubOpenAIServer) -> None:
+async def test_it_counts_open_connections(server: StubOpenAIServer) -> None:
     server.add_replies(StubReply(text="x", fault=StubFault.STALL))
     async with asyncio.timeout(20), httpx2.AsyncClient() as http:
         body = {**HELLO, "stream": True}
@@ -80,7 +80,7 @@ async def test_it_knows_who_is_connected(server: StubOpenAIServer) -> None:
         await server.wait_until(lambda it: it.open_connections == 0)
 
 
-async def test_it_stops_while_somebody_is_connected() -> None:
+async def test_it_stops_while_a_client_is_connected() -> None:
     async with (
         asyncio.timeout(20),
         httpx2.AsyncClient() as http,
@@ -94,7 +94,7 @@ async def test_it_stops_while_somebody_is_connected() -> None:
     assert server.open_connections == 0
 
 
-def test_it_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
+def test_it_runs_as_a_separate_process(tmp_path: Path) -> None:
     replies = tmp_path / "replies.json"
     replies.write_text(json.dumps([{"text": "first"}]))
     command = [sys.executable, "-m", "holdfast.testing.openai_server", "--replies", str(replies), "--text", "then this"]
@@ -108,7 +108,7 @@ def test_it_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert [answer.json()["choices"][0]["message"]["content"] for answer in said] == ["first", "then this"]
 
 
-async def test_what_is_not_http_is_hung_up_on(server: StubOpenAIServer) -> None:
+async def test_a_connection_that_is_not_http_is_closed(server: StubOpenAIServer) -> None:
     host, port = server.url.removeprefix("http://").removesuffix("/v1").split(":")
     async with asyncio.timeout(20):
         reader, writer = await asyncio.open_connection(host, int(port))

@@ -1,4 +1,4 @@
-"""The server that other tests trust to be durable, to be killable and to leave nothing behind."""
+"""The PostgreSQL server of the tests: durable, killable, and removed afterwards."""
 
 import subprocess
 import sys
@@ -37,7 +37,7 @@ async def test_a_database_that_exists_is_not_created_again(postgres: PostgresSer
         await postgres.create_database("postgres")
 
 
-async def test_a_killed_server_comes_back_with_what_was_committed(own_postgres: PostgresServer) -> None:
+async def test_a_killed_server_restarts_with_committed_data(own_postgres: PostgresServer) -> None:
     url = own_postgres.url()
     await _execute(url, "CREATE TABLE kept (number int); INSERT INTO kept VALUES (1)")
     session = await asyncpg.connect(url)
