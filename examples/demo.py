@@ -1,13 +1,13 @@
-"""A task at work, followed live; its server is killed in the middle, and started again.
+"""Follow a task live while its server is killed and restarted.
 
     python examples/demo.py
 
-The server is a process of its own, `holdfast serve` on the workspace `bakery`. This process is only a client: it hands
-over a task and follows it. When the agent is in the middle of its second answer, the server gets a SIGKILL. The next
-one finds everything in the log: what was settled stays settled, and the answer that was cut off is void and given
-again. The follower connects again and goes on after the last event that it has.
+The server is a separate process, `holdfast serve` on the workspace `bakery`. This process is only a client: it creates a
+task and follows it. In the middle of the agent's second response, the server gets a SIGKILL. The next server reads the
+log: settled steps stay settled, the interrupted response is discarded and requested again. The follower reconnects and
+continues after its last event.
 
-In a terminal the server stays up afterwards, until Ctrl-C.
+In a terminal the server keeps running afterwards, until Ctrl-C.
 """
 
 import argparse
@@ -32,13 +32,13 @@ from holdfast.domain.run import Run
 
 BAKERY: Final = Path(__file__).parent / "bakery"
 TASK: Final = "Please plan a birthday cake for twelve. No nuts!"
-DEATH: Final = "needs no nuts"
-"""Once the agent has said this, its server dies."""
+KILL_AFTER: Final = "needs no nuts"
+"""The server is killed once the agent has written this."""
 JSON: Final = {"Content-Type": "application/json"}
 
 
 class Server:
-    """`holdfast serve` in a process of its own, which may die and come back at the same address."""
+    """`holdfast serve` as a child process, which can be killed and restarted at the same URL."""
 
     def __init__(self, workspace: Path, port: int) -> None:
         self.workspace = workspace
@@ -47,66 +47,69 @@ class Server:
         self._process: Process | None = None
 
     async def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start the server, and wait until it accepts requests."""
         options = ["--workspace", str(self.workspace), "--port", str(self._port), "--quiet", "--json"]
         command = [sys.executable, "-m", "holdfast.cli", "serve", *options]
-        # In a session of its own, so that Ctrl-C reaches only this process, which then ends it in order.
+        # In its own session, so that Ctrl-C reaches only this process, which then stops the server gracefully.
         self._process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, start_new_session=True)
         assert self._process.stdout is not None
-        told = await self._process.stdout.readline()
-        if not told:
+        announcement = await self._process.stdout.readline()
+        if not announcement:
             raise SystemExit(await self._process.wait())
-        self.url = msgspec.json.decode(told)["url"]
+        self.url = msgspec.json.decode(announcement)["url"]
         self._port = int(self.url.rpartition(":")[2])
 
     async def kill(self) -> None:
-        """Kill it as a crash would."""
+        """Kill the server, like a crash."""
         assert self._process is not None
         self._process.send_signal(signal.SIGKILL)
         await self._process.wait()
 
     async def stop(self) -> None:
-        """End it in order."""
+        """Stop the server gracefully."""
         if self._process is not None and self._process.returncode is None:
             self._process.terminate()
             await self._process.wait()
 
     async def wait(self) -> None:
-        """Wait until it ends by itself."""
+        """Wait until the server exits."""
         assert self._process is not None
         await self._process.wait()
 
 
 async def show(workspace: Path, port: int) -> int:
-    """Serve, hand over a task, kill the server once, and show what happens; return the exit code."""
-    _end_in_order_on_signals()
+    """Serve, create a task, kill the server once, and show the run; return the exit code."""
+    # SIGTERM and SIGHUP end this process like Ctrl-C does, so that the server is stopped too.
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     server = Server(workspace, port)
     try:
         await server.start()
         async with ServerClient(server.url) as remote:
-            run = await _begin(remote)
-            _introduce(server, run)
+            run = await _create_task(remote)
+            _print_introduction(server, run)
             ended = await _follow(remote, run, server)
-            await _sum_up(remote, run)
+            await _print_summary(remote, run)
         if sys.stdin.isatty():
-            print(f"\nThe server is still there, at {server.url}. Ctrl-C ends it.", flush=True)
+            print(f"\nThe server is still running at {server.url}. Press Ctrl-C to stop it.", flush=True)
             await server.wait()
         return EXIT_CODES[ended.status]
     finally:
         await server.stop()
 
 
-async def _begin(remote: ServerClient) -> Run:
-    answer = await remote.http.post("/agents/planner/task", headers=JSON, content=msgspec.json.encode({"input": TASK}))
-    return await read_first(remote, RunId(answer.raise_for_status().json()["taskId"]))
+async def _create_task(remote: ServerClient) -> Run:
+    body = msgspec.json.encode({"input": TASK})
+    response = await remote.http.post("/agents/planner/task", headers=JSON, content=body)
+    return await read_first(remote, RunId(response.raise_for_status().json()["taskId"]))
 
 
-def _introduce(server: Server, run: Run) -> None:
+def _print_introduction(server: Server, run: Run) -> None:
     print(f"Holdfast serves {server.workspace} at {server.url}")
-    print(
-        "\nIt has a task already. Ask it yourself, in another terminal: for another cake, for the events of this one,"
-    )
-    print("for what was said so far.\n")
+    print("\nA task is running. In another terminal, create another task, stream the events of this one, or export")
+    print("its conversation:\n")
     body = '{"input": "A cake for two, please."}'
     print(f"  curl -s {server.url}/agents/planner/task -H 'Content-Type: application/json' -d '{body}'")
     print(f"  curl -sN {server.url}/api/runs/{run.id}/sse")
@@ -115,32 +118,32 @@ def _introduce(server: Server, run: Run) -> None:
 
 
 async def _follow(remote: ServerClient, run: Run, server: Server) -> Run:
-    screen = TerminalView(stdout_console())
-    screen.show_run(run)
-    said, restarting = "", None
-    following = RunFollower(remote, run, transport="ws", notify=screen.notify)
+    view = TerminalView(stdout_console())
+    view.show_run(run)
+    text, restart = "", None
+    follower = RunFollower(remote, run, transport="ws", notify=view.notify)
     async with asyncio.TaskGroup() as tasks:
-        async for data in following.events():
-            screen.show_event(data)
+        async for data in follower.events():
+            view.show_event(data)
             event = decode_event(data)
-            said += event.delta if isinstance(event, TextMessageContent) else ""
-            if DEATH in said and restarting is None:
-                restarting = tasks.create_task(_die_and_come_back(server, screen))
-    return following.run
+            text += event.delta if isinstance(event, TextMessageContent) else ""
+            if KILL_AFTER in text and restart is None:
+                restart = tasks.create_task(_kill_and_restart(server, view))
+    return follower.run
 
 
-async def _die_and_come_back(server: Server, screen: TerminalView) -> None:
-    screen.notify("── the server gets a SIGKILL, and another one is started on the same workspace ──")
+async def _kill_and_restart(server: Server, view: TerminalView) -> None:
+    view.notify("── the server gets a SIGKILL, and another one is started on the same workspace ──")
     await server.kill()
     await server.start()
 
 
-async def _sum_up(remote: ServerClient, run: Run) -> None:
-    """Print what the log says in the end."""
+async def _print_summary(remote: ServerClient, run: Run) -> None:
+    """Print the steps and artifacts of the run."""
     print("\nEvery step settled once:")
     for step in (await _read(remote, f"/api/runs/{run.id}/steps"))["items"]:
-        tries = f", at try {step['attempt']}" if step["attempt"] > 1 else ""
-        print(f"  {step['number']:3}  {step['kind']:5}  {step['name']:22}  {step['state']}{tries}")
+        attempt = f", attempt {step['attempt']}" if step["attempt"] > 1 else ""
+        print(f"  {step['number']:3}  {step['kind']:5}  {step['name']:22}  {step['state']}{attempt}")
     for listed in (await _read(remote, f"/api/runs/{run.id}/artifacts"))["items"]:
         artifact = await _read(remote, f"/api/artifacts/{listed['id']}")
         print(f"\nThe artifact {artifact['title']!r}:\n")
@@ -151,16 +154,8 @@ async def _read(remote: ServerClient, path: str) -> Any:
     return (await remote.http.get(path)).raise_for_status().json()
 
 
-def _end_in_order_on_signals() -> None:
-    """Let what would end this process at once end it as Ctrl-C does: the server must not be left behind."""
-    this = asyncio.current_task()
-    assert this is not None
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, this.cancel)
-
-
-def _free(port: int) -> int:
-    """Return the port, or 0 if somebody else has it: then any that is free is taken."""
+def _free_port(port: int) -> int:
+    """Return `port`, or 0 (any free port) if it is in use."""
     with socket.socket() as attempt:
         attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -173,10 +168,10 @@ def _free(port: int) -> int:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--workspace", type=Path, default=BAKERY, help="the workspace to serve")
-    parser.add_argument("--port", type=int, default=5050, help="the port to serve it at, if it is free")
+    parser.add_argument("--port", type=int, default=5050, help="the port, if it is free")
     arguments = parser.parse_args()
     escape_unencodable()
     try:
-        sys.exit(asyncio.run(show(arguments.workspace, _free(arguments.port))))
+        sys.exit(asyncio.run(show(arguments.workspace, _free_port(arguments.port))))
     except (KeyboardInterrupt, asyncio.CancelledError):
-        print("\nEnded. What was done is in the log: the next start goes on with what was not.")
+        print("\nStopped. The log has all finished steps: the next start continues from there.")

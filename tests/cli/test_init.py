@@ -88,7 +88,7 @@ def test_the_command_that_it_prints_can_be_copied_whatever_the_folder_is_called(
 def test_a_folder_without_a_name_is_not_the_one_you_are_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (done,) = run_all([["init", ""]])
-    assert (done.code, done.out, "a folder has a name" in done.err) == (2, "", True)
+    assert (done.code, done.out, "the folder name is empty" in done.err) == (2, "", True)
     assert list(tmp_path.iterdir()) == []
 
 

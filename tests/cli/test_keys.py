@@ -41,8 +41,8 @@ def test_a_key_is_made_listed_and_revoked_without_a_server(workspace: str) -> No
     key: Json = json.loads(other.out)
     assert (key["scope"], key["every_space"], key["space_ids"], key["created_by"]) == ("admin", True, [], None)
     first, second = listed.out.splitlines()
-    assert re.fullmatch(r"key_[0-9a-f]{32}  run  default  -  for ever  laptop", first)
-    assert re.fullmatch(rf"{key['id']}  admin  every space  -  until \S+  ci", second)
+    assert re.fullmatch(r"key_[0-9a-f]{32}  run  default  -  never expires  laptop", first)
+    assert re.fullmatch(rf"{key['id']}  admin  every space  -  expires \S+  ci", second)
     assert not SECRET.search(listed.out)
     revoked, again, as_json = run_all(
         [["key", "revoke", key["id"], *where], ["key", "list", *where], ["key", "list", "--json", *where]]
@@ -63,8 +63,8 @@ def test_what_can_be_no_key_is_refused_in_one_line(workspace: str, tmp_path: Pat
         (["key", "create", *where], 2, "NAME"),
         (["key", "revoke", "key_missing", *where], 1, "there is no key `key_missing` [NOT_FOUND]"),
         (["key", "list", "--workspace", str(tmp_path / "nothing")], 1, "holdfast init"),
-        (["key", "list", "--url", "nowhere"], 1, "is no address of a server"),
-        (["key", "list", "--url", "http://127.0.0.1:1"], 1, "there is no server at http://127.0.0.1:1"),
+        (["key", "list", "--url", "nowhere"], 1, "is not a valid server URL"),
+        (["key", "list", "--url", "http://127.0.0.1:1"], 1, "no server at http://127.0.0.1:1"),
     ]
     for (_, code, said), done in zip(cases, run_all([arguments for arguments, _, _ in cases]), strict=True):
         assert (done.code, done.out) == (code, ""), done
@@ -95,7 +95,7 @@ def test_a_server_that_runs_is_asked_with_the_key_of_who_asks(tmp_path: Path, mo
         assert json.loads(revoked.out)["revoked_at"] is not None
         monkeypatch.setenv("HOLDFAST_API_KEY", "é")
         (odd,) = run_all([listing])
-        assert (odd.code, "can be no key" in odd.err) == (1, True)
+        assert (odd.code, "does not contain a valid key" in odd.err) == (1, True)
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")

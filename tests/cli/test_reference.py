@@ -1,4 +1,4 @@
-"""The reference has every command with every option, in the words of the command's own help."""
+"""docs/reference/cli.md documents every command and option with its help text."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -24,7 +24,7 @@ def commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def section(name: str, command: Any) -> list[str]:
-    """Return how the section of a command begins."""
+    """Return the beginning of a command's section."""
     summary = command.help.split("\n\n")[0].replace("\n", " ")
     return [f"## `{name}`", "", summary, "", *HEAD, *(_row(parameter) for parameter in command.params)]
 
@@ -35,18 +35,18 @@ def _row(parameter: Any) -> str:
     return f"| {', '.join(f'`{name}`' for name in names)} | {default}| {parameter.help} |"
 
 
-def test_every_command_and_option_is_in_the_reference_in_its_own_words() -> None:
+def test_every_command_and_option_is_in_the_reference_with_its_help_text() -> None:
     written = REFERENCE.read_text()
     for name, command in commands(typer.main.get_command(app), "holdfast"):
         assert "\n".join(section(name, command)) + "\n\n" in written + "\n\n"
 
 
-def test_the_reference_has_no_command_that_there_is_not() -> None:
+def test_the_reference_has_no_unknown_command() -> None:
     known = {f"## `{name}`" for name, _ in commands(typer.main.get_command(app), "holdfast")}
     assert {line for line in REFERENCE.read_text().splitlines() if line.startswith("## `")} == known
 
 
-def test_every_command_prints_json_when_it_is_asked_to() -> None:
+def test_every_command_has_a_json_option() -> None:
     found = list(commands(typer.main.get_command(app), "holdfast"))
     assert [
         name for name, command in found if "--json" not in {opt for each in command.params for opt in each.opts}

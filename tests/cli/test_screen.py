@@ -1,4 +1,4 @@
-"""A run on a screen: what happened, on lines that say what they are about, and nothing that a terminal obeys."""
+"""`TerminalView`: labelled lines for the events of a run, without control characters."""
 
 import io
 
@@ -48,7 +48,7 @@ RUN, THREAD, MESSAGE, CALL = RunId("run_1"), ThreadId("thr_1"), MessageId("msg_1
 
 
 def shown(*events: Event | HoldfastEvent, terminal: bool = False) -> str:
-    """Return what a screen shows of events."""
+    """Return the terminal output for events."""
     paper = io.StringIO()
     console = Console(file=paper, soft_wrap=True, highlight=False, markup=False, force_terminal=terminal, width=40)
     screen = TerminalView(console)
@@ -62,21 +62,21 @@ def text(words: str, message: MessageId = MESSAGE) -> Event:
     return TextMessageContent(message_id=message, delta=words)
 
 
-def test_what_is_said_is_one_text_however_many_pieces_it_comes_in() -> None:
+def test_the_pieces_of_a_message_are_joined() -> None:
     begin, tell = TextMessageStart(message_id=MESSAGE), AgentLogged(message="by the way")
     assert shown(begin, text("It is "), text("late.\nGood night."), tell) == (
-        "agent   It is late.\n        Good night.\nlog     by the way\n"
+        "agent     It is late.\n          Good night.\nlog       by the way\n"
     )
 
 
-def test_a_text_that_was_followed_from_its_middle_on_still_has_a_label() -> None:
-    assert shown(text("and so on")) == "agent   and so on"
+def test_a_message_followed_from_its_middle_has_a_label() -> None:
+    assert shown(text("and so on")) == "agent     and so on"
 
 
-def test_thoughts_and_words_are_told_apart() -> None:
+def test_reasoning_and_text_have_different_labels() -> None:
     thought = MessageId("msg_0")
     events = (ReasoningMessageStart(message_id=thought), ReasoningMessageContent(message_id=thought, delta="Hm."))
-    assert shown(*events, TextMessageStart(message_id=MESSAGE), text("Yes.")) == "thinks  Hm.\nagent   Yes."
+    assert shown(*events, TextMessageStart(message_id=MESSAGE), text("Yes.")) == "reasoning Hm.\nagent     Yes."
 
 
 def test_a_call_is_shown_with_its_arguments_and_its_result_on_one_line_each() -> None:
@@ -88,10 +88,10 @@ def test_a_call_is_shown_with_its_arguments_and_its_result_on_one_line_each() ->
         ToolCallEnd(tool_call_id=CALL),
         ToolCallResult(message_id=MESSAGE, tool_call_id=CALL, content=f"a\nb {long}"),
     ).splitlines()
-    assert lines == ['call    look {"at":"me"}', f"result  look ─► a b {long[:196]}…"]
+    assert lines == ['call      look {"at":"me"}', f"result    look ─► a b {long[:196]}…"]
 
 
-def test_plans_are_shown_by_what_is_new_in_them() -> None:
+def test_only_changed_plan_lines_are_shown() -> None:
     first = PlanItem(task_id=1, position=0, title="Bake", subtasks=(Subtask(title="mix"),))
     second = PlanItem(task_id=2, position=1, title="Eat")
     mixed = PlanItem(
@@ -102,9 +102,9 @@ def test_plans_are_shown_by_what_is_new_in_them() -> None:
         subtasks=(Subtask(title="mix", status=SubtaskStatus.DONE),),
     )
     assert shown(PlanChanged(items=(first, second)), PlanChanged(items=(mixed, second))).splitlines() == [
-        "plan    [ ] 1. Bake (0/1)",
-        "plan    [ ] 2. Eat",
-        "plan    [▸] 1. Bake (1/1)",
+        "plan      [ ] 1. Bake (0/1)",
+        "plan      [ ] 2. Eat",
+        "plan      [▸] 1. Bake (1/1)",
     ]
 
 
@@ -112,61 +112,61 @@ def test_plans_are_shown_by_what_is_new_in_them() -> None:
     ("event", "line"),
     [
         (RunStarted(thread_id=THREAD, run_id=RUN), ""),
-        (RunFinished(thread_id=THREAD, run_id=RUN), "status  finished, 0 tokens\n"),
-        (RunFinished(thread_id=THREAD, run_id=RUN, outcome=CancelledOutcome()), "status  cancelled, 0 tokens\n"),
-        (RunErrorEvent(message="no way", code="MODEL_REFUSED"), "error   no way [MODEL_REFUSED]\n"),
-        (RunErrorEvent(message="no way"), "error   no way\n"),
-        (SubagentStarted(subagent_run_id=RUN, name="taster"), "child   taster begins, as run_1\n"),
-        (SubagentFinished(subagent_run_id=RUN), "child   run_1 is done\n"),
-        (StatusChanged(from_=RunStatus.RUNNING, to=RunStatus.WAITING, reason="child"), "status  waiting: child\n"),
+        (RunFinished(thread_id=THREAD, run_id=RUN), "status    finished, 0 tokens\n"),
+        (RunFinished(thread_id=THREAD, run_id=RUN, outcome=CancelledOutcome()), "status    cancelled, 0 tokens\n"),
+        (RunErrorEvent(message="no way", code="MODEL_REFUSED"), "error     no way [MODEL_REFUSED]\n"),
+        (RunErrorEvent(message="no way"), "error     no way\n"),
+        (SubagentStarted(subagent_run_id=RUN, name="taster"), "child     taster started as run_1\n"),
+        (SubagentFinished(subagent_run_id=RUN), "child     run_1 finished\n"),
+        (StatusChanged(from_=RunStatus.RUNNING, to=RunStatus.WAITING, reason="child"), "status    waiting: child\n"),
         (StepChanged(number=2, kind=StepKind.TOOL, state=StepState.STARTED, key="k", attempt=1), ""),
         (
             StepChanged(number=2, kind=StepKind.TOOL, state=StepState.UNKNOWN, key="k", attempt=2),
-            "step    2 tool unknown, at try 2\n",
+            "step      2 tool unknown, attempt 2\n",
         ),
         (
             InterruptChanged(interrupt_id=InterruptId("int_1"), status=InterruptStatus.EXPIRED),
-            "status  the question is expired\n",
+            "status    question expired\n",
         ),
         (
             MessagesAbandoned(message_ids=[MESSAGE], through=9),
-            "void    what it was saying up to event 9: nothing came of that call\n",
+            "discarded output of an interrupted model call, up to event 9\n",
         ),
     ],
 )
-def test_each_thing_that_happens_is_told_in_words(event: Event | HoldfastEvent, line: str) -> None:
+def test_each_event_has_a_line(event: Event | HoldfastEvent, line: str) -> None:
     assert shown(event) == line
 
 
-def test_a_question_is_shown_with_where_to_answer_it_and_the_next_segment_as_going_on() -> None:
+def test_a_question_is_shown_with_the_route_to_respond_and_then_resumed() -> None:
     asked = InterruptOutcome(
         interrupts=[AgUiInterrupt(id=InterruptId("int_1"), reason="input_required", message="Which?")]
     )
     begun = RunStarted(thread_id=THREAD, run_id=RUN)
     lines = shown(begun, RunFinished(thread_id=THREAD, run_id=RUN, outcome=asked), begun).splitlines()
     assert lines == [
-        "asks    Which?",
-        "status  waits for an answer, at POST /api/runs/run_1/respond",
-        "status  goes on",
+        "question  Which?",
+        "status    waiting for a response: POST /api/runs/run_1/respond",
+        "status    resumed",
     ]
 
 
 @given(words=st.text())
-def test_nothing_that_a_model_says_reaches_a_terminal_as_a_command(words: str) -> None:
+def test_control_characters_of_a_model_never_reach_the_terminal(words: str) -> None:
     clean = words.encode(errors="replace").decode()
     paper = shown(text(clean), AgentLogged(message=clean))
     assert not {character for character in paper if ord(character) < 32 or 127 <= ord(character) < 160} - {"\n", "\t"}
 
 
-def test_line_ends_of_another_system_are_line_ends() -> None:
-    assert shown(text("one\r"), text("\ntwo")) == "agent   one\n        two"
+def test_carriage_returns_are_removed() -> None:
+    assert shown(text("one\r"), text("\ntwo")) == "agent     one\n          two"
 
 
-def test_a_terminal_gets_styles_and_the_same_words() -> None:
-    assert shown(AgentLogged(message="hi"), terminal=True) == "\x1b[2mlog     \x1b[0mhi\n"
+def test_a_terminal_gets_styles_and_the_same_text() -> None:
+    assert shown(AgentLogged(message="hi"), terminal=True) == "\x1b[2mlog       \x1b[0mhi\n"
 
 
-def test_an_event_that_this_version_does_not_know_is_passed_over() -> None:
+def test_an_unknown_event_is_ignored() -> None:
     screen = TerminalView(Console(file=io.StringIO()))
     assert "LATER" not in EVENT_TYPES
     screen.show_event(b'{"type":"LATER"}')

@@ -1,1 +1,1 @@
-"""The command line. Data goes to stdout, words to stderr; what is heavy is imported by the command that needs it."""
+"""The command line. Data goes to stdout, messages to stderr; each command imports the heavy modules that it needs."""

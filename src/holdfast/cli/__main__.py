@@ -1,4 +1,4 @@
-"""`python -m holdfast.cli` is `holdfast`."""
+"""`python -m holdfast.cli` runs `holdfast`."""
 
 from holdfast.cli.main import main
 

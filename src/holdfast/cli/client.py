@@ -1,4 +1,4 @@
-"""HTTP client for a Holdfast server: its errors, runs and API keys."""
+"""HTTP client of a Holdfast server: errors, runs and API keys."""
 
 import os
 from collections.abc import Iterator
@@ -18,23 +18,26 @@ from holdfast.domain.run import Run
 from holdfast.domain.space import ApiKey
 
 READ_TIMEOUT_SECONDS: Final = 60.0
-"""Seconds after which a server that says nothing is taken for gone: a stream shows a sign of life every 15."""
+"""Seconds without data after which the connection counts as lost: streams send a heartbeat every 15."""
 CONNECT_TIMEOUT_SECONDS: Final = 10.0
 API_KEY_VARIABLE: Final = "HOLDFAST_API_KEY"
-"""Where a key is read from: what stands on a command line can be seen by others."""
+"""The API key is read from this variable, because other users can see a command line."""
 
 
 class ServerUnreachable(Exception):
-    """The server is gone, or cannot answer now: the same may succeed later."""
+    """The server cannot be reached or cannot respond now: a retry may succeed."""
 
 
 class ServerClient:
-    """The server at an address."""
+    """A client of the server at a URL."""
 
     def __init__(self, url: str) -> None:
         self.url = check_url(url)
-        self.headers = _authorization_header(os.environ.get(API_KEY_VARIABLE))
-        # A server on this machine is not reached through a proxy, whatever the environment says.
+        key = os.environ.get(API_KEY_VARIABLE, "")
+        if not (key.isascii() and key.isprintable() and " " not in key):
+            raise Invalid(f"{API_KEY_VARIABLE} does not contain a valid key", field=API_KEY_VARIABLE)
+        self.headers = {"Authorization": f"Bearer {key}"} if key else {}
+        # Proxies of the environment are ignored: a server on this machine is not behind one.
         timeout = httpx2.Timeout(READ_TIMEOUT_SECONDS, connect=CONNECT_TIMEOUT_SECONDS)
         self.http = httpx2.AsyncClient(base_url=self.url, headers=self.headers, timeout=timeout, trust_env=False)
 
@@ -48,13 +51,13 @@ class ServerClient:
         await self.http.__aexit__(kind, error, trace)
 
     async def run(self, run_id: RunId) -> Run:
-        """Return a run as it is now."""
+        """Return the current state of a run."""
         with map_transport_errors():
-            answer = await self.http.get(run_path(run_id))
-        if answer.status_code != httpx2.codes.OK:
-            raise response_error(answer.status_code, answer.content)
+            response = await self.http.get(run_path(run_id))
+        if response.status_code != httpx2.codes.OK:
+            raise response_error(response.status_code, response.content)
         try:
-            return msgspec.json.decode(answer.content, type=Run)
+            return msgspec.json.decode(response.content, type=Run)
         except msgspec.DecodeError:
             raise _not_holdfast_error() from None
 
@@ -63,17 +66,9 @@ class _ErrorEnvelope(msgspec.Struct, frozen=True, kw_only=True):
     error: ServerErrorDetail
 
 
-def _authorization_header(key: str | None) -> dict[str, str]:
-    if not key:
-        return {}
-    if not (key.isascii() and key.isprintable() and " " not in key):
-        raise Invalid(f"what is in {API_KEY_VARIABLE} can be no key", field=API_KEY_VARIABLE)
-    return {"Authorization": f"Bearer {key}"}
-
-
 def check_url(url: str) -> str:
-    """Return the address of a server as every client understands it, without a slash at its end."""
-    hint = "write it like `http://127.0.0.1:5050`"
+    """Return the normalized URL of a server, without a trailing slash."""
+    remedy = "write it like `http://127.0.0.1:5050`"
     try:
         parts = httpx2.URL(url)
         port = parts.port is None or 0 < parts.port < 2**16
@@ -81,35 +76,30 @@ def check_url(url: str) -> str:
     except httpx2.InvalidURL:
         usable = False
     if not usable:
-        raise Invalid(f"`{url}` is no address of a server: {hint}", field="url")
-    if "?" in url or "#" in url:  # paths are put behind it
-        raise Invalid(f"`{url}` is no address of a server, it has a `?` or a `#`: {hint}", field="url")
+        raise Invalid(f"`{url}` is not a valid server URL: {remedy}", field="url")
+    if "?" in url or "#" in url:  # paths are appended to it
+        raise Invalid(f"`{url}` is not a valid server URL, it has a `?` or a `#`: {remedy}", field="url")
     return str(httpx2.URL(url)).rstrip("/")
 
 
 def run_path(run_id: RunId) -> str:
-    """Return where a run is on every server."""
+    """Return the URL path of a run."""
     return f"/api/runs/{quote(run_id, safe='')}"
 
 
 def response_error(status: int, body: bytes) -> ServerRefused | ServerUnreachable:
-    """Return what an answer other than the wanted one means."""
+    """Return the exception for an error response."""
+    temporary = status >= httpx2.codes.INTERNAL_SERVER_ERROR
     try:
-        problem = msgspec.json.decode(body, type=_ErrorEnvelope).error
+        detail = msgspec.json.decode(body, type=_ErrorEnvelope).error
     except msgspec.DecodeError:
-        return (
-            ServerUnreachable(f"it answers {status}")
-            if status >= httpx2.codes.INTERNAL_SERVER_ERROR
-            else _not_holdfast_error()
-        )
-    if status >= httpx2.codes.INTERNAL_SERVER_ERROR:
-        return ServerUnreachable(problem.message)
-    return ServerRefused(problem)
+        return ServerUnreachable(f"it responded with status {status}") if temporary else _not_holdfast_error()
+    return ServerUnreachable(detail.message) if temporary else ServerRefused(detail)
 
 
 @contextmanager
 def map_transport_errors() -> Iterator[None]:
-    """Raise `ServerUnreachable` where the connection fails."""
+    """Raise `ServerUnreachable` for connection errors."""
     try:
         yield
     except httpx2.TransportError as exc:
@@ -117,7 +107,7 @@ def map_transport_errors() -> Iterator[None]:
 
 
 def _not_holdfast_error() -> ServerRefused:
-    return ServerRefused(ServerErrorDetail(code="NOT_HOLDFAST", message="what answers there is no server of Holdfast"))
+    return ServerRefused(ServerErrorDetail(code="NOT_HOLDFAST", message="the URL is not of a Holdfast server"))
 
 
 T = TypeVar("T")
@@ -128,29 +118,29 @@ class _KeyPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerKeys:
-    """What a server lets its caller do with keys."""
+    """The API keys of a server."""
 
     def __init__(self, remote: ServerClient) -> None:
         self._remote = remote
 
-    async def create(self, asked: KeyRequest) -> MadeKey:
-        """Make a key."""
-        return await self._ask("POST", "/api/keys", MadeKey, json=msgspec.to_builtins(asked))
+    async def create(self, request: KeyRequest) -> MadeKey:
+        """Create a key."""
+        return await self._send("POST", "/api/keys", MadeKey, json=msgspec.to_builtins(request))
 
     async def all(self) -> list[ApiKey]:
         """Return the keys."""
-        return (await self._ask("GET", "/api/keys", _KeyPage)).items
+        return (await self._send("GET", "/api/keys", _KeyPage)).items
 
     async def revoke(self, key: ApiKeyId) -> ApiKey:
         """Revoke a key."""
-        return await self._ask("DELETE", f"/api/keys/{quote(key, safe='')}", ApiKey)
+        return await self._send("DELETE", f"/api/keys/{quote(key, safe='')}", ApiKey)
 
-    async def _ask(self, method: str, path: str, kind: type[T], **options: Any) -> T:
+    async def _send(self, method: str, path: str, kind: type[T], **options: Any) -> T:
         try:
             with map_transport_errors():
-                answer = await self._remote.http.request(method, path, **options)
-            if answer.status_code >= httpx2.codes.BAD_REQUEST:
-                raise response_error(answer.status_code, answer.content)
+                response = await self._remote.http.request(method, path, **options)
+            if response.status_code >= httpx2.codes.BAD_REQUEST:
+                raise response_error(response.status_code, response.content)
         except ServerUnreachable as exc:
-            raise Unavailable(f"there is no server at {self._remote.url}: {exc}") from exc
-        return msgspec.json.decode(answer.content, type=kind)
+            raise Unavailable(f"no server at {self._remote.url}: {exc}") from exc
+        return msgspec.json.decode(response.content, type=kind)

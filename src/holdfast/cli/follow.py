@@ -1,4 +1,4 @@
-"""Following a run over SSE or WebSocket, with reconnects: every event once, in order, until the run ends."""
+"""Follow a run over SSE or WebSocket, with reconnects: every event once, in order, until the run ends."""
 
 import asyncio
 import random
@@ -26,7 +26,7 @@ from holdfast.domain.run import Run
 
 
 class StreamedEvent(NamedTuple):
-    """An event on the wire: its number, and the bytes that the log holds."""
+    """An event of a stream: its sequence number, and its bytes as in the log."""
 
     seq: int
     data: bytes
@@ -37,24 +37,23 @@ EventConnection: TypeAlias = AbstractAsyncContextManager[AsyncIterator[StreamedE
 
 @asynccontextmanager
 async def connect_sse(remote: ServerClient, run_id: RunId, after: int) -> AsyncIterator[AsyncIterator[StreamedEvent]]:
-    """Connect, and yield what is sent until the server ends it; a connection that breaks raises `ServerUnreachable`."""
+    """Connect and yield the events until the server ends the stream; raise `ServerUnreachable` if it breaks."""
     headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
     with map_transport_errors():
-        async with remote.http.stream("GET", f"{run_path(run_id)}/sse", headers=headers) as answer:
-            if answer.status_code != httpx2.codes.OK:
-                raise response_error(answer.status_code, await answer.aread())
-            yield parse_sse(answer.aiter_bytes())
+        async with remote.http.stream("GET", f"{run_path(run_id)}/sse", headers=headers) as response:
+            if response.status_code != httpx2.codes.OK:
+                raise response_error(response.status_code, await response.aread())
+            yield parse_sse(response.aiter_bytes())
 
 
 @asynccontextmanager
 async def connect_websocket(
     remote: ServerClient, run_id: RunId, after: int
 ) -> AsyncIterator[AsyncIterator[StreamedEvent]]:
-    """Connect, and yield what is sent until the server ends it; a connection that breaks raises `ServerUnreachable`."""
-    address = f"ws{remote.url.removeprefix('http')}{run_path(run_id)}/ws?last_event_id={after}"
-    # The server shows its own signs of life, and an event may be as large as it likes.
-    dial = connect(
-        address,
+    """Connect and yield the events until the server ends the stream; raise `ServerUnreachable` if it breaks."""
+    # The server sends its own heartbeats, and the size of an event is not limited.
+    connection = connect(
+        f"ws{remote.url.removeprefix('http')}{run_path(run_id)}/ws?last_event_id={after}",
         additional_headers=remote.headers,
         proxy=None,
         compression=None,
@@ -63,7 +62,7 @@ async def connect_websocket(
         open_timeout=CONNECT_TIMEOUT_SECONDS,
     )
     try:
-        async with dial as socket:
+        async with connection as socket:
             yield _socket_events(socket)
     except InvalidStatus as exc:
         raise response_error(exc.response.status_code, bytes(exc.response.body or b"")) from exc
@@ -72,18 +71,21 @@ async def connect_websocket(
 
 
 async def parse_sse(chunks: AsyncIterator[bytes]) -> AsyncIterator[StreamedEvent]:
-    """Yield the events of an SSE stream, however it was cut into chunks; one that is not complete is left out."""
-    seq = 0
-    async for line in _split_lines(chunks):
-        field, _, value = line.partition(b": ")
-        if field == b"id":
-            seq = int(value)
-        elif field == b"data":
-            yield StreamedEvent(seq, value)
+    """Yield the events of an SSE stream; an incomplete last one is dropped."""
+    seq, partial_line = 0, b""
+    async for chunk in chunks:
+        # Only a line feed ends a line: `splitlines` would also split at other characters.
+        *lines, partial_line = (partial_line + chunk).split(b"\n")
+        for line in lines:
+            field, _, value = line.partition(b": ")
+            if field == b"id":
+                seq = int(value)
+            elif field == b"data":
+                yield StreamedEvent(seq, value)
 
 
 class _SocketMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message of the socket; a sign of life has no number."""
+    """A message of the socket; a heartbeat has no number."""
 
     seq: int | None = None
     data: msgspec.Raw = msgspec.Raw()
@@ -101,15 +103,6 @@ async def _socket_events(socket: ClientConnection) -> AsyncIterator[StreamedEven
             yield StreamedEvent(message.seq, bytes(message.data))
 
 
-async def _split_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield lines as they end; only a line feed ends one, whatever else text may hold."""
-    rest = b""
-    async for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            yield line
-
-
 TRANSPORTS: Final[Mapping[str, Callable[[ServerClient, RunId, int], EventConnection]]] = {
     "sse": connect_sse,
     "ws": connect_websocket,
@@ -117,65 +110,59 @@ TRANSPORTS: Final[Mapping[str, Callable[[ServerClient, RunId, int], EventConnect
 
 FIRST_RETRY_SECONDS: Final = 0.1
 MAX_RETRY_SECONDS: Final = 2.0
-"""Seconds between two attempts to reach a server that is gone: each pause is twice the one before."""
+"""Longest delay between two attempts to reconnect; the delay doubles after each."""
 MAX_RETRY_DOUBLINGS: Final = 8
 
 
 class RunFollower:
-    """A run that is followed: `run` is how it was last seen, `position` the last event that was handed out."""
+    """Follows a run: `run` is its last known state, `position` the number of the last event returned."""
 
     def __init__(
         self, remote: ServerClient, run: Run, *, transport: str, after: int = 0, notify: Callable[[str], None]
     ) -> None:
-        """`tell` hears, in words, when the server is gone and when it is back."""
+        """Follow `run` after event `after`; `notify` gets a message when the connection is lost or restored."""
         self.run = run
         self.position = after
         self._remote = remote
         self._connect = TRANSPORTS[transport]
-        self._tell = notify
-        self._gone = False
+        self._notify = notify
+        self._disconnected = False
         self._failures = 0
 
     async def events(self) -> AsyncIterator[bytes]:
-        """Yield each event as the log holds it; at the end of it, `run` has its end."""
+        """Yield each event as in the log; afterwards `run` is the ended run."""
         while True:
             try:
-                async with self._connect(self._remote, self.run.id, self.position) as sent:
-                    self._found()
-                    async for event in sent:
-                        yield self._next(event)
+                async with self._connect(self._remote, self.run.id, self.position) as events:
+                    if self._disconnected:
+                        self._disconnected = False
+                        self._notify(f"reconnected, after event {self.position}")
+                    async for event in events:
+                        if event.seq != self.position + 1:
+                            raise ServerUnreachable(f"it sent event {event.seq} after event {self.position}")
+                        self.position = event.seq
+                        self._failures = 0
+                        yield event.data
                 self.run = await self._remote.run(self.run.id)
                 if self.run.status.terminal:
                     return
                 raise ServerUnreachable("it closed the stream")
-            except ServerUnreachable as lost:
-                await self._pause(lost)
+            except ServerUnreachable as error:
+                await self._back_off(error)
 
-    def _next(self, event: StreamedEvent) -> bytes:
-        if event.seq != self.position + 1:
-            raise ServerUnreachable(f"it sent event {event.seq} after event {self.position}")
-        self.position = event.seq
-        self._failures = 0
-        return event.data
-
-    def _found(self) -> None:
-        if self._gone:
-            self._gone = False
-            self._tell(f"connected again, after event {self.position}")
-
-    async def _pause(self, lost: ServerUnreachable) -> None:
-        if not self._gone:
-            self._gone = True
-            self._tell(f"lost the server at {self._remote.url} ({lost}): the run is safe, trying again")
-        longest = min(FIRST_RETRY_SECONDS * 2**self._failures, MAX_RETRY_SECONDS)
+    async def _back_off(self, error: ServerUnreachable) -> None:
+        if not self._disconnected:
+            self._disconnected = True
+            self._notify(f"connection to {self._remote.url} lost ({error}): the run is safe, reconnecting")
+        delay = min(FIRST_RETRY_SECONDS * 2**self._failures, MAX_RETRY_SECONDS)
         self._failures = min(self._failures + 1, MAX_RETRY_DOUBLINGS)
-        await asyncio.sleep(random.uniform(longest / 2, longest))
+        await asyncio.sleep(random.uniform(delay / 2, delay))
 
 
 async def read_first(remote: ServerClient, run_id: RunId) -> Run:
-    """Return a run that is to be followed; a server that was never there is not waited for."""
+    """Return the run to follow; raise `Unavailable` if the server cannot be reached."""
     try:
         return await remote.run(run_id)
-    except ServerUnreachable as lost:
-        hint = "start one with `holdfast serve`, or name its address with `--url`"
-        raise Unavailable(f"no server answers at {remote.url} ({lost}): {hint}") from lost
+    except ServerUnreachable as error:
+        remedy = "start one with `holdfast serve`, or pass its URL with `--url`"
+        raise Unavailable(f"no server at {remote.url} ({error}): {remedy}") from error

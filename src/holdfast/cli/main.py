@@ -30,7 +30,7 @@ app: Final = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # what is wrong with a command line is said in one line, which a pipe can carry
+    rich_markup_mode=None,  # usage errors stay plain single lines
 )
 for _command in (serve, init, doctor, openapi, version):
     app.command()(_command)
@@ -39,7 +39,7 @@ app.add_typer(key, name="key")
 
 
 def main() -> None:
-    """Run the command that the command line names."""
+    """Run the command line application."""
     escape_unencodable()
     detect_stdout_errors()
     try:
@@ -47,7 +47,7 @@ def main() -> None:
     except HoldfastError as exc:
         _fail(exc.message, exc.code)
     except ServerRefused as exc:
-        _fail(exc.problem.message, exc.problem.code)
+        _fail(exc.detail.message, exc.detail.code)
     except StdoutError as exc:
         discard_stdout()
         if not exc.quiet:

@@ -9,17 +9,18 @@ import os
 import re
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Annotated, Final, TypeAlias
 
 import msgspec
 import typer
 
 EXIT_STDOUT_FAILED: Final = 4
-"""The exit code of a command whose data could not be printed, however it went otherwise."""
+"""Exit code of a command whose output could not be written to stdout."""
 
 
 class StdoutError(Exception):
-    """Stdout did not take what was printed; `quiet` if nobody is there who would want to know."""
+    """Writing to stdout failed; `quiet` for a broken pipe, which needs no message."""
 
     def __init__(self, cause: OSError) -> None:
         super().__init__(cause.strerror or str(cause))
@@ -27,18 +28,18 @@ class StdoutError(Exception):
 
 
 class _Stdout(io.FileIO):
-    """Stdout, whose errors are not taken for those of files and connections."""
+    """Stdout whose errors are distinct from those of files and connections."""
 
     def write(self, data: object) -> int:
-        """Write some of it."""
+        """Write bytes; raise `StdoutError` on failure."""
         try:
-            return super().write(data)  # type: ignore[arg-type]  # whatever the buffer has
+            return super().write(data)  # type: ignore[arg-type]  # the type of the buffer
         except OSError as exc:
             raise StdoutError(exc) from exc
 
 
 def escape_unencodable() -> None:
-    """Let characters that an encoding does not have be printed as their numbers."""
+    """Print characters that the output encoding lacks as escapes."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -47,7 +48,7 @@ def escape_unencodable() -> None:
 def detect_stdout_errors() -> None:
     """Raise `StdoutError` wherever stdout fails from now on."""
     old = sys.stdout
-    if isinstance(old, io.TextIOWrapper) and old is sys.__stdout__:  # nobody has put something else in its place
+    if isinstance(old, io.TextIOWrapper) and old is sys.__stdout__:  # not replaced, as by a test runner
         raw = io.BufferedWriter(_Stdout(old.fileno(), "w", closefd=False))
         sys.stdout = io.TextIOWrapper(
             raw,
@@ -59,49 +60,55 @@ def detect_stdout_errors() -> None:
 
 
 def discard_stdout() -> None:
-    """Let what is still in its buffers go nowhere: it would fail again when the process ends."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+    """Send the buffered output to `/dev/null`: writing it at exit would fail again."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
 
 
-JsonFlag: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+JsonFlag: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+WorkspaceOption: TypeAlias = Annotated[
+    Path, typer.Option("--workspace", "-w", readable=False, help="The workspace folder.")
+]
+DatabaseOption: TypeAlias = Annotated[
+    str | None, typer.Option(help="A `postgresql://` URL or a SQLite file; by default the workspace's own.")
+]
 
 _CONTROL_CHARS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""What a terminal obeys in place of showing it."""
+"""Characters that control a terminal."""
 
 
 def print_json(value: object) -> None:
-    """Print data on one line of stdout, at once."""
+    """Print a value as one line of JSON on stdout."""
     print_line(msgspec.json.encode(value, enc_hook=str))
 
 
 def print_line(line: bytes) -> None:
-    """Print data that is JSON already."""
+    """Print a line of encoded data on stdout."""
     typer.echo(line)
 
 
-def print_message(words: str) -> None:
-    """Print words for people, on stderr; where it takes none, nobody reads them, and that stops nothing."""
+def print_message(message: str) -> None:
+    """Print a message on stderr; a closed stderr is ignored."""
     with suppress(OSError):
-        typer.echo(strip_control_chars(words), err=True)
+        typer.echo(strip_control_chars(message), err=True)
 
 
-def strip_control_chars(words: str) -> str:
-    """Return words without what a terminal would obey: a model that was fooled may say such things."""
-    return _CONTROL_CHARS.sub("�", words.replace("\r", ""))
+def strip_control_chars(text: str) -> str:
+    """Return a text without control characters: model output may contain terminal escapes."""
+    return _CONTROL_CHARS.sub("�", text.replace("\r", ""))
 
 
 class ServerErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server says it refuses, and why."""
+    """The error in a response of a server."""
 
     code: str
     message: str
 
 
 class ServerRefused(Exception):
-    """The server will not do it, however often it is asked."""
+    """The server refused the request: a retry will not succeed."""
 
-    def __init__(self, problem: ServerErrorDetail) -> None:
-        super().__init__(problem.message)
-        self.problem = problem
+    def __init__(self, detail: ServerErrorDetail) -> None:
+        super().__init__(detail.message)
+        self.detail = detail

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import os
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -11,48 +10,43 @@ import typer
 
 import holdfast
 from holdfast.bootstrap.logs import LogFormat, configure_logging
-from holdfast.cli.output import JsonFlag, print_json, print_message
+from holdfast.cli.output import DatabaseOption, JsonFlag, WorkspaceOption, print_json, print_message
 
 _log: Final = logging.getLogger("holdfast.server")
 
 
 def serve(
-    workspace: Annotated[
-        Path, typer.Option("--workspace", "-w", readable=False, help="The folder whose agents are served.")
-    ] = Path(),
+    workspace: WorkspaceOption = Path(),
     host: Annotated[
-        str, typer.Option(help="The address to listen on; others than this machine need a key.")
+        str, typer.Option(help="The address to listen on; beyond this machine, keys are required.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 takes a free one.")] = 5050,
-    database: Annotated[
-        str | None,
-        typer.Option(help="A `postgresql://` URL, or a SQLite file; the workspace's own, unless given."),
-    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 selects a free one.")] = 5050,
+    database: DatabaseOption = None,
     workers: Annotated[
-        int | None, typer.Option(min=0, max=1000, help="Runs at a time; 0 leaves them to other processes.")
+        int | None, typer.Option(min=0, max=1000, help="Concurrent runs; 0 leaves them to other processes.")
     ] = None,
     cors_origin: Annotated[
-        list[str] | None, typer.Option(help="A site whose pages may use this server; may be given more than once.")
+        list[str] | None, typer.Option(help="An origin whose pages may use this server; may be repeated.")
     ] = None,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(help="A name under which others reach this server; may be given more than once."),
+        typer.Option(help="A host name of this server; may be repeated."),
     ] = None,
     rate_limit: Annotated[
-        str | None, typer.Option(help="How often a key may ask that does not say so itself, such as `600/minute`.")
+        str | None, typer.Option(help="The default rate limit of a key, such as `600/minute`.")
     ] = None,
     queue_depth: Annotated[
-        int | None, typer.Option(min=1, help="How many runs of each space may wait; any number, unless given.")
+        int | None, typer.Option(min=1, help="The maximum number of queued runs per space; by default unlimited.")
     ] = None,
     oidc: Annotated[
         Path | None,
-        typer.Option(readable=False, help="A file that says which issuer's tokens are accepted in place of keys."),
+        typer.Option(readable=False, help="A file with the OIDC issuer whose tokens are accepted like keys."),
     ] = None,
-    log_format: Annotated[LogFormat, typer.Option(help="Lines for people, or JSON for machines.")] = LogFormat.TEXT,
+    log_format: Annotated[LogFormat, typer.Option(help="Plain text, or JSON lines.")] = LogFormat.TEXT,
     quiet: Annotated[bool, typer.Option("--quiet", help="Log only warnings and errors.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Serve a workspace: run its agents, and answer at /api. SIGTERM and Ctrl-C let it end in order."""
+    """Serve a workspace: run its agents and serve the API at /api. SIGTERM and Ctrl-C shut it down gracefully."""
     import uvloop
 
     from holdfast.bootstrap.server import serve as serve_workspace
@@ -72,18 +66,16 @@ def serve(
         oidc=oidc,
         version=holdfast.__version__,
     )
-    tell = partial(_announce, workspace, as_json=as_json, log_format=log_format)
+
+    def announce(url: str) -> None:
+        fields = {"url": url, "workspace": str(workspace.resolve())}
+        if as_json:
+            print_json({**fields, "pid": os.getpid()})
+        elif log_format is LogFormat.JSON:
+            extra = {"said": {**fields, "version": holdfast.__version__}}
+            _log.info("serving %s at %s", workspace, url, extra=extra)
+        else:
+            print_message(f"holdfast {holdfast.__version__} serving {workspace} at {url}")
+
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve_workspace(options, on_ready=tell))
-
-
-def _announce(workspace: Path, address: str, *, as_json: bool, log_format: LogFormat) -> None:
-    """Say where a workspace is served: to who asked for JSON, in the log, or in words."""
-    found = {"url": address, "workspace": str(workspace.resolve())}
-    if as_json:
-        print_json({**found, "pid": os.getpid()})
-    elif log_format is LogFormat.JSON:
-        said = {**found, "version": holdfast.__version__}
-        _log.info("serves %s at %s", workspace, address, extra={"said": said})
-    else:
-        print_message(f"holdfast {holdfast.__version__} serves {workspace} at {address}")
+        runner.run(serve_workspace(options, on_ready=announce))

@@ -9,12 +9,20 @@ import msgspec
 import typer
 
 import holdfast
-from holdfast.cli.output import JsonFlag, print_json, print_line, print_message, strip_control_chars
+from holdfast.cli.output import (
+    DatabaseOption,
+    JsonFlag,
+    WorkspaceOption,
+    print_json,
+    print_line,
+    print_message,
+    strip_control_chars,
+)
 
 
 def _folder_argument(folder: str) -> Path:
-    if not folder:  # a variable that is not set: it must not mean the folder that one happens to be in
-        raise typer.BadParameter("a folder has a name; `.` is the one you are in")
+    if not folder:  # an unset shell variable must not mean the current folder
+        raise typer.BadParameter("the folder name is empty: use `.` for the current folder")
     return Path(folder)
 
 
@@ -24,21 +32,21 @@ def init(
         typer.Argument(
             metavar="DIR",
             parser=_folder_argument,
-            help="The folder to make; it may exist, if it holds no workspace yet.",
+            help="The folder to create; it may exist, if it has no workspace yet.",
         ),
     ],
     as_json: JsonFlag = False,
 ) -> None:
-    """Make a workspace in DIR: one agent that needs no key, and one for a real model."""
+    """Create a workspace in DIR: one agent that needs no key, and one for a real model."""
     from holdfast.workspace.folder import Workspace
 
-    made = Workspace.create(folder)
+    created = Workspace.create(folder)
     if as_json:
-        print_json({"workspace": str(made.path)})
+        print_json({"workspace": str(created.path)})
     else:
-        print_message(f"made a workspace in {folder}")
-        print_message(f"serve it:                holdfast serve --workspace {shlex.quote(str(folder))}")
-        print_message(f"give it a real model:    {folder / 'agents' / 'assistant' / 'README.md'}")
+        print_message(f"created a workspace in {folder}")
+        print_message(f"serve it:            holdfast serve --workspace {shlex.quote(str(folder))}")
+        print_message(f"set up a real model: {folder / 'agents' / 'assistant' / 'README.md'}")
 
 
 def version(as_json: JsonFlag = False) -> None:
@@ -60,18 +68,13 @@ def openapi(as_json: JsonFlag = False) -> None:
 
 
 def doctor(
-    workspace: Annotated[
-        Path, typer.Option("--workspace", "-w", readable=False, help="The folder to look at.")
-    ] = Path(),
-    database: Annotated[
-        str | None,
-        typer.Option(help="A `postgresql://` URL, or a SQLite file; the workspace's own, unless given."),
-    ] = None,
+    workspace: WorkspaceOption = Path(),
+    database: DatabaseOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Look at all that a server needs, and say what is wrong and what to do. A server that runs is not disturbed.
+    """Check everything that a server needs, and print problems with their remedies. Running servers are not affected.
 
-    Exit codes: 0 nothing failed, 1 something did.
+    Exit codes: 0 no check failed, 1 at least one failed.
     """
     from holdfast.bootstrap.doctor.checks import diagnose
     from holdfast.bootstrap.doctor.finding import Severity
