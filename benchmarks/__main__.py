@@ -42,22 +42,20 @@ MEASURES = {
     "server": http_streams.measure,
 }
 WITHOUT_STORE = {"tools": tools.measure, "mcp": mcp.measure}
-"""What has nothing to do with a store, and is measured once."""
+"""Measures without a store, which run once."""
 
 
 def main() -> None:
-    """Measure, and print what was measured."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="What Holdfast costs, beside its floor.")
-    parser.add_argument(
-        "names", nargs="*", choices=[*MEASURES, *WITHOUT_STORE, []], help="what to measure (default: everything)"
-    )
-    parser.add_argument("--backend", choices=BACKENDS, help="on what (default: both)")
-    parser.add_argument("--seconds", type=float, default=3.0, help="how long each line may take (default: 3)")
+    """Run the measures and print their tables."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="The cost of Holdfast and its floor.")
+    parser.add_argument("names", nargs="*", choices=[*MEASURES, *WITHOUT_STORE, []], help="the measures (default: all)")
+    parser.add_argument("--backend", choices=BACKENDS, help="the database (default: both)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="seconds per row (default: 3)")
     parser.add_argument("--json", action="store_true", help="print JSON lines instead of tables")
     arguments = parser.parse_args()
     for name in arguments.names or [*MEASURES, *WITHOUT_STORE]:
-        for measuring in _measures(name, [arguments.backend] if arguments.backend else BACKENDS, arguments.seconds):
-            table = asyncio.run(measuring)
+        for measure in _measures(name, [arguments.backend] if arguments.backend else BACKENDS, arguments.seconds):
+            table = asyncio.run(measure)
             print(msgspec.json.encode(table).decode() if arguments.json else table.render(), flush=True)
 
 

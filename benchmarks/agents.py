@@ -55,7 +55,7 @@ _CONTEXT = ContextSnapshot(
 
 
 async def measure(backend: str, *, seconds: float) -> Table:
-    """Return a table of runs per second, and of what each costs."""
+    """Return a table of runs per second and their cost."""
     columns = ["runs at once", "runs/s", "CPU ms", "store runs/s", "ratio", "CPU ms", "bare runs/s", "ratio", "CPU ms"]
     table = Table(f"a run of an agent, 20 chunks: {backend}", columns)
     async with databases(backend) as (where, below):
@@ -85,16 +85,16 @@ async def _bare(below: str | Path, at_once: int, seconds: float) -> tuple[float,
 
 
 async def best(works: list[Any], seconds: float) -> tuple[float, float]:
-    """Return the best of some rounds: how often works were done in a second, and CPU seconds for each."""
+    """Return the best of several rounds: runs per second, and CPU seconds per run."""
     return max([await _rate(works, seconds / ROUNDS) for _ in range(ROUNDS)])
 
 
 async def _run_in_store(store: Store) -> None:
-    """Make the same run by hand."""
-    asked = NewMessage(role=Role.USER, content=WORDS)
-    await store.runs.create(DEFAULT_SPACE, NewRun(thread=NewThread(), messages=[asked]))
+    """Write the same run directly to the store."""
+    payload = NewMessage(role=Role.USER, content=WORDS)
+    await store.runs.create(DEFAULT_SPACE, NewRun(thread=NewThread(), messages=[payload]))
     leases: list[Lease] = []
-    while not leases:  # another may be faster: as many are queued as there are claimers
+    while not leases:  # another claimer may be faster: as many runs are queued as there are claimers
         leases = await store.leases.claim(OwnerId("bench"), lease=timedelta(minutes=1))
     lease = leases[0]
     await store.journal.open(lease)
@@ -155,6 +155,6 @@ async def _rate(works: list[Any], seconds: float) -> tuple[float, float]:
             done += 1
         return done
 
-    began, used = time.perf_counter(), time.process_time()
+    started, used = time.perf_counter(), time.process_time()
     done = sum(await asyncio.gather(*map(repeat, works)))
-    return done / (time.perf_counter() - began), (time.process_time() - used) / done
+    return done / (time.perf_counter() - started), (time.process_time() - used) / done

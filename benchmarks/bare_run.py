@@ -1,4 +1,4 @@
-"""The rows of a run of an agent, without us: what is the least that has to be made durable, in as many commits."""
+"""The rows of an agent's run without Holdfast: the minimum to make durable, in as many commits."""
 
 import json
 from itertools import count
@@ -30,9 +30,9 @@ _CONTEXTS: Columns = {"run_key": "BIGINT", "step": "BIGINT", "snapshot": "JSON"}
 
 
 class BareRun:
-    """Such runs, each in three awaited commits, or more if they speak on their way.
+    """Runs of three awaited commits each, or more with streamed output.
 
-    With a `loop` there is also what that adds: a step, and what a model was told.
+    With a `loop` also the rows that the agent loop adds: a step, and its context.
     """
 
     def __init__(self, ground: Floor, where: str | Path, *, loop: bool = True) -> None:
@@ -53,13 +53,13 @@ class BareRun:
         self._claim = _CLAIM + ("= ?" if isinstance(where, Path) else "= ANY($1::BIGINT[])")
 
     async def run(self) -> None:
-        """Make as many commits of the same rows."""
+        """Make the same number of commits of the same rows."""
         key = await self.create()
         await self.claim(key)
         await self.finish(key, events=EVENTS_OF_A_RUN)
 
     async def create(self) -> int:
-        """Commit what a new run is, and return its key."""
+        """Commit a new run, and return its key."""
         key = next(self._keys)
         await self._ground.write(
             [
@@ -73,15 +73,15 @@ class BareRun:
         return key
 
     async def claim(self, key: int) -> None:
-        """Commit that somebody works on it."""
+        """Commit the claim of a run."""
         await self._ground.write([(self._claim, [(key,)])])
 
     async def say(self, key: int, *, after: int, events: int) -> None:
-        """Commit what it says on its way."""
+        """Commit streamed events."""
         await self._ground.write([(self._into["events"], self._events(key, after=after, events=events))])
 
     async def finish(self, key: int, *, after: int = 1, events: int) -> None:
-        """Commit the rest of what it says, and its end."""
+        """Commit the last events and the end."""
         thought = [
             (self._into["steps"], [(key, 1, "model", "scripted", f"run_{key}.1", "done", 1, 0, 1)]),
             (self._into["contexts"], [(key, 1, "{}")]),

@@ -1,4 +1,4 @@
-"""Many rows at once, to have something to measure on."""
+"""Bulk inserts of rows to measure on."""
 
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -62,7 +62,7 @@ OUTBOX: Final[Columns] = {
 
 
 def insert(table: str, columns: Columns, where: str | Path) -> str:
-    """Return a statement for `executemany`, or one that takes arrays."""
+    """Return an insert statement: for `executemany` in SQLite, with arrays in PostgreSQL."""
     names = ", ".join(columns)
     if isinstance(where, Path):
         return f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(columns))})"
@@ -71,12 +71,12 @@ def insert(table: str, columns: Columns, where: str | Path) -> str:
 
 
 def run_row(key: int, *, base: int | None = None, depth: int = 0, jump: int | None = None) -> tuple[Any, ...]:
-    """Return a run with as little in it as there can be."""
+    """Return the row of a minimal run."""
     return key, 1, 1, f"run_{key}", "chat", "default", base, depth, jump, 0, "normal", "[]", "{}", 1
 
 
 async def add(where: str | Path, table: str, columns: Columns, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Insert rows into a database that nobody else writes to."""
+    """Insert rows into a database without other writers."""
     statement = insert(table, columns, where)
     if isinstance(where, Path):
         connection = sqlite3.connect(where)
@@ -91,7 +91,7 @@ async def add(where: str | Path, table: str, columns: Columns, rows: Sequence[tu
 
 
 async def execute(where: str | Path, statement: str) -> None:
-    """Run a statement on a database that nobody else writes to."""
+    """Run a statement on a database without other writers."""
     if isinstance(where, Path):
         connection = sqlite3.connect(where)
         with connection:

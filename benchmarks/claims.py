@@ -1,4 +1,4 @@
-"""How fast runs are claimed, by one worker and by eight, and with 10,000 pending runs in the way."""
+"""Rate of claims with one worker and with eight, with and without 10,000 pending runs in the queue."""
 
 import asyncio
 import time
@@ -16,13 +16,13 @@ from holdfast.store.store import Store
 
 PENDING = 10_000
 BATCHES = ((1, 1, 300), (8, 1, 1_200), (1, 16, 1_600), (8, 16, 3_200))
-"""Workers, limit of a claim, runs to be claimed."""
+"""Workers, limit per claim, runs to claim."""
 
 _keys = count(1)
 
 
 async def measure(backend: str, *, seconds: float) -> Table:
-    """Return a table of claims; how many there are is fixed, so `seconds` does not matter."""
+    """Return a table of claims; their number is fixed, so `seconds` is ignored."""
     table = Table(f"claims: {backend}", ["workers", "limit", "pending in the way", "runs/s", "p50 ms"])
     async with databases(backend) as (where, _):
         async with opened(where) as store:
@@ -33,8 +33,8 @@ async def measure(backend: str, *, seconds: float) -> Table:
             for workers, limit, runs in BATCHES:
                 await _add_runs(where, runs, "queued")
                 async with opened(where, new=False) as store:
-                    rate, took = await _claim_all(store, workers, limit)
-                table.add(workers, limit, pending, rate, took)
+                    rate, elapsed_ms = await _claim_all(store, workers, limit)
+                table.add(workers, limit, pending, rate, elapsed_ms)
     return table
 
 
@@ -46,19 +46,19 @@ async def _add_runs(where: str | Path, runs: int, status: str) -> None:
 
 
 async def _claim_all(store: Store, workers: int, limit: int) -> tuple[float, float]:
-    taken: list[float] = []
+    timings: list[float] = []
 
     async def work(number: int) -> int:
         owner = OwnerId(f"worker-{number}")
         claimed = 0
         while True:
-            began = time.perf_counter()
+            started = time.perf_counter()
             leases = await store.leases.claim(owner, lease=timedelta(minutes=1), limit=limit)
-            taken.append((time.perf_counter() - began) * 1000)
+            timings.append((time.perf_counter() - started) * 1000)
             if not leases:
                 return claimed
             claimed += len(leases)
 
-    began = time.perf_counter()
+    started = time.perf_counter()
     claimed = await asyncio.gather(*map(work, range(workers)))
-    return sum(claimed) / (time.perf_counter() - began), median(taken)
+    return sum(claimed) / (time.perf_counter() - started), median(timings)

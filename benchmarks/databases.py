@@ -1,4 +1,4 @@
-"""Databases to measure on: a file in a temporary folder, and a PostgreSQL of our own."""
+"""Databases to measure on: a SQLite file in a temporary folder, or a temporary PostgreSQL server."""
 
 import asyncio
 import tempfile
@@ -43,7 +43,7 @@ async def opened(where: str | Path, *, new: bool = True) -> AsyncIterator[Store]
 
 @asynccontextmanager
 async def busy_thread(busy: bool) -> AsyncIterator[None]:
-    """Keep one thread of this process computing, if asked to."""
+    """Keep one thread of this process busy, if `busy`."""
     stop = False
 
     def compute() -> None:

@@ -58,15 +58,15 @@ async def _rate(store: Store, leases: list[Lease], seconds: float, latencies: li
 
     async def produce(lease: Lease) -> int:
         written = 0
-        while (began := time.perf_counter()) < until:
+        while (started := time.perf_counter()) < until:
             await store.journal.commit(Commit(lease=lease, events=[EVENT]))
-            latencies.append(time.perf_counter() - began)
+            latencies.append(time.perf_counter() - started)
             written += 1
         return written
 
-    began = time.perf_counter()
+    started = time.perf_counter()
     written = await asyncio.gather(*map(produce, leases))
-    return sum(written) / (time.perf_counter() - began)
+    return sum(written) / (time.perf_counter() - started)
 
 
 class _BareProducers:
@@ -78,7 +78,7 @@ class _BareProducers:
         self._runs = count(1)
 
     async def rate(self, producers: int, seconds: float) -> float:
-        """Return how many a second are made durable."""
+        """Return durable rows per second."""
         until = time.perf_counter() + seconds
         data = encode_event(EVENT).decode()
 
@@ -90,6 +90,6 @@ class _BareProducers:
                 await self._ground.write([(self._statement, [row])])
             return written
 
-        began = time.perf_counter()
+        started = time.perf_counter()
         written = await asyncio.gather(*[produce(next(self._runs)) for _ in range(producers)])
-        return sum(written) / (time.perf_counter() - began)
+        return sum(written) / (time.perf_counter() - started)

@@ -1,4 +1,4 @@
-"""The floor: the same rows, as often made durable, with nothing of ours around them.
+"""The floor: the same rows in the same number of durable commits, without Holdfast.
 
 On SQLite a bare writer thread that takes whatever waits into one transaction, with `executemany`; on PostgreSQL one
 task that does the same with array inserts over asyncpg.
@@ -23,7 +23,7 @@ class Floor(Protocol):
     """Makes rows durable."""
 
     def write(self, rows: Rows) -> asyncio.Future[None]:
-        """Return once they are on disk."""
+        """Return once the rows are on disk."""
 
 
 class SqliteFloor:
@@ -37,13 +37,13 @@ class SqliteFloor:
         self._thread.start()
 
     def write(self, rows: Rows) -> asyncio.Future[None]:
-        """Hand rows to the thread."""
+        """Pass rows to the writer thread."""
         future: asyncio.Future[None] = self._loop.create_future()
         self._jobs.put((rows, future))
         return future
 
     async def close(self) -> None:
-        """Stop."""
+        """Stop the writer thread."""
         self._jobs.put(None)
         await asyncio.to_thread(self._thread.join)
 
@@ -83,7 +83,7 @@ class PostgresFloor:
         self._arrived = asyncio.Event()
 
     def write(self, rows: Rows) -> asyncio.Future[None]:
-        """Hand rows to the task."""
+        """Pass rows to the writer task."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._jobs.append((rows, future))
         self._arrived.set()

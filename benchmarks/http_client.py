@@ -1,4 +1,4 @@
-"""A client that costs next to nothing: requests are bytes made beforehand, and an answer is searched only for its end.
+"""A minimal client: requests are prepared bytes, and a response is searched only for its end.
 
 What is streamed has no carriage return in it, so two line ends frame each piece that the server sent, and nothing but
 the last one ends as it does.
@@ -18,22 +18,22 @@ _OK = b"HTTP/1.1 200"
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What came back, and when."""
+    """A response and its timing."""
 
     status: int
     body: bytes
-    """As it was sent: of a stream, with the framing of its pieces."""
+    """The raw body; a stream includes its chunk framing."""
     first_event: float = 0.0
-    """Seconds until the first event of a stream was here."""
+    """Seconds until the first event of a stream."""
 
     def json(self) -> dict[str, str]:
-        """Return a body that is an object."""
+        """Return the body as a JSON object."""
         found: dict[str, str] = msgspec.json.decode(self.body)
         return found
 
 
 class Tally:
-    """How many pieces some streams were sent together."""
+    """Counts the pieces received by several streams."""
 
     def __init__(self) -> None:
         self.pieces = 0
@@ -41,21 +41,21 @@ class Tally:
         self._reached: asyncio.Future[None] | None = None
 
     def add(self, pieces: int) -> None:
-        """Count some more."""
+        """Add to the count."""
         self.pieces += pieces
         if self._reached is not None and self.pieces >= self._goal:
             self._reached.set_result(None)
             self._reached = None
 
     async def reaches(self, pieces: int) -> None:
-        """Wait until there are so many."""
+        """Wait until the count reaches a number."""
         self._goal = pieces
         self._reached = asyncio.get_running_loop().create_future()
         await self._reached
 
 
 class Connection(asyncio.Protocol):
-    """One connection that is kept, for one request at a time."""
+    """A persistent connection for one request at a time."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -67,18 +67,18 @@ class Connection(asyncio.Protocol):
         self._begun: asyncio.Future[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep it."""
+        """Store the transport."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let a request fail that has no answer yet, or comes too late: a server keeps no idle connection for long."""
+        """Fail the pending request, and later ones: a server closes idle connections."""
         self._transport = None
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(ConnectionError("the server closed the connection before it answered"))
 
     def data_received(self, data: bytes) -> None:
-        """Look whether that is all."""
+        """Check whether the response is complete."""
         if self._tally is not None:
             self._count(data, self._tally)
             return
@@ -91,7 +91,7 @@ class Connection(asyncio.Protocol):
             self._resolve()
 
     def ask(self, request: bytes) -> asyncio.Future[Answer]:
-        """Send a request; its answer comes once all of it is here."""
+        """Send a request, and return its complete response."""
         if self._transport is None:
             raise ConnectionError("the server has closed the connection")
         self._got.clear()
@@ -102,7 +102,7 @@ class Connection(asyncio.Protocol):
         return self._answer
 
     def count(self, request: bytes, tally: Tally) -> asyncio.Future[None]:
-        """Send a request for a stream whose pieces are only counted; return once it has begun."""
+        """Open a stream whose pieces are only counted; return once it has started."""
         assert self._transport is not None
         self._tally = tally
         self._begun = asyncio.get_running_loop().create_future()
@@ -110,7 +110,7 @@ class Connection(asyncio.Protocol):
         return self._begun
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -146,7 +146,7 @@ class Connection(asyncio.Protocol):
 def request(
     method: str, path: str, *, body: object = None, accept: str = "application/json", key: str | None = None
 ) -> bytes:
-    """Return a request as it is sent."""
+    """Return the bytes of a request."""
     content = b"" if body is None else msgspec.json.encode(body)
     lines = [f"{method} {path} HTTP/1.1", "Host: 127.0.0.1", f"Accept: {accept}"]
     if key is not None:

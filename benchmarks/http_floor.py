@@ -1,4 +1,4 @@
-"""The floor of the server: the same requests, rows and bytes, with nothing of ours around them.
+"""The floor of the server: the same requests, rows and bytes, without Holdfast.
 
 `python -m benchmarks.http_floor DATABASE` accepts a run on Litestar and uvicorn, makes the rows of a run of an agent as
 durable as ours are (created, claimed, then every 25 ms, finished), and sends what ours sends in the same pieces. What
@@ -30,15 +30,15 @@ _MESSAGE: Final = {"messageId": f"msg_{'0' * 32}"}
 
 
 class RunBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is asked for; with `delay_ms` before each of 20 chunks."""
+    """The body of a request; `delay_ms` is the delay before each of 20 chunks."""
 
     input: str
     base_run_id: str | None = None
     delay_ms: int = 0
 
 
-def _event(seq: int, type_: str, **said: Any) -> bytes:
-    return f"id: {seq}\ndata: ".encode() + msgspec.json.encode({"type": type_, "timestamp": 1, **said}) + b"\n\n"
+def _event(seq: int, type_: str, **fields: Any) -> bytes:
+    return f"id: {seq}\ndata: ".encode() + msgspec.json.encode({"type": type_, "timestamp": 1, **fields}) + b"\n\n"
 
 
 def _content(seq: int, text: str) -> bytes:
@@ -61,7 +61,7 @@ _BEATEN: Final = _content(4, "w")
 
 
 def create_app(bare: BareRun) -> Litestar:
-    """Make the app that accepts runs."""
+    """Return the app that accepts runs."""
 
     @post("/api/threads/{thread_id:str}/runs")
     async def create_run(thread_id: str, data: RunBody, request: Request[Any, Any, Any]) -> Response[bytes] | Stream:
@@ -75,7 +75,7 @@ def create_app(bare: BareRun) -> Litestar:
 
 
 async def _pieces(bare: BareRun, delay_ms: int) -> AsyncIterator[bytes]:
-    """Make a run, and yield what is sent of it once it is durable."""
+    """Create a run, and yield its stream once each part is durable."""
     key = await bare.create()
     yield _BEGIN
     await bare.claim(key)
@@ -83,26 +83,26 @@ async def _pieces(bare: BareRun, delay_ms: int) -> AsyncIterator[bytes]:
         await bare.finish(key, events=EVENTS_OF_A_RUN)
         yield _WHOLE
         return
-    said, due = 1, 0
+    sent, due = 1, 0
     for number in range(CHUNKS):
         await asyncio.sleep(delay_ms / 1000)
-        if number * delay_ms >= due:  # the first at once, the others together
+        if number * delay_ms >= due:  # the first one immediately, the others in batches
             due = number * delay_ms + WINDOW
-            await bare.say(key, after=said, events=1)
-            said += 1
-            yield _PIECE if said > 2 else _SPEAKS + _PIECE
-    await bare.finish(key, after=said, events=EVENTS_OF_A_RUN - 2)
+            await bare.say(key, after=sent, events=1)
+            sent += 1
+            yield _PIECE if sent > 2 else _SPEAKS + _PIECE
+    await bare.finish(key, after=sent, events=EVENTS_OF_A_RUN - 2)
     yield _END
 
 
-class Beat:
-    """Sends the same bytes to all who follow, again and again."""
+class Broadcast:
+    """Sends the same bytes to all subscribers periodically."""
 
     def __init__(self) -> None:
         self._waiting: list[asyncio.Future[None]] = []
 
     async def run(self) -> None:
-        """Beat until cancelled."""
+        """Send until cancelled."""
         while True:
             await asyncio.sleep(BEAT)
             waiting, self._waiting = self._waiting, []
@@ -111,7 +111,7 @@ class Beat:
                     future.set_result(None)
 
     async def follow(self, receive: Any, send: Any, *, silent: bool) -> None:
-        """Answer one subscriber until it is gone."""
+        """Serve one subscriber until it disconnects."""
         headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": b"retry: 1000\n\n", "more_body": True})
@@ -130,9 +130,9 @@ class Beat:
 
 
 async def serve(database: str | Path) -> None:
-    """Serve until SIGTERM, after telling where."""
+    """Print the URL, and serve until SIGTERM."""
     async with floor(database) as ground:
-        runs, beat = create_app(BareRun(ground, database)), Beat()
+        runs, beat = create_app(BareRun(ground, database)), Broadcast()
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
             match scope["path"]:

@@ -1,4 +1,4 @@
-"""What it costs to check a key: the same small requests to the real server, before it has keys and with them.
+"""Cost of an API key check: the same small requests to the real server without and with keys.
 
 CPU is that of the server's process. A request is `GET /version`, which reads nothing: all that it costs beside
 the web server is ours.
@@ -22,7 +22,7 @@ OFTEN = "9999999/second"
 
 
 async def measure(backend: str, *, seconds: float) -> Table:
-    """Return a table of what a request costs, by what its client comes with."""
+    """Return a table of the cost of a request, by kind of key."""
     table = Table(f"keys, {CLIENTS} clients: {backend}", ["came with", "requests/s", "CPU µs", "more than none"])
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
         async with databases(backend) as (where, _), holdfast_server(Path(folder), where, workers=0) as ours:
@@ -30,41 +30,41 @@ async def measure(backend: str, *, seconds: float) -> Table:
             rate, none = await _cost(server, request("GET", "/version"), seconds)
             table.add("nothing, as there are no keys", rate, none, "")
             root = await _key(server, None, name="root", scope="admin", every_space=True)
-            for said, limit in (("a key", None), ("a key with a rate limit", OFTEN)):
-                secret = await _key(server, root, name=said, scope="read", rate_limit=limit)
+            for label, limit in (("a key", None), ("a key with a rate limit", OFTEN)):
+                secret = await _key(server, root, name=label, scope="read", rate_limit=limit)
                 rate, cost = await _cost(server, request("GET", "/version", key=secret), seconds)
-                table.add(said, rate, cost, cost - none)
+                table.add(label, rate, cost, cost - none)
     return table
 
 
-async def _key(server: Server, by: str | None, **body: object) -> str:
+async def _key(server: Server, admin_key: str | None, **body: object) -> str:
     (connection,) = await connect(server.port, many=1)
-    made = await connection.ask(request("POST", "/api/keys", body=body, key=by))
+    made = await connection.ask(request("POST", "/api/keys", body=body, key=admin_key))
     connection.close()
     return made.json()["secret"]
 
 
-async def _cost(server: Server, asked: bytes, seconds: float) -> tuple[float, float]:
-    """Return requests in a second and the least CPU of one in microseconds, of several rounds."""
+async def _cost(server: Server, payload: bytes, seconds: float) -> tuple[float, float]:
+    """Return requests per second and the lowest CPU microseconds per request, of several rounds."""
     connections = await connect(server.port, many=CLIENTS)
-    rounds = [await _round(server, connections, asked, seconds / ROUNDS) for _ in range(ROUNDS)]
+    rounds = [await _round(server, connections, payload, seconds / ROUNDS) for _ in range(ROUNDS)]
     for connection in connections:
         connection.close()
     return max(rate for rate, _ in rounds), min(cost for _, cost in rounds)
 
 
 async def _round(
-    server: Server, connections: Sequence[Connection], asked: bytes, seconds: float
+    server: Server, connections: Sequence[Connection], payload: bytes, seconds: float
 ) -> tuple[float, float]:
-    began, used = time.perf_counter(), server.cpu
-    counts = await asyncio.gather(*(_repeat(each, asked, until=began + seconds) for each in connections))
-    return sum(counts) / (time.perf_counter() - began), (server.cpu - used) / sum(counts) * MICRO
+    started, used = time.perf_counter(), server.cpu
+    counts = await asyncio.gather(*(_repeat(each, payload, until=started + seconds) for each in connections))
+    return sum(counts) / (time.perf_counter() - started), (server.cpu - used) / sum(counts) * MICRO
 
 
-async def _repeat(connection: Connection, asked: bytes, *, until: float) -> int:
+async def _repeat(connection: Connection, payload: bytes, *, until: float) -> int:
     count = 0
     while time.perf_counter() < until:
-        answer = await connection.ask(asked)
+        answer = await connection.ask(payload)
         assert answer.status == 200, answer.body
         count += 1
     return count

@@ -1,4 +1,4 @@
-"""Runs over HTTP: the real server in a process of its own, with an agent on the scripted model (20 chunks).
+"""Runs over HTTP: the real server in a separate process, with an agent on the scripted model (20 chunks).
 
 Each client has one connection and one thread, made before anything is measured, and each run begins a new root on that
 thread, so that none has more to read than the first: what long threads cost is measured elsewhere. A run is over when
@@ -48,7 +48,7 @@ TARGETS = {
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
-    """What some clients saw together."""
+    """The results of all clients of one measurement."""
 
     answers: Sequence[Answer]
     seconds: float
@@ -56,22 +56,22 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failed(self) -> int:
-        """How many runs did not complete."""
+        """The number of runs that did not complete."""
         return sum(not _completed(answer) for answer in self.answers)
 
     @property
     def per_second(self) -> float:
-        """How many runs there were in a second."""
+        """Runs per second."""
         return len(self.answers) / self.seconds
 
     @property
     def cpu_ms(self) -> float:
-        """What one run cost the server."""
+        """CPU of the server per run."""
         return self.cpu / len(self.answers) * 1000
 
 
 async def measure(backend: str, *, seconds: float, clients: Sequence[int] = CLIENTS) -> Table:
-    """Return a table of runs per second, what each costs, and how soon a stream begins."""
+    """Return a table of runs per second, their cost, and the time to the first event."""
     table = Table(f"runs over HTTP, 20 chunks: {backend}", list(COLUMNS))
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
         async with (
@@ -87,14 +87,14 @@ async def measure(backend: str, *, seconds: float, clients: Sequence[int] = CLIE
 
 
 async def _row(ours: Server, floor: Server, delay: int, accept: str, clients: int, seconds: float) -> list[object]:
-    """Measure both in turns, so that noise falls on both alike."""
-    asked = [_run(thread, accept) for thread in await _threads(ours, AGENTS[delay], clients)]
-    asked_of_floor = [_run("thr_1", accept, delay_ms=delay)] * clients
+    """Measure both servers in turns, so that noise affects them equally."""
+    payload = [_run(thread, accept) for thread in await _threads(ours, AGENTS[delay], clients)]
+    floor_payload = [_run("thr_1", accept, delay_ms=delay)] * clients
     rates: list[Rate] = []
     bare: list[Rate] = []
     for _ in range(ROUNDS):
-        rates.append(await _rate(ours, asked, seconds / ROUNDS))
-        bare.append(await _rate(floor, asked_of_floor, seconds / ROUNDS))
+        rates.append(await _rate(ours, payload, seconds / ROUNDS))
+        bare.append(await _rate(floor, floor_payload, seconds / ROUNDS))
     cpu, bare_cpu = min(rate.cpu_ms for rate in rates), min(rate.cpu_ms for rate in bare)
     return [
         delay,
@@ -113,10 +113,10 @@ async def _row(ours: Server, floor: Server, delay: int, accept: str, clients: in
 
 
 async def _threads(server: Server, agent: str, many: int) -> list[str]:
-    """Make a thread for each client."""
+    """Create a thread for each client."""
     (connection,) = await connect(server.port, many=1)
-    asked = request("POST", "/api/threads", body={"agent_type": agent})
-    threads = [(await connection.ask(asked)).json()["id"] for _ in range(many)]
+    payload = request("POST", "/api/threads", body={"agent_type": agent})
+    threads = [(await connection.ask(payload)).json()["id"] for _ in range(many)]
     connection.close()
     return threads
 
@@ -127,16 +127,16 @@ def _run(thread: str, accept: str, **more: object) -> bytes:
     return request("POST", f"/api/threads/{thread}/runs{wait}", body=body, accept=accept)
 
 
-async def _rate(server: Server, asked: Sequence[bytes], seconds: float) -> Rate:
-    """Let each client ask the same again and again."""
-    connections = await connect(server.port, many=len(asked))
-    began, used = time.perf_counter(), server.cpu
+async def _rate(server: Server, payload: Sequence[bytes], seconds: float) -> Rate:
+    """Let each client repeat its request."""
+    connections = await connect(server.port, many=len(payload))
+    started, used = time.perf_counter(), server.cpu
     answers = await asyncio.gather(
-        *(_repeat(*client, until=began + seconds) for client in zip(connections, asked, strict=True))
+        *(_repeat(*client, until=started + seconds) for client in zip(connections, payload, strict=True))
     )
     rate = Rate(
         answers=[answer for some in answers for answer in some],
-        seconds=time.perf_counter() - began,
+        seconds=time.perf_counter() - started,
         cpu=server.cpu - used,
     )
     for connection in connections:
@@ -144,10 +144,10 @@ async def _rate(server: Server, asked: Sequence[bytes], seconds: float) -> Rate:
     return rate
 
 
-async def _repeat(connection: Connection, asked: bytes, *, until: float) -> list[Answer]:
+async def _repeat(connection: Connection, payload: bytes, *, until: float) -> list[Answer]:
     answers = []
     while time.perf_counter() < until:
-        answers.append(await connection.ask(asked))
+        answers.append(await connection.ask(payload))
     return answers
 
 

@@ -1,4 +1,4 @@
-"""The servers that are measured: the real one, and the floor. Each is a process of its own."""
+"""The measured servers, each a separate process: Holdfast and the floor."""
 
 import asyncio
 import compileall
@@ -23,19 +23,19 @@ HOLDFAST = ("-c", "from holdfast.cli.main import main; main()")
 FLOOR = ("-m", "benchmarks.http_floor")
 WORKERS = 64
 PACE_MS = 10
-BEAT_MS = 100
-"""How often a run says something that many follow: so slowly that nobody falls behind, and each piece is one event."""
+OUTPUT_INTERVAL_MS = 100
+"""Interval of the output of a run with many followers: slow enough that each piece is one event."""
 
 AGENTS: Mapping[str, Mapping[str, Any]] = {
     "default": {"say": WORDS, "chunks": CHUNKS},
     "paced": {"say": WORDS, "chunks": CHUNKS, "delay_ms": PACE_MS},
-    "slow": {"say": WORDS, "chunks": len(WORDS), "delay_ms": BEAT_MS},
+    "slow": {"say": WORDS, "chunks": len(WORDS), "delay_ms": OUTPUT_INTERVAL_MS},
 }
-"""The agents of the workspace that is served, by what they answer."""
+"""The scripted agents of the served workspace, with their turns."""
 
 
 class Server:
-    """A server that answers, and what it has used so far."""
+    """A running server and its resource usage."""
 
     def __init__(self, pid: int, url: str) -> None:
         self.pid = pid
@@ -48,12 +48,12 @@ class Server:
 
     @property
     def memory(self) -> int:
-        """Bytes that it keeps in memory."""
+        """Resident memory in bytes."""
         return int(psutil.Process(self.pid).memory_info().rss)
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """What it took until a server answered."""
+    """The cost of starting a server."""
 
     server: Server
     cpu: float
@@ -62,12 +62,12 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
 def cpu_of(pid: int) -> float:
     """Return the CPU seconds of a process; `/proc` and psutil count them only in hundredths."""
-    return time.clock_gettime(~pid << 3 | 2)  # what clock_getcpuclockid(3) returns for it
+    return time.clock_gettime(~pid << 3 | 2)  # the clock id of clock_getcpuclockid(3)
 
 
 @asynccontextmanager
 async def holdfast_server(folder: Path, database: str | Path, *, workers: int = WORKERS) -> AsyncIterator[Start]:
-    """Serve a workspace with a few scripted agents, as anybody would."""
+    """Run `holdfast serve` on a workspace with a few scripted agents."""
     for name, turn in AGENTS.items():
         agent = folder / "agents" / name
         agent.mkdir(parents=True, exist_ok=True)
@@ -81,34 +81,34 @@ async def holdfast_server(folder: Path, database: str | Path, *, workers: int = 
 
 @asynccontextmanager
 async def floor_server(database: str | Path) -> AsyncIterator[Start]:
-    """Serve the same bytes with nothing of ours around them."""
+    """Serve the same bytes without Holdfast."""
     async with _started(*FLOOR, str(database)) as start:
         yield start
 
 
 @asynccontextmanager
 async def _started(*command: str) -> AsyncIterator[Start]:
-    """Start a process that tells where it is on its first line; its log goes to a file, as it usually does.
+    """Start a process that prints its URL on the first line; its log goes to a file.
 
     Its modules are compiled, as they are at every start but the first.
     """
     await asyncio.to_thread(compileall.compile_dir, ROOT, quiet=1)
-    began = time.perf_counter()
+    started = time.perf_counter()
     with tempfile.TemporaryFile() as log:
         process = await asyncio.create_subprocess_exec(
             sys.executable, *command, stdout=asyncio.subprocess.PIPE, stderr=log
         )
         assert process.stdout is not None
         try:
-            told = await process.stdout.readline()
-            if not told:
+            announcement = await process.stdout.readline()
+            if not announcement:
                 await process.wait()
                 log.seek(0)
                 raise RuntimeError(f"the server did not start: {log.read().decode()}")
-            server = Server(process.pid, json.loads(told)["url"])
+            server = Server(process.pid, json.loads(announcement)["url"])
             (connection,) = await connect(server.port, many=1)
             assert (await connection.ask(request("GET", "/health"))).status == 200
-            yield Start(server=server, cpu=server.cpu, wall=time.perf_counter() - began)
+            yield Start(server=server, cpu=server.cpu, wall=time.perf_counter() - started)
             connection.close()
         finally:
             if process.returncode is None:

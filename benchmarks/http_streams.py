@@ -1,4 +1,4 @@
-"""The server at rest and with a thousand streams, beside a bare ASGI app on the same web server.
+"""The server idle and with a thousand streams, compared with a bare ASGI app on the same web server.
 
 A delivery is one piece that was sent to one subscriber; each is one event, and one comes every 100 ms. What it costs is
 the least of some rounds in which both are measured in turns, so that noise falls on both alike. Memory per idle stream
@@ -17,26 +17,26 @@ from benchmarks.http_servers import Server, Start, floor_server, holdfast_server
 from benchmarks.table import Table
 
 STREAMS = 1000
-BEATS = 10
+DELIVERIES = 10
 ROUNDS = 5
 FIRST_STREAMS = 20
-"""Streams that are opened and closed before memory is looked at: what is made once is made for them."""
+"""Streams opened and closed before memory is measured, so that one-time allocations are not counted."""
 PAUSE = 0.5
-"""Seconds in which what was begun comes to its end."""
+"""Seconds for started work to finish."""
 STREAM = "text/event-stream"
 MEGA = 1024 * 1024
 MICRO = 1_000_000
 
 
-async def measure(backend: str, *, seconds: float, streams: int = STREAMS, beats: int = BEATS) -> Table:
-    """Return a table of what streams and the server itself cost; how long that takes does not depend on `seconds`."""
+async def measure(backend: str, *, seconds: float, streams: int = STREAMS, deliveries: int = DELIVERIES) -> Table:
+    """Return a table of the cost of streams and of the server itself; `seconds` is ignored."""
     table = Table(f"the server, {streams:,} streams: {backend}", ["what", "unit", "ours", "floor", "ratio", "target"])
     async with databases(backend) as (where, below):
         with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
             async with holdfast_server(Path(folder), where) as ours, floor_server(below) as floor:
                 await asyncio.sleep(PAUSE)
                 _add_start(table, ours, floor)
-                await _add_fan_out(table, ours.server, floor.server, streams, beats)
+                await _add_fan_out(table, ours.server, floor.server, streams, deliveries)
             async with floor_server(below) as floor:
                 bare = await _per_stream(floor.server, ["/silence"] * streams)
             for runs in (1, streams):
@@ -52,14 +52,14 @@ def _add_start(table: Table, ours: Start, floor: Start) -> None:
     _add(table, "idle RSS", "MB", ours.server.memory / MEGA, floor.server.memory / MEGA, "90")
 
 
-async def _add_fan_out(table: Table, ours: Server, floor: Server, streams: int, beats: int) -> None:
-    """Measure one subscriber and many: the difference is for those who were added, the rest is for the run."""
+async def _add_fan_out(table: Table, ours: Server, floor: Server, streams: int, deliveries: int) -> None:
+    """Measure one subscriber and many: the difference is the cost of the added ones."""
     rounds = [
         [
-            await _per_beat_of_a_run(ours, 1, beats),
-            await _per_beat_of_a_run(ours, streams, beats),
-            await _per_beat(floor, "/beat", 1, beats),
-            await _per_beat(floor, "/beat", streams, beats),
+            await _per_run_delivery(ours, 1, deliveries),
+            await _per_run_delivery(ours, streams, deliveries),
+            await _per_delivery(floor, "/beat", 1, deliveries),
+            await _per_delivery(floor, "/beat", streams, deliveries),
         ]
         for _ in range(ROUNDS)
     ]
@@ -69,19 +69,19 @@ async def _add_fan_out(table: Table, ours: Server, floor: Server, streams: int, 
     _add(table, "delivery: CPU of one more", "µs", each, bare, "1.3 times")
 
 
-async def _per_beat_of_a_run(server: Server, streams: int, beats: int) -> float:
+async def _per_run_delivery(server: Server, streams: int, deliveries: int) -> float:
     run = await _run(server, agent="slow")
-    each = await _per_beat(server, _sse(run), streams, beats)
+    each = await _per_delivery(server, _sse(run), streams, deliveries)
     await _ask(server, "POST", f"/api/runs/{run}/cancel")
     return each
 
 
-async def _per_beat(server: Server, path: str, streams: int, beats: int) -> float:
-    """Return the CPU seconds in which one event reaches all, measured while everybody is there."""
+async def _per_delivery(server: Server, path: str, streams: int, deliveries: int) -> float:
+    """Return the CPU seconds to deliver one event to all subscribers."""
     tally = Tally()
     subscribers = await _subscribe(server, [path] * streams, tally)
     used, before = server.cpu, tally.pieces
-    await tally.reaches(before + streams * beats)
+    await tally.reaches(before + streams * deliveries)
     beats_seen = (tally.pieces - before) / streams
     each = (server.cpu - used) / beats_seen
     await _hang_up(subscribers)
@@ -89,7 +89,7 @@ async def _per_beat(server: Server, path: str, streams: int, beats: int) -> floa
 
 
 async def _per_idle_stream(server: Server, *, runs: int, streams: int) -> float:
-    """Return the kilobytes of a stream of a run that nobody works on."""
+    """Return the kilobytes of the stream of an idle run."""
     paths = [_sse(await _run(server, agent="default")) for _ in range(runs)]
     return await _per_stream(server, paths * (streams // runs))
 
@@ -104,10 +104,10 @@ async def _per_stream(server: Server, paths: Sequence[str]) -> float:
 
 
 async def _subscribe(server: Server, paths: Sequence[str], tally: Tally) -> Sequence[Connection]:
-    """Open streams, and return once all have begun."""
+    """Open streams, and return once all have started."""
     subscribers = await connect(server.port, many=len(paths))
-    asked = [request("GET", path, accept=STREAM) for path in paths]
-    await asyncio.gather(*(each.count(one, tally) for each, one in zip(subscribers, asked, strict=True)))
+    payload = [request("GET", path, accept=STREAM) for path in paths]
+    await asyncio.gather(*(each.count(one, tally) for each, one in zip(subscribers, payload, strict=True)))
     await asyncio.sleep(PAUSE)
     return subscribers
 

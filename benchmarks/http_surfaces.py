@@ -27,7 +27,7 @@ _numbers = count(1)
 
 
 async def measure(backend: str, *, seconds: float) -> Table:
-    """Return a table of what a run costs, by the way that it is asked for."""
+    """Return a table of the cost of a run by API."""
     table = Table(
         f"surfaces, a streamed run: {backend}", ["surface", "clients", "runs/s", "CPU ms", "ratio to native", "failed"]
     )
@@ -47,8 +47,8 @@ async def _native(server: Server) -> Callable[[], bytes]:
     (connection,) = await connect(server.port, many=1)
     thread = (await connection.ask(request("POST", "/api/threads", body={"agent_type": "default"}))).json()["id"]
     connection.close()
-    asked = request("POST", f"/api/threads/{thread}/runs", body={"input": WORDS, "base_run_id": None}, accept=STREAM)
-    return lambda: asked
+    payload = request("POST", f"/api/threads/{thread}/runs", body={"input": WORDS, "base_run_id": None}, accept=STREAM)
+    return lambda: payload
 
 
 async def _ag_ui(_: Server) -> Callable[[], bytes]:
@@ -70,23 +70,23 @@ async def _ag_ui(_: Server) -> Callable[[], bytes]:
 
 async def _openai(_: Server) -> Callable[[], bytes]:
     body = {"model": "default", "messages": [{"role": "user", "content": WORDS}], "stream": True}
-    asked = request("POST", "/v1/chat/completions", body=body, accept=STREAM)
-    return lambda: asked
+    payload = request("POST", "/v1/chat/completions", body=body, accept=STREAM)
+    return lambda: payload
 
 
 async def _cost(server: Server, asks: list[Callable[[], bytes]], seconds: float) -> tuple[float, float, int]:
-    """Return runs in a second, the least CPU of one in milliseconds, and how many did not complete."""
+    """Return runs per second, the lowest CPU milliseconds per run, and the number of failures."""
     connections = await connect(server.port, many=len(asks))
     rates, costs, failed = [], [], 0
     for _ in range(ROUNDS):
-        began, used = time.perf_counter(), server.cpu
-        until = began + seconds / ROUNDS
+        started, used = time.perf_counter(), server.cpu
+        until = started + seconds / ROUNDS
         answers = await asyncio.gather(
             *(_repeat(*client, until=until) for client in zip(connections, asks, strict=True))
         )
         runs = sum(completed for completed, _ in answers)
         failed += sum(missed for _, missed in answers)
-        rates.append(runs / (time.perf_counter() - began))
+        rates.append(runs / (time.perf_counter() - started))
         costs.append((server.cpu - used) / max(runs, 1) * 1000)
     for connection in connections:
         connection.close()
@@ -94,7 +94,7 @@ async def _cost(server: Server, asks: list[Callable[[], bytes]], seconds: float)
 
 
 async def _repeat(connection: Connection, ask: Callable[[], bytes], *, until: float) -> tuple[int, int]:
-    """Return how many runs completed, and how many did not."""
+    """Return the numbers of completed and failed runs."""
     completed = missed = 0
     while time.perf_counter() < until:
         answer = await connection.ask(ask())

@@ -1,4 +1,4 @@
-"""The same run of an agent at the end of a short and of a long thread, the context window full in each."""
+"""The same run of an agent at the end of a short and of a long thread, with a full context window."""
 
 import time
 from statistics import median
@@ -12,11 +12,11 @@ from holdfast.domain.ids import RunId, ThreadId
 from holdfast.domain.thread import NewThread
 
 TURNS = 8
-RUNS_A_TURN = 12
+RUNS_PER_TURN = 12
 
 
 async def measure(backend: str, *, seconds: float) -> Table:
-    """Return a table of CPU milliseconds per run; each row is run so often that `seconds` does not matter."""
+    """Return a table of CPU milliseconds per run; the number of runs is fixed, so `seconds` is ignored."""
     table = Table(f"a run of an agent at the end of a thread: {backend}", ["earlier runs", "CPU ms per run", "ratio"])
     async with databases(backend) as (where, _):
         async with opened(where) as holdfast:
@@ -24,7 +24,7 @@ async def measure(backend: str, *, seconds: float) -> Table:
         await long_thread(where)
         async with opened(where) as holdfast:
             used: dict[int, list[float]] = {depth: [] for depth in DEPTHS}
-            for _ in range(TURNS):  # in turns, so that noise falls on all alike
+            for _ in range(TURNS):  # in turns, so that noise affects all of them equally
                 for depth in DEPTHS:
                     used[depth].append(await _cost(holdfast, thread, RunId(f"run_{depth}")))
         for depth in DEPTHS:
@@ -33,7 +33,7 @@ async def measure(backend: str, *, seconds: float) -> Table:
 
 
 async def _cost(holdfast: Holdfast, thread: ThreadId, base: RunId) -> float:
-    began = time.process_time()
-    for _ in range(RUNS_A_TURN):
+    started = time.process_time()
+    for _ in range(RUNS_PER_TURN):
         await run_agent(holdfast, thread=thread, base=base)
-    return (time.process_time() - began) / RUNS_A_TURN
+    return (time.process_time() - started) / RUNS_PER_TURN

@@ -1,4 +1,4 @@
-"""What a call of a tool of an MCP server costs, beside the bare SDK: the same server, a process on pipes.
+"""Cost of an MCP tool call, compared with the bare SDK and the same stdio server.
 
 There is no run and no model: a call goes as the control plane makes it, with its arguments checked, its trust looked up
 and its answer read. The server is the smallest there can be, so that what is measured is not its work.
@@ -31,7 +31,7 @@ from holdfast.sandbox.processes import open_processes
 
 SPACE: Final = SpaceId("bench")
 TOGETHER: Final = 16
-"""Calls at a time."""
+"""Concurrent calls."""
 SERVER: Final = """
 import json, sys
 for line in sys.stdin:
@@ -55,7 +55,7 @@ ARGUMENTS: Final[dict[str, Json]] = {"text": "hello"}
 
 
 class _OneAgent:
-    """`Agents`: one, which has the server."""
+    """`Agents` with one agent that uses the server."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
@@ -79,7 +79,7 @@ class _OneAgent:
 
 
 async def measure(*, seconds: float) -> Table:
-    """Return a table of calls each second and milliseconds for each."""
+    """Return a table of calls per second and milliseconds per call."""
     table = Table("a call of an MCP tool", ["what", "at a time", "calls/s", "ms each", "beside the bare SDK"])
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -124,7 +124,7 @@ async def _ours(stack: AsyncExitStack, folder: Path) -> Callable[[str], Awaitabl
 
 
 async def _rate(once: Callable[[str], Awaitable[object]], count: int, seconds: float) -> float:
-    """Return how many calls are made each second, so many at a time."""
+    """Return calls per second, with `count` concurrent callers."""
     end = time.perf_counter() + seconds
 
     async def calls(number: int) -> int:
@@ -134,6 +134,6 @@ async def _rate(once: Callable[[str], Awaitable[object]], count: int, seconds: f
             made += 1
         return made
 
-    begun = time.perf_counter()
+    started = time.perf_counter()
     made = await asyncio.gather(*(calls(number) for number in range(count)))
-    return sum(made) / (time.perf_counter() - begun)
+    return sum(made) / (time.perf_counter() - started)

@@ -1,4 +1,4 @@
-"""A run of an agent on an OpenAI-compatible server in another process, and the same calls without us.
+"""A run of an agent on an OpenAI-compatible server in another process, and the same calls without Holdfast.
 
 What the bare calls cost is the provider's library: its client, and pydantic-ai's model layer. The rest is ours.
 """
@@ -52,8 +52,8 @@ async def _bare_call(model: Model) -> None:
 
 
 async def _cpu(work: Callable[[], Awaitable[None]], *, seconds: float) -> float:
-    """Return CPU seconds of this process for each."""
-    until, began = time.perf_counter() + seconds, time.process_time()
+    """Return CPU seconds of this process per call."""
+    until, started = time.perf_counter() + seconds, time.process_time()
 
     async def repeat() -> int:
         done = 0
@@ -63,7 +63,7 @@ async def _cpu(work: Callable[[], Awaitable[None]], *, seconds: float) -> float:
         return done
 
     done = sum(await asyncio.gather(*(repeat() for _ in range(AT_ONCE))))
-    return (time.process_time() - began) / done
+    return (time.process_time() - started) / done
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""What it costs to read: 50 events after a number, and the last 50 messages at the end of a long thread."""
+"""Cost of reads: 50 events after a sequence number, and the last 50 messages of a long thread."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ TIMES = 300
 
 
 async def measure(backend: str, *, seconds: float) -> Table:
-    """Return a table of milliseconds; each row is read so often that `seconds` does not matter."""
+    """Return a table of milliseconds; the number of reads is fixed, so `seconds` is ignored."""
     table = Table(f"reads of 50: {backend}", ["what", "p50 ms", "beside the first of its kind"])
     async with databases(backend) as (where, _):
         async with opened(where) as store:
@@ -32,36 +32,36 @@ async def measure(backend: str, *, seconds: float) -> Table:
             first = 0.0
             for seq in (0, LOGGED // 2, LOGGED - 60):
                 name = RunId("run_1")
-                took = await _median(partial(store.events.after, SPACE, name, seq=seq, limit=50))
-                first = first or took
-                table.add(f"events after {seq:,} of {LOGGED:,}", took, took / first)
+                elapsed_ms = await _median(partial(store.events.after, SPACE, name, seq=seq, limit=50))
+                first = first or elapsed_ms
+                table.add(f"events after {seq:,} of {LOGGED:,}", elapsed_ms, elapsed_ms / first)
             await _histories(store, table)
     return table
 
 
 async def _histories(store: Store, table: Table) -> None:
-    """Read in turns, so that noise falls on all alike."""
-    taken: dict[int, list[float]] = {depth: [] for depth in DEPTHS}
+    """Measure reads in turns, so that noise affects all of them equally."""
+    timings: dict[int, list[float]] = {depth: [] for depth in DEPTHS}
     for _ in range(5):
         for depth in DEPTHS:
             history = partial(store.messages.history, SPACE, RunId(f"run_{depth}"), limit=50)
-            taken[depth].append(await _median(history, times=TIMES // 5))
+            timings[depth].append(await _median(history, times=TIMES // 5))
     for depth in DEPTHS:
-        took = median(taken[depth])
-        table.add(f"last 50 messages at depth {depth:,}", took, took / median(taken[DEPTHS[0]]))
+        elapsed_ms = median(timings[depth])
+        table.add(f"last 50 messages at depth {depth:,}", elapsed_ms, elapsed_ms / median(timings[DEPTHS[0]]))
 
 
 async def _median(read: Callable[[], Awaitable[object]], *, times: int = TIMES) -> float:
-    taken = []
+    timings = []
     for _ in range(times):
-        began = time.perf_counter()
+        started = time.perf_counter()
         await read()
-        taken.append((time.perf_counter() - began) * 1000)
-    return median(taken)
+        timings.append((time.perf_counter() - started) * 1000)
+    return median(timings)
 
 
 async def long_thread(where: str | Path) -> None:
-    """Make one chain of completed runs, with five messages each, on the first thread of the first space."""
+    """Create a chain of completed runs with five messages each, on the first thread of the first space."""
     depths: dict[int, int] = {}
     jumps: dict[int, int] = {}
     runs = []

@@ -1,4 +1,4 @@
-"""A whole run at the level of the store: create, claim, 30 events in 6 awaited commits, the last to finish it."""
+"""A whole run in the store: create, claim, and 30 events in 6 awaited commits, the last of which ends it."""
 
 import asyncio
 import time
@@ -52,9 +52,9 @@ async def _rate(works: Sequence[Callable[[], Awaitable[None]]], seconds: float) 
             done += 1
         return done
 
-    began = time.perf_counter()
+    started = time.perf_counter()
     done = await asyncio.gather(*map(repeat, works))
-    return sum(done) / (time.perf_counter() - began)
+    return sum(done) / (time.perf_counter() - started)
 
 
 async def _run(store: Store, thread: ThreadId) -> None:
@@ -68,14 +68,14 @@ async def _run(store: Store, thread: ThreadId) -> None:
 
 
 async def _claim(store: Store) -> Lease:
-    """Claim some run: as many are queued as there are claimers, but another may be faster."""
+    """Claim a run, retrying while other claimers are faster."""
     while True:
         for lease in await store.leases.claim(OwnerId("bench"), lease=timedelta(minutes=1)):
             return lease
 
 
 async def _run_bare(bare: BareRun) -> None:
-    """Make as many commits of the same rows, without the store."""
+    """Make the same number of commits of the same rows, without the store."""
     key = await bare.create()
     await bare.claim(key)
     for number in range(COMMITS - 1):

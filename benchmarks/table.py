@@ -1,4 +1,4 @@
-"""A table of numbers, for people and for programs."""
+"""A table of results, as Markdown or JSON."""
 
 from typing import Any
 

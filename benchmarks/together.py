@@ -1,4 +1,4 @@
-"""A run that has another agent work for it, beside runs that do the same without.
+"""A run with a child run, compared with runs that do the same without one.
 
 Both agents are scripted. The plain run makes two model calls with a tool call in between, like the one that spawns; its
 child is another plain answer. So a run with a child has the work of a plain run and of the answer.
@@ -31,7 +31,7 @@ CALLS: dict[str, dict[str, Any]] = {
 
 
 async def measure(backend: str, *, seconds: float) -> Table:
-    """Return a table of runs per second, and of what each costs."""
+    """Return a table of runs per second and their cost."""
     columns = ["runs at once", "answers/s", "CPU ms", "plain/s", "CPU ms"]
     for kind in ("with a child", "with a message"):
         columns += [f"{kind}/s", "CPU ms", "of both"]
@@ -43,7 +43,7 @@ async def measure(backend: str, *, seconds: float) -> Table:
 
 
 async def _cells(holdfast: Holdfast, at_once: int, seconds: float) -> list[float]:
-    """Return rates and costs; of those with a child also their CPU time, as a part of what both runs cost alone."""
+    """Return rates and costs; for runs with a child also the ratio of their CPU time to that of both runs alone."""
     measured = {
         agent: await best([partial(_run, holdfast, agent)] * at_once, seconds) for agent in ("answering", *CALLS)
     }
@@ -56,14 +56,14 @@ async def _cells(holdfast: Holdfast, at_once: int, seconds: float) -> list[float
 
 
 async def _run(holdfast: Holdfast, agent: str) -> None:
-    asked = NewMessage(role=Role.USER, content=WORDS)
-    new = NewRun(thread=NewThread(agent_type=agent), messages=[asked])
+    payload = NewMessage(role=Role.USER, content=WORDS)
+    new = NewRun(thread=NewThread(agent_type=agent), messages=[payload])
     await ended(holdfast, (await holdfast.runs.start(DEFAULT_SPACE, new)).run.id)
 
 
 @asynccontextmanager
 async def opened(database: str | Path) -> AsyncIterator[Holdfast]:
-    """Open a workspace with one agent that answers, and those that call a tool first."""
+    """Open a workspace with one agent that answers, and agents that call a tool first."""
     answer = {"say": WORDS, "chunks": CHUNKS}
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
         _write(Path(folder), "answering", [answer])

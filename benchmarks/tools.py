@@ -1,4 +1,4 @@
-"""What a call of a tool costs: in process, and as a command in the sandbox, beside a bare subprocess.
+"""Cost of a tool call: in process, and as a command in the sandbox, compared with a bare subprocess.
 
 The same command, `true`, is started by `asyncio` itself, by our supervisor, by our supervisor with limits, in the
 sandbox, and as a call of `bash` with all that is around it. There is no run and no store: `agents` measures those.
@@ -27,14 +27,14 @@ ROUNDS: Final = 3
 
 
 async def measure(*, seconds: float) -> Table:
-    """Return a table of milliseconds for each call."""
+    """Return a table of milliseconds per call."""
     table = Table("a call of a tool, without a store", ["what", "ms", "beside a bare subprocess"])
     with tempfile.TemporaryDirectory() as folder:
         async with open_processes() as processes:
             ways = await _ways(Path(folder), processes)
-            taken = {name: await _best(once, seconds / ROUNDS) for name, once in ways.items()}
-    for name, each in taken.items():
-        table.add(name, each * 1000, f"{each / taken['bare subprocess']:.2f}×")
+            timings = {name: await _best(once, seconds / ROUNDS) for name, once in ways.items()}
+    for name, each in timings.items():
+        table.add(name, each * 1000, f"{each / timings['bare subprocess']:.2f}×")
     return table
 
 
@@ -50,7 +50,7 @@ async def _ways(folder: Path, processes: SupervisedProcesses) -> dict[str, Calla
         "supervised, with limits": lambda: unconfined.run(confined),
     }
     if isinstance(sandbox, RefusingSandbox):
-        return ways  # what is not there is not measured
+        return ways  # no sandbox on this machine
     shell = with_standard_middleware(bash(_commands(sandbox, folder)), redaction=Redaction())
     return ways | {
         "in the sandbox": lambda: sandbox.run(confined),
@@ -68,12 +68,12 @@ async def _bare() -> None:
 
 
 async def _best(once: Callable[[], Awaitable[object]], seconds: float) -> float:
-    await once()  # the first one starts what all others use
+    await once()  # the first call starts shared processes
     return min([await _each(once, seconds) for _ in range(ROUNDS)])
 
 
 async def _each(once: Callable[[], Awaitable[object]], seconds: float) -> float:
-    """Return the seconds that one takes, done one after the other for a while."""
+    """Return the seconds per call, of sequential calls."""
     begin, done = time.perf_counter(), 0
     while (passed := time.perf_counter() - begin) < seconds or done == 0:
         await once()

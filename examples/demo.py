@@ -2,10 +2,10 @@
 
     python examples/demo.py
 
-The server is a separate process, `holdfast serve` on the workspace `bakery`. This process is only a client: it creates a
-task and follows it. In the middle of the agent's second response, the server gets a SIGKILL. The next server reads the
-log: settled steps stay settled, the interrupted response is discarded and requested again. The follower reconnects and
-continues after its last event.
+The server is a separate process, `holdfast serve` on the workspace `bakery`. This process is only a client: it creates
+a task and follows it. In the middle of the agent's second response, the server gets a SIGKILL. The next server reads
+the log: settled steps stay settled, the interrupted response is discarded and requested again. The follower reconnects
+and continues after its last event.
 
 In a terminal the server keeps running afterwards, until Ctrl-C.
 """

@@ -46,13 +46,13 @@ def demo(folder: Path, *, terminal: bool) -> Iterator["subprocess.Popen[str]"]:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+def outputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """Yield what the demonstration printed on a machine, and in a terminal, where its server is still up."""
     folder = tmp_path_factory.mktemp("demo")
     with demo(folder / "a", terminal=False) as machine, demo(folder / "b", terminal=True) as terminal:
         assert terminal.stdout is not None
         shown = ""
-        while "Ctrl-C ends it" not in shown:
+        while "Press Ctrl-C to stop it" not in shown:
             line = terminal.stdout.readline()
             assert line, shown
             shown += line
@@ -61,11 +61,11 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
         yield whole, shown
         terminal.send_signal(signal.SIGTERM)
         rest, _ = terminal.communicate(timeout=LIMIT)
-        assert (terminal.returncode, "Ended." in rest) == (0, True)
+        assert (terminal.returncode, "Stopped." in rest) == (0, True)
 
 
-def test_the_task_survives_that_its_server_is_killed_in_the_middle(told: tuple[str, str]) -> None:
-    for printed in told:
+def test_the_task_survives_a_kill_of_its_server(outputs: tuple[str, str]) -> None:
+    for printed in outputs:
         parts = [
             "gets a SIGKILL",
             "reconnected",
@@ -77,17 +77,17 @@ def test_the_task_survives_that_its_server_is_killed_in_the_middle(told: tuple[s
         assert printed.count("agent     Here is your recipe") == 1
 
 
-def test_the_command_that_follows_works_as_printed(told: tuple[str, str]) -> None:
-    (printed,) = FOLLOW.findall(told[1])
+def test_the_printed_follow_command_works(outputs: tuple[str, str]) -> None:
+    (printed,) = FOLLOW.findall(outputs[1])
     (done,) = run_all([shlex.split(printed)])
     assert (done.code, "agent     Here is your recipe" in done.out) == (0, True)
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
-def test_the_commands_that_are_printed_work_as_printed(told: tuple[str, str]) -> None:
+def test_the_printed_curl_commands_work(outputs: tuple[str, str]) -> None:
     create, stream, export = (
         subprocess.run(command, shell=True, capture_output=True, text=True, timeout=LIMIT, check=True).stdout
-        for command in CURL.findall(told[1])
+        for command in CURL.findall(outputs[1])
     )
     assert json.loads(create)["taskId"].startswith("task_")
     assert ["RUN_STARTED" in stream, "RUN_FINISHED" in stream] == [True, True]

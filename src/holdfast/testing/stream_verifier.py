@@ -257,7 +257,7 @@ class _StreamVerifier:
             self.refuse("TOOL_CALL_START without parentMessageId")
         self._check_owner(event.subagent_run_id, segment.message_owners, parent)
         self._check_owner(event.subagent_run_id, segment.call_owners, name)
-        owner = event.subagent_run_id
+        owner: _Owner = event.subagent_run_id
         if owner is UNSET:
             owner = segment.message_owners.get(parent, UNSET)
         if parent in segment.message_owners and segment.call_owners.get(name, owner) != owner:
