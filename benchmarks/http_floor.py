@@ -132,7 +132,7 @@ class Broadcast:
 async def serve(database: str | Path) -> None:
     """Print the URL, and serve until SIGTERM."""
     async with floor(database) as ground:
-        runs, beat = create_app(BareRun(ground, database)), Broadcast()
+        runs, broadcast = create_app(BareRun(ground, database)), Broadcast()
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
             match scope["path"]:
@@ -141,7 +141,7 @@ async def serve(database: str | Path) -> None:
                     await send(head)
                     await send({"type": "http.response.body", "body": b"ok"})
                 case "/beat" | "/silence":
-                    await beat.follow(receive, send, silent=scope["path"] == "/silence")
+                    await broadcast.follow(receive, send, silent=scope["path"] == "/silence")
                 case _:
                     await runs(scope, receive, send)
 
@@ -152,9 +152,9 @@ async def serve(database: str | Path) -> None:
             config = uvicorn.Config(
                 app, http="httptools", lifespan="off", log_config=None, access_log=False, timeout_graceful_shutdown=0
             )
-            beating = asyncio.ensure_future(beat.run())
+            sender = asyncio.ensure_future(broadcast.run())
             await uvicorn.Server(config).serve(sockets=[listener])
-            beating.cancel()
+            sender.cancel()
 
 
 if __name__ == "__main__":

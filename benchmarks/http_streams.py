@@ -82,8 +82,8 @@ async def _per_delivery(server: Server, path: str, streams: int, deliveries: int
     subscribers = await _subscribe(server, [path] * streams, tally)
     used, before = server.cpu, tally.pieces
     await tally.reaches(before + streams * deliveries)
-    beats_seen = (tally.pieces - before) / streams
-    each = (server.cpu - used) / beats_seen
+    delivered = (tally.pieces - before) / streams
+    each = (server.cpu - used) / delivered
     await _hang_up(subscribers)
     return each
 
